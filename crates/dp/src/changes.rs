@@ -1,0 +1,104 @@
+//! How a datapath learns that megaflows went stale.
+//!
+//! Writers (the control plane, an upcall that learned an address) append to a bounded log and advance the epoch. A worker compares the epoch
+//! with the last one it saw, once a batch: a load, no lock. Only when they differ does it take the lock and read what is new. A worker that
+//! fell behind further than the log reaches is told that everything changed.
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Something in the tables that a translation read, by a number that the switch chose (a hash of bridge, VLAN and address, for example).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Dep(pub u64);
+
+/// What changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Anything may have changed: no megaflow is valid any more.
+    All,
+    /// What translations recorded under this dependency.
+    Dep(Dep),
+}
+
+/// Longest history kept; a reader further behind gets [`Change::All`].
+const HISTORY: usize = 4096;
+
+/// A log of changes with many readers. See the module's page.
+#[derive(Debug, Default)]
+pub struct Changes {
+    epoch: AtomicU64,
+    recent: Mutex<VecDeque<Change>>,
+}
+
+impl Changes {
+    /// An empty log at epoch 0.
+    pub fn new() -> Changes {
+        Changes::default()
+    }
+
+    /// The number of changes published so far.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Appends changes. They are visible to every reader that asks for the epoch after this returns.
+    pub fn publish(&self, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut recent = self.recent.lock();
+        for change in changes {
+            if recent.len() == HISTORY {
+                recent.pop_front();
+            }
+            recent.push_back(*change);
+        }
+        self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
+    }
+
+    /// Appends to `out` what was published after `epoch`, and returns the epoch that `out` brings the reader to.
+    pub fn since(&self, epoch: u64, out: &mut Vec<Change>) -> u64 {
+        let recent = self.recent.lock();
+        let current = self.epoch.load(Ordering::Acquire);
+        let behind = current.saturating_sub(epoch);
+        if behind > recent.len() as u64 {
+            out.push(Change::All);
+        } else {
+            out.extend(recent.iter().skip(recent.len() - behind as usize));
+        }
+        current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_each_change_once_and_in_order() {
+        let changes = Changes::new();
+        let mut out = Vec::new();
+        changes.publish(&[Change::Dep(Dep(1)), Change::Dep(Dep(2))]);
+        let epoch = changes.since(0, &mut out);
+        assert_eq!(out, [Change::Dep(Dep(1)), Change::Dep(Dep(2))]);
+        out.clear();
+        changes.publish(&[Change::Dep(Dep(3))]);
+        let epoch = changes.since(epoch, &mut out);
+        assert_eq!(out, [Change::Dep(Dep(3))]);
+        out.clear();
+        assert_eq!(changes.since(epoch, &mut out), changes.epoch());
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_reader_that_fell_behind_is_told_that_everything_changed() {
+        let changes = Changes::new();
+        for n in 0..=HISTORY as u64 {
+            changes.publish(&[Change::Dep(Dep(n))]);
+        }
+        let mut out = Vec::new();
+        changes.since(0, &mut out);
+        assert_eq!(out, [Change::All]);
+    }
+}

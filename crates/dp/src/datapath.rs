@@ -1,0 +1,130 @@
+//! What the control plane asks of a datapath.
+
+use crate::{Action, DropCause};
+use flow::{Key, Mask, PortNo};
+use netdev::Netdev;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A datapath: ports, caches, and the workers that move packets between them.
+///
+/// All calls may be made from any thread; they are control-plane calls and may wait for a worker to finish its batch.
+pub trait Datapath: Send + Sync {
+    /// The kind of datapath, as in `Bridge.datapath_type`: `netdev` or `system`.
+    fn kind(&self) -> &'static str;
+
+    /// Starts to receive from and to be able to send to a device.
+    ///
+    /// # Errors
+    /// [`DpError::PortExists`] where the number is taken; [`DpError::Device`] where the device cannot be opened.
+    fn add_port(&self, port: PortNo, device: Arc<dyn Netdev>) -> Result<(), DpError>;
+
+    /// Stops to use a port. When this returns no worker holds its device any more.
+    ///
+    /// # Errors
+    /// [`DpError::NoPort`].
+    fn del_port(&self, port: PortNo) -> Result<(), DpError>;
+
+    /// What a port has carried, summed over workers.
+    fn port_counters(&self, port: PortNo) -> Option<PortCounters>;
+
+    /// Sends a packet through actions as if it had just been received on `in_port`.
+    fn execute(&self, in_port: PortNo, packet: &[u8], actions: &[Action]);
+
+    /// The cached megaflows of all workers.
+    fn dump_flows(&self) -> Vec<FlowDump>;
+
+    /// Forgets every cached megaflow.
+    fn flush_flows(&self);
+
+    /// How well the caches work, summed over workers.
+    fn cache_stats(&self) -> CacheStats;
+
+    /// Packets dropped by cause, summed over workers, in the order of [`DropCause::ALL`].
+    fn drops(&self) -> Vec<(DropCause, u64)>;
+}
+
+/// Why a datapath refused a call.
+#[derive(Debug, thiserror::Error)]
+pub enum DpError {
+    /// The port number is in use.
+    #[error("datapath port {} exists already", .0.0)]
+    PortExists(PortNo),
+    /// There is no such port.
+    #[error("no datapath port {}", .0.0)]
+    NoPort(PortNo),
+    /// The device could not be opened for packets.
+    #[error("{device}: {source}")]
+    Device {
+        /// The device's name.
+        device: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+/// Packets and bytes through one port. Bytes count from the Ethernet header, without FCS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets received and dropped, by the device's queue or by the datapath (budget, malformed).
+    pub rx_dropped: u64,
+    /// Receive errors.
+    pub rx_errors: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets that the device did not take.
+    pub tx_dropped: u64,
+    /// Send errors.
+    pub tx_errors: u64,
+}
+
+/// Use of one megaflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Packets that it carried.
+    pub packets: u64,
+    /// Bytes that it carried.
+    pub bytes: u64,
+    /// Time since the last packet; `None` where it has carried none but the one that made it.
+    pub idle: Option<Duration>,
+}
+
+/// A cached megaflow as `dpctl/dump-flows` shows it.
+#[derive(Clone, Debug)]
+pub struct FlowDump {
+    /// The key, with bits outside the mask zero.
+    pub key: Key,
+    /// The bits that count.
+    pub mask: Mask,
+    /// What it does; empty drops.
+    pub actions: Arc<[Action]>,
+    /// Why it drops, where it does.
+    pub drop: Option<DropCause>,
+    /// Its use.
+    pub stats: FlowStats,
+    /// The worker that holds it.
+    pub worker: usize,
+}
+
+/// Lookups by the cache that answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Megaflows cached now.
+    pub flows: u64,
+    /// Distinct masks among them.
+    pub masks: u64,
+    /// Packets answered by an exact-match cache.
+    pub exact_hits: u64,
+    /// Packets answered by a megaflow.
+    pub megaflow_hits: u64,
+    /// Packets that went up to the switch.
+    pub upcalls: u64,
+    /// Packets that would have gone up and were dropped because their port's budget was spent.
+    pub lost: u64,
+}

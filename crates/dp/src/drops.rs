@@ -1,0 +1,63 @@
+//! Why a datapath dropped a packet.
+
+/// A counted cause of a drop. Every packet that a datapath receives and does not send anywhere has exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropCause {
+    /// Shorter than its headers say, or not Ethernet.
+    Malformed,
+    /// The translation is an empty action list, for the reasons below or because no port is left to send to.
+    NoDestination,
+    /// The VLAN is not carried by the port it came in on (IEEE 802.1Q §8.6.2 ingress filtering).
+    VlanFiltered,
+    /// A reserved multicast address (IEEE 802.1Q table 8-1) that the bridge does not forward.
+    ReservedMulticast,
+    /// It came back to the port of its source, or through a loop of patch ports.
+    Loop,
+    /// A bridge with `fail_mode=secure` has no rule for it.
+    NoRule,
+    /// The port's budget of upcalls was spent.
+    UpcallBudget,
+    /// The egress device did not take it: its queue was full.
+    DeviceFull,
+    /// The egress device refused it with an error.
+    DeviceError,
+    /// The egress port is gone or down.
+    PortDown,
+    /// Longer than the egress device can take, and not to be segmented.
+    TooBig,
+}
+
+impl DropCause {
+    /// Every cause, in the order of their numbers.
+    pub const ALL: [DropCause; 11] = [
+        DropCause::Malformed,
+        DropCause::NoDestination,
+        DropCause::VlanFiltered,
+        DropCause::ReservedMulticast,
+        DropCause::Loop,
+        DropCause::NoRule,
+        DropCause::UpcallBudget,
+        DropCause::DeviceFull,
+        DropCause::DeviceError,
+        DropCause::PortDown,
+        DropCause::TooBig,
+    ];
+
+    /// The name under which `coverage/show`, `dpctl/show -s` and `Interface.statistics` count it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropCause::Malformed => "drop_malformed",
+            DropCause::NoDestination => "drop_no_destination",
+            DropCause::VlanFiltered => "drop_vlan_filtered",
+            DropCause::ReservedMulticast => "drop_reserved_multicast",
+            DropCause::Loop => "drop_loop",
+            DropCause::NoRule => "drop_no_rule",
+            DropCause::UpcallBudget => "drop_upcall_budget",
+            DropCause::DeviceFull => "drop_device_full",
+            DropCause::DeviceError => "drop_device_error",
+            DropCause::PortDown => "drop_port_down",
+            DropCause::TooBig => "drop_too_big",
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A packet that missed the caches, and the answer.
+
+use crate::{Action, Change, Dep, DropCause};
+use flow::{Key, Mask, PortNo};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use wire::{MacAddr, Nanos, Vid};
+
+/// A packet that no cached megaflow covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Upcall<'a> {
+    /// The packet's key, as the datapath extracted it.
+    pub key: &'a Key,
+    /// The packet's bytes from the Ethernet header on.
+    pub packet: &'a [u8],
+}
+
+/// What becomes of a packet and of all that look like it: the reading of the tables that an upcall asks for.
+#[derive(Clone, Debug)]
+pub struct Translation {
+    /// What to do; empty drops.
+    pub actions: Arc<[Action]>,
+    /// The bits of the key that the decision looked at: the megaflow.
+    pub mask: Mask,
+    /// What else the decision depended on: a [`Change`] of any of these makes the megaflow stale.
+    pub deps: SmallVec<[Dep; 4]>,
+    /// What the packet changes in the tables. The caller applies them; the datapath keeps them with the megaflow and reports them again
+    /// while the megaflow carries traffic, so that what was learned from its packets does not age.
+    pub effects: SmallVec<[Effect; 2]>,
+    /// Why `actions` is empty, where it is.
+    pub drop: Option<DropCause>,
+}
+
+/// A change that a packet asks of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// The station `mac` was seen in `vlan` on a port of a bridge (IEEE 802.1Q §8.7).
+    Learn {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The VLAN of the learning table.
+        vlan: Vid,
+        /// The station.
+        mac: MacAddr,
+        /// The bridge's port, by its number in the bridge.
+        port: u32,
+        /// Seen in a gratuitous ARP message.
+        gratuitous_arp: bool,
+    },
+}
+
+/// What a datapath asks of the switch. Workers call it in parallel.
+pub trait Slowpath: Send + Sync {
+    /// Translates a packet and applies its effects. Publishes the changes that these cause before it returns.
+    fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation;
+
+    /// Effects of megaflows that carried packets since the last report.
+    fn refresh(&self, effects: &[Effect], now: Nanos);
+
+    /// A port's device has failed for good (the kernel removed it).
+    fn port_failed(&self, port: PortNo);
+}
+
+impl Translation {
+    /// Whether `change` makes this translation stale.
+    pub fn depends_on(&self, change: &Change) -> bool {
+        match change {
+            Change::All => true,
+            Change::Dep(dep) => self.deps.contains(dep),
+        }
+    }
+}
