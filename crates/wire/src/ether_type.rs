@@ -1,0 +1,43 @@
+//! EtherTypes (IEEE 802.3 clause 3.2.6; IANA "IEEE 802 Numbers").
+
+use core::fmt;
+
+/// The type of what an Ethernet header or a VLAN tag introduces. Values below 0x600 are lengths, not types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EtherType(pub u16);
+
+impl EtherType {
+    /// The smallest value that is a type; what is smaller is a length of an LLC frame.
+    pub const MIN: EtherType = EtherType(0x600);
+    /// IPv4 (RFC 894).
+    pub const IPV4: EtherType = EtherType(0x0800);
+    /// Address resolution (RFC 826).
+    pub const ARP: EtherType = EtherType(0x0806);
+    /// Reverse address resolution (RFC 903).
+    pub const RARP: EtherType = EtherType(0x8035);
+    /// A C-tag (IEEE 802.1Q).
+    pub const VLAN: EtherType = EtherType(0x8100);
+    /// An S-tag (IEEE 802.1ad).
+    pub const QINQ: EtherType = EtherType(0x88a8);
+    /// IPv6 (RFC 2464).
+    pub const IPV6: EtherType = EtherType(0x86dd);
+    /// MPLS unicast (RFC 3032).
+    pub const MPLS: EtherType = EtherType(0x8847);
+    /// MPLS multicast (RFC 5332).
+    pub const MPLS_MULTICAST: EtherType = EtherType(0x8848);
+    /// Slow protocols: LACP, marker (IEEE 802.3 annex 57A).
+    pub const SLOW: EtherType = EtherType(0x8809);
+    /// Link layer discovery (IEEE 802.1AB).
+    pub const LLDP: EtherType = EtherType(0x88cc);
+
+    /// Whether a VLAN tag begins with this type.
+    pub const fn is_vlan(self) -> bool {
+        matches!(self, EtherType::VLAN | EtherType::QINQ)
+    }
+}
+
+impl fmt::Display for EtherType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:04x}", self.0)
+    }
+}
