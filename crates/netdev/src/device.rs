@@ -1,0 +1,172 @@
+//! The contract of a device: what the rest of the switch sees of every kind of port.
+
+use crate::{Dummy, Frame};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use wire::MacAddr;
+
+/// A device that sends and receives packets.
+///
+/// Calls here are control-plane calls and may come from any thread; packets go through the [`Rx`] and [`Tx`] that a worker opens for itself.
+/// Errors of the kernel keep their number ([`io::Error::raw_os_error`]): `ENODEV` where the device has vanished.
+pub trait Netdev: Send + Sync {
+    /// The device's name.
+    fn name(&self) -> &str;
+
+    /// What kind of device it is.
+    fn kind(&self) -> Kind;
+
+    /// The device's present state. Cheap enough for every statistics interval (one exchange with the kernel).
+    ///
+    /// # Errors
+    /// What the kernel says; `ENODEV` where the device has vanished.
+    fn state(&self) -> io::Result<State>;
+
+    /// Sets the largest packet, in bytes without the Ethernet header.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` where the device does not take that size.
+    fn set_mtu(&self, mtu: u32) -> io::Result<()>;
+
+    /// Sets the device's own address.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn set_mac(&self, mac: MacAddr) -> io::Result<()>;
+
+    /// Sets the administrative state.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn set_up(&self, up: bool) -> io::Result<()>;
+
+    /// Opens the device's receive queues. As long as one of them lives, the device belongs to the switch: the host's stack gets nothing of
+    /// what a [`Kind::System`] device receives.
+    ///
+    /// # Errors
+    /// What the kernel says; `EBUSY` where the queues are open already and cannot be opened twice.
+    fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>>;
+
+    /// Opens a way to send, one for each worker.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn open_tx(&self) -> io::Result<Box<dyn Tx>>;
+
+    /// What the device lost, since it was opened.
+    fn drops(&self) -> DeviceDrops;
+
+    /// What `Interface.status` shows: `driver_name`, `driver_version`, `firmware_version`, where the device has them, and `warning` where
+    /// it works with a limitation.
+    fn status(&self) -> BTreeMap<String, String>;
+
+    /// The device's face for tests, where it is a [`Kind::Dummy`].
+    fn as_dummy(&self) -> Option<&Dummy> {
+        None
+    }
+}
+
+/// A receive queue.
+pub trait Rx: Send {
+    /// Readable when there may be packets; for `poll` and `epoll`, level-triggered.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Appends up to `max` received packets to `out` and returns how many; 0 where there are none now. Never waits.
+    ///
+    /// # Errors
+    /// What the kernel says: `ENETDOWN` where the device was taken down (once; receiving goes on when it is up again), `ENODEV` or `EBADFD`
+    /// where it has vanished.
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
+}
+
+/// A way to send.
+pub trait Tx: Send {
+    /// Sends all frames, in order, and leaves the vector empty. Never waits: what the device does not take is dropped and reported.
+    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport;
+}
+
+/// What became of the frames of one or more [`Tx::send`]s. Every frame is counted once, in `packets` or in one of the last four.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxReport {
+    /// Frames that the device took.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames that the device had no room for.
+    pub dropped: u64,
+    /// Frames that the device refused with another error.
+    pub errors: u64,
+    /// Frames longer than the device takes.
+    pub too_big: u64,
+    /// Frames not sent because the device is down or gone.
+    pub down: u64,
+}
+
+impl std::ops::AddAssign for TxReport {
+    fn add_assign(&mut self, other: TxReport) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        self.errors += other.errors;
+        self.too_big += other.too_big;
+        self.down += other.down;
+    }
+}
+
+/// The kind of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A device of the kernel that exists on its own: veth, a network card.
+    System,
+    /// A device made by the switch through which the host's stack takes part: a bridge's own port.
+    Internal,
+    /// A TAP device made by the switch.
+    Tap,
+    /// A device of memory, for tests.
+    Dummy,
+}
+
+impl Kind {
+    /// The name in `Interface.type`; a [`Kind::System`] device has an empty or this type there.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::System => "system",
+            Kind::Internal => "internal",
+            Kind::Tap => "tap",
+            Kind::Dummy => "dummy",
+        }
+    }
+}
+
+/// The state of a device at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Its own address.
+    pub mac: MacAddr,
+    /// Largest packet in bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// The kernel's number of the device; 0 where it is not a kernel's device.
+    pub ifindex: u32,
+    /// Whether the administrator has taken it up.
+    pub admin_up: bool,
+    /// Whether there is a link.
+    pub carrier: bool,
+    /// How often the carrier has come or gone.
+    pub link_resets: u64,
+    /// Speed in bit/s, where the device knows it.
+    pub speed: Option<u64>,
+    /// Whether it sends and receives at the same time, where the device knows it.
+    pub full_duplex: Option<bool>,
+}
+
+/// Packets that a device lost before the switch saw them, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceDrops {
+    /// Dropped because the receive queue was full.
+    pub queue_full: u64,
+    /// Longer than a frame can hold, and dropped.
+    pub truncated: u64,
+    /// Received with an error, or in a form that cannot be forwarded.
+    pub rx_errors: u64,
+}

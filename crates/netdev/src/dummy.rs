@@ -1,0 +1,363 @@
+//! A device of memory, for tests: `type=dummy` as Open vSwitch's tests use it.
+//!
+//! Packets are received when a test [injects](Dummy::inject) them; packets sent are written to the capture files of the options and kept for
+//! [`take_sent`](Dummy::take_sent), the last 4096 of them. It takes no offloads: segments are cut and checksums filled in before.
+
+use crate::pcap::PcapWriter;
+use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Offload, Rx, State, Tx, TxReport, gso};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use wire::MacAddr;
+
+/// How many sent packets a device keeps.
+const KEPT: usize = 4096;
+/// How many injected packets wait to be received.
+const QUEUE: usize = 4096;
+
+/// A device of memory.
+pub struct Dummy {
+    name: String,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    inner: Mutex<Inner>,
+    /// Non-zero while packets wait.
+    event: OwnedFd,
+}
+
+struct Inner {
+    state: State,
+    received: VecDeque<(Vec<u8>, Offload)>,
+    sent: VecDeque<Vec<u8>>,
+    drops: DeviceDrops,
+    captures: Captures,
+}
+
+/// The capture files: of both directions into one, or one each.
+struct Captures {
+    writers: Vec<PcapWriter>,
+    rx: Option<usize>,
+    tx: Option<usize>,
+}
+
+impl Dummy {
+    /// Makes a device, up, with an MTU of 1500.
+    ///
+    /// # Errors
+    /// [`Error::File`] where a capture file cannot be made.
+    pub fn open(name: &str, options: &BTreeMap<String, String>) -> Result<Dummy, Error> {
+        let event =
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|errno| {
+                Error::System {
+                    name: name.to_owned(),
+                    call: "eventfd",
+                    source: errno.into(),
+                }
+            })?;
+        let state = State {
+            mac: next_mac(),
+            mtu: 1500,
+            admin_up: true,
+            carrier: true,
+            ..State::default()
+        };
+        let inner = Inner {
+            state,
+            received: VecDeque::new(),
+            sent: VecDeque::new(),
+            drops: DeviceDrops::default(),
+            captures: Captures::create(name, options)?,
+        };
+        Ok(Dummy {
+            name: name.to_owned(),
+            shared: Arc::new(Shared {
+                inner: Mutex::new(inner),
+                event,
+            }),
+        })
+    }
+
+    /// Receives a packet. Returns whether it was queued: a device that is down, or whose queue is full, loses it.
+    pub fn inject(&self, packet: &[u8]) -> bool {
+        self.inject_with(packet, Offload::default())
+    }
+
+    /// Receives a packet with work pending on it, as a kernel's device may hand it over.
+    pub fn inject_with(&self, packet: &[u8], offload: Offload) -> bool {
+        let mut inner = self.shared.inner.lock();
+        if !inner.state.admin_up {
+            return false;
+        }
+        if inner.received.len() >= QUEUE {
+            inner.drops.queue_full += 1;
+            return false;
+        }
+        inner.captures.write_rx(packet);
+        inner.received.push_back((packet.to_vec(), offload));
+        drop(inner);
+        // It fails only where the count would overflow, and then the event is pending anyway.
+        let _ = rustix::io::write(&self.shared.event, &1_u64.to_ne_bytes());
+        true
+    }
+
+    /// Takes the packets that were sent since the last call, oldest first.
+    pub fn take_sent(&self) -> Vec<Vec<u8>> {
+        self.shared.inner.lock().sent.drain(..).collect()
+    }
+
+    /// How many injected packets have not been received yet.
+    pub fn pending(&self) -> usize {
+        self.shared.inner.lock().received.len()
+    }
+}
+
+/// A locally administered address, different for each device of the process, as Open vSwitch's dummy devices have it.
+fn next_mac() -> MacAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let [_, a, b, c] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    MacAddr([0xaa, 0x55, 0xaa, 0x55 ^ a, b, c])
+}
+
+impl Netdev for Dummy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Dummy
+    }
+
+    fn state(&self) -> io::Result<State> {
+        Ok(self.shared.inner.lock().state.clone())
+    }
+
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        if !(68..=65535).contains(&mtu) {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
+        self.shared.inner.lock().state.mtu = mtu;
+        Ok(())
+    }
+
+    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+        self.shared.inner.lock().state.mac = mac;
+        Ok(())
+    }
+
+    fn set_up(&self, up: bool) -> io::Result<()> {
+        let mut inner = self.shared.inner.lock();
+        if inner.state.admin_up != up {
+            inner.state.admin_up = up;
+            inner.state.carrier = up;
+            inner.state.link_resets += 1;
+        }
+        Ok(())
+    }
+
+    fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
+        Ok(vec![Box::new(DummyRx {
+            shared: self.shared.clone(),
+        })])
+    }
+
+    fn open_tx(&self) -> io::Result<Box<dyn Tx>> {
+        Ok(Box::new(DummyTx {
+            shared: self.shared.clone(),
+        }))
+    }
+
+    fn drops(&self) -> DeviceDrops {
+        self.shared.inner.lock().drops
+    }
+
+    fn status(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([("driver_name".to_owned(), "dummy".to_owned())])
+    }
+
+    fn as_dummy(&self) -> Option<&Dummy> {
+        Some(self)
+    }
+}
+
+struct DummyRx {
+    shared: Arc<Shared>,
+}
+
+impl Rx for DummyRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.event.as_fd()
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        let mut inner = self.shared.inner.lock();
+        let n = max.min(inner.received.len());
+        out.extend(inner.received.drain(..n).map(|(packet, offload)| {
+            let mut frame = Frame::from_slice(&packet);
+            frame.offload = offload;
+            frame
+        }));
+        if inner.received.is_empty() {
+            // Under the lock, so that no packet comes between; it fails only where the count is zero already.
+            let _ = rustix::io::read(&self.shared.event, &mut [0_u8; 8]);
+        }
+        Ok(n)
+    }
+}
+
+struct DummyTx {
+    shared: Arc<Shared>,
+}
+
+impl Tx for DummyTx {
+    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        let mut report = TxReport::default();
+        let mut inner = self.shared.inner.lock();
+        for frame in frames.drain(..) {
+            if !inner.state.admin_up {
+                report.down += 1;
+                continue;
+            }
+            let len = frame.len();
+            let Ok(segments) = gso::segment(frame) else {
+                report.errors += 1;
+                continue;
+            };
+            for segment in segments {
+                inner.captures.write_tx(segment.data());
+                if inner.sent.len() >= KEPT {
+                    inner.sent.pop_front();
+                }
+                inner.sent.push_back(segment.data().to_vec());
+            }
+            report.packets += 1;
+            report.bytes += len as u64;
+        }
+        report
+    }
+}
+
+impl Captures {
+    fn create(name: &str, options: &BTreeMap<String, String>) -> Result<Captures, Error> {
+        let mut captures = Captures {
+            writers: Vec::new(),
+            rx: None,
+            tx: None,
+        };
+        let mut add = |key: &str| -> Result<Option<usize>, Error> {
+            let Some(path) = options.get(key) else {
+                return Ok(None);
+            };
+            let writer = PcapWriter::create(Path::new(path)).map_err(|source| Error::File {
+                name: name.to_owned(),
+                path: path.clone(),
+                source,
+            })?;
+            captures.writers.push(writer);
+            Ok(Some(captures.writers.len() - 1))
+        };
+        let (both, rx, tx) = (add("pcap")?, add("rxq_pcap")?, add("tx_pcap")?);
+        (captures.rx, captures.tx) = (rx.or(both), tx.or(both));
+        Ok(captures)
+    }
+
+    fn write_rx(&mut self, packet: &[u8]) {
+        Self::write(&mut self.writers, &mut self.rx, packet);
+    }
+
+    fn write_tx(&mut self, packet: &[u8]) {
+        Self::write(&mut self.writers, &mut self.tx, packet);
+    }
+
+    /// A capture that cannot be written (the disk is full) ends; packets go on.
+    fn write(writers: &mut [PcapWriter], which: &mut Option<usize>, packet: &[u8]) {
+        let writer = which.and_then(|index| writers.get_mut(index));
+        if writer.is_some_and(|writer| writer.write(packet).is_err()) {
+            *which = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dummy() -> Dummy {
+        Dummy::open("p0", &BTreeMap::new()).unwrap()
+    }
+
+    #[test]
+    fn injected_packets_are_received_in_order_and_the_event_tells() {
+        let dummy = dummy();
+        let mut rx = dummy.open_rx().unwrap().remove(0);
+        let readable = |rx: &dyn Rx| {
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+                rx.fd(),
+                rustix::event::PollFlags::IN,
+            )];
+            rustix::event::poll(
+                &mut fds,
+                Some(&rustix::event::Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                }),
+            )
+            .unwrap()
+                == 1
+        };
+        assert!(!readable(&*rx));
+        for i in 0..3_u8 {
+            assert!(dummy.inject(&[i; 60]));
+        }
+        let mut frames = Vec::new();
+        assert_eq!(rx.recv(&mut frames, 2).unwrap(), 2);
+        assert!(readable(&*rx), "one packet is left");
+        assert_eq!(rx.recv(&mut frames, 32).unwrap(), 1);
+        assert!(!readable(&*rx));
+        assert_eq!(rx.recv(&mut frames, 32).unwrap(), 0);
+        assert_eq!(
+            frames
+                .iter()
+                .map(|frame| frame.data()[0])
+                .collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
+    }
+
+    #[test]
+    fn sent_packets_can_be_taken() {
+        let dummy = dummy();
+        let mut tx = dummy.open_tx().unwrap();
+        let mut frames = vec![Frame::from_slice(&[1; 60]), Frame::from_slice(&[2; 70])];
+        let report = tx.send(&mut frames);
+        assert_eq!((report.packets, report.bytes), (2, 130));
+        assert!(frames.is_empty());
+        assert_eq!(dummy.take_sent(), [vec![1; 60], vec![2; 70]]);
+        assert!(dummy.take_sent().is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_down_neither_receives_nor_sends() {
+        let dummy = dummy();
+        dummy.set_up(false).unwrap();
+        assert!(!dummy.inject(&[0; 60]));
+        let report = dummy
+            .open_tx()
+            .unwrap()
+            .send(&mut vec![Frame::from_slice(&[0; 60])]);
+        assert_eq!(
+            report,
+            TxReport {
+                down: 1,
+                ..TxReport::default()
+            }
+        );
+        assert!(!dummy.state().unwrap().carrier);
+    }
+}

@@ -1,0 +1,303 @@
+//! A packet in a pooled buffer, owned by the handle.
+
+use crate::pool::{self, CAPACITY, HEADROOM};
+use crate::{Offload, vnet};
+use wire::VlanTag;
+
+/// A packet, from its Ethernet header to its end without FCS, with room before it and the work that was put off for it.
+///
+/// The handle owns its buffer and cannot be copied; dropping it gives the buffer to the dropping thread's free list. A frame whose
+/// [`offload`](Frame::offload) says GSO may be up to 64 KB long.
+pub struct Frame {
+    /// Checksum and segmentation still to be done.
+    pub offload: Offload,
+    buffer: Box<[u8]>,
+    start: u32,
+    len: u32,
+}
+
+/// Why a frame could not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The frame is shorter than the headers that the change is about.
+    #[error("the frame is too short")]
+    Short,
+    /// The buffer has no room left before the packet.
+    #[error("the frame has no room for another header")]
+    NoRoom,
+    /// The part to be taken away holds what a pending checksum covers.
+    #[error("a checksum is pending on the part to be taken away")]
+    ChecksumPending,
+}
+
+/// Length of the two MAC addresses, which VLAN tags follow.
+const MACS: usize = 12;
+/// Length of a VLAN tag.
+const TAG: usize = VlanTag::LEN;
+
+impl Frame {
+    /// A frame with a copy of a packet.
+    pub fn from_slice(packet: &[u8]) -> Frame {
+        let mut frame = Frame::with_len(packet.len());
+        frame.data_mut().copy_from_slice(packet);
+        frame
+    }
+
+    /// A frame of `len` bytes of unspecified content, with the usual headroom.
+    pub(crate) fn with_len(len: usize) -> Frame {
+        let buffer = if HEADROOM + len <= CAPACITY {
+            pool::take()
+        } else {
+            vec![0; HEADROOM + len].into_boxed_slice()
+        };
+        Frame {
+            offload: Offload::default(),
+            buffer,
+            start: HEADROOM as u32,
+            len: len as u32,
+        }
+    }
+
+    /// The packet's bytes.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        &self.buffer[self.start as usize..][..self.len as usize]
+    }
+
+    /// The packet's bytes, to be changed in place.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start as usize..][..self.len as usize]
+    }
+
+    /// Length of the packet in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the packet has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Makes room for `n` bytes before the packet and returns them; their content is unspecified. Pending work keeps referring to the same
+    /// headers.
+    ///
+    /// # Errors
+    /// [`FrameError::NoRoom`] where the headroom (at least 118 bytes on a received frame) is used up.
+    pub fn prepend(&mut self, n: usize) -> Result<&mut [u8], FrameError> {
+        // The room of the vnet header stays free, so that a frame can always be sent.
+        if n + vnet::LEN > self.start as usize {
+            return Err(FrameError::NoRoom);
+        }
+        self.start -= n as u32;
+        self.len += n as u32;
+        self.offload = self.offload.shifted_back(n as u16);
+        Ok(&mut self.data_mut()[..n])
+    }
+
+    /// Takes `n` bytes away from the packet's beginning.
+    ///
+    /// # Errors
+    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending checksum covers them.
+    pub fn advance(&mut self, n: usize) -> Result<(), FrameError> {
+        if n > self.len() {
+            return Err(FrameError::Short);
+        }
+        let shift = u16::try_from(n).map_err(|_| FrameError::Short)?;
+        self.offload = self
+            .offload
+            .shifted_on(shift)
+            .ok_or(FrameError::ChecksumPending)?;
+        self.start += n as u32;
+        self.len -= n as u32;
+        Ok(())
+    }
+
+    /// Cuts the packet to at most `n` bytes.
+    pub fn truncate(&mut self, n: usize) {
+        self.len = self.len.min(u32::try_from(n).unwrap_or(u32::MAX));
+    }
+
+    /// A frame with a copy of the packet and the same pending work.
+    pub fn duplicate(&self) -> Frame {
+        let mut copy = Frame::from_slice(self.data());
+        copy.offload = self.offload;
+        copy
+    }
+
+    /// Puts a VLAN tag behind the MAC addresses, outside of tags that are there (IEEE 802.1Q §9).
+    ///
+    /// # Errors
+    /// [`FrameError::Short`] without two MAC addresses, [`FrameError::NoRoom`] where the headroom is used up.
+    pub fn push_vlan(&mut self, tag: VlanTag) -> Result<(), FrameError> {
+        if self.len() < MACS {
+            return Err(FrameError::Short);
+        }
+        self.prepend(TAG)?;
+        let data = self.data_mut();
+        data.copy_within(TAG..TAG + MACS, 0);
+        data[MACS..MACS + TAG].copy_from_slice(&tag.to_bytes());
+        Ok(())
+    }
+
+    /// Takes the outermost VLAN tag off, whose TPID is 0x8100, 0x88a8 or 0x9100; `None` where the packet has none, or a pending checksum
+    /// covers it.
+    pub fn pop_vlan(&mut self) -> Option<VlanTag> {
+        let bytes = self.data().get(MACS..MACS + TAG + 2)?;
+        let tag = VlanTag::from_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        if !matches!(tag.tpid, 0x8100 | 0x88a8 | 0x9100) {
+            return None;
+        }
+        self.data_mut().copy_within(..MACS, TAG);
+        if self.advance(TAG).is_err() {
+            // Nothing sensible sums the tag itself; the move is undone so that the packet stays what it was.
+            self.data_mut().copy_within(TAG..TAG + MACS, 0);
+            self.data_mut()[MACS..MACS + TAG].copy_from_slice(&tag.to_bytes());
+            return None;
+        }
+        Some(tag)
+    }
+
+    /// The buffer from the vnet header's place before the packet to its end: what a device reads a packet into.
+    pub(crate) fn receive_area(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start as usize - vnet::LEN..]
+    }
+
+    /// Sets the packet's length after a device wrote into [`receive_area`](Frame::receive_area).
+    pub(crate) fn set_len(&mut self, len: usize) {
+        debug_assert!(self.start as usize + len <= self.buffer.len());
+        self.len = len as u32;
+    }
+
+    /// Writes the vnet header for the pending work before the packet, and returns both.
+    pub(crate) fn with_vnet_header(&mut self) -> &[u8] {
+        let header = vnet::encode(&self.offload);
+        let start = self.start as usize - vnet::LEN;
+        self.buffer[start..start + vnet::LEN].copy_from_slice(&header);
+        &self.buffer[start..start + vnet::LEN + self.len as usize]
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        pool::give(std::mem::take(&mut self.buffer));
+    }
+}
+
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Frame")
+            .field("len", &self.len)
+            .field("offload", &self.offload)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Csum, Gso};
+
+    const PACKET: &[u8] = b"DDDDDDSSSSSS\x08\x00payload-of-the-packet";
+
+    fn tag(tci: u16) -> VlanTag {
+        VlanTag { tpid: 0x8100, tci }
+    }
+
+    #[test]
+    fn a_pushed_tag_is_popped_and_leaves_the_packet_as_it_was() {
+        let mut frame = Frame::from_slice(PACKET);
+        frame.push_vlan(tag(10)).unwrap();
+        assert_eq!(&frame.data()[..18], b"DDDDDDSSSSSS\x81\x00\x00\x0a\x08\x00");
+        assert_eq!(frame.len(), PACKET.len() + 4);
+        assert_eq!(frame.pop_vlan(), Some(tag(10)));
+        assert_eq!(frame.data(), PACKET);
+        assert_eq!(frame.pop_vlan(), None);
+    }
+
+    #[test]
+    fn pending_work_follows_its_headers_when_a_tag_is_pushed_or_popped() {
+        let mut frame = Frame::from_slice(PACKET);
+        frame.offload = Offload {
+            csum: Csum::Partial {
+                start: 34,
+                offset: 16,
+            },
+            gso: Gso::Tcp4,
+            gso_size: 1448,
+            hdr_len: 66,
+            ecn: false,
+        };
+        let before = frame.offload;
+        frame.push_vlan(tag(1)).unwrap();
+        assert_eq!(
+            frame.offload.csum,
+            Csum::Partial {
+                start: 38,
+                offset: 16
+            }
+        );
+        assert_eq!(frame.offload.hdr_len, 70);
+        frame.pop_vlan().unwrap();
+        assert_eq!(frame.offload, before);
+    }
+
+    #[test]
+    fn a_duplicate_is_equal_and_apart() {
+        let mut frame = Frame::from_slice(PACKET);
+        frame.offload.csum = Csum::Valid;
+        let copy = frame.duplicate();
+        frame.data_mut()[0] = 0;
+        assert_eq!(copy.data(), PACKET);
+        assert_eq!(copy.offload.csum, Csum::Valid);
+    }
+
+    #[test]
+    fn headroom_ends_in_an_error_and_never_in_a_panic() {
+        let mut frame = Frame::from_slice(PACKET);
+        let pushed = (0..100)
+            .take_while(|_| frame.push_vlan(tag(1)).is_ok())
+            .count();
+        assert_eq!(pushed, (HEADROOM - vnet::LEN) / 4);
+        assert_eq!(frame.push_vlan(tag(1)), Err(FrameError::NoRoom));
+        assert_eq!(
+            frame.with_vnet_header().len(),
+            vnet::LEN + PACKET.len() + 4 * pushed
+        );
+    }
+
+    #[test]
+    fn short_frames_are_refused() {
+        let mut frame = Frame::from_slice(b"short");
+        assert_eq!(frame.push_vlan(tag(1)), Err(FrameError::Short));
+        assert_eq!(frame.pop_vlan(), None);
+        assert_eq!(frame.advance(6), Err(FrameError::Short));
+        frame.advance(5).unwrap();
+        assert!(frame.is_empty());
+        assert_eq!(
+            Frame::from_slice(b"DDDDDDSSSSSS\x81\x00\x00").pop_vlan(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_tag_inside_a_pending_checksum_stays() {
+        let mut frame = Frame::from_slice(b"DDDDDDSSSSSS\x81\x00\x00\x01\x08\x00rest");
+        frame.offload.csum = Csum::Partial {
+            start: 2,
+            offset: 0,
+        };
+        let before = frame.data().to_vec();
+        assert_eq!(frame.pop_vlan(), None);
+        assert_eq!(frame.data(), before);
+    }
+
+    #[test]
+    fn a_packet_larger_than_a_pooled_buffer_is_held_whole() {
+        let packet = vec![7; CAPACITY * 2];
+        assert_eq!(Frame::from_slice(&packet).data(), packet);
+    }
+}

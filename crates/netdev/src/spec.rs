@@ -1,0 +1,92 @@
+//! Which device to open, and why it could not be.
+
+use crate::{Dummy, Netdev};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use wire::MacAddr;
+
+/// What to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// A device of the kernel that exists.
+    System {
+        /// Its name.
+        name: String,
+    },
+    /// A device to be made for the host's stack.
+    Internal {
+        /// Its name.
+        name: String,
+        /// Its address; the kernel chooses one where there is none.
+        mac: Option<MacAddr>,
+        /// Largest packet in bytes.
+        mtu: u32,
+    },
+    /// A TAP device to be made.
+    Tap {
+        /// Its name.
+        name: String,
+    },
+    /// A device of memory.
+    Dummy {
+        /// Its name.
+        name: String,
+        /// `tx_pcap`, `rxq_pcap`, `pcap`: files that packets are written to.
+        options: BTreeMap<String, String>,
+    },
+}
+
+impl Spec {
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Spec::System { name }
+            | Spec::Internal { name, .. }
+            | Spec::Tap { name }
+            | Spec::Dummy { name, .. } => name,
+        }
+    }
+}
+
+/// Opens a device.
+///
+/// # Errors
+/// See [`Error`].
+pub fn open(spec: &Spec) -> Result<Arc<dyn Netdev>, Error> {
+    match spec {
+        Spec::Dummy { name, options } => Ok(Arc::new(Dummy::open(name, options)?)),
+        _ => Err(Error::NoDevice(spec.name().to_owned())),
+    }
+}
+
+/// Why a device could not be opened. The texts are those that Open vSwitch's users find in `Interface.error`.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no device of that name.
+    #[error("could not open network device {0} (No such device)")]
+    NoDevice(String),
+    /// Longer than 15 bytes, empty, `.`, `..`, or with a slash, a colon or white space in it.
+    #[error("could not open network device {0} (Invalid argument)")]
+    BadName(String),
+    /// The kernel refused one of the steps.
+    #[error("could not open network device {name} ({})", sys::strerror(.source))]
+    System {
+        /// The device's name.
+        name: String,
+        /// The system call that was refused, or what it was for.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A file named in the options could not be made.
+    #[error("{name}: {path}: could not create ({})", sys::strerror(.source))]
+    File {
+        /// The device's name.
+        name: String,
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
