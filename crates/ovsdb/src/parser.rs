@@ -1,0 +1,172 @@
+//! Reads the members of a JSON object one by one and complains of those that are missing, of the wrong type or left over, in the words
+//! that Open vSwitch's users know.
+
+use crate::error::Error;
+use serde_json::{Map, Value};
+
+/// A JSON object being read.
+///
+/// The first fault is kept; what is read after it is ignored. [`Parser::finish`] reports it.
+pub(crate) struct Parser<'a> {
+    name: String,
+    json: &'a Value,
+    object: Option<&'a Map<String, Value>>,
+    taken: Vec<&'a str>,
+    fault: Option<Error>,
+}
+
+/// The JSON types that a member may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kinds(u8);
+
+impl Kinds {
+    pub(crate) const BOOLEAN: Kinds = Kinds(1);
+    pub(crate) const INTEGER: Kinds = Kinds(2);
+    pub(crate) const NUMBER: Kinds = Kinds(2 | 4);
+    pub(crate) const STRING: Kinds = Kinds(8);
+    pub(crate) const ARRAY: Kinds = Kinds(16);
+    pub(crate) const OBJECT: Kinds = Kinds(32);
+    /// A string that is an `<id>`.
+    pub(crate) const ID: Kinds = Kinds(128);
+    pub(crate) const ANY: Kinds = Kinds(127);
+
+    /// These types or those.
+    pub(crate) const fn or(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    fn accepts(self, value: &Value) -> bool {
+        let bit = match value {
+            Value::Null => 64,
+            Value::Bool(_) => 1,
+            Value::Number(_) if crate::atom::json_integer(value).is_some() => 2,
+            Value::Number(_) => 4,
+            Value::String(text) if self.0 & 128 != 0 && is_id(text) => 128,
+            Value::String(_) => 8,
+            Value::Array(_) => 16,
+            Value::Object(_) => 32,
+        };
+        self.0 & bit != 0
+    }
+}
+
+/// Whether `text` is an `<id>` (RFC 7047 §3.1): a letter or underscore, then letters, digits and underscores.
+pub fn is_id(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == b'_')
+        && bytes.all(|c| c.is_ascii_alphanumeric() || c == b'_')
+}
+
+impl<'a> Parser<'a> {
+    /// Starts reading `json`, which errors call `name`.
+    pub(crate) fn new(json: &'a Value, name: impl Into<String>) -> Parser<'a> {
+        let mut parser = Parser {
+            name: name.into(),
+            json,
+            object: json.as_object(),
+            taken: Vec::new(),
+            fault: None,
+        };
+        if parser.object.is_none() {
+            parser.fail_unquoted("Object expected.");
+        }
+        parser
+    }
+
+    /// Takes an optional member.
+    pub(crate) fn optional(&mut self, name: &str, kinds: Kinds) -> Option<&'a Value> {
+        let (key, value) = self.object?.get_key_value(name)?;
+        self.taken.push(key);
+        if !kinds.accepts(value) {
+            self.fail(format!("Type mismatch for member '{name}'."));
+            return None;
+        }
+        Some(value)
+    }
+
+    /// Takes a member that must be there.
+    pub(crate) fn required(&mut self, name: &str, kinds: Kinds) -> Option<&'a Value> {
+        let object = self.object?;
+        if !object.contains_key(name) {
+            self.fail(format!("Required '{name}' member is missing."));
+            return None;
+        }
+        self.optional(name, kinds)
+    }
+
+    /// Notes a fault, quoting the object.
+    pub(crate) fn fail(&mut self, message: impl AsRef<str>) {
+        if self.fault.is_none() {
+            let details = format!("Parsing {} failed: {}", self.name, message.as_ref());
+            self.fault = Some(Error::syntax(self.json, details));
+        }
+    }
+
+    /// Ends the reading: the first fault, or a complaint about members that nobody took.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        if let (None, Some(object)) = (&self.fault, self.object)
+            && object.len() > self.taken.len()
+        {
+            let mut left = object
+                .keys()
+                .filter(|key| !self.taken.contains(&key.as_str()));
+            let first = left.next().map(String::as_str).unwrap_or_default();
+            let message = match left.count() {
+                0 => format!("Member '{first}' is present but not allowed here."),
+                1 => {
+                    format!("Member '{first}' and 1 other member are present but not allowed here.")
+                }
+                n => format!(
+                    "Member '{first}' and {n} other members are present but not allowed here."
+                ),
+            };
+            self.fail(message);
+        }
+        self.fault.map_or(Ok(()), Err)
+    }
+
+    fn fail_unquoted(&mut self, message: &str) {
+        let details = format!("Parsing {} failed: {message}", self.name);
+        self.fault = Some(Error::new(crate::error::ErrorKind::Syntax, details));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn missing_wrong_and_left_over_members_are_named() {
+        let json = json!({"a": 1, "b": "x y", "c": 0, "d": 0});
+        let mut parser = Parser::new(&json, "thing");
+        assert!(parser.required("a", Kinds::INTEGER).is_some());
+        assert_eq!(
+            parser.finish().unwrap_err().details(),
+            Some(
+                "Parsing thing failed: Member 'b' and 2 other members are present but not allowed here."
+            )
+        );
+        let mut parser = Parser::new(&json, "thing");
+        parser.required("b", Kinds::ID);
+        parser.required("e", Kinds::ANY);
+        assert_eq!(
+            parser.finish().unwrap_err().details(),
+            Some("Parsing thing failed: Type mismatch for member 'b'.")
+        );
+        let mut parser = Parser::new(&json, "thing");
+        parser.required("e", Kinds::ANY);
+        assert_eq!(
+            parser.finish().unwrap_err().details(),
+            Some("Parsing thing failed: Required 'e' member is missing.")
+        );
+    }
+
+    #[test]
+    fn identifiers_start_with_a_letter_or_underscore() {
+        assert!(is_id("a") && is_id("_9") && is_id("Ab_1"));
+        assert!(!is_id("") && !is_id("9a") && !is_id("a-b") && !is_id("é"));
+    }
+}
