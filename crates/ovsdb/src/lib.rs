@@ -8,6 +8,7 @@ mod datum;
 mod error;
 mod parser;
 mod schema;
+pub mod schemas;
 mod text;
 mod types;
 mod uuid;
