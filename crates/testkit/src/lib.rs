@@ -1,1 +1,39 @@
-//! testkit
+//! What tests need of the world: namespaces, links, switches in sandboxes, packets, captures.
+//!
+//! For tests only; no crate of the product depends on it outside its `dev-dependencies`, and it depends on none of them, so that what it
+//! builds and reads is a second opinion.
+//!
+//! - [`Netns`]: a network namespace with links to others ([`Netns::veth`]), in which commands and closures run.
+//! - [`ping`], [`Iperf3`]: traffic between namespaces.
+//! - [`Sandbox`], [`Daemon`]: directories of a switch of a test's own, and processes that end with the test.
+//! - [`Vswitch`]: a whole switch in a sandbox, Debian's Open vSwitch as the oracle or our own binary, with the same client commands.
+//! - [`Packet`], [`pcap`]: frames to send, and those that were captured.
+//! - [`Rng`]: numbers from a seed, the same on every run.
+//! - [`skip!`]: leaves a test early, saying why.
+//!
+//! Invariants
+//! - Everything made here carries its maker's process id in its name, and goes away with its value; what a killed process left behind is
+//!   removed by the next one.
+//! - Nothing outside the test's own namespaces and directories is touched, except the root end of [`Netns::veth_to_root`].
+//! - A helper that cannot do its work panics with the command and its output: that is the test's failure message.
+
+mod command;
+mod daemon;
+mod netns;
+mod packet;
+pub mod pcap;
+mod rng;
+mod sandbox;
+mod skip;
+mod traffic;
+mod vswitch;
+
+pub use command::{Done, run, try_run};
+pub use daemon::{Daemon, eventually};
+pub use netns::{Netns, RootLink};
+pub use packet::{ArpOp, Packet, checksum, from_hex, mac, to_hex};
+pub use rng::Rng;
+pub use sandbox::Sandbox;
+pub use skip::{has_tool, is_root, missing, say_skipped};
+pub use traffic::{Capture, Iperf3, Ping, ping};
+pub use vswitch::{Client, Devices, Options, Vswitch};

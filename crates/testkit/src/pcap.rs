@@ -1,0 +1,60 @@
+//! Reading captures (the classic pcap format, microseconds or nanoseconds, either byte order).
+
+use std::path::Path;
+
+/// The frames of a capture file, in order. A record cut off at the end, as in a file still written to, is left out.
+///
+/// # Panics
+/// Where the file cannot be read or is no capture.
+#[track_caller]
+pub fn frames(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    parse(&bytes).unwrap_or_else(|| panic!("{} is not a pcap file", path.display()))
+}
+
+/// The frames of a capture in memory; `None` where it is none. An empty file is a capture of which nothing is written yet.
+pub fn parse(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let Some(magic) = bytes.first_chunk::<4>() else {
+        return Some(Vec::new());
+    };
+    let read: fn([u8; 4]) -> u32 = match *magic {
+        [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => u32::from_be_bytes,
+        [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => u32::from_le_bytes,
+        _ => return None,
+    };
+    let mut rest = bytes.get(24..).unwrap_or_default();
+    let mut frames = Vec::new();
+    while let Some((header, after)) = rest.split_first_chunk::<16>() {
+        let [.., a, b, c, d, _, _, _, _] = *header;
+        let len = read([a, b, c, d]) as usize;
+        let Some(frame) = after.get(..len) else { break };
+        frames.push(frame.to_vec());
+        rest = &after[len..];
+    }
+    Some(frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_byte_orders_are_read_and_a_cut_record_is_left_out() {
+        for (magic, len) in [
+            ([0xa1, 0xb2, 0xc3, 0xd4], [0, 0, 0, 3]),
+            ([0xd4, 0xc3, 0xb2, 0xa1], [3, 0, 0, 0]),
+        ] {
+            let mut file = magic.to_vec();
+            file.extend([0; 20]);
+            for data in [b"abc".as_slice(), b"d"] {
+                file.extend([0; 8]);
+                file.extend(len);
+                file.extend(len);
+                file.extend(data);
+            }
+            assert_eq!(parse(&file), Some(vec![b"abc".to_vec()]));
+        }
+        assert_eq!(parse(b"#!/bin/sh"), None);
+        assert_eq!(parse(b""), Some(vec![]));
+    }
+}
