@@ -1,1 +1,23 @@
-//! flow
+//! The fields of packets: where each lies in a flow key, what it is called, when it means something.
+//!
+//! A [`Key`] is what the switch knows of a packet: a fixed array of words into which [`extract`] writes the values of all fields. A [`Mask`]
+//! of the same shape says which bits of a key count. One table, [`Field::info`], gives each field's place and names; no other code knows a
+//! shift or a width.
+//!
+//! Invariants
+//! - Key and mask bits that belong to no field are zero, so that equality and hashes can work on words.
+//! - A field whose prerequisite a packet does not meet is zero in its key.
+//! - `extract` never panics and reads each header once.
+#![forbid(unsafe_code)]
+
+mod display;
+mod extract;
+mod field;
+mod key;
+mod mask;
+
+pub use display::Masked;
+pub use extract::extract;
+pub use field::{Field, FieldInfo, KEY_WORDS, Prerequisite};
+pub use key::{Frag, Key, PortNo, TAG_PRESENT};
+pub use mask::Mask;

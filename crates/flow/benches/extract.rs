@@ -1,0 +1,39 @@
+//! How long the key of a packet takes.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use flow::{Field, Mask, PortNo, extract};
+use std::hint::black_box;
+use std::time::Duration;
+
+fn bench(c: &mut Criterion) {
+    let mut tcp = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    tcp.extend([0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    tcp.extend([0, 80, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]);
+    let mut tagged = tcp[..12].to_vec();
+    tagged.extend([0x81, 0, 0, 10]);
+    tagged.extend(&tcp[12..]);
+    c.bench_function("extract/tcp", |b| b.iter(|| extract(black_box(&tcp), PortNo(1))));
+    c.bench_function("extract/vlan-tcp", |b| {
+        b.iter(|| extract(black_box(&tagged), PortNo(1)))
+    });
+
+    let key = extract(&tcp, PortNo(1)).unwrap_or_default();
+    let mut mask = Mask::exact(Field::InPort);
+    for field in [Field::EthDst, Field::EthSrc, Field::VlanTci0] {
+        mask.add(field);
+    }
+    c.bench_function("mask/hash", |b| {
+        b.iter(|| black_box(&mask).hash_key(black_box(&key), 1))
+    });
+    c.bench_function("mask/eq", |b| {
+        b.iter(|| black_box(&mask).eq_key(black_box(&key), black_box(&key)))
+    });
+    c.bench_function("key/hash", |b| b.iter(|| black_box(&key).hash64(1)));
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(300));
+    targets = bench
+}
+criterion_main!(benches);

@@ -1,0 +1,328 @@
+//! Printing a key under a mask, in the syntax of `ovs-dpctl dump-flows`.
+
+use crate::field::Field;
+use crate::key::{Key, PortNo, TAG_PRESENT};
+use crate::mask::Mask;
+use std::fmt::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use wire::{EtherType, MacAddr};
+
+/// A key whose bits outside a mask do not matter. Prints as `ovs-dpctl dump-flows` prints what a megaflow matches: fields that the mask leaves
+/// out are left out, those that it covers in part are followed by `/` and the mask.
+#[derive(Clone, Copy)]
+pub struct Masked<'a> {
+    key: &'a Key,
+    mask: &'a Mask,
+    port_name: Option<&'a dyn Fn(PortNo) -> Option<String>>,
+}
+
+impl<'a> Masked<'a> {
+    pub(crate) fn new(key: &'a Key, mask: &'a Mask) -> Masked<'a> {
+        Masked {
+            key,
+            mask,
+            port_name: None,
+        }
+    }
+
+    /// Prints the input port by its name, as `dump-flows --names` does.
+    #[must_use]
+    pub fn with_names(self, port_name: &'a dyn Fn(PortNo) -> Option<String>) -> Masked<'a> {
+        Masked {
+            port_name: Some(port_name),
+            ..self
+        }
+    }
+
+    fn bits(&self, field: Field) -> u128 {
+        self.mask.get(field)
+    }
+
+    fn value(&self, field: Field) -> u128 {
+        self.key.get(field) & self.bits(field)
+    }
+
+    /// `name(a=1,b=2/0x3),` of those parts that the mask covers; nothing where it covers none.
+    fn group(&self, f: &mut dyn Write, name: &str, parts: &[(&str, Field, Style)]) -> fmt::Result {
+        let mut separator = "(";
+        for (part, field, style) in parts {
+            let bits = self.bits(*field);
+            if bits == 0 {
+                continue;
+            }
+            if separator == "(" {
+                write!(f, ",{name}")?;
+            }
+            write!(f, "{separator}{part}=")?;
+            style.write(f, self.value(*field))?;
+            if bits != field.max_value() && !matches!(style, Style::Frag) {
+                f.write_str("/")?;
+                style.write_mask(f, bits)?;
+            }
+            separator = ",";
+        }
+        if separator == "," { f.write_str(")") } else { Ok(()) }
+    }
+
+    fn tag(&self, f: &mut dyn Write, tpid: Field, tci: Field) -> fmt::Result {
+        let (value, bits) = (self.value(tci) as u16, self.bits(tci) as u16);
+        let comma = if tpid == Field::VlanTpid0 { "," } else { "" };
+        write!(f, "{comma}eth_type(0x{:04x}),vlan(", self.key.get(tpid))?;
+        let mut separator = "";
+        for (name, shift, width) in [("vid", 0, 0xfff), ("pcp", 13, 7)] {
+            let bits = bits >> shift & width;
+            if bits != 0 {
+                write!(f, "{separator}{name}={}", value >> shift & width)?;
+                if bits != width {
+                    write!(f, "/0x{bits:x}")?;
+                }
+                separator = ",";
+            }
+        }
+        f.write_str(")")
+    }
+
+    /// The type and all that depends on it.
+    fn payload(&self, f: &mut dyn Write) -> fmt::Result {
+        use Field as F;
+        let bits = self.bits(F::EthType);
+        if bits != 0 {
+            write!(f, ",eth_type(0x{:04x}", self.value(F::EthType))?;
+            if bits != F::EthType.max_value() {
+                write!(f, "/0x{bits:04x}")?;
+            }
+            f.write_str(")")?;
+        }
+        match EtherType(self.value(F::EthType) as u16) {
+            EtherType::IPV4 => {
+                self.group(
+                    f,
+                    "ipv4",
+                    &[
+                        ("src", F::Ipv4Src, Style::Ipv4),
+                        ("dst", F::Ipv4Dst, Style::Ipv4),
+                        ("proto", F::IpProto, Style::Decimal),
+                        ("tos", F::IpTos, Style::Hex),
+                        ("ttl", F::IpTtl, Style::Decimal),
+                        ("frag", F::IpFrag, Style::Frag),
+                    ],
+                )?;
+                self.transport(f, "icmp")
+            }
+            EtherType::IPV6 => {
+                self.group(
+                    f,
+                    "ipv6",
+                    &[
+                        ("src", F::Ipv6Src, Style::Ipv6),
+                        ("dst", F::Ipv6Dst, Style::Ipv6),
+                        ("label", F::Ipv6Label, Style::Hex),
+                        ("proto", F::IpProto, Style::Decimal),
+                        ("tclass", F::IpTos, Style::Hex),
+                        ("hlimit", F::IpTtl, Style::Decimal),
+                        ("frag", F::IpFrag, Style::Frag),
+                    ],
+                )?;
+                self.transport(f, "icmpv6")?;
+                self.group(
+                    f,
+                    "nd",
+                    &[
+                        ("target", F::NdTarget, Style::Ipv6),
+                        ("sll", F::NdSll, Style::Mac),
+                        ("tll", F::NdTll, Style::Mac),
+                    ],
+                )
+            }
+            EtherType::ARP | EtherType::RARP => self.group(
+                f,
+                "arp",
+                &[
+                    ("sip", F::ArpSpa, Style::Ipv4),
+                    ("tip", F::ArpTpa, Style::Ipv4),
+                    ("op", F::ArpOp, Style::Decimal),
+                    ("sha", F::ArpSha, Style::Mac),
+                    ("tha", F::ArpTha, Style::Mac),
+                ],
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn transport(&self, f: &mut dyn Write, icmp: &str) -> fmt::Result {
+        use Field as F;
+        let name = match self.value(F::IpProto) {
+            6 => "tcp",
+            17 => "udp",
+            132 => "sctp",
+            1 | 58 => {
+                return self.group(
+                    f,
+                    icmp,
+                    &[
+                        ("type", F::IcmpType, Style::Decimal),
+                        ("code", F::IcmpCode, Style::Decimal),
+                    ],
+                );
+            }
+            _ => return Ok(()),
+        };
+        self.group(
+            f,
+            name,
+            &[("src", F::TpSrc, Style::Decimal), ("dst", F::TpDst, Style::Decimal)],
+        )?;
+        let bits = self.bits(F::TcpFlags);
+        if bits == 0 {
+            Ok(())
+        } else {
+            write!(f, ",tcp_flags(0x{:03x}/0x{bits:03x})", self.value(F::TcpFlags))
+        }
+    }
+}
+
+impl fmt::Display for Masked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Field as F;
+        match self.value(F::RecircId) {
+            0 => f.write_str("recirc_id(0)")?,
+            id => write!(f, "recirc_id(0x{id:x})")?,
+        }
+        if self.bits(F::InPort) != 0 {
+            match self.port_name.and_then(|name| name(self.key.in_port())) {
+                Some(name) => write!(f, ",in_port({name})")?,
+                None => write!(f, ",in_port({})", self.key.in_port())?,
+            }
+        }
+        self.group(
+            f,
+            "eth",
+            &[("src", F::EthSrc, Style::Mac), ("dst", F::EthDst, Style::Mac)],
+        )?;
+        // A tag that the mask does not look at stays unmentioned, as does one that the mask says is absent.
+        let tags = [(F::VlanTpid0, F::VlanTci0), (F::VlanTpid1, F::VlanTci1)];
+        let tags = tags
+            .iter()
+            .take_while(|(_, tci)| self.value(*tci) as u16 & TAG_PRESENT != 0);
+        let mut depth = 0;
+        for (tpid, tci) in tags {
+            self.tag(f, *tpid, *tci)?;
+            f.write_str(",encap(")?;
+            depth += 1;
+        }
+        let mut payload = String::new();
+        self.payload(&mut payload)?;
+        let payload = if depth == 0 {
+            &payload
+        } else {
+            payload.trim_start_matches(',')
+        };
+        write!(f, "{payload}{}", &"))"[..depth])
+    }
+}
+
+/// How a field's value is written.
+enum Style {
+    Decimal,
+    Hex,
+    Mac,
+    Ipv4,
+    Ipv6,
+    Frag,
+}
+
+impl Style {
+    fn write(&self, f: &mut dyn Write, value: u128) -> fmt::Result {
+        match self {
+            Style::Decimal => write!(f, "{value}"),
+            Style::Hex => write!(f, "0x{value:x}"),
+            Style::Mac => write!(f, "{}", MacAddr::from_u64(value as u64)),
+            Style::Ipv4 => write!(f, "{}", Ipv4Addr::from_bits(value as u32)),
+            Style::Ipv6 => write!(f, "{}", Ipv6Addr::from_bits(value)),
+            Style::Frag => f.write_str(match value {
+                0 => "no",
+                1 => "first",
+                _ => "later",
+            }),
+        }
+    }
+
+    fn write_mask(&self, f: &mut dyn Write, bits: u128) -> fmt::Result {
+        match self {
+            Style::Decimal => write!(f, "0x{bits:x}"),
+            // A prefix is written as its length.
+            Style::Ipv4 if (bits as u32).leading_ones() + (bits as u32).trailing_zeros() == 32 => {
+                write!(f, "{}", bits.count_ones())
+            }
+            Style::Ipv6 if bits.leading_ones() + bits.trailing_zeros() == 128 => write!(f, "{}", bits.count_ones()),
+            _ => self.write(f, bits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extract;
+
+    /// A UDP packet from 02:…:01 to 02:…:02 with the tags given.
+    fn packet(tags: &[[u8; 4]]) -> Vec<u8> {
+        let mut data = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+        data.extend(tags.iter().flatten());
+        data.extend([
+            8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 1, 0, 0, 8, 0, 0,
+        ]);
+        data
+    }
+
+    #[test]
+    fn an_untagged_packet_prints_as_ovs_dpctl_prints_it() {
+        let key = extract(&packet(&[]), PortNo(2)).unwrap();
+        let mut mask = Mask::EMPTY;
+        for field in [
+            Field::InPort,
+            Field::EthSrc,
+            Field::EthType,
+            Field::IpFrag,
+            Field::VlanTci0,
+        ] {
+            mask.add(field);
+        }
+        mask.add_bits(Field::EthDst, 0xffff_ffff_0000);
+        assert_eq!(
+            key.display(&mask).to_string(),
+            "recirc_id(0),in_port(2),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:00/ff:ff:ff:ff:00:00),eth_type(0x0800),ipv4(frag=no)"
+        );
+        let mut mask = Mask::exact(Field::InPort);
+        mask.add(Field::EthType);
+        mask.add(Field::IpProto);
+        mask.add_bits(Field::Ipv4Src, 0xffff_ff00);
+        mask.add_bits(Field::TpDst, 0xff00);
+        let names = |port: PortNo| (port.0 == 2).then(|| String::from("eth0"));
+        assert_eq!(
+            key.display(&mask).with_names(&names).to_string(),
+            "recirc_id(0),in_port(eth0),eth_type(0x0800),ipv4(src=10.0.0.0/24,proto=17),udp(dst=256/0xff00)"
+        );
+    }
+
+    #[test]
+    fn what_follows_a_tag_is_inside_encap() {
+        let key = extract(&packet(&[[0x88, 0xa8, 0x20, 10], [0x81, 0, 0x10, 20]]), PortNo(1)).unwrap();
+        let mut mask = Mask::exact(Field::InPort);
+        mask.add(Field::VlanTci0);
+        mask.add(Field::VlanTpid0);
+        mask.add(Field::EthType);
+        mask.add_bits(Field::VlanTci1, 0x1fff);
+        assert_eq!(
+            key.display(&mask).to_string(),
+            "recirc_id(0),in_port(1),eth_type(0x88a8),vlan(vid=10,pcp=1),encap(eth_type(0x8100),vlan(vid=20),encap(eth_type(0x0800)))"
+        );
+        let mut mask = Mask::exact(Field::InPort);
+        mask.add_bits(Field::VlanTci0, 0x1fff);
+        assert_eq!(
+            key.display(&mask).to_string(),
+            "recirc_id(0),in_port(1),eth_type(0x88a8),vlan(vid=10),encap()"
+        );
+        assert_eq!(key.display(&Mask::EMPTY).to_string(), "recirc_id(0)");
+    }
+}

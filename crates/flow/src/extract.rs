@@ -1,0 +1,234 @@
+//! From bytes to a key.
+//!
+//! Each layer that is not whole ends the walk: what was read of outer layers stays, the fields of inner ones are zero. Lengths in headers are
+//! believed only where the bytes are there, and what lies behind the length of an IP header (Ethernet padding) is not read.
+
+use crate::field::Field;
+use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
+use wire::EtherType;
+
+/// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header with a type.
+const NOT_A_TYPE: u16 = 0x05ff;
+
+/// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its outermost VLAN tag.
+pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
+    let mut key = Key::ZERO;
+    key.set(Field::InPort, u128::from(in_port.0));
+    let addresses: &[u8; 12] = data.first_chunk()?;
+    key.set(Field::EthDst, be(&addresses[..6]));
+    key.set(Field::EthSrc, be(&addresses[6..]));
+
+    let mut rest = &data[12..];
+    let mut kind = take_u16(&mut rest)?;
+    if EtherType(kind).is_vlan() {
+        let (tpid, tci) = (kind, take_u16(&mut rest)?);
+        kind = take_u16(&mut rest)?;
+        key.set(Field::VlanTpid0, tpid.into());
+        key.set(Field::VlanTci0, (tci | TAG_PRESENT).into());
+        // A second tag that is cut short is payload of the first, of a type that says VLAN.
+        if EtherType(kind).is_vlan() && rest.len() >= 4 {
+            let (tpid, tci) = (kind, take_u16(&mut rest)?);
+            kind = take_u16(&mut rest)?;
+            key.set(Field::VlanTpid1, tpid.into());
+            key.set(Field::VlanTci1, (tci | TAG_PRESENT).into());
+        }
+    }
+    if kind < EtherType::MIN.0 {
+        kind = snap(&mut rest).unwrap_or(NOT_A_TYPE);
+    }
+    key.set(Field::EthType, kind.into());
+    // Inner layers are optional: `None` from them means that the packet has no more fields.
+    let _ = match EtherType(kind) {
+        EtherType::IPV4 => ipv4(&mut key, rest),
+        EtherType::IPV6 => ipv6(&mut key, rest),
+        EtherType::ARP | EtherType::RARP => arp(&mut key, rest),
+        _ => None,
+    };
+    Some(key)
+}
+
+/// The type in an LLC SNAP header with a zero organization (RFC 1042), which is stepped over.
+fn snap(rest: &mut &[u8]) -> Option<u16> {
+    let header: &[u8; 8] = rest.first_chunk()?;
+    let kind = u16::from_be_bytes([header[6], header[7]]);
+    if header[..6] != [0xaa, 0xaa, 3, 0, 0, 0] || kind < EtherType::MIN.0 {
+        return None;
+    }
+    *rest = &rest[8..];
+    Some(kind)
+}
+
+/// ARP for IPv4 over Ethernet (RFC 826).
+fn arp(key: &mut Key, data: &[u8]) -> Option<()> {
+    let packet: &[u8; 28] = data.first_chunk()?;
+    if packet[..6] != [0, 1, 8, 0, 6, 4] {
+        return None;
+    }
+    key.set(Field::ArpOp, be(&packet[6..8]));
+    key.set(Field::ArpSha, be(&packet[8..14]));
+    key.set(Field::ArpSpa, be(&packet[14..18]));
+    key.set(Field::ArpTha, be(&packet[18..24]));
+    key.set(Field::ArpTpa, be(&packet[24..28]));
+    Some(())
+}
+
+/// IPv4 (RFC 791).
+fn ipv4(key: &mut Key, data: &[u8]) -> Option<()> {
+    let header: &[u8; 20] = data.first_chunk()?;
+    let header_len = usize::from(header[0] & 0xf) * 4;
+    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    if header[0] >> 4 != 4 || header_len < 20 || total_len < header_len || total_len > data.len() {
+        return None;
+    }
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    let frag = match (fragment & 0x1fff, fragment & 0x2000) {
+        (0, 0) => Frag::No,
+        (0, _) => Frag::First,
+        _ => Frag::Later,
+    };
+    key.set(Field::IpTos, header[1].into());
+    key.set(Field::IpTtl, header[8].into());
+    key.set(Field::IpProto, header[9].into());
+    key.set(Field::IpFrag, frag as u128);
+    key.set(Field::Ipv4Src, be(&header[12..16]));
+    key.set(Field::Ipv4Dst, be(&header[16..20]));
+    if frag == Frag::Later {
+        return None;
+    }
+    transport(key, header[9], false, &data[header_len..total_len])
+}
+
+/// IPv6 and its extension headers (RFC 8200 §4).
+fn ipv6(key: &mut Key, data: &[u8]) -> Option<()> {
+    let header: &[u8; 40] = data.first_chunk()?;
+    let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if header[0] >> 4 != 6 || payload_len > data.len() - 40 {
+        return None;
+    }
+    let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+    let mut rest = &data[40..40 + payload_len];
+    let mut next = header[6];
+    let mut frag = Frag::No;
+    key.set(Field::IpTos, u128::from(first >> 20 & 0xff));
+    key.set(Field::Ipv6Label, u128::from(first & 0xf_ffff));
+    key.set(Field::IpTtl, header[7].into());
+    key.set(Field::Ipv6Src, be(&header[8..24]));
+    key.set(Field::Ipv6Dst, be(&header[24..40]));
+    // Every header is at least 8 bytes long, so this ends after at most 8 192 of them.
+    while frag != Frag::Later {
+        let extension: &[u8; 8] = match (next, rest.first_chunk()) {
+            (0 | 43 | 44 | 51 | 60, Some(extension)) => extension,
+            _ => break,
+        };
+        let len = match next {
+            44 => {
+                // The fragment header (RFC 8200 §4.5): an offset of 0 with more to come is the first one, 0 with none to come is whole.
+                let offset = u16::from_be_bytes([extension[2], extension[3]]);
+                match (offset & !7, offset & 1) {
+                    (0, 0) => {}
+                    (0, _) => frag = Frag::First,
+                    _ => frag = Frag::Later,
+                }
+                8
+            }
+            // The authentication header counts in 4-byte units (RFC 4302 §2.2), the others in 8-byte ones.
+            51 => (usize::from(extension[1]) + 2) * 4,
+            _ => (usize::from(extension[1]) + 1) * 8,
+        };
+        let Some(behind) = rest.get(len..) else { break };
+        next = extension[0];
+        rest = behind;
+    }
+    key.set(Field::IpProto, next.into());
+    key.set(Field::IpFrag, frag as u128);
+    if frag == Frag::Later {
+        return None;
+    }
+    transport(key, next, true, rest)
+}
+
+/// TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792), ICMPv6 (RFC 4443).
+fn transport(key: &mut Key, protocol: u8, ipv6: bool, data: &[u8]) -> Option<()> {
+    let header_len = match (protocol, ipv6) {
+        (6, _) => 20,
+        (17, _) | (1, false) => 8,
+        (132, _) => 12,
+        (58, true) => 4,
+        _ => return None,
+    };
+    if data.len() < header_len {
+        return None;
+    }
+    match protocol {
+        1 | 58 => {
+            key.set(Field::IcmpType, data[0].into());
+            key.set(Field::IcmpCode, data[1].into());
+            if protocol == 58 && matches!(data[0], 135 | 136) && data[1] == 0 {
+                return neighbour_discovery(key, &data[4..]);
+            }
+        }
+        _ => {
+            key.set(Field::TpSrc, be(&data[0..2]));
+            key.set(Field::TpDst, be(&data[2..4]));
+            if protocol == 6 {
+                key.set(Field::TcpFlags, be(&data[12..14]) & 0xfff);
+            }
+        }
+    }
+    Some(())
+}
+
+/// The target and the link-layer address options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4, §4.6.1). A malformed
+/// option, or one that comes twice, makes all of them unknown.
+fn neighbour_discovery(key: &mut Key, data: &[u8]) -> Option<()> {
+    let target = data.get(4..20)?;
+    let mut options = &data[20..];
+    let (mut sll, mut tll) = (0, 0);
+    while !options.is_empty() {
+        let header: &[u8; 8] = options.first_chunk()?;
+        let len = usize::from(header[1]) * 8;
+        if len == 0 || len > options.len() {
+            return None;
+        }
+        let address = match header[0] {
+            1 if len == 8 => &mut sll,
+            2 if len == 8 => &mut tll,
+            _ => {
+                options = &options[len..];
+                continue;
+            }
+        };
+        if *address != 0 {
+            return None;
+        }
+        *address = be(&header[2..8]);
+        options = &options[len..];
+    }
+    key.set(Field::NdTarget, be(target));
+    key.set(Field::NdSll, sll);
+    key.set(Field::NdTll, tll);
+    Some(())
+}
+
+/// Up to 16 bytes as a big-endian number.
+#[inline(always)]
+fn be(bytes: &[u8]) -> u128 {
+    match bytes.len() {
+        2 => u128::from(u16::from_be_bytes([bytes[0], bytes[1]])),
+        4 => u128::from(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+        6 => u128::from(u64::from_be_bytes([
+            0, 0, bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5],
+        ])),
+        _ => bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)),
+    }
+}
+
+#[inline(always)]
+fn take_u16(rest: &mut &[u8]) -> Option<u16> {
+    let (bytes, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(u16::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+use super::*;
+use etherparse::PacketBuilder;
+use proptest::prelude::*;
+
+/// The key that a packet must have.
+fn fields(key: &Key, fields: &[Field]) -> Vec<u128> {
+    fields.iter().map(|field| key.get(*field)).collect()
+}
+
+const TCP_FIELDS: [Field; 8] = [
+    Field::EthType,
+    Field::IpProto,
+    Field::IpTtl,
+    Field::IpFrag,
+    Field::TpSrc,
+    Field::TpDst,
+    Field::TcpFlags,
+    Field::VlanTci0,
+];
+
+fn tcp4(ttl: u8, src: u16, dst: u16) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], ttl);
+    let mut data = Vec::new();
+    builder
+        .tcp(src, dst, 1, 1000)
+        .syn()
+        .ack(2)
+        .write(&mut data, b"hello")
+        .unwrap();
+    data
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let key = extract(&data, PortNo(1));
+        prop_assert_eq!(key.is_none(), data.len() < 14 || (data[12..14] == [0x81, 0] || data[12..14] == [0x88, 0xa8]) && data.len() < 18);
+    }
+
+    #[test]
+    fn no_damage_to_a_real_packet_makes_it_panic(
+        cut in 0usize..120,
+        damage in proptest::collection::vec((0usize..120, any::<u8>()), 0..4),
+        kind in 0usize..5,
+    ) {
+        let mut data = match kind {
+            0 => tcp4(64, 1, 2),
+            1 => neighbour_solicitation(&[1, 1, 2, 2, 2, 2, 2, 2]),
+            2 => {
+                let mut data = Vec::new();
+                let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).double_vlan(1.try_into().unwrap(), 2.try_into().unwrap());
+                builder.ipv6([1; 16], [2; 16], 3).udp(5, 6).write(&mut data, b"x").unwrap();
+                data
+            }
+            3 => [&[0xff; 6][..], &[2; 6], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[3; 20]].concat(),
+            _ => [&[0xff; 6][..], &[2; 6], &[0, 60, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &[0x45; 40]].concat(),
+        };
+        for (at, byte) in damage {
+            if let Some(slot) = data.get_mut(at) {
+                *slot = byte;
+            }
+        }
+        data.truncate(cut);
+        extract(&data, PortNo(1));
+    }
+
+    #[test]
+    fn what_etherparse_writes_is_read_back(ttl: u8, src: u16, dst: u16, vid in 0u16..4096, udp: bool, v6: bool) {
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(vid.try_into().unwrap());
+        let mut data = Vec::new();
+        let builder = if v6 { builder.ipv6([1; 16], [2; 16], ttl) } else { builder.ipv4([1; 4], [2; 4], ttl) };
+        if udp {
+            builder.udp(src, dst).write(&mut data, &[]).unwrap();
+        } else {
+            builder.tcp(src, dst, 9, 9).fin().write(&mut data, &[]).unwrap();
+        }
+        let key = extract(&data, PortNo(3)).unwrap();
+        let expected = [
+            if v6 { 0x86dd } else { 0x800 },
+            if udp { 17 } else { 6 },
+            ttl.into(),
+            0,
+            src.into(),
+            dst.into(),
+            if udp { 0 } else { 1 },
+            (vid | TAG_PRESENT).into(),
+        ];
+        prop_assert_eq!(fields(&key, &TCP_FIELDS), expected);
+        prop_assert_eq!(key.in_port(), PortNo(3));
+    }
+
+    #[test]
+    fn padding_behind_the_ip_length_changes_no_key(
+        padding in proptest::collection::vec(any::<u8>(), 0..30),
+        len in 20u16..46,
+    ) {
+        let mut data = tcp4(64, 1, 2);
+        data[16..18].copy_from_slice(&len.to_be_bytes());
+        data.truncate(14 + usize::from(len));
+        let key = extract(&data, PortNo(1));
+        data.extend(padding);
+        prop_assert_eq!(key, extract(&data, PortNo(1)));
+    }
+}
+
+#[test]
+fn a_tcp_packet_has_its_addresses_ports_and_flags() {
+    let key = extract(&tcp4(63, 80, 1234), PortNo(7)).unwrap();
+    assert_eq!(fields(&key, &TCP_FIELDS), [0x800, 6, 63, 0, 80, 1234, 0x12, 0]);
+    assert_eq!(
+        fields(&key, &[Field::Ipv4Src, Field::Ipv4Dst]),
+        [0x0a00_0001, 0x0a00_0002]
+    );
+    assert_eq!(
+        (key.eth_src().to_string(), key.eth_dst().to_string()),
+        ("02:02:02:02:02:02".into(), "04:04:04:04:04:04".into())
+    );
+}
+
+#[test]
+fn a_later_fragment_has_no_ports() {
+    let mut data = tcp4(64, 80, 443);
+    data[20..22].copy_from_slice(&0x2000u16.to_be_bytes());
+    assert_eq!(
+        fields(&extract(&data, PortNo(1)).unwrap(), &TCP_FIELDS),
+        [0x800, 6, 64, 1, 80, 443, 0x12, 0]
+    );
+    data[20..22].copy_from_slice(&0x2001u16.to_be_bytes());
+    assert_eq!(
+        fields(&extract(&data, PortNo(1)).unwrap(), &TCP_FIELDS),
+        [0x800, 6, 64, 3, 0, 0, 0, 0]
+    );
+}
+
+#[test]
+fn an_ip_header_that_claims_more_than_there_is_has_no_fields() {
+    let mut data = tcp4(64, 80, 443);
+    data[16..18].copy_from_slice(&500u16.to_be_bytes());
+    assert_eq!(
+        fields(&extract(&data, PortNo(1)).unwrap(), &TCP_FIELDS),
+        [0x800, 0, 0, 0, 0, 0, 0, 0]
+    );
+}
+
+#[test]
+fn ipv6_extension_headers_are_stepped_over() {
+    let mut data = [&[4; 6][..], &[2; 6], &[0x86, 0xdd]].concat();
+    // Hop-by-hop options, a first fragment, then UDP.
+    data.extend([0x60, 0x12, 0x34, 0x56, 0, 24, 0, 64]);
+    data.extend([1; 32]);
+    data.extend([44, 0, 1, 4, 0, 0, 0, 0]);
+    data.extend([17, 0, 0, 1, 0, 0, 0, 9]);
+    data.extend([0, 5, 0, 6, 0, 8, 0, 0]);
+    let key = extract(&data, PortNo(1)).unwrap();
+    let read = fields(
+        &key,
+        &[
+            Field::IpProto,
+            Field::IpFrag,
+            Field::TpSrc,
+            Field::TpDst,
+            Field::Ipv6Label,
+            Field::IpTos,
+        ],
+    );
+    assert_eq!(read, [17, 1, 5, 6, 0x23456, 1]);
+}
+
+#[test]
+fn tags_beyond_the_second_are_payload() {
+    let mut data = [&[4; 6][..], &[2; 6]].concat();
+    data.extend([0x88, 0xa8, 0xf0, 1, 0x81, 0, 0, 2, 0x81, 0, 0, 3, 8, 0]);
+    let key = extract(&data, PortNo(1)).unwrap();
+    assert_eq!(
+        key.tag(0),
+        Some(wire::VlanTag {
+            tpid: 0x88a8,
+            tci: 0xe001
+        })
+    );
+    assert_eq!(key.tag(1), Some(wire::VlanTag { tpid: 0x8100, tci: 2 }));
+    assert_eq!(key.get(Field::EthType), 0x8100);
+}
+
+#[test]
+fn a_packet_that_ends_inside_its_tag_is_malformed() {
+    let data = [&[4; 6][..], &[2; 6], &[0x81, 0, 0, 1, 8, 0]].concat();
+    assert!(extract(&data, PortNo(1)).is_some());
+    for len in 0..data.len() {
+        assert_eq!(extract(&data[..len], PortNo(1)), None, "{len}");
+    }
+}
+
+#[test]
+fn a_frame_with_a_length_is_of_its_snap_type_or_of_none() {
+    let mut data = [
+        &[1, 0x80, 0xc2, 0, 0, 0][..],
+        &[2; 6],
+        &[0, 38, 0x42, 0x42, 3],
+        &[0; 35],
+    ]
+    .concat();
+    assert_eq!(extract(&data, PortNo(1)).unwrap().get(Field::EthType), 0x5ff);
+    data[14..22].copy_from_slice(&[0xaa, 0xaa, 3, 0, 0, 0, 0x88, 0xcc]);
+    assert_eq!(extract(&data, PortNo(1)).unwrap().get(Field::EthType), 0x88cc);
+}
+
+#[test]
+fn an_arp_request_has_its_addresses() {
+    let mut data = [&[0xff; 6][..], &[2; 6], &[8, 6]].concat();
+    data.extend([
+        0, 1, 8, 0, 6, 4, 0, 1, 2, 2, 2, 2, 2, 2, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2,
+    ]);
+    let key = extract(&data, PortNo(1)).unwrap();
+    let read = fields(
+        &key,
+        &[Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha],
+    );
+    assert_eq!(read, [1, 0x0a00_0001, 0x0a00_0002, 0x0202_0202_0202, 0]);
+    data[18] = 7; // not an Ethernet address
+    assert_eq!(extract(&data, PortNo(1)).unwrap().get(Field::ArpOp), 0);
+}
+
+/// With these options behind the target.
+fn neighbour_solicitation(options: &[u8]) -> Vec<u8> {
+    let mut data = [&[0x33; 6][..], &[2; 6], &[0x86, 0xdd, 0x60, 0, 0, 0, 0]].concat();
+    data.extend([24 + options.len() as u8, 58, 255]);
+    data.extend([1; 32]);
+    data.extend([135, 0, 0, 0, 0, 0, 0, 0]);
+    data.extend([5; 16]);
+    data.extend(options);
+    data
+}
+
+#[test]
+fn a_neighbour_solicitation_has_its_target_and_option() {
+    let read = |options: &[u8]| {
+        let key = extract(&neighbour_solicitation(options), PortNo(1)).unwrap();
+        fields(&key, &[Field::IcmpType, Field::NdTarget, Field::NdSll])
+    };
+    let target = u128::from_be_bytes([5; 16]);
+    assert_eq!(read(&[]), [135, target, 0]);
+    assert_eq!(read(&[1, 1, 2, 2, 2, 2, 2, 2]), [135, target, 0x0202_0202_0202]);
+    assert_eq!(
+        read(&[1, 1, 2, 2, 2, 2, 2, 2, 1, 1, 2, 2, 2, 2, 2, 2]),
+        [135, 0, 0],
+        "twice"
+    );
+    assert_eq!(read(&[1, 0, 2, 2, 2, 2, 2, 2]), [135, 0, 0], "an option of no length");
+    assert_eq!(
+        read(&[1, 9, 2, 2, 2, 2, 2, 2]),
+        [135, 0, 0],
+        "an option that is cut short"
+    );
+}

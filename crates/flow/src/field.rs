@@ -1,0 +1,216 @@
+//! The registry of fields.
+
+/// Words in a key.
+pub const KEY_WORDS: usize = 18;
+
+/// What a packet must be for a field to mean something. Where it is not, the field is zero in the packet's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Prerequisite {
+    /// Every packet has it.
+    None,
+    /// An outermost VLAN tag.
+    Tag0,
+    /// A second VLAN tag.
+    Tag1,
+    /// ARP or reverse ARP for IPv4 over Ethernet.
+    Arp,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// IPv4 or IPv6.
+    Ip,
+    /// TCP, UDP or SCTP, and not a later fragment.
+    Ports,
+    /// TCP, and not a later fragment.
+    Tcp,
+    /// ICMP or ICMPv6, and not a later fragment.
+    Icmp,
+    /// A neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4).
+    Nd,
+}
+
+/// Where a field lies and what it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldInfo {
+    /// Our name, in snake case.
+    pub name: &'static str,
+    /// The name in Open vSwitch's flow syntax.
+    pub ovs_name: &'static str,
+    /// The word of the key that has its lowest bits (of a field wider than 64 bits, the one before has the highest).
+    pub word: u8,
+    /// The position of its lowest bit in that word; 0 where the field is wider than a word.
+    pub shift: u8,
+    /// Its width, 1 to 128.
+    pub bits: u8,
+    /// When it means something.
+    pub prerequisite: Prerequisite,
+}
+
+macro_rules! registry {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $ovs:literal $word:literal $shift:literal $bits:literal $prerequisite:ident;)*) => {
+        /// A field of a packet or of its metadata.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Field {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Field {
+            /// Every field, in the order of the key's layout.
+            pub const ALL: &'static [Field] = &[$(Field::$variant),*];
+
+            /// The field's row in the registry.
+            #[inline(always)]
+            pub const fn info(self) -> FieldInfo {
+                match self {
+                    $(Field::$variant => FieldInfo {
+                        name: $name,
+                        ovs_name: $ovs,
+                        word: $word,
+                        shift: $shift,
+                        bits: $bits,
+                        prerequisite: Prerequisite::$prerequisite,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+// The fields that plain switching looks at come first, so that its masks touch few words.
+registry! {
+    /// The datapath port that the packet came in on.
+    InPort "in_port" "in_port" 0 0 32 None;
+    /// The number of the recirculation that the packet is in; 0 at first.
+    RecircId "recirc_id" "recirc_id" 0 32 32 None;
+    /// Destination address.
+    EthDst "eth_dst" "dl_dst" 1 0 48 None;
+    /// The type behind all parsed tags; 0x05ff for a frame that has a length and no SNAP type.
+    EthType "eth_type" "dl_type" 1 48 16 None;
+    /// Source address.
+    EthSrc "eth_src" "dl_src" 2 0 48 None;
+    /// Outermost tag's control information, with [`crate::TAG_PRESENT`]; 0 without a tag.
+    VlanTci0 "vlan_tci0" "vlan_tci" 2 48 16 Tag0;
+    /// Outermost tag's protocol identifier.
+    VlanTpid0 "vlan_tpid0" "vlan_tpid" 3 0 16 Tag0;
+    /// Second tag's control information, with [`crate::TAG_PRESENT`].
+    VlanTci1 "vlan_tci1" "vlan_tci1" 3 16 16 Tag1;
+    /// Second tag's protocol identifier.
+    VlanTpid1 "vlan_tpid1" "vlan_tpid1" 3 32 16 Tag1;
+    /// Protocol (IPv4) or last next header (IPv6).
+    IpProto "ip_proto" "nw_proto" 4 0 8 Ip;
+    /// DSCP and ECN: the type of service or traffic class octet.
+    IpTos "ip_tos" "nw_tos" 4 8 8 Ip;
+    /// Time to live or hop limit.
+    IpTtl "ip_ttl" "nw_ttl" 4 16 8 Ip;
+    /// A [`crate::Frag`].
+    IpFrag "ip_frag" "nw_frag" 4 24 8 Ip;
+    /// IPv6 flow label.
+    Ipv6Label "ipv6_label" "ipv6_label" 4 32 20 Ipv6;
+    /// IPv4 source.
+    Ipv4Src "ipv4_src" "nw_src" 5 0 32 Ipv4;
+    /// IPv4 destination.
+    Ipv4Dst "ipv4_dst" "nw_dst" 5 32 32 Ipv4;
+    /// IPv6 source.
+    Ipv6Src "ipv6_src" "ipv6_src" 7 0 128 Ipv6;
+    /// IPv6 destination.
+    Ipv6Dst "ipv6_dst" "ipv6_dst" 9 0 128 Ipv6;
+    /// Source port.
+    TpSrc "tp_src" "tp_src" 10 0 16 Ports;
+    /// Destination port.
+    TpDst "tp_dst" "tp_dst" 10 16 16 Ports;
+    /// TCP's flags, 12 bits with the reserved ones.
+    TcpFlags "tcp_flags" "tcp_flags" 10 32 12 Tcp;
+    /// ICMP or ICMPv6 type.
+    IcmpType "icmp_type" "icmp_type" 10 44 8 Icmp;
+    /// ICMP or ICMPv6 code.
+    IcmpCode "icmp_code" "icmp_code" 10 52 8 Icmp;
+    /// ARP sender protocol address.
+    ArpSpa "arp_spa" "arp_spa" 11 0 32 Arp;
+    /// ARP target protocol address.
+    ArpTpa "arp_tpa" "arp_tpa" 11 32 32 Arp;
+    /// ARP sender hardware address.
+    ArpSha "arp_sha" "arp_sha" 12 0 48 Arp;
+    /// ARP operation.
+    ArpOp "arp_op" "arp_op" 12 48 16 Arp;
+    /// ARP target hardware address.
+    ArpTha "arp_tha" "arp_tha" 13 0 48 Arp;
+    /// Neighbour discovery target address.
+    NdTarget "nd_target" "nd_target" 15 0 128 Nd;
+    /// Source link-layer address option.
+    NdSll "nd_sll" "nd_sll" 16 0 48 Nd;
+    /// Target link-layer address option.
+    NdTll "nd_tll" "nd_tll" 17 0 48 Nd;
+}
+
+impl Field {
+    /// The highest value of the field.
+    #[inline(always)]
+    pub const fn max_value(self) -> u128 {
+        u128::MAX >> (128 - self.info().bits as u32)
+    }
+
+    /// The field that one of its names means.
+    pub fn from_name(name: &str) -> Option<Field> {
+        Field::ALL.iter().copied().find(|field| {
+            let info = field.info();
+            info.name == name || info.ovs_name == name
+        })
+    }
+}
+
+/// Reads a field from words.
+#[inline(always)]
+pub(crate) const fn get(words: &[u64; KEY_WORDS], field: Field) -> u128 {
+    let info = field.info();
+    let word = info.word as usize;
+    if info.bits > 64 {
+        (words[word - 1] as u128) << 64 | words[word] as u128
+    } else {
+        (words[word] >> info.shift) as u128 & field.max_value()
+    }
+}
+
+/// Writes a field to words. Bits of `value` above the field's width are ignored.
+#[inline(always)]
+pub(crate) const fn set(words: &mut [u64; KEY_WORDS], field: Field, value: u128) {
+    let info = field.info();
+    let word = info.word as usize;
+    if info.bits > 64 {
+        words[word - 1] = (value >> 64) as u64;
+        words[word] = value as u64;
+    } else {
+        let max = field.max_value() as u64;
+        words[word] = words[word] & !(max << info.shift) | (value as u64 & max) << info.shift;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_fields_share_a_bit_and_every_word_is_used() {
+        let mut taken = [0u64; KEY_WORDS];
+        for field in Field::ALL {
+            let mut own = [0u64; KEY_WORDS];
+            set(&mut own, *field, u128::MAX);
+            assert_eq!(get(&own, *field), field.max_value());
+            for (taken, own) in taken.iter_mut().zip(own) {
+                assert_eq!(*taken & own, 0, "{field:?}");
+                *taken |= own;
+            }
+        }
+        assert!(taken.iter().all(|word| *word != 0));
+    }
+
+    #[test]
+    fn a_name_means_one_field() {
+        for field in Field::ALL {
+            assert_eq!(Field::from_name(field.info().name), Some(*field));
+            assert_eq!(Field::from_name(field.info().ovs_name), Some(*field));
+        }
+        assert_eq!(Field::from_name("no_such_field"), None);
+    }
+}

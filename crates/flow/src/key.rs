@@ -1,0 +1,170 @@
+//! What the switch knows of a packet.
+
+use crate::field::{self, Field, KEY_WORDS};
+use crate::mask::Mask;
+use crate::{Masked, mask::mix};
+use std::fmt;
+use wire::{MacAddr, VlanTag};
+
+/// The number of a datapath port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortNo(pub u32);
+
+impl fmt::Display for PortNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Set in [`Field::VlanTci0`] and [`Field::VlanTci1`] where there is a tag, so that VLAN 0 differs from no tag. It takes the place of the drop
+/// eligible indicator, which no key tells apart: where a tag is rewritten it becomes 0, as IEEE 802.1Q §6.9.3 has it where Use_DEI is off.
+pub const TAG_PRESENT: u16 = 0x1000;
+
+/// Values of [`Field::IpFrag`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Frag {
+    /// Not a fragment.
+    No = 0,
+    /// The first fragment: it has the transport header.
+    First = 1,
+    /// A later fragment.
+    Later = 3,
+}
+
+/// The values of all fields of one packet; zero where the packet does not have the field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub(crate) words: [u64; KEY_WORDS],
+}
+
+impl Key {
+    /// All fields zero.
+    pub const ZERO: Key = Key { words: [0; KEY_WORDS] };
+
+    /// The value of a field.
+    #[inline(always)]
+    pub const fn get(&self, field: Field) -> u128 {
+        field::get(&self.words, field)
+    }
+
+    /// Sets the value of a field; bits above its width are ignored.
+    #[inline(always)]
+    pub const fn set(&mut self, field: Field, value: u128) {
+        field::set(&mut self.words, field, value);
+    }
+
+    /// The words, in the order of the layout.
+    pub const fn words(&self) -> &[u64; KEY_WORDS] {
+        &self.words
+    }
+
+    /// The key with all bits outside the mask zero.
+    #[inline]
+    #[must_use]
+    pub fn masked(&self, mask: &Mask) -> Key {
+        let mut key = *self;
+        for (word, bits) in key.words.iter_mut().zip(mask.words()) {
+            *word &= bits;
+        }
+        key
+    }
+
+    /// A hash of the whole key. Who does not know the seed cannot make keys collide on purpose.
+    #[inline]
+    pub fn hash64(&self, seed: u64) -> u64 {
+        let mut hash = seed;
+        for word in &self.words {
+            hash = mix(hash, *word);
+        }
+        hash
+    }
+
+    /// For printing the fields that a mask covers.
+    pub fn display<'a>(&'a self, mask: &'a Mask) -> Masked<'a> {
+        Masked::new(self, mask)
+    }
+
+    /// The port that the packet came in on.
+    pub const fn in_port(&self) -> PortNo {
+        PortNo(self.get(Field::InPort) as u32)
+    }
+
+    /// Source address.
+    pub const fn eth_src(&self) -> MacAddr {
+        MacAddr::from_u64(self.get(Field::EthSrc) as u64)
+    }
+
+    /// Destination address.
+    pub const fn eth_dst(&self) -> MacAddr {
+        MacAddr::from_u64(self.get(Field::EthDst) as u64)
+    }
+
+    /// The tag at a level (0 is the outermost), with [`TAG_PRESENT`] cleared; `None` where there is none or the level is not parsed.
+    pub const fn tag(&self, level: usize) -> Option<VlanTag> {
+        let (tpid, tci) = match level {
+            0 => (self.get(Field::VlanTpid0) as u16, self.get(Field::VlanTci0) as u16),
+            1 => (self.get(Field::VlanTpid1) as u16, self.get(Field::VlanTci1) as u16),
+            _ => (0, 0),
+        };
+        if tci & TAG_PRESENT == 0 {
+            None
+        } else {
+            Some(VlanTag {
+                tpid,
+                tci: tci & !TAG_PRESENT,
+            })
+        }
+    }
+
+    /// Sets or removes the tag at a level, 0 or 1; nothing happens at others.
+    pub const fn set_tag(&mut self, level: usize, tag: Option<VlanTag>) {
+        let (tpid, tci) = match tag {
+            Some(tag) => (tag.tpid as u128, (tag.tci | TAG_PRESENT) as u128),
+            None => (0, 0),
+        };
+        match level {
+            0 => {
+                self.set(Field::VlanTpid0, tpid);
+                self.set(Field::VlanTci0, tci);
+            }
+            1 => {
+                self.set(Field::VlanTpid1, tpid);
+                self.set(Field::VlanTci1, tci);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_field_reads_as_it_was_set_and_leaves_the_others_alone(index in 0..Field::ALL.len(), a: u128, b: u128) {
+            let mut key = Key::ZERO;
+            for field in Field::ALL {
+                key.set(*field, a);
+            }
+            let field = Field::ALL[index];
+            key.set(field, b);
+            for other in Field::ALL {
+                let expected = if *other == field { b } else { a };
+                prop_assert_eq!(key.get(*other), expected & other.max_value());
+            }
+        }
+    }
+
+    #[test]
+    fn a_priority_tag_differs_from_no_tag() {
+        let mut key = Key::ZERO;
+        assert_eq!(key.tag(0), None);
+        key.set_tag(0, Some(VlanTag { tpid: 0x8100, tci: 0 }));
+        assert_eq!(key.tag(0), Some(VlanTag { tpid: 0x8100, tci: 0 }));
+        key.set_tag(0, None);
+        assert_eq!(key, Key::ZERO);
+    }
+}
