@@ -82,6 +82,8 @@ pub struct PortCounters {
     pub tx_dropped: u64,
     /// Send errors.
     pub tx_errors: u64,
+    /// Packets received here and dropped by the datapath, by cause, in the order of [`DropCause::ALL`].
+    pub drops: [u64; DropCause::ALL.len()],
 }
 
 /// Use of one megaflow.
