@@ -75,8 +75,8 @@ pub trait Rx: Send {
     /// Appends up to `max` received packets to `out` and returns how many; 0 where there are none now. Never waits.
     ///
     /// # Errors
-    /// What the kernel says: `ENETDOWN` where the device was taken down (once; receiving goes on when it is up again), `ENODEV` or `EBADFD`
-    /// where it has vanished.
+    /// What the kernel says. After an error the queue is dead and must not be polled any more (its descriptor may stay readable). A device
+    /// that is taken down is no error: packets come again when it is up.
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
 }
 

@@ -53,14 +53,11 @@ impl Dummy {
     /// # Errors
     /// [`Error::File`] where a capture file cannot be made.
     pub fn open(name: &str, options: &BTreeMap<String, String>) -> Result<Dummy, Error> {
-        let event =
-            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|errno| {
-                Error::System {
-                    name: name.to_owned(),
-                    call: "eventfd",
-                    source: errno.into(),
-                }
-            })?;
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|errno| Error::System {
+            name: name.to_owned(),
+            call: "eventfd",
+            source: errno.into(),
+        })?;
         let state = State {
             mac: next_mac(),
             mtu: 1500,
@@ -301,15 +298,7 @@ mod tests {
                 rx.fd(),
                 rustix::event::PollFlags::IN,
             )];
-            rustix::event::poll(
-                &mut fds,
-                Some(&rustix::event::Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                }),
-            )
-            .unwrap()
-                == 1
+            rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
         };
         assert!(!readable(&*rx));
         for i in 0..3_u8 {
@@ -322,10 +311,7 @@ mod tests {
         assert!(!readable(&*rx));
         assert_eq!(rx.recv(&mut frames, 32).unwrap(), 0);
         assert_eq!(
-            frames
-                .iter()
-                .map(|frame| frame.data()[0])
-                .collect::<Vec<_>>(),
+            frames.iter().map(|frame| frame.data()[0]).collect::<Vec<_>>(),
             [0, 1, 2]
         );
     }
@@ -347,10 +333,7 @@ mod tests {
         let dummy = dummy();
         dummy.set_up(false).unwrap();
         assert!(!dummy.inject(&[0; 60]));
-        let report = dummy
-            .open_tx()
-            .unwrap()
-            .send(&mut vec![Frame::from_slice(&[0; 60])]);
+        let report = dummy.open_tx().unwrap().send(&mut vec![Frame::from_slice(&[0; 60])]);
         assert_eq!(
             report,
             TxReport {

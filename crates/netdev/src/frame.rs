@@ -107,10 +107,7 @@ impl Frame {
             return Err(FrameError::Short);
         }
         let shift = u16::try_from(n).map_err(|_| FrameError::Short)?;
-        self.offload = self
-            .offload
-            .shifted_on(shift)
-            .ok_or(FrameError::ChecksumPending)?;
+        self.offload = self.offload.shifted_on(shift).ok_or(FrameError::ChecksumPending)?;
         self.start += n as u32;
         self.len -= n as u32;
         Ok(())
@@ -166,10 +163,17 @@ impl Frame {
         &mut self.buffer[self.start as usize - vnet::LEN..]
     }
 
-    /// Sets the packet's length after a device wrote into [`receive_area`](Frame::receive_area).
-    pub(crate) fn set_len(&mut self, len: usize) {
-        debug_assert!(self.start as usize + len <= self.buffer.len());
+    /// Makes a packet of `received` bytes that a device wrote into [`receive_area`](Frame::receive_area), vnet header first, and returns what
+    /// is pending on it; `None` where that is not known here, or the bytes are too few for a packet.
+    pub(crate) fn take_vnet_header(&mut self, received: usize) -> Option<Offload> {
+        let start = self.start as usize;
+        let len = received.checked_sub(vnet::LEN)?;
+        let header = self.buffer.get(start - vnet::LEN..start)?.try_into().ok()?;
+        if len < MACS + 2 || start + len > self.buffer.len() {
+            return None;
+        }
         self.len = len as u32;
+        vnet::decode(header)
     }
 
     /// Writes the vnet header for the pending work before the packet, and returns both.
@@ -222,10 +226,7 @@ mod tests {
     fn pending_work_follows_its_headers_when_a_tag_is_pushed_or_popped() {
         let mut frame = Frame::from_slice(PACKET);
         frame.offload = Offload {
-            csum: Csum::Partial {
-                start: 34,
-                offset: 16,
-            },
+            csum: Csum::Partial { start: 34, offset: 16 },
             gso: Gso::Tcp4,
             gso_size: 1448,
             hdr_len: 66,
@@ -233,13 +234,7 @@ mod tests {
         };
         let before = frame.offload;
         frame.push_vlan(tag(1)).unwrap();
-        assert_eq!(
-            frame.offload.csum,
-            Csum::Partial {
-                start: 38,
-                offset: 16
-            }
-        );
+        assert_eq!(frame.offload.csum, Csum::Partial { start: 38, offset: 16 });
         assert_eq!(frame.offload.hdr_len, 70);
         frame.pop_vlan().unwrap();
         assert_eq!(frame.offload, before);
@@ -258,15 +253,10 @@ mod tests {
     #[test]
     fn headroom_ends_in_an_error_and_never_in_a_panic() {
         let mut frame = Frame::from_slice(PACKET);
-        let pushed = (0..100)
-            .take_while(|_| frame.push_vlan(tag(1)).is_ok())
-            .count();
+        let pushed = (0..100).take_while(|_| frame.push_vlan(tag(1)).is_ok()).count();
         assert_eq!(pushed, (HEADROOM - vnet::LEN) / 4);
         assert_eq!(frame.push_vlan(tag(1)), Err(FrameError::NoRoom));
-        assert_eq!(
-            frame.with_vnet_header().len(),
-            vnet::LEN + PACKET.len() + 4 * pushed
-        );
+        assert_eq!(frame.with_vnet_header().len(), vnet::LEN + PACKET.len() + 4 * pushed);
     }
 
     #[test]
@@ -277,19 +267,13 @@ mod tests {
         assert_eq!(frame.advance(6), Err(FrameError::Short));
         frame.advance(5).unwrap();
         assert!(frame.is_empty());
-        assert_eq!(
-            Frame::from_slice(b"DDDDDDSSSSSS\x81\x00\x00").pop_vlan(),
-            None
-        );
+        assert_eq!(Frame::from_slice(b"DDDDDDSSSSSS\x81\x00\x00").pop_vlan(), None);
     }
 
     #[test]
     fn a_tag_inside_a_pending_checksum_stays() {
         let mut frame = Frame::from_slice(b"DDDDDDSSSSSS\x81\x00\x00\x01\x08\x00rest");
-        frame.offload.csum = Csum::Partial {
-            start: 2,
-            offset: 0,
-        };
+        frame.offload.csum = Csum::Partial { start: 2, offset: 0 };
         let before = frame.data().to_vec();
         assert_eq!(frame.pop_vlan(), None);
         assert_eq!(frame.data(), before);

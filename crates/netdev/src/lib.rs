@@ -9,20 +9,29 @@
 //!   in the frame's `offload` and refers to offsets in the frame's data, whatever tags are pushed or popped.
 //! - A frame that cannot be sent as it is ([`Gso`] to a device without it) is completed in software, never sent incomplete.
 
-#![allow(dead_code)]
-
 mod device;
 mod dummy;
 mod frame;
 pub mod gso;
+mod isolation;
+mod kernel;
+mod monitor;
+mod netlink;
 mod offload;
 mod pcap;
 mod pool;
 mod spec;
+mod system;
+mod tap;
 mod vnet;
 
 pub use device::{DeviceDrops, Kind, Netdev, Rx, State, Tx, TxReport};
 pub use dummy::Dummy;
 pub use frame::{Frame, FrameError};
+pub use isolation::Isolation;
+pub use monitor::{LinkEvent, LinkMonitor, list_links};
+pub use netlink::Link;
 pub use offload::{Csum, Gso, Offload};
 pub use spec::{Error, Spec, open};
+pub use system::System;
+pub use tap::Tap;

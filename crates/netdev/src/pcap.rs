@@ -29,9 +29,7 @@ impl PcapWriter {
     }
 
     pub(crate) fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let len = u32::try_from(packet.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut record = Vec::with_capacity(16 + packet.len());
         record.extend((now.as_secs() as u32).to_ne_bytes());

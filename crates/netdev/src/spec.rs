@@ -1,6 +1,6 @@
 //! Which device to open, and why it could not be.
 
-use crate::{Dummy, Netdev};
+use crate::{Dummy, Isolation, Netdev, System, Tap};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -41,10 +41,7 @@ impl Spec {
     /// The device's name.
     pub fn name(&self) -> &str {
         match self {
-            Spec::System { name }
-            | Spec::Internal { name, .. }
-            | Spec::Tap { name }
-            | Spec::Dummy { name, .. } => name,
+            Spec::System { name } | Spec::Internal { name, .. } | Spec::Tap { name } | Spec::Dummy { name, .. } => name,
         }
     }
 }
@@ -54,10 +51,12 @@ impl Spec {
 /// # Errors
 /// See [`Error`].
 pub fn open(spec: &Spec) -> Result<Arc<dyn Netdev>, Error> {
-    match spec {
-        Spec::Dummy { name, options } => Ok(Arc::new(Dummy::open(name, options)?)),
-        _ => Err(Error::NoDevice(spec.name().to_owned())),
-    }
+    Ok(match spec {
+        Spec::System { name } => Arc::new(System::open(name, Isolation::Auto)?),
+        Spec::Internal { name, mac, mtu } => Arc::new(Tap::internal(name, *mac, *mtu)?),
+        Spec::Tap { name } => Arc::new(Tap::open(name)?),
+        Spec::Dummy { name, options } => Arc::new(Dummy::open(name, options)?),
+    })
 }
 
 /// Why a device could not be opened. The texts are those that Open vSwitch's users find in `Interface.error`.

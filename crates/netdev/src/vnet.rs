@@ -80,14 +80,7 @@ mod tests {
 
     #[test]
     fn what_is_encoded_decodes_to_the_same() {
-        for csum in [
-            Csum::Unknown,
-            Csum::Valid,
-            Csum::Partial {
-                start: 34,
-                offset: 16,
-            },
-        ] {
+        for csum in [Csum::Unknown, Csum::Valid, Csum::Partial { start: 34, offset: 16 }] {
             for gso in [Gso::None, Gso::Tcp4, Gso::Tcp6, Gso::Udp] {
                 let some = gso != Gso::None;
                 let offload = Offload {

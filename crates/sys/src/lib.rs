@@ -1,12 +1,22 @@
-//! System calls that no safe library offers, each behind a safe function.
+//! System calls that no safe library offers, each behind a safe function. Together with the kernel datapath's loader, the only place with
+//! `unsafe`.
+//!
+//! Rules of every function here
+//! - It is sound for whatever arguments a safe caller gives; the reasons stand at each `unsafe` block.
+//! - Its error names the call ([`Error`]), except in the two calls per batch of packets, which return the bare error.
+//! - It keeps no state: what has to live longer than the call is in a type that owns its file descriptor.
+//!
+//! What `rustix` offers in a safe form (eventfd, epoll, netlink sockets, affinity of threads) is used from there.
+#![allow(unsafe_code, reason = "this is the crate that fences it")]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-use std::io;
+pub mod bpf;
+mod error;
+pub mod ethtool;
+pub mod mmsg;
+mod packet_socket;
+pub mod tap;
+pub mod thread;
 
-/// The kernel's words for an error, without the number that [`io::Error`] adds: `No such device`.
-pub fn strerror(error: &io::Error) -> String {
-    let text = error.to_string();
-    match (error.raw_os_error(), text.rfind(" (os error ")) {
-        (Some(_), Some(end)) => text[..end].to_owned(),
-        _ => text,
-    }
-}
+pub use error::{Error, Result, strerror};
+pub use packet_socket::{PacketSocket, PacketStatistics};

@@ -1,0 +1,138 @@
+//! Keeping the host's stack out of a device that belongs to the switch.
+//!
+//! Packet sockets see what a device receives first; then a program on the device's ingress drops it, so that the host's stack does not handle
+//! the same packets a second time (it would answer TCP segments for others with resets, and route between ports). Two ways to attach it:
+//!
+//! - a TCX link (Linux 6.6): the kernel takes it away with the process, however that ends;
+//! - a filter in a `clsact` qdisc: taken away when the device is closed. A process that is killed leaves it behind, and the next one that
+//!   opens the device takes it over.
+//!
+//! Qdiscs and programs of others stay where they are, behind ours. An `ingress` or `clsact` qdisc that exists is used.
+
+use crate::netlink::{Netlink, tc};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::bpf::{DropProgram, TcxLink};
+
+/// How the host's stack is kept out of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// By a TCX link, or where the kernel has none, by a filter.
+    #[default]
+    Auto,
+    /// By a TCX link only (Linux 6.6).
+    Tcx,
+    /// By a filter in a `clsact` qdisc only.
+    Filter,
+    /// Not at all: the host's stack sees the packets too.
+    Off,
+}
+
+/// Keeps the host's stack out as long as it lives.
+pub(crate) enum Guard {
+    Tcx { _link: TcxLink },
+    Filter { _filter: FilterGuard },
+    Off,
+}
+
+/// A filter, removed on drop.
+pub(crate) struct FilterGuard {
+    netlink: Netlink,
+    ifindex: u32,
+    filter: tc::Filter,
+    made_qdisc: bool,
+}
+
+/// Set where the kernel turned out to be without TCX.
+static NO_TCX: AtomicBool = AtomicBool::new(false);
+
+impl Guard {
+    /// Attaches the program.
+    pub(crate) fn attach(ifindex: u32, how: Isolation) -> io::Result<Guard> {
+        match how {
+            Isolation::Off => Ok(Guard::Off),
+            Isolation::Tcx => Ok(Guard::Tcx { _link: tcx(ifindex)? }),
+            Isolation::Filter => Ok(Guard::Filter {
+                _filter: FilterGuard::attach(ifindex)?,
+            }),
+            Isolation::Auto => {
+                if !NO_TCX.load(Ordering::Relaxed) {
+                    match tcx(ifindex) {
+                        Ok(link) => {
+                            remove_leftover(ifindex);
+                            return Ok(Guard::Tcx { _link: link });
+                        }
+                        Err(error) => NO_TCX.store(means_unsupported(&error), Ordering::Relaxed),
+                    }
+                }
+                Ok(Guard::Filter {
+                    _filter: FilterGuard::attach(ifindex)?,
+                })
+            }
+        }
+    }
+
+    /// How it was done.
+    pub(crate) fn method(&self) -> Isolation {
+        match self {
+            Guard::Tcx { .. } => Isolation::Tcx,
+            Guard::Filter { .. } => Isolation::Filter,
+            Guard::Off => Isolation::Off,
+        }
+    }
+}
+
+fn tcx(ifindex: u32) -> io::Result<TcxLink> {
+    Ok(DropProgram::load()?.link_tcx(ifindex)?)
+}
+
+/// Older kernels do not know the attach type, or the command.
+fn means_unsupported(error: &io::Error) -> bool {
+    let errnos = [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP];
+    errnos
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Removes the filter of a process that was killed; failing to is harmless, because it drops what is dropped anyway until the device is closed.
+fn remove_leftover(ifindex: u32) {
+    let _ = Netlink::open().and_then(|mut netlink| match tc::find_filter(&mut netlink, ifindex)? {
+        Some(filter) => tc::remove_filter(&mut netlink, ifindex, filter),
+        None => Ok(()),
+    });
+}
+
+impl FilterGuard {
+    fn attach(ifindex: u32) -> io::Result<FilterGuard> {
+        let mut netlink = Netlink::open()?;
+        let made_qdisc = tc::ensure_clsact(&mut netlink, ifindex)?;
+        let attached = match tc::find_filter(&mut netlink, ifindex) {
+            Ok(Some(leftover)) => Ok(leftover),
+            Ok(None) => DropProgram::load()
+                .map_err(io::Error::from)
+                .and_then(|program| tc::add_filter(&mut netlink, ifindex, program.as_fd(), sys::bpf::NAME)),
+            Err(error) => Err(error),
+        };
+        if attached.is_err() && made_qdisc {
+            let _ = tc::remove_empty_clsact(&mut netlink, ifindex);
+        }
+        Ok(FilterGuard {
+            filter: attached?,
+            netlink,
+            ifindex,
+            made_qdisc,
+        })
+    }
+}
+
+impl Drop for FilterGuard {
+    fn drop(&mut self) {
+        // It fails where the device is gone, and the filter with it.
+        let removed = tc::remove_filter(&mut self.netlink, self.ifindex, self.filter);
+        if removed.is_ok() && self.made_qdisc {
+            let _ = tc::remove_empty_clsact(&mut self.netlink, self.ifindex);
+        }
+    }
+}

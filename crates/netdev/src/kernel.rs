@@ -1,0 +1,106 @@
+//! What all devices of the kernel have in common: the control plane's side, by netlink and ethtool.
+
+use crate::netlink::{self, Link, Netlink};
+use crate::{Error, State};
+use parking_lot::Mutex;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use wire::MacAddr;
+
+/// A device of the kernel, by its number: a device of the same name that comes later is another one.
+pub(crate) struct KernelDevice {
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+    netlink: Mutex<Netlink>,
+    /// Any socket will do for ethtool.
+    ethtool: OwnedFd,
+}
+
+impl KernelDevice {
+    /// Finds a device in the calling thread's network namespace.
+    pub(crate) fn find(name: &str) -> Result<KernelDevice, Error> {
+        check_name(name)?;
+        let failed = |call| {
+            move |source| Error::System {
+                name: name.to_owned(),
+                call,
+                source,
+            }
+        };
+        let mut netlink = Netlink::open().map_err(failed("socket(AF_NETLINK)"))?;
+        let link = netlink::link_by_name(&mut netlink, name).map_err(|source| {
+            if source.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) {
+                Error::NoDevice(name.to_owned())
+            } else {
+                Error::System {
+                    name: name.to_owned(),
+                    call: "RTM_GETLINK",
+                    source,
+                }
+            }
+        })?;
+        let ethtool = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| failed("socket(AF_INET)")(errno.into()))?;
+        Ok(KernelDevice {
+            name: name.to_owned(),
+            ifindex: link.ifindex,
+            netlink: Mutex::new(netlink),
+            ethtool,
+        })
+    }
+
+    pub(crate) fn link(&self) -> io::Result<Link> {
+        netlink::link_by_index(&mut self.netlink.lock(), self.ifindex)
+    }
+
+    pub(crate) fn state(&self) -> io::Result<State> {
+        let link = self.link()?;
+        // Drivers without an answer are common (TAP, bridges).
+        let settings = sys::ethtool::link_settings(self.ethtool.as_fd(), &link.name).unwrap_or_default();
+        Ok(State {
+            mac: link.mac,
+            mtu: link.mtu,
+            ifindex: link.ifindex,
+            admin_up: link.up,
+            carrier: link.carrier,
+            link_resets: u64::from(link.carrier_changes),
+            speed: settings.speed.map(|mbits| u64::from(mbits) * 1_000_000),
+            full_duplex: settings.full_duplex,
+        })
+    }
+
+    pub(crate) fn set(&self, mtu: Option<u32>, mac: Option<MacAddr>, up: Option<bool>) -> io::Result<()> {
+        netlink::set_link(&mut self.netlink.lock(), self.ifindex, mtu, mac, up)
+    }
+
+    pub(crate) fn status(&self) -> BTreeMap<String, String> {
+        let info = sys::ethtool::driver_info(self.ethtool.as_fd(), &self.name).unwrap_or_default();
+        [
+            ("driver_name", info.driver),
+            ("driver_version", info.version),
+            ("firmware_version", info.firmware),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+    }
+}
+
+/// Refuses what the kernel refuses as a device's name.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    let bad = name.is_empty()
+        || name.len() > 15
+        || name == "."
+        || name == ".."
+        || name
+            .chars()
+            .any(|c| c == '/' || c == ':' || c == '%' || c.is_whitespace() || c == '\0');
+    if bad {
+        Err(Error::BadName(name.to_owned()))
+    } else {
+        Ok(())
+    }
+}

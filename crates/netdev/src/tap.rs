@@ -1,0 +1,199 @@
+//! TAP devices, and internal ports, which are TAP devices that the host's stack has at the other end.
+//!
+//! The device exists as long as it is open. Vnet headers go both ways: the host's stack leaves checksums and segmentation pending, and takes
+//! packets that have them pending.
+
+use crate::kernel::{KernelDevice, check_name};
+use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use sys::tap::TapOffloads;
+use wire::MacAddr;
+
+/// A TAP device made by the switch.
+pub struct Tap {
+    kind: Kind,
+    device: KernelDevice,
+    offloads: TapOffloads,
+    fd: Arc<OwnedFd>,
+    rx_errors: Arc<AtomicU64>,
+}
+
+impl Tap {
+    /// Makes an internal port.
+    ///
+    /// # Errors
+    /// [`Error::BadName`], or the kernel's: `EBUSY` where the name is taken.
+    pub fn internal(name: &str, mac: Option<MacAddr>, mtu: u32) -> Result<Tap, Error> {
+        let tap = Tap::make(name, Kind::Internal)?;
+        tap.device.set(Some(mtu), mac, None).map_err(|source| Error::System {
+            name: name.to_owned(),
+            call: "RTM_SETLINK",
+            source,
+        })?;
+        Ok(tap)
+    }
+
+    /// Makes a TAP device, or joins a persistent one.
+    ///
+    /// # Errors
+    /// [`Error::BadName`], or the kernel's: `EBUSY` where another process has it.
+    pub fn open(name: &str) -> Result<Tap, Error> {
+        Tap::make(name, Kind::Tap)
+    }
+
+    fn make(name: &str, kind: Kind) -> Result<Tap, Error> {
+        check_name(name)?;
+        let failed = |error: sys::Error| Error::System {
+            name: name.to_owned(),
+            call: error.call,
+            source: error.source,
+        };
+        let fd = sys::tap::open(name, kind == Kind::Internal).map_err(failed)?;
+        let offloads = sys::tap::set_offloads(fd.as_fd()).map_err(failed)?;
+        let device = KernelDevice::find(name)?;
+        Ok(Tap {
+            kind,
+            device,
+            offloads,
+            fd: Arc::new(fd),
+            rx_errors: Arc::default(),
+        })
+    }
+}
+
+impl Netdev for Tap {
+    fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn state(&self) -> io::Result<State> {
+        self.device.state()
+    }
+
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        self.device.set(Some(mtu), None, None)
+    }
+
+    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+        self.device.set(None, Some(mac), None)
+    }
+
+    fn set_up(&self, up: bool) -> io::Result<()> {
+        self.device.set(None, None, Some(up))
+    }
+
+    fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
+        Ok(vec![Box::new(TapRx {
+            fd: self.fd.clone(),
+            rx_errors: self.rx_errors.clone(),
+        })])
+    }
+
+    fn open_tx(&self) -> io::Result<Box<dyn Tx>> {
+        Ok(Box::new(TapTx { fd: self.fd.clone() }))
+    }
+
+    fn drops(&self) -> DeviceDrops {
+        DeviceDrops {
+            rx_errors: self.rx_errors.load(Ordering::Relaxed),
+            ..DeviceDrops::default()
+        }
+    }
+
+    fn status(&self) -> BTreeMap<String, String> {
+        let mut status = self.device.status();
+        let missing = match self.offloads {
+            TapOffloads::ChecksumTcpUdp => return status,
+            TapOffloads::ChecksumTcp => "UDP segmentation",
+            TapOffloads::None => "checksum and segmentation",
+        };
+        status.insert(
+            "warning".to_owned(),
+            format!("the kernel has no {missing} offload for TAP devices"),
+        );
+        status
+    }
+}
+
+struct TapRx {
+    fd: Arc<OwnedFd>,
+    rx_errors: Arc<AtomicU64>,
+}
+
+impl Rx for TapRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        let before = out.len();
+        for _ in 0..max {
+            let mut frame = Frame::with_len(0);
+            let n = match sys::tap::read(&self.fd, frame.receive_area()) {
+                Ok(n) => n,
+                Err(error) if matches!(errno(&error), Some(Errno::AGAIN | Errno::INTR)) => break,
+                Err(error) if errno(&error) == Some(Errno::INVAL) => {
+                    self.rx_errors.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                // What was received before goes out first; the error comes again.
+                Err(_) if out.len() > before => break,
+                Err(error) => return Err(error),
+            };
+            match frame.take_vnet_header(n) {
+                Some(offload) => {
+                    frame.offload = offload;
+                    out.push(frame);
+                }
+                None => {
+                    self.rx_errors.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(out.len() - before)
+    }
+}
+
+struct TapTx {
+    fd: Arc<OwnedFd>,
+}
+
+impl Tx for TapTx {
+    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        let mut report = TxReport::default();
+        for mut frame in frames.drain(..) {
+            let len = frame.len() as u64;
+            let result = loop {
+                match sys::tap::write(&self.fd, frame.with_vnet_header()) {
+                    Err(error) if errno(&error) == Some(Errno::INTR) => {}
+                    result => break result,
+                }
+            };
+            match result.map_err(|error| errno(&error)) {
+                Ok(_) => {
+                    report.packets += 1;
+                    report.bytes += len;
+                }
+                // EIO: the device is down; EBADFD: it is gone.
+                Err(Some(Errno::IO | Errno::BADFD | Errno::NODEV)) => report.down += 1,
+                Err(Some(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM)) => report.dropped += 1,
+                Err(Some(Errno::MSGSIZE)) => report.too_big += 1,
+                Err(_) => report.errors += 1,
+            }
+        }
+        report
+    }
+}
+
+fn errno(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw_os_error)
+}

@@ -1,0 +1,156 @@
+//! A BPF program that drops what a device hands to the host's stack.
+
+use crate::error::{Error, Result};
+use std::io;
+use std::mem::size_of_val;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// A loaded program.
+pub struct DropProgram {
+    fd: OwnedFd,
+}
+
+/// A program attached to a device; detached when this is dropped, or when the process ends in whatever way.
+pub struct TcxLink {
+    _fd: OwnedFd,
+}
+
+/// The program's name, as `bpftool prog` and `tc filter show` print it.
+pub const NAME: &str = "oxvs_drop";
+
+const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_TCX_INGRESS: u32 = 46;
+const BPF_F_BEFORE: u32 = 1 << 3;
+/// `TC_ACT_SHOT` of `linux/pkt_cls.h`.
+const TC_ACT_SHOT: i32 = 2;
+
+/// `struct bpf_insn`: operation, registers, offset, immediate value.
+#[repr(C)]
+struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    value: i32,
+}
+
+/// `r0 = TC_ACT_SHOT; exit`.
+const PROGRAM: [Instruction; 2] = [
+    Instruction {
+        code: 0xb7,
+        registers: 0,
+        offset: 0,
+        value: TC_ACT_SHOT,
+    },
+    Instruction {
+        code: 0x95,
+        registers: 0,
+        offset: 0,
+        value: 0,
+    },
+];
+
+/// The part of `union bpf_attr` for `BPF_PROG_LOAD` that is used; the kernel takes what is beyond for zero.
+#[repr(C)]
+struct LoadAttr {
+    kind: u32,
+    instructions: u32,
+    program: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+}
+
+/// The part of `union bpf_attr` for `BPF_LINK_CREATE` that is used.
+#[repr(C)]
+struct LinkAttr {
+    program: u32,
+    ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+    relative: u32,
+    _padding: u32,
+    expected_revision: u64,
+}
+
+impl DropProgram {
+    /// Loads the program. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM`, `ENOSYS` without BPF.
+    pub fn load() -> Result<DropProgram> {
+        let license = c"Apache-2.0";
+        let mut name = [0; 16];
+        name[..NAME.len()].copy_from_slice(NAME.as_bytes());
+        let attr = LoadAttr {
+            kind: BPF_PROG_TYPE_SCHED_CLS,
+            instructions: PROGRAM.len() as u32,
+            program: PROGRAM.as_ptr() as u64,
+            license: license.as_ptr() as u64,
+            log_level: 0,
+            log_size: 0,
+            log: 0,
+            kernel_version: 0,
+            flags: 0,
+            name,
+        };
+        // SAFETY: the kernel reads the attributes, the instructions (as many as said) and the terminated text, which live through the call;
+        // without a log it writes nothing.
+        let fd = unsafe { bpf("bpf(BPF_PROG_LOAD)", BPF_PROG_LOAD, &attr) }?;
+        Ok(DropProgram { fd })
+    }
+
+    /// Attaches the program to what a device receives, before other programs there. Packet sockets still get the packets: they come first.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` before Linux 6.6, `ENODEV` where there is no such device.
+    pub fn link_tcx(&self, ifindex: u32) -> Result<TcxLink> {
+        let attr = LinkAttr {
+            program: self.fd.as_raw_fd().cast_unsigned(),
+            ifindex,
+            attach_type: BPF_TCX_INGRESS,
+            flags: BPF_F_BEFORE,
+            relative: 0,
+            _padding: 0,
+            expected_revision: 0,
+        };
+        // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers.
+        let fd = unsafe { bpf("bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)", BPF_LINK_CREATE, &attr) }?;
+        Ok(TcxLink { _fd: fd })
+    }
+}
+
+impl AsFd for DropProgram {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A `bpf` call that makes a descriptor.
+///
+/// # Safety
+/// `attr` has the layout of the command's part of `union bpf_attr`, and pointers in it satisfy what the command asks for.
+unsafe fn bpf<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<OwnedFd> {
+    // SAFETY: the pointer and the length are those of `attr`; the rest is the caller's promise.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_ref(attr),
+            size_of_val(attr) as libc::c_uint,
+        )
+    };
+    match libc::c_int::try_from(result) {
+        // SAFETY: these two commands return a new descriptor, which nobody else owns.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(Error {
+            call,
+            source: io::Error::last_os_error(),
+        }),
+    }
+}
