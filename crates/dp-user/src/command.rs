@@ -1,0 +1,141 @@
+//! What the control plane says to a worker.
+//!
+//! Commands wait in a queue that the worker empties between batches; an eventfd wakes it. Answers come back over a channel that the command
+//! carries: when the worker is gone, commands are dropped, and whoever waits sees the channel closed instead of waiting for ever.
+
+use crate::pipeline::Inlet;
+use crate::stats::PortStats;
+use dp::{Action, FlowDump};
+use flow::PortNo;
+use netdev::{Frame, Netdev};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+
+/// Packets of [`Command::Execute`] that may wait for a worker.
+const EXECUTES: usize = 4096;
+
+pub(crate) enum Command {
+    /// Use a port: send on it, and receive from those of its queues that are this worker's.
+    AddPort {
+        port: PortNo,
+        device: Arc<dyn Netdev>,
+        stats: Arc<PortStats>,
+        inlets: Vec<Inlet>,
+        done: Sender<io::Result<()>>,
+    },
+    /// Let go of a port.
+    DelPort { port: PortNo, done: Sender<()> },
+    /// Forget all megaflows.
+    Flush { done: Sender<()> },
+    /// Copy all megaflows; the channel is closed at the end.
+    Dump { flows: Sender<Vec<FlowDump>> },
+    /// Send a packet through actions.
+    Execute { frame: Frame, actions: Vec<Action> },
+    /// End.
+    Stop,
+}
+
+/// The commands that wait for one worker.
+pub(crate) struct CommandQueue {
+    waiting: Mutex<Waiting>,
+    /// Packets that were turned away.
+    refused: AtomicU64,
+    event: OwnedFd,
+}
+
+#[derive(Default)]
+struct Waiting {
+    commands: Vec<Command>,
+    executes: usize,
+    closed: bool,
+}
+
+impl CommandQueue {
+    pub(crate) fn new() -> io::Result<CommandQueue> {
+        Ok(CommandQueue {
+            waiting: Mutex::default(),
+            refused: AtomicU64::new(0),
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Hands a command over. It is dropped where the worker has gone, and where it is a packet and too many wait: such are counted.
+    pub(crate) fn push(&self, command: Command) {
+        let mut waiting = self.waiting.lock();
+        let is_packet = matches!(command, Command::Execute { .. });
+        if waiting.closed || is_packet && waiting.executes >= EXECUTES {
+            self.refused.fetch_add(is_packet.into(), Ordering::Relaxed);
+            return;
+        }
+        waiting.executes += usize::from(is_packet);
+        waiting.commands.push(command);
+        if waiting.commands.len() == 1 {
+            // It fails only where the count would overflow, and then the event is pending anyway.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Packets that were turned away.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Appends what waits to `out`.
+    pub(crate) fn take(&self, out: &mut Vec<Command>) {
+        let mut waiting = self.waiting.lock();
+        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+        waiting.executes = 0;
+        out.append(&mut waiting.commands);
+    }
+
+    /// Drops what waits and all that comes.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        waiting.commands.clear();
+    }
+
+    /// Readable when commands wait.
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn whoever_waits_for_a_worker_that_has_gone_is_told() {
+        let queue = CommandQueue::new().unwrap();
+        let (done, answer) = mpsc::channel();
+        queue.push(Command::Flush { done });
+        queue.close();
+        assert!(answer.recv().is_err());
+        let (done, answer) = mpsc::channel();
+        queue.push(Command::Flush { done });
+        assert!(answer.recv().is_err());
+    }
+
+    #[test]
+    fn packets_wait_in_bounded_number() {
+        let queue = CommandQueue::new().unwrap();
+        let execute = || Command::Execute {
+            frame: Frame::from_slice(&[0; 60]),
+            actions: Vec::new(),
+        };
+        (0..EXECUTES + 10).for_each(|_| queue.push(execute()));
+        assert_eq!(queue.refused(), 10);
+        let mut taken = Vec::new();
+        queue.take(&mut taken);
+        assert_eq!(taken.len(), EXECUTES);
+        queue.push(execute());
+        assert_eq!(queue.refused(), 10);
+    }
+}

@@ -1,0 +1,154 @@
+//! Hashing of keys that an attacker chooses.
+//!
+//! The NH construction of UMAC/VHASH: pairs of words, each word with its own secret added, are multiplied to 128 bits and summed. The chance
+//! that two keys collide does not depend on the keys, the multiplications do not wait for one another, and a pair of words that a mask blanks
+//! adds a constant and can be left out.
+
+use flow::{KEY_WORDS, Key, Mask};
+use smallvec::SmallVec;
+use std::hash::{BuildHasher, RandomState};
+
+/// Pairs of words in a key; the last word of an odd number is paired with zero.
+const PAIRS: usize = KEY_WORDS.div_ceil(2);
+
+/// Secrets drawn once per table.
+pub(crate) struct KeyHasher {
+    secrets: [[u64; 2]; PAIRS],
+}
+
+impl KeyHasher {
+    /// A hasher with secrets of its own, from the process's random state.
+    pub(crate) fn new() -> KeyHasher {
+        let random = RandomState::new();
+        KeyHasher {
+            secrets: std::array::from_fn(|n| [random.hash_one(2 * n), random.hash_one(2 * n + 1)]),
+        }
+    }
+
+    /// The hash of all of a key.
+    #[inline]
+    pub(crate) fn whole(&self, key: &Key) -> u64 {
+        let mut sum = 0u128;
+        for (n, secret) in self.secrets.iter().enumerate() {
+            let [a, b] = pair(key.words(), n);
+            sum = sum.wrapping_add(product(a, b, secret));
+        }
+        finish(sum)
+    }
+
+    /// The hash of the bits of a key that a mask leaves.
+    #[inline]
+    pub(crate) fn masked(&self, key: &Key, mask: &MaskPairs) -> u64 {
+        let mut sum = 0u128;
+        for part in &mask.parts {
+            let [a, b] = pair(key.words(), part.pair);
+            let secret = &self.secrets[part.pair];
+            sum = sum.wrapping_add(product(a & part.mask[0], b & part.mask[1], secret));
+        }
+        finish(sum)
+    }
+}
+
+/// A mask as the pairs of words in which it has a bit at all.
+pub(crate) struct MaskPairs {
+    parts: SmallVec<[Part; 4]>,
+}
+
+struct Part {
+    pair: usize,
+    mask: [u64; 2],
+}
+
+impl MaskPairs {
+    pub(crate) fn new(mask: &Mask) -> MaskPairs {
+        let parts = (0..PAIRS)
+            .map(|n| Part {
+                pair: n,
+                mask: pair(mask.words(), n),
+            })
+            .filter(|part| part.mask != [0, 0])
+            .collect();
+        MaskPairs { parts }
+    }
+
+    /// Whether `key` equals `masked`, a key already masked, in the bits of the mask.
+    #[inline]
+    pub(crate) fn matches(&self, key: &Key, masked: &Key) -> bool {
+        let mut difference = 0;
+        for part in &self.parts {
+            let [a, b] = pair(key.words(), part.pair);
+            let [c, d] = pair(masked.words(), part.pair);
+            difference |= ((a & part.mask[0]) ^ c) | ((b & part.mask[1]) ^ d);
+        }
+        difference == 0
+    }
+}
+
+#[inline(always)]
+fn pair(words: &[u64; KEY_WORDS], n: usize) -> [u64; 2] {
+    let second = if KEY_WORDS.is_multiple_of(2) || 2 * n + 1 < KEY_WORDS {
+        words[2 * n + 1]
+    } else {
+        0
+    };
+    [words[2 * n], second]
+}
+
+#[inline(always)]
+fn product(a: u64, b: u64, secret: &[u64; 2]) -> u128 {
+    u128::from(a.wrapping_add(secret[0])) * u128::from(b.wrapping_add(secret[1]))
+}
+
+#[inline(always)]
+fn finish(sum: u128) -> u64 {
+    // Both ends are used, one as an index and one as a signature, so every bit of the sum has to reach both.
+    let folded = (sum as u64) ^ ((sum >> 64) as u64);
+    let mixed = u128::from(folded) * 0x9e37_79b9_7f4a_7c15;
+    (mixed as u64) ^ ((mixed >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::{Field, PortNo};
+
+    fn key(port: u32) -> Key {
+        let mut key = Key::default();
+        key.set(Field::InPort, u128::from(PortNo(port).0));
+        key
+    }
+
+    #[test]
+    fn keys_equal_under_a_mask_have_the_same_hash_and_match() {
+        let hasher = KeyHasher::new();
+        let mut mask = Mask::EMPTY;
+        mask.add(Field::InPort);
+        let pairs = MaskPairs::new(&mask);
+        let mut other = key(7);
+        other.set(Field::EthSrc, 0x0200_0000_0001);
+        assert_eq!(hasher.masked(&key(7), &pairs), hasher.masked(&other, &pairs));
+        assert_ne!(hasher.whole(&key(7)), hasher.whole(&other));
+        assert!(pairs.matches(&other, &key(7)));
+        assert!(!pairs.matches(&key(8), &key(7)));
+    }
+
+    #[test]
+    fn neighbouring_keys_spread_over_index_and_signature() {
+        let hasher = KeyHasher::new();
+        let hashes: Vec<u64> = (0..1000).map(|n| hasher.whole(&key(n))).collect();
+        let distinct = |shift: u32| {
+            let mut parts: Vec<u16> = hashes.iter().map(|h| (h >> shift) as u16).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            parts.len()
+        };
+        // 1000 balls in 65 536 bins meet about 8 times.
+        assert!(distinct(0) > 950 && distinct(48) > 950);
+    }
+
+    #[test]
+    fn the_empty_mask_matches_everything() {
+        let pairs = MaskPairs::new(&Mask::EMPTY);
+        assert!(pairs.matches(&key(1), &Key::default()));
+    }
+}

@@ -1,0 +1,266 @@
+//! The second cache: megaflows in a tuple space.
+//!
+//! A megaflow is a masked key and what becomes of every packet that equals it under the mask. Megaflows of one mask share a *subtable*, a hash
+//! table of masked keys; a lookup asks the subtables one after another, those with the most hits first. Megaflows may overlap: they come from
+//! translations, so where two cover a packet both are right, and the first found is taken.
+//!
+//! Invariants
+//! - A megaflow that depends on what a [`Change`] names is gone when [`FlowTable::apply`] returns.
+//! - No call that workers make between batches takes long: sweeping, dumping and the freeing of a flushed table go in steps, and storage
+//!   grows by chunks, never by moving what is there.
+//! - At most [`MAX_MASKS`] subtables: beyond them megaflows get the mask of all bits, which is always correct. A sender that makes ever new
+//!   masks thereby costs itself upcalls, and nobody else lookups.
+//! - At most `limit` megaflows: beyond it each new one replaces one of the port that holds most, so that a storm on a port displaces itself.
+
+mod deps;
+mod storage;
+mod subtable;
+mod sweep;
+
+pub(crate) use storage::Flow;
+pub(crate) use sweep::SweepOptions;
+
+use crate::hash::KeyHasher;
+use deps::DepIndex;
+use dp::{Action, Change, DropCause, Translation};
+use flow::{Key, Mask, PortNo};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use storage::{Chunk, DEAD, Origin, Storage};
+use subtable::Subtables;
+use sweep::Sweep;
+use wire::Nanos;
+
+/// Most subtables with masks of their own.
+const MAX_MASKS: usize = 128;
+
+/// How many megaflows are looked at to find one that was not used for long.
+const EVICTION_SAMPLES: usize = 8;
+
+/// The megaflows of one worker. See the module's page.
+pub(crate) struct FlowTable {
+    hasher: Arc<KeyHasher>,
+    storage: Storage,
+    subtables: Subtables,
+    deps: DepIndex,
+    /// The megaflows that packets from each port made.
+    owners: HashMap<PortNo, Vec<u32>>,
+    limit: usize,
+    removals: u64,
+    random: u64,
+    sweep: Sweep,
+    graveyard: Vec<Chunk>,
+}
+
+impl FlowTable {
+    pub(crate) fn new(hasher: Arc<KeyHasher>, limit: usize, sweep: SweepOptions) -> FlowTable {
+        FlowTable {
+            random: hasher.whole(&Key::default()) | 1,
+            hasher,
+            storage: Storage::new(),
+            subtables: Subtables::default(),
+            deps: DepIndex::default(),
+            owners: HashMap::new(),
+            limit: limit.max(1),
+            removals: 0,
+            sweep: Sweep::new(sweep),
+            graveyard: Vec::new(),
+        }
+    }
+
+    /// How many megaflows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.storage.live()
+    }
+
+    /// How many masks they have.
+    pub(crate) fn masks(&self) -> usize {
+        self.subtables.len()
+    }
+
+    /// Grows with every removal: as long as it stands still, the numbers that lookups returned are good.
+    #[inline]
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    /// The megaflow of a number that a lookup returned.
+    #[inline]
+    pub(crate) fn flow_mut(&mut self, number: u32) -> &mut Flow {
+        self.storage.flow_mut(number)
+    }
+
+    /// Whether there is a megaflow of this number, and it covers `key`.
+    #[inline]
+    pub(crate) fn covers(&self, number: u32, key: &Key) -> bool {
+        match self.storage.get(number) {
+            Some(flow) if flow.subtable != DEAD => self.subtables.pairs(flow.subtable).matches(key, &flow.key),
+            _ => false,
+        }
+    }
+
+    /// Finds a megaflow that covers `key`.
+    #[inline]
+    pub(crate) fn lookup(&mut self, key: &Key) -> Option<u32> {
+        self.subtables.lookup(&self.hasher, key, &self.storage)
+    }
+
+    /// Caches a translation of `key`, of a packet from `owner`. Where a megaflow of the same key and mask is there, it is replaced.
+    pub(crate) fn insert(&mut self, key: &Key, owner: PortNo, translation: &Translation, now: Nanos) -> u32 {
+        if self.len() >= self.limit {
+            self.evict();
+        }
+        let mut mask = translation.mask;
+        if self.subtables.len() >= MAX_MASKS && !self.subtables.has(&mask) {
+            mask = Mask::full();
+        }
+        let subtable = self.subtables.of(&mask);
+        let masked = key.masked(&mask);
+        let hash = self.hasher.masked(&masked, self.subtables.pairs(subtable));
+        if let Some(old) = self.subtables.find(subtable, hash, &masked, &self.storage) {
+            self.remove(old);
+            // The last megaflow of a subtable takes it along.
+            return self.insert(key, owner, translation, now);
+        }
+        let owned = self.owners.entry(owner).or_default();
+        let flow = Flow {
+            key: masked,
+            actions: translation.actions.clone(),
+            drop: translation.drop,
+            packets: 0,
+            bytes: 0,
+            used: now,
+            touched: false,
+            subtable,
+            hash: hash as u32,
+        };
+        let origin = Origin {
+            deps: translation.deps.clone(),
+            effects: translation.effects.clone(),
+            owner,
+            position: owned.len() as u32,
+            ticket: 0,
+        };
+        let (number, ticket) = self.storage.insert(flow, origin);
+        owned.push(number);
+        self.subtables.insert(subtable, hash, number);
+        self.deps.insert(&translation.deps, number, ticket);
+        self.sweep.traffic();
+        number
+    }
+
+    /// Removes what a change made stale.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        let Change::Dep(dep) = change else {
+            self.clear();
+            return;
+        };
+        if self.deps.live(*dep) > self.len() / 2 && self.len() > 4096 {
+            // One by one this would take long; to ask again for the others takes longer in all, but not at once.
+            self.clear();
+            return;
+        }
+        for (number, ticket) in self.deps.take(*dep) {
+            if self.storage.holds(number, ticket) {
+                self.remove(number);
+            }
+        }
+    }
+
+    /// Forgets all megaflows. The memory is freed by [`FlowTable::reap`].
+    pub(crate) fn clear(&mut self) {
+        self.removals += 1;
+        self.graveyard.append(&mut self.storage.take_chunks());
+        self.subtables = Subtables::default();
+        self.deps = DepIndex::default();
+        self.owners = HashMap::new();
+        self.sweep.restart();
+    }
+
+    /// Frees a little of what was flushed; returns whether there is more.
+    pub(crate) fn reap(&mut self) -> bool {
+        self.graveyard.pop();
+        !self.graveyard.is_empty()
+    }
+
+    /// Removes the megaflows that packets from a port made.
+    pub(crate) fn remove_owner(&mut self, owner: PortNo) {
+        while let Some(&number) = self.owners.get(&owner).and_then(|owned| owned.last()) {
+            self.remove(number);
+        }
+    }
+
+    /// The megaflows of numbers from `first` on, at most a chunk of them, and the number to go on from; `None` at the end.
+    pub(crate) fn walk(&self, first: u32, mut visit: impl FnMut(&Flow, &Mask)) -> Option<u32> {
+        let (flows, next) = self.storage.chunk_from(first);
+        for flow in flows.iter().filter(|flow| flow.subtable != DEAD) {
+            visit(flow, self.subtables.mask(flow.subtable));
+        }
+        next
+    }
+
+    fn remove(&mut self, number: u32) {
+        self.removals += 1;
+        let (flow, origin) = self.storage.remove(number);
+        self.subtables.remove(flow.subtable, flow.hash, number);
+        self.deps.removed(&origin.deps, &self.storage);
+        if let Some(owned) = self.owners.get_mut(&origin.owner) {
+            owned.swap_remove(origin.position as usize);
+            if let Some(&moved) = owned.get(origin.position as usize) {
+                self.storage.origin_mut(moved).position = origin.position;
+            } else if owned.is_empty() {
+                self.owners.remove(&origin.owner);
+            }
+        }
+    }
+
+    /// Removes a megaflow of the port that holds most: of a few taken at random, the one used longest ago.
+    fn evict(&mut self) {
+        let Some(owner) = self
+            .owners
+            .iter()
+            .max_by_key(|(_, owned)| owned.len())
+            .map(|(owner, _)| *owner)
+        else {
+            return;
+        };
+        let mut victim = None;
+        for _ in 0..EVICTION_SAMPLES {
+            let random = self.next_random();
+            let owned = &self.owners[&owner];
+            let number = owned[(random % owned.len() as u64) as usize];
+            let used = self.storage.get(number).map_or(Nanos::ZERO, |f| f.used);
+            if victim.is_none_or(|(_, oldest)| used < oldest) {
+                victim = Some((number, used));
+            }
+        }
+        if let Some((number, _)) = victim {
+            self.remove(number);
+        }
+    }
+
+    fn next_random(&mut self) -> u64 {
+        // xorshift64: cheap, and nothing depends on its quality.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+impl Flow {
+    /// Counts packets that the megaflow carried.
+    #[inline]
+    pub(crate) fn carried(&mut self, packets: u64, bytes: u64, now: Nanos) {
+        self.packets += packets;
+        self.bytes += bytes;
+        self.used = now;
+        self.touched = true;
+    }
+
+    /// What becomes of a packet.
+    #[inline]
+    pub(crate) fn actions(&self) -> (&Arc<[Action]>, Option<DropCause>) {
+        (&self.actions, self.drop)
+    }
+}

@@ -1,0 +1,132 @@
+//! Ageing: megaflows that carry nothing go, what the others' packets taught the switch is told again.
+
+use super::FlowTable;
+use super::storage::DEAD;
+use dp::Effect;
+use std::time::Duration;
+use wire::Nanos;
+
+/// Shortest time from one pass over the table to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How ageing goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SweepOptions {
+    /// A megaflow goes when it has carried nothing for so long.
+    pub(crate) idle: Duration,
+}
+
+/// Where the sweep is.
+pub(super) struct Sweep {
+    options: SweepOptions,
+    /// The next place to look at, while a pass is under way.
+    cursor: Option<u32>,
+    /// When the last pass began.
+    began: Nanos,
+    /// When the next begins.
+    due: Nanos,
+    /// Whether packets may have been carried since the last pass began.
+    traffic: bool,
+    /// The longest unused of those that this pass kept.
+    oldest: Nanos,
+}
+
+impl Sweep {
+    pub(super) fn new(options: SweepOptions) -> Sweep {
+        Sweep {
+            options,
+            cursor: None,
+            began: Nanos::ZERO,
+            due: Nanos::ZERO,
+            traffic: false,
+            oldest: Nanos::MAX,
+        }
+    }
+
+    /// Notes that a megaflow was used or made.
+    #[inline]
+    pub(super) fn traffic(&mut self) {
+        if !self.traffic {
+            self.traffic = true;
+            self.due = self.due.min(self.began + PERIOD);
+        }
+    }
+
+    /// Breaks off the pass under way: the table is empty.
+    pub(super) fn restart(&mut self) {
+        self.cursor = None;
+    }
+}
+
+impl FlowTable {
+    /// Notes that packets were carried by megaflows.
+    #[inline]
+    pub(crate) fn traffic(&mut self) {
+        self.sweep.traffic();
+    }
+
+    /// When [`FlowTable::sweep`] wants to be called: at once where it is in the middle of a pass, never where there is nothing to age.
+    pub(crate) fn next_sweep(&self) -> Option<Nanos> {
+        if self.sweep.cursor.is_some() {
+            return Some(Nanos::ZERO);
+        }
+        (self.len() > 0).then_some(self.sweep.due)
+    }
+
+    /// Looks at the next chunk of megaflows where a pass is due. Removes those unused for too long, and adds to `effects` those of the ones
+    /// used since the last pass.
+    pub(crate) fn sweep(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        let first = match self.sweep.cursor {
+            Some(first) => first,
+            None if self.len() > 0 && self.sweep.due <= now => {
+                self.sweep.began = now;
+                self.sweep.traffic = false;
+                self.sweep.oldest = Nanos::MAX;
+                self.subtables.rank();
+                0
+            }
+            None => return,
+        };
+        let (flows, next) = self.storage.chunk_from(first);
+        let end = first + flows.len() as u32;
+        for number in first..end {
+            self.age(number, now, effects);
+        }
+        self.storage.release(first);
+        self.sweep.cursor = next;
+        if next.is_none() {
+            self.finish_pass(now);
+        }
+    }
+
+    fn age(&mut self, number: u32, now: Nanos, effects: &mut Vec<Effect>) {
+        let idle = self.sweep.options.idle;
+        let flow = self.storage.flow_mut(number);
+        if flow.subtable == DEAD {
+            return;
+        }
+        let used = flow.used;
+        if std::mem::take(&mut flow.touched) {
+            effects.extend_from_slice(&self.storage.origin(number).effects);
+        }
+        if now.since(used) >= idle {
+            self.remove(number);
+        } else {
+            self.sweep.oldest = self.sweep.oldest.min(used);
+        }
+    }
+
+    fn finish_pass(&mut self, now: Nanos) {
+        if self.len() == 0 {
+            // Nothing is left to be freed by parts.
+            self.clear();
+        }
+        let soonest = self.sweep.began + PERIOD;
+        self.sweep.due = if self.sweep.traffic {
+            soonest
+        } else {
+            // Until packets come, nothing happens before the next one is too old.
+            soonest.max(self.sweep.oldest + self.sweep.options.idle).max(now)
+        };
+    }
+}

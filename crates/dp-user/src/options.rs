@@ -1,0 +1,43 @@
+//! What can be set about the userspace datapath.
+
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+/// Most workers that are started unless told otherwise.
+const DEFAULT_WORKERS: usize = 4;
+
+/// What can be set about the userspace datapath.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Threads that move packets, at least 1. By default one per core that the process may use, at most 4.
+    pub workers: usize,
+    /// The core that each worker stays on; workers beyond the list run where the kernel puts them. By default none is bound.
+    pub affinity: Vec<usize>,
+    /// How long a worker keeps looking for packets after the last ones before it sleeps: saves the time to wake up and costs a core
+    /// meanwhile. By default zero.
+    pub spin: Duration,
+    /// Most megaflows that a worker caches, at least 1. By default 200 000.
+    pub flow_limit: usize,
+    /// How long a megaflow stays cached that carries nothing. By default 10 s.
+    pub idle_timeout: Duration,
+    /// Upcalls that a port may make per batch of packets in the long run while other ports wait too; beyond them, and the burst, packets of
+    /// new flows are dropped. By default 8.
+    pub upcall_budget: u32,
+    /// Upcalls that a port which made few has in reserve. By default 256.
+    pub upcall_burst: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let cores = available_parallelism().map_or(1, usize::from);
+        Options {
+            workers: cores.min(DEFAULT_WORKERS),
+            affinity: Vec::new(),
+            spin: Duration::ZERO,
+            flow_limit: 200_000,
+            idle_timeout: Duration::from_secs(10),
+            upcall_budget: 8,
+            upcall_burst: 256,
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! A packet's way through a worker, stages in order.
+//!
+//! | | stage | where |
+//! |---|---|---|
+//! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
+//! | 2 | extract each frame's key | [`flow::extract`] |
+//! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
+//! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
+//! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::upcall`] |
+//! | 6 | run the actions | `actions` |
+//! | 7 | collect what is sent by port | `egress` |
+//! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send) |
+//!
+//! Stages 2 to 4 run for the whole batch one after the other, so that the memory accesses of different packets overlap; stages 5 to 7 packet
+//! by packet in the order of arrival, so that order within a flow is kept even where its first packet is an upcall.
+//!
+//! Invariants
+//! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to the size of a batch once).
+//! - A megaflow is not used after a change that made it stale was published, as far as that was published before the batch began or by an
+//!   upcall of this batch: [`Pipeline::apply_changes`] runs before each batch and after each upcall. An answer is cached before the changes
+//!   since the *last look at the log* are applied, that is since before the upcall; so a change that races with the translation removes it.
+//! - Every frame is sent, or counted under a [`DropCause`].
+
+use crate::actions;
+use crate::egress::Egress;
+use crate::hash::KeyHasher;
+use crate::megaflow::{FlowTable, SweepOptions};
+use crate::signature::{NONE, SignatureCache};
+use crate::stats::{PortStats, WorkerStats};
+use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, Slowpath, Upcall};
+use flow::{Key, PortNo};
+use netdev::{Frame, Netdev, Rx};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::Nanos;
+
+/// Frames in a batch.
+pub const BATCH: usize = 32;
+
+/// Effects reported in one call of [`Slowpath::refresh`].
+const EFFECTS: usize = 256;
+
+/// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in its workers.
+pub struct Pipeline {
+    hasher: Arc<KeyHasher>,
+    signatures: SignatureCache,
+    flows: FlowTable,
+    egress: Egress,
+    slowpath: Arc<dyn Slowpath>,
+    changes: Arc<Changes>,
+    /// What of the log of changes has been applied.
+    epoch: u64,
+    stats: Arc<WorkerStats>,
+    batch: Batch,
+    pending: Vec<Change>,
+    effects: Vec<Effect>,
+}
+
+/// The frames under way, and what is known of each.
+#[derive(Default)]
+struct Batch {
+    frames: Vec<Frame>,
+    keys: Vec<Key>,
+    hashes: Vec<u64>,
+    /// The number of the megaflow, [`NONE`] or [`MALFORMED`].
+    flows: Vec<u32>,
+}
+
+/// In place of a megaflow's number: no key could be read.
+const MALFORMED: u32 = NONE - 1;
+
+/// The upcalls that a port may still make.
+#[derive(Debug)]
+pub struct Budget {
+    left: u32,
+    per_batch: u32,
+    burst: u32,
+}
+
+impl Budget {
+    /// A budget of `burst` upcalls that grows by `per_batch` with each batch.
+    pub fn new(per_batch: u32, burst: u32) -> Budget {
+        Budget {
+            left: burst,
+            per_batch,
+            burst,
+        }
+    }
+
+    /// Begins a batch. A port that is alone delays nobody: its budget is whole.
+    fn begin(&mut self, contended: bool) {
+        self.left = if contended {
+            self.left.saturating_add(self.per_batch).min(self.burst)
+        } else {
+            self.burst.max(BATCH as u32)
+        };
+    }
+
+    fn take(&mut self) -> bool {
+        let some = self.left > 0;
+        self.left -= u32::from(some);
+        some
+    }
+}
+
+/// A receive queue and what belongs to its port.
+pub struct Inlet {
+    pub(crate) port: PortNo,
+    pub(crate) rx: Box<dyn Rx>,
+    pub(crate) stats: Arc<PortStats>,
+    pub(crate) budget: Budget,
+}
+
+impl Pipeline {
+    /// A pipeline without ports.
+    pub fn new(flow_limit: usize, idle: Duration, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> Pipeline {
+        let hasher = Arc::new(KeyHasher::new());
+        Pipeline {
+            flows: FlowTable::new(hasher.clone(), flow_limit, SweepOptions { idle }),
+            hasher,
+            signatures: SignatureCache::new(),
+            egress: Egress::default(),
+            slowpath,
+            // From the beginning of the log: there is nothing to be stale yet, and reading it costs nothing.
+            epoch: changes.epoch(),
+            changes,
+            stats: Arc::default(),
+            batch: Batch::default(),
+            pending: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Makes a port available to send on.
+    pub fn add_port(&mut self, port: PortNo, device: Arc<dyn Netdev>) {
+        self.add_outlet(port, device, Arc::default());
+    }
+
+    /// A receive queue of a port, for [`Pipeline::receive`].
+    pub fn inlet(port: PortNo, rx: Box<dyn Rx>, budget: Budget) -> Inlet {
+        Inlet {
+            port,
+            rx,
+            stats: Arc::default(),
+            budget,
+        }
+    }
+
+    /// Takes one batch from a queue through all stages, and returns how many frames it had. `contended` says that other ports wait.
+    ///
+    /// # Errors
+    /// What the queue's device says; frames received before the error have gone their way.
+    #[inline]
+    pub fn receive(&mut self, from: &mut Inlet, contended: bool, now: Nanos) -> io::Result<usize> {
+        self.apply_changes();
+        let mut batch = std::mem::take(&mut self.batch);
+        let received = from.rx.recv(&mut batch.frames, BATCH);
+        let frames = batch.frames.len();
+        if frames > 0 {
+            from.budget.begin(contended);
+            count_received(&batch.frames, &from.stats);
+            self.extract(&mut batch, from.port);
+            let removals = self.find(&mut batch);
+            self.act(&mut batch, from, removals, now);
+            self.egress.flush(&self.stats, now);
+        }
+        self.batch = batch;
+        received.map(|_| frames)
+    }
+
+    /// Sends a frame through actions, outside of any flow.
+    pub(crate) fn execute(&mut self, frame: Frame, actions: &[Action], now: Nanos) {
+        actions::run(actions, None, frame, &mut self.egress, &self.stats);
+        self.egress.flush(&self.stats, now);
+    }
+
+    /// Stage 2.
+    #[inline]
+    fn extract(&mut self, batch: &mut Batch, port: PortNo) {
+        batch.keys.clear();
+        batch.flows.clear();
+        for frame in &batch.frames {
+            let key = flow::extract(frame.data(), port);
+            batch.flows.push(if key.is_some() { NONE } else { MALFORMED });
+            batch.keys.push(key.unwrap_or_default());
+        }
+    }
+
+    /// Stages 3 and 4. Returns the table's count of removals, as long as which stands the numbers are good.
+    #[inline]
+    fn find(&mut self, batch: &mut Batch) -> u64 {
+        batch.hashes.clear();
+        batch.hashes.extend(batch.keys.iter().map(|key| self.hasher.whole(key)));
+        for (hash, flow) in batch.hashes.iter().zip(&mut batch.flows) {
+            if *flow == NONE {
+                *flow = self.signatures.guess(*hash);
+            }
+        }
+        let (mut exact, mut masked) = (0, 0);
+        for ((key, hash), flow) in batch.keys.iter().zip(&batch.hashes).zip(&mut batch.flows) {
+            if *flow == MALFORMED {
+                continue;
+            }
+            if self.flows.covers(*flow, key) {
+                exact += 1;
+            } else if let Some(number) = self.flows.lookup(key) {
+                masked += 1;
+                self.signatures.remember(*hash, number);
+                *flow = number;
+            } else {
+                *flow = NONE;
+            }
+        }
+        self.stats.exact_hits.add(exact);
+        self.stats.megaflow_hits.add(masked);
+        self.flows.removals()
+    }
+
+    /// Stages 5 to 7.
+    #[inline]
+    fn act(&mut self, batch: &mut Batch, from: &mut Inlet, removals: u64, now: Nanos) {
+        let found = batch.keys.iter().zip(&batch.hashes).zip(&batch.flows);
+        for (frame, ((key, hash), flow)) in batch.frames.drain(..).zip(found) {
+            let known = *flow < MALFORMED && removals == self.flows.removals();
+            if known {
+                self.run_flow(*flow, frame, now);
+            } else if *flow == MALFORMED {
+                from.stats.rx_dropped.add(1);
+                self.stats.count_drop(DropCause::Malformed, 1);
+            } else {
+                self.miss(key, *hash, frame, from, now);
+            }
+        }
+        self.flows.traffic();
+    }
+
+    /// Stage 6 for a packet whose megaflow is known.
+    #[inline]
+    fn run_flow(&mut self, number: u32, frame: Frame, now: Nanos) {
+        let flow = self.flows.flow_mut(number);
+        flow.carried(1, frame.len() as u64, now);
+        let (actions, drop) = flow.actions();
+        actions::run(actions, drop, frame, &mut self.egress, &self.stats);
+    }
+
+    /// A packet for which there was no megaflow when the batch began, or whose megaflow may have gone since.
+    #[cold]
+    fn miss(&mut self, key: &Key, hash: u64, frame: Frame, from: &mut Inlet, now: Nanos) {
+        if let Some(number) = self.flows.lookup(key) {
+            self.stats.megaflow_hits.add(1);
+            self.signatures.remember(hash, number);
+            self.run_flow(number, frame, now);
+            return;
+        }
+        if !from.budget.take() {
+            self.stats.lost.add(1);
+            self.stats.count_drop(DropCause::UpcallBudget, 1);
+            from.stats.rx_dropped.add(1);
+            return;
+        }
+        self.stats.upcalls.add(1);
+        let upcall = Upcall {
+            key,
+            packet: frame.data(),
+        };
+        let translation = self.slowpath.upcall(&upcall, now);
+        let number = self.flows.insert(key, from.port, &translation, now);
+        self.signatures.remember(hash, number);
+        self.apply_changes();
+        actions::run(
+            &translation.actions,
+            translation.drop,
+            frame,
+            &mut self.egress,
+            &self.stats,
+        );
+    }
+
+    /// Removes the megaflows that changes published since the last call made stale.
+    #[inline]
+    pub(crate) fn apply_changes(&mut self) {
+        if self.changes.epoch() != self.epoch {
+            self.read_changes();
+        }
+    }
+
+    #[cold]
+    fn read_changes(&mut self) {
+        self.epoch = self.changes.since(self.epoch, &mut self.pending);
+        for change in &self.pending {
+            self.flows.apply(change);
+        }
+        self.pending.clear();
+    }
+
+    /// Does a step of what is done aside from packets: ageing, freeing. Returns when it wants to be called again, if ever.
+    pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
+        self.apply_changes();
+        let more_to_free = self.flows.reap();
+        self.flows.sweep(now, &mut self.effects);
+        let next = self.flows.next_sweep();
+        let pass_done = next != Some(Nanos::ZERO);
+        if self.effects.len() >= EFFECTS || (pass_done && !self.effects.is_empty()) {
+            // Megaflows that a change has outdated meanwhile must not teach what is no longer so; what races with this is for the switch to
+            // tell apart, as it is with two packets.
+            for effects in self.effects.chunks(EFFECTS) {
+                self.slowpath.refresh(effects, now);
+            }
+            self.effects.clear();
+        }
+        self.stats.flows.set(self.flows.len() as u64);
+        self.stats.masks.set(self.flows.masks() as u64);
+        if more_to_free {
+            return Some(Nanos::ZERO);
+        }
+        next
+    }
+
+    pub(crate) fn add_outlet(&mut self, port: PortNo, device: Arc<dyn Netdev>, stats: Arc<PortStats>) {
+        self.egress.add(port, device, stats);
+    }
+
+    /// Lets go of a port and of the megaflows that its packets made.
+    pub(crate) fn remove_port(&mut self, port: PortNo) {
+        self.egress.remove(port);
+        self.flows.remove_owner(port);
+    }
+
+    pub(crate) fn flows(&self) -> &FlowTable {
+        &self.flows
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.flows.clear();
+    }
+
+    /// How well the caches work.
+    pub fn cache_stats(&self) -> CacheStats {
+        let mut stats = CacheStats::default();
+        self.stats.add_to(&mut stats);
+        stats
+    }
+
+    /// Packets dropped by cause.
+    pub fn drops(&self) -> Vec<(DropCause, u64)> {
+        let dropped = |cause| (cause, self.stats.dropped(cause));
+        DropCause::ALL.into_iter().map(dropped).collect()
+    }
+
+    pub(crate) fn stats(&self) -> &Arc<WorkerStats> {
+        &self.stats
+    }
+}
+
+#[inline]
+fn count_received(frames: &[Frame], stats: &PortStats) {
+    let bytes = frames.iter().map(|frame| frame.len() as u64).sum();
+    stats.rx_packets.add(frames.len() as u64);
+    stats.rx_bytes.add(bytes);
+}

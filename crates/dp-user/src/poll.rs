@@ -1,0 +1,56 @@
+//! Which file descriptors are ready, as epoll says it.
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Ready descriptors taken at once; the rest are ready the next time too, and the kernel turns its list round.
+const EVENTS: usize = 64;
+
+/// A set of descriptors, each with a number chosen by who added it.
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Poller> {
+        Ok(Poller {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        })
+    }
+
+    /// Watches a descriptor for input, level-triggered.
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, number: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(number);
+        Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
+    }
+
+    /// Stops to watch a descriptor.
+    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
+        // It is not in the set where it was parked; nothing else can be wrong with it.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Waits until something is ready or `timeout` (`None`: for ever) is over; puts the numbers of what is ready into `ready`.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) {
+        ready.clear();
+        // Whole milliseconds, upwards: to wake before the time would mean to ask again and again until it has come.
+        let timeout = timeout.map(|timeout| {
+            let millis = i64::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+            Timespec {
+                tv_sec: millis / 1000,
+                tv_nsec: millis % 1000 * 1_000_000,
+            }
+        });
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok((events, _)) => ready.extend(events.iter().map(|event| event.data.u64())),
+            // A signal: the caller looks round and comes back.
+            Err(Errno::INTR) => {}
+            Err(_) => debug_assert!(false, "epoll_wait refused its own descriptor"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Counters that a worker writes and anyone reads.
+//!
+//! Each counter has one writer, its worker, so that adding is a load and a store, never a locked instruction; readers sum over workers. A
+//! reader may see one counter of a batch before another.
+
+use dp::{CacheStats, DropCause, PortCounters};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter with one writer.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What one worker carried for one port.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct PortStats {
+    pub(crate) rx_packets: Counter,
+    pub(crate) rx_bytes: Counter,
+    pub(crate) rx_dropped: Counter,
+    pub(crate) rx_errors: Counter,
+    pub(crate) tx_packets: Counter,
+    pub(crate) tx_bytes: Counter,
+    pub(crate) tx_dropped: Counter,
+    pub(crate) tx_errors: Counter,
+}
+
+impl PortStats {
+    /// Adds these counters to a sum.
+    pub(crate) fn add_to(&self, sum: &mut PortCounters) {
+        sum.rx_packets += self.rx_packets.get();
+        sum.rx_bytes += self.rx_bytes.get();
+        sum.rx_dropped += self.rx_dropped.get();
+        sum.rx_errors += self.rx_errors.get();
+        sum.tx_packets += self.tx_packets.get();
+        sum.tx_bytes += self.tx_bytes.get();
+        sum.tx_dropped += self.tx_dropped.get();
+        sum.tx_errors += self.tx_errors.get();
+    }
+}
+
+/// What one worker's caches did and what it dropped.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerStats {
+    pub(crate) flows: Counter,
+    pub(crate) masks: Counter,
+    pub(crate) exact_hits: Counter,
+    pub(crate) megaflow_hits: Counter,
+    pub(crate) upcalls: Counter,
+    pub(crate) lost: Counter,
+    drops: [Counter; DropCause::ALL.len()],
+}
+
+impl WorkerStats {
+    /// Counts packets dropped for a cause.
+    #[inline]
+    pub(crate) fn count_drop(&self, cause: DropCause, packets: u64) {
+        self.drops[cause as usize].add(packets);
+    }
+
+    /// Packets dropped for a cause.
+    pub(crate) fn dropped(&self, cause: DropCause) -> u64 {
+        self.drops[cause as usize].get()
+    }
+
+    /// Adds these counters to a sum.
+    pub(crate) fn add_to(&self, sum: &mut CacheStats) {
+        sum.flows += self.flows.get();
+        sum.masks += self.masks.get();
+        sum.exact_hits += self.exact_hits.get();
+        sum.megaflow_hits += self.megaflow_hits.get();
+        sum.upcalls += self.upcalls.get();
+        sum.lost += self.lost.get();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_counter() {
+        let stats = WorkerStats::default();
+        for (n, cause) in DropCause::ALL.into_iter().enumerate() {
+            stats.count_drop(cause, n as u64 + 1);
+        }
+        for (n, cause) in DropCause::ALL.into_iter().enumerate() {
+            assert_eq!(stats.dropped(cause), n as u64 + 1);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The thread that moves packets: waits, serves one batch of each ready queue in turn, does a step of housekeeping, waits again.
+//!
+//! Goal: fair between ports, idle when there is nothing to do.
+//! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one batch's time. While other queues wait too,
+//!   a port's upcalls are bounded by its [`Budget`](crate::pipeline::Budget).
+//! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age them, at most once a second.
+//! - A queue whose device fails is not asked again at once: after [`PATIENCE`] fruitless attempts it is *parked*, taken out of epoll, and
+//!   tried once a second. One whose device has vanished is closed and reported once.
+
+use crate::command::{Command, CommandQueue};
+use crate::pipeline::{Inlet, Pipeline};
+use crate::poll::Poller;
+use dp::{FlowDump, FlowStats, Slowpath};
+use flow::PortNo;
+use netdev::Netdev;
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use wire::Nanos;
+
+/// Number of the command queue's event among the poller's; others are places of queues.
+const COMMANDS: u64 = u64::MAX;
+
+/// Errors, or wake-ups without a packet, in a row before a queue is parked.
+const PATIENCE: u32 = 16;
+
+/// How long a parked queue rests.
+const PARKED: Duration = Duration::from_secs(1);
+
+/// See the module's page.
+pub(crate) struct Worker {
+    number: usize,
+    pipeline: Pipeline,
+    poller: Poller,
+    commands: Arc<CommandQueue>,
+    slowpath: Arc<dyn Slowpath>,
+    queues: Vec<Option<Queue>>,
+    dumps: Vec<Dump>,
+    spin: Duration,
+    /// When packets last came.
+    active: Nanos,
+    /// When housekeeping wants its next turn.
+    housekeeping: Option<Nanos>,
+    ready: Vec<u64>,
+    taken: Vec<Command>,
+}
+
+/// A receive queue as the worker sees it.
+struct Queue {
+    inlet: Inlet,
+    device: Arc<dyn Netdev>,
+    ifindex: u32,
+    fruitless: u32,
+    parked: Option<Nanos>,
+    gone: bool,
+}
+
+/// A dump of megaflows under way.
+struct Dump {
+    next: u32,
+    to: Sender<Vec<FlowDump>>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        number: usize,
+        pipeline: Pipeline,
+        commands: Arc<CommandQueue>,
+        slowpath: Arc<dyn Slowpath>,
+        spin: Duration,
+    ) -> io::Result<Worker> {
+        let poller = Poller::new()?;
+        poller.add(commands.event(), COMMANDS)?;
+        Ok(Worker {
+            number,
+            pipeline,
+            poller,
+            commands,
+            slowpath,
+            queues: Vec::new(),
+            dumps: Vec::new(),
+            spin,
+            active: Nanos::ZERO,
+            housekeeping: None,
+            ready: Vec::new(),
+            taken: Vec::new(),
+        })
+    }
+
+    /// Runs until told to stop.
+    pub(crate) fn run(mut self) {
+        // However the thread ends, those who wait for it are told.
+        let _closes = CloseOnDrop(self.commands.clone());
+        let mut timeout = None;
+        while self.turn(timeout) {
+            timeout = self.timeout();
+        }
+    }
+
+    /// Waits at most `timeout`, then does what there is to do; `false` when told to stop.
+    fn turn(&mut self, timeout: Option<Duration>) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.poller.wait(timeout, &mut ready);
+        let now = clock();
+        let mut go_on = true;
+        if let Some(at) = ready.iter().position(|number| *number == COMMANDS) {
+            ready.swap_remove(at);
+            go_on = self.obey(now);
+        }
+        let contended = ready.len() > 1;
+        for place in &ready {
+            self.serve(*place as usize, contended, now);
+        }
+        if !ready.is_empty() {
+            self.active = now;
+        }
+        self.ready = ready;
+        self.unpark(now);
+        self.dump(now);
+        self.housekeeping = self.pipeline.housekeep(now);
+        go_on
+    }
+
+    /// How long there is nothing to do unless something becomes ready.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.dumps.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
+        let next = parked.chain(self.housekeeping).min();
+        if next.is_none() && self.spin.is_zero() {
+            return None;
+        }
+        let now = clock();
+        if !self.spin.is_zero() && now.since(self.active) < self.spin {
+            return Some(Duration::ZERO);
+        }
+        next.map(|next| next.since(now))
+    }
+
+    /// One batch of one queue.
+    #[inline]
+    fn serve(&mut self, place: usize, contended: bool, now: Nanos) {
+        // A command of this turn may have removed it.
+        let Some(queue) = self.queues.get_mut(place).and_then(Option::as_mut) else {
+            return;
+        };
+        match self.pipeline.receive(&mut queue.inlet, contended, now) {
+            Ok(frames) if frames > 0 => queue.fruitless = 0,
+            Ok(_) => self.received_nothing(place, now),
+            Err(error) => self.receive_failed(place, &error, now),
+        }
+    }
+
+    #[cold]
+    fn received_nothing(&mut self, place: usize, now: Nanos) {
+        if let Some(queue) = &mut self.queues[place] {
+            queue.fruitless += 1;
+            if queue.fruitless > PATIENCE {
+                queue.park(&self.poller, now);
+            }
+        }
+    }
+
+    #[cold]
+    fn receive_failed(&mut self, place: usize, error: &io::Error, now: Nanos) {
+        let errno = Errno::from_io_error(error);
+        if matches!(errno, Some(Errno::AGAIN | Errno::INTR)) {
+            self.received_nothing(place, now);
+            return;
+        }
+        let Some(queue) = &mut self.queues[place] else {
+            return;
+        };
+        queue.inlet.stats.rx_errors.add(1);
+        if matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::BADFD)) || queue.vanished() {
+            self.poller.remove(queue.inlet.rx.fd());
+            queue.parked = None;
+            if !std::mem::replace(&mut queue.gone, true) {
+                self.slowpath.port_failed(queue.inlet.port);
+            }
+            return;
+        }
+        queue.fruitless += 1;
+        if queue.fruitless > PATIENCE {
+            queue.park(&self.poller, now);
+        }
+    }
+
+    /// Tries again the queues that have rested.
+    fn unpark(&mut self, now: Nanos) {
+        for place in 0..self.queues.len() {
+            let Some(queue) = &mut self.queues[place] else {
+                continue;
+            };
+            if queue.parked.is_none_or(|until| until > now) {
+                continue;
+            }
+            // One more fruitless attempt parks it again.
+            queue.fruitless = PATIENCE;
+            queue.parked = None;
+            if self.poller.add(queue.inlet.rx.fd(), place as u64).is_err() {
+                queue.parked = Some(now + PARKED);
+            }
+        }
+    }
+
+    /// Does what the control plane said; `false` when told to stop.
+    fn obey(&mut self, now: Nanos) -> bool {
+        let mut taken = std::mem::take(&mut self.taken);
+        self.commands.take(&mut taken);
+        let mut go_on = true;
+        for command in taken.drain(..) {
+            // Who asked may not wait for the answer any more; that is no error.
+            match command {
+                Command::AddPort {
+                    port,
+                    device,
+                    stats,
+                    inlets,
+                    done,
+                } => {
+                    self.pipeline.add_outlet(port, device.clone(), stats);
+                    let added = inlets.into_iter().try_for_each(|inlet| self.add_queue(inlet, &device));
+                    let _ = done.send(added);
+                }
+                Command::DelPort { port, done } => {
+                    self.del_port(port);
+                    let _ = done.send(());
+                }
+                Command::Flush { done } => {
+                    self.pipeline.flush();
+                    let _ = done.send(());
+                }
+                Command::Dump { flows } => self.dumps.push(Dump { next: 0, to: flows }),
+                Command::Execute { frame, actions } => self.pipeline.execute(frame, &actions, now),
+                Command::Stop => go_on = false,
+            }
+        }
+        self.taken = taken;
+        go_on
+    }
+
+    fn add_queue(&mut self, inlet: Inlet, device: &Arc<dyn Netdev>) -> io::Result<()> {
+        let place = match self.queues.iter().position(Option::is_none) {
+            Some(place) => place,
+            None => {
+                self.queues.push(None);
+                self.queues.len() - 1
+            }
+        };
+        self.poller.add(inlet.rx.fd(), place as u64)?;
+        self.queues[place] = Some(Queue {
+            inlet,
+            device: device.clone(),
+            ifindex: device.state().map_or(0, |state| state.ifindex),
+            fruitless: 0,
+            parked: None,
+            gone: false,
+        });
+        Ok(())
+    }
+
+    fn del_port(&mut self, port: PortNo) {
+        for place in &mut self.queues {
+            if let Some(queue) = place
+                && queue.inlet.port == port
+            {
+                self.poller.remove(queue.inlet.rx.fd());
+                *place = None;
+            }
+        }
+        self.pipeline.remove_port(port);
+    }
+
+    /// Goes on with the dumps under way by a chunk each.
+    fn dump(&mut self, now: Nanos) {
+        let flows = self.pipeline.flows();
+        let worker = self.number;
+        self.dumps.retain_mut(|dump| {
+            let mut chunk = Vec::new();
+            let next = flows.walk(dump.next, |flow, mask| {
+                chunk.push(FlowDump {
+                    key: flow.key,
+                    mask: *mask,
+                    actions: flow.actions().0.clone(),
+                    drop: flow.drop,
+                    stats: FlowStats {
+                        packets: flow.packets,
+                        bytes: flow.bytes,
+                        idle: (flow.packets > 0).then(|| now.since(flow.used)),
+                    },
+                    worker,
+                });
+            });
+            dump.next = next.unwrap_or(u32::MAX);
+            dump.to.send(chunk).is_ok() && next.is_some()
+        });
+    }
+}
+
+impl Queue {
+    /// Lets the queue rest, so that what it keeps reporting wakes nobody.
+    fn park(&mut self, poller: &Poller, now: Nanos) {
+        poller.remove(self.inlet.rx.fd());
+        self.parked = Some(now + PARKED);
+    }
+
+    /// Whether the device is no longer there, or another has its name.
+    fn vanished(&self) -> bool {
+        match self.device.state() {
+            Ok(state) => state.ifindex != self.ifindex,
+            Err(error) => Errno::from_io_error(&error) == Some(Errno::NODEV),
+        }
+    }
+}
+
+struct CloseOnDrop(Arc<CommandQueue>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Monotonic time.
+pub(crate) fn clock() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

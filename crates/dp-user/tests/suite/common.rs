@@ -1,0 +1,182 @@
+//! A switch and devices for tests.
+#![allow(dead_code)]
+
+use dp::{Action, Changes, Dep, Effect, PortNo, Slowpath, Translation, Upcall};
+use dp_user::pipeline::{Budget, Inlet, Pipeline};
+use flow::{Field, Key, Mask};
+use netdev::{Dummy, Netdev};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use wire::{MacAddr, Nanos, VlanTag};
+
+type Answer = dyn Fn(&Key) -> Translation + Send + Sync;
+
+/// A slowpath that answers as a test says, and notes what it is asked and told.
+pub(crate) struct FakeSwitch {
+    answer: Box<Answer>,
+    upcalls: AtomicU64,
+    pub(crate) refreshed: Mutex<Vec<Effect>>,
+    pub(crate) failed: Mutex<Vec<PortNo>>,
+}
+
+impl FakeSwitch {
+    pub(crate) fn new(answer: impl Fn(&Key) -> Translation + Send + Sync + 'static) -> Arc<FakeSwitch> {
+        Arc::new(FakeSwitch {
+            answer: Box::new(answer),
+            upcalls: AtomicU64::new(0),
+            refreshed: Mutex::default(),
+            failed: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn upcalls(&self) -> u64 {
+        self.upcalls.load(Ordering::Relaxed)
+    }
+}
+
+impl Slowpath for FakeSwitch {
+    fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
+        self.upcalls.fetch_add(1, Ordering::Relaxed);
+        (self.answer)(upcall.key)
+    }
+
+    fn refresh(&self, effects: &[Effect], _now: Nanos) {
+        self.refreshed.lock().extend_from_slice(effects);
+    }
+
+    fn port_failed(&self, port: PortNo) {
+        self.failed.lock().push(port);
+    }
+}
+
+/// An answer that looked at some fields.
+pub(crate) fn translation(actions: &[Action], fields: &[Field]) -> Translation {
+    let mut mask = Mask::EMPTY;
+    fields.iter().for_each(|field| mask.add(*field));
+    Translation {
+        actions: Arc::from(actions),
+        mask,
+        deps: Default::default(),
+        effects: Default::default(),
+        drop: None,
+    }
+}
+
+/// The same with dependencies.
+pub(crate) fn depending(mut translation: Translation, deps: &[u64]) -> Translation {
+    translation.deps = deps.iter().map(|dep| Dep(*dep)).collect();
+    translation
+}
+
+pub(crate) fn output(port: u32) -> Action {
+    Action::Output(PortNo(port))
+}
+
+pub(crate) fn tag(vid: u16) -> VlanTag {
+    VlanTag { tpid: 0x8100, tci: vid }
+}
+
+/// A frame of 60 bytes between two stations, with a number in its payload.
+pub(crate) fn packet(dst: u32, src: u32, number: u32) -> Vec<u8> {
+    let mut packet = vec![0; 60];
+    packet[..6].copy_from_slice(&mac(dst).0);
+    packet[6..12].copy_from_slice(&mac(src).0);
+    packet[12..14].copy_from_slice(&[0x88, 0xb5]);
+    packet[14..18].copy_from_slice(&number.to_be_bytes());
+    packet
+}
+
+/// The number in the payload of an untagged [`packet`].
+pub(crate) fn number(packet: &[u8]) -> u32 {
+    u32::from_be_bytes(packet[14..18].try_into().unwrap())
+}
+
+pub(crate) fn mac(station: u32) -> MacAddr {
+    let [a, b, c, d] = station.to_be_bytes();
+    MacAddr([2, 0, a, b, c, d])
+}
+
+pub(crate) fn dummy(name: &str) -> Arc<Dummy> {
+    Arc::new(Dummy::open(name, &BTreeMap::new()).unwrap())
+}
+
+/// A pipeline with dummy devices as ports 0 to n − 1, in the hand of the test.
+pub(crate) struct Bench {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) devices: Vec<Arc<Dummy>>,
+    pub(crate) inlets: Vec<Inlet>,
+    pub(crate) switch: Arc<FakeSwitch>,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) now: Nanos,
+}
+
+impl Bench {
+    pub(crate) fn new(ports: u32, switch: Arc<FakeSwitch>) -> Bench {
+        Bench::with(ports, switch, Arc::default(), 200_000)
+    }
+
+    pub(crate) fn with(ports: u32, switch: Arc<FakeSwitch>, changes: Arc<Changes>, flow_limit: usize) -> Bench {
+        let mut pipeline = Pipeline::new(flow_limit, Duration::from_secs(10), switch.clone(), changes.clone());
+        let devices: Vec<_> = (0..ports).map(|n| dummy(&format!("p{n}"))).collect();
+        let mut inlets = Vec::new();
+        for (n, device) in (0..).zip(&devices) {
+            pipeline.add_port(PortNo(n), device.clone());
+            let rx = device.open_rx().unwrap().remove(0);
+            inlets.push(Pipeline::inlet(PortNo(n), rx, Budget::new(8, 256)));
+        }
+        Bench {
+            pipeline,
+            devices,
+            inlets,
+            switch,
+            changes,
+            now: Nanos::from_secs(1),
+        }
+    }
+
+    /// Receives packets on a port and takes them all the way.
+    pub(crate) fn receive(&mut self, port: usize, packets: &[Vec<u8>]) {
+        for packet in packets {
+            assert!(self.devices[port].inject(packet));
+        }
+        self.drain(port);
+    }
+
+    /// Takes what waits on a port all the way.
+    pub(crate) fn drain(&mut self, port: usize) {
+        let inlet = &mut self.inlets[port];
+        while self.pipeline.receive(inlet, false, self.now).unwrap() > 0 {}
+    }
+
+    /// What was sent on a port since the last call.
+    pub(crate) fn sent(&self, port: usize) -> Vec<Vec<u8>> {
+        self.devices[port].take_sent()
+    }
+
+    /// The numbers of what was sent on a port since the last call.
+    pub(crate) fn numbers(&self, port: usize) -> Vec<u32> {
+        self.sent(port).iter().map(|packet| number(packet)).collect()
+    }
+
+    /// Housekeeping until there is nothing left to do now.
+    pub(crate) fn housekeep(&mut self) -> Option<Nanos> {
+        loop {
+            match self.pipeline.housekeep(self.now) {
+                Some(Nanos::ZERO) => {}
+                next => return next,
+            }
+        }
+    }
+}
+
+/// Waits for something that must come to pass.
+pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,102 @@
+//! What becomes of packets.
+
+use crate::common::{Bench, FakeSwitch, output, packet, tag, translation};
+use dp::{Action, DropCause};
+use flow::Field;
+use netdev::Netdev;
+
+#[test]
+fn packets_of_a_flow_are_forwarded_in_order_and_only_the_first_goes_up() {
+    let mut bench = Bench::new(2, FakeSwitch::new(|_| translation(&[output(1)], &[Field::InPort])));
+    let packets: Vec<_> = (0..100).map(|n| packet(2, 1, n)).collect();
+    bench.receive(0, &packets);
+    assert_eq!(bench.numbers(1), (0..100).collect::<Vec<_>>());
+    assert_eq!(bench.switch.upcalls(), 1);
+    let stats = bench.pipeline.cache_stats();
+    assert_eq!(stats.upcalls, 1);
+    assert_eq!(stats.exact_hits + stats.megaflow_hits, 99);
+}
+
+#[test]
+fn both_caches_are_counted() {
+    let mut bench = Bench::new(2, FakeSwitch::new(|_| translation(&[output(1)], &[Field::InPort])));
+    bench.receive(0, &[packet(2, 1, 0)]);
+    bench.receive(0, &[packet(3, 1, 0)]);
+    bench.receive(0, &[packet(3, 1, 0), packet(2, 1, 0)]);
+    let stats = bench.pipeline.cache_stats();
+    assert_eq!((stats.upcalls, stats.megaflow_hits, stats.exact_hits), (1, 1, 2));
+    bench.housekeep();
+    let stats = bench.pipeline.cache_stats();
+    assert_eq!((stats.flows, stats.masks), (1, 1));
+}
+
+#[test]
+fn a_flood_sends_a_copy_to_each_port() {
+    let actions = [output(1), output(2), output(3)];
+    let mut bench = Bench::new(4, FakeSwitch::new(move |_| translation(&actions, &[Field::InPort])));
+    let packets = [packet(9, 1, 7), packet(9, 1, 8)];
+    bench.receive(0, &packets);
+    for port in 1..4 {
+        assert_eq!(bench.sent(port), packets);
+    }
+}
+
+#[test]
+fn tags_are_pushed_and_popped_between_outputs() {
+    let actions = [
+        output(1),
+        Action::PushVlan(tag(10)),
+        output(2),
+        Action::PushVlan(tag(20)),
+        output(3),
+        Action::PopVlan,
+        Action::PopVlan,
+        output(1),
+    ];
+    let mut bench = Bench::new(4, FakeSwitch::new(move |_| translation(&actions, &[Field::InPort])));
+    let plain = packet(2, 1, 5);
+    let tagged = |tags: &[u16]| {
+        let mut packet = plain.clone();
+        for vid in tags {
+            packet.splice(12..12, [0x81, 0, 0, *vid as u8]);
+        }
+        packet
+    };
+    bench.receive(0, std::slice::from_ref(&plain));
+    assert_eq!(bench.sent(1), [plain.clone(), plain.clone()]);
+    assert_eq!(bench.sent(2), [tagged(&[10])]);
+    assert_eq!(bench.sent(3), [tagged(&[10, 20])]);
+}
+
+#[test]
+fn every_dropped_packet_is_counted_under_its_cause() {
+    let mut bench = Bench::new(
+        2,
+        FakeSwitch::new(|key| {
+            let (actions, drop) = match key.get(Field::EthSrc) & 0xff {
+                1 => (vec![], Some(DropCause::VlanFiltered)),
+                2 => (vec![], None),
+                3 => (vec![Action::PushVlan(tag(1))], None),
+                4 => (vec![output(77)], None),
+                5 => (vec![output(77), output(1)], None),
+                _ => (vec![output(1)], None),
+            };
+            let mut answer = translation(&actions, &[Field::EthSrc]);
+            answer.drop = drop;
+            answer
+        }),
+    );
+    for _ in 0..3 {
+        bench.receive(0, &[vec![0; 13]]);
+        bench.receive(0, &(1..=5).map(|src| packet(9, src, 0)).collect::<Vec<_>>());
+    }
+    bench.devices[1].set_up(false).unwrap();
+    bench.receive(0, &[packet(9, 6, 0)]);
+    let drops = bench.pipeline.drops();
+    let dropped = |cause| drops.iter().find(|(c, _)| *c == cause).unwrap().1;
+    assert_eq!(dropped(DropCause::Malformed), 3);
+    assert_eq!(dropped(DropCause::VlanFiltered), 3);
+    assert_eq!(dropped(DropCause::NoDestination), 6);
+    assert_eq!(dropped(DropCause::PortDown), 7);
+    assert_eq!(bench.sent(1).len(), 3);
+}

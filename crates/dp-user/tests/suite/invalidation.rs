@@ -1,0 +1,213 @@
+//! Megaflows and the tables they were made from.
+
+use crate::common::{Bench, FakeSwitch, depending, mac, output, packet, translation};
+use dp::{Change, Changes, Dep, Effect};
+use flow::Field;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use wire::{Nanos, Vid};
+
+/// A switch that sends to the port that `table` says, whatever the destination; the destination is the dependency.
+fn one_port(table: &Arc<AtomicU32>) -> Arc<FakeSwitch> {
+    let table = table.clone();
+    FakeSwitch::new(move |key| {
+        let dst = key.get(Field::EthDst) as u64;
+        let port = table.load(Ordering::Relaxed);
+        depending(translation(&[output(port)], &[Field::EthDst]), &[dst, 1])
+    })
+}
+
+fn dep(station: u32) -> Change {
+    Change::Dep(Dep(mac(station).to_u64()))
+}
+
+#[test]
+fn a_change_removes_the_megaflows_that_depend_on_it_and_no_others() {
+    let table = Arc::new(AtomicU32::new(1));
+    let mut bench = Bench::new(3, one_port(&table));
+    bench.receive(0, &[packet(5, 9, 0), packet(6, 9, 1)]);
+    table.store(2, Ordering::Relaxed);
+    bench.receive(0, &[packet(5, 9, 2), packet(6, 9, 3)]);
+    assert_eq!(bench.numbers(1), [0, 1, 2, 3]);
+
+    bench.changes.publish(&[dep(5)]);
+    bench.receive(0, &[packet(5, 9, 4), packet(6, 9, 5)]);
+    assert_eq!(bench.numbers(2), [4]);
+    assert_eq!(bench.numbers(1), [5]);
+    assert_eq!(bench.switch.upcalls(), 3);
+
+    bench.changes.publish(&[Change::Dep(Dep(1))]);
+    bench.receive(0, &[packet(5, 9, 6), packet(6, 9, 7)]);
+    assert_eq!(bench.numbers(2), [6, 7]);
+    assert_eq!(bench.switch.upcalls(), 5);
+
+    bench.changes.publish(&[Change::All]);
+    bench.receive(0, &[packet(5, 9, 8), packet(6, 9, 9)]);
+    assert_eq!(bench.switch.upcalls(), 7);
+}
+
+#[test]
+fn a_change_that_races_with_a_translation_is_applied_before_its_megaflow_is_used() {
+    // The table changes, and the change is published, after the answer was read from the table and before the worker has it.
+    let changes = Arc::new(Changes::new());
+    let raced = AtomicBool::new(false);
+    let switch = {
+        let changes = changes.clone();
+        FakeSwitch::new(move |_| {
+            let port = if raced.swap(true, Ordering::Relaxed) {
+                2
+            } else {
+                changes.publish(&[Change::Dep(Dep(7))]);
+                1
+            };
+            depending(translation(&[output(port)], &[Field::InPort]), &[7])
+        })
+    };
+    let mut bench = Bench::with(3, switch, changes, 1000);
+    bench.receive(0, &(0..4).map(|n| packet(5, 9, n)).collect::<Vec<_>>());
+    assert_eq!(bench.numbers(1), [0]);
+    assert_eq!(bench.numbers(2), [1, 2, 3]);
+    assert_eq!(bench.switch.upcalls(), 2);
+}
+
+#[test]
+fn an_upcall_that_outdates_megaflows_found_for_its_batch_has_them_looked_up_again() {
+    let changes = Arc::new(Changes::new());
+    let moved = Arc::new(AtomicBool::new(false));
+    let switch = {
+        let changes = changes.clone();
+        let moved = moved.clone();
+        FakeSwitch::new(move |key| {
+            if key.get(Field::EthSrc) == u128::from(mac(9).to_u64()) {
+                moved.store(true, Ordering::Relaxed);
+                changes.publish(&[dep(5)]);
+            }
+            let port = 1 + u32::from(moved.load(Ordering::Relaxed));
+            let fields = [Field::EthDst, Field::EthSrc];
+            depending(translation(&[output(port)], &fields), &[key.get(Field::EthDst) as u64])
+        })
+    };
+    let mut bench = Bench::with(3, switch, changes, 1000);
+    bench.receive(0, &[packet(5, 1, 0)]);
+    // In one batch: a hit, the packet that changes the tables, and one whose megaflow was found before the change.
+    bench.receive(0, &[packet(5, 1, 1), packet(6, 9, 2), packet(5, 1, 3)]);
+    assert_eq!(bench.numbers(1), [0, 1]);
+    assert_eq!(bench.numbers(2), [2, 3]);
+}
+
+#[test]
+fn a_worker_far_behind_the_log_forgets_everything() {
+    let table = Arc::new(AtomicU32::new(1));
+    let mut bench = Bench::new(3, one_port(&table));
+    bench.receive(0, &[packet(5, 9, 0)]);
+    bench.changes.publish(&[dep(5)]);
+    for station in 0..10_000 {
+        bench.changes.publish(&[dep(100_000 + station)]);
+    }
+    bench.receive(0, &[packet(5, 9, 1)]);
+    assert_eq!(bench.switch.upcalls(), 2);
+}
+
+#[test]
+fn a_hundred_thousand_idle_megaflows_age_out_and_nothing_wakes_the_worker_afterwards() {
+    let table = Arc::new(AtomicU32::new(1));
+    let mut bench = Bench::new(2, one_port(&table));
+    for first in (0..100_000).step_by(1000) {
+        let packets: Vec<_> = (first..first + 1000).map(|n| packet(n, 9, n)).collect();
+        bench.receive(0, &packets);
+    }
+    let next = bench.housekeep();
+    assert_eq!(bench.pipeline.cache_stats().flows, 100_000);
+    assert!(next.is_some());
+    // One stays in use.
+    for _ in 0..11 {
+        bench.now = bench.now + Duration::from_secs(1);
+        bench.receive(0, &[packet(77, 9, 0)]);
+        bench.housekeep();
+    }
+    assert_eq!(bench.pipeline.cache_stats().flows, 1);
+    // Without packets the next thing that can happen is that it is idle for 10 s.
+    bench.now = bench.now + Duration::from_secs(1);
+    let next = bench.housekeep().unwrap();
+    assert_eq!(next, bench.now + Duration::from_secs(9));
+    bench.now = next;
+    assert_eq!(bench.housekeep(), None);
+    assert_eq!(bench.pipeline.cache_stats().flows, 0);
+    assert_eq!(bench.pipeline.cache_stats().masks, 0);
+}
+
+#[test]
+fn effects_of_megaflows_in_use_are_reported_once_a_pass() {
+    let learn = |station: u32| Effect::Learn {
+        bridge: 0,
+        vlan: Vid::try_from(1u16).unwrap(),
+        mac: mac(station),
+        port: 1,
+        gratuitous_arp: false,
+    };
+    let switch = FakeSwitch::new(move |key| {
+        let mut answer = translation(&[output(1)], &[Field::EthSrc]);
+        answer.effects.push(learn(key.get(Field::EthSrc) as u32));
+        answer
+    });
+    let mut bench = Bench::new(2, switch);
+    bench.receive(0, &[packet(5, 1, 0), packet(5, 2, 0)]);
+    bench.housekeep();
+    let refreshed = |bench: &Bench| std::mem::take(&mut *bench.switch.refreshed.lock());
+    assert_eq!(refreshed(&bench), []);
+    bench.receive(0, &vec![packet(5, 1, 0); 50]);
+    bench.now = bench.now + Duration::from_secs(1);
+    bench.housekeep();
+    assert_eq!(refreshed(&bench), [learn(1)]);
+    bench.now = bench.now + Duration::from_secs(1);
+    bench.housekeep();
+    assert_eq!(refreshed(&bench), []);
+}
+
+#[test]
+fn beyond_the_limit_the_port_that_holds_most_loses_megaflows() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let switch = {
+        let seen = seen.clone();
+        FakeSwitch::new(move |key| {
+            seen.lock().push(key.in_port().0);
+            translation(&[output(2)], &[Field::InPort, Field::EthDst])
+        })
+    };
+    let mut bench = Bench::with(3, switch, Arc::default(), 100);
+    let quiet: Vec<_> = (0..10).map(|n| packet(n, 9, n)).collect();
+    bench.receive(1, &quiet);
+    for first in (0..10_000).step_by(1000) {
+        let storm: Vec<_> = (first..first + 1000).map(|n| packet(n, 9, n)).collect();
+        bench.receive(0, &storm);
+    }
+    bench.housekeep();
+    assert_eq!(bench.pipeline.cache_stats().flows, 100);
+    seen.lock().clear();
+    bench.receive(1, &quiet);
+    assert!(seen.lock().is_empty(), "the quiet port's megaflows are there");
+}
+
+#[test]
+fn senders_of_ever_new_masks_do_not_make_lookups_longer() {
+    let switch = FakeSwitch::new(|key| {
+        let mut answer = translation(&[output(1)], &[Field::InPort]);
+        // Another mask for each destination.
+        answer.mask.add_bits(Field::EthDst, key.get(Field::EthDst));
+        answer
+    });
+    let mut bench = Bench::new(2, switch);
+    let packets: Vec<_> = (0..1000).map(|n| packet(n, 9, n)).collect();
+    bench.receive(0, &packets);
+    bench.housekeep();
+    assert!(bench.pipeline.cache_stats().masks <= 129);
+    let upcalls = bench.switch.upcalls();
+    bench.receive(0, &packets);
+    assert_eq!(bench.switch.upcalls(), upcalls);
+    assert_eq!(bench.numbers(1).len(), 2000);
+    bench.now = Nanos::from_secs(100);
+    assert_eq!(bench.housekeep(), None);
+    assert_eq!(bench.pipeline.cache_stats().masks, 0);
+}

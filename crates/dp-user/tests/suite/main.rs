@@ -1,0 +1,5 @@
+//! What the userspace datapath does, seen from outside.
+
+mod common;
+mod forwarding;
+mod invalidation;
