@@ -1,6 +1,7 @@
 //! One value: an integer, a real, a boolean, a string or a UUID (RFC 7047 §5.1, `<atom>`).
 
 use crate::error::{Error, ErrorKind};
+use crate::parser::is_id;
 use crate::uuid::Uuid;
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 use serde_json::Value;
@@ -127,9 +128,7 @@ impl Symbols {
 
     /// All names with their symbols, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Symbol)> {
-        self.names
-            .iter()
-            .map(|(name, symbol)| (name.as_str(), *symbol))
+        self.names.iter().map(|(name, symbol)| (name.as_str(), *symbol))
     }
 }
 
@@ -286,10 +285,13 @@ fn uuid_from_json(json: &Value, resolve: Resolve<'_>) -> Result<Uuid, Error> {
                 .parse()
                 .map_err(|_| Error::syntax(json, format!("\"{text}\" is not a valid UUID")));
         }
-        if tag == "named-uuid"
-            && let Some(uuid) = resolve(text)
-        {
-            return Ok(uuid);
+        if tag == "named-uuid" {
+            if !is_id(text) {
+                return Err(Error::syntax(json, "named-uuid string is not a valid <id>"));
+            }
+            if let Some(uuid) = resolve(text) {
+                return Ok(uuid);
+            }
         }
     }
     Err(Error::new(ErrorKind::Syntax, "expected [\"uuid\", <string>]").quoting(json))

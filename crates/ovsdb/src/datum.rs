@@ -45,10 +45,7 @@ impl Datum {
 
     /// The map of `pairs`; of equal keys the last counts.
     pub fn map<K: Into<Atom>, V: Into<Atom>>(pairs: impl IntoIterator<Item = (K, V)>) -> Datum {
-        let mut pairs: Vec<(Atom, Atom)> = pairs
-            .into_iter()
-            .map(|(k, v)| (k.into(), v.into()))
-            .collect();
+        let mut pairs: Vec<(Atom, Atom)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
             pairs.reverse();
             pairs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -106,18 +103,12 @@ impl Datum {
 
     /// The pairs of a map, sorted by key; none for a set.
     pub fn pairs(&self) -> &[(Atom, Atom)] {
-        if let Repr::Map(pairs) = &self.0 {
-            pairs
-        } else {
-            &[]
-        }
+        if let Repr::Map(pairs) = &self.0 { pairs } else { &[] }
     }
 
     /// The elements of a set or the keys of a map, sorted.
     pub fn keys(&self) -> impl Iterator<Item = &Atom> {
-        self.atoms()
-            .iter()
-            .chain(self.pairs().iter().map(|(key, _)| key))
+        self.atoms().iter().chain(self.pairs().iter().map(|(key, _)| key))
     }
 
     /// The values of a map, in the order of their keys.
@@ -127,11 +118,7 @@ impl Datum {
 
     /// The only atom of a set of one.
     pub fn as_one(&self) -> Option<&Atom> {
-        if let [atom] = self.atoms() {
-            Some(atom)
-        } else {
-            None
-        }
+        if let [atom] = self.atoms() { Some(atom) } else { None }
     }
 
     /// Whether `key` is an element, or a key of the map.
@@ -147,10 +134,7 @@ impl Datum {
     /// The value of `key` in a map.
     pub fn get(&self, key: &Atom) -> Option<&Atom> {
         let pairs = self.pairs();
-        pairs
-            .binary_search_by(|(k, _)| k.cmp(key))
-            .ok()
-            .map(|at| &pairs[at].1)
+        pairs.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|at| &pairs[at].1)
     }
 
     /// The string under the string `key` of a map.
@@ -169,9 +153,7 @@ impl Datum {
         }
         match &self.0 {
             Repr::One(atom) => kind.value.is_none() && atom.is_default(),
-            Repr::Map(pairs) => {
-                pairs.len() == 1 && pairs[0].0.is_default() && pairs[0].1.is_default()
-            }
+            Repr::Map(pairs) => pairs.len() == 1 && pairs[0].0.is_default() && pairs[0].1.is_default(),
             Repr::Empty | Repr::Set(_) => false,
         }
     }
@@ -202,11 +184,7 @@ impl Datum {
     ///
     /// # Errors
     /// `syntax error`, `constraint violation`, or `ovsdb error` for duplicates.
-    pub fn from_json(
-        json: &Value,
-        kind: &ColumnType,
-        resolve: Resolve<'_>,
-    ) -> Result<Datum, Error> {
+    pub fn from_json(json: &Value, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
         parse(json, kind, kind.min, kind.max, resolve)
     }
 
@@ -214,19 +192,13 @@ impl Datum {
     ///
     /// # Errors
     /// As [`Datum::from_json`].
-    pub fn from_json_relaxed(
-        json: &Value,
-        kind: &ColumnType,
-        resolve: Resolve<'_>,
-    ) -> Result<Datum, Error> {
+    pub fn from_json_relaxed(json: &Value, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
         parse(json, kind, 0, UNLIMITED, resolve)
     }
 
     /// The `<value>`.
     pub fn to_json(&self, kind: &ColumnType) -> Value {
-        let array = |tag: &str, elements: Vec<Value>| {
-            Value::Array(vec![tag.into(), Value::Array(elements)])
-        };
+        let array = |tag: &str, elements: Vec<Value>| Value::Array(vec![tag.into(), Value::Array(elements)]);
         if kind.is_map() {
             let pair = |(k, v): &(Atom, Atom)| Value::Array(vec![k.to_json(), v.to_json()]);
             return array("map", self.pairs().iter().map(pair).collect());
@@ -298,13 +270,7 @@ impl Serialize for DatumJson<'_> {
     }
 }
 
-fn parse(
-    json: &Value,
-    kind: &ColumnType,
-    min: usize,
-    max: usize,
-    resolve: Resolve<'_>,
-) -> Result<Datum, Error> {
+fn parse(json: &Value, kind: &ColumnType, min: usize, max: usize, resolve: Resolve<'_>) -> Result<Datum, Error> {
     let class = if kind.is_map() { "map" } else { "set" };
     let tagged = json
         .as_array()
@@ -315,10 +281,7 @@ fn parse(
     let elements = match tagged.map(Vec::as_slice) {
         Some([_, Value::Array(elements)]) => elements,
         _ => {
-            return Err(Error::syntax(
-                json,
-                format!("expected [\"{class}\", <array>]"),
-            ));
+            return Err(Error::syntax(json, format!("expected [\"{class}\", <array>]")));
         }
     };
     if elements.len() < min || elements.len() > max {

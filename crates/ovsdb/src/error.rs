@@ -23,6 +23,10 @@ pub enum ErrorKind {
     UnknownDatabase,
     /// No such monitor in the session.
     UnknownMonitor,
+    /// No such comparison in a condition.
+    UnknownFunction,
+    /// No such operator in a mutation.
+    UnknownMutator,
     /// A division by zero.
     Domain,
     /// The result of a mutation does not fit its type.
@@ -62,6 +66,8 @@ impl ErrorKind {
             ErrorKind::UnknownTable => "unknown table",
             ErrorKind::UnknownDatabase => "unknown database",
             ErrorKind::UnknownMonitor => "unknown monitor",
+            ErrorKind::UnknownFunction => "unknown function",
+            ErrorKind::UnknownMutator => "unknown mutator",
             ErrorKind::Domain => "domain error",
             ErrorKind::Range => "range error",
             ErrorKind::TimedOut => "timed out",
@@ -123,10 +129,7 @@ impl Error {
     pub fn quoting(mut self, json: &Value) -> Error {
         let mut text = json.to_string();
         if text.len() > MAX_QUOTE {
-            let end = (0..=MAX_QUOTE)
-                .rev()
-                .find(|&at| text.is_char_boundary(at))
-                .unwrap_or(0);
+            let end = (0..=MAX_QUOTE).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
             text.truncate(end);
         }
         self.syntax = Some(text.into_boxed_str());

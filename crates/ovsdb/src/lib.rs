@@ -1,22 +1,42 @@
 //! The configuration database: RFC 7047 with Open vSwitch's extensions, as an engine without sockets, clocks or files.
 //!
 //! From the bottom up: [`Uuid`] and [`Atom`] are single values, [`Datum`] is the value of a column, [`ColumnType`] says what a column may
-//! hold, [`DatabaseSchema`] what a database consists of.
+//! hold, [`DatabaseSchema`] what a database consists of. A [`Database`] holds rows; [`Database::transact`] runs a transaction on it and
+//! yields a [`Commit`], which becomes a record of the database file and updates for clients.
+//!
+//! Invariants
+//! - Nothing a client sends makes the engine panic: every input has its result or its error.
+//! - A transaction that fails leaves no trace.
+//! - The work of a transaction grows with what it changes, not with the database, as long as its conditions name a row's UUID or the
+//!   columns of an index.
 
 mod atom;
+mod commit;
+mod condition;
+mod database;
 mod datum;
 mod error;
+mod mutation;
+mod ops;
 mod parser;
+mod row;
 mod schema;
 pub mod schemas;
+mod table;
 mod text;
+mod txn;
 mod types;
 mod uuid;
 
 pub use atom::{Atom, AtomicType, Resolve, Symbol, Symbols, no_names};
+pub use commit::{Commit, RowChange};
+pub use condition::{Clause, Condition, Function};
+pub use database::{Database, Outcome};
 pub use datum::Datum;
 pub use error::{Error, ErrorKind};
 pub use parser::is_id;
+pub use row::Row;
 pub use schema::{COL_UUID, COL_VERSION, ColumnSchema, DatabaseSchema, FIRST_COLUMN, TableSchema};
+pub use txn::TxnCtx;
 pub use types::{BaseKind, BaseType, ColumnType, RefTable, RefType, UNLIMITED};
 pub use uuid::{ParseUuidError, Uuid, UuidGen, UuidText};

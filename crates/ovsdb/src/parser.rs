@@ -3,16 +3,44 @@
 
 use crate::error::Error;
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// A JSON object being read.
 ///
 /// The first fault is kept; what is read after it is ignored. [`Parser::finish`] reports it.
 pub(crate) struct Parser<'a> {
-    name: String,
+    name: Name<'a>,
     json: &'a Value,
     object: Option<&'a Map<String, Value>>,
-    taken: Vec<&'a str>,
+    taken: [&'a str; MAX_MEMBERS],
+    n_taken: usize,
     fault: Option<Error>,
+}
+
+/// More members than any object of the protocol has.
+const MAX_MEMBERS: usize = 12;
+
+/// What errors call the object; made into text only when there is one.
+#[derive(Clone, Copy)]
+pub(crate) enum Name<'a> {
+    Plain(&'static str),
+    /// `thing NAME`
+    Named(&'static str, &'a str),
+    /// An operation of a transaction, counted from 1.
+    Operation {
+        number: usize,
+        of: usize,
+    },
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Plain(name) => f.write_str(name),
+            Name::Named(what, name) => write!(f, "{what} {name}"),
+            Name::Operation { number, of } => write!(f, "ovsdb operation {number} of {of}"),
+        }
+    }
 }
 
 /// The JSON types that a member may have.
@@ -53,20 +81,21 @@ impl Kinds {
 /// Whether `text` is an `<id>` (RFC 7047 §3.1): a letter or underscore, then letters, digits and underscores.
 pub fn is_id(text: &str) -> bool {
     let mut bytes = text.bytes();
-    bytes
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == b'_')
+    bytes.next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_')
         && bytes.all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
 impl<'a> Parser<'a> {
     /// Starts reading `json`, which errors call `name`.
-    pub(crate) fn new(json: &'a Value, name: impl Into<String>) -> Parser<'a> {
+    pub(crate) fn new(json: &'a Value, name: Name<'a>) -> Parser<'a> {
+        let object = json.as_object();
+        let taken = [""; MAX_MEMBERS];
         let mut parser = Parser {
-            name: name.into(),
+            name,
             json,
-            object: json.as_object(),
-            taken: Vec::new(),
+            object,
+            taken,
+            n_taken: 0,
             fault: None,
         };
         if parser.object.is_none() {
@@ -75,10 +104,18 @@ impl<'a> Parser<'a> {
         parser
     }
 
+    /// The object that is read.
+    pub(crate) fn json(&self) -> &'a Value {
+        self.json
+    }
+
     /// Takes an optional member.
     pub(crate) fn optional(&mut self, name: &str, kinds: Kinds) -> Option<&'a Value> {
         let (key, value) = self.object?.get_key_value(name)?;
-        self.taken.push(key);
+        if let Some(slot) = self.taken.get_mut(self.n_taken) {
+            *slot = key;
+            self.n_taken += 1;
+        }
         if !kinds.accepts(value) {
             self.fail(format!("Type mismatch for member '{name}'."));
             return None;
@@ -107,20 +144,18 @@ impl<'a> Parser<'a> {
     /// Ends the reading: the first fault, or a complaint about members that nobody took.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         if let (None, Some(object)) = (&self.fault, self.object)
-            && object.len() > self.taken.len()
+            && object.len() > self.n_taken
         {
             let mut left = object
                 .keys()
-                .filter(|key| !self.taken.contains(&key.as_str()));
+                .filter(|key| !self.taken[..self.n_taken].contains(&key.as_str()));
             let first = left.next().map(String::as_str).unwrap_or_default();
             let message = match left.count() {
                 0 => format!("Member '{first}' is present but not allowed here."),
                 1 => {
                     format!("Member '{first}' and 1 other member are present but not allowed here.")
                 }
-                n => format!(
-                    "Member '{first}' and {n} other members are present but not allowed here."
-                ),
+                n => format!("Member '{first}' and {n} other members are present but not allowed here."),
             };
             self.fail(message);
         }
@@ -141,22 +176,20 @@ mod tests {
     #[test]
     fn missing_wrong_and_left_over_members_are_named() {
         let json = json!({"a": 1, "b": "x y", "c": 0, "d": 0});
-        let mut parser = Parser::new(&json, "thing");
+        let mut parser = Parser::new(&json, Name::Plain("thing"));
         assert!(parser.required("a", Kinds::INTEGER).is_some());
         assert_eq!(
             parser.finish().unwrap_err().details(),
-            Some(
-                "Parsing thing failed: Member 'b' and 2 other members are present but not allowed here."
-            )
+            Some("Parsing thing failed: Member 'b' and 2 other members are present but not allowed here.")
         );
-        let mut parser = Parser::new(&json, "thing");
+        let mut parser = Parser::new(&json, Name::Plain("thing"));
         parser.required("b", Kinds::ID);
         parser.required("e", Kinds::ANY);
         assert_eq!(
             parser.finish().unwrap_err().details(),
             Some("Parsing thing failed: Type mismatch for member 'b'.")
         );
-        let mut parser = Parser::new(&json, "thing");
+        let mut parser = Parser::new(&json, Name::Plain("thing"));
         parser.required("e", Kinds::ANY);
         assert_eq!(
             parser.finish().unwrap_err().details(),

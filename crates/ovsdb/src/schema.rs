@@ -5,7 +5,7 @@
 
 use crate::atom::AtomicType;
 use crate::error::{Error, ErrorKind};
-use crate::parser::{Kinds, Parser, is_id};
+use crate::parser::{Kinds, Name, Parser, is_id};
 use crate::types::{BaseType, ColumnType, RefType, UNLIMITED};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -58,17 +58,11 @@ impl DatabaseSchema {
     /// # Errors
     /// `syntax error` when it is malformed, names a table that does not exist, or contradicts itself.
     pub fn from_json(json: &Value) -> Result<DatabaseSchema, Error> {
-        let mut parser = Parser::new(json, "database schema");
+        let mut parser = Parser::new(json, Name::Plain("database schema"));
         let name = parser.required("name", Kinds::ID).and_then(Value::as_str);
-        let version = parser
-            .optional("version", Kinds::STRING)
-            .and_then(Value::as_str);
-        let cksum = parser
-            .optional("cksum", Kinds::STRING)
-            .and_then(Value::as_str);
-        let tables_json = parser
-            .required("tables", Kinds::OBJECT)
-            .and_then(Value::as_object);
+        let version = parser.optional("version", Kinds::STRING).and_then(Value::as_str);
+        let cksum = parser.optional("cksum", Kinds::STRING).and_then(Value::as_str);
+        let tables_json = parser.required("tables", Kinds::OBJECT).and_then(Value::as_object);
         parser.finish()?;
         let version = version.unwrap_or_default();
         if !version.is_empty() && !is_version(version) {
@@ -102,8 +96,8 @@ impl DatabaseSchema {
     /// # Errors
     /// `syntax error`.
     pub fn from_text(text: &str) -> Result<DatabaseSchema, Error> {
-        let json = serde_json::from_str(text)
-            .map_err(|e| Error::new(ErrorKind::Syntax, format!("not valid JSON: {e}")))?;
+        let json =
+            serde_json::from_str(text).map_err(|e| Error::new(ErrorKind::Syntax, format!("not valid JSON: {e}")))?;
         DatabaseSchema::from_json(&json)
     }
 
@@ -190,10 +184,8 @@ impl DatabaseSchema {
 
 impl TableSchema {
     fn from_json(name: &str, json: &Value) -> Result<TableSchema, Error> {
-        let mut parser = Parser::new(json, format!("table schema for table {name}"));
-        let columns_json = parser
-            .required("columns", Kinds::OBJECT)
-            .and_then(Value::as_object);
+        let mut parser = Parser::new(json, Name::Named("table schema for table", name));
+        let columns_json = parser.required("columns", Kinds::OBJECT).and_then(Value::as_object);
         let mutable = parser
             .optional("mutable", Kinds::BOOLEAN)
             .and_then(Value::as_bool)
@@ -203,9 +195,7 @@ impl TableSchema {
             .optional("isRoot", Kinds::BOOLEAN)
             .and_then(Value::as_bool)
             .unwrap_or(false);
-        let indexes_json = parser
-            .optional("indexes", Kinds::ARRAY)
-            .and_then(Value::as_array);
+        let indexes_json = parser.optional("indexes", Kinds::ARRAY).and_then(Value::as_array);
         parser.finish()?;
         let max_rows = match max_rows {
             None => UNLIMITED,
@@ -215,8 +205,7 @@ impl TableSchema {
                 .ok_or_else(|| Error::syntax(json, "maxRows must be at least 1"))?,
         };
         let columns_json = columns_json.filter(|columns| !columns.is_empty());
-        let columns_json = columns_json
-            .ok_or_else(|| Error::syntax(json, "table must have at least one column"))?;
+        let columns_json = columns_json.ok_or_else(|| Error::syntax(json, "table must have at least one column"))?;
         let uuid = ColumnType::scalar(BaseType::plain(AtomicType::Uuid));
         let pseudo = |name: &str, persistent| ColumnSchema {
             name: name.to_owned(),
@@ -255,10 +244,7 @@ impl TableSchema {
         if columns.is_empty() {
             return Err(Error::syntax(json, "index must have at least one column"));
         }
-        if let Some(&column) = columns
-            .iter()
-            .find(|&&column| !self.columns[column].persistent)
-        {
+        if let Some(&column) = columns.iter().find(|&&column| !self.columns[column].persistent) {
             let name = &self.columns[column].name;
             return Err(Error::syntax(
                 json,
@@ -355,7 +341,7 @@ impl TableSchema {
 
 impl ColumnSchema {
     fn from_json(name: &str, json: &Value, table_mutable: bool) -> Result<ColumnSchema, Error> {
-        let mut parser = Parser::new(json, format!("schema for column {name}"));
+        let mut parser = Parser::new(json, Name::Named("schema for column", name));
         let mutable = parser
             .optional("mutable", Kinds::BOOLEAN)
             .and_then(Value::as_bool)
@@ -404,18 +390,13 @@ fn check_name(json: &Value, what: &str, name: &str) -> Result<(), Error> {
         ));
     }
     if !is_id(name) {
-        return Err(Error::syntax(
-            json,
-            format!("name must be a valid id ({what} {name})"),
-        ));
+        return Err(Error::syntax(json, format!("name must be a valid id ({what} {name})")));
     }
     Ok(())
 }
 
 fn is_version(text: &str) -> bool {
     let mut parts = text.split('.');
-    let number = |part: Option<&str>| {
-        part.is_some_and(|p| !p.is_empty() && p.bytes().all(|c| c.is_ascii_digit()))
-    };
+    let number = |part: Option<&str>| part.is_some_and(|p| !p.is_empty() && p.bytes().all(|c| c.is_ascii_digit()));
     number(parts.next()) && number(parts.next()) && number(parts.next()) && parts.next().is_none()
 }

@@ -45,11 +45,7 @@ impl Atom {
 impl Datum {
     /// The value as text: a scalar bare, a set in brackets, a map in braces.
     pub fn to_text(&self, kind: &ColumnType) -> String {
-        self.render(
-            kind.is_map(),
-            kind.max > 1 || self.is_empty(),
-            Atom::to_text,
-        )
+        self.render(kind.is_map(), kind.max > 1 || self.is_empty(), Atom::to_text)
     }
 
     /// The value as text without brackets, braces or quotes.
@@ -73,13 +69,7 @@ impl Datum {
             text.push_str(&show(atom));
         }
         for (at, (key, value)) in self.pairs().iter().enumerate() {
-            let _ = write!(
-                text,
-                "{}{}={}",
-                if at > 0 { ", " } else { "" },
-                show(key),
-                show(value)
-            );
+            let _ = write!(text, "{}{}={}", if at > 0 { ", " } else { "" }, show(key), show(value));
         }
         if delimited {
             text.push(close);
@@ -96,11 +86,7 @@ impl Datum {
     pub fn from_text(text: &str, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
         let mut words = Words { text, at: 0 };
         words.skip_spaces();
-        let (open, close) = if kind.is_map() {
-            ('{', '}')
-        } else {
-            ('[', ']')
-        };
+        let (open, close) = if kind.is_map() { ('{', '}') } else { ('[', ']') };
         let end = words.take(open).then_some(close);
         let (mut atoms, mut pairs) = (Vec::new(), Vec::new());
         loop {
@@ -120,12 +106,8 @@ impl Datum {
                     words.skip_spaces();
                     if !words.take('=') {
                         return Err(match words.peek() {
-                            None => bad(format!(
-                                "{text}: syntax error at end of input expecting \"=\""
-                            )),
-                            Some(c) => {
-                                bad(format!("{text}: syntax error at \"{c}\" expecting \"=\""))
-                            }
+                            None => bad(format!("{text}: syntax error at end of input expecting \"=\"")),
+                            Some(c) => bad(format!("{text}: syntax error at \"{c}\" expecting \"=\"")),
                         });
                     }
                     words.skip_spaces();
@@ -149,12 +131,7 @@ impl Datum {
 }
 
 /// Sorts the elements and checks their number.
-fn sized(
-    text: &str,
-    kind: &ColumnType,
-    mut atoms: Vec<Atom>,
-    mut pairs: Vec<(Atom, Atom)>,
-) -> Result<Datum, Error> {
+fn sized(text: &str, kind: &ColumnType, mut atoms: Vec<Atom>, mut pairs: Vec<(Atom, Atom)>) -> Result<Datum, Error> {
     let given = atoms.len() + pairs.len();
     atoms.sort_unstable();
     atoms.dedup();
@@ -223,19 +200,13 @@ fn parse_elements(
 /// `first-last`, where a minus in front is a sign.
 fn integer_range(word: &str) -> Option<(i64, i64)> {
     let hyphen = word.get(1..)?.find('-')? + 1;
-    Some((
-        word[..hyphen].parse().ok()?,
-        word[hyphen + 1..].parse().ok()?,
-    ))
+    Some((word[..hyphen].parse().ok()?, word[hyphen + 1..].parse().ok()?))
 }
 
 fn parse_atom(text: &str, kind: AtomicType, resolve: Resolve<'_>) -> Result<Atom, Error> {
     let invalid = |what: &str| bad(format!("\"{text}\" is not a valid {what}"));
     match kind {
-        AtomicType::Integer => text
-            .parse()
-            .map(Atom::Integer)
-            .map_err(|_| invalid("integer")),
+        AtomicType::Integer => text.parse().map(Atom::Integer).map_err(|_| invalid("integer")),
         AtomicType::Real => {
             let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
             value
@@ -266,9 +237,7 @@ fn parse_string(text: &str) -> Result<Atom, Error> {
         return Ok(Atom::string(text));
     }
     if text.len() < 2 || !text.ends_with('"') {
-        return Err(bad(format!(
-            "{text}: missing quote at end of quoted string"
-        )));
+        return Err(bad(format!("{text}: missing quote at end of quoted string")));
     }
     match serde_json::from_str::<String>(text) {
         Ok(text) => Ok(Atom::string(text)),
@@ -279,9 +248,7 @@ fn parse_string(text: &str) -> Result<Atom, Error> {
 /// Whether a string would be read as something else without quotes.
 fn needs_quotes(text: &str) -> bool {
     let mut bytes = text.bytes();
-    let first = bytes
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == b'_');
+    let first = bytes.next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_');
     !first
         || !bytes.all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.'))
         || text == "true"
@@ -344,13 +311,9 @@ impl<'a> Words<'a> {
                 escaped = c == '\\' && !escaped;
                 end
             });
-            end.ok_or_else(|| {
-                bad(format!(
-                    "{}: missing quote at end of quoted string",
-                    self.text
-                ))
-            })?
-            .0 + 1
+            end.ok_or_else(|| bad(format!("{}: missing quote at end of quoted string", self.text)))?
+                .0
+                + 1
         } else {
             rest.find([':', '=', ',', ' ', '[', ']', '{', '}', '!', '<', '>'])
                 .unwrap_or(rest.len())

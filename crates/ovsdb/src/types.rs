@@ -3,7 +3,7 @@
 use crate::atom::{Atom, AtomicType, json_integer, no_names};
 use crate::datum::Datum;
 use crate::error::Error;
-use crate::parser::{Kinds, Parser};
+use crate::parser::{Kinds, Name, Parser};
 use serde_json::{Map, Value};
 use std::fmt::{self, Write as _};
 
@@ -93,10 +93,7 @@ impl BaseType {
                 max: f64::MAX,
             },
             AtomicType::Boolean => BaseKind::Boolean,
-            AtomicType::String => BaseKind::String {
-                min: 0,
-                max: UNLIMITED,
-            },
+            AtomicType::String => BaseKind::String { min: 0, max: UNLIMITED },
             AtomicType::Uuid => BaseKind::Uuid(None),
         };
         BaseType { kind, values: None }
@@ -124,8 +121,7 @@ impl BaseType {
 
     /// Whether it is a reference of that strength.
     pub fn refers(&self, kind: RefType) -> bool {
-        self.reference()
-            .is_some_and(|reference| reference.kind == kind)
+        self.reference().is_some_and(|reference| reference.kind == kind)
     }
 
     /// Checks an atom against the limits.
@@ -145,17 +141,11 @@ impl BaseType {
         }
         match (&self.kind, atom) {
             (BaseKind::Integer { min, max }, Atom::Integer(value)) => {
-                let (low, high) = (
-                    (*min != i64::MIN).then_some(min),
-                    (*max != i64::MAX).then_some(max),
-                );
+                let (low, high) = ((*min != i64::MIN).then_some(min), (*max != i64::MAX).then_some(max));
                 check_range(value, min, max, low, high, |v| v.to_string())
             }
             (BaseKind::Real { min, max }, Atom::Real(value)) => {
-                let (low, high) = (
-                    (*min != f64::MIN).then_some(min),
-                    (*max != f64::MAX).then_some(max),
-                );
+                let (low, high) = ((*min != f64::MIN).then_some(min), (*max != f64::MAX).then_some(max));
                 check_range(value, min, max, low, high, |v| real_text(*v))
             }
             (BaseKind::String { min, max }, Atom::String(text)) => {
@@ -187,7 +177,7 @@ impl BaseType {
         if let Some(name) = json.as_str() {
             return atomic_type(json, name).map(BaseType::plain);
         }
-        let mut parser = Parser::new(json, "ovsdb type");
+        let mut parser = Parser::new(json, Name::Plain("ovsdb type"));
         let kind = match parser.required("type", Kinds::STRING) {
             Some(name) => atomic_type(name, name.as_str().unwrap_or_default())?,
             None => {
@@ -363,6 +353,24 @@ impl ColumnType {
         self.max > 1
     }
 
+    /// The type in English: `integer`, `set of up to 3 strings`, `map of (string, string) pairs`.
+    pub fn describe(&self) -> String {
+        let key = self.key.atomic_type();
+        if self.is_scalar() {
+            return key.to_string();
+        }
+        let number = match (self.min, self.max) {
+            (0, UNLIMITED) => String::new(),
+            (min, UNLIMITED) => format!(" {min} or more"),
+            (0, max) => format!(" up to {max}"),
+            (min, max) => format!(" {min} to {max}"),
+        };
+        match &self.value {
+            None => format!("set of{number} {key}s"),
+            Some(value) => format!("map of{number} ({key}, {}) pairs", value.atomic_type()),
+        }
+    }
+
     /// The same type without a limit on the number of elements.
     pub fn relaxed(&self) -> ColumnType {
         ColumnType {
@@ -392,13 +400,11 @@ impl ColumnType {
         if json.is_string() {
             return BaseType::from_json(json).map(ColumnType::scalar);
         }
-        let mut parser = Parser::new(json, "ovsdb type");
+        let mut parser = Parser::new(json, Name::Plain("ovsdb type"));
         let both = Kinds::STRING.or(Kinds::OBJECT);
         let key = parser.required("key", both);
         let value = parser.optional("value", both);
-        let min = parser
-            .optional("min", Kinds::INTEGER)
-            .map_or(Some(1), json_integer);
+        let min = parser.optional("min", Kinds::INTEGER).map_or(Some(1), json_integer);
         let max = parser.optional("max", Kinds::INTEGER.or(Kinds::STRING));
         parser.finish()?;
         let key = BaseType::from_json(key.unwrap_or(&Value::Null))?;
@@ -414,12 +420,7 @@ impl ColumnType {
                 .filter(|max| (1..UNLIMITED).contains(max))
                 .ok_or_else(|| bad_multiplicity(json))?,
         };
-        Ok(ColumnType {
-            key,
-            value,
-            min,
-            max,
-        })
+        Ok(ColumnType { key, value, min, max })
     }
 
     /// The `<type>`.
@@ -444,9 +445,7 @@ impl ColumnType {
 
 /// A real as `%.15g` shows it, with more digits where these do not suffice to read it back.
 pub(crate) fn real_text(value: f64) -> String {
-    if let Some(whole) =
-        crate::atom::whole(value).filter(|whole| whole.abs() < 1_000_000_000_000_000)
-    {
+    if let Some(whole) = crate::atom::whole(value).filter(|whole| whole.abs() < 1_000_000_000_000_000) {
         return whole.to_string();
     }
     let magnitude = value.abs();
@@ -457,9 +456,7 @@ pub(crate) fn real_text(value: f64) -> String {
     let Some((digits, exponent)) = text.split_once('e') else {
         return text;
     };
-    let (sign, exponent) = exponent
-        .strip_prefix('-')
-        .map_or(('+', exponent), |rest| ('-', rest));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
@@ -475,16 +472,8 @@ fn check_range<T: PartialOrd>(
         return Ok(());
     }
     Err(Error::constraint(match (low, high) {
-        (Some(_), None) => format!(
-            "{} is less than minimum allowed value {}",
-            text(value),
-            text(min)
-        ),
-        (None, Some(_)) => format!(
-            "{} is greater than maximum allowed value {}",
-            text(value),
-            text(max)
-        ),
+        (Some(_), None) => format!("{} is less than minimum allowed value {}", text(value), text(min)),
+        (None, Some(_)) => format!("{} is greater than maximum allowed value {}", text(value), text(max)),
         _ => format!(
             "{} is not in the valid range {} to {} (inclusive)",
             text(value),
@@ -495,8 +484,7 @@ fn check_range<T: PartialOrd>(
 }
 
 fn atomic_type(json: &Value, name: &str) -> Result<AtomicType, Error> {
-    AtomicType::from_name(name)
-        .ok_or_else(|| Error::syntax(json, format!("\"{name}\" is not an atomic-type")))
+    AtomicType::from_name(name).ok_or_else(|| Error::syntax(json, format!("\"{name}\" is not an atomic-type")))
 }
 
 fn length(parser: &mut Parser<'_>, member: &str) -> Result<Option<usize>, Error> {
@@ -506,19 +494,11 @@ fn length(parser: &mut Parser<'_>, member: &str) -> Result<Option<usize>, Error>
     json_integer(json)
         .filter(|length| (0..=UNLIMITED as i64).contains(length))
         .map(|length| Some(length as usize))
-        .ok_or_else(|| {
-            Error::syntax(
-                json,
-                format!("{member} out of valid range 0 to {UNLIMITED}"),
-            )
-        })
+        .ok_or_else(|| Error::syntax(json, format!("{member} out of valid range 0 to {UNLIMITED}")))
 }
 
 fn ref_table(parser: &mut Parser<'_>) -> Result<Option<RefTable>, Error> {
-    let Some(table) = parser
-        .optional("refTable", Kinds::ID)
-        .and_then(Value::as_str)
-    else {
+    let Some(table) = parser.optional("refTable", Kinds::ID).and_then(Value::as_str) else {
         return Ok(None);
     };
     let kind = match parser.optional("refType", Kinds::ID) {
@@ -526,10 +506,7 @@ fn ref_table(parser: &mut Parser<'_>) -> Result<Option<RefTable>, Error> {
         Some(Value::String(kind)) if kind == "strong" => RefType::Strong,
         Some(Value::String(kind)) if kind == "weak" => RefType::Weak,
         Some(json) => {
-            return Err(Error::syntax(
-                json,
-                "refType must be \"strong\" or \"weak\"",
-            ));
+            return Err(Error::syntax(json, "refType must be \"strong\" or \"weak\""));
         }
     };
     Ok(Some(RefTable {
@@ -550,10 +527,6 @@ fn limit(object: &mut Map<String, Value>, name: &str, value: i64, default: i64) 
 
 impl fmt::Display for RefType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == RefType::Strong {
-            "strong"
-        } else {
-            "weak"
-        })
+        f.write_str(if *self == RefType::Strong { "strong" } else { "weak" })
     }
 }

@@ -1,0 +1,252 @@
+//! Transactions (RFC 7047 §4.1.3): operations run one after the other on the tables themselves; what they change is noted, so that a
+//! failure puts it back. [`settle`] then checks what holds only for the whole, and [`finish`] makes it so.
+//!
+//! Invariants
+//! - Reference counts, weak references and indexes are those of the last commit until [`finish`], which cannot fail.
+//! - A row that the transaction changed is in [`Txn::touched`] with its committed state.
+
+mod ops;
+mod settle;
+
+use crate::atom::Symbols;
+use crate::commit::{Commit, RowChange};
+use crate::database::{Database, Outcome};
+use crate::error::{Error, ErrorKind};
+use crate::parser::{Kinds, Name, Parser};
+use crate::row::Row;
+use crate::schema::COL_VERSION;
+use crate::table::RowId;
+use crate::uuid::Uuid;
+use crate::{DatabaseSchema, Datum};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a transaction needs to know of its client and of time.
+#[derive(Clone, Copy)]
+pub struct TxnCtx<'a> {
+    /// How long ago the transaction was first tried: the time that its `wait`s have had.
+    pub waited: Duration,
+    /// Whether the client holds the lock of that name.
+    pub holds_lock: &'a dyn Fn(&str) -> bool,
+    /// Whether the client may only read.
+    pub read_only: bool,
+}
+
+impl TxnCtx<'_> {
+    /// A first try by a client that holds no locks and may write.
+    pub const PLAIN: TxnCtx<'static> = TxnCtx {
+        waited: Duration::ZERO,
+        holds_lock: &|_| false,
+        read_only: false,
+    };
+}
+
+impl Default for TxnCtx<'_> {
+    fn default() -> Self {
+        TxnCtx::PLAIN
+    }
+}
+
+/// A transaction that runs.
+pub(crate) struct Txn<'a> {
+    db: &'a mut Database,
+    schema: Arc<DatabaseSchema>,
+    ctx: &'a TxnCtx<'a>,
+    symbols: Symbols,
+    touched: Vec<Touched>,
+    touched_at: HashMap<RowId, usize, FixedState>,
+    comments: Vec<String>,
+    durable: bool,
+}
+
+/// A row that the transaction changed.
+struct Touched {
+    table: usize,
+    uuid: Uuid,
+    /// The row as committed; `None` if the transaction inserted it.
+    old: Option<Arc<Row>>,
+}
+
+/// What stops a transaction.
+enum Stop {
+    Failed(Error),
+    /// A `wait` is not met; the time until it fails.
+    Blocked(Option<Duration>),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// Runs a transaction on `db`.
+pub(crate) fn transact(db: &mut Database, ops: &[Value], ctx: &TxnCtx<'_>) -> Outcome {
+    let mut txn = Txn::new(db, ctx);
+    let mut reply = Vec::with_capacity(ops.len() + 1);
+    for (at, op) in ops.iter().enumerate() {
+        match txn.run(op, at + 1, ops.len()) {
+            Ok(result) => reply.push(result),
+            Err(Stop::Blocked(timeout)) => {
+                txn.roll_back();
+                return Outcome::Blocked { timeout };
+            }
+            Err(Stop::Failed(error)) => {
+                txn.roll_back();
+                reply.push(error.to_json());
+                reply.resize(ops.len(), Value::Null);
+                return Outcome::Done {
+                    reply: Value::Array(reply),
+                    commit: None,
+                };
+            }
+        }
+    }
+    let commit = match settle::settle(&mut txn) {
+        Ok(settled) => finish(txn, settled),
+        Err(error) => {
+            txn.roll_back();
+            reply.push(error.to_json());
+            None
+        }
+    };
+    Outcome::Done {
+        reply: Value::Array(reply),
+        commit,
+    }
+}
+
+/// Inserts rows into an empty database and checks every constraint.
+pub(crate) fn load(db: &mut Database, rows: Vec<(usize, Row)>) -> Result<(), Error> {
+    let mut txn = Txn::new(db, &TxnCtx::PLAIN);
+    for (table, row) in rows {
+        let uuid = row.uuid();
+        txn.touch(table, uuid);
+        txn.db.tables[table].rows.insert(uuid, Arc::new(row));
+    }
+    match settle::settle(&mut txn) {
+        Ok(settled) => {
+            finish(txn, settled);
+            Ok(())
+        }
+        Err(error) => {
+            txn.roll_back();
+            Err(error)
+        }
+    }
+}
+
+/// Gives the changed rows their versions and makes the commit. Nothing fails from here on.
+fn finish(mut txn: Txn<'_>, mut changes: Vec<RowChange>) -> Option<Arc<Commit>> {
+    if changes.is_empty() {
+        return None;
+    }
+    let db = &mut *txn.db;
+    for change in &mut changes {
+        if change.new.is_some() {
+            let version = db.uuids.next_uuid();
+            // The table's own reference goes first, so that the row is changed in place and not copied.
+            change.new = None;
+            if let Some(row) = db.tables[change.table].rows.get_mut(&change.uuid) {
+                Arc::make_mut(row).set(COL_VERSION, Datum::one(version));
+                change.new = Some(row.clone());
+            }
+        }
+    }
+    for change in &changes {
+        db.note_change(change.table, change.uuid, change.old.as_deref(), change.new.as_deref());
+    }
+    changes.sort_by_key(|change| change.table);
+    let comment = (!txn.comments.is_empty()).then(|| std::mem::take(&mut txn.comments).join("\n"));
+    let commit = Arc::new(Commit {
+        id: db.uuids.next_uuid(),
+        changes,
+        comment,
+        durable: txn.durable,
+    });
+    db.remember(commit.clone());
+    Some(commit)
+}
+
+impl<'a> Txn<'a> {
+    fn new(db: &'a mut Database, ctx: &'a TxnCtx<'a>) -> Txn<'a> {
+        let schema = db.schema().clone();
+        let hasher = db
+            .tables
+            .first()
+            .map_or_else(FixedState::default, |table| table.hasher.clone());
+        Txn {
+            db,
+            schema,
+            ctx,
+            symbols: Symbols::new(),
+            touched: Vec::new(),
+            touched_at: HashMap::with_hasher(hasher),
+            comments: Vec::new(),
+            durable: false,
+        }
+    }
+
+    /// Runs one operation.
+    fn run(&mut self, op: &Value, number: usize, of: usize) -> Result<Value, Stop> {
+        let mut parser = Parser::new(op, Name::Operation { number, of });
+        let name = parser.required("op", Kinds::STRING).and_then(Value::as_str);
+        match name {
+            Some("insert") => self.insert(parser).map_err(Stop::from),
+            Some("select") => self.select(parser).map_err(Stop::from),
+            Some("update") => self.update(parser).map_err(Stop::from),
+            Some("mutate") => self.mutate(parser).map_err(Stop::from),
+            Some("delete") => self.delete(parser).map_err(Stop::from),
+            Some("wait") => self.wait(parser),
+            Some("commit") => self.commit(parser).map_err(Stop::from),
+            Some("abort") => {
+                parser.finish()?;
+                Err(Error::new(ErrorKind::Aborted, "aborted by request").into())
+            }
+            Some("comment") => self.comment(parser).map_err(Stop::from),
+            Some("assert") => self.assert(parser).map_err(Stop::from),
+            Some(name) => {
+                parser.fail(format!("No operation \"{name}\""));
+                Err(parser
+                    .finish()
+                    .err()
+                    .unwrap_or_else(|| Error::bare(ErrorKind::Internal))
+                    .into())
+            }
+            None => Err(parser
+                .finish()
+                .err()
+                .unwrap_or_else(|| Error::bare(ErrorKind::Internal))
+                .into()),
+        }
+    }
+
+    /// Notes the committed state of a row before its first change. Call it while the table still holds that state.
+    fn touch(&mut self, table: usize, uuid: Uuid) {
+        if let hashbrown::hash_map::Entry::Vacant(entry) = self.touched_at.entry((table, uuid)) {
+            entry.insert(self.touched.len());
+            let old = self.db.tables[table].rows.get(&uuid).cloned();
+            self.touched.push(Touched { table, uuid, old });
+        }
+    }
+
+    /// The committed state of a row that the transaction changed.
+    fn committed(&self, id: &RowId) -> Option<&Touched> {
+        self.touched_at.get(id).map(|&at| &self.touched[at])
+    }
+
+    /// Puts every changed row back as it was.
+    fn roll_back(&mut self) {
+        for touched in std::mem::take(&mut self.touched) {
+            let rows = &mut self.db.tables[touched.table].rows;
+            match touched.old {
+                Some(old) => rows.insert(touched.uuid, old),
+                None => rows.remove(&touched.uuid),
+            };
+        }
+        self.touched_at.clear();
+    }
+}
