@@ -13,10 +13,7 @@ mod tests {
 
     #[test]
     fn shipped_schemas_parse_and_print_as_they_were() {
-        for (text, name, version) in [
-            (OPEN_VSWITCH, "Open_vSwitch", "8.3.1"),
-            (SERVER, "_Server", "1.2.0"),
-        ] {
+        for (text, name, version) in [(OPEN_VSWITCH, "Open_vSwitch", "8.3.1"), (SERVER, "_Server", "1.2.0")] {
             let schema = DatabaseSchema::from_text(text).unwrap();
             assert_eq!((schema.name(), schema.version()), (name, version));
             let again = DatabaseSchema::from_json(&schema.to_json()).unwrap();

@@ -46,7 +46,10 @@ impl Selection {
 
     /// A column, and its table.
     pub fn column(&mut self, table: &str, column: &str) -> &mut Selection {
-        self.tables.entry(table.to_owned()).or_default().insert(column.to_owned(), Alert::Yes);
+        self.tables
+            .entry(table.to_owned())
+            .or_default()
+            .insert(column.to_owned(), Alert::Yes);
         self
     }
 
@@ -81,9 +84,14 @@ impl Selection {
 
     /// Empty tables for the columns that `schema` has too.
     pub(super) fn empty_tables(&self, schema: &DatabaseSchema) -> Tables {
-        let known = self.tables.iter().filter_map(|(name, columns)| Some((name, columns, schema.table(name)?)));
+        let known = self
+            .tables
+            .iter()
+            .filter_map(|(name, columns)| Some((name, columns, schema.table(name)?)));
         let tables = known.map(|(name, columns, table)| (name.clone(), Table::new(columns, table)));
-        Tables { tables: tables.collect() }
+        Tables {
+            tables: tables.collect(),
+        }
     }
 }
 
@@ -139,7 +147,11 @@ pub struct Table {
 
 impl Table {
     fn new(selected: &BTreeMap<String, Alert>, schema: &TableSchema) -> Table {
-        let mut columns = Columns { names: Vec::new(), kinds: Vec::new(), alerts: Vec::new() };
+        let mut columns = Columns {
+            names: Vec::new(),
+            kinds: Vec::new(),
+            alerts: Vec::new(),
+        };
         for (name, alert) in selected {
             if let Some(column) = schema.column(name) {
                 columns.names.push(name.clone());
@@ -147,7 +159,10 @@ impl Table {
                 columns.alerts.push(*alert == Alert::Yes);
             }
         }
-        Table { columns: Arc::new(columns), rows: BTreeMap::new() }
+        Table {
+            columns: Arc::new(columns),
+            rows: BTreeMap::new(),
+        }
     }
 
     /// The columns that the replica holds.
@@ -200,13 +215,16 @@ impl Tables {
 
     /// The first row of the table `name` whose string column `column` holds `value`.
     pub fn find(&self, name: &str, column: &str, value: &str) -> Option<(Uuid, &Row)> {
-        self.rows(name).find(|(_, row)| row.get(column).and_then(Datum::as_one).and_then(Atom::as_str) == Some(value))
+        self.rows(name)
+            .find(|(_, row)| row.get(column).and_then(Datum::as_one).and_then(Atom::as_str) == Some(value))
     }
 
     /// Applies the `<table-updates>` of `monitor` and `update` (RFC 7047 §4.1.6).
     pub(super) fn apply_updates(&mut self, updates: &Value, changes: &mut Changes) -> Result<(), IdlError> {
         self.each(updates, |table, name, uuid, update| {
-            let members = update.as_object().ok_or(IdlError::Malformed("row update is not an object"))?;
+            let members = update
+                .as_object()
+                .ok_or(IdlError::Malformed("row update is not an object"))?;
             match members.get("new") {
                 Some(new) => {
                     let mut row = table.rows.get(&uuid).cloned().unwrap_or_else(|| table.default_row());
@@ -222,7 +240,9 @@ impl Tables {
     /// Applies the `<table-updates2>` of `monitor_cond`, `update2` and `update3` (ovsdb-server(7) §4.1.12 to 4.1.15).
     pub(super) fn apply_updates2(&mut self, updates: &Value, changes: &mut Changes) -> Result<(), IdlError> {
         self.each(updates, |table, name, uuid, update| {
-            let members = update.as_object().ok_or(IdlError::Malformed("row update is not an object"))?;
+            let members = update
+                .as_object()
+                .ok_or(IdlError::Malformed("row update is not an object"))?;
             for (kind, content) in members {
                 match kind.as_str() {
                     "initial" | "insert" => {
@@ -258,7 +278,11 @@ impl Tables {
         }
         for (name, table) in &self.tables {
             let kept = newer.tables.get(name);
-            for uuid in table.rows.keys().filter(|uuid| !kept.is_some_and(|kept| kept.rows.contains_key(uuid))) {
+            for uuid in table
+                .rows
+                .keys()
+                .filter(|uuid| !kept.is_some_and(|kept| kept.rows.contains_key(uuid)))
+            {
                 changes.record(name, *uuid, Change::Deleted, true);
             }
         }
@@ -269,12 +293,21 @@ impl Tables {
         updates: &Value,
         mut apply: impl FnMut(&mut Table, &str, Uuid, &Value) -> Result<(), IdlError>,
     ) -> Result<(), IdlError> {
-        let updates = updates.as_object().ok_or(IdlError::Malformed("table updates are not an object"))?;
+        let updates = updates
+            .as_object()
+            .ok_or(IdlError::Malformed("table updates are not an object"))?;
         for (name, rows) in updates {
-            let table = self.tables.get_mut(name).ok_or(IdlError::Malformed("update of a table not monitored"))?;
-            let rows = rows.as_object().ok_or(IdlError::Malformed("table update is not an object"))?;
+            let table = self
+                .tables
+                .get_mut(name)
+                .ok_or(IdlError::Malformed("update of a table not monitored"))?;
+            let rows = rows
+                .as_object()
+                .ok_or(IdlError::Malformed("table update is not an object"))?;
             for (uuid, update) in rows {
-                let uuid = uuid.parse().map_err(|_| IdlError::Malformed("row update without a UUID"))?;
+                let uuid = uuid
+                    .parse()
+                    .map_err(|_| IdlError::Malformed("row update without a UUID"))?;
                 apply(table, name, uuid, update)?;
             }
         }
@@ -285,7 +318,10 @@ impl Tables {
 impl Table {
     fn default_row(&self) -> Row {
         let values = self.columns.kinds.iter().map(ColumnType::default_datum).collect();
-        Row { columns: Arc::clone(&self.columns), values }
+        Row {
+            columns: Arc::clone(&self.columns),
+            values,
+        }
     }
 
     fn replace(&mut self, name: &str, uuid: Uuid, row: Row, changes: &mut Changes) {
@@ -322,7 +358,11 @@ impl Row {
                 return Ok(());
             }
             let difference = Datum::from_json_relaxed(json, kind, &mut crate::no_names)?;
-            *value = if kind.is_map() { map_difference(value, &difference) } else { set_difference(value, &difference) };
+            *value = if kind.is_map() {
+                map_difference(value, &difference)
+            } else {
+                set_difference(value, &difference)
+            };
             Ok(())
         })
     }
@@ -344,7 +384,9 @@ impl Row {
     /// Whether a column differs from `before` whose changes count.
     fn alerts(&self, before: &Row) -> bool {
         let pairs = self.values.iter().zip(&before.values);
-        pairs.zip(&self.columns.alerts).any(|((new, old), alert)| *alert && new != old)
+        pairs
+            .zip(&self.columns.alerts)
+            .any(|((new, old), alert)| *alert && new != old)
     }
 }
 
@@ -356,7 +398,10 @@ fn set_difference(value: &Datum, difference: &Datum) -> Datum {
 
 fn map_difference(value: &Datum, difference: &Datum) -> Datum {
     let stay = value.pairs().iter().filter(|(key, _)| difference.get(key).is_none());
-    let come = difference.pairs().iter().filter(|(key, new)| value.get(key) != Some(new));
+    let come = difference
+        .pairs()
+        .iter()
+        .filter(|(key, new)| value.get(key) != Some(new));
     Datum::map(stay.chain(come).cloned())
 }
 
@@ -386,7 +431,11 @@ impl Changes {
 
     /// The rows of `table` that changed, sorted by UUID.
     pub fn of(&self, table: &str) -> impl Iterator<Item = (Uuid, Change)> {
-        self.rows.get(table).into_iter().flatten().map(|(uuid, change)| (*uuid, *change))
+        self.rows
+            .get(table)
+            .into_iter()
+            .flatten()
+            .map(|(uuid, change)| (*uuid, *change))
     }
 
     /// Whether a change was more than that of a quiet column.

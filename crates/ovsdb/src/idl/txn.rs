@@ -17,6 +17,8 @@ pub struct Txn {
     by_row: HashMap<Uuid, usize>,
     comments: Vec<String>,
     increment: Option<(String, Uuid, String)>,
+    /// Tables that must not have a row.
+    empty: BTreeSet<String>,
 }
 
 /// What became of a transaction.
@@ -77,7 +79,10 @@ impl Mutation {
         let stays = |key: &Atom| !self.delete.contains(key) && !self.insert.contains_key(key);
         if !base.pairs().is_empty() || self.insert.values().any(Option::is_some) {
             let stay = base.pairs().iter().filter(|(key, _)| stays(key)).cloned();
-            let come = self.insert.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+            let come = self
+                .insert
+                .iter()
+                .filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
             return Datum::map(stay.chain(come));
         }
         let stay = base.atoms().iter().filter(|atom| stays(atom)).cloned();
@@ -94,6 +99,7 @@ impl Txn {
             by_row: HashMap::new(),
             comments: Vec::new(),
             increment: None,
+            empty: BTreeSet::new(),
         }
     }
 
@@ -172,6 +178,11 @@ impl Txn {
         }
     }
 
+    /// Makes the transaction fail with [`TxnStatus::TryAgain`] if `table` has a row.
+    pub fn verify_empty(&mut self, table: &str) {
+        self.empty.insert(table.to_owned());
+    }
+
     /// Adds a line to the transaction's comment in the server's log.
     pub fn comment(&mut self, text: impl Into<String>) {
         self.comments.push(text.into());
@@ -192,7 +203,10 @@ impl Txn {
     }
 
     pub(super) fn edit_of(&self, table: &str, uuid: Uuid) -> Option<&Edit> {
-        self.by_row.get(&uuid).map(|&at| &self.edits[at]).filter(|edit| edit.table == table)
+        self.by_row
+            .get(&uuid)
+            .map(|&at| &self.edits[at])
+            .filter(|edit| edit.table == table)
     }
 
     pub(super) fn edits_of<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Edit> {
@@ -243,21 +257,38 @@ pub(super) struct Request {
 impl Txn {
     /// The operations, for a server with `schema`. Columns that the server lacks are left out.
     pub(super) fn into_request(self, schema: &DatabaseSchema, lock: Option<&str>) -> Request {
-        let names: BTreeSet<Uuid> =
-            self.edits.iter().filter(|edit| edit.kind == EditKind::Insert).map(|edit| edit.uuid).collect();
+        let names: BTreeSet<Uuid> = self
+            .edits
+            .iter()
+            .filter(|edit| edit.kind == EditKind::Insert)
+            .map(|edit| edit.uuid)
+            .collect();
         let encoder = Encoder { schema, names };
-        let mut request = Request { operations: Vec::new(), inserts: Vec::new(), increment: None };
+        let mut request = Request {
+            operations: Vec::new(),
+            inserts: Vec::new(),
+            increment: None,
+        };
         if let Some(lock) = lock {
             request.operations.push(json!({ "op": "assert", "lock": lock }));
         }
-        request.operations.extend(self.edits.iter().filter_map(|edit| encoder.wait(edit)));
+        for table in &self.empty {
+            request.operations.push(json!({
+                "op": "wait", "timeout": 0, "table": table, "where": [], "until": "==", "rows": [],
+            }));
+        }
+        request
+            .operations
+            .extend(self.edits.iter().filter_map(|edit| encoder.wait(edit)));
         for edit in &self.edits {
             match edit.kind {
                 EditKind::Nothing => {}
                 EditKind::Delete => {
                     if schema.table(&edit.table).is_some_and(|table| table.is_root()) {
                         let row = encoder.this_row(edit.uuid);
-                        request.operations.push(json!({ "op": "delete", "table": edit.table, "where": row }));
+                        request
+                            .operations
+                            .push(json!({ "op": "delete", "table": edit.table, "where": row }));
                     }
                 }
                 EditKind::Insert | EditKind::InsertAs => {
@@ -273,13 +304,17 @@ impl Txn {
         if let Some((table, uuid, column)) = self.increment {
             let row = encoder.this_row(uuid);
             let mutations = json!([[column, "+=", 1]]);
-            request.operations.push(json!({ "op": "mutate", "table": table, "where": row, "mutations": mutations }));
+            request
+                .operations
+                .push(json!({ "op": "mutate", "table": table, "where": row, "mutations": mutations }));
             let select = json!({ "op": "select", "table": table, "where": row, "columns": [column] });
             request.increment = Some((request.operations.len(), column));
             request.operations.push(select);
         }
         if !self.comments.is_empty() {
-            request.operations.push(json!({ "op": "comment", "comment": self.comments.join("\n") }));
+            request
+                .operations
+                .push(json!({ "op": "comment", "comment": self.comments.join("\n") }));
         }
         request
     }
@@ -309,14 +344,20 @@ impl Request {
         }
         let mut inserted = BTreeMap::new();
         for (at, uuid) in &self.inserts {
-            let real = results[*at].pointer("/uuid/1").and_then(Value::as_str).and_then(|text| text.parse().ok());
+            let real = results[*at]
+                .pointer("/uuid/1")
+                .and_then(Value::as_str)
+                .and_then(|text| text.parse().ok());
             let Some(real) = real else {
                 return TxnStatus::Error(format!("\"insert\" without a UUID in its result: {}", results[*at]));
             };
             inserted.insert(*uuid, real);
         }
         let selected = |(at, column): &(usize, String)| results[*at].get("rows")?.get(0)?.get(column)?.as_i64();
-        TxnStatus::Success { inserted, increment: self.increment.as_ref().and_then(selected) }
+        TxnStatus::Success {
+            inserted,
+            increment: self.increment.as_ref().and_then(selected),
+        }
     }
 }
 
@@ -360,7 +401,9 @@ impl Encoder<'_> {
     fn mutate(&self, edit: &Edit) -> Option<Value> {
         let mut mutations = Vec::new();
         for (column, mutation) in &edit.mutated {
-            let Some(kind) = self.kind(&edit.table, column) else { continue };
+            let Some(kind) = self.kind(&edit.table, column) else {
+                continue;
+            };
             if !mutation.delete.is_empty() {
                 let keys = mutation.delete.iter().map(|atom| self.atom(atom)).collect();
                 mutations.push(json!([column, "delete", ["set", Value::Array(keys)]]));
@@ -404,12 +447,18 @@ impl Encoder<'_> {
 
     fn datum(&self, value: &Datum, kind: &ColumnType) -> Value {
         if kind.is_map() {
-            let pairs = value.pairs().iter().map(|(key, value)| json!([self.atom(key), self.atom(value)]));
+            let pairs = value
+                .pairs()
+                .iter()
+                .map(|(key, value)| json!([self.atom(key), self.atom(value)]));
             return json!(["map", pairs.collect::<Vec<_>>()]);
         }
         match value.as_one() {
             Some(atom) => self.atom(atom),
-            None => json!(["set", value.atoms().iter().map(|atom| self.atom(atom)).collect::<Vec<_>>()]),
+            None => json!([
+                "set",
+                value.atoms().iter().map(|atom| self.atom(atom)).collect::<Vec<_>>()
+            ]),
         }
     }
 

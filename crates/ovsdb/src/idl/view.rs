@@ -48,9 +48,17 @@ impl<'a> View<'a> {
 
     /// The rows of `table`: those of the replica sorted by UUID, then the inserted ones in their order.
     pub fn rows(&self, table: &str) -> Vec<Uuid> {
-        let kept = self.tables.rows(table).map(|(uuid, _)| uuid).filter(|uuid| self.contains(table, *uuid));
+        let kept = self
+            .tables
+            .rows(table)
+            .map(|(uuid, _)| uuid)
+            .filter(|uuid| self.contains(table, *uuid));
         let new = |kind| matches!(kind, EditKind::Insert | EditKind::InsertAs);
-        let inserted = self.txn.edits_of(table).filter(|edit| new(edit.kind)).map(|edit| edit.uuid);
+        let inserted = self
+            .txn
+            .edits_of(table)
+            .filter(|edit| new(edit.kind))
+            .map(|edit| edit.uuid);
         kept.chain(inserted).collect()
     }
 
