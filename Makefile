@@ -1,0 +1,76 @@
+# The commands of this project. `make help` lists them.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO := ./scripts/cargo
+OXVS := target/release/oxvs
+
+.PHONY: help build demo test install uninstall bench soak fuzz clean
+
+help:
+	@echo 'make demo      install what is missing, build, and show the switch at work (root or sudo)'
+	@echo 'make test      format, lints, import rules and all tests (as root: also those with network namespaces)'
+	@echo 'make build     $(OXVS)'
+	@echo 'make install   oxvs and its service unit; LINKS=1 also ovs-vsctl, ovs-vswitchd, ...; PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make bench     measure beside Open vSwitch and the Linux bridge (root or sudo)'
+	@echo 'make soak      the randomised tests at length: SOAK=20 times as much (root)'
+	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=60 (installs a nightly toolchain and cargo-fuzz)'
+
+build:
+	./scripts/setup.sh build
+	$(CARGO) build --release --locked -p oxvs
+
+demo:
+	./scripts/setup.sh demo
+	$(CARGO) build --release --locked -p oxvs
+	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) CLIENT='$(CLIENT)' ./demo/demo.sh
+
+test:
+	./scripts/setup.sh test
+	./scripts/test.sh
+
+bench:
+	./scripts/setup.sh test
+	$(CARGO) build --release --locked -p oxvs
+	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/run.sh
+
+SOAK ?= 20
+soak:
+	./scripts/setup.sh test
+	OXVS_SOAK=$(SOAK) $(CARGO) test --release --locked --workspace
+
+FUZZ_SECONDS ?= 60
+fuzz:
+	./scripts/setup.sh fuzz
+	./scripts/fuzz.sh $(FUZZ_SECONDS)
+
+# Builds only where there is no binary yet, so that `sudo make install` after `make build` needs no toolchain of root's.
+$(OXVS):
+	$(MAKE) build
+
+bindir = $(PREFIX)/bin
+sbindir = $(PREFIX)/sbin
+unitdir = $(PREFIX)/lib/systemd/system
+TOOLS = ovs-vsctl ovs-appctl ovsdb-client ovsdb-tool
+DAEMONS = ovs-vswitchd ovsdb-server
+
+install: $(OXVS)
+	install -D -m 755 $(OXVS) $(DESTDIR)$(bindir)/oxvs
+	install -d $(DESTDIR)$(unitdir)
+	sed 's|@BINDIR@|$(bindir)|g' dist/oxvs.service > $(DESTDIR)$(unitdir)/oxvs.service
+	chmod 644 $(DESTDIR)$(unitdir)/oxvs.service
+ifeq ($(LINKS),1)
+	install -d $(DESTDIR)$(sbindir)
+	for tool in $(TOOLS); do ln -sf oxvs $(DESTDIR)$(bindir)/$$tool; done
+	for daemon in $(DAEMONS); do ln -sf $(bindir)/oxvs $(DESTDIR)$(sbindir)/$$daemon; done
+endif
+
+# Takes away what install put there; a link only where it is ours.
+uninstall:
+	rm -f $(DESTDIR)$(bindir)/oxvs $(DESTDIR)$(unitdir)/oxvs.service
+	for link in $(TOOLS:%=$(DESTDIR)$(bindir)/%) $(DAEMONS:%=$(DESTDIR)$(sbindir)/%); do \
+		case "$$(readlink $$link)" in oxvs|$(bindir)/oxvs) rm -f $$link;; esac; \
+	done
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,258 @@
+#!/bin/bash
+# Shows the switch at work, in network namespaces of its own: nothing of this machine's network is touched, nothing is left behind.
+#
+#   OXVS=path/to/oxvs    the binary (default: target/release/oxvs)
+#   CLIENT=debian        configure with Debian's ovs-vsctl and ovs-appctl instead of oxvs's own
+#   SWITCH=debian        the same show with Debian's Open vSwitch as the switch
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin
+OXVS=$(realpath -m "${OXVS:-target/release/oxvs}")
+CLIENT=${CLIENT:-oxvs}
+SWITCH=${SWITCH:-oxvs}
+
+# The switch, its ports and its routing live here; every host has a namespace too.
+SW=oxvs-demo-sw
+dir=$(mktemp -d /tmp/oxvs-demo-XXXXXX)
+export OVS_RUNDIR=$dir OVS_DBDIR=$dir OVS_LOGDIR=$dir OVS_SYSCONFDIR=$dir
+failures=0
+
+main() {
+    remove_namespaces
+    say "Three hosts, two VLANs, one subnet"
+    start_switch
+    isolation
+    arp_stays_in_its_vlan
+    say "Four more hosts in VLANs 10 and 20, and the switch routes between them"
+    routing
+    transfer
+    say "What the switch says of itself"
+    run vsctl show
+    run appctl fdb/show br0
+    if [ $failures -gt 0 ]; then
+        say "$failures expectations failed; the switch's log ends with"
+        tail -n 20 "$dir"/*.log
+        return 1
+    fi
+    say "All as expected"
+}
+
+start_switch() {
+    ip netns add $SW
+    ip -n $SW link set lo up
+    if [ "$SWITCH" = oxvs ]; then
+        in_ns $SW "$OXVS" run --log-file="$dir/oxvs.log" --unixctl="$dir/switch.ctl" >"$dir/out" 2>&1 &
+        wait_for "$dir/db.sock" $!
+    else
+        ovsdb-tool create "$dir/conf.db" /usr/share/openvswitch/vswitch.ovsschema
+        in_ns $SW ovsdb-server "$dir/conf.db" --remote="punix:$dir/db.sock" --unixctl="$dir/db.ctl" -vconsole:off &
+        wait_for "$dir/db.sock" $!
+        ovs-vsctl --no-wait init -- set open_vswitch . other_config:userspace-tso-enable=true
+        in_ns $SW ovs-vswitchd --unixctl="$dir/switch.ctl" --log-file="$dir/vswitchd.log" -vconsole:off &
+    fi
+    wait_for "$dir/switch.ctl" $!
+    note "the switch runs as process $!, its files in $dir"
+    run vsctl add-br br0 -- set bridge br0 datapath_type=netdev
+}
+
+# Study S2: who reaches whom.
+isolation() {
+    host vm1 192.168.0.150/24
+    host vm2 192.168.0.151/24
+    host vm3 192.168.0.152/24
+    run vsctl add-port br0 vm1 tag=1 -- add-port br0 vm2 tag=1 -- add-port br0 vm3 tag=2
+    reachability "vm1=192.168.0.150 vm2=192.168.0.151 vm3=192.168.0.152" \
+        "yes yes - yes yes - - - yes"
+}
+
+# VM1 asks for VM3's address: a broadcast, which is to reach VM2 and never VM3.
+arp_stays_in_its_vlan() {
+    echo
+    note "VM1 pings VM3's address; captures at VM2 and VM3 show where its ARP requests go"
+    local vm1_mac
+    vm1_mac=$(in_ns oxvs-demo-vm1 cat /sys/class/net/eth0/address)
+    for vm in vm2 vm3; do
+        in_ns oxvs-demo-$vm tcpdump -lne --immediate-mode -i eth0 "arp[6:2] = 1 and ether src $vm1_mac" \
+            >"$dir/$vm.capture" 2>"$dir/$vm.tcpdump" &
+        until grep -q listening "$dir/$vm.tcpdump"; do sleep 0.05; done
+    done
+    ip -n oxvs-demo-vm1 neigh flush all
+    in_ns oxvs-demo-vm1 ping -n -q -c 3 -i 0.3 -W 1 192.168.0.152 >/dev/null 2>&1 || true
+    sleep 0.3
+    for vm in vm2 vm3; do
+        local seen
+        seen=$(grep -c 'who-has 192.168.0.152' "$dir/$vm.capture" || true)
+        note "$vm saw $seen of VM1's ARP requests"
+        head -n 3 "$dir/$vm.capture" | sed 's/^/    /'
+        if [ $vm = vm2 ]; then
+            expect "VM1's ARP requests reach VM2" [ "$seen" -ge 1 ]
+        else
+            expect "VM1's ARP requests never reach VM3" [ "$seen" -eq 0 ]
+        fi
+    done
+}
+
+# Study S0: one interface of the switch itself per VLAN, between which its host routes.
+routing() {
+    run vsctl add-port br0 vlan10 tag=10 -- set interface vlan10 type=internal \
+        -- add-port br0 vlan20 tag=20 -- set interface vlan20 type=internal
+    ip -n $SW addr add 10.0.0.254/24 dev vlan10
+    ip -n $SW addr add 20.0.0.254/24 dev vlan20
+    ip -n $SW link set vlan10 up
+    ip -n $SW link set vlan20 up
+    in_ns $SW sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
+    host pc1 10.0.0.1/24 10.0.0.254
+    host pc2 10.0.0.2/24 10.0.0.254
+    host pc3 20.0.0.1/24 20.0.0.254
+    host pc4 20.0.0.2/24 20.0.0.254
+    run vsctl add-port br0 pc1 tag=10 -- add-port br0 pc2 tag=10 \
+        -- add-port br0 pc3 tag=20 -- add-port br0 pc4 tag=20
+    reachability "pc1=10.0.0.1 pc2=10.0.0.2 pc3=20.0.0.1 pc4=20.0.0.2" \
+        "yes yes yes yes yes yes yes yes yes yes yes yes yes yes yes yes"
+    local switched routed
+    switched=$(ttl 10.0.0.2)
+    routed=$(ttl 20.0.0.1)
+    note "replies to PC1: TTL $switched from PC2 (switched), $routed from PC3 (routed once)"
+    expect "between VLANs the switch's host routes" [ "$switched $routed" = "64 63" ]
+}
+
+ttl() {
+    in_ns oxvs-demo-pc1 ping -n -c 1 -W 2 "$1" 2>/dev/null | sed -n 's/.*ttl=\([0-9]*\).*/\1/p' || true
+}
+
+transfer() {
+    echo
+    for path in "pc2 10.0.0.2 switched" "pc3 20.0.0.1 routed"; do
+        # shellcheck disable=SC2086
+        set -- $path
+        in_ns oxvs-demo-"$1" iperf3 -s -1 --forceflush >"$dir/iperf3-$1" 2>&1 &
+        for _ in $(seq 100); do
+            ! grep -q listening "$dir/iperf3-$1" || break
+            sleep 0.05
+        done
+        local rate
+        rate=$(in_ns oxvs-demo-pc1 timeout 20 iperf3 -c "$2" -t 3 -f g --connect-timeout 3000 2>&1 |
+            sed -n 's/.* \([0-9.]* Gbits\/sec\).*receiver.*/\1/p') || true
+        note "TCP from PC1 to ${1^^}, $3, with the interfaces' default offloads: ${rate:-nothing came through}"
+        expect "TCP passes from PC1 to ${1^^}" [ -n "$rate" ]
+    done
+}
+
+# host NAME ADDRESS [GATEWAY]: a namespace with eth0, whose other end is the device NAME beside the switch.
+host() {
+    local ns=oxvs-demo-$1
+    ip netns add "$ns"
+    ip -n "$ns" link set lo up
+    ip -n "$ns" link add eth0 type veth peer name "$1" netns $SW
+    ip -n "$ns" addr add "$2" dev eth0
+    ip -n "$ns" link set eth0 up
+    ip -n $SW link set "$1" up
+    [ -z "${3:-}" ] || ip -n "$ns" route add default via "$3"
+}
+
+# reachability "NAME=ADDRESS ..." "EXPECTED ...": pings each from each, prints the table, and compares it.
+reachability() {
+    local from to found='' ok
+    echo
+    printf '    %-12s' 'from \ to'
+    for to in $1; do printf '%-6s' "${to%%=*}"; done
+    echo
+    for from in $1; do
+        printf '    %-12s' "${from%%=*}"
+        for to in $1; do
+            if in_ns oxvs-demo-"${from%%=*}" ping -n -q -c 1 -W 1 "${to#*=}" >/dev/null 2>&1; then
+                ok=yes
+            else
+                ok=-
+            fi
+            found="$found $ok"
+            printf '%-6s' $ok
+        done
+        echo
+    done
+    expect "this is who is to reach whom" [ "$found" = " $2" ]
+}
+
+vsctl() {
+    if [ "$CLIENT" = oxvs ] && [ "$SWITCH" = oxvs ]; then
+        "$OXVS" vsctl --timeout=10 "$@"
+    else
+        ovs-vsctl --timeout=10 "$@"
+    fi
+}
+
+appctl() {
+    if [ "$CLIENT" = oxvs ] && [ "$SWITCH" = oxvs ]; then
+        "$OXVS" appctl --target="$dir/switch.ctl" "$@"
+    else
+        ovs-appctl --target="$dir/switch.ctl" "$@"
+    fi
+}
+
+in_ns() {
+    local ns=$1
+    shift
+    ip netns exec "$ns" "$@"
+}
+
+say() { printf '\n== %s\n' "$*"; }
+note() { printf '  %s\n' "$*"; }
+
+# Shows a command, then runs it.
+run() {
+    printf '  $ %s\n' "$*"
+    "$@" | sed 's/^/    /'
+}
+
+# expect WHAT CONDITION...
+expect() {
+    local what=$1
+    shift
+    if "$@"; then
+        note "as expected: $what"
+    else
+        note "FAILED: $what"
+        failures=$((failures + 1))
+    fi
+}
+
+# wait_for FILE PID: until the process has made the file.
+wait_for() {
+    for _ in $(seq 200); do
+        [ ! -e "$1" ] || return 0
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.05
+    done
+    echo "the switch did not start:" >&2
+    cat "$dir"/out "$dir"/*.log >&2 2>/dev/null || true
+    exit 1
+}
+
+remove_namespaces() {
+    local ns pid
+    for ns in $(ip netns list 2>/dev/null | sed -n 's/^\(oxvs-demo-[^ ]*\).*/\1/p'); do
+        for pid in $(ip netns pids "$ns"); do kill "$pid" 2>/dev/null || true; done
+        for _ in $(seq 40); do
+            [ -n "$(ip netns pids "$ns")" ] || break
+            sleep 0.05
+        done
+        for pid in $(ip netns pids "$ns"); do kill -KILL "$pid" 2>/dev/null || true; done
+        ip netns del "$ns"
+    done
+}
+
+cleanup() {
+    status=$?
+    trap '' INT TERM HUP
+    # The shell would report every process that it ends here.
+    exec 2>/dev/null
+    remove_namespaces
+    wait || true
+    rm -rf "$dir"
+    exit $status
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+main

@@ -1,0 +1,113 @@
+#!/bin/sh
+# Installs what is missing for `build`, `demo`, `test` or `fuzz`: says what and why, asks nothing, and touches nothing that is there.
+set -eu
+cd "$(dirname "$0")/.."
+goal=${1:?usage: setup.sh build|demo|test|fuzz}
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+missing=
+# need COMMAND PACKAGE WHY...
+need() {
+    command -v "$1" >/dev/null && return
+    package=$2
+    shift 2
+    echo "setup: Debian package $package is missing: $*"
+    missing="$missing $package"
+}
+
+install_packages() {
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null || {
+        echo "setup: no apt-get here; install the programs of$missing by hand" >&2
+        exit 1
+    }
+    echo "setup: installing$missing"
+    # A package's daemons are not to be started: Open vSwitch is only wanted for its programs.
+    policy=/usr/sbin/policy-rc.d
+    ours=
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' | ./scripts/as-root tee $policy >/dev/null
+        ./scripts/as-root chmod 755 $policy
+        ours=yes
+    fi
+    status=0
+    apt_install || { ./scripts/as-root apt-get -qq update && apt_install; } || status=$?
+    [ -z "$ours" ] || ./scripts/as-root rm -f $policy
+    [ $status -eq 0 ] || exit $status
+    case "$missing" in
+    *openvswitch-switch*)
+        # Installed for its programs: not to be started at the next boot either.
+        if command -v systemctl >/dev/null; then
+            ./scripts/as-root systemctl --quiet disable openvswitch-switch.service 2>/dev/null || true
+        fi
+        ;;
+    esac
+    missing=
+}
+
+apt_install() {
+    # shellcheck disable=SC2086 # a list of words
+    ./scripts/as-root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install $missing </dev/null >/dev/null
+}
+
+need cc gcc "links Rust programs"
+[ -e /usr/include/stdio.h ] || need /usr/include/stdio.h libc6-dev "links Rust programs"
+if [ "$goal" != build ]; then
+    need ip iproute2 "makes the network namespaces of tests and demo"
+    need setpriv util-linux "ends what tests start together with them"
+    need tcpdump tcpdump "shows what arrives where"
+    need ping iputils-ping "tries who reaches whom"
+    need iperf3 iperf3 "measures TCP"
+fi
+if [ "$goal" = test ]; then
+    need git git "lists the files that are checked"
+    need ovs-vswitchd openvswitch-switch "its programs are what ours are compared with (its services stay off)"
+fi
+./scripts/cargo --find || command -v rustup >/dev/null || {
+    need curl curl "fetches the Rust toolchain"
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || need /etc/ssl/certs/ca-certificates.crt ca-certificates "fetches the Rust toolchain"
+    if apt-cache show rustup 2>/dev/null | grep -q '^Package: rustup'; then
+        need rustup rustup "installs the Rust toolchain"
+    fi
+}
+install_packages
+
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+components="--component clippy --component rustfmt"
+if ! ./scripts/cargo --find; then
+    echo "setup: no Rust toolchain that is new enough: installing the stable one with rustup"
+    if command -v rustup >/dev/null; then
+        # shellcheck disable=SC2086
+        rustup toolchain install stable --profile minimal $components
+    else
+        installer=$(mktemp)
+        curl --proto '=https' --tlsv1.2 -sSf --retry 3 https://sh.rustup.rs -o "$installer"
+        # shellcheck disable=SC2086
+        sh "$installer" -y --quiet --no-modify-path --profile minimal $components
+        rm -f "$installer"
+    fi
+    ./scripts/cargo --find
+fi
+
+if [ "$goal" = test ]; then
+    for part in fmt clippy; do
+        ./scripts/cargo $part --version >/dev/null 2>&1 || {
+            echo "setup: cargo $part is missing: adding it with rustup"
+            rustup component add clippy rustfmt
+            break
+        }
+    done
+fi
+if [ "$goal" = fuzz ]; then
+    need c++ g++ "builds libFuzzer"
+    install_packages
+    rustup toolchain list | grep -q '^nightly' || {
+        echo "setup: fuzzing needs a nightly Rust toolchain: installing it with rustup"
+        rustup toolchain install nightly --profile minimal
+    }
+    ./scripts/cargo fuzz --version >/dev/null 2>&1 || {
+        echo "setup: installing cargo-fuzz"
+        ./scripts/cargo install --quiet --locked cargo-fuzz
+    }
+fi
