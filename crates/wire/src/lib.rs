@@ -13,13 +13,23 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod arp;
 pub mod checksum;
 mod ether_type;
+pub mod ethernet;
+pub mod icmp;
+pub mod ipv4;
+pub mod ipv6;
 mod mac;
+pub mod tcp;
 mod time;
+pub mod udp;
 mod vid;
+mod view;
+pub mod vlan;
 
 pub use ether_type::EtherType;
 pub use mac::{MacAddr, ParseMacError};
 pub use time::Nanos;
 pub use vid::{Vid, VidError, VlanTag};
+pub use view::Error;

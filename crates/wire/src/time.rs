@@ -69,12 +69,7 @@ impl Sub<Nanos> for Nanos {
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09}s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 
@@ -87,10 +82,7 @@ mod tests {
         assert_eq!(Nanos::ZERO - Duration::from_secs(1), Nanos::ZERO);
         assert_eq!(Nanos::MAX + Duration::MAX, Nanos::MAX);
         assert_eq!(Nanos(5) - Nanos(7), Duration::ZERO);
-        assert_eq!(
-            Nanos::from_millis(2) - Nanos::from_millis(1),
-            Duration::from_millis(1)
-        );
+        assert_eq!(Nanos::from_millis(2) - Nanos::from_millis(1), Duration::from_millis(1));
         assert_eq!(Nanos::from_secs(u64::MAX), Nanos::MAX);
     }
 }

@@ -17,11 +17,7 @@ impl Vid {
     /// # Errors
     /// [`VidError`] where `vid` is greater than 4095.
     pub const fn new(vid: u16) -> Result<Vid, VidError> {
-        if vid < 4096 {
-            Ok(Vid(vid))
-        } else {
-            Err(VidError(vid))
-        }
+        if vid < 4096 { Ok(Vid(vid)) } else { Err(VidError(vid)) }
     }
 
     /// The identifier in a tag control information field: its low 12 bits.
@@ -133,10 +129,7 @@ mod tests {
     #[test]
     fn a_tag_splits_into_its_parts() {
         let tag = VlanTag::from_bytes([0x88, 0xa8, 0xb0, 0x0a]);
-        assert_eq!(
-            (tag.tpid, tag.pcp(), tag.dei(), tag.vid().get()),
-            (0x88a8, 5, true, 10)
-        );
+        assert_eq!((tag.tpid, tag.pcp(), tag.dei(), tag.vid().get()), (0x88a8, 5, true, 10));
         assert_eq!(tag.to_bytes(), [0x88, 0xa8, 0xb0, 0x0a]);
     }
 }
