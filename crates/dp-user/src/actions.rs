@@ -1,7 +1,7 @@
 //! Stage six of a packet's way: actions, run in order on one frame.
 
 use crate::egress::Egress;
-use crate::stats::WorkerStats;
+use crate::stats::DropSink;
 use dp::{Action, DropCause};
 use netdev::Frame;
 
@@ -9,21 +9,21 @@ use netdev::Frame;
 ///
 /// `drop` says why, where the actions send it nowhere.
 #[inline]
-pub(crate) fn run(actions: &[Action], drop: Option<DropCause>, frame: Frame, egress: &mut Egress, stats: &WorkerStats) {
+pub(crate) fn run(actions: &[Action], drop: Option<DropCause>, frame: Frame, egress: &mut Egress, drops: DropSink<'_>) {
     // Most packets go to one port as they are.
     if let [Action::Output(port)] = actions {
         if egress.queue(*port, frame).is_err() {
-            stats.count_drop(DropCause::PortDown, 1);
+            drops.count(DropCause::PortDown, 1);
         }
         return;
     }
-    run_list(actions, drop, frame, egress, stats);
+    run_list(actions, drop, frame, egress, drops);
 }
 
-fn run_list(actions: &[Action], drop: Option<DropCause>, mut frame: Frame, egress: &mut Egress, stats: &WorkerStats) {
+fn run_list(actions: &[Action], drop: Option<DropCause>, mut frame: Frame, egress: &mut Egress, drops: DropSink<'_>) {
     let is_output = |action: &Action| matches!(action, Action::Output(_));
     let Some(last) = actions.iter().rposition(is_output) else {
-        stats.count_drop(drop.unwrap_or(DropCause::NoDestination), 1);
+        drops.count(drop.unwrap_or(DropCause::NoDestination), 1);
         return;
     };
     let (before, rest) = actions.split_at(last);
@@ -31,7 +31,7 @@ fn run_list(actions: &[Action], drop: Option<DropCause>, mut frame: Frame, egres
         let done = match action {
             Action::Output(port) => {
                 if egress.queue(*port, frame.duplicate()).is_err() {
-                    stats.count_drop(DropCause::PortDown, 1);
+                    drops.count(DropCause::PortDown, 1);
                 }
                 Ok(())
             }
@@ -43,13 +43,13 @@ fn run_list(actions: &[Action], drop: Option<DropCause>, mut frame: Frame, egres
         };
         if done.is_err() {
             // No room for another header: nobody's packet has so many.
-            stats.count_drop(DropCause::Malformed, 1);
+            drops.count(DropCause::Malformed, 1);
             return;
         }
     }
     if let [Action::Output(port), ..] = rest
         && egress.queue(*port, frame).is_err()
     {
-        stats.count_drop(DropCause::PortDown, 1);
+        drops.count(DropCause::PortDown, 1);
     }
 }

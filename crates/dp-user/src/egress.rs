@@ -3,7 +3,7 @@
 //! Every worker has its own way to send on every port, opened when it first sends there. Order within a port is the order of
 //! [`Egress::queue`].
 
-use crate::stats::{PortStats, WorkerStats};
+use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::DropCause;
 use flow::PortNo;
 use hashbrown::HashMap;
@@ -79,28 +79,32 @@ impl Egress {
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self, stats: &WorkerStats, now: Nanos) {
+    pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
         while let Some(place) = self.waiting.pop() {
             if let Some(outlet) = &mut self.places[place as usize] {
-                outlet.flush(stats, now);
+                outlet.flush(worker, now);
             }
         }
     }
 }
 
 impl Outlet {
-    fn flush(&mut self, stats: &WorkerStats, now: Nanos) {
+    fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
         if self.tx.is_none() && self.reopen <= now {
             match self.device.open_tx() {
                 Ok(tx) => self.tx = Some(tx),
                 Err(_) => self.reopen = now + REOPEN,
             }
         }
+        let drops = DropSink {
+            worker,
+            port: Some(&self.stats),
+        };
         let Some(tx) = &mut self.tx else {
             let lost = self.frames.len() as u64;
             self.frames.clear();
             self.stats.tx_dropped.add(lost);
-            stats.count_drop(DropCause::PortDown, lost);
+            drops.count(DropCause::PortDown, lost);
             return;
         };
         let report = tx.send(&mut self.frames);
@@ -111,10 +115,10 @@ impl Outlet {
         if dropped + report.errors > 0 {
             self.stats.tx_dropped.add(dropped);
             self.stats.tx_errors.add(report.errors);
-            stats.count_drop(DropCause::DeviceFull, report.dropped);
-            stats.count_drop(DropCause::DeviceError, report.errors);
-            stats.count_drop(DropCause::TooBig, report.too_big);
-            stats.count_drop(DropCause::PortDown, report.down);
+            drops.count(DropCause::DeviceFull, report.dropped);
+            drops.count(DropCause::DeviceError, report.errors);
+            drops.count(DropCause::TooBig, report.too_big);
+            drops.count(DropCause::PortDown, report.down);
         }
     }
 }

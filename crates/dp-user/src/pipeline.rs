@@ -26,7 +26,7 @@ use crate::egress::Egress;
 use crate::hash::KeyHasher;
 use crate::megaflow::{FlowTable, SweepOptions};
 use crate::signature::{NONE, SignatureCache};
-use crate::stats::{PortStats, WorkerStats};
+use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, Slowpath, Upcall};
 use flow::{Key, PortNo};
 use netdev::{Frame, Netdev, Rx};
@@ -171,7 +171,11 @@ impl Pipeline {
 
     /// Sends a frame through actions, outside of any flow.
     pub(crate) fn execute(&mut self, frame: Frame, actions: &[Action], now: Nanos) {
-        actions::run(actions, None, frame, &mut self.egress, &self.stats);
+        let drops = DropSink {
+            worker: &self.stats,
+            port: None,
+        };
+        actions::run(actions, None, frame, &mut self.egress, drops);
         self.egress.flush(&self.stats, now);
     }
 
@@ -224,10 +228,10 @@ impl Pipeline {
         for (frame, ((key, hash), flow)) in batch.frames.drain(..).zip(found) {
             let known = *flow < MALFORMED && removals == self.flows.removals();
             if known {
-                self.run_flow(*flow, frame, now);
+                self.run_flow(*flow, frame, &from.stats, now);
             } else if *flow == MALFORMED {
                 from.stats.rx_dropped.add(1);
-                self.stats.count_drop(DropCause::Malformed, 1);
+                self.sink(from).count(DropCause::Malformed, 1);
             } else {
                 self.miss(key, *hash, frame, from, now);
             }
@@ -237,11 +241,15 @@ impl Pipeline {
 
     /// Stage 6 for a packet whose megaflow is known.
     #[inline]
-    fn run_flow(&mut self, number: u32, frame: Frame, now: Nanos) {
+    fn run_flow(&mut self, number: u32, frame: Frame, port: &PortStats, now: Nanos) {
         let flow = self.flows.flow_mut(number);
         flow.carried(1, frame.len() as u64, now);
         let (actions, drop) = flow.actions();
-        actions::run(actions, drop, frame, &mut self.egress, &self.stats);
+        let drops = DropSink {
+            worker: &self.stats,
+            port: Some(port),
+        };
+        actions::run(actions, drop, frame, &mut self.egress, drops);
     }
 
     /// A packet for which there was no megaflow when the batch began, or whose megaflow may have gone since.
@@ -250,12 +258,12 @@ impl Pipeline {
         if let Some(number) = self.flows.lookup(key) {
             self.stats.megaflow_hits.add(1);
             self.signatures.remember(hash, number);
-            self.run_flow(number, frame, now);
+            self.run_flow(number, frame, &from.stats, now);
             return;
         }
         if !from.budget.take() {
             self.stats.lost.add(1);
-            self.stats.count_drop(DropCause::UpcallBudget, 1);
+            self.sink(from).count(DropCause::UpcallBudget, 1);
             from.stats.rx_dropped.add(1);
             return;
         }
@@ -268,13 +276,20 @@ impl Pipeline {
         let number = self.flows.insert(key, from.port, &translation, now);
         self.signatures.remember(hash, number);
         self.apply_changes();
-        actions::run(
-            &translation.actions,
-            translation.drop,
-            frame,
-            &mut self.egress,
-            &self.stats,
-        );
+        let drops = DropSink {
+            worker: &self.stats,
+            port: Some(&from.stats),
+        };
+        let (actions, drop) = (&translation.actions, translation.drop);
+        actions::run(actions, drop, frame, &mut self.egress, drops);
+    }
+
+    /// Where drops of packets from a queue are counted.
+    fn sink<'a>(&'a self, from: &'a Inlet) -> DropSink<'a> {
+        DropSink {
+            worker: &self.stats,
+            port: Some(&from.stats),
+        }
     }
 
     /// Removes the megaflows that changes published since the last call made stale.

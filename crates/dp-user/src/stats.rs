@@ -38,6 +38,7 @@ pub(crate) struct PortStats {
     pub(crate) tx_bytes: Counter,
     pub(crate) tx_dropped: Counter,
     pub(crate) tx_errors: Counter,
+    drops: DropCounters,
 }
 
 impl PortStats {
@@ -51,6 +52,32 @@ impl PortStats {
         sum.tx_bytes += self.tx_bytes.get();
         sum.tx_dropped += self.tx_dropped.get();
         sum.tx_errors += self.tx_errors.get();
+        for (sum, drops) in sum.drops.iter_mut().zip(&self.drops.0) {
+            *sum += drops.get();
+        }
+    }
+}
+
+/// Dropped packets by cause.
+#[derive(Default)]
+struct DropCounters([Counter; DropCause::ALL.len()]);
+
+/// Where a packet's drop is counted: with its worker, and with the port that it came from or could not leave by.
+#[derive(Clone, Copy)]
+pub(crate) struct DropSink<'a> {
+    pub(crate) worker: &'a WorkerStats,
+    /// `None` for a packet of the control plane's.
+    pub(crate) port: Option<&'a PortStats>,
+}
+
+impl DropSink<'_> {
+    /// Counts packets dropped for a cause.
+    #[inline]
+    pub(crate) fn count(&self, cause: DropCause, packets: u64) {
+        self.worker.drops.0[cause as usize].add(packets);
+        if let Some(port) = self.port {
+            port.drops.0[cause as usize].add(packets);
+        }
     }
 }
 
@@ -64,19 +91,13 @@ pub(crate) struct WorkerStats {
     pub(crate) megaflow_hits: Counter,
     pub(crate) upcalls: Counter,
     pub(crate) lost: Counter,
-    drops: [Counter; DropCause::ALL.len()],
+    drops: DropCounters,
 }
 
 impl WorkerStats {
-    /// Counts packets dropped for a cause.
-    #[inline]
-    pub(crate) fn count_drop(&self, cause: DropCause, packets: u64) {
-        self.drops[cause as usize].add(packets);
-    }
-
     /// Packets dropped for a cause.
     pub(crate) fn dropped(&self, cause: DropCause) -> u64 {
-        self.drops[cause as usize].get()
+        self.drops.0[cause as usize].get()
     }
 
     /// Adds these counters to a sum.
@@ -96,12 +117,19 @@ mod tests {
 
     #[test]
     fn every_cause_has_its_counter() {
-        let stats = WorkerStats::default();
+        let (worker, port) = (WorkerStats::default(), PortStats::default());
+        let sink = DropSink {
+            worker: &worker,
+            port: Some(&port),
+        };
         for (n, cause) in DropCause::ALL.into_iter().enumerate() {
-            stats.count_drop(cause, n as u64 + 1);
+            sink.count(cause, n as u64 + 1);
         }
+        let mut counters = PortCounters::default();
+        port.add_to(&mut counters);
         for (n, cause) in DropCause::ALL.into_iter().enumerate() {
-            assert_eq!(stats.dropped(cause), n as u64 + 1);
+            assert_eq!(worker.dropped(cause), n as u64 + 1);
+            assert_eq!(counters.drops[n], n as u64 + 1);
         }
     }
 }

@@ -123,13 +123,13 @@ fn a_hundred_thousand_idle_megaflows_age_out_and_nothing_wakes_the_worker_afterw
     assert!(next.is_some());
     // One stays in use.
     for _ in 0..11 {
-        bench.now = bench.now + Duration::from_secs(1);
+        bench.now += Duration::from_secs(1);
         bench.receive(0, &[packet(77, 9, 0)]);
         bench.housekeep();
     }
     assert_eq!(bench.pipeline.cache_stats().flows, 1);
     // Without packets the next thing that can happen is that it is idle for 10 s.
-    bench.now = bench.now + Duration::from_secs(1);
+    bench.now += Duration::from_secs(1);
     let next = bench.housekeep().unwrap();
     assert_eq!(next, bench.now + Duration::from_secs(9));
     bench.now = next;
@@ -158,10 +158,10 @@ fn effects_of_megaflows_in_use_are_reported_once_a_pass() {
     let refreshed = |bench: &Bench| std::mem::take(&mut *bench.switch.refreshed.lock());
     assert_eq!(refreshed(&bench), []);
     bench.receive(0, &vec![packet(5, 1, 0); 50]);
-    bench.now = bench.now + Duration::from_secs(1);
+    bench.now += Duration::from_secs(1);
     bench.housekeep();
     assert_eq!(refreshed(&bench), [learn(1)]);
-    bench.now = bench.now + Duration::from_secs(1);
+    bench.now += Duration::from_secs(1);
     bench.housekeep();
     assert_eq!(refreshed(&bench), []);
 }

@@ -1,5 +1,6 @@
 //! What the userspace datapath does, seen from outside.
 
 mod common;
+mod datapath;
 mod forwarding;
 mod invalidation;
