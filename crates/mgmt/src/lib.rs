@@ -1,1 +1,21 @@
-//! mgmt
+//! Management: what every daemon and every tool of oxvs stands on.
+//!
+//! - [`paths`]: where sockets, databases and logs are.
+//! - [`stream`]: remotes such as `unix:FILE` or `ptcp:6640`, connected to or listened on.
+//! - [`jsonrpc`]: JSON-RPC 1.0 as the database and the control sockets speak it.
+//! - [`unixctl`]: the control socket of a daemon, both sides of it.
+//! - [`daemon`]: detaching, pidfiles, the monitor that restarts a crashed daemon.
+//! - [`cli`]: command lines in the manner of `getopt_long`, with its messages.
+//!
+//! Everything async here runs on tokio's current-thread runtime inside a `LocalSet`; nothing
+//! needs more than one thread. The parts that parse (`jsonrpc::Framer`, `stream::Remote`) do no
+//! input or output of their own.
+
+pub mod cli;
+pub mod daemon;
+pub mod idl;
+pub mod jsonrpc;
+pub mod paths;
+pub mod pidfile;
+pub mod stream;
+pub mod unixctl;

@@ -1,0 +1,267 @@
+//! Becoming a daemon: detaching, the pidfile, the monitor that restarts what crashes.
+//!
+//! A detached daemon is not forked but started anew from `/proc/self/exe` with the same arguments:
+//! Rust cannot fork safely, and before the runtime starts there is nothing to inherit. The variable
+//! [`STAGE`] tells the new process that it is the daemon (or its monitor), and its standard input
+//! is a pipe to the process that waits for it: one byte there says that the daemon serves.
+//!
+//! ```text
+//! ovs-vswitchd --detach --monitor
+//!  ├ foreground: waits for the byte, exits 0 (or with the daemon's own status)
+//!  └ monitor: setsid, passes the byte on, starts the daemon again after a crash
+//!     └ daemon: pidfile, serves, ready()
+//! ```
+//!
+//! Order in a daemon's `main`: parse [`Options`], [`start`], then the runtime and everything that
+//! can fail, then [`Daemon::ready`].
+
+mod monitor;
+mod options;
+
+use std::env;
+use std::ffi::{CString, OsString};
+use std::fs::OpenOptions;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use telemetry::vlog::{self, Destination, Level};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use options::{LOG_OPTIONS, OPTIONS, Options, accept_tool_log, help, log_help};
+
+use crate::pidfile::{Pidfile, PidfileError};
+
+/// Tells a process which part of a detached daemon it is: `PART:PID`, where PID is its parent, so
+/// that what the daemon itself starts is not misled.
+const STAGE: &str = "OXVS_DAEMON_STAGE";
+
+/// Why a daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The pidfile.
+    #[error(transparent)]
+    Pidfile(#[from] PidfileError),
+    /// A system call.
+    #[error("{what} failed ({})", crate::pidfile::os_text(source))]
+    Io {
+        /// Which.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// The running daemon. Dropping it removes the pidfile.
+#[derive(Debug)]
+pub struct Daemon {
+    options: Options,
+    /// Whether another process waits for our byte on standard input.
+    awaited: bool,
+    is_ready: bool,
+    _pidfile: Option<Pidfile>,
+}
+
+/// Starts the daemon that `options` ask for, after [`vlog::init`] and before any thread or
+/// runtime. Returns in the process that is to serve; the others end here.
+///
+/// # Errors
+/// [`StartError`]; print it and exit 1.
+pub fn start(options: Options) -> Result<Daemon, StartError> {
+    let stage = Stage::of_this_process();
+    match (stage, options.detach, options.monitor) {
+        (Stage::First, true, monitor) => {
+            let child = spawn(if monitor { "monitor" } else { "daemon" }, &options, None)
+                .map_err(io_error("starting the daemon"))?;
+            std::process::exit(wait_until_ready(child));
+        }
+        (Stage::First, false, true) | (Stage::Monitor, _, _) => {
+            if stage == Stage::Monitor {
+                let _ = rustix::process::setsid();
+            }
+            options.open_log_file();
+            vlog::set_subprogram("monitor");
+            let status = monitor::run(&options, stage == Stage::Monitor);
+            std::process::exit(status.map_err(io_error("starting the daemon"))?);
+        }
+        (Stage::First, false, false) | (Stage::Daemon, _, _) => {}
+    }
+    if stage == Stage::Daemon && !options.monitor {
+        let _ = rustix::process::setsid();
+    }
+    set_name(&options.program);
+    options.open_log_file();
+    if options.mlockall {
+        use rustix::mm::{MlockAllFlags, mlockall};
+        if let Err(e) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+            tracing::warn!(target: "daemon", "mlockall failed: {}", crate::pidfile::os_text(&e.into()));
+        }
+    }
+    let pidfile = match &options.pidfile {
+        Some(path) => Some(Pidfile::create(path, options.overwrite_pidfile)?),
+        None => None,
+    };
+    Ok(Daemon {
+        options,
+        awaited: stage != Stage::First,
+        is_ready: false,
+        _pidfile: pidfile,
+    })
+}
+
+impl Daemon {
+    /// The daemon serves: whoever started it goes on. A detached one leaves its directory and its
+    /// standard streams now. Further calls do nothing.
+    pub fn ready(&mut self) {
+        if std::mem::replace(&mut self.is_ready, true) {
+            return;
+        }
+        if self.awaited {
+            notify_waiter();
+        }
+        if self.options.detach {
+            leave_terminal(self.options.no_chdir);
+        }
+    }
+
+    /// The options it was started with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+}
+
+/// Waits for SIGTERM, SIGINT or SIGHUP and logs it. Then stop serving, and end by
+/// [`exit_by_signal`] with what this returned.
+///
+/// # Errors
+/// The system's, when signals cannot be received.
+pub async fn terminated() -> io::Result<i32> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut hup = signal(SignalKind::hangup())?;
+    let (number, name) = tokio::select! {
+        _ = term.recv() => (15, "Terminated"),
+        _ = int.recv() => (2, "Interrupt"),
+        _ = hup.recv() => (1, "Hangup"),
+    };
+    tracing::warn!(target: "fatal_signal", "terminating with signal {number} ({name})");
+    Ok(number)
+}
+
+/// Ends the process with the status that shells give to one that died of signal `number`. Drop the
+/// [`Daemon`], listeners and files first: nothing is dropped here.
+pub fn exit_by_signal(number: i32) -> ! {
+    std::process::exit(128 + number)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// As the user started it.
+    First,
+    Monitor,
+    Daemon,
+}
+
+impl Stage {
+    fn of_this_process() -> Stage {
+        let value = env::var(STAGE).unwrap_or_default();
+        match value.split_once(':') {
+            Some((part, parent)) if parent.parse() == Ok(parent_id()) => match part {
+                "monitor" => Stage::Monitor,
+                _ => Stage::Daemon,
+            },
+            _ => Stage::First,
+        }
+    }
+}
+
+/// A part of the daemon and the pipe on which it will say that it serves.
+struct Spawned {
+    child: Child,
+    ready: PipeReader,
+}
+
+/// Starts this program again as `part`, in `directory` if not in the current one.
+fn spawn(part: &str, options: &Options, directory: Option<&std::path::Path>) -> io::Result<Spawned> {
+    let (ready, writer) = io::pipe()?;
+    let mut args = env::args_os();
+    let arg0 = args.next().unwrap_or_else(|| OsString::from(&options.program));
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0(arg0)
+        .args(args)
+        .env(STAGE, format!("{part}:{}", std::process::id()))
+        .stdin(Stdio::from(OwnedFd::from(writer)));
+    if let Some(directory) = directory {
+        command.current_dir(directory);
+    }
+    Ok(Spawned {
+        child: command.spawn()?,
+        ready,
+    })
+}
+
+impl Spawned {
+    /// Waits until the part serves (`None`) or ends.
+    fn wait_ready(&mut self) -> io::Result<Option<ExitStatus>> {
+        loop {
+            match self.ready.read(&mut [0]) {
+                Ok(0) => return self.child.wait().map(Some),
+                Ok(_) => return Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// The status to exit with once the detached daemon serves or failed to.
+fn wait_until_ready(mut spawned: Spawned) -> i32 {
+    match spawned.wait_ready() {
+        Ok(None) => 0,
+        Ok(Some(status)) => {
+            if let Some(signal) = status.signal() {
+                eprintln!("fork child died before signaling startup (killed by signal {signal})");
+            }
+            status.code().unwrap_or(1).max(1)
+        }
+        Err(e) => {
+            eprintln!("waiting for the daemon failed ({e})");
+            1
+        }
+    }
+}
+
+/// Writes the byte that says that the daemon serves, and gives up the pipe.
+fn notify_waiter() {
+    let _ = rustix::io::write(rustix::stdio::stdin(), &[0]);
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+    }
+}
+
+/// A detached process keeps no terminal and, unless told, no directory busy.
+fn leave_terminal(no_chdir: bool) {
+    if !no_chdir {
+        let _ = env::set_current_dir("/");
+    }
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    vlog::set_all(Some(Destination::Console), Level::Off);
+}
+
+/// The name by which `pidof` and `top` know the process: started from `/proc/self/exe`, it would
+/// be `exe`.
+fn set_name(program: &str) {
+    if let Ok(name) = CString::new(program) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+fn io_error(what: &'static str) -> impl Fn(io::Error) -> StartError {
+    move |source| StartError::Io { what, source }
+}

@@ -1,0 +1,237 @@
+//! The options that daemons share, and those about logging that tools have too.
+
+use std::path::PathBuf;
+
+use telemetry::vlog::{self, SyslogMethod};
+
+use crate::cli::{Error, Opt};
+use crate::{paths, pidfile};
+
+/// Options of every daemon.
+pub const OPTIONS: &[Opt] = &[
+    Opt::flag("detach", None),
+    Opt::flag("monitor", None),
+    Opt::flag("no-chdir", None),
+    Opt::flag("no-self-confinement", None),
+    Opt::flag("overwrite-pidfile", None),
+    Opt::maybe("pidfile", None),
+    Opt::value("user", None),
+    Opt::flag("mlockall", None),
+    Opt::value("unixctl", None),
+];
+
+/// Options about logging, of every program.
+pub const LOG_OPTIONS: &[Opt] = &[
+    Opt::maybe("verbose", Some('v')),
+    Opt::maybe("log-file", None),
+    Opt::value("syslog-target", None),
+    Opt::value("syslog-method", None),
+];
+
+/// The help text of [`OPTIONS`] and [`LOG_OPTIONS`] for `program`.
+pub fn help(program: &str) -> String {
+    format!(
+        "
+Daemon options:
+  --detach                run in the background
+  --monitor               keep a process that starts the daemon again if it crashes
+  --pidfile[=FILE]        write the process id to FILE
+                          (default: {pidfile})
+  --overwrite-pidfile     with --pidfile, start even if one is running already
+  --no-chdir              stay in this directory instead of '/'
+  --unixctl=SOCKET        control socket for `appctl`, `none` for no socket
+                          (default: {rundir}/{program}.PID.ctl)
+  --mlockall              lock the process's memory
+{log}",
+        pidfile = default_pidfile(program).display(),
+        rundir = paths::rundir().display(),
+        log = log_help(program),
+    )
+}
+
+/// The help text of [`LOG_OPTIONS`] for `program`.
+pub fn log_help(program: &str) -> String {
+    format!(
+        "
+Logging options:
+  -vSPEC, --verbose=SPEC  set levels: MODULE:DESTINATION:LEVEL, each may be left out;
+                          destinations: console, syslog, file;
+                          levels: off, emer, err, warn, info, dbg
+  -v, --verbose           log everything
+  --log-file[=FILE]       log to FILE too (default: {log})
+  --syslog-method=(libc|unix:FILE|udp:IP:PORT|null)
+                          how to send messages to the system's log
+  --syslog-target=HOST:PORT  send them to HOST:PORT by UDP as well
+",
+        log = default_log_file(program).display(),
+    )
+}
+
+/// What a daemon's command line asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The program's name, of which default file names are made.
+    pub program: String,
+    /// Run in the background.
+    pub detach: bool,
+    /// Start the daemon again when it crashes.
+    pub monitor: bool,
+    /// Where to write the process id, if anywhere.
+    pub pidfile: Option<PathBuf>,
+    /// Do not mind another daemon that has the pidfile.
+    pub overwrite_pidfile: bool,
+    /// Stay in the current directory.
+    pub no_chdir: bool,
+    /// The control socket: `None` for the default, `none` for no socket.
+    pub unixctl: Option<String>,
+    /// Lock all memory.
+    pub mlockall: bool,
+    /// Log to this file.
+    pub log_file: Option<PathBuf>,
+}
+
+impl Options {
+    /// Nothing asked for.
+    pub fn new(program: &str) -> Options {
+        Options {
+            program: program.to_owned(),
+            ..Options::default()
+        }
+    }
+
+    /// Takes an option if it is in [`OPTIONS`] or [`LOG_OPTIONS`]; false if it is not. Levels
+    /// apply at once, the log file when the daemon [starts](super::start).
+    ///
+    /// # Errors
+    /// A value that is not one.
+    pub fn accept(&mut self, name: &str, value: Option<&str>) -> Result<bool, Error> {
+        match name {
+            "detach" => self.detach = true,
+            "monitor" => self.monitor = true,
+            "no-chdir" => self.no_chdir = true,
+            "no-self-confinement" => {}
+            "overwrite-pidfile" => self.overwrite_pidfile = true,
+            "pidfile" => {
+                self.pidfile = Some(match value {
+                    Some(file) if !file.is_empty() => paths::in_rundir(file),
+                    _ => default_pidfile(&self.program),
+                });
+            }
+            "user" => check_user(value.unwrap_or_default())?,
+            "mlockall" => self.mlockall = true,
+            "unixctl" => self.unixctl = value.map(str::to_owned),
+            "log-file" => {
+                self.log_file = Some(match value {
+                    Some(file) if !file.is_empty() => PathBuf::from(file),
+                    _ => default_log_file(&self.program),
+                });
+            }
+            _ => return accept_log(name, value),
+        }
+        Ok(true)
+    }
+
+    /// As [`Options::accept`], for programs that read their command line with `lexopt`: call it
+    /// with the name (or the letter) of the option that the parser has just returned.
+    ///
+    /// # Errors
+    /// A value missing or not one.
+    pub fn accept_lexopt(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<bool, Error> {
+        use crate::cli::Takes;
+        let all = OPTIONS.iter().chain(LOG_OPTIONS);
+        let is = |o: &&Opt| o.long == name || o.short.is_some_and(|c| name == c.to_string());
+        let Some(opt) = all.into_iter().find(is) else {
+            return Ok(false);
+        };
+        let value = match opt.takes {
+            Takes::Nothing => None,
+            Takes::Maybe => parser.optional_value(),
+            Takes::Value => Some(parser.value().map_err(|e| Error(e.to_string()))?),
+        };
+        let value = value.map(|v| v.to_string_lossy().into_owned());
+        self.accept(opt.long, value.as_deref())
+    }
+
+    /// Where the control socket is to be, `None` for nowhere.
+    pub fn unixctl_path(&self) -> Option<PathBuf> {
+        match self.unixctl.as_deref() {
+            Some("none") => None,
+            Some(file) => Some(paths::in_rundir(file)),
+            None => Some(paths::in_rundir(format!("{}.{}.ctl", self.program, std::process::id()))),
+        }
+    }
+
+    pub(super) fn open_log_file(&self) {
+        if let Some(file) = &self.log_file
+            && let Err(e) = vlog::set_file(file)
+        {
+            let why = pidfile::os_text(&e);
+            tracing::warn!(target: "vlog", "failed to open {} for logging: {why}", file.display());
+        }
+    }
+}
+
+/// Takes a logging option of a tool, whose log file is opened at once; false if it is none.
+///
+/// # Errors
+/// A value that is not one.
+pub fn accept_tool_log(program: &str, name: &str, value: Option<&str>) -> Result<bool, Error> {
+    if name == "log-file" {
+        let mut options = Options::new(program);
+        options.accept(name, value)?;
+        options.open_log_file();
+        return Ok(true);
+    }
+    accept_log(name, value)
+}
+
+fn accept_log(name: &str, value: Option<&str>) -> Result<bool, Error> {
+    match name {
+        "verbose" => {
+            let spec = value.unwrap_or_default();
+            vlog::set(spec).map_err(|e| Error(format!("processing \"{spec}\": {e}")))?;
+        }
+        "syslog-method" => {
+            let value = value.unwrap_or_default();
+            vlog::set_syslog_method(match value.split_once(':') {
+                None if value == "libc" => SyslogMethod::Libc,
+                None if value == "null" => SyslogMethod::Null,
+                Some(("unix", file)) => SyslogMethod::Unix(file.into()),
+                Some(("udp", address)) => SyslogMethod::Udp(address.to_owned()),
+                _ => return Err(Error(format!("unsupported syslog method \"{value}\""))),
+            });
+        }
+        "syslog-target" => {
+            let value = value.unwrap_or_default();
+            vlog::set_syslog_target(value).map_err(|e| Error(format!("{value}: {}", pidfile::os_text(&e))))?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// `--user` is accepted for the user that runs us: then there is nothing to change.
+fn check_user(user: &str) -> Result<(), Error> {
+    let name = user.split(':').next().unwrap_or_default();
+    let uid = rustix::process::getuid().as_raw();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let known = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse::<u32>().ok())?
+    });
+    match known {
+        Some(known) if known == uid => Ok(()),
+        Some(_) => Err(Error(format!(
+            "--user={user}: changing the user is not supported yet; start the daemon as that user"
+        ))),
+        None => Err(Error(format!("--user={user}: unknown user"))),
+    }
+}
+
+fn default_pidfile(program: &str) -> PathBuf {
+    paths::in_rundir(format!("{program}.pid"))
+}
+
+fn default_log_file(program: &str) -> PathBuf {
+    paths::logdir().join(format!("{program}.log"))
+}

@@ -1,0 +1,13 @@
+//! JSON-RPC 1.0 over a byte stream, as RFC 7047 §4 and the control sockets use it: messages are
+//! JSON objects that follow one another without a separator.
+//!
+//! [`Framer`] finds where each message ends without parsing it, [`Message`] is what it says, and
+//! [`Connection`] ties both to a [`Stream`](crate::stream::Stream).
+
+mod connection;
+mod framer;
+mod message;
+
+pub use connection::{CallError, Connection, Receiver, RecvError, Sender};
+pub use framer::{FrameError, Framer, Limits};
+pub use message::{Message, MessageError};

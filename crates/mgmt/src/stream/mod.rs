@@ -1,0 +1,336 @@
+//! Byte streams to peers: Unix sockets and TCP, connected to or accepted.
+//!
+//! Socket names may be longer than the 108 bytes that the kernel allows: such a socket is reached
+//! through a descriptor of its directory.
+
+mod remote;
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream, tcp, unix};
+
+pub use remote::{DEFAULT_PORT, Remote, RemoteError};
+
+/// A connected stream.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over a Unix socket.
+    Unix(UnixStream),
+    /// Over TCP.
+    Tcp(TcpStream),
+}
+
+/// Connects to a remote that is not passive.
+///
+/// # Errors
+/// The system's; `InvalidInput` for a passive remote.
+pub async fn connect(remote: &Remote) -> io::Result<Stream> {
+    match remote {
+        Remote::Unix(file) => {
+            let short = ShortPath::new(file)?;
+            Ok(Stream::Unix(UnixStream::connect(short.path()).await?))
+        }
+        Remote::Tcp { host, port } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(Stream::Tcp(stream))
+        }
+        Remote::PassiveUnix(_) | Remote::PassiveTcp { .. } => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{remote} is for listening, not for connecting"),
+        )),
+    }
+}
+
+/// Connects to `remote`, or, when it is passive, listens there and takes the first that connects.
+///
+/// # Errors
+/// The system's.
+pub async fn connect_or_accept(remote: &Remote) -> io::Result<Stream> {
+    if remote.is_passive() {
+        return Ok(Listener::bind(remote).await?.accept().await?.0);
+    }
+    connect(remote).await
+}
+
+impl Stream {
+    /// Reading and writing apart, without a lock between them.
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        match self {
+            Stream::Unix(s) => {
+                let (r, w) = s.into_split();
+                (ReadHalf::Unix(r), WriteHalf::Unix(w))
+            }
+            Stream::Tcp(s) => {
+                let (r, w) = s.into_split();
+                (ReadHalf::Tcp(r), WriteHalf::Tcp(w))
+            }
+        }
+    }
+}
+
+/// The reading half of a [`Stream`].
+#[derive(Debug)]
+pub enum ReadHalf {
+    /// Over a Unix socket.
+    Unix(unix::OwnedReadHalf),
+    /// Over TCP.
+    Tcp(tcp::OwnedReadHalf),
+}
+
+/// The writing half of a [`Stream`]; dropping it ends the peer's reading.
+#[derive(Debug)]
+pub enum WriteHalf {
+    /// Over a Unix socket.
+    Unix(unix::OwnedWriteHalf),
+    /// Over TCP.
+    Tcp(tcp::OwnedWriteHalf),
+}
+
+/// Accepts streams; a Unix socket is removed from the file system when its listener is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    socket: ListenSocket,
+    name: String,
+    accepted: u64,
+}
+
+#[derive(Debug)]
+enum ListenSocket {
+    Unix { listener: UnixListener, _file: BoundFile },
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens on a passive remote. A Unix socket that nobody answers on any more is replaced; its
+    /// mode is 0770.
+    ///
+    /// # Errors
+    /// The system's: `AddrInUse` when somebody else listens there; `InvalidInput` for a remote
+    /// that is not passive.
+    pub async fn bind(remote: &Remote) -> io::Result<Listener> {
+        let socket = match remote {
+            Remote::PassiveUnix(file) => bind_unix(file)?,
+            Remote::PassiveTcp { address, port } => {
+                let address = SocketAddr::new(*address, *port);
+                let socket = if address.is_ipv4() {
+                    TcpSocket::new_v4()?
+                } else {
+                    TcpSocket::new_v6()?
+                };
+                socket.set_reuseaddr(true)?;
+                socket.bind(address)?;
+                ListenSocket::Tcp(socket.listen(64)?)
+            }
+            Remote::Unix(_) | Remote::Tcp { .. } => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("{remote} is for connecting, not for listening"),
+                ));
+            }
+        };
+        Ok(Listener {
+            socket,
+            name: remote.to_string(),
+            accepted: 0,
+        })
+    }
+
+    /// The next stream, and a name for its peer to log: `unix#3`, `tcp:192.0.2.1:40000`.
+    ///
+    /// # Errors
+    /// The system's. Being out of descriptors is one; wait a moment then and go on.
+    pub async fn accept(&mut self) -> io::Result<(Stream, String)> {
+        let (stream, peer) = match &self.socket {
+            ListenSocket::Unix { listener, .. } => {
+                let (stream, _) = listener.accept().await?;
+                (Stream::Unix(stream), None)
+            }
+            ListenSocket::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                (Stream::Tcp(stream), Some(peer))
+            }
+        };
+        let name = peer
+            .map(|p| format!("tcp:{p}"))
+            .unwrap_or(format!("unix#{}", self.accepted));
+        self.accepted += 1;
+        Ok((stream, name))
+    }
+
+    /// The remote it was bound to.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The TCP address, with the port that the system chose for port 0.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            ListenSocket::Tcp(listener) => listener.local_addr().ok(),
+            ListenSocket::Unix { .. } => None,
+        }
+    }
+}
+
+fn bind_unix(file: &Path) -> io::Result<ListenSocket> {
+    let short = ShortPath::new(file)?;
+    remove_if_stale(short.path())?;
+    let listener = StdUnixListener::bind(short.path())?;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o770))?;
+    listener.set_nonblocking(true)?;
+    let meta = fs::symlink_metadata(file)?;
+    let bound = BoundFile {
+        path: file.to_owned(),
+        id: (meta.dev(), meta.ino()),
+    };
+    Ok(ListenSocket::Unix {
+        listener: UnixListener::from_std(listener)?,
+        _file: bound,
+    })
+}
+
+/// Removes a socket that nobody listens on; leaves anything else, so that `bind` reports it.
+fn remove_if_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => {}
+        _ => return Ok(()),
+    }
+    // Without blocking: a listener too busy to accept is a listener.
+    let socket = net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        None,
+    )?;
+    match net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+/// The name of a bound socket, removed with the listener unless somebody else put another there.
+#[derive(Debug)]
+struct BoundFile {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+impl Drop for BoundFile {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.id);
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A name for a socket that fits in `sockaddr_un`.
+struct ShortPath {
+    path: PathBuf,
+    _directory: Option<std::os::fd::OwnedFd>,
+}
+
+impl ShortPath {
+    /// Longest path that the kernel takes, with room for the final NUL.
+    const MAX: usize = 107;
+
+    fn new(file: &Path) -> io::Result<ShortPath> {
+        if file.as_os_str().len() <= ShortPath::MAX {
+            return Ok(ShortPath {
+                path: file.to_owned(),
+                _directory: None,
+            });
+        }
+        let too_long = || io::Error::from(io::ErrorKind::InvalidFilename);
+        let (parent, name) = file.parent().zip(file.file_name()).ok_or_else(too_long)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+        if path.as_os_str().len() > ShortPath::MAX {
+            return Err(too_long());
+        }
+        Ok(ShortPath {
+            path,
+            _directory: Some(directory),
+        })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Passes reading on to the variant's own stream.
+macro_rules! delegate_read {
+    ($type:ident) => {
+        impl AsyncRead for $type {
+            fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() {
+                    $type::Unix(s) => Pin::new(s).poll_read(cx, buf),
+                    $type::Tcp(s) => Pin::new(s).poll_read(cx, buf),
+                }
+            }
+        }
+    };
+}
+
+/// Passes writing on to the variant's own stream.
+macro_rules! delegate_write {
+    ($type:ident) => {
+        impl AsyncWrite for $type {
+            fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+                match self.get_mut() {
+                    $type::Unix(s) => Pin::new(s).poll_write(cx, buf),
+                    $type::Tcp(s) => Pin::new(s).poll_write(cx, buf),
+                }
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                match self.get_mut() {
+                    $type::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+                    $type::Tcp(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+                }
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() {
+                    $type::Unix(s) => Pin::new(s).poll_flush(cx),
+                    $type::Tcp(s) => Pin::new(s).poll_flush(cx),
+                }
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() {
+                    $type::Unix(s) => Pin::new(s).poll_shutdown(cx),
+                    $type::Tcp(s) => Pin::new(s).poll_shutdown(cx),
+                }
+            }
+        }
+    };
+}
+
+delegate_read!(Stream);
+delegate_write!(Stream);
+delegate_read!(ReadHalf);
+delegate_write!(WriteHalf);

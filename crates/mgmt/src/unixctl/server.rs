@@ -1,0 +1,317 @@
+//! The daemon's side of a control socket.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+use telemetry::{coverage, memory, version, vlog};
+
+use super::REQUEST_LIMITS;
+use crate::jsonrpc::{Connection, Message};
+use crate::pidfile::os_text;
+use crate::stream::{Listener, Remote, Stream};
+
+/// Runs a command: its arguments in, its text or the text of its error out.
+pub type Handler = Box<dyn FnMut(&[String]) -> Result<String, String>>;
+
+/// Runs a command whose answer comes later.
+pub type Deferred = Box<dyn FnMut(&[String]) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
+
+/// Clients served at once; more wait.
+const MAX_CLIENTS: usize = 64;
+
+/// A control socket and the commands it takes. Clones are the same server.
+///
+/// The commands that every daemon has (`list-commands`, `version`, `vlog/*`, `coverage/*`,
+/// `memory/show`) are there from the start; `exit` is the daemon's to register.
+#[derive(Clone)]
+pub struct Server {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    commands: RefCell<BTreeMap<String, Command>>,
+    memory: RefCell<Vec<MemorySource>>,
+    clients: Cell<usize>,
+    client_left: tokio::sync::Notify,
+}
+
+type MemorySource = Box<dyn FnMut(&mut memory::Usage)>;
+
+struct Command {
+    usage: String,
+    min: usize,
+    max: usize,
+    run: Rc<RefCell<Run>>,
+}
+
+enum Run {
+    Now(Handler),
+    Later(Deferred),
+}
+
+impl Server {
+    /// The commands of a daemon called `program`, reached by whatever listeners [`Server::serve`]
+    /// is given.
+    pub fn new(program: &str) -> Server {
+        let server = Server {
+            inner: Rc::new(Inner {
+                commands: RefCell::default(),
+                memory: RefCell::default(),
+                clients: Cell::new(0),
+                client_left: tokio::sync::Notify::new(),
+            }),
+        };
+        server.register_common(program);
+        server
+    }
+
+    /// Listens at `path`, replacing a socket that nobody answers on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn bind(path: &Path) -> io::Result<Listener> {
+        Listener::bind(&Remote::PassiveUnix(path.to_owned())).await
+    }
+
+    /// Adds a command that takes between `min` and `max` arguments, or replaces it. `usage` names
+    /// them for `list-commands`.
+    pub fn register(&self, name: &str, usage: &str, min: usize, max: usize, handler: Handler) {
+        self.insert(name, usage, min, max, Run::Now(handler));
+    }
+
+    /// As [`Server::register`], for a command whose answer takes time: others run meanwhile.
+    pub fn register_deferred(&self, name: &str, usage: &str, min: usize, max: usize, handler: Deferred) {
+        self.insert(name, usage, min, max, Run::Later(handler));
+    }
+
+    /// Adds something to what `memory/show` counts.
+    pub fn register_memory(&self, source: impl FnMut(&mut memory::Usage) + 'static) {
+        self.inner.memory.borrow_mut().push(Box::new(source));
+    }
+
+    /// Serves the clients of `listener`, and keeps `coverage/show`'s rates, until it is dropped.
+    /// Runs inside a `LocalSet`.
+    pub async fn serve(self, listener: Listener) {
+        let accept = self.accept(listener);
+        let rates = async {
+            let interval = Duration::from_secs(coverage::TICK_SECONDS);
+            loop {
+                tokio::time::sleep(interval).await;
+                coverage::tick();
+            }
+        };
+        tokio::join!(accept, rates);
+    }
+
+    /// Runs a command as if a client had sent it.
+    ///
+    /// # Errors
+    /// The text of the command's error.
+    pub async fn run(&self, name: &str, args: &[String]) -> Result<String, String> {
+        let (run, min, max) = {
+            let commands = self.inner.commands.borrow();
+            let command = commands.get(name).ok_or_else(|| {
+                format!(
+                    "\"{name}\" is not a valid command (use \"list-commands\" to see a list of \
+                     valid commands)"
+                )
+            })?;
+            (command.run.clone(), command.min, command.max)
+        };
+        if args.len() < min {
+            return Err(format!("\"{name}\" command requires at least {min} arguments"));
+        }
+        if args.len() > max {
+            return Err(format!("\"{name}\" command takes at most {max} arguments"));
+        }
+        let later = match &mut *run.borrow_mut() {
+            Run::Now(handler) => return handler(args),
+            Run::Later(handler) => handler(args),
+        };
+        later.await
+    }
+
+    async fn accept(&self, mut listener: Listener) {
+        loop {
+            while self.inner.clients.get() >= MAX_CLIENTS {
+                self.inner.client_left.notified().await;
+            }
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let server = self.clone();
+                    self.inner.clients.set(self.inner.clients.get() + 1);
+                    tokio::task::spawn_local(async move {
+                        server.session(stream, &peer).await;
+                        server.inner.clients.set(server.inner.clients.get() - 1);
+                        server.inner.client_left.notify_one();
+                    });
+                }
+                Err(e) => {
+                    telemetry::warn_limited!(target: "unixctl", "accept failed: {}", os_text(&e));
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn session(&self, stream: Stream, peer: &str) {
+        let mut connection = Connection::with_limits(stream, REQUEST_LIMITS);
+        loop {
+            let message = match connection.recv().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return,
+                Err(e) => {
+                    telemetry::warn_limited!(target: "unixctl", "{peer}: {e}");
+                    return;
+                }
+            };
+            let Message::Request { method, params, id } = message else {
+                telemetry::warn_limited!(target: "unixctl", "{peer}: received unexpected message");
+                return;
+            };
+            let args: Option<Vec<String>> = params.iter().map(|p| p.as_str().map(str::to_owned)).collect();
+            let result = match args {
+                Some(args) => {
+                    tracing::debug!(target: "unixctl", "received request {method}{args:?}, id={id}");
+                    self.run(&method, &args).await
+                }
+                None => Err(format!("\"{method}\" command has non-string argument")),
+            };
+            let reply = match result {
+                Ok(text) => Message::reply(Value::from(end_line(text)), id),
+                Err(text) => Message::error(end_line(text), id),
+            };
+            if connection.send(reply).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn insert(&self, name: &str, usage: &str, min: usize, max: usize, run: Run) {
+        let run = Rc::new(RefCell::new(run));
+        let command = Command {
+            usage: usage.to_owned(),
+            min,
+            max,
+            run,
+        };
+        self.inner.commands.borrow_mut().insert(name.to_owned(), command);
+    }
+
+    fn register_common(&self, program: &str) {
+        let text = |f: fn() -> String| -> Handler { Box::new(move |_| Ok(f())) };
+        let inner = Rc::downgrade(&self.inner);
+        self.register(
+            "list-commands",
+            "",
+            0,
+            0,
+            Box::new(move |_| Ok(inner.upgrade().map(|i| list_commands(&i)).unwrap_or_default())),
+        );
+        let line = version::line(program);
+        self.register("version", "", 0, 0, Box::new(move |_| Ok(line.clone())));
+
+        self.register(
+            "vlog/set",
+            "{spec | PATTERN:destination:pattern}",
+            0,
+            usize::MAX,
+            Box::new(|args| {
+                let specs = if args.is_empty() { &[String::new()][..] } else { args };
+                specs
+                    .iter()
+                    .try_for_each(|spec| vlog::set(spec))
+                    .map_err(|e| e.to_string())?;
+                Ok(String::new())
+            }),
+        );
+        self.register("vlog/list", "", 0, 0, text(vlog::list));
+        self.register("vlog/list-pattern", "", 0, 0, text(vlog::list_pattern));
+        self.register(
+            "vlog/reopen",
+            "",
+            0,
+            0,
+            Box::new(|_| match (vlog::file(), vlog::reopen()) {
+                (None, _) => Err("Logging to file not configured".to_owned()),
+                (_, Err(e)) => Err(os_text(&e)),
+                (_, Ok(())) => Ok(String::new()),
+            }),
+        );
+        self.register(
+            "vlog/close",
+            "",
+            0,
+            0,
+            Box::new(|_| {
+                vlog::close();
+                Ok(String::new())
+            }),
+        );
+        for (name, limited) in [("vlog/enable-rate-limit", true), ("vlog/disable-rate-limit", false)] {
+            self.register(
+                name,
+                "[module]...",
+                0,
+                usize::MAX,
+                Box::new(move |args| {
+                    vlog::limit_rates(args, limited).map_err(|e| e.to_string())?;
+                    Ok(String::new())
+                }),
+            );
+        }
+
+        self.register("coverage/show", "", 0, 0, text(coverage::show));
+        self.register(
+            "coverage/read-counter",
+            "COUNTER",
+            1,
+            1,
+            Box::new(|args| {
+                let count = coverage::read(&args[0]).ok_or("No such counter")?;
+                Ok(count.to_string())
+            }),
+        );
+        let inner = Rc::downgrade(&self.inner);
+        self.register(
+            "memory/show",
+            "",
+            0,
+            0,
+            Box::new(move |_| {
+                let mut usage = memory::Usage::new();
+                if let Some(inner) = inner.upgrade() {
+                    inner
+                        .memory
+                        .borrow_mut()
+                        .iter_mut()
+                        .for_each(|source| source(&mut usage));
+                }
+                Ok(memory::format(&usage))
+            }),
+        );
+    }
+}
+
+fn list_commands(inner: &Inner) -> String {
+    let mut out = String::from("The available commands are:\n");
+    for (name, command) in inner.commands.borrow().iter() {
+        let _ = writeln!(out, "  {name:<23} {}", command.usage);
+    }
+    out
+}
+
+fn end_line(mut text: String) -> String {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
