@@ -1,1 +1,204 @@
-fn main() {}
+//! Packets from memory through the caches into nothing, on one core: what the datapath itself costs.
+//!
+//! `io` is the baseline: the same source and sink with nothing between. The other groups differ in what the switch answers: one megaflow for
+//! all packets of the port (as one rule `in_port → out`), or one for each pair of stations (as learning does), of one mask or of eight.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use dp::{Action, Effect, PortNo, Slowpath, Translation, Upcall};
+use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
+use flow::{Field, Mask};
+use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{MacAddr, Nanos};
+
+/// A device that always has packets, and swallows what is sent.
+struct Memory {
+    event: Arc<OwnedFd>,
+    packets: Arc<[[u8; 60]]>,
+    next: usize,
+}
+
+impl Memory {
+    fn new(flows: u32) -> Memory {
+        Memory {
+            event: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd")),
+            packets: (0..flows).map(packet).collect(),
+            next: 0,
+        }
+    }
+}
+
+/// A UDP packet of a flow with addresses and ports of its own.
+fn packet(flow: u32) -> [u8; 60] {
+    let mut packet = [0; 60];
+    let id = flow.to_be_bytes();
+    packet[..2].copy_from_slice(&[2, 0]);
+    packet[2..6].copy_from_slice(&id);
+    packet[6..8].copy_from_slice(&[2, 1]);
+    packet[8..12].copy_from_slice(&id);
+    packet[12..14].copy_from_slice(&[8, 0]);
+    packet[14..16].copy_from_slice(&[0x45, 0]);
+    packet[16..18].copy_from_slice(&46u16.to_be_bytes());
+    packet[22..24].copy_from_slice(&[64, 17]);
+    packet[26..30].copy_from_slice(&id);
+    packet[30..34].copy_from_slice(&[192, 0, 2, 1]);
+    packet[34..36].copy_from_slice(&id[2..]);
+    packet[36..38].copy_from_slice(&53u16.to_be_bytes());
+    packet[38..40].copy_from_slice(&26u16.to_be_bytes());
+    packet
+}
+
+impl Rx for Memory {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        for _ in 0..max {
+            out.push(Frame::from_slice(&self.packets[self.next]));
+            self.next += 1;
+            if self.next == self.packets.len() {
+                self.next = 0;
+            }
+        }
+        Ok(max)
+    }
+}
+
+impl Tx for Memory {
+    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        let mut report = TxReport::default();
+        for frame in frames.drain(..) {
+            report.packets += 1;
+            report.bytes += frame.len() as u64;
+        }
+        report
+    }
+}
+
+impl Netdev for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+    fn kind(&self) -> Kind {
+        Kind::Dummy
+    }
+    fn state(&self) -> io::Result<State> {
+        Ok(State::default())
+    }
+    fn set_mtu(&self, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_mac(&self, _: MacAddr) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_up(&self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+    fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
+        Ok(vec![self.end()])
+    }
+    fn open_tx(&self) -> io::Result<Box<dyn Tx>> {
+        Ok(self.end())
+    }
+    fn drops(&self) -> DeviceDrops {
+        DeviceDrops::default()
+    }
+    fn status(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+}
+
+impl Memory {
+    fn end(&self) -> Box<Memory> {
+        Box::new(Memory {
+            event: self.event.clone(),
+            packets: self.packets.clone(),
+            next: 0,
+        })
+    }
+}
+
+/// What the switch looks at.
+#[derive(Clone, Copy)]
+enum Looks {
+    Port,
+    Stations,
+    EightWays,
+}
+
+impl Slowpath for Looks {
+    fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
+        let mut mask = Mask::exact(Field::InPort);
+        if !matches!(self, Looks::Port) {
+            for field in [Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanTci0] {
+                mask.add(field);
+            }
+        }
+        if matches!(self, Looks::EightWays) {
+            let way = upcall.key.get(Field::EthSrc) % 8;
+            mask.add_bits(Field::IpSrc, way);
+        }
+        Translation {
+            actions: Arc::from([Action::Output(PortNo(2))]),
+            mask,
+            deps: Default::default(),
+            effects: Default::default(),
+            drop: None,
+        }
+    }
+
+    fn refresh(&self, _: &[Effect], _: Nanos) {}
+
+    fn port_failed(&self, _: PortNo) {}
+}
+
+fn pipeline(looks: Looks, flows: u32) -> (Pipeline, Inlet) {
+    let device = Arc::new(Memory::new(flows));
+    let mut pipeline = Pipeline::new(1_000_000, Duration::from_secs(10), Arc::new(looks), Arc::default());
+    pipeline.add_port(PortNo(2), device.clone());
+    let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(8, 256));
+    for _ in 0..=2 * flows as usize / BATCH {
+        pipeline
+            .receive(&mut inlet, false, Nanos(1))
+            .expect("memory does not fail");
+    }
+    (pipeline, inlet)
+}
+
+fn batches(c: &mut Criterion) {
+    let mut group = c.benchmark_group("pipeline");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    group.warm_up_time(Duration::from_millis(300));
+    group.measurement_time(Duration::from_secs(1));
+    for flows in [1, 1000, 10_000] {
+        let mut device = Memory::new(flows);
+        let mut frames = Vec::new();
+        group.bench_function(format!("io/{flows}"), |b| {
+            b.iter(|| {
+                let received = device.recv(&mut frames, BATCH);
+                black_box((received.is_ok(), device.send(&mut frames)))
+            });
+        });
+        for (name, looks) in [
+            ("port", Looks::Port),
+            ("stations", Looks::Stations),
+            ("eight", Looks::EightWays),
+        ] {
+            let (mut pipeline, mut inlet) = pipeline(looks, flows);
+            group.bench_function(format!("{name}/{flows}"), |b| {
+                b.iter(|| black_box(pipeline.receive(&mut inlet, false, Nanos(2)).is_ok()));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, batches);
+criterion_main!(benches);

@@ -331,3 +331,6 @@ pub(crate) fn clock() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wire::{MacAddr, Nanos, VlanTag};
 
-type Answer = dyn Fn(&Key) -> Translation + Send + Sync;
+type Answer = dyn Fn(&Key, &[u8]) -> Translation + Send + Sync;
 
 /// A slowpath that answers as a test says, and notes what it is asked and told.
 pub(crate) struct FakeSwitch {
@@ -24,6 +24,10 @@ pub(crate) struct FakeSwitch {
 
 impl FakeSwitch {
     pub(crate) fn new(answer: impl Fn(&Key) -> Translation + Send + Sync + 'static) -> Arc<FakeSwitch> {
+        FakeSwitch::with_packet(move |key, _| answer(key))
+    }
+
+    pub(crate) fn with_packet(answer: impl Fn(&Key, &[u8]) -> Translation + Send + Sync + 'static) -> Arc<FakeSwitch> {
         Arc::new(FakeSwitch {
             answer: Box::new(answer),
             upcalls: AtomicU64::new(0),
@@ -40,7 +44,7 @@ impl FakeSwitch {
 impl Slowpath for FakeSwitch {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
         self.upcalls.fetch_add(1, Ordering::Relaxed);
-        (self.answer)(upcall.key)
+        (self.answer)(upcall.key, upcall.packet)
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {

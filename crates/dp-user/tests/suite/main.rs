@@ -2,5 +2,6 @@
 
 mod common;
 mod datapath;
+mod equivalence;
 mod forwarding;
 mod invalidation;
