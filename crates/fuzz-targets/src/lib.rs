@@ -1,0 +1,137 @@
+//! What is done with hostile input.
+//!
+//! One function per place where bytes from outside come in; each takes any bytes and panics only where the product has a fault. The fuzzers in
+//! `fuzz/` feed them at length, the test of this crate feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
+
+use flow::PortNo;
+use mgmt::jsonrpc::{Framer, Limits, Message};
+use netdev::{Csum, Frame, Gso, Offload};
+use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, schemas};
+use serde_json::Value;
+use std::sync::OnceLock;
+
+/// A target's name, as in `fuzz/fuzz_targets` and `fuzz/corpus`, and its function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: &[Target] = &[("packet", packet), ("jsonrpc", jsonrpc), ("transact", transact)];
+
+/// A frame from the wire: its key, its headers, its tags, its cutting into segments.
+pub fn packet(data: &[u8]) {
+    let key = flow::extract(data, PortNo(1));
+    if let Some(key) = key {
+        assert_eq!(Some(key), flow::extract(data, PortNo(1)));
+        let _ = key.display(&flow::Mask::full()).to_string();
+    }
+    headers(data);
+    if data.len() >= 14 {
+        tags(data);
+        segments(data);
+    }
+}
+
+/// Every header's view on the bytes from every even place: what is legal must be legal to read.
+fn headers(data: &[u8]) {
+    for at in (0..data.len().min(64)).step_by(2) {
+        let data = &data[at..];
+        let _ = wire::ethernet::Repr::parse(data);
+        let _ = wire::vlan::Repr::parse(data);
+        let _ = wire::arp::Repr::parse(data);
+        let _ = wire::ipv4::Repr::parse(data);
+        let _ = wire::ipv6::Repr::parse(data);
+        let _ = wire::tcp::Repr::parse(data);
+        let _ = wire::udp::Repr::parse(data);
+        let _ = wire::icmp::Repr::parse(data);
+    }
+}
+
+/// A tag taken off and put on again gives the frame that was.
+fn tags(data: &[u8]) {
+    let mut frame = Frame::from_slice(data);
+    if let Some(tag) = frame.pop_vlan() {
+        assert_eq!(frame.len(), data.len() - 4);
+        frame.push_vlan(tag).expect("there was room for it");
+        assert_eq!(frame.data(), data);
+    }
+}
+
+/// Offload metadata that contradicts the frame is refused, and what is accepted comes out in pieces.
+fn segments(data: &[u8]) {
+    let (a, b) = (usize::from(data[0]), usize::from(data[1]));
+    for gso in [Gso::Tcp4, Gso::Tcp6, Gso::Udp] {
+        let mut frame = Frame::from_slice(data);
+        frame.offload = Offload {
+            csum: Csum::Partial {
+                start: a as u16,
+                offset: (b % 32) as u16,
+            },
+            gso,
+            ecn: false,
+            gso_size: (b * 7) as u16,
+            hdr_len: (a / 2) as u16,
+        };
+        if let Ok(pieces) = netdev::gso::segment(frame) {
+            assert!(pieces.iter().all(|p| p.len() <= data.len() + 4));
+        }
+    }
+}
+
+/// A peer's byte stream on a JSON-RPC socket: however it is cut into reads, the messages are the same.
+pub fn jsonrpc(data: &[u8]) {
+    let limits = Limits {
+        max_bytes: 1 << 16,
+        max_depth: 100,
+    };
+    let mut whole = Framer::with_limits(limits);
+    whole.push(data);
+    let whole = drain(&mut whole);
+
+    let mut cut = Framer::with_limits(limits);
+    let mut parts = Vec::new();
+    for part in data.chunks(1 + data.len() / 5) {
+        cut.push(part);
+        parts.extend(drain(&mut cut));
+    }
+    assert_eq!(whole, parts);
+    for frame in &whole {
+        if let Ok(message) = Message::parse(frame) {
+            let bytes = message.clone().to_bytes();
+            let again = Message::parse(&bytes).expect("what we write, we read");
+            assert_eq!(again.into_value(), message.into_value());
+        }
+    }
+}
+
+fn drain(framer: &mut Framer) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    while let Ok(Some(frame)) = framer.next() {
+        frames.push(frame.to_vec());
+    }
+    frames
+}
+
+/// Transactions, a JSON array of operations a line, on an empty database of the switch's schema.
+pub fn transact(data: &[u8]) {
+    static SCHEMA: OnceLock<DatabaseSchema> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| DatabaseSchema::from_text(schemas::OPEN_VSWITCH).expect("our schema is good"));
+    let mut database = Database::new(schema.clone(), 1);
+    for line in data.split(|b| *b == b'\n').take(64) {
+        let Ok(Value::Array(ops)) = serde_json::from_slice(line) else {
+            continue;
+        };
+        let before = (database.n_rows(), database.last_txn());
+        let changed = match database.transact(&ops, &TxnCtx::PLAIN) {
+            Outcome::Done { reply, commit } => {
+                let results = reply.as_array().expect("results are an array");
+                assert!(results.len() <= ops.len() + 1);
+                let failed = results.iter().any(|r| r.get("error").is_some());
+                assert!(!failed || commit.is_none(), "a transaction that failed left a trace");
+                commit.is_some()
+            }
+            Outcome::Blocked { .. } => false,
+        };
+        if !changed {
+            assert_eq!(before, (database.n_rows(), database.last_txn()));
+        }
+    }
+}
