@@ -6,13 +6,15 @@ use netdev::{Frame, Rx, Spec, Tx, TxReport};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::error::Error;
 
+type Queues = (Box<dyn Rx>, Box<dyn Tx>);
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let ([a, b] | [a, b, _]) = arguments.as_slice() else {
         return Err("usage: forward DEVICE DEVICE [BATCH]".into());
     };
     let batch = arguments.get(2).map_or(Ok(32), |batch| batch.parse())?;
-    let open = |name: &String| -> Result<(Box<dyn Rx>, Box<dyn Tx>), Box<dyn Error>> {
+    let open = |name: &String| -> Result<Queues, Box<dyn Error>> {
         let device = netdev::open(&Spec::System { name: name.clone() })?;
         let rx = device.open_rx()?.pop().ok_or("the device has no receive queue")?;
         Ok((rx, device.open_tx()?))

@@ -1,6 +1,11 @@
-//! Completion in software of what was put off for a device.
+//! Cutting a large segment in software, for a device that does not.
+//!
+//! What a receiver gets is what a network card with TCP or UDP segmentation would have sent: the headers before each part, with lengths,
+//! sequence numbers, IPv4 identifications, flags and checksums of its own.
 
-use crate::{Frame, Gso};
+use crate::checksum::{self, ChecksumError};
+use crate::{Csum, Frame, Gso, Offload};
+use wire::checksum::{Sum, checksum, pseudo_ipv4, pseudo_ipv6};
 
 /// Why a frame could not be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,17 +14,398 @@ pub enum SegmentError {
     #[error("the packet's headers do not match its segmentation")]
     Headers,
     /// The pending checksum lies outside of the packet.
-    #[error("the pending checksum lies outside of the packet")]
-    Checksum,
+    #[error(transparent)]
+    Checksum(#[from] ChecksumError),
 }
 
-/// Cuts a frame into packets without pending work.
+/// Cuts a frame into packets on which no work is pending. A frame without GSO gives itself, its checksum filled in.
 ///
 /// # Errors
 /// See [`SegmentError`].
-pub fn segment(frame: Frame) -> Result<Vec<Frame>, SegmentError> {
-    if frame.offload.gso != Gso::None {
-        return Err(SegmentError::Headers);
+pub fn segment(mut frame: Frame) -> Result<Vec<Frame>, SegmentError> {
+    if frame.offload.gso == Gso::None {
+        checksum::fill(&mut frame)?;
+        return Ok(vec![frame]);
     }
-    Ok(vec![frame])
+    let headers = Headers::find(frame.data(), &frame.offload).ok_or(SegmentError::Headers)?;
+    let (head, payload) = frame.data().split_at(headers.payload);
+    let size = usize::from(frame.offload.gso_size);
+    let count = payload.len().div_ceil(size).max(1);
+    let mut segments = Vec::with_capacity(count);
+    for index in 0..count {
+        let part = &payload[(index * size).min(payload.len())..((index + 1) * size).min(payload.len())];
+        let mut segment = Frame::with_len(head.len() + part.len());
+        let data = segment.data_mut();
+        data[..head.len()].copy_from_slice(head);
+        data[head.len()..].copy_from_slice(part);
+        headers.rewrite(
+            data,
+            Place {
+                index,
+                size,
+                last: index + 1 == count,
+            },
+        );
+        segment.offload.csum = Csum::Valid;
+        segments.push(segment);
+    }
+    Ok(segments)
+}
+
+/// How many packets a frame makes on the wire.
+pub fn segment_count(frame: &Frame) -> usize {
+    let headers = match frame.offload.gso {
+        Gso::None => return 1,
+        _ => usize::from(frame.offload.hdr_len),
+    };
+    frame
+        .len()
+        .saturating_sub(headers)
+        .div_ceil(usize::from(frame.offload.gso_size).max(1))
+        .max(1)
+}
+
+/// Where the headers of a frame begin. All offsets were checked against the frame's length.
+struct Headers {
+    ip: usize,
+    version: Version,
+    transport: usize,
+    protocol: Protocol,
+    payload: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V4,
+    V6,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// Which part of the whole a segment is.
+#[derive(Clone, Copy)]
+struct Place {
+    index: usize,
+    /// Payload bytes of each segment but the last.
+    size: usize,
+    last: bool,
+}
+
+const TCP_FIN: u8 = 0x01;
+const TCP_PSH: u8 = 0x08;
+const TCP_CWR: u8 = 0x80;
+
+impl Headers {
+    fn find(data: &[u8], offload: &Offload) -> Option<Headers> {
+        if offload.gso_size == 0 {
+            return None;
+        }
+        let word = |at: usize| Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]));
+        let mut ip = 14;
+        while matches!(word(ip - 2)?, 0x8100 | 0x88a8 | 0x9100) {
+            ip += 4;
+        }
+        let (version, plain) = match word(ip - 2)? {
+            0x0800 if data.get(ip)? >> 4 == 4 => (Version::V4, ip + usize::from(data[ip] & 0xf) * 4),
+            0x86dd if data.get(ip)? >> 4 == 6 => (Version::V6, ip + 40),
+            _ => return None,
+        };
+        let smallest = ip + if version == Version::V4 { 20 } else { 40 };
+        // A pending checksum tells where the transport header is, behind whatever extension headers.
+        let transport = match offload.csum {
+            Csum::Partial { start, .. } => usize::from(start),
+            _ => plain,
+        };
+        if transport < smallest {
+            return None;
+        }
+        let (protocol, payload) = match (offload.gso, version) {
+            (Gso::Tcp4, Version::V4) | (Gso::Tcp6, Version::V6) => {
+                let len = usize::from(data.get(transport + 12)? >> 4) * 4;
+                (Protocol::Tcp, if len >= 20 { transport + len } else { return None })
+            }
+            (Gso::Udp, _) => (Protocol::Udp, transport + 8),
+            _ => return None,
+        };
+        (payload <= data.len()).then_some(Headers {
+            ip,
+            version,
+            transport,
+            protocol,
+            payload,
+        })
+    }
+
+    /// Makes the headers, which are those of the whole, those of one part.
+    fn rewrite(&self, data: &mut [u8], place: Place) {
+        let total = data.len();
+        let len16 = |from: usize| ((total - from) as u16).to_be_bytes();
+        let network = &mut data[self.ip..self.transport];
+        match self.version {
+            Version::V4 => {
+                network[2..4].copy_from_slice(&len16(self.ip));
+                let id = u16::from_be_bytes([network[4], network[5]]).wrapping_add(place.index as u16);
+                network[4..6].copy_from_slice(&id.to_be_bytes());
+                network[10..12].fill(0);
+                let sum = checksum(network);
+                network[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            Version::V6 => network[4..6].copy_from_slice(&len16(self.ip + 40)),
+        }
+        let transport = &mut data[self.transport..];
+        let field = match self.protocol {
+            Protocol::Tcp => {
+                let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
+                let sequence = sequence.wrapping_add((place.index * place.size) as u32);
+                transport[4..8].copy_from_slice(&sequence.to_be_bytes());
+                if place.index > 0 {
+                    transport[13] &= !TCP_CWR;
+                }
+                if !place.last {
+                    transport[13] &= !(TCP_FIN | TCP_PSH);
+                }
+                16..18
+            }
+            Protocol::Udp => {
+                transport[4..6].copy_from_slice(&len16(self.transport));
+                6..8
+            }
+        };
+        transport[field.clone()].fill(0);
+        let sum = self.pseudo_header(data).bytes(&data[self.transport..]);
+        let sum = if self.protocol == Protocol::Udp {
+            sum.finish_udp()
+        } else {
+            sum.finish()
+        };
+        data[self.transport..][field].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    fn pseudo_header(&self, data: &[u8]) -> Sum {
+        let len = (data.len() - self.transport) as u32;
+        let number = if self.protocol == Protocol::Tcp { 6 } else { 17 };
+        let network = &data[self.ip..];
+        match self.version {
+            Version::V4 => {
+                let address = |at: usize| [network[at], network[at + 1], network[at + 2], network[at + 3]].into();
+                pseudo_ipv4(address(12), address(16), number, len)
+            }
+            Version::V6 => {
+                let mut addresses = [[0; 16]; 2];
+                addresses[0].copy_from_slice(&network[8..24]);
+                addresses[1].copy_from_slice(&network[24..40]);
+                pseudo_ipv6(addresses[0].into(), addresses[1].into(), number, len)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    struct Whole {
+        v6: bool,
+        tcp: bool,
+        tags: usize,
+        pending: bool,
+        sequence: u32,
+        payload: Vec<u8>,
+        size: u16,
+    }
+
+    fn whole() -> impl Strategy<Value = Whole> {
+        let payload = proptest::collection::vec(any::<u8>(), 0..9000);
+        (
+            any::<bool>(),
+            any::<bool>(),
+            0..3_usize,
+            any::<bool>(),
+            any::<u32>(),
+            payload,
+            1..3000_u16,
+        )
+            .prop_map(|(v6, tcp, tags, pending, sequence, payload, size)| Whole {
+                v6,
+                tcp,
+                tags,
+                pending,
+                sequence,
+                payload,
+                size,
+            })
+    }
+
+    /// The frame as a kernel hands it over.
+    fn frame(whole: &Whole) -> Frame {
+        let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let ip = if whole.v6 {
+            link.ipv6([1; 16], [9; 16], 64)
+        } else {
+            link.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        };
+        let mut packet = Vec::new();
+        if whole.tcp {
+            let tcp = ip.tcp(1, 2, whole.sequence, 1000).ack(7).psh().fin().cwr();
+            tcp.write(&mut packet, &whole.payload).unwrap();
+        } else {
+            ip.udp(1, 2).write(&mut packet, &whole.payload).unwrap();
+        }
+        let transport = 14 + if whole.v6 { 40 } else { 20 };
+        let header = if whole.tcp { 20 } else { 8 };
+        let mut frame = Frame::from_slice(&packet);
+        frame.offload = Offload {
+            csum: if whole.pending {
+                Csum::Partial {
+                    start: transport,
+                    offset: if whole.tcp { 16 } else { 6 },
+                }
+            } else {
+                Csum::Unknown
+            },
+            gso: match (whole.tcp, whole.v6) {
+                (true, false) => Gso::Tcp4,
+                (true, true) => Gso::Tcp6,
+                (false, _) => Gso::Udp,
+            },
+            ecn: true,
+            gso_size: whole.size,
+            hdr_len: transport + header,
+        };
+        for _ in 0..whole.tags {
+            frame.push_vlan(wire::VlanTag { tpid: 0x8100, tci: 5 }).unwrap();
+        }
+        frame
+    }
+
+    proptest! {
+        #[test]
+        fn segments_have_right_headers_and_join_to_the_whole(whole in whole()) {
+            let frame = frame(&whole);
+            let expected = segment_count(&frame);
+            let segments = segment(frame).unwrap();
+            prop_assert_eq!(segments.len(), expected);
+            let mut joined = Vec::new();
+            for (index, segment) in segments.iter().enumerate() {
+                let last = index + 1 == segments.len();
+                let packet = SlicedPacket::from_ethernet(segment.data()).unwrap();
+                prop_assert_eq!(packet.link_exts.len(), whole.tags);
+                prop_assert_eq!(segment.offload, Offload { csum: Csum::Valid, ..Offload::default() });
+                let payload = match (&packet.net, &packet.transport) {
+                    (Some(NetSlice::Ipv4(ip)), Some(transport)) => {
+                        let header = ip.header().to_header();
+                        prop_assert_eq!(header.header_checksum, header.calc_header_checksum());
+                        prop_assert_eq!(usize::from(header.identification), index);
+                        match transport {
+                            TransportSlice::Tcp(tcp) => {
+                                let sum = tcp.to_header().calc_checksum_ipv4(&header, tcp.payload()).unwrap();
+                                prop_assert_eq!(tcp.checksum(), sum);
+                                tcp.payload()
+                            }
+                            TransportSlice::Udp(udp) => {
+                                let sum = udp.to_header().calc_checksum_ipv4(&header, udp.payload()).unwrap();
+                                prop_assert_eq!(udp.checksum(), sum);
+                                prop_assert_eq!(usize::from(udp.length()), 8 + udp.payload().len());
+                                udp.payload()
+                            }
+                            _ => panic!("neither TCP nor UDP"),
+                        }
+                    }
+                    (Some(NetSlice::Ipv6(ip)), Some(transport)) => {
+                        let header = ip.header().to_header();
+                        match transport {
+                            TransportSlice::Tcp(tcp) => {
+                                let sum = tcp.to_header().calc_checksum_ipv6(&header, tcp.payload()).unwrap();
+                                prop_assert_eq!(tcp.checksum(), sum);
+                                tcp.payload()
+                            }
+                            TransportSlice::Udp(udp) => {
+                                let sum = udp.to_header().calc_checksum_ipv6(&header, udp.payload()).unwrap();
+                                prop_assert_eq!(udp.checksum(), sum);
+                                udp.payload()
+                            }
+                            _ => panic!("neither TCP nor UDP"),
+                        }
+                    }
+                    _ => panic!("no IP packet"),
+                };
+                if let Some(TransportSlice::Tcp(tcp)) = &packet.transport {
+                    prop_assert_eq!(tcp.sequence_number(), whole.sequence.wrapping_add(joined.len() as u32));
+                    prop_assert_eq!((tcp.fin(), tcp.psh(), tcp.cwr(), tcp.ack()), (last, last, index == 0, true));
+                }
+                prop_assert!(payload.len() == usize::from(whole.size) || last);
+                joined.extend_from_slice(payload);
+            }
+            prop_assert_eq!(joined, whole.payload);
+        }
+
+        #[test]
+        fn a_pending_checksum_is_filled_in_as_the_whole_packet_has_it(mut whole in whole()) {
+            whole.tags = 1;
+            let mut frame = frame(&whole);
+            let right = frame.data().to_vec();
+            frame.offload.gso = Gso::None;
+            let transport = if whole.v6 { 58 } else { 38 };
+            let offset = if whole.tcp { 16 } else { 6 };
+            frame.offload.csum = Csum::Partial { start: transport, offset };
+            let at = usize::from(transport + offset);
+            let number = if whole.tcp { 6 } else { 17 };
+            let len = (right.len() - usize::from(transport)) as u32;
+            let pseudo = if whole.v6 {
+                pseudo_ipv6([1; 16].into(), [9; 16].into(), number, len)
+            } else {
+                pseudo_ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), number, len)
+            };
+            frame.data_mut()[at..at + 2].copy_from_slice(&pseudo.fold().to_be_bytes());
+            let segments = segment(frame).unwrap();
+            prop_assert_eq!(segments.len(), 1);
+            prop_assert_eq!(segments[0].data(), &right[..]);
+        }
+
+        #[test]
+        fn no_frame_makes_it_panic(
+            packet in proptest::collection::vec(any::<u8>(), 0..120),
+            start: u16, kind in 0..3, pending: bool, gso_size: u16,
+        ) {
+            let mut packet = packet;
+            if packet.len() > 14 {
+                packet[12..14].copy_from_slice(if kind == 0 { &[0x86, 0xdd] } else { &[0x08, 0x00] });
+                packet[14] = if kind == 0 { 0x60 } else { 0x45 };
+            }
+            let mut frame = Frame::from_slice(&packet);
+            frame.offload.csum =
+                if pending { Csum::Partial { start: start % 128, offset: 16 } } else { Csum::Unknown };
+            frame.offload.gso = [Gso::Tcp6, Gso::Tcp4, Gso::Udp][kind as usize];
+            frame.offload.gso_size = gso_size;
+            let _ = segment(frame);
+        }
+    }
+
+    #[test]
+    fn a_segmentation_that_does_not_fit_the_headers_is_refused() {
+        let whole = Whole {
+            v6: false,
+            tcp: true,
+            tags: 0,
+            pending: true,
+            sequence: 0,
+            payload: vec![0; 3000],
+            size: 1000,
+        };
+        for change in [
+            |frame: &mut Frame| frame.offload.gso = Gso::Tcp6,
+            |frame: &mut Frame| frame.offload.gso_size = 0,
+        ] {
+            let mut frame = frame(&whole);
+            change(&mut frame);
+            assert_eq!(segment(frame).err(), Some(SegmentError::Headers));
+        }
+    }
 }

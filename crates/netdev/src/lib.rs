@@ -9,6 +9,7 @@
 //!   in the frame's `offload` and refers to offsets in the frame's data, whatever tags are pushed or popped.
 //! - A frame that cannot be sent as it is ([`Gso`] to a device without it) is completed in software, never sent incomplete.
 
+pub mod checksum;
 mod device;
 mod dummy;
 mod frame;

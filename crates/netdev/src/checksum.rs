@@ -1,0 +1,54 @@
+//! Filling in a checksum that was left to a device.
+
+use crate::{Csum, Frame};
+use wire::checksum::Sum;
+
+/// The pending checksum lies outside of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the pending checksum lies outside of the packet")]
+pub struct ChecksumError;
+
+/// Computes a pending checksum and writes it into the packet; does nothing where none is pending. Not for segments to be cut: their parts have
+/// checksums of their own ([`gso::segment`](crate::gso::segment)).
+///
+/// # Errors
+/// [`ChecksumError`], and then the frame is unchanged.
+pub fn fill(frame: &mut Frame) -> Result<(), ChecksumError> {
+    let Csum::Partial { start, offset } = frame.offload.csum else {
+        return Ok(());
+    };
+    let covered = frame.data_mut().get_mut(usize::from(start)..).ok_or(ChecksumError)?;
+    let field = usize::from(offset)..usize::from(offset) + 2;
+    if covered.len() < field.end {
+        return Err(ChecksumError);
+    }
+    // The field holds the pseudo header's sum, which thereby enters. A result of zero is sent as its other form: zero means "none" in UDP, and the
+    // two are equal elsewhere.
+    let sum = Sum::ZERO.bytes(covered).finish_udp();
+    covered[field].copy_from_slice(&sum.to_be_bytes());
+    frame.offload.csum = Csum::Valid;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_outside_of_the_packet_is_refused() {
+        for (start, offset) in [(60, 0), (59, 0), (58, 1), (u16::MAX, u16::MAX)] {
+            let mut frame = Frame::from_slice(&[1; 60]);
+            frame.offload.csum = Csum::Partial { start, offset };
+            assert_eq!(fill(&mut frame), Err(ChecksumError));
+            assert_eq!(frame.data(), [1; 60]);
+        }
+    }
+
+    #[test]
+    fn a_frame_without_a_pending_checksum_stays_as_it_is() {
+        let mut frame = Frame::from_slice(&[1; 60]);
+        assert_eq!(fill(&mut frame), Ok(()));
+        assert_eq!(frame.data(), [1; 60]);
+        assert_eq!(frame.offload.csum, Csum::Unknown);
+    }
+}
