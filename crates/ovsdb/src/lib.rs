@@ -2,7 +2,7 @@
 //!
 //! From the bottom up: [`Uuid`] and [`Atom`] are single values, [`Datum`] is the value of a column, [`ColumnType`] says what a column may
 //! hold, [`DatabaseSchema`] what a database consists of. A [`Database`] holds rows; [`Database::transact`] runs a transaction on it and
-//! yields a [`Commit`], which becomes a record of the database file and updates for clients.
+//! yields a [`Commit`], which [`log`] turns into a record of the database file and [`Monitor`] into updates for clients.
 //!
 //! Invariants
 //! - Nothing a client sends makes the engine panic: every input has its result or its error.
@@ -17,6 +17,8 @@ mod database;
 mod datum;
 mod error;
 pub mod idl;
+pub mod log;
+mod monitor;
 mod mutation;
 mod ops;
 mod parser;
@@ -24,6 +26,7 @@ mod row;
 pub mod rows;
 mod schema;
 pub mod schemas;
+pub mod server_db;
 mod table;
 mod text;
 mod txn;
@@ -36,9 +39,11 @@ pub use condition::{Clause, Condition, Function};
 pub use database::{Database, Outcome};
 pub use datum::Datum;
 pub use error::{Error, ErrorKind};
+pub use monitor::{Fanout, Monitor, MonitorVersion, Updates};
 pub use parser::is_id;
 pub use row::Row;
 pub use schema::{COL_UUID, COL_VERSION, ColumnSchema, DatabaseSchema, FIRST_COLUMN, TableSchema};
+pub use text::split_token;
 pub use txn::TxnCtx;
 pub use types::{BaseKind, BaseType, ColumnType, RefTable, RefType, UNLIMITED};
 pub use uuid::{ParseUuidError, Uuid, UuidGen, UuidText};

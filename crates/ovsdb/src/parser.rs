@@ -26,6 +26,8 @@ pub(crate) enum Name<'a> {
     Plain(&'static str),
     /// `thing NAME`
     Named(&'static str, &'a str),
+    /// `table NAME select`
+    Select(&'a str),
     /// An operation of a transaction, counted from 1.
     Operation {
         number: usize,
@@ -38,6 +40,7 @@ impl fmt::Display for Name<'_> {
         match self {
             Name::Plain(name) => f.write_str(name),
             Name::Named(what, name) => write!(f, "{what} {name}"),
+            Name::Select(table) => write!(f, "table {table} select"),
             Name::Operation { number, of } => write!(f, "ovsdb operation {number} of {of}"),
         }
     }

@@ -122,8 +122,9 @@ pub(crate) fn transact(db: &mut Database, ops: &[Value], ctx: &TxnCtx<'_>) -> Ou
 /// Inserts rows into an empty database and checks every constraint.
 pub(crate) fn load(db: &mut Database, rows: Vec<(usize, Row)>) -> Result<(), Error> {
     let mut txn = Txn::new(db, &TxnCtx::PLAIN);
-    for (table, row) in rows {
+    for (table, mut row) in rows {
         let uuid = row.uuid();
+        row.set(COL_VERSION, Datum::one(txn.db.uuids.next_uuid()));
         txn.touch(table, uuid);
         txn.db.tables[table].rows.insert(uuid, Arc::new(row));
     }
@@ -146,7 +147,7 @@ fn finish(mut txn: Txn<'_>, mut changes: Vec<RowChange>) -> Option<Arc<Commit>> 
     }
     let db = &mut *txn.db;
     for change in &mut changes {
-        if change.new.is_some() {
+        if change.old.is_some() && change.new.is_some() {
             let version = db.uuids.next_uuid();
             // The table's own reference goes first, so that the row is changed in place and not copied.
             change.new = None;

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mutation::Mutation;
 use crate::parser::{Kinds, Parser};
 use crate::row::Row;
-use crate::schema::{FIRST_COLUMN, TableSchema};
+use crate::schema::{COL_VERSION, FIRST_COLUMN, TableSchema};
 use crate::uuid::Uuid;
 use crate::{Database, Datum, Symbols};
 use serde_json::{Map, Value, json};
@@ -75,6 +75,7 @@ impl Txn<'_> {
                 row.set(column, value);
             }
         }
+        row.set(COL_VERSION, Datum::one(self.db.uuids.next_uuid()));
         self.touch(table, uuid);
         self.db.tables[table].rows.insert(uuid, Arc::new(row));
         Ok(json!({ "uuid": ["uuid", uuid.to_text().as_str()] }))
