@@ -4,7 +4,7 @@
 use crate::atom::{Atom, AtomicType, Resolve};
 use crate::datum::Datum;
 use crate::error::{Error, ErrorKind};
-use crate::types::{BaseType, ColumnType, UNLIMITED, real_text};
+use crate::types::{BaseType, ColumnType, real_text};
 use std::fmt::Write as _;
 
 /// The longest range of integers that one word may stand for.
@@ -84,45 +84,44 @@ impl Datum {
     /// # Errors
     /// `syntax error` or `constraint violation`.
     pub fn from_text(text: &str, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
-        let mut words = Words { text, at: 0 };
-        words.skip_spaces();
         let (open, close) = if kind.is_map() { ('{', '}') } else { ('[', ']') };
-        let end = words.take(open).then_some(close);
-        let (mut atoms, mut pairs) = (Vec::new(), Vec::new());
-        loop {
-            words.skip_spaces();
-            match words.peek() {
-                None if end.is_some() => {
-                    return Err(bad(format!("{text}: missing \"{close}\" at end of data")));
-                }
-                None => break,
-                c if c == end => break,
-                _ => {}
-            }
-            let key = words.word()?;
-            match &kind.value {
-                None => parse_elements(key, &kind.key, kind.max, resolve, &mut atoms)?,
-                Some(value_type) => {
-                    words.skip_spaces();
-                    if !words.take('=') {
-                        return Err(match words.peek() {
-                            None => bad(format!("{text}: syntax error at end of input expecting \"=\"")),
-                            Some(c) => bad(format!("{text}: syntax error at \"{c}\" expecting \"=\"")),
-                        });
-                    }
-                    words.skip_spaces();
-                    let value = words.word()?;
-                    let key = Atom::from_text(key, &kind.key, resolve)?;
-                    pairs.push((key, Atom::from_text(value, value_type, resolve)?));
-                }
-            }
-            words.skip_spaces();
-            words.take(',');
-        }
+        let mut rest = text.trim_start_matches(' ');
+        let end = rest.starts_with(open).then_some(close);
         if end.is_some() {
-            words.take(close);
-            words.skip_spaces();
-            if words.peek().is_some() {
+            rest = rest[1..].trim_start_matches(' ');
+        } else if rest.is_empty() {
+            let class = if kind.is_map() { "map" } else { "set" };
+            return Err(bad(format!("use \"{open}{close}\" to specify the empty {class}")));
+        }
+        let (mut atoms, mut pairs) = (Vec::new(), Vec::new());
+        while let Some(c) = rest.chars().next().filter(|c| Some(*c) != end) {
+            if is_delimiter(c) {
+                return Err(bad(format!("{text}: unexpected \"{c}\" parsing {}", kind.describe())));
+            }
+            let (key, after) = split_token(rest)?;
+            match &kind.value {
+                None => parse_elements(key, &kind.key, resolve, &mut atoms)?,
+                Some(value_type) => {
+                    let key_atom = Atom::from_text(key, &kind.key, resolve)?;
+                    let Some(after) = after.trim_start_matches(' ').strip_prefix('=') else {
+                        return Err(expected_equals(rest, after));
+                    };
+                    let (value, after) = split_token(after.trim_start_matches(' '))?;
+                    pairs.push((key_atom, Atom::from_text(value, value_type, resolve)?));
+                    rest = after;
+                }
+            }
+            if kind.value.is_none() {
+                rest = after;
+            }
+            rest = rest.trim_start_matches(' ');
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start_matches(' ');
+        }
+        if let Some(close) = end {
+            let Some(after) = rest.strip_prefix(close) else {
+                return Err(bad(format!("{text}: missing \"{close}\" at end of data")));
+            };
+            if !after.trim_start_matches(' ').is_empty() {
                 return Err(bad(format!("{text}: trailing garbage after \"{close}\"")));
             }
         }
@@ -130,64 +129,76 @@ impl Datum {
     }
 }
 
+/// Splits a token off the front of `text`: what comes before the next space or character of `:=,[]{}!<>` outside double quotes.
+///
+/// # Errors
+/// `syntax error` when quotes are not closed.
+pub fn split_token(text: &str) -> Result<(&str, &str), Error> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, c) in text.char_indices() {
+        if quoted {
+            quoted = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+        } else if c == '"' {
+            quoted = true;
+        } else if is_delimiter(c) {
+            return Ok(text.split_at(at));
+        }
+    }
+    if quoted {
+        return Err(bad(format!("{text}: quoted string extends past end of argument")));
+    }
+    Ok((text, ""))
+}
+
+fn is_delimiter(c: char) -> bool {
+    matches!(c, ':' | '=' | ',' | ' ' | '[' | ']' | '{' | '}' | '!' | '<' | '>')
+}
+
+fn expected_equals(from: &str, after: &str) -> Error {
+    bad(match after.trim_start_matches(' ').chars().next() {
+        Some(c) => format!("{from}: syntax error at \"{c}\" expecting \"=\""),
+        None => format!("{from}: syntax error at end of argument expecting \"=\""),
+    })
+}
+
 /// Sorts the elements and checks their number.
 fn sized(text: &str, kind: &ColumnType, mut atoms: Vec<Atom>, mut pairs: Vec<(Atom, Atom)>) -> Result<Datum, Error> {
     let given = atoms.len() + pairs.len();
+    let class = if kind.is_map() { "pair(s)" } else { "value(s)" };
+    if given < kind.min {
+        let min = kind.min;
+        return Err(bad(format!("{text}: {given} {class} specified but the minimum number is {min}")));
+    }
+    if given > kind.max {
+        let max = kind.max;
+        return Err(bad(format!("{text}: {given} {class} specified but the maximum number is {max}")));
+    }
     atoms.sort_unstable();
     atoms.dedup();
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
     pairs.dedup_by(|a, b| a.0 == b.0);
     if atoms.len() + pairs.len() < given {
-        let class = if kind.is_map() {
-            "map contains duplicate key"
-        } else {
-            "set contains duplicate value"
-        };
+        let class = if kind.is_map() { "map contains duplicate key" } else { "set contains duplicate value" };
         return Err(bad(format!("{text}: {class}")));
     }
-    if given < kind.min || given > kind.max {
-        let class = if kind.is_map() { "pair(s)" } else { "value(s)" };
-        let most = if kind.max == UNLIMITED {
-            "unlimited".to_owned()
-        } else {
-            kind.max.to_string()
-        };
-        return Err(bad(format!(
-            "{text}: {given} {class} specified but the required number is {} to {most}",
-            kind.min
-        )));
-    }
-    Ok(if kind.is_map() {
-        Datum::from_sorted_map(pairs)
-    } else {
-        Datum::from_sorted_set(atoms)
-    })
+    Ok(if kind.is_map() { Datum::from_sorted_map(pairs) } else { Datum::from_sorted_set(atoms) })
 }
 
 /// Parses one word of a set: an atom, or a range of integers.
-fn parse_elements(
-    word: &str,
-    base: &BaseType,
-    max: usize,
-    resolve: Resolve<'_>,
-    atoms: &mut Vec<Atom>,
-) -> Result<(), Error> {
-    let range = (base.atomic_type() == AtomicType::Integer && max > 1)
-        .then(|| integer_range(word))
-        .flatten();
+fn parse_elements(word: &str, base: &BaseType, resolve: Resolve<'_>, atoms: &mut Vec<Atom>) -> Result<(), Error> {
+    let range = (base.atomic_type() == AtomicType::Integer).then(|| integer_range(word)).flatten();
     let Some((first, last)) = range else {
         atoms.push(Atom::from_text(word, base, resolve)?);
         return Ok(());
     };
     if first > last {
-        return Err(bad(format!(
-            "\"{word}\" is not a valid range. Range end cannot be before start."
-        )));
+        return Err(bad(format!("\"{word}\" is not a valid range. Range end cannot be before start.")));
     }
+    base.check(&Atom::Integer(first))?;
+    base.check(&Atom::Integer(last))?;
     if last.saturating_sub(first) >= MAX_RANGE {
-        return Err(bad(format!(
-            "\"{word}\" is not a valid range. Range exceeds {MAX_RANGE} values."
-        )));
+        return Err(bad(format!("\"{word}\" is not a valid range. Range exceeds {MAX_RANGE} values.")));
     }
     for value in first..=last {
         let atom = Atom::Integer(value);
@@ -206,7 +217,7 @@ fn integer_range(word: &str) -> Option<(i64, i64)> {
 fn parse_atom(text: &str, kind: AtomicType, resolve: Resolve<'_>) -> Result<Atom, Error> {
     let invalid = |what: &str| bad(format!("\"{text}\" is not a valid {what}"));
     match kind {
-        AtomicType::Integer => text.parse().map(Atom::Integer).map_err(|_| invalid("integer")),
+        AtomicType::Integer => text.parse().map(Atom::Integer).map_err(|_| invalid("integer or range")),
         AtomicType::Real => {
             let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
             value
@@ -239,10 +250,34 @@ fn parse_string(text: &str) -> Result<Atom, Error> {
     if text.len() < 2 || !text.ends_with('"') {
         return Err(bad(format!("{text}: missing quote at end of quoted string")));
     }
-    match serde_json::from_str::<String>(text) {
-        Ok(text) => Ok(Atom::string(text)),
-        Err(_) => Err(bad(format!("{text}: not a valid quoted string"))),
+    serde_json::from_str::<String>(text).map(Atom::string).map_err(|_| bad(format!("{text}: {}", quoting_error(text))))
+}
+
+/// What is wrong with a string in quotes that is not a JSON string.
+fn quoting_error(text: &str) -> String {
+    let inside = text.get(1..text.len() - 1).unwrap_or_default();
+    let mut chars = inside.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => return "quoted string may not include unescaped \"".to_owned(),
+            '\\' => match chars.next() {
+                None => return "quoted string may not end with backslash".to_owned(),
+                Some('u') => {
+                    let digits: String = chars.by_ref().take(4).collect();
+                    if digits.len() < 4 {
+                        return "quoted string ends within \\u escape".to_owned();
+                    }
+                    if !digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
+                        return "malformed \\u escape".to_owned();
+                    }
+                }
+                Some('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => {}
+                Some(other) => return format!("bad escape \\{other}"),
+            },
+            _ => {}
+        }
     }
+    "not a valid quoted string".to_owned()
 }
 
 /// Whether a string would be read as something else without quotes.
@@ -253,19 +288,7 @@ fn needs_quotes(text: &str) -> bool {
         || !bytes.all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.'))
         || text == "true"
         || text == "false"
-        || is_partial_uuid(text)
-}
-
-/// Whether `text` could be the beginning of a UUID, at least 8 digits of it.
-fn is_partial_uuid(text: &str) -> bool {
-    let fits = |(at, c): (usize, u8)| {
-        if matches!(at, 8 | 13 | 18 | 23) {
-            c == b'-'
-        } else {
-            c.is_ascii_hexdigit()
-        }
-    };
-    (8..=36).contains(&text.len()) && text.bytes().enumerate().all(fits)
+        || text.get(..36).is_some_and(|start| start.parse::<crate::Uuid>().is_ok())
 }
 
 fn quoted(text: &str) -> String {
@@ -274,58 +297,4 @@ fn quoted(text: &str) -> String {
 
 fn bad(details: impl Into<String>) -> Error {
     Error::new(ErrorKind::Syntax, details)
-}
-
-/// Cuts text into words at the characters that separate values.
-struct Words<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
-    }
-
-    fn take(&mut self, c: char) -> bool {
-        let taken = self.peek() == Some(c);
-        self.at += if taken { c.len_utf8() } else { 0 };
-        taken
-    }
-
-    fn skip_spaces(&mut self) {
-        self.at += self.rest().len() - self.rest().trim_start_matches(' ').len();
-    }
-
-    /// The next word, with its quotes if it has some.
-    fn word(&mut self) -> Result<&'a str, Error> {
-        let rest = self.rest();
-        let length = if rest.starts_with('"') {
-            let mut escaped = false;
-            let end = rest.char_indices().skip(1).find(|&(_, c)| {
-                let end = c == '"' && !escaped;
-                escaped = c == '\\' && !escaped;
-                end
-            });
-            end.ok_or_else(|| bad(format!("{}: missing quote at end of quoted string", self.text)))?
-                .0
-                + 1
-        } else {
-            rest.find([':', '=', ',', ' ', '[', ']', '{', '}', '!', '<', '>'])
-                .unwrap_or(rest.len())
-        };
-        if length == 0 {
-            let c = self.peek().unwrap_or(' ');
-            return Err(bad(format!(
-                "{}: unexpected \"{c}\" where a value should be",
-                self.text
-            )));
-        }
-        self.at += length;
-        Ok(&rest[..length])
-    }
 }
