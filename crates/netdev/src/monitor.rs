@@ -19,6 +19,8 @@ pub fn list_links() -> io::Result<Vec<Link>> {
 /// Notifications that the kernel had to drop are made up for: the difference between what was known and what is there comes out as events.
 pub struct LinkMonitor {
     events: Netlink,
+    /// Asks where notifications were lost, in the same namespace.
+    requests: Netlink,
     known: BTreeMap<u32, Link>,
     buffer: Vec<u8>,
 }
@@ -53,13 +55,14 @@ impl LinkMonitor {
     pub fn open() -> io::Result<LinkMonitor> {
         // In this order nothing is missed; what is told twice makes no event.
         let events = Netlink::subscribe(GROUP_LINK)?;
-        let mut monitor = LinkMonitor {
+        let mut requests = Netlink::open()?;
+        let known = dump(&mut requests)?;
+        Ok(LinkMonitor {
             events,
-            known: BTreeMap::new(),
+            requests,
+            known,
             buffer: vec![0; 32 * 1024],
-        };
-        monitor.known = dump()?;
-        Ok(monitor)
+        })
     }
 
     /// Readable when there may be events.
@@ -95,7 +98,9 @@ impl LinkMonitor {
                 Err(_) => {
                     // The kernel dropped notifications (ENOBUFS): compare with what is there. Should that fail too, the next call tries again
                     // with the next notification.
-                    let Ok(now) = dump() else { return events };
+                    let Ok(now) = dump(&mut self.requests) else {
+                        return events;
+                    };
                     resync(&mut self.known, now, &mut events);
                 }
             }
@@ -103,8 +108,11 @@ impl LinkMonitor {
     }
 }
 
-fn dump() -> io::Result<BTreeMap<u32, Link>> {
-    Ok(list_links()?.into_iter().map(|link| (link.ifindex, link)).collect())
+fn dump(netlink: &mut Netlink) -> io::Result<BTreeMap<u32, Link>> {
+    Ok(netlink::dump_links(netlink)?
+        .into_iter()
+        .map(|link| (link.ifindex, link))
+        .collect())
 }
 
 fn note(known: &mut BTreeMap<u32, Link>, link: Link, events: &mut Vec<LinkEvent>) {

@@ -26,7 +26,7 @@ const RECEIVE_BUFFER: i32 = 16 << 20;
 /// Bytes that wait in the device to be sent.
 const SEND_BUFFER: i32 = 4 << 20;
 
-/// A device of the kernel that exists on its own.
+/// A device of the kernel that exists on its own. Its queues are to be opened by threads of the network namespace it was found in.
 pub struct System {
     device: KernelDevice,
     isolation: Isolation,

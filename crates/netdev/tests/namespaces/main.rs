@@ -1,0 +1,5 @@
+//! Devices of the kernel, in network namespaces of the tests' own.
+
+mod devices;
+mod forwarding;
+mod lab;
