@@ -168,37 +168,55 @@ fn sized(text: &str, kind: &ColumnType, mut atoms: Vec<Atom>, mut pairs: Vec<(At
     let class = if kind.is_map() { "pair(s)" } else { "value(s)" };
     if given < kind.min {
         let min = kind.min;
-        return Err(bad(format!("{text}: {given} {class} specified but the minimum number is {min}")));
+        return Err(bad(format!(
+            "{text}: {given} {class} specified but the minimum number is {min}"
+        )));
     }
     if given > kind.max {
         let max = kind.max;
-        return Err(bad(format!("{text}: {given} {class} specified but the maximum number is {max}")));
+        return Err(bad(format!(
+            "{text}: {given} {class} specified but the maximum number is {max}"
+        )));
     }
     atoms.sort_unstable();
     atoms.dedup();
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
     pairs.dedup_by(|a, b| a.0 == b.0);
     if atoms.len() + pairs.len() < given {
-        let class = if kind.is_map() { "map contains duplicate key" } else { "set contains duplicate value" };
+        let class = if kind.is_map() {
+            "map contains duplicate key"
+        } else {
+            "set contains duplicate value"
+        };
         return Err(bad(format!("{text}: {class}")));
     }
-    Ok(if kind.is_map() { Datum::from_sorted_map(pairs) } else { Datum::from_sorted_set(atoms) })
+    Ok(if kind.is_map() {
+        Datum::from_sorted_map(pairs)
+    } else {
+        Datum::from_sorted_set(atoms)
+    })
 }
 
 /// Parses one word of a set: an atom, or a range of integers.
 fn parse_elements(word: &str, base: &BaseType, resolve: Resolve<'_>, atoms: &mut Vec<Atom>) -> Result<(), Error> {
-    let range = (base.atomic_type() == AtomicType::Integer).then(|| integer_range(word)).flatten();
+    let range = (base.atomic_type() == AtomicType::Integer)
+        .then(|| integer_range(word))
+        .flatten();
     let Some((first, last)) = range else {
         atoms.push(Atom::from_text(word, base, resolve)?);
         return Ok(());
     };
     if first > last {
-        return Err(bad(format!("\"{word}\" is not a valid range. Range end cannot be before start.")));
+        return Err(bad(format!(
+            "\"{word}\" is not a valid range. Range end cannot be before start."
+        )));
     }
     base.check(&Atom::Integer(first))?;
     base.check(&Atom::Integer(last))?;
     if last.saturating_sub(first) >= MAX_RANGE {
-        return Err(bad(format!("\"{word}\" is not a valid range. Range exceeds {MAX_RANGE} values.")));
+        return Err(bad(format!(
+            "\"{word}\" is not a valid range. Range exceeds {MAX_RANGE} values."
+        )));
     }
     for value in first..=last {
         let atom = Atom::Integer(value);
@@ -250,7 +268,9 @@ fn parse_string(text: &str) -> Result<Atom, Error> {
     if text.len() < 2 || !text.ends_with('"') {
         return Err(bad(format!("{text}: missing quote at end of quoted string")));
     }
-    serde_json::from_str::<String>(text).map(Atom::string).map_err(|_| bad(format!("{text}: {}", quoting_error(text))))
+    serde_json::from_str::<String>(text)
+        .map(Atom::string)
+        .map_err(|_| bad(format!("{text}: {}", quoting_error(text))))
 }
 
 /// What is wrong with a string in quotes that is not a JSON string.
