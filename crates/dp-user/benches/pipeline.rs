@@ -143,7 +143,7 @@ impl Slowpath for Looks {
         }
         if matches!(self, Looks::EightWays) {
             let way = upcall.key.get(Field::EthSrc) % 8;
-            mask.add_bits(Field::IpSrc, way);
+            mask.add_bits(Field::Ipv4Src, way);
         }
         Translation {
             actions: Arc::from([Action::Output(PortNo(2))]),

@@ -78,6 +78,24 @@ impl Egress {
         Ok(())
     }
 
+    /// Lets all `frames` wait for [`Egress::flush`]; drops them where there is no such port.
+    #[inline]
+    pub(crate) fn queue_all(&mut self, port: PortNo, frames: &mut Vec<Frame>, drops: DropSink<'_>) {
+        let place = self.ports.get(&port).copied();
+        let Some((place, outlet)) = place.and_then(|n| Some((n, self.places[n as usize].as_mut()?))) else {
+            drops.count(DropCause::PortDown, frames.len() as u64);
+            frames.clear();
+            return;
+        };
+        if outlet.frames.is_empty() {
+            self.waiting.push(place);
+            // Both vectors have room for a batch and stay in use: nothing is moved, nothing allocated.
+            std::mem::swap(&mut outlet.frames, frames);
+        } else {
+            outlet.frames.append(frames);
+        }
+    }
+
     /// Sends what waits.
     pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
         while let Some(place) = self.waiting.pop() {

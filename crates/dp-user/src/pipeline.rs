@@ -161,8 +161,11 @@ impl Pipeline {
             from.budget.begin(contended);
             count_received(&batch.frames, &from.stats);
             self.extract(&mut batch, from.port);
-            let removals = self.find(&mut batch);
-            self.act(&mut batch, from, removals, now);
+            if self.find(&mut batch) {
+                self.act(&mut batch, from, now);
+            } else {
+                self.act_in_order(&mut batch, from, now);
+            }
             self.egress.flush(&self.stats, now);
         }
         self.batch = batch;
@@ -182,20 +185,21 @@ impl Pipeline {
     /// Stage 2.
     #[inline]
     fn extract(&mut self, batch: &mut Batch, port: PortNo) {
-        batch.keys.clear();
+        let frames = batch.frames.len();
+        batch.keys.resize(batch.keys.len().max(frames), Key::ZERO);
         batch.flows.clear();
-        for frame in &batch.frames {
-            let key = flow::extract(frame.data(), port);
-            batch.flows.push(if key.is_some() { NONE } else { MALFORMED });
-            batch.keys.push(key.unwrap_or_default());
+        for (frame, key) in batch.frames.iter().zip(&mut batch.keys) {
+            let good = flow::extract_into(key, frame.data(), port);
+            batch.flows.push(if good { NONE } else { MALFORMED });
         }
     }
 
-    /// Stages 3 and 4. Returns the table's count of removals, as long as which stands the numbers are good.
+    /// Stages 3 and 4. Returns whether all have their megaflow.
     #[inline]
-    fn find(&mut self, batch: &mut Batch) -> u64 {
+    fn find(&mut self, batch: &mut Batch) -> bool {
         batch.hashes.clear();
-        batch.hashes.extend(batch.keys.iter().map(|key| self.hasher.whole(key)));
+        let keys = &batch.keys[..batch.flows.len()];
+        batch.hashes.extend(keys.iter().map(|key| self.hasher.whole(key)));
         for (hash, flow) in batch.hashes.iter().zip(&mut batch.flows) {
             if *flow == NONE {
                 *flow = self.signatures.guess(*hash);
@@ -218,12 +222,41 @@ impl Pipeline {
         }
         self.stats.exact_hits.add(exact);
         self.stats.megaflow_hits.add(masked);
-        self.flows.removals()
+        exact + masked == batch.frames.len() as u64
     }
 
-    /// Stages 5 to 7.
+    /// Stages 6 and 7 where nothing is to be asked.
     #[inline]
-    fn act(&mut self, batch: &mut Batch, from: &mut Inlet, removals: u64, now: Nanos) {
+    fn act(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+        self.flows.traffic();
+        let mut way = Way::Open;
+        for (frame, number) in batch.frames.iter().zip(&batch.flows) {
+            let flow = self.flows.flow_mut(*number);
+            flow.carried(1, frame.len() as u64, now);
+            way = way.and(flow.direct);
+        }
+        let drops = DropSink {
+            worker: &self.stats,
+            port: Some(&from.stats),
+        };
+        if let Way::All(port) = way {
+            self.egress.queue_all(port, &mut batch.frames, drops);
+            return;
+        }
+        // Backwards, because that is how a frame comes out of the vector in one piece: taken from a `Drain` it is taken apart first.
+        batch.frames.reverse();
+        for number in &batch.flows {
+            let frame = batch.frames.swap_remove(batch.frames.len() - 1);
+            let (actions, drop) = self.flows.flow_mut(*number).actions();
+            actions::run(actions, drop, frame, &mut self.egress, drops);
+        }
+    }
+
+    /// Stages 5 to 7, packet by packet.
+    #[cold]
+    fn act_in_order(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+        self.flows.traffic();
+        let removals = self.flows.removals();
         let found = batch.keys.iter().zip(&batch.hashes).zip(&batch.flows);
         for (frame, ((key, hash), flow)) in batch.frames.drain(..).zip(found) {
             let known = *flow < MALFORMED && removals == self.flows.removals();
@@ -236,11 +269,9 @@ impl Pipeline {
                 self.miss(key, *hash, frame, from, now);
             }
         }
-        self.flows.traffic();
     }
 
     /// Stage 6 for a packet whose megaflow is known.
-    #[inline]
     fn run_flow(&mut self, number: u32, frame: Frame, port: &PortStats, now: Nanos) {
         let flow = self.flows.flow_mut(number);
         flow.carried(1, frame.len() as u64, now);
@@ -365,6 +396,28 @@ impl Pipeline {
 
     pub(crate) fn stats(&self) -> &Arc<WorkerStats> {
         &self.stats
+    }
+}
+
+/// Where the frames of a batch go.
+#[derive(Clone, Copy)]
+enum Way {
+    /// None has been looked at.
+    Open,
+    /// All of them as they are to one port.
+    All(PortNo),
+    /// To different ports, or changed.
+    Mixed,
+}
+
+impl Way {
+    #[inline(always)]
+    fn and(self, direct: Option<PortNo>) -> Way {
+        match (self, direct) {
+            (Way::Open, Some(port)) => Way::All(port),
+            (Way::All(all), Some(port)) if all == port => self,
+            _ => Way::Mixed,
+        }
     }
 }
 

@@ -13,6 +13,19 @@ const NOT_A_TYPE: u16 = 0x05ff;
 /// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its outermost VLAN tag.
 pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
     let mut key = Key::ZERO;
+    extract_into(&mut key, data, in_port).then_some(key)
+}
+
+/// Reads a packet's key to where it shall stay: keys are long, and copying one takes as long as reading a header. `false` where
+/// [`extract`] has none to give; what is in `key` then has no meaning.
+#[inline]
+pub fn extract_into(key: &mut Key, data: &[u8], in_port: PortNo) -> bool {
+    *key = Key::ZERO;
+    ethernet(key, data, in_port).is_some()
+}
+
+/// Ethernet, and what it carries.
+fn ethernet(key: &mut Key, data: &[u8], in_port: PortNo) -> Option<()> {
     key.set(Field::InPort, u128::from(in_port.0));
     let addresses: &[u8; 12] = data.first_chunk()?;
     key.set(Field::EthDst, be(&addresses[..6]));
@@ -39,12 +52,12 @@ pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
     key.set(Field::EthType, kind.into());
     // Inner layers are optional: `None` from them means that the packet has no more fields.
     let _ = match EtherType(kind) {
-        EtherType::IPV4 => ipv4(&mut key, rest),
-        EtherType::IPV6 => ipv6(&mut key, rest),
-        EtherType::ARP | EtherType::RARP => arp(&mut key, rest),
+        EtherType::IPV4 => ipv4(key, rest),
+        EtherType::IPV6 => ipv6(key, rest),
+        EtherType::ARP | EtherType::RARP => arp(key, rest),
         _ => None,
     };
-    Some(key)
+    Some(())
 }
 
 /// The type in an LLC SNAP header with a zero organization (RFC 1042), which is stepped over.

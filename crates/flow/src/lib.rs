@@ -17,7 +17,7 @@ mod key;
 mod mask;
 
 pub use display::Masked;
-pub use extract::extract;
+pub use extract::{extract, extract_into};
 pub use field::{Field, FieldInfo, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, PortNo, TAG_PRESENT};
 pub use mask::Mask;

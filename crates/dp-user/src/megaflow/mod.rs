@@ -126,6 +126,10 @@ impl FlowTable {
         let flow = Flow {
             key: masked,
             actions: translation.actions.clone(),
+            direct: match translation.actions[..] {
+                [Action::Output(port)] => Some(port),
+                _ => None,
+            },
             drop: translation.drop,
             packets: 0,
             bytes: 0,

@@ -18,6 +18,8 @@ pub(crate) const DEAD: u32 = u32::MAX;
 pub(crate) struct Flow {
     pub(crate) key: Key,
     pub(super) actions: Arc<[Action]>,
+    /// The port, where all there is to do is to send the packet out of one.
+    pub(crate) direct: Option<PortNo>,
     pub(crate) drop: Option<DropCause>,
     /// Used since the last sweep.
     pub(super) touched: bool,
@@ -184,6 +186,7 @@ impl Storage {
         let flow = Flow {
             key: Key::default(),
             actions: self.no_actions.clone(),
+            direct: None,
             drop: None,
             touched: false,
             subtable: DEAD,
