@@ -11,6 +11,7 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod bpf;
+mod counting_alloc;
 mod error;
 pub mod ethtool;
 pub mod mmsg;
@@ -18,5 +19,6 @@ mod packet_socket;
 pub mod tap;
 pub mod thread;
 
+pub use counting_alloc::CountingAlloc;
 pub use error::{Error, Result, strerror};
 pub use packet_socket::{PacketSocket, PacketStatistics};

@@ -132,7 +132,7 @@ impl Subtables {
     pub(super) fn rank(&mut self) {
         let tables = &mut self.tables;
         self.order
-            .sort_by_key(|number| std::cmp::Reverse(tables[*number as usize].hits));
+            .sort_unstable_by_key(|number| std::cmp::Reverse(tables[*number as usize].hits));
         for table in tables {
             table.hits /= 2;
         }

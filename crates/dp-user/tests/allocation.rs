@@ -1,0 +1,146 @@
+//! A packet that hits a cache makes nobody allocate.
+
+use dp::{Action, Effect, PortNo, Slowpath, Translation, Upcall};
+use dp_user::pipeline::{BATCH, Budget, Pipeline};
+use flow::{Field, Mask};
+use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use sys::CountingAlloc;
+use wire::{MacAddr, Nanos, VlanTag};
+
+#[global_allocator]
+static ALLOCATOR: CountingAlloc = CountingAlloc;
+
+/// A device that always has packets of some flows, and swallows what is sent.
+struct Endless {
+    event: Arc<OwnedFd>,
+    next: u32,
+}
+
+impl Rx for Endless {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        for _ in 0..max {
+            let mut packet = [0; 60];
+            self.next = self.next.wrapping_add(1);
+            packet[11] = (self.next % 100) as u8;
+            out.push(Frame::from_slice(&packet));
+        }
+        Ok(max)
+    }
+}
+
+impl Tx for Endless {
+    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        TxReport {
+            packets: frames.drain(..).count() as u64,
+            ..TxReport::default()
+        }
+    }
+}
+
+impl Netdev for Endless {
+    fn name(&self) -> &str {
+        "endless"
+    }
+    fn kind(&self) -> Kind {
+        Kind::Dummy
+    }
+    fn state(&self) -> io::Result<State> {
+        Ok(State::default())
+    }
+    fn set_mtu(&self, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_mac(&self, _: MacAddr) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_up(&self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+    fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
+        Ok(vec![self.end()])
+    }
+    fn open_tx(&self) -> io::Result<Box<dyn Tx>> {
+        Ok(self.end())
+    }
+    fn drops(&self) -> DeviceDrops {
+        DeviceDrops::default()
+    }
+    fn status(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+}
+
+impl Endless {
+    fn end(&self) -> Box<Endless> {
+        Box::new(Endless {
+            event: self.event.clone(),
+            next: 0,
+        })
+    }
+}
+
+/// Answers by source address: to one port or the other, a flood, with a tag, dropped.
+struct Switch;
+
+impl Slowpath for Switch {
+    fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
+        let (one, two) = (Action::Output(PortNo(1)), Action::Output(PortNo(2)));
+        let tag = Action::PushVlan(VlanTag { tpid: 0x8100, tci: 7 });
+        let actions: &[Action] = match upcall.key.get(Field::EthSrc) % 5 {
+            0 => &[one],
+            1 => &[two],
+            2 => &[one, two],
+            3 => &[one, tag, two],
+            _ => &[],
+        };
+        let mut mask = Mask::exact(Field::EthSrc);
+        if upcall.key.get(Field::EthSrc).is_multiple_of(2) {
+            mask.add(Field::InPort);
+        }
+        Translation {
+            actions: Arc::from(actions),
+            mask,
+            deps: Default::default(),
+            effects: Default::default(),
+            drop: None,
+        }
+    }
+
+    fn refresh(&self, _: &[Effect], _: Nanos) {}
+
+    fn port_failed(&self, _: PortNo) {}
+}
+
+#[test]
+fn packets_that_hit_a_cache_are_forwarded_without_an_allocation() {
+    let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    let device = Arc::new(Endless { event, next: 0 });
+    let mut pipeline = Pipeline::new(1000, Duration::from_secs(10), Arc::new(Switch), Arc::default());
+    pipeline.add_port(PortNo(1), device.clone());
+    pipeline.add_port(PortNo(2), device.clone());
+    let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(8, 256));
+    let mut run = |batches: usize, now: Nanos| {
+        for _ in 0..batches {
+            pipeline.receive(&mut inlet, true, now).unwrap();
+            pipeline.housekeep(now);
+        }
+        pipeline.cache_stats()
+    };
+    let before = run(100, Nanos::from_secs(1));
+    let allocated = CountingAlloc::allocations();
+    let after = run(1000, Nanos::from_secs(3));
+    assert_eq!(CountingAlloc::allocations() - allocated, 0);
+    assert_eq!(after.upcalls, before.upcalls);
+    let hits = after.exact_hits + after.megaflow_hits - before.exact_hits - before.megaflow_hits;
+    assert_eq!(hits, 1000 * BATCH as u64);
+}
