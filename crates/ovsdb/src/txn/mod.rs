@@ -194,7 +194,7 @@ impl<'a> Txn<'a> {
     /// Runs one operation.
     fn run(&mut self, op: &Value, number: usize, of: usize) -> Result<Value, Stop> {
         let mut parser = Parser::new(op, Name::Operation { number, of });
-        let name = parser.required("op", Kinds::STRING).and_then(Value::as_str);
+        let name = parser.required("op", Kinds::ID).and_then(Value::as_str);
         match name {
             Some("insert") => self.insert(parser).map_err(Stop::from),
             Some("select") => self.select(parser).map_err(Stop::from),
