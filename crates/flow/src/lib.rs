@@ -20,4 +20,4 @@ pub use display::Masked;
 pub use extract::{extract, extract_into};
 pub use field::{Field, FieldInfo, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, PortNo, TAG_PRESENT};
-pub use mask::Mask;
+pub use mask::{Mask, mix};

@@ -130,10 +130,10 @@ impl Mask {
     }
 }
 
-/// One step of a hash: a 64×64→128-bit product, folded.
+/// One step of a hash: adds a word to it. Who does not know the hash that goes in cannot make the results of two words equal on purpose.
 #[inline(always)]
-pub(crate) const fn mix(hash: u64, word: u64) -> u64 {
-    // The added constants keep a word that equals the hash from making the product, and all that follows, zero.
+pub const fn mix(hash: u64, word: u64) -> u64 {
+    // A 64×64→128-bit product, folded. The added constants keep a word that equals the hash from making the product, and all that follows, zero.
     let product = (hash ^ word ^ 0x9e37_79b9_7f4a_7c15) as u128
         * (word.rotate_left(32) ^ hash.rotate_left(17) ^ 0xd6e8_feb8_6659_fd93) as u128;
     (product >> 64) as u64 ^ product as u64

@@ -1,0 +1,81 @@
+//! A bridge: its ports, what it has learned.
+
+use crate::dep::Read;
+use crate::fdb::{Fdb, FdbStats, Learned};
+use crate::port::Port;
+use crate::{FailMode, VlanSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::{MacAddr, Nanos, Vid};
+
+/// A bridge's own settings, as far as translations read them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) fail_mode: FailMode,
+    pub(crate) flood_vlans: VlanSet,
+    pub(crate) forward_bpdu: bool,
+}
+
+/// A bridge.
+#[derive(Debug)]
+pub struct Bridge {
+    pub(crate) id: u32,
+    pub(crate) settings: Settings,
+    pub(crate) ports: BTreeMap<u32, Port>,
+    pub(crate) port_ids: BTreeMap<String, u32>,
+    pub(crate) next_port: u32,
+    pub(crate) fdb: Fdb,
+}
+
+/// An entry of a bridge's table of stations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FdbEntry<'a> {
+    /// The port's name.
+    pub port: &'a str,
+    /// The OpenFlow port number of the port's first interface; `None` where it has none.
+    pub ofport: Option<u16>,
+    /// The VLAN.
+    pub vlan: Vid,
+    /// The station.
+    pub mac: MacAddr,
+    /// How long ago it was last seen; `None` for a static entry.
+    pub age: Option<Duration>,
+}
+
+impl Bridge {
+    /// The table of stations: static entries, then learned ones, the oldest first.
+    pub fn entries(&self, now: Nanos) -> impl Iterator<Item = FdbEntry<'_>> {
+        self.fdb.entries().filter_map(move |((vlan, mac), port, seen)| {
+            let port = self.ports.get(&port)?;
+            let age = seen.map(|seen| now.since(seen));
+            Some(FdbEntry {
+                port: &port.name,
+                ofport: port.ofport,
+                vlan,
+                mac,
+                age,
+            })
+        })
+    }
+
+    /// What happened to the table of stations.
+    pub fn fdb_stats(&self) -> FdbStats {
+        self.fdb.stats()
+    }
+
+    /// Learns a station and appends what became stale.
+    pub(crate) fn learn(&mut self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos, stale: &mut Vec<Read>) {
+        if !self.ports.contains_key(&port) || self.settings.flood_vlans.contains(vlan) {
+            // The translation is older than the configuration.
+            return;
+        }
+        match self.fdb.learn(vlan, mac, port, now) {
+            Learned::Nothing => {}
+            Learned::Moved => stale.push(Read::Station(self.id, vlan, mac)),
+            Learned::New { evicted } => {
+                stale.push(Read::Station(self.id, vlan, mac));
+                stale.extend(evicted.map(|(vlan, mac)| Read::Station(self.id, vlan, mac)));
+            }
+        }
+    }
+}

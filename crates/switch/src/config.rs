@@ -1,0 +1,157 @@
+//! What a switch shall be: the whole desired state.
+
+use crate::VlanSet;
+use flow::PortNo;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::Vid;
+
+/// All bridges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchConfig {
+    /// Bridges by name.
+    pub bridges: BTreeMap<String, BridgeConfig>,
+    /// How many VLAN tags of a packet count, 1 or 2; further ones are payload (`other_config:vlan-limit`, whose default is 1).
+    pub vlan_limit: u8,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> SwitchConfig {
+        SwitchConfig {
+            bridges: BTreeMap::new(),
+            vlan_limit: 1,
+        }
+    }
+}
+
+/// What a bridge does without a controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FailMode {
+    /// It switches.
+    #[default]
+    Standalone,
+    /// It does what its rules say; it has none.
+    Secure,
+}
+
+/// A bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeConfig {
+    /// Switch, or drop for lack of rules.
+    pub fail_mode: FailMode,
+    /// How long a learned address is kept without traffic; forced into 15 s to 3600 s.
+    pub mac_aging: Duration,
+    /// Most addresses; forced into 10 to 1 000 000.
+    pub mac_table_size: usize,
+    /// VLANs in which nothing is learned and everything is flooded.
+    pub flood_vlans: VlanSet,
+    /// Whether frames to reserved addresses are forwarded like others.
+    pub forward_bpdu: bool,
+    /// Ports by name.
+    pub ports: BTreeMap<String, PortConfig>,
+}
+
+impl Default for BridgeConfig {
+    fn default() -> BridgeConfig {
+        BridgeConfig {
+            fail_mode: FailMode::Standalone,
+            mac_aging: Duration::from_secs(300),
+            mac_table_size: 8192,
+            flood_vlans: VlanSet::new(),
+            forward_bpdu: false,
+            ports: BTreeMap::new(),
+        }
+    }
+}
+
+/// How a port maps tags to VLANs (`Port.vlan_mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum VlanMode {
+    /// Untagged packets of one VLAN.
+    Access,
+    /// Tagged packets of the trunked VLANs, untagged ones of VLAN 0.
+    #[default]
+    Trunk,
+    /// As a trunk; packets that come untagged are in the native VLAN.
+    NativeTagged,
+    /// As native-tagged; packets of the native VLAN leave untagged.
+    NativeUntagged,
+    /// Packets of one service VLAN, whose tag they do not carry on this port; their own tag is the customer's.
+    Dot1qTunnel,
+}
+
+/// Whether packets without a VLAN leave with a tag for their priority (`Port.other_config:priority-tags`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PriorityTags {
+    /// Where a port's mode removes the tag, the priority goes with it.
+    #[default]
+    Never,
+    /// They do where the priority is not 0.
+    IfNonzero,
+    /// They do, also where a tag that came in has neither VLAN nor priority.
+    Always,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// How it maps tags to VLANs.
+    pub vlan_mode: VlanMode,
+    /// The access, native or service VLAN; `None` is VLAN 0. Trunks ignore it.
+    pub tag: Option<Vid>,
+    /// The VLANs of trunk and native modes; empty means all.
+    pub trunks: VlanSet,
+    /// The customer VLANs of dot1q-tunnel mode; empty means all.
+    pub cvlans: VlanSet,
+    /// The tag protocol identifier of service tags, 0x88a8 or 0x8100.
+    pub qinq_ethertype: u16,
+    /// Tags for priorities.
+    pub priority_tags: PriorityTags,
+    /// Protected ports do not talk to each other.
+    pub protected: bool,
+    /// Nothing is flooded to it.
+    pub no_flood: bool,
+    /// Its interfaces. Of several, the first that is up carries the traffic.
+    pub interfaces: Vec<InterfaceConfig>,
+}
+
+impl Default for PortConfig {
+    fn default() -> PortConfig {
+        PortConfig {
+            vlan_mode: VlanMode::Trunk,
+            tag: None,
+            trunks: VlanSet::new(),
+            cvlans: VlanSet::new(),
+            qinq_ethertype: 0x88a8,
+            priority_tags: PriorityTags::Never,
+            protected: false,
+            no_flood: false,
+            interfaces: Vec::new(),
+        }
+    }
+}
+
+/// An interface of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceConfig {
+    /// Its name, unique in the switch.
+    pub name: String,
+    /// Its OpenFlow port number.
+    pub ofport: u16,
+    /// What it is attached to.
+    pub attach: Attach,
+    /// Whether packets can leave through it. When a port's last interface goes down, what was learned on it is forgotten.
+    pub up: bool,
+}
+
+/// What an interface is attached to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// A datapath port.
+    Device(PortNo),
+    /// Another interface, which must name this one as its peer.
+    Patch {
+        /// The other interface's name.
+        peer: String,
+    },
+}

@@ -1,0 +1,216 @@
+//! From the desired state to the tables, and what that makes stale.
+//!
+//! Bridges and ports keep their numbers as long as their names stay in the configuration; a number is never used again. So an effect that was
+//! translated before a change finds either the same port or none.
+
+use crate::bridge::{Bridge, Settings};
+use crate::dep::Read;
+use crate::fdb::Fdb;
+use crate::port::{Egress, Ingress, Port, PortVlans};
+use crate::switch::Switch;
+use crate::{Attach, BridgeConfig, PortConfig, SwitchConfig};
+use dp::{Change, PortNo};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+use wire::Nanos;
+
+/// Legal values of `mac-aging-time`.
+const AGING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3600));
+/// Legal values of `mac-table-size`.
+const TABLE_SIZE: (usize, usize) = (10, 1_000_000);
+
+impl Switch {
+    /// Makes the switch what `config` says. What was learned on ports that stay, and keep their VLANs, stays. Returns what became stale; nothing
+    /// where nothing changed.
+    pub fn configure(&mut self, config: SwitchConfig, _now: Nanos) -> Vec<Change> {
+        let mut stale = Vec::new();
+        self.remove_bridges(&config, &mut stale);
+        self.number(&config);
+        let interfaces = Interfaces::new(self, &config);
+
+        let mut attachments = HashMap::new();
+        for (name, bridge_config) in &config.bridges {
+            let id = self.bridge_ids[name];
+            let Some(bridge) = self.bridges.get_mut(&id) else {
+                continue;
+            };
+            let mut ports = BTreeMap::new();
+            for (port_name, port_config) in &bridge_config.ports {
+                let port = bridge.port_ids[port_name];
+                ports.insert(port, interfaces.port(port_name, port_config));
+                for (interface, attach) in port_config.interfaces.iter().map(|i| &i.attach).enumerate() {
+                    if let Attach::Device(device) = attach {
+                        attachments.insert(
+                            *device,
+                            Ingress {
+                                bridge: id,
+                                port,
+                                interface,
+                            },
+                        );
+                    }
+                }
+            }
+            bridge.set_ports(ports, &mut stale);
+            bridge.set_settings(bridge_config, &mut stale);
+        }
+
+        let devices = self.attachments.keys().chain(attachments.keys());
+        let changed: Vec<PortNo> = devices
+            .copied()
+            .filter(|device| self.attachments.get(device) != attachments.get(device))
+            .collect();
+        stale.extend(changed.into_iter().map(Read::Attachment));
+        self.attachments = attachments;
+
+        let vlan_limit = config.vlan_limit.clamp(1, 2);
+        if vlan_limit != self.vlan_limit {
+            self.vlan_limit = vlan_limit;
+            return vec![Change::All];
+        }
+        self.changes(stale)
+    }
+
+    fn remove_bridges(&mut self, config: &SwitchConfig, stale: &mut Vec<Read>) {
+        self.bridge_ids.retain(|name, id| {
+            let stays = config.bridges.contains_key(name);
+            if !stays {
+                self.bridges.remove(id);
+                stale.push(Read::Bridge(*id));
+            }
+            stays
+        });
+    }
+
+    /// Gives numbers to new bridges and ports. Ports that are no more keep theirs until [`Bridge::set_ports`].
+    fn number(&mut self, config: &SwitchConfig) {
+        for (name, bridge_config) in &config.bridges {
+            let id = *self.bridge_ids.entry(name.clone()).or_insert_with(|| {
+                self.next_bridge += 1;
+                self.next_bridge
+            });
+            let seed = flow::mix(self.seed, id.into());
+            let bridge = self.bridges.entry(id).or_insert_with(|| Bridge {
+                id,
+                settings: Settings::new(bridge_config),
+                ports: BTreeMap::new(),
+                port_ids: BTreeMap::new(),
+                next_port: 0,
+                fdb: Fdb::new(seed),
+            });
+            for port in bridge_config.ports.keys() {
+                if !bridge.port_ids.contains_key(port) {
+                    bridge.next_port += 1;
+                    bridge.port_ids.insert(port.clone(), bridge.next_port);
+                }
+            }
+        }
+    }
+}
+
+impl Settings {
+    fn new(config: &BridgeConfig) -> Settings {
+        Settings {
+            fail_mode: config.fail_mode,
+            flood_vlans: config.flood_vlans.clone(),
+            forward_bpdu: config.forward_bpdu,
+        }
+    }
+}
+
+impl Bridge {
+    fn set_ports(&mut self, ports: BTreeMap<u32, Port>, stale: &mut Vec<Read>) {
+        let before = stale.len();
+        let old = std::mem::replace(&mut self.ports, ports);
+        for (id, port) in &old {
+            match self.ports.get(id) {
+                Some(new) if new == port => {}
+                Some(new) => {
+                    stale.push(Read::Port(self.id, *id));
+                    if new.vlans != port.vlans || new.egress == Egress::None {
+                        self.fdb.flush(Some(*id));
+                    }
+                }
+                None => {
+                    stale.push(Read::Port(self.id, *id));
+                    self.fdb.forget_port(*id);
+                }
+            }
+        }
+        let added = self.ports.keys().any(|id| !old.contains_key(id));
+        if added || stale.len() > before {
+            stale.push(Read::Flood(self.id));
+        }
+        let ports = &self.ports;
+        self.port_ids.retain(|_, id| ports.contains_key(id));
+    }
+
+    fn set_settings(&mut self, config: &BridgeConfig, stale: &mut Vec<Read>) {
+        let settings = Settings::new(config);
+        let mut changed = settings != self.settings;
+        if settings.flood_vlans != self.settings.flood_vlans {
+            self.fdb.flush(None);
+        }
+        self.settings = settings;
+        self.fdb.set_aging(config.mac_aging.clamp(AGING.0, AGING.1));
+        changed |= self
+            .fdb
+            .set_max(config.mac_table_size.clamp(TABLE_SIZE.0, TABLE_SIZE.1));
+        if changed {
+            stale.push(Read::Bridge(self.id));
+        }
+    }
+}
+
+/// Where each interface is, to find the peers of patch ports.
+struct Interfaces<'a>(HashMap<&'a str, (Ingress, &'a Attach)>);
+
+impl<'a> Interfaces<'a> {
+    fn new(switch: &Switch, config: &'a SwitchConfig) -> Interfaces<'a> {
+        let mut interfaces = HashMap::new();
+        for (name, bridge_config) in &config.bridges {
+            let bridge = switch.bridge_ids[name];
+            for (port_name, port_config) in &bridge_config.ports {
+                let port = switch.bridges[&bridge].port_ids[port_name];
+                for (interface, config) in port_config.interfaces.iter().enumerate() {
+                    let at = Ingress {
+                        bridge,
+                        port,
+                        interface,
+                    };
+                    interfaces.insert(config.name.as_str(), (at, &config.attach));
+                }
+            }
+        }
+        Interfaces(interfaces)
+    }
+
+    /// The other end of a patch, where each names the other.
+    fn peer(&self, name: &str, peer: &str) -> Option<Ingress> {
+        match self.0.get(peer)? {
+            (at, Attach::Patch { peer: back }) if back == name && peer != name => Some(*at),
+            _ => None,
+        }
+    }
+
+    fn port(&self, name: &str, config: &PortConfig) -> Port {
+        let egress = |at: usize| {
+            let interface = &config.interfaces[at];
+            match &interface.attach {
+                Attach::Device(device) => interface.up.then_some(Egress::Device(*device)),
+                Attach::Patch { peer } => self.peer(&interface.name, peer).map(Egress::Patch),
+            }
+        };
+        let active = (0..config.interfaces.len()).find_map(|at| Some((at, egress(at)?)));
+        Port {
+            name: name.to_owned(),
+            ofport: config.interfaces.first().map(|interface| interface.ofport),
+            vlans: PortVlans::new(config),
+            protected: config.protected,
+            no_flood: config.no_flood,
+            egress: active.map_or(Egress::None, |(_, egress)| egress),
+            active: active.map_or(0, |(at, _)| at),
+            interfaces: config.interfaces.len(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What translations depend on, as the numbers that megaflows record.
+//!
+//! Two different things can have the same number only by a collision of 64-bit hashes, which costs a needless upcall.
+
+use dp::Dep;
+use flow::PortNo;
+use wire::{MacAddr, Vid};
+
+/// Something that a translation read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Which bridge's port a datapath port is.
+    Attachment(PortNo),
+    /// A bridge's own settings, or everything that it has learned.
+    Bridge(u32),
+    /// A port's settings.
+    Port(u32, u32),
+    /// Which ports a bridge floods to, and their settings.
+    Flood(u32),
+    /// Where a bridge believes a station to be.
+    Station(u32, Vid, MacAddr),
+}
+
+impl Read {
+    /// Its number.
+    pub(crate) fn dep(self, seed: u64) -> Dep {
+        let (kind, a, b) = match self {
+            Read::Attachment(port) => (1, port.0, 0),
+            Read::Bridge(bridge) => (2, bridge, 0),
+            Read::Port(bridge, port) => (3, bridge, u64::from(port)),
+            Read::Flood(bridge) => (4, bridge, 0),
+            Read::Station(bridge, vlan, mac) => (5, bridge, u64::from(vlan.get()) << 48 | mac.to_u64()),
+        };
+        Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))
+    }
+}

@@ -1,0 +1,351 @@
+//! The filtering database of a bridge (IEEE 802.1Q §8.8): which station is where.
+//!
+//! Learned entries are in two doubly linked lists by the time they were last seen: one of all, whose head is the next to expire, and one of
+//! each port. When the table is full, the port with the most entries loses its oldest one, so that a port that invents addresses displaces its
+//! own. Learning, refreshing, expiring and evicting cost the same at any size (counting the ports in the order of their entries costs the
+//! logarithm of their number).
+
+mod list;
+
+use hashbrown::HashTable;
+use list::{Link, List, NIL};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use wire::{MacAddr, Nanos, Vid};
+
+/// What happened to a table since it was made or its statistics were cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FdbStats {
+    /// Entries now.
+    pub current: usize,
+    /// Most entries.
+    pub max: usize,
+    /// Static entries now.
+    pub static_current: usize,
+    /// Entries learned.
+    pub learned: u64,
+    /// Entries that expired.
+    pub expired: u64,
+    /// Entries that made room for others.
+    pub evicted: u64,
+    /// Times that a station changed its port.
+    pub moved: u64,
+}
+
+/// A station of a VLAN.
+pub(crate) type Station = (Vid, MacAddr);
+
+/// What learning did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learned {
+    /// The station was there, or may not be learned there.
+    Nothing,
+    /// It is new, and may have displaced another.
+    New { evicted: Option<Station> },
+    /// It was on another port.
+    Moved,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    vlan: Vid,
+    mac: MacAddr,
+    port: u32,
+    fixed: bool,
+    seen: Nanos,
+    by_age: Link,
+    by_port: Link,
+}
+
+/// The learned entries of one port.
+#[derive(Debug, Default)]
+struct PortEntries {
+    list: List,
+    count: u32,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Fdb {
+    seed: u64,
+    index: HashTable<u32>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_age: List,
+    ports: BTreeMap<u32, PortEntries>,
+    /// Ports with learned entries, by their number.
+    busiest: BTreeSet<(u32, u32)>,
+    /// Static entries.
+    fixed: BTreeSet<(u32, Vid, MacAddr)>,
+    aging: Duration,
+    stats: FdbStats,
+}
+
+impl Fdb {
+    /// An empty table. The seed keeps those who choose addresses from making them collide.
+    pub(crate) fn new(seed: u64) -> Fdb {
+        Fdb {
+            seed,
+            index: HashTable::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_age: List::default(),
+            ports: BTreeMap::new(),
+            busiest: BTreeSet::new(),
+            fixed: BTreeSet::new(),
+            aging: Duration::from_secs(300),
+            stats: FdbStats {
+                max: 8192,
+                ..FdbStats::default()
+            },
+        }
+    }
+
+    /// The port of a station, and whether it is a static entry.
+    pub(crate) fn lookup(&self, vlan: Vid, mac: MacAddr) -> Option<(u32, bool)> {
+        self.find(vlan, mac).map(|at| {
+            let entry = &self.entries[at as usize];
+            (entry.port, entry.fixed)
+        })
+    }
+
+    /// Notes that a station was seen on a port.
+    pub(crate) fn learn(&mut self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Learned {
+        if let Some(at) = self.find(vlan, mac) {
+            let entry = &mut self.entries[at as usize];
+            if entry.fixed {
+                return Learned::Nothing;
+            }
+            entry.seen = entry.seen.max(now);
+            let moved = entry.port != port;
+            self.unlink(at);
+            self.entries[at as usize].port = port;
+            self.link(at);
+            self.stats.moved += u64::from(moved);
+            return if moved { Learned::Moved } else { Learned::Nothing };
+        }
+        let mut evicted = None;
+        if self.index.len() >= self.stats.max {
+            evicted = self.evict();
+            if evicted.is_none() {
+                return Learned::Nothing;
+            }
+        }
+        self.insert(vlan, mac, port, false, now);
+        self.stats.learned += 1;
+        Learned::New { evicted }
+    }
+
+    /// Adds a static entry, in the place of any other of the same station. Returns what had to make room. Static entries may exceed the size.
+    pub(crate) fn add_static(&mut self, vlan: Vid, mac: MacAddr, port: u32) -> Option<Station> {
+        self.remove(vlan, mac);
+        let evicted = if self.index.len() >= self.stats.max {
+            self.evict()
+        } else {
+            None
+        };
+        self.insert(vlan, mac, port, true, Nanos::ZERO);
+        evicted
+    }
+
+    /// Removes a static entry; `false` where there is none.
+    pub(crate) fn del_static(&mut self, vlan: Vid, mac: MacAddr) -> bool {
+        match self.lookup(vlan, mac) {
+            Some((_, true)) => self.remove(vlan, mac),
+            _ => false,
+        }
+    }
+
+    /// Forgets what was learned: everywhere, or on one port. Static entries stay. Returns whether there was anything.
+    pub(crate) fn flush(&mut self, port: Option<u32>) -> bool {
+        let mut any = false;
+        loop {
+            let oldest = match port {
+                None => self.by_age.head(),
+                Some(port) => self.ports.get(&port).map_or(NIL, |entries| entries.list.head()),
+            };
+            if oldest == NIL {
+                return any;
+            }
+            self.remove_at(oldest);
+            any = true;
+        }
+    }
+
+    /// Forgets a port that is no more, with its static entries.
+    pub(crate) fn forget_port(&mut self, port: u32) {
+        self.flush(Some(port));
+        let range = (port, Vid::NONE, MacAddr::ZERO)..=(port, Vid::from_tci(0xfff), MacAddr::BROADCAST);
+        let fixed: Vec<_> = self.fixed.range(range).copied().collect();
+        for (_, vlan, mac) in fixed {
+            self.remove(vlan, mac);
+        }
+    }
+
+    /// Removes one entry that is too old. Call until it returns `None`.
+    pub(crate) fn expire(&mut self, now: Nanos) -> Option<Station> {
+        if self.next_expiry()? > now {
+            return None;
+        }
+        let station = self.remove_at(self.by_age.head());
+        self.stats.expired += 1;
+        Some(station)
+    }
+
+    /// When the next entry gets too old.
+    pub(crate) fn next_expiry(&self) -> Option<Nanos> {
+        let oldest = self.entries.get(self.by_age.head() as usize)?;
+        Some(oldest.seen + self.aging)
+    }
+
+    pub(crate) fn set_aging(&mut self, aging: Duration) {
+        self.aging = aging;
+    }
+
+    /// Sets the most entries. Returns whether some had to go.
+    pub(crate) fn set_max(&mut self, max: usize) -> bool {
+        self.stats.max = max;
+        let mut any = false;
+        while self.index.len() > max && self.evict().is_some() {
+            any = true;
+        }
+        any
+    }
+
+    pub(crate) fn stats(&self) -> FdbStats {
+        FdbStats {
+            current: self.index.len(),
+            static_current: self.fixed.len(),
+            ..self.stats
+        }
+    }
+
+    pub(crate) fn clear_stats(&mut self) {
+        self.stats = FdbStats {
+            max: self.stats.max,
+            ..FdbStats::default()
+        };
+    }
+
+    /// Static entries, then learned ones, the oldest first: station, port, and when it was last seen.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Station, u32, Option<Nanos>)> + '_ {
+        let fixed = self.fixed.iter().map(|(port, vlan, mac)| ((*vlan, *mac), *port, None));
+        let mut next = self.by_age.head();
+        let learned = std::iter::from_fn(move || {
+            let entry = self.entries.get(next as usize)?;
+            next = entry.by_age.next;
+            Some(((entry.vlan, entry.mac), entry.port, Some(entry.seen)))
+        });
+        fixed.chain(learned)
+    }
+
+    fn find(&self, vlan: Vid, mac: MacAddr) -> Option<u32> {
+        let hash = hash(self.seed, vlan, mac);
+        let same = |at: &u32| {
+            let entry = &self.entries[*at as usize];
+            entry.mac == mac && entry.vlan == vlan
+        };
+        self.index.find(hash, same).copied()
+    }
+
+    fn insert(&mut self, vlan: Vid, mac: MacAddr, port: u32, fixed: bool, seen: Nanos) {
+        let entry = Entry {
+            vlan,
+            mac,
+            port,
+            fixed,
+            seen,
+            by_age: Link::default(),
+            by_port: Link::default(),
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        let (seed, entries) = (self.seed, &self.entries);
+        self.index.insert_unique(hash(seed, vlan, mac), at, |at| {
+            let entry = &entries[*at as usize];
+            hash(seed, entry.vlan, entry.mac)
+        });
+        if fixed {
+            self.fixed.insert((port, vlan, mac));
+        } else {
+            self.link(at);
+        }
+    }
+
+    fn remove(&mut self, vlan: Vid, mac: MacAddr) -> bool {
+        let found = self.find(vlan, mac);
+        if let Some(at) = found {
+            self.remove_at(at);
+        }
+        found.is_some()
+    }
+
+    fn remove_at(&mut self, at: u32) -> Station {
+        let Entry {
+            vlan, mac, port, fixed, ..
+        } = self.entries[at as usize];
+        if fixed {
+            self.fixed.remove(&(port, vlan, mac));
+        } else {
+            self.unlink(at);
+        }
+        if let Ok(slot) = self.index.find_entry(hash(self.seed, vlan, mac), |found| *found == at) {
+            slot.remove();
+        }
+        self.free.push(at);
+        (vlan, mac)
+    }
+
+    /// Removes the oldest entry of the port that has the most; `None` where nothing is learned.
+    fn evict(&mut self) -> Option<Station> {
+        let (_, port) = self.busiest.last()?;
+        let oldest = self.ports.get(port)?.list.head();
+        let station = self.remove_at(oldest);
+        self.stats.evicted += 1;
+        Some(station)
+    }
+
+    /// Puts an entry at the young end of its lists.
+    fn link(&mut self, at: u32) {
+        let port = self.entries[at as usize].port;
+        let of_port = self.ports.entry(port).or_default();
+        self.by_age.push_back(&mut self.entries, at, |entry| &mut entry.by_age);
+        of_port
+            .list
+            .push_back(&mut self.entries, at, |entry| &mut entry.by_port);
+        self.busiest.remove(&(of_port.count, port));
+        of_port.count += 1;
+        self.busiest.insert((of_port.count, port));
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let port = self.entries[at as usize].port;
+        self.by_age.remove(&mut self.entries, at, |entry| &mut entry.by_age);
+        let Some(of_port) = self.ports.get_mut(&port) else {
+            return;
+        };
+        of_port.list.remove(&mut self.entries, at, |entry| &mut entry.by_port);
+        self.busiest.remove(&(of_port.count, port));
+        of_port.count -= 1;
+        if of_port.count == 0 {
+            self.ports.remove(&port);
+        } else {
+            self.busiest.insert((of_port.count, port));
+        }
+    }
+}
+
+fn hash(seed: u64, vlan: Vid, mac: MacAddr) -> u64 {
+    flow::mix(seed, u64::from(vlan.get()) << 48 | mac.to_u64())
+}
+
+#[cfg(test)]
+mod tests;

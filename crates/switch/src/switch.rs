@@ -1,0 +1,182 @@
+//! The switch as its caller sees it. How it is configured is in `configure`, how it answers in `translate`.
+
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::port::Ingress;
+use dp::{Change, Effect, PortNo};
+use std::collections::{BTreeMap, HashMap};
+use wire::{MacAddr, Nanos, Vid};
+
+/// A set of bridges. See the crate's page for how to drive it.
+#[derive(Debug)]
+pub struct Switch {
+    pub(crate) seed: u64,
+    pub(crate) vlan_limit: u8,
+    pub(crate) bridges: BTreeMap<u32, Bridge>,
+    pub(crate) bridge_ids: BTreeMap<String, u32>,
+    pub(crate) next_bridge: u32,
+    pub(crate) attachments: HashMap<PortNo, Ingress>,
+}
+
+/// Why a station could not be entered or removed by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FdbError {
+    /// There is no bridge of that name.
+    #[error("no such bridge")]
+    NoBridge,
+    /// The bridge has no port of that name.
+    #[error("no such port")]
+    NoPort,
+    /// The bridge has no static entry for the station.
+    #[error("could not find static mac entry")]
+    NoEntry,
+}
+
+/// Expiries in one tick above which one change for the whole bridge is cheaper than one for each station.
+const MANY: usize = 256;
+
+impl Switch {
+    /// A switch without bridges. Whoever chooses addresses must not know the seed.
+    pub fn new(seed: u64) -> Switch {
+        Switch {
+            seed,
+            vlan_limit: 1,
+            bridges: BTreeMap::new(),
+            bridge_ids: BTreeMap::new(),
+            next_bridge: 0,
+            attachments: HashMap::new(),
+        }
+    }
+
+    /// Does what translations ask for. The changes are empty where all stations are where they were.
+    pub fn apply(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
+        let mut stale = Vec::new();
+        for effect in effects {
+            let Effect::Learn {
+                bridge,
+                vlan,
+                mac,
+                port,
+                gratuitous_arp: _,
+            } = *effect;
+            if let Some(bridge) = self.bridges.get_mut(&bridge) {
+                bridge.learn(vlan, mac, port, now, &mut stale);
+            }
+        }
+        self.changes(stale)
+    }
+
+    /// Whether [`Switch::apply`] would do more than note that known stations were seen again.
+    pub fn is_news(&self, effects: &[Effect]) -> bool {
+        effects.iter().any(|effect| {
+            let Effect::Learn {
+                bridge,
+                vlan,
+                mac,
+                port,
+                gratuitous_arp: _,
+            } = *effect;
+            self.bridges
+                .get(&bridge)
+                .is_some_and(|bridge| match bridge.fdb.lookup(vlan, mac) {
+                    Some((known, fixed)) => known != port && !fixed,
+                    None => true,
+                })
+        })
+    }
+
+    /// Forgets stations that have not been seen for their bridge's ageing time.
+    pub fn tick(&mut self, now: Nanos) -> Vec<Change> {
+        let mut stale = Vec::new();
+        for bridge in self.bridges.values_mut() {
+            let before = stale.len();
+            while let Some((vlan, mac)) = bridge.fdb.expire(now) {
+                stale.push(Read::Station(bridge.id, vlan, mac));
+            }
+            if stale.len() - before > MANY {
+                stale.truncate(before);
+                stale.push(Read::Bridge(bridge.id));
+            }
+        }
+        self.changes(stale)
+    }
+
+    /// When [`Switch::tick`] has something to do; `None` while nothing ages.
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.bridges
+            .values()
+            .filter_map(|bridge| bridge.fdb.next_expiry())
+            .min()
+    }
+
+    /// The bridge of a name.
+    pub fn bridge(&self, name: &str) -> Option<&Bridge> {
+        self.bridges.get(self.bridge_ids.get(name)?)
+    }
+
+    /// The names of all bridges.
+    pub fn bridge_names(&self) -> impl Iterator<Item = &str> {
+        self.bridge_ids.keys().map(String::as_str)
+    }
+
+    /// Forgets what a bridge has learned, everywhere or on one of its ports. Static entries stay.
+    ///
+    /// # Errors
+    /// [`FdbError::NoBridge`], [`FdbError::NoPort`].
+    pub fn fdb_flush(&mut self, bridge: &str, port: Option<&str>) -> Result<Vec<Change>, FdbError> {
+        let bridge = self.bridge_mut(bridge)?;
+        let port = port
+            .map(|port| bridge.port_ids.get(port).copied().ok_or(FdbError::NoPort))
+            .transpose()?;
+        let id = bridge.id;
+        let any = bridge.fdb.flush(port);
+        Ok(self.changes(any.then_some(Read::Bridge(id))))
+    }
+
+    /// Enters a station by hand, in the place of any entry that it has. It neither ages nor moves until it is removed.
+    ///
+    /// # Errors
+    /// [`FdbError::NoBridge`], [`FdbError::NoPort`].
+    pub fn fdb_add(&mut self, bridge: &str, port: &str, vlan: Vid, mac: MacAddr) -> Result<Vec<Change>, FdbError> {
+        let bridge = self.bridge_mut(bridge)?;
+        let port = *bridge.port_ids.get(port).ok_or(FdbError::NoPort)?;
+        if bridge.fdb.lookup(vlan, mac) == Some((port, true)) {
+            return Ok(Vec::new());
+        }
+        let id = bridge.id;
+        let evicted = bridge.fdb.add_static(vlan, mac, port);
+        let stale = [Some((vlan, mac)), evicted].into_iter().flatten();
+        Ok(self.changes(stale.map(|(vlan, mac)| Read::Station(id, vlan, mac))))
+    }
+
+    /// Removes a station that was entered by hand.
+    ///
+    /// # Errors
+    /// [`FdbError::NoBridge`], [`FdbError::NoEntry`].
+    pub fn fdb_del(&mut self, bridge: &str, vlan: Vid, mac: MacAddr) -> Result<Vec<Change>, FdbError> {
+        let bridge = self.bridge_mut(bridge)?;
+        if !bridge.fdb.del_static(vlan, mac) {
+            return Err(FdbError::NoEntry);
+        }
+        let read = Read::Station(bridge.id, vlan, mac);
+        Ok(self.changes([read]))
+    }
+
+    /// Sets a bridge's statistics of learning to zero.
+    ///
+    /// # Errors
+    /// [`FdbError::NoBridge`].
+    pub fn fdb_stats_clear(&mut self, bridge: &str) -> Result<(), FdbError> {
+        self.bridge_mut(bridge)?.fdb.clear_stats();
+        Ok(())
+    }
+
+    fn bridge_mut(&mut self, name: &str) -> Result<&mut Bridge, FdbError> {
+        let id = self.bridge_ids.get(name).ok_or(FdbError::NoBridge)?;
+        self.bridges.get_mut(id).ok_or(FdbError::NoBridge)
+    }
+
+    pub(crate) fn changes(&self, stale: impl IntoIterator<Item = Read>) -> Vec<Change> {
+        stale.into_iter().map(|read| Change::Dep(read.dep(self.seed))).collect()
+    }
+}

@@ -1,0 +1,234 @@
+//! From a packet's key to the actions for all packets like it.
+//!
+//! One walk, stages in order: attachment, fail mode, ingress VLAN, reserved addresses, learning, lookup or flood, egress VLAN, output. A patch
+//! port's output is the peer's attachment. Outputs are collected with the tags that each needs, and turned into actions at the end, so that the
+//! tags change as rarely as possible.
+
+use crate::FailMode;
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::port::{Egress, Ingress, Port};
+use crate::reserved::is_reserved;
+use crate::switch::Switch;
+use crate::tags::{Reader, Tags};
+use dp::{Dep, DropCause, Effect, Key, PortNo, Translation};
+use flow::Field;
+use smallvec::SmallVec;
+use wire::{MacAddr, Nanos, Vid};
+
+/// Most patch ports on a packet's way.
+const MAX_DEPTH: u32 = 64;
+/// Most bridges that the copies of one packet enter.
+const MAX_VISITS: u32 = 4096;
+
+impl Switch {
+    /// What becomes of a packet, and of all that are like it. Changes nothing.
+    pub fn translate(&self, key: &Key, _now: Nanos) -> Translation {
+        let mut walk = Walk {
+            switch: self,
+            reader: Reader::new(key, self.vlan_limit),
+            in_port: PortNo::default(),
+            deps: SmallVec::new(),
+            effects: SmallVec::new(),
+            states: SmallVec::new(),
+            outputs: SmallVec::new(),
+            drop: None,
+            visits: 0,
+        };
+        walk.in_port = PortNo(walk.reader.read(Field::InPort) as u32);
+        walk.depend(Read::Attachment(walk.in_port));
+        if let Some(at) = self.attachments.get(&walk.in_port) {
+            walk.enter(*at, Tags::default(), 0);
+        }
+        walk.finish()
+    }
+}
+
+/// A translation in the making.
+struct Walk<'a> {
+    switch: &'a Switch,
+    reader: Reader<'a>,
+    in_port: PortNo,
+    deps: SmallVec<[Dep; 4]>,
+    effects: SmallVec<[Effect; 2]>,
+    /// The different tags of outputs.
+    states: SmallVec<[Tags; 4]>,
+    /// Ports, each with the index of its state.
+    outputs: SmallVec<[(usize, PortNo); 16]>,
+    /// The first cause to drop a copy; counts where no other copy goes out.
+    drop: Option<DropCause>,
+    visits: u32,
+}
+
+impl<'a> Walk<'a> {
+    /// A copy of the packet comes in.
+    fn enter(&mut self, at: Ingress, mut tags: Tags, depth: u32) {
+        self.visits += 1;
+        if depth > MAX_DEPTH || self.visits > MAX_VISITS {
+            self.drop = Some(DropCause::Loop);
+            self.visits = MAX_VISITS + 1;
+            return;
+        }
+        let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
+            return;
+        };
+        self.depend(Read::Bridge(at.bridge));
+        if bridge.settings.fail_mode == FailMode::Secure {
+            return self.dropped(DropCause::NoRule);
+        }
+        let Some(port) = bridge.ports.get(&at.port) else { return };
+        self.depend(Read::Port(at.bridge, at.port));
+        let Some(vlan) = port.vlans.ingress(&mut tags, &mut self.reader) else {
+            return self.dropped(DropCause::VlanFiltered);
+        };
+        let dst = MacAddr::from_u64(self.reader.read(Field::EthDst) as u64);
+        if !bridge.settings.forward_bpdu && is_reserved(dst) {
+            return self.dropped(DropCause::ReservedMulticast);
+        }
+        // Of several interfaces one carries the traffic: what comes in on another is a copy, or our own packet coming back.
+        if port.interfaces > 1 && port.active != at.interface {
+            return self.dropped(DropCause::Loop);
+        }
+        let visit = Visit {
+            bridge,
+            at,
+            port,
+            vlan,
+            tags,
+            depth,
+        };
+        if !bridge.settings.flood_vlans.contains(vlan) {
+            self.learn(at, vlan);
+            if !dst.is_multicast()
+                && let Some(learned) = self.station(bridge, vlan, dst)
+            {
+                return self.forward(&visit, learned);
+            }
+        }
+        self.flood(&visit);
+    }
+
+    fn learn(&mut self, at: Ingress, vlan: Vid) {
+        let mac = MacAddr::from_u64(self.reader.read(Field::EthSrc) as u64);
+        if mac.is_multicast() {
+            return;
+        }
+        // A copy that comes by again moves the station; what counts is where it was seen last.
+        self.effects
+            .retain(|Effect::Learn { bridge, vlan: seen, .. }| (*bridge, *seen) != (at.bridge, vlan));
+        self.effects.push(Effect::Learn {
+            bridge: at.bridge,
+            vlan,
+            mac,
+            port: at.port,
+            gratuitous_arp: false,
+        });
+    }
+
+    /// The port of a station, as it is once this packet's effects are applied.
+    fn station(&mut self, bridge: &Bridge, vlan: Vid, mac: MacAddr) -> Option<u32> {
+        self.depend(Read::Station(bridge.id, vlan, mac));
+        let known = bridge.fdb.lookup(vlan, mac);
+        if let Some((port, true)) = known {
+            return Some(port);
+        }
+        let about_to_learn = self.effects.iter().find_map(|effect| match effect {
+            Effect::Learn {
+                bridge: at,
+                vlan: seen,
+                mac: station,
+                port,
+                ..
+            } => (*at == bridge.id && *seen == vlan && *station == mac).then_some(*port),
+        });
+        about_to_learn.or(known.map(|(port, _)| port))
+    }
+
+    fn forward(&mut self, visit: &Visit<'_>, to: u32) {
+        if to == visit.at.port {
+            return self.dropped(DropCause::Loop);
+        }
+        self.depend(Read::Port(visit.bridge.id, to));
+        if let Some(port) = visit.bridge.ports.get(&to) {
+            self.output(visit, port);
+        }
+    }
+
+    fn flood(&mut self, visit: &Visit<'_>) {
+        self.depend(Read::Flood(visit.bridge.id));
+        for (id, port) in &visit.bridge.ports {
+            if *id != visit.at.port && !port.no_flood {
+                self.output(visit, port);
+            }
+        }
+    }
+
+    fn output(&mut self, visit: &Visit<'_>, port: &Port) {
+        if port.protected && visit.port.protected || port.egress == Egress::None {
+            return;
+        }
+        let Some(tags) = port.vlans.egress(visit.vlan, &visit.tags, &mut self.reader) else {
+            return;
+        };
+        match port.egress {
+            Egress::None => {}
+            Egress::Patch(peer) => self.enter(peer, tags, visit.depth + 1),
+            Egress::Device(device) if device == self.in_port => self.dropped(DropCause::Loop),
+            Egress::Device(device) => {
+                let state = self.states.iter().position(|state| *state == tags).unwrap_or_else(|| {
+                    self.states.push(tags);
+                    self.states.len() - 1
+                });
+                self.outputs.push((state, device));
+            }
+        }
+    }
+
+    fn depend(&mut self, read: Read) {
+        let dep = read.dep(self.switch.seed);
+        if !self.deps.contains(&dep) {
+            self.deps.push(dep);
+        }
+    }
+
+    fn dropped(&mut self, cause: DropCause) {
+        self.drop.get_or_insert(cause);
+    }
+
+    fn finish(mut self) -> Translation {
+        if self.visits > MAX_VISITS {
+            // A loop: neither a part of the copies nor what was learned from them is worth anything.
+            self.outputs.clear();
+            self.effects.clear();
+        }
+        let states = &self.states;
+        self.outputs.sort_by_key(|(state, _)| (states[*state].rank(), *state));
+        let mut actions = Vec::with_capacity(self.outputs.len());
+        let mut now = &Tags::default();
+        for (state, port) in &self.outputs {
+            now.change_to(&states[*state], &mut self.reader, &mut actions);
+            now = &states[*state];
+            actions.push(dp::Action::Output(*port));
+        }
+        let drop = actions
+            .is_empty()
+            .then(|| self.drop.unwrap_or(DropCause::NoDestination));
+        Translation {
+            actions: actions.into(),
+            mask: *self.reader.mask(),
+            deps: self.deps,
+            effects: self.effects,
+            drop,
+        }
+    }
+}
+
+/// A copy of the packet inside a bridge.
+struct Visit<'a> {
+    bridge: &'a Bridge,
+    at: Ingress,
+    port: &'a Port,
+    vlan: Vid,
+    tags: Tags,
+    depth: u32,
+}
