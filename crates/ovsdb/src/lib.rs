@@ -11,6 +11,7 @@
 //!   columns of an index.
 
 mod atom;
+mod check;
 mod commit;
 mod condition;
 mod database;
