@@ -21,6 +21,12 @@ pub mod vlog;
 #[doc(hidden)]
 pub use tracing as __tracing;
 
+/// The present moment (UTC) in a template of `strftime`; `#`s become digits of the fraction of the
+/// second.
+pub fn timestamp(template: &str) -> String {
+    utc::Utc::now().format(template)
+}
+
 /// `tracing::warn!`, limited per call site to a burst of 10 and 12 a minute after it.
 ///
 /// ```

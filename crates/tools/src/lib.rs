@@ -5,4 +5,7 @@
 //! Goal: a script written for Open vSwitch's tools does not notice the difference. Outputs, exit
 //! codes and the words of errors are compared with theirs in `tests/`.
 
+pub mod appctl;
+mod common;
+pub mod ovsdb_client;
 pub mod table;

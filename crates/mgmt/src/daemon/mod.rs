@@ -121,7 +121,7 @@ impl Daemon {
             notify_waiter();
         }
         if self.options.detach {
-            leave_terminal(self.options.no_chdir);
+            leave_terminal(self.options.no_chdir, self.options.keep_stdout);
         }
     }
 
@@ -242,13 +242,15 @@ fn notify_waiter() {
 }
 
 /// A detached process keeps no terminal and, unless told, no directory busy.
-fn leave_terminal(no_chdir: bool) {
+fn leave_terminal(no_chdir: bool, keep_stdout: bool) {
     if !no_chdir {
         let _ = env::set_current_dir("/");
     }
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
-        let _ = rustix::stdio::dup2_stdout(&null);
+        if !keep_stdout {
+            let _ = rustix::stdio::dup2_stdout(&null);
+        }
         let _ = rustix::stdio::dup2_stderr(&null);
     }
     vlog::set_all(Some(Destination::Console), Level::Off);

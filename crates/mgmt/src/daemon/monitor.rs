@@ -27,7 +27,7 @@ pub(super) fn run(options: &Options, awaited: bool) -> io::Result<i32> {
                 notify_waiter();
             }
             if options.detach {
-                leave_terminal(options.no_chdir);
+                leave_terminal(options.no_chdir, false);
             }
             set_name("monitor");
         }

@@ -88,6 +88,8 @@ pub struct Options {
     pub mlockall: bool,
     /// Log to this file.
     pub log_file: Option<PathBuf>,
+    /// Keep standard output when detached: for tools whose output is what they are for.
+    pub keep_stdout: bool,
 }
 
 impl Options {

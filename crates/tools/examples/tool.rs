@@ -1,0 +1,16 @@
+//! Runs one of the tools: `cargo run -p tools --example tool -- ovsdb-client list-dbs`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let name = args.next().unwrap_or_default();
+    match name.to_str() {
+        Some("ovs-appctl") => tools::appctl::main(args),
+        Some("ovsdb-client") => tools::ovsdb_client::main(args),
+        _ => {
+            eprintln!("usage: tool ovs-appctl|ovsdb-client|ovsdb-tool ARG...");
+            ExitCode::FAILURE
+        }
+    }
+}

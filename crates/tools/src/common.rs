@@ -1,0 +1,96 @@
+//! What the tools share: how they print, fail and time out.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Why a tool ends early, and with which status.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What to print after the program's name; nothing if empty.
+    pub(crate) message: String,
+    /// The exit status.
+    pub(crate) status: u8,
+}
+
+impl Failure {
+    /// Ends with status 1.
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure {
+            message: message.into(),
+            status: 1,
+        }
+    }
+}
+
+impl From<mgmt::cli::Error> for Failure {
+    fn from(e: mgmt::cli::Error) -> Failure {
+        Failure::new(e.to_string())
+    }
+}
+
+/// The exit status of `program`, whose failure, if it has one, is printed.
+pub(crate) fn finish(program: &str, result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("{program}: {}", failure.message);
+            }
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+/// Prints text as it is. A reader that has gone away (`| head`) ends the program quietly.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure {
+            message: String::new(),
+            status: 1,
+        }),
+        Err(e) => Err(Failure::new(format!("write to standard output failed: {e}"))),
+    }
+}
+
+/// Runs the tool's work; if it takes longer than `timeout`, the process dies of SIGALRM.
+pub(crate) fn run<T>(timeout: Option<Duration>, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::new(format!("cannot start: {e}")))?;
+    let local = tokio::task::LocalSet::new();
+    let result = local.block_on(&runtime, async {
+        match timeout {
+            Some(timeout) => tokio::time::timeout(timeout, work).await.ok(),
+            None => Some(work.await),
+        }
+    });
+    // A name lookup that hangs must not keep the process.
+    runtime.shutdown_background();
+    result.unwrap_or_else(|| Err(die_of_alarm()))
+}
+
+/// Parses the value of a timeout option, in seconds; `name` is how the message calls the option.
+pub(crate) fn parse_timeout(name: &str, value: Option<&str>) -> Result<Duration, Failure> {
+    let value = value.unwrap_or_default();
+    match value.parse::<u32>() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds.into())),
+        _ => Err(Failure::new(format!("value {value} on {name} is invalid"))),
+    }
+}
+
+fn die_of_alarm() -> Failure {
+    use rustix::process::{Signal, getpid, kill_process};
+    tracing::warn!(target: "fatal_signal", "terminating with signal 14 (Alarm clock)");
+    let _ = io::stdout().flush();
+    let _ = kill_process(getpid(), Signal::ALARM);
+    // Only reached where the signal is ignored.
+    Failure {
+        message: String::new(),
+        status: 142,
+    }
+}

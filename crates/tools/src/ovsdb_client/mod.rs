@@ -1,0 +1,322 @@
+//! `ovsdb-client`: asks a database server, changes what it holds, watches it (ovsdb-client(1)).
+//!
+//! Every command is `COMMAND [SERVER] [DATABASE] ARG…`. What the first words mean is decided as
+//! Open vSwitch's tool does: a word with a colon is a server while more words remain than the
+//! command needs, and the next is a database if the server has one of that name.
+
+mod data;
+mod help;
+mod lock;
+mod monitor;
+mod restore;
+mod schema;
+mod wait;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
+use mgmt::daemon::{self, Daemon, Options};
+use mgmt::jsonrpc::{CallError, Connection};
+use mgmt::stream::{Remote, RemoteError, connect_or_accept};
+use mgmt::{paths, pidfile};
+use serde_json::Value;
+
+use crate::common::{Failure, finish, parse_timeout, print, run};
+use crate::table::{self, Format, Printer, Style, Table};
+
+const PROGRAM: &str = "ovsdb-client";
+
+/// The database of the switch, which is meant when none is named.
+const DEFAULT_DATABASE: &str = "Open_vSwitch";
+
+const OPTIONS: &[Opt] = &[
+    Opt::value("timeout", Some('t')),
+    Opt::flag("force", None),
+    Opt::flag("leader-only", None),
+    Opt::flag("no-leader-only", None),
+    Opt::flag("db-change-aware", None),
+    Opt::flag("no-db-change-aware", None),
+    Opt::value("private-key", Some('p')),
+    Opt::value("certificate", Some('c')),
+    Opt::value("ca-cert", Some('C')),
+    Opt::value("bootstrap-ca-cert", None),
+    Opt::value("ssl-protocols", None),
+    Opt::value("ssl-ciphers", None),
+];
+
+/// What a command needs before it can begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// A server's name.
+    Server,
+    /// A connection.
+    Connection,
+    /// A connection, and a database of that server.
+    Database,
+}
+
+/// A command, and how many words it takes after server and database.
+struct Command {
+    name: &'static str,
+    need: Need,
+    min: usize,
+    max: usize,
+}
+
+const fn command(name: &'static str, need: Need, min: usize, max: usize) -> Command {
+    Command { name, need, min, max }
+}
+
+const COMMANDS: &[Command] = &[
+    command("list-dbs", Need::Connection, 0, 0),
+    command("get-schema", Need::Database, 0, 0),
+    command("get-schema-version", Need::Database, 0, 0),
+    command("get-schema-cksum", Need::Database, 0, 0),
+    command("list-tables", Need::Database, 0, 0),
+    command("list-columns", Need::Database, 0, 1),
+    command("transact", Need::Connection, 1, 1),
+    command("query", Need::Connection, 1, 1),
+    command("dump", Need::Database, 0, usize::MAX),
+    command("backup", Need::Database, 0, 0),
+    command("restore", Need::Database, 0, 0),
+    command("monitor", Need::Database, 1, usize::MAX),
+    command("monitor-cond", Need::Database, 2, usize::MAX),
+    command("monitor-cond-since", Need::Database, 2, usize::MAX),
+    command("convert", Need::Connection, 1, 1),
+    command("needs-conversion", Need::Connection, 1, 1),
+    command("wait", Need::Server, 2, 2),
+    command("lock", Need::Connection, 1, 1),
+    command("steal", Need::Connection, 1, 1),
+    command("unlock", Need::Connection, 1, 1),
+];
+
+/// What the command line says, and what came of it.
+struct Client {
+    command: String,
+    server: String,
+    args: Vec<String>,
+    style: Style,
+    force: bool,
+    daemon: Daemon,
+    printer: Printer,
+}
+
+/// Runs the tool with `args`, which do not hold its name.
+pub fn main<I>(args: I) -> ExitCode
+where
+    I: IntoIterator,
+    I::Item: Into<OsString>,
+{
+    telemetry::vlog::init(PROGRAM);
+    let tables = vec![OPTIONS, table::OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    finish(PROGRAM, execute(Parser::new(args, tables, Order::Mixed)))
+}
+
+fn execute(mut parser: Parser) -> Result<(), Failure> {
+    let mut options = Options::new(PROGRAM);
+    options.keep_stdout = true;
+    let mut style = Style::new(Format::Table);
+    let mut timeout: Option<Duration> = None;
+    let mut force = false;
+    let mut words: Vec<String> = Vec::new();
+    while let Some(item) = parser.next()? {
+        match item {
+            Item::Arg(word) => words.push(word),
+            Item::Opt("timeout", value) => {
+                timeout = Some(parse_timeout("-t or --timeout", value.as_deref())?);
+            }
+            Item::Opt("force", _) => force = true,
+            Item::Opt("help", _) => return print(&help::text()),
+            Item::Opt("version", _) => {
+                return print(&format!("{}\n", telemetry::version::line(PROGRAM)));
+            }
+            // Databases here are not clustered, so every server leads; keys wait for SSL.
+            Item::Opt(name, _) if OPTIONS.iter().any(|o| o.long == name) => {}
+            Item::Opt(name, value) => {
+                let value = value.as_deref();
+                if !style.accept(name, value)? {
+                    options.accept(name, value)?;
+                }
+            }
+        }
+    }
+    if words.is_empty() {
+        return Err(Failure::new("missing command name; use --help for help"));
+    }
+    let name = words.remove(0);
+    if name == "help" {
+        return print(&help::text());
+    }
+    let Some(command) = COMMANDS.iter().find(|c| c.name == name) else {
+        return Err(Failure::new(format!("unknown command '{name}'; use --help for help")));
+    };
+    let mut server = paths::default_remote();
+    if words.len() > command.min && looks_like_server(&words[0]) {
+        server = words.remove(0);
+    }
+    let detaches = [
+        "monitor",
+        "monitor-cond",
+        "monitor-cond-since",
+        "lock",
+        "steal",
+        "unlock",
+    ];
+    options.detach &= detaches.contains(&command.name);
+    let daemon = daemon::start(options).map_err(|e| Failure::new(e.to_string()))?;
+    let mut client = Client {
+        command: name,
+        server,
+        args: words,
+        style,
+        force,
+        daemon,
+        printer: Printer::new(style),
+    };
+    run(timeout, client.run(command))
+}
+
+impl Client {
+    async fn run(&mut self, command: &Command) -> Result<(), Failure> {
+        if command.need == Need::Server {
+            self.check_words(command)?;
+            return wait::run(self).await;
+        }
+        let mut rpc = self.connect().await?;
+        let database = match command.need {
+            Need::Database => self.take_database(command, &mut rpc).await?,
+            _ => String::new(),
+        };
+        self.check_words(command)?;
+        match command.name {
+            "list-dbs" => self.list_dbs(&mut rpc).await,
+            "get-schema" => self.get_schema(&mut rpc, &database).await,
+            "get-schema-version" => self.get_schema_version(&mut rpc, &database).await,
+            "get-schema-cksum" => self.get_schema_cksum(&mut rpc, &database).await,
+            "list-tables" => self.list_tables(&mut rpc, &database).await,
+            "list-columns" => self.list_columns(&mut rpc, &database).await,
+            "transact" => self.transact(&mut rpc).await,
+            "query" => self.query(&mut rpc).await,
+            "dump" => self.dump(&mut rpc, &database).await,
+            "backup" => self.backup(&mut rpc, &database).await,
+            "restore" => self.restore(&mut rpc, &database).await,
+            "convert" => self.convert(&mut rpc).await,
+            "needs-conversion" => self.needs_conversion(&mut rpc).await,
+            "lock" | "steal" | "unlock" => lock::run(self, rpc).await,
+            _ => monitor::run(self, rpc, &database).await,
+        }
+    }
+
+    /// A connection to the server, or to the first that answers of a list set apart by commas.
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let names = split_servers(&self.server);
+        let mut failure = Failure::new("no server");
+        for name in names {
+            match connect(name).await {
+                Ok(rpc) => return Ok(rpc),
+                Err(e) => failure = e,
+            }
+        }
+        Err(failure)
+    }
+
+    /// The database named next, if the server has it, or the default one.
+    async fn take_database(&mut self, command: &Command, rpc: &mut Connection) -> Result<String, Failure> {
+        let databases = self.fetch_databases(rpc).await?;
+        if self.args.len() > command.min && databases.contains(&self.args[0]) {
+            return Ok(self.args.remove(0));
+        }
+        if databases.iter().any(|db| db == DEFAULT_DATABASE) {
+            return Ok(DEFAULT_DATABASE.to_owned());
+        }
+        // A server with one database of its own means that one.
+        let mut own = databases.iter().filter(|db| !db.starts_with('_'));
+        match (own.next(), own.next()) {
+            (Some(only), None) => Ok(only.clone()),
+            _ => Err(Failure::new(
+                "no default database for remote server, please specify a database name",
+            )),
+        }
+    }
+
+    fn check_words(&self, command: &Command) -> Result<(), Failure> {
+        if (command.min..=command.max).contains(&self.args.len()) {
+            return Ok(());
+        }
+        let name = command.name;
+        Err(Failure::new(format!(
+            "invalid syntax for '{name}' (use --help for help)"
+        )))
+    }
+
+    /// The result of a request. An error reply ends the tool.
+    async fn call(&self, rpc: &mut Connection, method: &str, params: Vec<Value>) -> Result<Value, Failure> {
+        rpc.call(method, params).await.map_err(|e| self.call_failure(e))
+    }
+
+    fn call_failure(&self, error: CallError) -> Failure {
+        match error {
+            CallError::Remote(error) => Failure::new(format!("transaction returned error: {error}")),
+            other => self.lost(&other),
+        }
+    }
+
+    /// The connection is over.
+    fn lost(&self, error: &dyn std::fmt::Display) -> Failure {
+        let text = error.to_string();
+        let text = text.split(" (os error").next().unwrap_or_default();
+        Failure::new(format!("{}: receive failed ({text})", self.server))
+    }
+
+    fn print_table(&mut self, table: &Table) -> Result<(), Failure> {
+        print(&self.printer.print(table))
+    }
+
+    fn print_json(&self, value: &Value) -> Result<(), Failure> {
+        print(&format!("{}\n", self.style.json(value)))
+    }
+}
+
+async fn connect(name: &str) -> Result<Connection, Failure> {
+    let what = if name.starts_with('p') {
+        "connect or listen to"
+    } else {
+        "connect to"
+    };
+    let remote: Remote = name.parse().map_err(|e| match e {
+        RemoteError::Ssl(_) => Failure::new(format!("failed to {what} {e}")),
+        e => Failure::new(format!("failed to connect or listen to \"{name}\" ({e})")),
+    })?;
+    match connect_or_accept(&remote).await {
+        Ok(stream) => Ok(Connection::new(stream)),
+        Err(e) => Err(Failure::new(format!(
+            "failed to {what} \"{name}\" ({})",
+            pidfile::os_text(&e)
+        ))),
+    }
+}
+
+fn looks_like_server(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic()) && word.contains(':')
+}
+
+/// The servers of a list. A comma belongs to a name unless a connection method follows it.
+fn split_servers(list: &str) -> Vec<&str> {
+    let mut servers = Vec::new();
+    let mut from = 0;
+    for (at, _) in list.match_indices(',') {
+        if Remote::looks_like(&list[at + 1..]) {
+            servers.push(&list[from..at]);
+            from = at + 1;
+        }
+    }
+    servers.push(&list[from..]);
+    servers
+}
+
+/// JSON of the command line.
+fn parse_json(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|e| Failure::new(format!("\"{text}\": {e}")))
+}
