@@ -1,0 +1,211 @@
+//! `oxvs ovsdb-server`: the server as a daemon of its own, with the command line of ovsdb-server(1).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
+use mgmt::pidfile::os_text;
+use mgmt::{daemon, paths, unixctl};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use telemetry::{version, vlog};
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+
+use crate::{Options, Server};
+
+const PROGRAM: &str = "ovsdb-server";
+
+const OPTIONS: &[Opt] = &[
+    Opt::value("remote", None),
+    Opt::value("run", None),
+    Opt::flag("no-dbs", None),
+    Opt::flag("disable-file-column-diff", None),
+    Opt::value("private-key", Some('p')),
+    Opt::value("certificate", Some('c')),
+    Opt::value("ca-cert", Some('C')),
+    Opt::value("bootstrap-ca-cert", None),
+    Opt::value("peer-ca-cert", None),
+    Opt::value("ssl-protocols", None),
+    Opt::value("ssl-ciphers", None),
+    Opt::value("sync-from", None),
+    Opt::value("sync-exclude-tables", None),
+    Opt::flag("active", None),
+];
+
+/// What the command line asks for.
+struct Wanted {
+    server: Options,
+    daemon: daemon::Options,
+    /// A command to serve for as long as it runs.
+    run: Option<String>,
+}
+
+/// The daemon's `main`: `args` are what follows the program's name.
+pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
+    vlog::init(PROGRAM);
+    match parse(args) {
+        Ok(Some(wanted)) => match serve(wanted) {
+            Ok(code) => code,
+            Err(why) => fail(&why),
+        },
+        Ok(None) => ExitCode::SUCCESS,
+        Err(why) => fail(&why),
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("{PROGRAM}: {why}");
+    ExitCode::FAILURE
+}
+
+/// Reads the command line; `None` when it only asked for help or the version.
+fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, String> {
+    let tables = vec![OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    let mut parser = Parser::new(args, tables, Order::Mixed);
+    let mut server = Options::default();
+    let mut daemon = daemon::Options::new(PROGRAM);
+    let (mut run, mut no_dbs) = (None, false);
+    while let Some(item) = parser.next().map_err(|error| error.to_string())? {
+        let (name, value) = match item {
+            Item::Arg(database) if database.starts_with("relay:") => {
+                return Err(format!("{database}: relay databases are not supported"));
+            }
+            Item::Arg(database) => {
+                server.databases.push(PathBuf::from(database));
+                continue;
+            }
+            Item::Opt(name, value) => (name, value),
+        };
+        if daemon
+            .accept(name, value.as_deref())
+            .map_err(|error| error.to_string())?
+        {
+            continue;
+        }
+        match name {
+            "remote" => server.remotes.extend(value),
+            "run" => run = value,
+            "no-dbs" => no_dbs = true,
+            "help" => {
+                print!("{}", help());
+                return Ok(None);
+            }
+            "version" => {
+                println!("{}", version::line(PROGRAM));
+                return Ok(None);
+            }
+            "sync-from" | "sync-exclude-tables" | "active" => {
+                return Err(format!("--{name}: active-backup replication is not supported"));
+            }
+            // Files of keys are for SSL, whose remotes say themselves that they are not supported; column diffs are what we always write.
+            _ => {}
+        }
+    }
+    if server.databases.is_empty() && !no_dbs {
+        server.databases.push(paths::default_db_file());
+    }
+    Ok(Some(Wanted { server, daemon, run }))
+}
+
+fn help() -> String {
+    format!(
+        "{PROGRAM}: Open vSwitch database server\n\
+         usage: {PROGRAM} [OPTIONS] [DATABASE...]\n\
+         where each DATABASE is a database file in OVSDB format\n\
+         (default: {}).\n\
+         \n\
+         Remotes:\n\
+         \x20 --remote=REMOTE         listen or connect: punix:FILE, ptcp:PORT[:IP], unix:FILE,\n\
+         \x20                         tcp:HOST:PORT, or db:DB,TABLE,COLUMN for those that the\n\
+         \x20                         database itself names\n\
+         \x20 --no-dbs                serve no database at first\n\
+         \x20 --run=COMMAND           serve for as long as COMMAND runs\n\
+         {}\n\
+         Other options:\n\
+         \x20 -h, --help              print this help\n\
+         \x20 -V, --version           print the version\n",
+        paths::default_db_file().display(),
+        daemon::help(PROGRAM),
+    )
+}
+
+/// Serves until told to end.
+fn serve(wanted: Wanted) -> Result<ExitCode, String> {
+    let mut daemon = daemon::start(wanted.daemon).map_err(|error| error.to_string())?;
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start the runtime ({})", os_text(&error)))?;
+    let local = LocalSet::new();
+    let ended = local.block_on(&runtime, async {
+        let server = Server::open(wanted.server).map_err(|error| error.to_string())?;
+        let control = unixctl::Server::new(PROGRAM);
+        server.register_unixctl(&control);
+        let asked = server.clone();
+        control.register(
+            "exit",
+            "",
+            0,
+            0,
+            Box::new(move |_| {
+                asked.request_exit();
+                Ok(String::new())
+            }),
+        );
+        if let Some(path) = daemon.options().unixctl_path() {
+            let listener = unixctl::Server::bind(&path).await;
+            let failed = |error| {
+                format!(
+                    "could not initialize control socket {} ({})",
+                    path.display(),
+                    os_text(&error)
+                )
+            };
+            spawn_local(control.serve(listener.map_err(failed)?));
+        }
+        server.run_local().await;
+        tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
+        daemon.ready();
+        let ended = tokio::select! {
+            () = server.exit_requested() => Ended::Done(ExitCode::SUCCESS),
+            signal = daemon::terminated() => Ended::Signal(signal.unwrap_or(15)),
+            code = run_command(wanted.run) => Ended::Done(code),
+        };
+        server.shut_down();
+        Ok::<Ended, String>(ended)
+    })?;
+    drop(local);
+    drop(daemon);
+    match ended {
+        Ended::Done(code) => Ok(code),
+        Ended::Signal(number) => {
+            drop(runtime);
+            daemon::exit_by_signal(number)
+        }
+    }
+}
+
+enum Ended {
+    Done(ExitCode),
+    Signal(i32),
+}
+
+/// Runs the command of `--run`; waits for ever without one.
+async fn run_command(command: Option<String>) -> ExitCode {
+    let Some(command) = command else {
+        return std::future::pending().await;
+    };
+    let status = spawn_blocking(move || Command::new("/bin/sh").arg("-c").arg(command).status()).await;
+    match status {
+        Ok(Ok(status)) if status.success() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Clients are many and each takes a descriptor: takes as many as the system gives.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(target: "ovsdb_server", "cannot raise the limit of descriptors: {error}");
+    }
+}

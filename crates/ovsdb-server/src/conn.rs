@@ -1,0 +1,253 @@
+//! One client's connection: bytes in, handed to the core as messages; bytes out of the core's outbox.
+//!
+//! A connection's task handles all complete messages that a read brought and leaves writing to the server's flush, which runs after all
+//! tasks that are ready: so the transactions of many clients share one write to the file. Only when a client's socket is full does its own
+//! task write, as the socket empties.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use mgmt::jsonrpc::{Framer, Limits, Message};
+use mgmt::pidfile::os_text;
+use mgmt::stream::{ReadHalf, Stream, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+
+use crate::core::SessionId;
+use crate::server::Inner;
+
+/// The longest message of a client, in bytes.
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// The deepest nesting in a message.
+const MAX_DEPTH: u32 = 1000;
+
+/// A read takes at least and at most so many bytes; a client that sends much gets more.
+const READ: std::ops::RangeInclusive<usize> = (4 << 10)..=(64 << 10);
+
+/// The writing side of a connection, which the server's flush and the connection's task share.
+pub(crate) struct Conn {
+    pub(crate) id: SessionId,
+    write: RefCell<WriteHalf>,
+    /// The task, to be woken when there is something to do that its socket does not tell.
+    task: RefCell<Option<Waker>>,
+    /// The socket was full: the task writes.
+    full: Cell<bool>,
+    /// The task does not read because its client does not.
+    paused: Cell<bool>,
+    ended: Cell<bool>,
+}
+
+/// What a connection's task wakes up for.
+enum Event {
+    Read(usize),
+    Resume,
+    End,
+}
+
+impl Conn {
+    /// Sends what the core has for the client, as far as the socket takes it. True when nothing is left.
+    pub(crate) fn send(&self, inner: &Inner) -> bool {
+        if self.full.get() || self.ended.get() {
+            return false;
+        }
+        let mut core = inner.core.borrow_mut();
+        let Some(outbox) = core.outbox(self.id) else {
+            return false;
+        };
+        let write = self.write.borrow();
+        while !outbox.sendable().is_empty() {
+            let result = match &*write {
+                WriteHalf::Unix(stream) => stream.try_write(outbox.sendable()),
+                WriteHalf::Tcp(stream) => stream.try_write(outbox.sendable()),
+            };
+            match result {
+                Ok(n) => outbox.sent(n),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.full.set(true);
+                    self.wake();
+                    return false;
+                }
+                Err(_) => {
+                    self.end();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Ends the connection: its task cleans up.
+    pub(crate) fn end(&self) {
+        self.ended.set(true);
+        self.wake();
+    }
+
+    /// The client may be listened to again.
+    pub(crate) fn resume(&self) {
+        if self.paused.get() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(task) = &*self.task.borrow() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Writes while the socket takes it. True when nothing is left, or the connection ended.
+    fn poll_send(&self, inner: &Inner, cx: &mut Context<'_>) -> bool {
+        let mut core = inner.core.borrow_mut();
+        let Some(outbox) = core.outbox(self.id) else {
+            return true;
+        };
+        let mut write = self.write.borrow_mut();
+        while !outbox.sendable().is_empty() {
+            match Pin::new(&mut *write).poll_write(cx, outbox.sendable()) {
+                Poll::Ready(Ok(n)) if n > 0 => outbox.sent(n),
+                Poll::Ready(_) => {
+                    self.ended.set(true);
+                    return true;
+                }
+                Poll::Pending => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Serves a client until either side ends the connection.
+pub(crate) async fn serve(inner: Rc<Inner>, stream: Stream, id: SessionId) {
+    let (reader, write) = stream.into_split();
+    let conn = Rc::new(Conn {
+        id,
+        write: RefCell::new(write),
+        task: RefCell::new(None),
+        full: Cell::new(false),
+        paused: Cell::new(false),
+        ended: Cell::new(false),
+    });
+    inner.conns.borrow_mut().insert(id, conn.clone());
+    let mut task = Task {
+        inner: inner.clone(),
+        conn,
+        reader,
+        framer: framer(),
+        read: *READ.start(),
+    };
+    if let Err(error) = task.run().await {
+        let name = inner.core.borrow().session_name(id).to_owned();
+        telemetry::warn_limited!(target: "jsonrpc", "{name}: {error}");
+    }
+    inner.flush();
+    inner.conns.borrow_mut().remove(&id);
+    inner.core.borrow_mut().disconnect(id);
+    inner.flush_soon();
+}
+
+fn framer() -> Framer {
+    Framer::with_limits(Limits {
+        max_bytes: MAX_MESSAGE,
+        max_depth: MAX_DEPTH,
+    })
+}
+
+struct Task {
+    inner: Rc<Inner>,
+    conn: Rc<Conn>,
+    reader: ReadHalf,
+    framer: Framer,
+    /// The size of the next read.
+    read: usize,
+}
+
+impl Task {
+    /// Runs until the connection ends, by the client's fault if with an error.
+    async fn run(&mut self) -> Result<(), String> {
+        loop {
+            match poll_fn(|cx| self.poll(cx)).await {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+                Err(error) => return Err(format!("receive error: {}", os_text(&error))),
+                Ok(Event::End | Event::Read(0)) => return Ok(()),
+                Ok(Event::Resume) => self.handle()?,
+                Ok(Event::Read(n)) => {
+                    let now = self.inner.now();
+                    self.inner.core.borrow_mut().heard(self.conn.id, now);
+                    self.handle()?;
+                    if n >= self.read {
+                        // There may be more; but replies go out first.
+                        self.read = (self.read * 2).min(*READ.end());
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        let Task {
+            inner,
+            conn,
+            reader,
+            framer,
+            read,
+        } = self;
+        {
+            let mut task = conn.task.borrow_mut();
+            if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+                *task = Some(cx.waker().clone());
+            }
+        }
+        if conn.ended.get() {
+            return Poll::Ready(Ok(Event::End));
+        }
+        if conn.full.get() && conn.poll_send(inner, cx) {
+            conn.full.set(false);
+            if conn.ended.get() {
+                return Poll::Ready(Ok(Event::End));
+            }
+            inner.core.borrow_mut().drained(conn.id);
+            inner.flush_soon();
+        }
+        let listens = inner.core.borrow().listens(conn.id);
+        if !listens {
+            conn.paused.set(true);
+            return Poll::Pending;
+        }
+        if conn.paused.replace(false) {
+            return Poll::Ready(Ok(Event::Resume));
+        }
+        let buffer = framer.buffer();
+        buffer.reserve(*read);
+        pin!(reader.read_buf(buffer)).poll(cx).map_ok(Event::Read)
+    }
+
+    /// Hands complete messages to the core while it listens.
+    fn handle(&mut self) -> Result<(), String> {
+        let mut handled = false;
+        loop {
+            if !self.inner.core.borrow().listens(self.conn.id) {
+                self.conn.paused.set(true);
+                break;
+            }
+            let Some(frame) = self
+                .framer
+                .next()
+                .map_err(|error| format!("error parsing stream: {error}"))?
+            else {
+                break;
+            };
+            let message = Message::parse(frame).map_err(|error| format!("received {error}"))?;
+            self.inner.handle(self.conn.id, message);
+            handled = true;
+        }
+        if handled {
+            self.inner.flush_soon();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! The commands that the server takes on its control socket (ovsdb-server(1), "Runtime management commands").
+
+use std::path::Path;
+use std::rc::Rc;
+
+use mgmt::pidfile::os_text;
+use mgmt::unixctl;
+
+use crate::core::Close;
+use crate::server::{Inner, Server};
+
+impl Server {
+    /// Adds the server's commands to a control socket, and its figures to `memory/show`. `exit` is the daemon's.
+    pub fn register_unixctl(&self, control: &unixctl::Server) {
+        let add = |name: &str,
+                   usage: &str,
+                   args: (usize, usize),
+                   run: fn(&Rc<Inner>, &[String]) -> Result<String, String>| {
+            let inner = self.inner.clone();
+            control.register(name, usage, args.0, args.1, Box::new(move |args| run(&inner, args)));
+        };
+        add("ovsdb-server/list-dbs", "", (0, 0), |inner, _| {
+            Ok(lines(inner.core.borrow().database_names()))
+        });
+        add("ovsdb-server/add-db", "DB", (1, 1), |inner, args| {
+            let added = inner.add_database(Path::new(&args[0]), None);
+            added.map(|_| String::new()).map_err(|error| error.to_string())
+        });
+        add("ovsdb-server/remove-db", "DB", (1, 1), |inner, args| {
+            remove_db(inner, &args[0])
+        });
+        add("ovsdb-server/add-remote", "REMOTE", (1, 1), |inner, args| {
+            inner.add_remote(&args[0]).map(|()| String::new())
+        });
+        add(
+            "ovsdb-server/remove-remote",
+            "REMOTE",
+            (1, 1),
+            |inner, args| match inner.remove_remote(&args[0]) {
+                true => Ok(String::new()),
+                false => Err("no such remote".to_owned()),
+            },
+        );
+        add("ovsdb-server/list-remotes", "", (0, 0), |inner, _| {
+            Ok(lines(inner.remotes.borrow().configured()))
+        });
+        add("ovsdb-server/reconnect", "", (0, 0), |inner, _| {
+            let reason = Close::Info("disconnecting (user ran ovsdb-server/reconnect)".into());
+            inner
+                .core
+                .borrow_mut()
+                .close_all(&reason, |options| !options.remote.is_empty());
+            inner.flush_soon();
+            Ok(String::new())
+        });
+        add("ovsdb-server/sync-status", "", (0, 0), |_, _| {
+            Ok("state: active".to_owned())
+        });
+        add("ovsdb-server/get-db-storage-status", "DB", (1, 1), |inner, args| {
+            let known = inner.core.borrow().database(&args[0]).is_some();
+            if known {
+                Ok("status: ok".to_owned())
+            } else {
+                Err("failed to find the database".to_owned())
+            }
+        });
+        let inner = self.inner.clone();
+        let compact = move |args: &[String]| -> std::pin::Pin<Box<dyn Future<Output = Result<String, String>>>> {
+            Box::pin(compact(inner.clone(), args.first().cloned()))
+        };
+        control.register_deferred("ovsdb-server/compact", "[DB]", 0, 1, Box::new(compact));
+        let inner = self.inner.clone();
+        control.register_memory(move |figures| {
+            let usage = inner.core.borrow().usage();
+            let all = [
+                ("atoms", usage.atoms),
+                ("backlog", usage.backlog),
+                ("cells", usage.cells),
+                ("monitors", usage.monitors),
+                ("sessions", usage.sessions),
+                ("triggers", usage.triggers),
+            ];
+            let always = ["atoms", "cells", "monitors", "sessions"];
+            for (name, count) in all
+                .into_iter()
+                .filter(|(name, count)| *count > 0 || always.contains(name))
+            {
+                *figures.entry(name).or_default() += count as u64;
+            }
+        });
+    }
+}
+
+fn lines<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("{name}\n")).collect()
+}
+
+fn remove_db(inner: &Rc<Inner>, name: &str) -> Result<String, String> {
+    if Inner::is_reserved(name) {
+        return Err("Cannot remove reserved database.".to_owned());
+    }
+    if inner.remove_database(name) {
+        Ok(String::new())
+    } else {
+        Err("Failed to find the database.".to_owned())
+    }
+}
+
+/// Compacts one database or all.
+async fn compact(inner: Rc<Inner>, db: Option<String>) -> Result<String, String> {
+    let names: Vec<String> = inner
+        .stores
+        .borrow()
+        .keys()
+        .filter(|name| db.as_ref().is_none_or(|db| db == *name))
+        .cloned()
+        .collect();
+    if let Some(name) = db.filter(|_| names.is_empty()) {
+        let known = inner.core.borrow().database(&name).is_some();
+        return if known {
+            Ok(String::new())
+        } else {
+            Err("no database by that name".to_owned())
+        };
+    }
+    let mut failures = String::new();
+    for name in names {
+        tracing::info!(target: "ovsdb_server", "compacting {name} database by user request");
+        match inner.compact(&name, "compacting database online").await {
+            Ok(true) => {}
+            Ok(false) => failures += &format!("{name}: a compaction is under way already\n"),
+            Err(error) => failures += &format!("{name}: {}\n", os_text(&error)),
+        }
+    }
+    if failures.is_empty() {
+        Ok(String::new())
+    } else {
+        Err(failures)
+    }
+}

@@ -1,0 +1,155 @@
+//! What the server's operator and its own files change: databases come, go and get other schemas; and the database about them, `_Server`.
+
+use ovsdb::server_db::{self, ServedDatabase};
+use ovsdb::{Database, Error, ErrorKind, Outcome, TxnCtx};
+use serde_json::{Value, json};
+
+use super::monitors::Monitors;
+use super::{Close, Conversion, Core, Hosted, Now, SERVER_DB, encode};
+
+/// Figures about the server, for `memory/show`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) atoms: usize,
+    pub(crate) cells: usize,
+    pub(crate) monitors: usize,
+    pub(crate) sessions: usize,
+    pub(crate) triggers: usize,
+    /// Bytes that wait for clients.
+    pub(crate) backlog: usize,
+}
+
+impl Core {
+    /// Makes `_Server`, which is there before everything else.
+    pub(super) fn host_server_db(&mut self) {
+        let db = server_db::new(self.seed());
+        debug_assert!(db.is_ok(), "a test parses the shipped schemas");
+        if let Ok(db) = db {
+            self.host(SERVER_DB, db, false);
+        }
+    }
+
+    /// Serves a database. No batch may be open, and one of `_Server` is open afterwards. False when there is one of its name.
+    pub(crate) fn add_database(&mut self, db: Database, now: Now) -> bool {
+        let name = db.schema().name().to_owned();
+        if self.databases.contains_key(&name) {
+            return false;
+        }
+        self.host(&name, db, true);
+        self.watch_fired = true;
+        self.update_server_db(now);
+        self.close_unaware(&format!("adding {name} database"));
+        true
+    }
+
+    /// Serves a database no more. Batches as for [`Core::add_database`].
+    pub(crate) fn remove_database(&mut self, name: &str, now: Now) -> bool {
+        let removable = self.databases.get(name).is_some_and(|hosted| hosted.persistent);
+        if !removable {
+            return false;
+        }
+        self.cancel_all(name);
+        self.cancel_monitors(name);
+        self.databases.remove(name);
+        self.watch_fired = true;
+        self.update_server_db(now);
+        self.close_unaware(&format!("removing {name} database"));
+        true
+    }
+
+    /// A conversion was written to the database's file, or could not be. Batches as for [`Core::add_database`].
+    pub(crate) fn converted(&mut self, conversion: Conversion, result: std::io::Result<()>, now: Now) {
+        let Conversion { name, new, session, id } = conversion;
+        if let Err(error) = result {
+            let error = Error::new(ErrorKind::Io, format!("cannot write the converted database: {error}"));
+            return self.refuse(session, &id, &error.to_json());
+        }
+        self.cancel_all(&name);
+        self.cancel_monitors(&name);
+        if let Some(hosted) = self.databases.get_mut(&name) {
+            hosted.db = new;
+        }
+        self.watch_fired = true;
+        self.update_server_db(now);
+        self.post(session, |out| encode::reply(out, &id, &json!({})));
+        self.close_unaware(&format!("{name} database converted"));
+    }
+
+    /// Watches tables for changes: [`Core::take_watch_fired`] tells of them.
+    pub(crate) fn watch(&mut self, tables: Vec<(String, String)>) {
+        self.watched = tables;
+    }
+
+    /// Whether a watched table has changed, or databases have, since the last call.
+    pub(crate) fn take_watch_fired(&mut self) -> bool {
+        std::mem::take(&mut self.watch_fired)
+    }
+
+    /// Changes a database on the server's own account, which its watch does not count as news. The batch must be empty or of that
+    /// database. Returns the results.
+    pub(crate) fn write_own(&mut self, db: &str, ops: &[Value], now: Now) -> Option<Value> {
+        let outcome = self.databases.get_mut(db)?.db.transact(ops, &TxnCtx::PLAIN);
+        let Outcome::Done { reply, commit } = outcome else {
+            return None;
+        };
+        if let Some(commit) = commit {
+            let fired = self.watch_fired;
+            self.committed(db, commit, now);
+            self.watch_fired = fired;
+            self.retry_blocked(db, now);
+        }
+        Some(reply)
+    }
+
+    /// How much there is of everything.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage {
+            sessions: self.sessions.len(),
+            triggers: self.blocked.len(),
+            ..Usage::default()
+        };
+        for hosted in self.databases.values() {
+            for (at, table) in hosted.db.schema().tables().iter().enumerate() {
+                usage.cells += hosted.db.rows(at).len() * table.columns().len();
+                let fields = hosted.db.rows(at).flat_map(|row| row.fields());
+                usage.atoms += fields
+                    .map(|datum| datum.atoms().len() + 2 * datum.pairs().len())
+                    .sum::<usize>();
+            }
+        }
+        for session in self.sessions.values() {
+            usage.monitors += session.monitors.len();
+            usage.backlog += session.outbox.backlog();
+        }
+        usage
+    }
+
+    fn host(&mut self, name: &str, db: Database, persistent: bool) {
+        let hosted = Hosted {
+            db,
+            monitors: Monitors::default(),
+            persistent,
+        };
+        self.databases.insert(name.to_owned(), hosted);
+    }
+
+    /// Makes `_Server` tell of the databases that there are.
+    fn update_server_db(&mut self, now: Now) {
+        let schemas = self.databases.values().map(|hosted| hosted.db.schema().clone());
+        let served: Vec<ServedDatabase> = schemas.map(ServedDatabase::standalone).collect();
+        let Some(server) = self.databases.get_mut(SERVER_DB) else {
+            return;
+        };
+        if let Some(commit) = server_db::update(&mut server.db, &served) {
+            self.committed(SERVER_DB, commit, now);
+            self.retry_blocked(SERVER_DB, now);
+        }
+    }
+
+    /// Ends the sessions of a remote that is a remote no more.
+    pub(crate) fn close_remote(&mut self, remote: &str) {
+        self.close_all(&Close::Info("disconnecting (remote deconfigured)".into()), |options| {
+            options.remote == remote
+        });
+    }
+}

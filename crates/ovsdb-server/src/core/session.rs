@@ -1,0 +1,240 @@
+//! A client's session: how it begins, is kept alive, and ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use wire::Nanos;
+
+use super::monitors::{Lag, MonitorRef};
+use super::outbox::Outbox;
+use super::{BACKLOG, Close, Core, Now, SessionId, elapsed, encode};
+
+/// How a session is treated, by the remote that it came over.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionOptions {
+    /// The peer, for the log: `unix#3`.
+    pub(crate) name: String,
+    /// The remote, for its status.
+    pub(crate) remote: String,
+    /// Only transactions that change nothing are allowed.
+    pub(crate) read_only: bool,
+    /// A client silent for so long is probed, and given up after as long again; never if `None`.
+    pub(crate) probe: Option<Duration>,
+}
+
+/// The state of a session.
+pub(super) struct Session {
+    pub(super) options: SessionOptions,
+    pub(super) outbox: Outbox,
+    /// What changed in a database since the outbox was too full for updates, by the database's name.
+    pub(super) lags: BTreeMap<String, Lag>,
+    /// Its monitors by the JSON text of their ids.
+    pub(super) monitors: BTreeMap<String, MonitorRef>,
+    /// It looks at `_Server` itself and need not be disconnected when databases come and go.
+    pub(super) change_aware: bool,
+    pub(super) n_blocked: usize,
+    /// The last commit that updates were made of, and whether they had to be merged: the same for all monitors of the session.
+    decided: (u64, bool),
+    last_heard: Nanos,
+    probed: bool,
+    dirty: bool,
+    closing: Option<Close>,
+}
+
+impl Session {
+    /// Whether the updates of a commit have to be merged instead of sent.
+    pub(super) fn lags_at(&mut self, delivery: u64) -> bool {
+        if self.decided.0 != delivery {
+            self.decided = (delivery, self.lags());
+        }
+        self.decided.1
+    }
+
+    /// Whether updates have to be merged instead of sent.
+    pub(super) fn lags(&self) -> bool {
+        !self.lags.is_empty() || self.outbox.backlog() > BACKLOG
+    }
+
+    pub(super) fn probe_deadline(&self) -> Option<Nanos> {
+        let probe = self.options.probe.filter(|_| self.closing.is_none())?;
+        Some(self.last_heard + if self.probed { probe * 2 } else { probe })
+    }
+}
+
+impl Core {
+    /// A client has connected.
+    pub(crate) fn connect(&mut self, options: SessionOptions, now: Now) -> SessionId {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        let session = Session {
+            options,
+            outbox: Outbox::default(),
+            lags: BTreeMap::new(),
+            monitors: BTreeMap::new(),
+            change_aware: false,
+            n_blocked: 0,
+            decided: (0, false),
+            last_heard: now.monotonic,
+            probed: false,
+            dirty: false,
+            closing: None,
+        };
+        self.deadline_moved |= session.options.probe.is_some();
+        self.sessions.insert(id, session);
+        id
+    }
+
+    /// A client has gone: its monitors, waiting transactions and locks go with it. No batch may be open.
+    pub(crate) fn disconnect(&mut self, id: SessionId) {
+        debug_assert!(self.batch.is_empty());
+        let Some(session) = self.sessions.remove(&id) else {
+            return;
+        };
+        if !session.monitors.is_empty() {
+            self.databases
+                .values_mut()
+                .for_each(|hosted| hosted.monitors.leave_all(id));
+        }
+        if session.n_blocked > 0 {
+            self.blocked.retain(|blocked| blocked.session != id);
+        }
+        for (name, told) in self.locks.leave(id) {
+            self.tell_lock(&name, told);
+        }
+    }
+
+    /// Something arrived from the client.
+    pub(crate) fn heard(&mut self, id: SessionId, now: Now) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.last_heard = now.monotonic;
+            session.probed = false;
+        }
+    }
+
+    /// Whether the client may be listened to: not while it does not read.
+    pub(crate) fn listens(&self, id: SessionId) -> bool {
+        self.sessions
+            .get(&id)
+            .is_some_and(|session| !session.lags() && session.closing.is_none())
+    }
+
+    /// The bytes for the client.
+    pub(crate) fn outbox(&mut self, id: SessionId) -> Option<&mut Outbox> {
+        self.sessions.get_mut(&id).map(|session| &mut session.outbox)
+    }
+
+    /// The sessions whose outboxes grew since the last call.
+    pub(crate) fn take_dirty(&mut self, into: &mut Vec<SessionId>) {
+        for id in self.dirty.drain(..) {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.dirty = false;
+                into.push(id);
+            }
+        }
+    }
+
+    /// The sessions to close, each once, with the reason. What their outboxes hold may still be sent.
+    pub(crate) fn take_closing(&mut self) -> Vec<(SessionId, Close)> {
+        let closing = std::mem::take(&mut self.closing);
+        let reason = |id: SessionId| Some((id, self.sessions.get(&id)?.closing.clone()?));
+        closing.into_iter().filter_map(reason).collect()
+    }
+
+    /// Ends a session.
+    pub(crate) fn close(&mut self, id: SessionId, reason: Close) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.closing.is_none()
+        {
+            session.closing = Some(reason);
+            self.closing.push(id);
+        }
+    }
+
+    /// Ends all sessions that `which` holds for.
+    pub(crate) fn close_all(&mut self, reason: &Close, which: impl Fn(&SessionOptions) -> bool) {
+        let chosen = self.sessions.iter().filter(|(_, session)| which(&session.options));
+        let chosen: Vec<SessionId> = chosen.map(|(id, _)| *id).collect();
+        for id in chosen {
+            self.close(id, reason.clone());
+        }
+    }
+
+    /// Ends all sessions that would not notice a change of the databases otherwise.
+    pub(super) fn close_unaware(&mut self, reason: &str) {
+        let unaware = self.sessions.iter().filter(|(_, session)| !session.change_aware);
+        let unaware: Vec<SessionId> = unaware.map(|(id, _)| *id).collect();
+        for id in unaware {
+            self.close(id, Close::Info(format!("disconnecting ({reason})")));
+        }
+    }
+
+    /// The number of sessions, of one remote or of all.
+    pub(crate) fn n_sessions(&self, remote: Option<&str>) -> usize {
+        let counts = |session: &&Session| remote.is_none_or(|remote| session.options.remote == remote);
+        self.sessions.values().filter(counts).count()
+    }
+
+    /// How the peer is called in the log.
+    pub(crate) fn session_name(&self, id: SessionId) -> &str {
+        self.sessions
+            .get(&id)
+            .map_or("", |session| session.options.name.as_str())
+    }
+
+    /// The names of locks that sessions of a remote own, wait for and have lost.
+    pub(crate) fn remote_locks(&self, remote: &str) -> (Vec<&str>, Vec<&str>) {
+        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        for (id, session) in &self.sessions {
+            if session.options.remote == remote {
+                held.extend(self.locks.owned(*id));
+                waiting.extend(self.locks.asked(*id).filter(|name| !self.locks.owns(name, *id)));
+            }
+        }
+        held.sort_unstable();
+        waiting.sort_unstable();
+        (held, waiting)
+    }
+
+    /// Appends to a session's outbox.
+    pub(super) fn post(&mut self, id: SessionId, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            write(session.outbox.tail());
+            mark_dirty(&mut self.dirty, id, session);
+        }
+    }
+
+    /// Refuses a request.
+    pub(super) fn refuse(&mut self, id: SessionId, request: &Value, error: &Value) {
+        self.post(id, |out| encode::error(out, request, error));
+    }
+
+    pub(super) fn probe_sessions(&mut self, now: Now) {
+        let due = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.probe_deadline().is_some_and(|at| at <= now.monotonic));
+        let due: Vec<SessionId> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            if session.probed {
+                let silent = elapsed(session.last_heard, now.monotonic).as_secs() / 2;
+                let reason = format!("no response to inactivity probe after {silent} seconds, disconnecting");
+                self.close(id, Close::Error(reason));
+            } else {
+                session.probed = true;
+                self.post(id, encode::probe);
+            }
+        }
+    }
+}
+
+/// Notes that a session's outbox grew.
+pub(super) fn mark_dirty(dirty: &mut Vec<SessionId>, id: SessionId, session: &mut Session) {
+    if !session.dirty {
+        session.dirty = true;
+        dirty.push(id);
+    }
+}

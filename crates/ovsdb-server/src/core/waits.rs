@@ -1,0 +1,128 @@
+//! Transactions whose `wait` is not met yet: kept, tried again when a table that they wait for changes, and ended by time or `cancel`.
+
+use std::time::Duration;
+
+use ovsdb::{Commit, DatabaseSchema};
+use serde_json::Value;
+use wire::Nanos;
+
+use super::{Core, Now, SessionId, encode};
+
+/// A transaction that waits.
+#[derive(Debug)]
+pub(super) struct Blocked {
+    pub(super) session: SessionId,
+    /// The request's id.
+    pub(super) id: Value,
+    pub(super) db: String,
+    /// The request's parameters.
+    pub(super) params: Vec<Value>,
+    /// When it was first tried.
+    pub(super) since: Nanos,
+    /// When its time is over.
+    pub(super) deadline: Option<Nanos>,
+}
+
+impl Blocked {
+    pub(super) fn new(
+        session: SessionId,
+        id: Value,
+        db: String,
+        params: Vec<Value>,
+        timeout: Option<Duration>,
+        now: Nanos,
+    ) -> Blocked {
+        let deadline = timeout.map(|timeout| now + timeout);
+        Blocked {
+            session,
+            id,
+            db,
+            params,
+            since: now,
+            deadline,
+        }
+    }
+
+    /// Whether the commit changed a table that the transaction waits for.
+    pub(super) fn concerns(&self, schema: &DatabaseSchema, commit: &Commit) -> bool {
+        let mut waits = self
+            .params
+            .iter()
+            .filter(|op| op.get("op").and_then(Value::as_str) == Some("wait"));
+        waits.any(|op| {
+            let table = op
+                .get("table")
+                .and_then(Value::as_str)
+                .and_then(|name| schema.table_index(name));
+            table.is_none_or(|table| commit.touches(table))
+        })
+    }
+}
+
+impl Core {
+    /// Ends the transactions whose time is over: of one database, because a batch has no more. The others follow at the next tick, which
+    /// is due at once.
+    pub(super) fn time_out_waits(&mut self, now: Now) {
+        let over = |blocked: &Blocked| blocked.deadline.is_some_and(|deadline| deadline <= now.monotonic);
+        let Some(db) = self
+            .blocked
+            .iter()
+            .find(|blocked| over(blocked))
+            .map(|blocked| blocked.db.clone())
+        else {
+            return;
+        };
+        let mut at = 0;
+        while at < self.blocked.len() {
+            if self.blocked[at].db != db || !over(&self.blocked[at]) {
+                at += 1;
+            } else if !self.retry(at, now) {
+                self.blocked[at].deadline = Some(now.monotonic + Duration::from_millis(1));
+                at += 1;
+            }
+        }
+        if !self.batch.is_empty() {
+            self.retry_blocked(&db, now);
+        }
+    }
+
+    /// Takes a waiting transaction out.
+    pub(super) fn unblock(&mut self, at: usize) -> Blocked {
+        let blocked = self.blocked.remove(at);
+        if let Some(session) = self.sessions.get_mut(&blocked.session) {
+            session.n_blocked = session.n_blocked.saturating_sub(1);
+        }
+        blocked
+    }
+
+    /// `cancel` (RFC 7047 §4.1.4): the transaction's own reply says that it was.
+    pub(super) fn cancel(&mut self, session: SessionId, id: &Value) {
+        if let Some(at) = self
+            .blocked
+            .iter()
+            .position(|blocked| blocked.session == session && blocked.id == *id)
+        {
+            self.unblock(at);
+            self.post(session, |out| encode::error(out, id, &"canceled".into()));
+        }
+    }
+
+    /// Ends all waiting transactions of a database.
+    pub(super) fn cancel_all(&mut self, db: &str) {
+        while let Some(at) = self.blocked.iter().position(|blocked| blocked.db == db) {
+            let blocked = self.unblock(at);
+            self.post(blocked.session, |out| {
+                encode::error(out, &blocked.id, &"canceled".into())
+            });
+        }
+    }
+
+    /// Whether the session has a transaction of that id that waits.
+    pub(super) fn waits_for(&self, session: SessionId, id: &Value) -> bool {
+        self.sessions.get(&session).is_some_and(|state| state.n_blocked > 0)
+            && self
+                .blocked
+                .iter()
+                .any(|blocked| blocked.session == session && blocked.id == *id)
+    }
+}

@@ -1,0 +1,216 @@
+//! Where clients come from: sockets listened on, servers' own connections to clients, and rows of a database that name either.
+
+mod rows;
+mod run;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mgmt::stream::Remote;
+use tokio::task::{self, AbortHandle};
+
+use crate::server::Inner;
+use rows::RowSource;
+
+/// How often the rows of remotes are told how these fare.
+const STATUS_INTERVAL: Duration = Duration::from_millis(2500);
+
+/// A TCP client silent for so long is probed.
+const DEFAULT_PROBE: Duration = Duration::from_secs(5);
+
+/// The longest pause between two attempts to connect.
+const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(8);
+
+/// The remotes of a server.
+#[derive(Default)]
+pub(crate) struct Remotes {
+    /// As the operator named them.
+    configured: BTreeSet<String>,
+    /// What runs, by target.
+    running: BTreeMap<String, Running>,
+}
+
+/// A remote that is listened on or connected to.
+struct Running {
+    settings: Settings,
+    state: Rc<RefCell<State>>,
+    task: Option<AbortHandle>,
+}
+
+/// How a remote's clients are treated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// `None` for the default of the kind of socket; zero for never.
+    pub(crate) probe: Option<Duration>,
+    pub(crate) max_backoff: Duration,
+    pub(crate) read_only: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            probe: None,
+            max_backoff: DEFAULT_MAX_BACKOFF,
+            read_only: false,
+        }
+    }
+}
+
+impl Settings {
+    /// The time after which a silent client is probed.
+    fn probe(&self, remote: &Remote) -> Option<Duration> {
+        let local = matches!(remote, Remote::Unix(_) | Remote::PassiveUnix(_));
+        let default = if local { Duration::ZERO } else { DEFAULT_PROBE };
+        Some(self.probe.unwrap_or(default)).filter(|probe| !probe.is_zero())
+    }
+}
+
+/// How a remote fares.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// `ACTIVE`, `BACKOFF`, … of a connection of our own.
+    pub(crate) state: Option<&'static str>,
+    /// The port listened on.
+    pub(crate) bound_port: Option<u16>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) connected: Option<Instant>,
+    pub(crate) disconnected: Option<Instant>,
+}
+
+impl Remotes {
+    /// As the operator named them.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = &str> {
+        self.configured.iter().map(String::as_str)
+    }
+
+    /// Ends all remotes.
+    pub(crate) fn stop(&mut self) {
+        for running in std::mem::take(&mut self.running).into_values() {
+            running.stop();
+        }
+    }
+}
+
+impl Running {
+    fn stop(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Inner {
+    /// Adds a remote; [`Inner::remotes_changed`] makes it run. Nothing changes if it is one already.
+    pub(crate) fn add_remote(&self, name: &str) -> Result<(), String> {
+        if let Some(source) = RowSource::parse(name) {
+            source
+                .map_err(|why| format!("{name:?}: {why}"))?
+                .check(&self.core.borrow())
+                .map_err(|why| format!("{name:?}: {why}"))?;
+        }
+        self.remotes.borrow_mut().configured.insert(name.to_owned());
+        self.remotes_changed.notify_one();
+        Ok(())
+    }
+
+    /// Removes a remote that [`Inner::add_remote`] added.
+    pub(crate) fn remove_remote(&self, name: &str) -> bool {
+        let removed = self.remotes.borrow_mut().configured.remove(name);
+        if removed {
+            self.remotes_changed.notify_one();
+        }
+        removed
+    }
+
+    /// Makes what runs what is wanted.
+    pub(crate) async fn reconcile_remotes(self: &Rc<Self>) {
+        let (mut wanted, mut tables) = (BTreeMap::new(), Vec::new());
+        {
+            let (core, remotes) = (self.core.borrow(), self.remotes.borrow());
+            for name in &remotes.configured {
+                match RowSource::parse(name) {
+                    None => drop(wanted.insert(name.clone(), Settings::default())),
+                    Some(Ok(source)) => {
+                        tables.extend(source.tables(&core));
+                        wanted.extend(source.targets(&core));
+                    }
+                    Some(Err(_)) => {}
+                }
+            }
+        }
+        self.core.borrow_mut().watch(tables);
+        let gone: Vec<String> = {
+            let remotes = self.remotes.borrow();
+            let gone = remotes
+                .running
+                .iter()
+                .filter(|(name, running)| wanted.get(*name) != Some(&running.settings));
+            gone.map(|(name, _)| name.clone()).collect()
+        };
+        for name in gone {
+            if let Some(running) = self.remotes.borrow_mut().running.remove(&name) {
+                running.stop();
+            }
+            tracing::info!(target: "ovsdb_jsonrpc_server", "{name}: remote deconfigured");
+            self.core.borrow_mut().close_remote(&name);
+            self.flush();
+            // The listener is dropped, and its socket's name removed, when its task has ended.
+            task::yield_now().await;
+        }
+        for (name, settings) in wanted {
+            if !self.remotes.borrow().running.contains_key(&name) {
+                self.start_remote(name, settings).await;
+            }
+        }
+    }
+
+    async fn start_remote(self: &Rc<Self>, name: String, settings: Settings) {
+        let state = Rc::new(RefCell::new(State::default()));
+        let task = match name.parse::<Remote>() {
+            Err(error) => {
+                tracing::warn!(target: "ovsdb_jsonrpc_server", "{error}");
+                let mut state = state.borrow_mut();
+                (state.state, state.last_error) = (Some("VOID"), Some(error.to_string()));
+                None
+            }
+            Ok(remote) if remote.is_passive() => {
+                let first = run::bind(&remote, &state).await.ok();
+                let listen = run::listen(
+                    self.clone(),
+                    name.clone(),
+                    remote,
+                    settings.clone(),
+                    state.clone(),
+                    first,
+                );
+                Some(task::spawn_local(listen).abort_handle())
+            }
+            Ok(remote) => {
+                let connect = run::connect(self.clone(), name.clone(), remote, settings.clone(), state.clone());
+                Some(task::spawn_local(connect).abort_handle())
+            }
+        };
+        self.remotes
+            .borrow_mut()
+            .running
+            .insert(name, Running { settings, state, task });
+    }
+}
+
+/// Follows changes of what is configured, and tells the rows of remotes how these fare.
+pub(crate) async fn follow(inner: Rc<Inner>) {
+    loop {
+        let reports = inner.report_remotes();
+        let changed = inner.remotes_changed.notified();
+        if reports {
+            if tokio::time::timeout(STATUS_INTERVAL, changed).await.is_err() {
+                continue;
+            }
+        } else {
+            changed.await;
+        }
+        inner.reconcile_remotes().await;
+    }
+}

@@ -1,0 +1,143 @@
+//! The tasks of remotes: one that listens, one that connects.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mgmt::pidfile::os_text;
+use mgmt::stream::{self, Listener, Remote, Stream};
+
+use super::{Settings, State};
+use crate::conn;
+use crate::core::SessionOptions;
+use crate::server::Inner;
+
+/// The first pause between two attempts.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+
+/// The pause after a client could not be accepted, for want of descriptors mostly.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens, and notes how that went.
+pub(super) async fn bind(remote: &Remote, state: &RefCell<State>) -> io::Result<Listener> {
+    let result = Listener::bind(remote).await;
+    let mut state = state.borrow_mut();
+    match &result {
+        Ok(listener) => {
+            state.bound_port = listener.tcp_address().map(|address| address.port());
+            state.last_error = None;
+        }
+        Err(error) => {
+            tracing::warn!(target: "ovsdb_jsonrpc_server", "{remote}: listen failed ({})", os_text(error));
+            state.last_error = Some(os_text(error));
+        }
+    }
+    result
+}
+
+/// Listens and serves whoever connects.
+pub(super) async fn listen(
+    inner: Rc<Inner>,
+    name: String,
+    remote: Remote,
+    settings: Settings,
+    state: Rc<RefCell<State>>,
+    first: Option<Listener>,
+) {
+    let mut backoff = MIN_BACKOFF;
+    let mut listener = first;
+    let mut listener = loop {
+        match listener {
+            Some(listener) => break listener,
+            None => {
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(settings.max_backoff.max(MIN_BACKOFF));
+                listener = bind(&remote, &state).await.ok();
+            }
+        }
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) if inner.has_room() => serve(&inner, stream, peer, &name, &remote, &settings, &state),
+            Ok((_, peer)) => {
+                telemetry::warn_limited!(target: "ovsdb_jsonrpc_server", "{peer}: connection refused: too many clients");
+            }
+            Err(error) => {
+                telemetry::warn_limited!(target: "ovsdb_jsonrpc_server", "{name}: accept failed ({})", os_text(&error));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves a client that connected, in a task of its own.
+fn serve(
+    inner: &Rc<Inner>,
+    stream: Stream,
+    peer: String,
+    name: &str,
+    remote: &Remote,
+    settings: &Settings,
+    state: &Rc<RefCell<State>>,
+) {
+    let (server, state) = (inner.clone(), state.clone());
+    let session = inner.connect(session_options(peer, name, remote, settings));
+    inner.spawn(async move {
+        state.borrow_mut().connected = Some(Instant::now());
+        conn::serve(server, stream, session).await;
+        state.borrow_mut().disconnected = Some(Instant::now());
+    });
+}
+
+/// Connects, serves the other side, and connects again.
+pub(super) async fn connect(
+    inner: Rc<Inner>,
+    name: String,
+    remote: Remote,
+    settings: Settings,
+    state: Rc<RefCell<State>>,
+) {
+    let mut backoff = MIN_BACKOFF;
+    loop {
+        state.borrow_mut().state = Some("CONNECTING");
+        let why = match stream::connect(&remote).await {
+            Ok(stream) => {
+                tracing::info!(target: "reconnect", "{name}: connected");
+                {
+                    let mut state = state.borrow_mut();
+                    (state.state, state.last_error, state.connected) = (Some("ACTIVE"), None, Some(Instant::now()));
+                }
+                backoff = MIN_BACKOFF;
+                let session = inner.connect(session_options(name.clone(), &name, &remote, &settings));
+                // The session must end properly even when the remote is removed: it has a task of its own.
+                let (done, ended) = tokio::sync::oneshot::channel();
+                let server = inner.clone();
+                inner.spawn(async move {
+                    conn::serve(server, stream, session).await;
+                    let _ = done.send(());
+                });
+                let _ = ended.await;
+                state.borrow_mut().disconnected = Some(Instant::now());
+                "connection closed by peer".to_owned()
+            }
+            Err(error) => os_text(&error),
+        };
+        {
+            let mut state = state.borrow_mut();
+            (state.state, state.last_error) = (Some("BACKOFF"), Some(why.clone()));
+        }
+        telemetry::info_limited!(target: "reconnect", "{name}: {why}; trying again in {} seconds", backoff.as_secs());
+        tokio::time::sleep(backoff).await;
+        backoff = (backoff * 2).min(settings.max_backoff.max(MIN_BACKOFF));
+    }
+}
+
+fn session_options(peer: String, name: &str, remote: &Remote, settings: &Settings) -> SessionOptions {
+    SessionOptions {
+        name: peer,
+        remote: name.to_owned(),
+        read_only: settings.read_only,
+        probe: settings.probe(remote),
+    }
+}
