@@ -1,7 +1,8 @@
 //! Packets from memory through the caches into nothing, on one core: what the datapath itself costs.
 //!
 //! `io` is the baseline: the same source and sink with nothing between. The other groups differ in what the switch answers: one megaflow for
-//! all packets of the port (as one rule `in_port → out`), or one for each pair of stations (as learning does), of one mask or of eight.
+//! all packets of the port (as one rule `in_port → out`), or one for each pair of stations (as learning does), of one mask or of eight, or to
+//! two ports in turn. `storm` is what a packet costs whose flow is new while the table is full.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp::{Action, Effect, PortNo, Slowpath, Translation, Upcall};
@@ -131,6 +132,7 @@ enum Looks {
     Port,
     Stations,
     EightWays,
+    TwoPorts,
 }
 
 impl Slowpath for Looks {
@@ -145,8 +147,12 @@ impl Slowpath for Looks {
             let way = upcall.key.get(Field::EthSrc) % 8;
             mask.add_bits(Field::Ipv4Src, way);
         }
+        let port = match self {
+            Looks::TwoPorts => 2 + upcall.key.get(Field::EthSrc) as u32 % 2,
+            _ => 2,
+        };
         Translation {
-            actions: Arc::from([Action::Output(PortNo(2))]),
+            actions: Arc::from([Action::Output(PortNo(port))]),
             mask,
             deps: Default::default(),
             effects: Default::default(),
@@ -159,10 +165,11 @@ impl Slowpath for Looks {
     fn port_failed(&self, _: PortNo) {}
 }
 
-fn pipeline(looks: Looks, flows: u32) -> (Pipeline, Inlet) {
+fn pipeline(looks: Looks, flows: u32, limit: usize) -> (Pipeline, Inlet) {
     let device = Arc::new(Memory::new(flows));
-    let mut pipeline = Pipeline::new(1_000_000, Duration::from_secs(10), Arc::new(looks), Arc::default());
+    let mut pipeline = Pipeline::new(limit, Duration::from_secs(10), Arc::new(looks), Arc::default());
     pipeline.add_port(PortNo(2), device.clone());
+    pipeline.add_port(PortNo(3), device.clone());
     let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(8, 256));
     for _ in 0..=2 * flows as usize / BATCH {
         pipeline
@@ -191,12 +198,16 @@ fn batches(c: &mut Criterion) {
             ("stations", Looks::Stations),
             ("eight", Looks::EightWays),
         ] {
-            let (mut pipeline, mut inlet) = pipeline(looks, flows);
+            let (mut pipeline, mut inlet) = pipeline(looks, flows, 1_000_000);
             group.bench_function(format!("{name}/{flows}"), |b| {
                 b.iter(|| black_box(pipeline.receive(&mut inlet, false, Nanos(2)).is_ok()));
             });
         }
     }
+    let (mut pipeline, mut inlet) = pipeline(Looks::Stations, 50_000, 25_000);
+    group.bench_function("storm", |b| {
+        b.iter(|| black_box(pipeline.receive(&mut inlet, false, Nanos(2)).is_ok()));
+    });
     group.finish();
 }
 

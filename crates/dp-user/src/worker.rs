@@ -53,9 +53,9 @@ struct Queue {
     inlet: Inlet,
     device: Arc<dyn Netdev>,
     ifindex: u32,
+    /// Attempts in a row that brought no packet.
     fruitless: u32,
     parked: Option<Nanos>,
-    gone: bool,
 }
 
 /// A dump of megaflows under way.
@@ -159,7 +159,10 @@ impl Worker {
     fn received_nothing(&mut self, place: usize, now: Nanos) {
         if let Some(queue) = &mut self.queues[place] {
             queue.fruitless += 1;
-            if queue.fruitless > PATIENCE {
+            // A device that goes away wakes its queue twice at most, for going down and for going.
+            if (queue.fruitless <= 4 || queue.fruitless > PATIENCE) && queue.vanished() {
+                self.gone(place);
+            } else if queue.fruitless > PATIENCE {
                 queue.park(&self.poller, now);
             }
         }
@@ -168,25 +171,25 @@ impl Worker {
     #[cold]
     fn receive_failed(&mut self, place: usize, error: &io::Error, now: Nanos) {
         let errno = Errno::from_io_error(error);
-        if matches!(errno, Some(Errno::AGAIN | Errno::INTR)) {
-            self.received_nothing(place, now);
-            return;
-        }
         let Some(queue) = &mut self.queues[place] else {
             return;
         };
-        queue.inlet.stats.rx_errors.add(1);
-        if matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::BADFD)) || queue.vanished() {
+        if !matches!(errno, Some(Errno::AGAIN | Errno::INTR)) {
+            queue.inlet.stats.rx_errors.add(1);
+        }
+        if matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::BADFD)) {
+            self.gone(place);
+        } else {
+            self.received_nothing(place, now);
+        }
+    }
+
+    /// Lets a queue whose device has vanished be silent until its port is removed.
+    fn gone(&mut self, place: usize) {
+        if let Some(queue) = &mut self.queues[place] {
             self.poller.remove(queue.inlet.rx.fd());
             queue.parked = None;
-            if !std::mem::replace(&mut queue.gone, true) {
-                self.slowpath.port_failed(queue.inlet.port);
-            }
-            return;
-        }
-        queue.fruitless += 1;
-        if queue.fruitless > PATIENCE {
-            queue.park(&self.poller, now);
+            self.slowpath.port_failed(queue.inlet.port);
         }
     }
 
@@ -259,7 +262,6 @@ impl Worker {
             ifindex: device.state().map_or(0, |state| state.ifindex),
             fruitless: 0,
             parked: None,
-            gone: false,
         });
         Ok(())
     }

@@ -159,8 +159,7 @@ impl FlowTable {
             self.clear();
             return;
         };
-        if self.deps.live(*dep) > self.len() / 2 && self.len() > 4096 {
-            // One by one this would take long; to ask again for the others takes longer in all, but not at once.
+        if self.is_most(self.deps.live(*dep)) {
             self.clear();
             return;
         }
@@ -189,6 +188,9 @@ impl FlowTable {
 
     /// Removes the megaflows that packets from a port made.
     pub(crate) fn remove_owner(&mut self, owner: PortNo) {
+        if self.is_most(self.owners.get(&owner).map_or(0, Vec::len)) {
+            self.clear();
+        }
         while let Some(&number) = self.owners.get(&owner).and_then(|owned| owned.last()) {
             self.remove(number);
         }
@@ -216,6 +218,12 @@ impl FlowTable {
                 self.owners.remove(&origin.owner);
             }
         }
+    }
+
+    /// Whether so many megaflows are better forgotten together with all others than removed one by one, which would take long: to ask again
+    /// for the others takes longer in all, but not at once.
+    fn is_most(&self, flows: usize) -> bool {
+        flows > 4096 && flows > self.len() / 2
     }
 
     /// Removes a megaflow of the port that holds most: of a few taken at random, the one used longest ago.

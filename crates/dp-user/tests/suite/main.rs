@@ -5,3 +5,4 @@ mod datapath;
 mod equivalence;
 mod forwarding;
 mod invalidation;
+mod kernel;
