@@ -1,0 +1,276 @@
+//! The same random configurations and packets through the switch under test and Debian's Open vSwitch: what comes out of each port must be
+//! the same, byte for byte.
+
+use crate::fixture::start;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+use testkit::{Options, Packet, Rng, Unixctl, Vswitch, mac, pcap, skip};
+
+/// Configurations tried; `OXVS_SOAK` multiplies them.
+const CASES: u64 = 12;
+/// Packets sent through each, with changes to the configuration between them.
+const PACKETS: usize = 40;
+
+const PORTS: [&str; 6] = ["p1", "p2", "p3", "p4", "p5", "q1"];
+const VLANS: [u16; 4] = [1, 10, 20, 4095];
+
+#[test]
+fn packets_come_out_where_open_vswitch_sends_them() {
+    skip!(unless "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
+    let mut pair = Pair::start();
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let first = number("OXVS_SEED").unwrap_or(1);
+    for seed in first..first + CASES * number("OXVS_SOAK").unwrap_or(1) {
+        // A packet that waits in a queue while the next is sent is no fault: only what happens again at leisure is.
+        if let Err(quick) = pair.case(seed, Duration::from_millis(4)) {
+            println!("seed {seed}, once more and slowly, after\n{quick}");
+            if let Err(fault) = pair.case(seed, Duration::from_millis(60)) {
+                panic!("OXVS_SEED={seed} shows it:\n{fault}");
+            }
+        }
+    }
+}
+
+/// Both switches.
+struct Pair {
+    oracle: Side,
+    mine: Side,
+}
+
+struct Side {
+    switch: Vswitch,
+    control: Unixctl,
+    outputs: BTreeMap<&'static str, pcap::Tail>,
+}
+
+/// What came out, by port.
+type Output = BTreeMap<&'static str, Vec<Vec<u8>>>;
+
+impl Side {
+    fn new(switch: Vswitch) -> Side {
+        // With the default of one tag, Open vSwitch matches no inner tags, which dot1q-tunnel needs.
+        switch.vsctl("--no-wait set open_vswitch . other_config:vlan-limit=2");
+        let control = switch.unixctl();
+        Side {
+            switch,
+            control,
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    /// Makes the bridges anew, with new captures.
+    fn rebuild(&mut self, seed: u64) {
+        self.switch.vsctl("--if-exists del-br br0 -- --if-exists del-br br1");
+        self.switch.vsctl(
+            "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=standalone \
+             -- add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=standalone \
+             -- add-port br0 to1 -- set interface to1 type=patch options:peer=to0 \
+             -- add-port br1 to0 -- set interface to0 type=patch options:peer=to1",
+        );
+        for port in PORTS {
+            let file = self.switch.sandbox.path(&format!("{port}-{seed}.tx"));
+            let _ = std::fs::remove_file(&file);
+            self.switch.vsctl(&format!(
+                "add-port {} {port} -- set interface {port} type=dummy options:tx_pcap={}",
+                bridge_of(port),
+                file.display()
+            ));
+            self.outputs.insert(port, pcap::Tail::new(file));
+        }
+    }
+
+    fn configure(&self, command: &str) {
+        self.switch.vsctl(command);
+    }
+
+    fn send(&mut self, port: &str, hex: &str) {
+        let sent = self.control.call("netdev-dummy/receive", &[port, hex]);
+        sent.unwrap_or_else(|e| panic!("netdev-dummy/receive {port} {hex}: {e}"));
+    }
+
+    fn collect(&mut self, into: &mut Output) -> bool {
+        let mut any = false;
+        for (port, tail) in &mut self.outputs {
+            let frames = tail.take();
+            any |= !frames.is_empty();
+            into.entry(port).or_default().extend(frames);
+        }
+        any
+    }
+
+    /// What comes out until nothing more has come for `quiet`, or, where it is known, until that much has come.
+    fn output(&mut self, quiet: Duration, expected: Option<&Output>) -> Output {
+        let mut output = Output::new();
+        let begin = Instant::now();
+        let mut last = begin;
+        let count = |o: &Output| o.values().map(Vec::len).sum::<usize>();
+        loop {
+            if self.collect(&mut output) {
+                last = Instant::now();
+            }
+            let short = expected.is_some_and(|e| count(&output) < count(e)) && begin.elapsed() < Duration::from_secs(1);
+            if last.elapsed() >= quiet && !short {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Floods may come out in any order of ports, and of the two bridges.
+        output.values_mut().for_each(|frames| frames.sort());
+        output
+    }
+}
+
+impl Pair {
+    fn start() -> Pair {
+        Pair {
+            oracle: Side::new(Vswitch::debian(Options::default())),
+            mine: Side::new(start(Options::default())),
+        }
+    }
+
+    /// One configuration with its packets; a difference is the error.
+    fn case(&mut self, seed: u64, quiet: Duration) -> Result<(), String> {
+        let mut rng = Rng::new(seed);
+        let mut story = String::new();
+        self.oracle.rebuild(seed);
+        self.mine.rebuild(seed);
+        self.both(&bridges(&mut rng), &mut story);
+        for port in PORTS {
+            self.both(&port_settings(port, &mut rng), &mut story);
+        }
+        for _ in 0..PACKETS {
+            if rng.chance(10) {
+                let port = *rng.pick(&PORTS);
+                self.both(&port_settings(port, &mut rng), &mut story);
+            }
+            let port = *rng.pick(&PORTS);
+            let hex = packet(&mut rng).hex();
+            story += &format!("packet into {port}: {hex}\n");
+            self.oracle.send(port, &hex);
+            let expected = self.oracle.output(quiet, None);
+            self.mine.send(port, &hex);
+            let found = self.mine.output(quiet, Some(&expected));
+            if found != expected {
+                let show = |o: &Output| {
+                    let lines = o.iter().flat_map(|(p, fs)| fs.iter().map(move |f| (p, f)));
+                    lines
+                        .map(|(p, f)| format!("  {p} {}\n", testkit::to_hex(f)))
+                        .collect::<String>()
+                };
+                return Err(format!(
+                    "{story}Open vSwitch:\n{}here:\n{}Open vSwitch's table:\n{}here:\n{}",
+                    show(&expected),
+                    show(&found),
+                    self.oracle.switch.appctl(&["fdb/show", bridge_of(port)]),
+                    self.mine.switch.appctl(&["fdb/show", bridge_of(port)]),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn both(&self, command: &str, story: &mut String) {
+        *story += &format!("ovs-vsctl {command}\n");
+        self.oracle.configure(command);
+        self.mine.configure(command);
+    }
+}
+
+fn bridge_of(port: &str) -> &'static str {
+    if port.starts_with('q') { "br1" } else { "br0" }
+}
+
+fn bridges(rng: &mut Rng) -> String {
+    let mut words = Vec::new();
+    for bridge in ["br0", "br1"] {
+        let mut settings = format!("set bridge {bridge} fail_mode=standalone");
+        if rng.chance(25) {
+            settings += &format!(" flood_vlans={}", rng.pick(&VLANS[..3]));
+        }
+        if rng.chance(25) {
+            settings += " other_config:forward-bpdu=true";
+        }
+        words.push(settings);
+    }
+    words.join(" -- ")
+}
+
+/// A port's whole VLAN configuration, drawn anew.
+fn port_settings(port: &str, rng: &mut Rng) -> String {
+    let columns = ["tag", "trunks", "cvlans", "vlan_mode", "other_config"];
+    let mut words = columns.map(|c| format!("clear port {port} {c}")).join(" -- ");
+    words += &format!(" -- set port {port}");
+    let mode = *rng.pick(&[
+        "",
+        "access",
+        "trunk",
+        "native-tagged",
+        "native-untagged",
+        "dot1q-tunnel",
+    ]);
+    if !mode.is_empty() {
+        words += &format!(" vlan_mode={mode}");
+    }
+    if rng.chance(if mode.is_empty() { 40 } else { 85 }) {
+        words += &format!(" tag={}", rng.pick(&VLANS[..3]));
+    }
+    if rng.chance(40) {
+        words += &format!(" trunks={}", vlans(rng));
+    }
+    if mode == "dot1q-tunnel" && rng.chance(50) {
+        words += &format!(" cvlans={}", vlans(rng));
+    }
+    if rng.chance(30) {
+        words += &format!(
+            " other_config:priority-tags={}",
+            rng.pick(&["never", "if-nonzero", "always", "true"])
+        );
+    }
+    if mode == "dot1q-tunnel" && rng.chance(50) {
+        words += &format!(" other_config:qinq-ethtype={}", rng.pick(&["802.1q", "802.1ad"]));
+    }
+    format!(
+        "{words} protected={} external_ids:n={}",
+        rng.chance(15),
+        rng.below(1000)
+    )
+}
+
+fn vlans(rng: &mut Rng) -> String {
+    let mut set: Vec<String> = VLANS[..3]
+        .iter()
+        .filter(|_| rng.chance(50))
+        .map(u16::to_string)
+        .collect();
+    if set.is_empty() {
+        set.push("0".to_owned());
+    }
+    set.join(",")
+}
+
+/// A frame of a kind that VLANs and learning look at.
+fn packet(rng: &mut Rng) -> Packet {
+    let src = mac(1 + rng.below(5) as u32);
+    let dst = match rng.below(10) {
+        0 | 1 => [0xff; 6],
+        2 => [0x01, 0x00, 0x5e, 0, 0, 9],
+        3 => [0x01, 0x80, 0xc2, 0, 0, *rng.pick(&[0u8, 0x0e, 0x10])],
+        _ => mac(1 + rng.below(5) as u32),
+    };
+    let mut packet = Packet::new(src, dst);
+    for _ in 0..*rng.pick(&[0, 0, 0, 1, 1, 1, 1, 2]) {
+        let tpid = *rng.pick(&[0x8100, 0x8100, 0x8100, 0x88a8]);
+        let vid = *rng.pick(&[0, 1, 10, 20, 20, 30]);
+        let priority = *rng.pick(&[0u16, 0, 0, 5]);
+        packet = packet.tag(tpid, priority << 13 | vid);
+    }
+    let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+    match rng.below(4) {
+        0 => packet.arp(testkit::ArpOp::Request, a, b),
+        1 => packet.ipv4(a, b).udp(1, 2, b"data"),
+        2 => packet.ipv4(a, b).tcp(1, 2, 2, b""),
+        _ => packet.payload(0x88b5, b"payload"),
+    }
+    .padded()
+}

@@ -1,0 +1,61 @@
+//! Switches to test.
+
+use std::path::Path;
+use testkit::{Client, Devices, Netns, Options, Vswitch};
+
+/// The binary under test.
+pub(crate) fn binary() -> &'static Path {
+    Path::new(option_env!("CARGO_BIN_EXE_oxvs").unwrap_or("oxvs"))
+}
+
+/// Whether Debian's Open vSwitch stands in for ours.
+pub(crate) fn stand_in() -> bool {
+    std::env::var("E2E_SWITCH").is_ok_and(|s| s == "debian")
+}
+
+/// The switch under test, configured by Debian's clients.
+pub(crate) fn start(options: Options) -> Vswitch {
+    if stand_in() {
+        let switch = Vswitch::debian(options);
+        switch.vsctl("--no-wait set open_vswitch . other_config:userspace-tso-enable=true");
+        switch
+    } else {
+        Vswitch::oxvs(binary(), options)
+    }
+}
+
+/// The switch under test with devices of memory only.
+pub(crate) fn dummy() -> Vswitch {
+    start(Options::default())
+}
+
+/// The switch under test with the system's devices, in a namespace.
+pub(crate) fn in_namespace(ns: &Netns) -> Vswitch {
+    start(Options {
+        devices: Devices::System,
+        netns: Some(ns.name().to_owned()),
+        ..Options::default()
+    })
+}
+
+/// Our own tools for the switch under test.
+pub(crate) fn ours() -> Client {
+    if stand_in() {
+        Client::Debian
+    } else {
+        Client::Ours(binary().to_owned())
+    }
+}
+
+/// Adds a bridge of devices of memory.
+pub(crate) fn dummy_bridge(switch: &Vswitch, name: &str, ports: &[&str]) {
+    switch.vsctl(&format!(
+        "add-br {name} -- set bridge {name} datapath_type=dummy fail-mode=standalone"
+    ));
+    for port in ports {
+        let pcap = switch.sandbox.arg(&format!("{port}.tx"));
+        switch.vsctl(&format!(
+            "add-port {name} {port} -- set interface {port} type=dummy options:tx_pcap={pcap}"
+        ));
+    }
+}

@@ -1,0 +1,368 @@
+//! Makes bridges, ports and devices as the database wants them.
+//!
+//! [`Bridges::apply`] is declarative: it is given the whole desired state, compares it with what is there, and changes only what differs.
+//! The order keeps traffic right: devices that go away under the same name first, then new devices into the datapath, then the switch's
+//! tables in one step, then the devices nobody uses any more.
+
+use crate::desired::{self, Desired, InterfaceKind};
+use crate::ofport::{LOCAL, OfPorts, Wish};
+use crate::slowpath::Shared;
+use dp::{Datapath, PortNo};
+use netdev::{Netdev, Spec};
+use ovsdb::Uuid;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use switch::{Attach, BridgeConfig, InterfaceConfig, SwitchConfig};
+use wire::MacAddr;
+
+/// The devices and numbers in use.
+pub(crate) struct Bridges {
+    shared: Arc<Shared>,
+    datapath: Arc<dyn Datapath>,
+    open: BTreeMap<String, OpenDevice>,
+    numbers: BTreeMap<String, OfPorts>,
+    last_port: u32,
+    state: BTreeMap<String, BridgeState>,
+}
+
+struct OpenDevice {
+    spec: Spec,
+    device: Arc<dyn Netdev>,
+    port: PortNo,
+}
+
+/// A bridge as it is now.
+pub(crate) struct BridgeState {
+    pub(crate) uuid: Uuid,
+    pub(crate) datapath_id: u64,
+    pub(crate) interfaces: BTreeMap<String, InterfaceState>,
+}
+
+/// An interface as it is now.
+pub(crate) struct InterfaceState {
+    pub(crate) uuid: Option<Uuid>,
+    pub(crate) kind: &'static str,
+    /// The port number, or why there is none.
+    pub(crate) ofport: Result<u16, String>,
+    /// What the row asks that is not done although the interface works.
+    pub(crate) notes: Vec<String>,
+    pub(crate) device: Option<Arc<dyn Netdev>>,
+    pub(crate) port: Option<PortNo>,
+    /// The other end, of a patch.
+    pub(crate) peer: Option<String>,
+}
+
+impl Bridges {
+    pub(crate) fn new(shared: Arc<Shared>, datapath: Arc<dyn Datapath>) -> Bridges {
+        Bridges {
+            shared,
+            datapath,
+            open: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            last_port: 0,
+            state: BTreeMap::new(),
+        }
+    }
+
+    /// The bridges as the last [`Bridges::apply`] left them, by name.
+    pub(crate) fn state(&self) -> &BTreeMap<String, BridgeState> {
+        &self.state
+    }
+
+    /// The bridge, the interface and its state behind a datapath port.
+    pub(crate) fn interface_of(&self, port: PortNo) -> Option<(&str, &str, &InterfaceState)> {
+        self.interfaces().find(|(_, _, interface)| interface.port == Some(port))
+    }
+
+    /// Every interface with its bridge's and its own name.
+    pub(crate) fn interfaces(&self) -> impl Iterator<Item = (&str, &str, &InterfaceState)> {
+        self.state.iter().flat_map(|(bridge, state)| {
+            state
+                .interfaces
+                .iter()
+                .map(move |(name, interface)| (bridge.as_str(), name.as_str(), interface))
+        })
+    }
+
+    /// Gives up a device that has vanished; the next [`Bridges::apply`] tries to open it again.
+    pub(crate) fn forget(&mut self, name: &str) {
+        if let Some(open) = self.open.remove(name) {
+            self.close(name, &open);
+        }
+    }
+
+    /// The name of the device behind a datapath port.
+    pub(crate) fn device_of(&self, port: PortNo) -> Option<&str> {
+        let found = self.open.iter().find(|(_, open)| open.port == port);
+        found.map(|(name, _)| name.as_str())
+    }
+
+    /// Makes things as `desired` says.
+    pub(crate) fn apply(&mut self, desired: &Desired) {
+        let wanted = wanted_devices(desired);
+        self.close_where(|name, spec| wanted.get(name).is_some_and(|w| *w != spec));
+        let failures = self.open_missing(&wanted);
+
+        self.numbers.retain(|name, _| desired.bridges.contains_key(name));
+        let mut state = BTreeMap::new();
+        for (name, bridge) in &desired.bridges {
+            state.insert(name.clone(), self.bridge_state(name, bridge, &failures));
+        }
+        let config = switch_config(desired, &state);
+        self.shared.update(|switch, now| switch.configure(config, now));
+
+        self.close_where(|name, _| !wanted.contains_key(name));
+        self.state = state;
+    }
+
+    fn close_where(&mut self, unwanted: impl Fn(&str, &Spec) -> bool) {
+        let names: Vec<String> = self
+            .open
+            .iter()
+            .filter(|(name, open)| unwanted(name, &open.spec))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            self.forget(&name);
+        }
+    }
+
+    fn close(&self, name: &str, open: &OpenDevice) {
+        if let Err(error) = self.datapath.del_port(open.port) {
+            tracing::warn!(target: "bridge", "{name}: {error}");
+        }
+    }
+
+    /// Opens what is wanted and not open; returns what could not be, with the reason.
+    fn open_missing(&mut self, wanted: &BTreeMap<&str, &Spec>) -> BTreeMap<String, String> {
+        let mut failures = BTreeMap::new();
+        for (&name, &spec) in wanted {
+            if !self.open.contains_key(name)
+                && let Err(reason) = self.open_device(name, spec)
+            {
+                failures.insert(name.to_owned(), reason);
+            }
+        }
+        failures
+    }
+
+    fn open_device(&mut self, name: &str, spec: &Spec) -> Result<(), String> {
+        let device = netdev::open(spec).map_err(|error| error.to_string())?;
+        let port = PortNo(self.last_port + 1);
+        self.datapath
+            .add_port(port, device.clone())
+            .map_err(|error| format!("could not add network device {name} to the datapath ({error})"))?;
+        self.last_port = port.0;
+        let open = OpenDevice {
+            spec: spec.clone(),
+            device,
+            port,
+        };
+        self.open.insert(name.to_owned(), open);
+        Ok(())
+    }
+
+    fn bridge_state(
+        &mut self,
+        name: &str,
+        bridge: &desired::Bridge,
+        failures: &BTreeMap<String, String>,
+    ) -> BridgeState {
+        let numbers = self.assign_numbers(name, bridge, failures);
+        let mut interfaces = BTreeMap::new();
+        for (_, interface_name, port, interface) in interfaces_of(bridge) {
+            let open = self.open.get(interface_name);
+            let refusal = refusal(port, interface, failures.get(interface_name));
+            let ofport = match (refusal, numbers.get(interface_name)) {
+                (Some(reason), _) => Err(reason),
+                (None, Some(number)) => Ok(*number),
+                (None, None) => Err("all OpenFlow port numbers are in use".to_owned()),
+            };
+            let (kind, peer) = match &interface.kind {
+                InterfaceKind::Device(_) => (open.map_or("", |o| o.device.kind().as_str()), None),
+                InterfaceKind::Patch { peer } => ("patch", Some(peer.clone())),
+                InterfaceKind::Refused(_) => ("", None),
+            };
+            let state = InterfaceState {
+                uuid: interface.uuid,
+                kind,
+                device: open.filter(|_| ofport.is_ok()).map(|o| o.device.clone()),
+                port: open.filter(|_| ofport.is_ok()).map(|o| o.port),
+                ofport,
+                notes: interface.unsupported.clone(),
+                peer,
+            };
+            interfaces.insert(interface_name.to_owned(), state);
+        }
+        let mac = bridge_mac(bridge, name, &interfaces);
+        settle_devices(name, bridge, mac, &interfaces);
+        let from_mac = mac.0.iter().fold(0, |id, byte| id << 8 | u64::from(*byte));
+        BridgeState {
+            uuid: bridge.uuid,
+            datapath_id: bridge.datapath_id.unwrap_or(from_mac),
+            interfaces,
+        }
+    }
+
+    fn assign_numbers(
+        &mut self,
+        name: &str,
+        bridge: &desired::Bridge,
+        failures: &BTreeMap<String, String>,
+    ) -> BTreeMap<String, u16> {
+        let mut wishes = BTreeMap::new();
+        for (_, interface_name, port, interface) in interfaces_of(bridge) {
+            let failed = refusal(port, interface, failures.get(interface_name)).is_some();
+            if interface_name != name && !failed {
+                let wish = Wish {
+                    request: interface.ofport_request,
+                    before: interface.ofport_before,
+                };
+                wishes.insert(interface_name, wish);
+            }
+        }
+        let mut assigned = self.numbers.entry(name.to_owned()).or_default().assign(&wishes);
+        assigned.insert(name.to_owned(), LOCAL);
+        assigned
+    }
+}
+
+/// Every interface of a bridge: (port's name, interface's name, port, interface).
+pub(crate) fn interfaces_of(
+    bridge: &desired::Bridge,
+) -> impl Iterator<Item = (&str, &str, &desired::Port, &desired::Interface)> {
+    bridge.ports.iter().flat_map(|(port_name, port)| {
+        port.interfaces
+            .iter()
+            .map(move |(name, interface)| (port_name.as_str(), name.as_str(), port, interface))
+    })
+}
+
+/// Why an interface is not to be attached, if so.
+fn refusal(port: &desired::Port, interface: &desired::Interface, failure: Option<&String>) -> Option<String> {
+    if let InterfaceKind::Refused(reason) = &interface.kind {
+        return Some(reason.clone());
+    }
+    if port.refused {
+        return Some(port.problems.join("; "));
+    }
+    failure.cloned()
+}
+
+/// Devices that some attached interface needs. A name belongs to the first interface that claims it.
+fn wanted_devices(desired: &Desired) -> BTreeMap<&str, &Spec> {
+    let mut wanted = BTreeMap::new();
+    for bridge in desired.bridges.values() {
+        for (_, name, port, interface) in interfaces_of(bridge) {
+            if let InterfaceKind::Device(spec) = &interface.kind
+                && !port.refused
+            {
+                wanted.entry(name).or_insert(spec);
+            }
+        }
+    }
+    wanted
+}
+
+/// The bridge's own address: what the user chose, or the lowest of its devices', or one of its own that stays the same.
+fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String, InterfaceState>) -> MacAddr {
+    if let Some(mac) = bridge.hwaddr {
+        return mac;
+    }
+    let lowest = interfaces
+        .iter()
+        .filter(|(interface, state)| *interface != name && state.kind != "internal")
+        .filter_map(|(_, state)| state.device.as_ref()?.state().ok())
+        .map(|state| state.mac)
+        .filter(|mac| !mac.is_multicast() && mac.0 != [0; 6])
+        .min();
+    lowest.unwrap_or_else(|| {
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&bridge.uuid.as_u128().to_be_bytes()[..6]);
+        mac[0] = mac[0] & 0xfc | 0x02;
+        MacAddr(mac)
+    })
+}
+
+/// Sets addresses and MTUs that the database or the bridge decides.
+fn settle_devices(name: &str, bridge: &desired::Bridge, mac: MacAddr, interfaces: &BTreeMap<String, InterfaceState>) {
+    let bridge_mtu = interfaces
+        .values()
+        .filter(|state| state.kind != "internal")
+        .filter_map(|state| state.device.as_ref()?.state().ok())
+        .map(|state| state.mtu)
+        .min();
+    for (_, interface_name, _, interface) in interfaces_of(bridge) {
+        let Some(state) = interfaces.get(interface_name) else {
+            continue;
+        };
+        let Some(device) = &state.device else { continue };
+        let Ok(now) = device.state() else { continue };
+        let internal = state.kind == "internal";
+        let mac = if interface_name == name {
+            Some(mac)
+        } else {
+            interface.mac.filter(|_| internal)
+        };
+        if let Some(mac) = mac.filter(|mac| *mac != now.mac)
+            && let Err(error) = device.set_mac(mac)
+        {
+            tracing::warn!(target: "bridge", "interface {interface_name}: cannot set MAC address {mac}: {error}");
+        }
+        let mtu = interface.mtu_request.or(bridge_mtu.filter(|_| internal));
+        if let Some(mtu) = mtu.filter(|mtu| *mtu != now.mtu)
+            && let Err(error) = device.set_mtu(mtu)
+        {
+            tracing::warn!(target: "bridge", "interface {interface_name}: cannot set MTU {mtu}: {error}");
+        }
+    }
+}
+
+/// The switch's tables for what is attached.
+fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> SwitchConfig {
+    let mut config = SwitchConfig {
+        vlan_limit: desired.vlan_limit,
+        ..SwitchConfig::default()
+    };
+    for (name, bridge) in &desired.bridges {
+        let mut ports = BTreeMap::new();
+        for (port_name, port) in &bridge.ports {
+            let attached: Vec<InterfaceConfig> = port
+                .interfaces
+                .keys()
+                .filter_map(|interface| attachment(interface, &state[name]))
+                .collect();
+            if !attached.is_empty() {
+                let mut config = port.config.clone();
+                config.interfaces = attached;
+                ports.insert(port_name.clone(), config);
+            }
+        }
+        let bridge = BridgeConfig {
+            fail_mode: bridge.fail_mode,
+            mac_aging: bridge.mac_aging,
+            mac_table_size: bridge.mac_table_size,
+            flood_vlans: bridge.flood_vlans.clone(),
+            forward_bpdu: bridge.forward_bpdu,
+            ports,
+        };
+        config.bridges.insert(name.clone(), bridge);
+    }
+    config
+}
+
+fn attachment(name: &str, bridge: &BridgeState) -> Option<InterfaceConfig> {
+    let interface = bridge.interfaces.get(name)?;
+    let ofport = *interface.ofport.as_ref().ok()?;
+    let attach = match (&interface.peer, interface.port) {
+        (Some(peer), _) => Attach::Patch { peer: peer.clone() },
+        (None, Some(port)) => Attach::Device(port),
+        (None, None) => return None,
+    };
+    Some(InterfaceConfig {
+        name: name.to_owned(),
+        ofport,
+        attach,
+        up: true,
+    })
+}

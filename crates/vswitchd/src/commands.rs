@@ -1,0 +1,241 @@
+//! The commands of `ovs-appctl`.
+
+use crate::show::{self, FlowFormat};
+use crate::state::State;
+use dp::DropCause;
+use mgmt::unixctl::Server;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+mod fdb;
+
+type Answer = Result<String, String>;
+
+/// Registers every command of the switch.
+pub(crate) fn register(server: &Server, state: &Rc<State>) {
+    let add = |name: &str, usage: &str, min: usize, max: usize, run: fn(&State, &[String]) -> Answer| {
+        let state = state.clone();
+        server.register(name, usage, min, max, Box::new(move |args| run(&state, args)));
+    };
+    add("exit", "[--cleanup]", 0, 1, |state, _| {
+        state.exit.notify_one();
+        Ok(String::new())
+    });
+
+    add("dpif/show", "", 0, 0, |state, _| {
+        Ok(show::dpif_show(state.dp(), &state.bridges.borrow()))
+    });
+    add("dpif/dump-dps", "", 0, 0, |state, _| Ok(datapath_line(state)));
+    add(
+        "dpif/dump-flows",
+        "[-m] [--names | --no-names] bridge",
+        1,
+        4,
+        dpif_dump_flows,
+    );
+    add("dpctl/dump-dps", "", 0, 0, |state, _| Ok(datapath_line(state)));
+    add("dpctl/show", "[-s] [dp...]", 0, 2, dpctl_show);
+    add("dpctl/dump-flows", "[-m] [--names] [dp]", 0, 3, dpctl_dump_flows);
+    add("dpctl/del-flows", "[dp]", 0, 1, |state, args| {
+        check_datapath(state, args.first())?;
+        state.dp().flush_flows();
+        Ok(String::new())
+    });
+    add("revalidator/purge", "", 0, 0, |state, _| {
+        state.dp().flush_flows();
+        Ok(String::new())
+    });
+    add("upcall/show", "", 0, 0, |state, _| {
+        Ok(show::upcall_show(state.dp(), state.flow_limit))
+    });
+    add("ofproto/list", "", 0, 0, |state, _| {
+        let bridges = state.bridges.borrow();
+        Ok(bridges
+            .state()
+            .keys()
+            .fold(String::new(), |out, name| out + name + "\n"))
+    });
+    fdb::register(&add);
+
+    add("time/stop", "", 0, 0, |state, _| {
+        state.shared.clock.stop();
+        Ok(String::new())
+    });
+    add("time/warp", "[large_msecs] msecs", 1, 2, |state, args| {
+        let total = milliseconds(args.first())?;
+        state.shared.clock.warp(Duration::from_millis(total));
+        state.shared.update(|switch, now| switch.tick(now));
+        state.recheck.notify_one();
+        Ok("warped".to_owned())
+    });
+    add("netdev-dummy/receive", "name packet...", 2, usize::MAX, dummy_receive);
+    add(
+        "netdev-dummy/set-admin-state",
+        "[netdev] up|down",
+        1,
+        2,
+        dummy_admin_state,
+    );
+
+    let counted = state.clone();
+    server.register_memory(move |usage| {
+        let bridges = counted.bridges.borrow();
+        usage.insert(
+            "ports",
+            bridges.interfaces().filter(|(_, _, i)| i.port.is_some()).count() as u64,
+        );
+        let stats = counted.dp().cache_stats();
+        usage.insert("udpif keys", stats.flows);
+        usage.insert("workers", counted.datapath.workers() as u64);
+    });
+    coverage(server, state);
+}
+
+/// `coverage/show` and `coverage/read-counter` count drops too, which workers keep for themselves.
+fn coverage(server: &Server, state: &Rc<State>) {
+    let counted = state.clone();
+    let show = move |_: &[String]| {
+        let mut out = telemetry::coverage::show();
+        for (cause, packets) in counted.dp().drops() {
+            if packets > 0 {
+                let _ = writeln!(out, "{:<24} total: {packets}", cause.name());
+            }
+        }
+        Ok(out)
+    };
+    server.register("coverage/show", "", 0, 0, Box::new(show));
+    let counted = state.clone();
+    let read = move |args: &[String]| {
+        let name = args.first().map(String::as_str).unwrap_or_default();
+        let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
+        let drops = cause.map(|at| counted.dp().drops()[at].1);
+        match drops.or_else(|| telemetry::coverage::read(name)) {
+            Some(total) => Ok(format!("{total}\n")),
+            None => Err(format!("No such counter {name}")),
+        }
+    };
+    server.register("coverage/read-counter", "COUNTER", 1, 1, Box::new(read));
+}
+
+fn datapath_line(state: &State) -> String {
+    show::datapath_name(state.dp()) + "\n"
+}
+
+/// There is one datapath; a name that is none of its is a mistake.
+fn check_datapath(state: &State, name: Option<&String>) -> Result<(), String> {
+    let ours = show::datapath_name(state.dp());
+    match name {
+        Some(name) if *name != ours && Some(name.as_str()) != ours.split('@').next_back() => {
+            Err(format!("{name}: no such datapath (there is {ours})"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn split_flags(args: &[String]) -> (FlowFormat, Vec<&String>) {
+    let mut format = FlowFormat::default();
+    let mut rest = Vec::new();
+    for arg in args {
+        match arg.as_str() {
+            "--names" => format.names = true,
+            "--no-names" => format.names = false,
+            "-m" | "--more" => format.more = true,
+            _ => rest.push(arg),
+        }
+    }
+    (format, rest)
+}
+
+fn dpif_dump_flows(state: &State, args: &[String]) -> Answer {
+    let (format, rest) = split_flags(args);
+    let bridges = state.bridges.borrow();
+    match rest[..] {
+        [bridge] if bridges.state().contains_key(bridge) => {
+            Ok(show::dump_flows(state.dp(), &bridges, Some(bridge), format))
+        }
+        [_] => Err("no such bridge".to_owned()),
+        _ => Err("dpif/dump-flows takes one bridge's name".to_owned()),
+    }
+}
+
+fn dpctl_show(state: &State, args: &[String]) -> Answer {
+    let statistics = args.iter().any(|arg| arg == "-s" || arg == "--statistics");
+    for name in args.iter().filter(|arg| !arg.starts_with('-')) {
+        check_datapath(state, Some(name))?;
+    }
+    Ok(show::dpctl_show(state.dp(), &state.bridges.borrow(), statistics))
+}
+
+fn dpctl_dump_flows(state: &State, args: &[String]) -> Answer {
+    let (format, rest) = split_flags(args);
+    check_datapath(state, rest.first().copied())?;
+    Ok(show::dump_flows(state.dp(), &state.bridges.borrow(), None, format))
+}
+
+fn milliseconds(text: Option<&String>) -> Result<u64, String> {
+    let number = text.and_then(|text| text.parse().ok()).filter(|ms| *ms > 0);
+    number.ok_or_else(|| "invalid MSECS".to_owned())
+}
+
+fn dummy_receive(state: &State, args: &[String]) -> Answer {
+    let (name, packets) = args.split_first().ok_or("a device and packets are needed")?;
+    let bridges = state.bridges.borrow();
+    let device = bridges.interfaces().find(|(_, interface, _)| interface == name);
+    let device = device.and_then(|(_, _, interface)| interface.device.clone());
+    let Some(dummy) = device.as_ref().and_then(|device| device.as_dummy()) else {
+        return Err("no such dummy netdev".to_owned());
+    };
+    let packets: Vec<Vec<u8>> = packets.iter().map(|text| from_hex(text)).collect::<Result<_, _>>()?;
+    for packet in packets {
+        if !dummy.inject(&packet) {
+            return Err(format!("{name}: receive queue is full"));
+        }
+    }
+    Ok("success".to_owned())
+}
+
+/// A packet as hex digits; white space between them does not count.
+fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let pair = |pair: &[u8]| {
+        let text = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(text, 16).ok()
+    };
+    let bytes: Option<Vec<u8>> = digits
+        .chunks(2)
+        .map(|two| pair(two).filter(|_| two.len() == 2))
+        .collect();
+    bytes.ok_or_else(|| format!("{text}: bad packet (hex digits, two a byte, are needed)"))
+}
+
+fn dummy_admin_state(state: &State, args: &[String]) -> Answer {
+    let (name, word) = match args {
+        [word] => (None, word),
+        [name, word] => (Some(name), word),
+        _ => return Err("up or down?".to_owned()),
+    };
+    let up = match word.as_str() {
+        "up" => true,
+        "down" => false,
+        _ => return Err("Invalid Admin State".to_owned()),
+    };
+    let bridges = state.bridges.borrow();
+    let mut found = false;
+    for (_, interface, status) in bridges.interfaces() {
+        let Some(device) = status.device.as_ref().filter(|device| device.as_dummy().is_some()) else {
+            continue;
+        };
+        if name.is_none_or(|name| name == interface) {
+            device.set_up(up).map_err(|error| error.to_string())?;
+            found = true;
+        }
+    }
+    match (found, name) {
+        (false, Some(_)) => Err("Unknown Dummy Interface".to_owned()),
+        _ => {
+            state.recheck.notify_one();
+            Ok("OK".to_owned())
+        }
+    }
+}

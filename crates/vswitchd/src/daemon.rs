@@ -1,0 +1,325 @@
+//! The daemon's loop: one thread that follows the database and the devices, and writes back how things are.
+
+use crate::bridges::Bridges;
+use crate::desired::Desired;
+use crate::rows::{self, Dummies, Tables};
+use crate::state::State;
+use crate::status::{Complaints, Report};
+use anyhow::Context;
+use mgmt::idl::{ConnectionError, IdlConnection};
+use netdev::{LinkEvent, LinkMonitor};
+use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
+use ovsdb::rows::{Bridge, Interface, OpenVSwitch, Port, TypedRow, all, bridge, interface, open_vswitch, port, select};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, sleep_until};
+
+/// The database that the switch serves.
+pub(crate) const DATABASE: &str = "Open_vSwitch";
+
+/// The lock that only one daemon holds per database.
+const LOCK: &str = "ovs_vswitchd";
+
+/// How often statistics are written unless `other_config:stats-update-interval` says more.
+const STATS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Changes of the database that may be taken together.
+const MOST_UNSEEN: u32 = 64;
+
+/// A client of the configuration database as this daemon needs it.
+pub(crate) fn idl(seed: u128) -> Idl {
+    let mut selection = Selection::new();
+    select::<OpenVSwitch>(&mut selection);
+    select::<Bridge>(&mut selection);
+    select::<Port>(&mut selection);
+    select::<Interface>(&mut selection);
+    // What the daemon itself writes is not news to it.
+    {
+        use open_vswitch::columns::*;
+        let own = [
+            CUR_CFG,
+            OVS_VERSION,
+            IFACE_TYPES,
+            DATAPATH_TYPES,
+            DPDK_INITIALIZED,
+            DPDK_VERSION,
+            STATISTICS,
+        ];
+        selection.quiet(OpenVSwitch::TABLE, &own);
+    }
+    {
+        use bridge::columns::*;
+        selection.quiet(Bridge::TABLE, &[DATAPATH_ID, DATAPATH_VERSION, STATUS, RSTP_STATUS]);
+    }
+    {
+        use port::columns::*;
+        selection.quiet(
+            Port::TABLE,
+            &[STATUS, STATISTICS, RSTP_STATUS, RSTP_STATISTICS, BOND_ACTIVE_SLAVE],
+        );
+    }
+    {
+        use interface::columns::*;
+        let own = [
+            OFPORT,
+            ERROR,
+            MAC_IN_USE,
+            IFINDEX,
+            ADMIN_STATE,
+            LINK_STATE,
+            LINK_RESETS,
+            LINK_SPEED,
+            DUPLEX,
+            MTU,
+            STATUS,
+            STATISTICS,
+        ];
+        selection.quiet(Interface::TABLE, &own);
+    }
+    let mut idl = Idl::new(DATABASE, selection, seed);
+    idl.set_lock(LOCK);
+    idl
+}
+
+/// Follows the database until told to end.
+pub(crate) struct Daemon {
+    state: Rc<State>,
+    db: IdlConnection,
+    links: AsyncFd<Links>,
+    dummies: Dummies,
+    /// Whether to make the root row of an empty database, as who owns the database does.
+    init: bool,
+    desired: Desired,
+    complaints: Complaints,
+    /// Changes of the database that the switch has not followed yet.
+    unseen: u32,
+    /// The report that is on its way, and whether it carries a configuration.
+    in_flight: Option<(u64, bool)>,
+    owed: Owed,
+    next_statistics: Instant,
+    contended: bool,
+}
+
+/// What is yet to be reported.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owed {
+    configuration: bool,
+    links: bool,
+    statistics: bool,
+}
+
+impl Daemon {
+    pub(crate) fn new(state: Rc<State>, db: IdlConnection, dummies: Dummies, init: bool) -> anyhow::Result<Daemon> {
+        let monitor = LinkMonitor::open().context("opening a netlink socket")?;
+        Ok(Daemon {
+            state,
+            db,
+            links: awaitable(Links(monitor))?,
+            dummies,
+            init,
+            desired: Desired::default(),
+            complaints: Complaints::default(),
+            unseen: 0,
+            in_flight: None,
+            owed: Owed::default(),
+            next_statistics: Instant::now() + STATS_INTERVAL,
+            contended: false,
+        })
+    }
+
+    /// Runs until a control command or an error ends it. Calls `ready` once the switch does what the database says.
+    pub(crate) async fn run(mut self, ready: impl FnOnce()) -> anyhow::Result<()> {
+        let mut ready = Some(ready);
+        loop {
+            self.report();
+            if (self.db.is_connected() || self.contended)
+                && self.in_flight.is_none()
+                && let Some(ready) = ready.take()
+            {
+                ready();
+            }
+            let state = self.state.clone();
+            let ageing = self.next_ageing();
+            tokio::select! {
+                biased;
+                () = state.exit.notified() => return Ok(()),
+                event = self.db.event(), if self.unseen < MOST_UNSEEN => self.database_event(event)?,
+                () = std::future::ready(()), if self.unseen > 0 => self.reconfigure(),
+                events = self.links.readable_mut() => {
+                    let mut guard = events?;
+                    let events = guard.get_inner_mut().0.next();
+                    guard.clear_ready();
+                    self.links_changed(&events);
+                }
+                failed = state.shared.failed_ports() => {
+                    state.forget_ports(&failed);
+                    self.reconfigure();
+                }
+                () = state.recheck.notified() => self.reconfigure(),
+                () = sleep_until(ageing) => state.shared.update(|switch, now| switch.tick(now)),
+                () = sleep_until(self.next_statistics) => {
+                    self.owed.links = true;
+                    self.owed.statistics = true;
+                    self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
+                }
+            }
+        }
+    }
+
+    /// When the switch's tables want to age. What is learned meanwhile is not due before the statistics wake this loop again.
+    fn next_ageing(&self) -> Instant {
+        let clock = &self.state.shared.clock;
+        let due = self.state.shared.switch.read().next_event();
+        let wait = due.map(|due| Duration::from_nanos(due.0.saturating_sub(clock.now().0)));
+        Instant::now() + wait.unwrap_or(Duration::from_secs(3600))
+    }
+
+    /// Takes note of news; what there is at once is taken together before the switch is changed.
+    fn database_event(&mut self, event: Result<Event, ConnectionError>) -> anyhow::Result<()> {
+        match event.context("the connection to the database failed")? {
+            Event::Changed => self.unseen += 1,
+            Event::Lock(_) => {
+                self.lock_changed();
+                self.unseen += 1;
+            }
+            Event::Committed(id, status) => {
+                if let Some((_, configuration)) = self.in_flight.take_if(|(ours, _)| *ours == id) {
+                    self.reported(status, configuration);
+                }
+            }
+            Event::Holder(_) | Event::Alive => {}
+        }
+        Ok(())
+    }
+
+    fn lock_changed(&mut self) {
+        let contended = self.db.idl().lock_state() == LockState::Contended;
+        if contended && !self.contended {
+            tracing::error!(target: "bridge", "another ovs-vswitchd process is running, disabling this process until it goes away");
+        }
+        self.contended = contended;
+    }
+
+    fn reported(&mut self, status: TxnStatus, configuration: bool) {
+        match status {
+            TxnStatus::Error(error) => {
+                tracing::error!(target: "bridge", "the database refused the switch's status: {error}");
+            }
+            // Built again from the fresh replica, when the lock and the connection are there.
+            TxnStatus::TryAgain | TxnStatus::NotLocked => {
+                self.owed.links = true;
+                self.owed.configuration |= configuration;
+            }
+            TxnStatus::Incomplete | TxnStatus::Unchanged | TxnStatus::Success { .. } => {}
+        }
+    }
+
+    fn links_changed(&mut self, events: &[LinkEvent]) {
+        let mut mine = false;
+        {
+            let mut bridges = self.state.bridges.borrow_mut();
+            for event in events {
+                let known = bridges.interfaces().any(|(_, name, _)| name == event.name);
+                mine |= known;
+                if known && event.deleted {
+                    tracing::info!(target: "netdev", "{}: the device is gone", event.name);
+                    bridges.forget(&event.name);
+                }
+            }
+        }
+        if mine {
+            self.reconfigure();
+        }
+    }
+
+    /// Makes everything as the database says, if this daemon is the one to do it.
+    fn reconfigure(&mut self) {
+        self.unseen = 0;
+        if self.contended {
+            self.state.bridges.borrow_mut().apply(&Desired::default());
+            return;
+        }
+        if self.db.idl().lock_state() != LockState::Held || !self.db.idl().is_synced() {
+            return;
+        }
+        match self.tables() {
+            Ok(tables) if tables.root.is_none() && self.init => self.insert_root(),
+            Ok(tables) => {
+                self.desired = rows::desired(&tables, self.dummies);
+                let mut bridges = self.state.bridges.borrow_mut();
+                bridges.apply(&self.desired);
+                self.complaints.about(&self.desired, &bridges, self.state.dp());
+                self.owed.configuration = true;
+            }
+            Err(error) => tracing::error!(target: "bridge", "cannot read the configuration: {error:#}"),
+        }
+    }
+
+    fn tables(&self) -> anyhow::Result<Tables> {
+        let replica = self.db.idl().tables();
+        Ok(Tables {
+            root: all::<OpenVSwitch>(replica)?.into_values().next(),
+            bridges: all(replica)?,
+            ports: all(replica)?,
+            interfaces: all(replica)?,
+        })
+    }
+
+    fn insert_root(&mut self) {
+        let mut txn = self.db.idl_mut().txn();
+        txn.insert(OpenVSwitch::TABLE);
+        txn.comment("oxvs: initializing the database");
+        self.db.submit(txn);
+    }
+
+    /// Writes to the database what it does not know yet; one transaction at a time.
+    fn report(&mut self) {
+        let owed = self.owed;
+        let due = owed.configuration || owed.links || owed.statistics;
+        if !due || self.in_flight.is_some() || !self.db.is_connected() || self.db.idl().lock_state() != LockState::Held
+        {
+            return;
+        }
+        self.owed = Owed::default();
+        let txn = self.db.idl_mut().txn();
+        let bridges: &Bridges = &self.state.bridges.borrow();
+        let tables = self.db.idl().tables();
+        let mut report = Report { tables, txn };
+        if owed.configuration {
+            let root = all::<OpenVSwitch>(tables)
+                .ok()
+                .and_then(|rows| rows.into_values().next());
+            if let Some(root) = root {
+                report.configuration(&self.desired, bridges);
+                report.root(&root, self.dummies != Dummies::Off);
+            }
+        }
+        report.links(bridges);
+        if owed.configuration || owed.statistics {
+            report.statistics(bridges, self.state.dp());
+        }
+        let txn = report.txn;
+        if !txn.is_empty() {
+            self.in_flight = Some((self.db.submit(txn), owed.configuration));
+        }
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "what replaces it is unsafe to call; a LinkMonitor keeps its descriptor as long as it lives"
+)]
+fn awaitable(links: Links) -> std::io::Result<AsyncFd<Links>> {
+    AsyncFd::new(links)
+}
+
+/// The link monitor as something to await.
+struct Links(LinkMonitor);
+
+impl AsRawFd for Links {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.fd().as_fd().as_raw_fd()
+    }
+}

@@ -1,0 +1,84 @@
+//! What the database asks for, in the daemon's own terms.
+//!
+//! [`crate::rows`] makes these from typed rows; [`crate::bridges`] makes them so. Whatever a row asks that cannot be done is kept beside it
+//! as a problem, in words for the user, and ends up in the row's own status columns.
+
+use netdev::Spec;
+use ovsdb::Uuid;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use switch::{FailMode, PortConfig, VlanSet};
+use wire::MacAddr;
+
+/// The whole configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Desired {
+    pub(crate) bridges: BTreeMap<String, Bridge>,
+    /// How often statistics are written to the database.
+    pub(crate) stats_interval: Option<Duration>,
+    /// How many VLAN tags of a packet count.
+    pub(crate) vlan_limit: u8,
+    /// Keys and columns of the root row that ask for what is not built.
+    pub(crate) unsupported: Vec<String>,
+}
+
+/// A `Bridge` row.
+#[derive(Clone, Debug)]
+pub(crate) struct Bridge {
+    pub(crate) uuid: Uuid,
+    pub(crate) datapath_type: String,
+    pub(crate) fail_mode: FailMode,
+    /// `other_config:hwaddr`.
+    pub(crate) hwaddr: Option<MacAddr>,
+    /// `other_config:datapath-id`.
+    pub(crate) datapath_id: Option<u64>,
+    pub(crate) mac_aging: Duration,
+    pub(crate) mac_table_size: usize,
+    pub(crate) flood_vlans: VlanSet,
+    pub(crate) forward_bpdu: bool,
+    pub(crate) ports: BTreeMap<String, Port>,
+    pub(crate) unsupported: BTreeSet<String>,
+}
+
+/// A `Port` row.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    pub(crate) uuid: Uuid,
+    /// VLANs and flags; its interfaces are filled in when their devices are open.
+    pub(crate) config: PortConfig,
+    pub(crate) interfaces: BTreeMap<String, Interface>,
+    /// Why the port cannot do what its row asks.
+    pub(crate) problems: Vec<String>,
+    /// Whether it is left out of the bridge because of its problems.
+    pub(crate) refused: bool,
+}
+
+/// An `Interface` row.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    /// `None` for the bridge's local interface where no row asks for it.
+    pub(crate) uuid: Option<Uuid>,
+    pub(crate) kind: InterfaceKind,
+    /// `ofport_request`, or the number it has had.
+    pub(crate) ofport_request: Option<u16>,
+    pub(crate) ofport_before: Option<u16>,
+    /// `mac`, for internal interfaces.
+    pub(crate) mac: Option<MacAddr>,
+    pub(crate) mtu_request: Option<u32>,
+    /// What its row asks that is not built; the interface works without it.
+    pub(crate) unsupported: Vec<String>,
+}
+
+/// What stands behind an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InterfaceKind {
+    /// A device of the kernel or a test device.
+    Device(Spec),
+    /// One end of a virtual cable to another bridge's interface.
+    Patch {
+        /// The other end's name.
+        peer: String,
+    },
+    /// A type or option that cannot be had; the reason.
+    Refused(String),
+}

@@ -1,0 +1,92 @@
+//! The database in the switch's own process.
+//!
+//! It is served as if it were a process of its own, pidfile and control socket included, so that `ovs-appctl -t ovsdb-server` and scripts
+//! find it.
+
+use crate::options::Options;
+use anyhow::{Context, anyhow};
+use mgmt::paths;
+use mgmt::pidfile::Pidfile;
+use mgmt::unixctl;
+use ovsdb_server::Server;
+use std::path::{Path, PathBuf};
+
+const PROGRAM: &str = "ovsdb-server";
+
+/// The served database. Dropping it ends the server when what was written is on the disk.
+pub(crate) struct Embedded {
+    pub(crate) server: Server,
+    control: PathBuf,
+    _pidfile: Pidfile,
+}
+
+/// Opens the databases, and serves them where clients look for them.
+pub(crate) async fn start(options: &Options) -> anyhow::Result<Embedded> {
+    let databases = match options.args.is_empty() {
+        true => vec![paths::default_db_file()],
+        false => options.args.iter().map(PathBuf::from).collect(),
+    };
+    let socket = paths::in_rundir("db.sock");
+    for file in databases.iter().chain([&socket]) {
+        make_parent(file)?;
+    }
+    let mut remotes = vec![format!("punix:{}", socket.display())];
+    remotes.extend(
+        options
+            .remotes
+            .iter()
+            .filter(|remote| **remote != remotes[0])
+            .cloned()
+            .collect::<Vec<_>>(),
+    );
+    let server = Server::open(ovsdb_server::Options {
+        databases,
+        remotes,
+        schema: Some(ovsdb::schemas::OPEN_VSWITCH.to_owned()),
+        max_sessions: 0,
+    })?;
+    server.run_local().await;
+
+    let pidfile = Pidfile::create(
+        &paths::in_rundir(format!("{PROGRAM}.pid")),
+        options.daemon.overwrite_pidfile,
+    )?;
+    let control = paths::in_rundir(format!("{PROGRAM}.{}.ctl", std::process::id()));
+    let commands = unixctl::Server::new(PROGRAM);
+    server.register_unixctl(&commands);
+    let exiting = server.clone();
+    commands.register(
+        "exit",
+        "",
+        0,
+        0,
+        Box::new(move |_| {
+            exiting.request_exit();
+            Ok(String::new())
+        }),
+    );
+    let listener = unixctl::Server::bind(&control).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}", control.display()))?;
+    tokio::task::spawn_local(commands.serve(listener));
+    Ok(Embedded {
+        server,
+        control,
+        _pidfile: pidfile,
+    })
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.server.shut_down();
+        // Whoever finds no socket any more has nothing to be told.
+        let _ = std::fs::remove_file(&self.control);
+    }
+}
+
+fn make_parent(file: &Path) -> anyhow::Result<()> {
+    match file.parent() {
+        Some(dir) => std::fs::create_dir_all(dir)
+            .map_err(|error| anyhow!("cannot make the directory {}: {error}", dir.display())),
+        None => Ok(()),
+    }
+}

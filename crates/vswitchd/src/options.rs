@@ -1,0 +1,127 @@
+//! The command lines of `oxvs run` and `oxvs vswitchd`.
+
+use crate::rows::Dummies;
+use mgmt::cli::{COMMON, Error, Item, Opt, Order, Parser};
+use mgmt::daemon;
+use std::ffi::OsString;
+
+/// Which of the two programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// Database and switch in one process.
+    Run,
+    /// The switch alone.
+    Vswitchd,
+}
+
+impl Program {
+    /// The name of sockets, pidfiles and logs: tools look for it.
+    pub(crate) const NAME: &str = "ovs-vswitchd";
+}
+
+/// What the command line asks.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) daemon: daemon::Options,
+    pub(crate) dummies: Dummies,
+    /// `run`: database files; `vswitchd`: at most one remote.
+    pub(crate) args: Vec<String>,
+    /// `run`: where else the database listens.
+    pub(crate) remotes: Vec<String>,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Serve(Options),
+    /// Print this and be done.
+    Print(String),
+}
+
+const OPTIONS: &[Opt] = &[
+    Opt::maybe("enable-dummy", None),
+    Opt::flag("disable-system", None),
+    Opt::flag("disable-system-route", None),
+    // Taken because start-up scripts pass them; TLS is not built yet and nothing here uses them.
+    Opt::value("private-key", Some('p')),
+    Opt::value("certificate", Some('c')),
+    Opt::value("ca-cert", Some('C')),
+    Opt::value("bootstrap-ca-cert", None),
+];
+
+const RUN_OPTIONS: &[Opt] = &[Opt::value("remote", None)];
+
+pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) -> Result<Asked, Error> {
+    let mut tables = vec![COMMON, OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS];
+    if program == Program::Run {
+        tables.push(RUN_OPTIONS);
+    }
+    let mut parser = Parser::new(args, tables, Order::Mixed);
+    let mut options = Options {
+        daemon: daemon::Options::new(Program::NAME),
+        dummies: Dummies::Off,
+        args: Vec::new(),
+        remotes: Vec::new(),
+    };
+    while let Some(item) = parser.next()? {
+        match item {
+            Item::Arg(arg) => options.args.push(arg),
+            Item::Opt("help", _) => return Ok(Asked::Print(help(program))),
+            Item::Opt("version", _) => {
+                return Ok(Asked::Print(telemetry::version::with_schema(Program::NAME)));
+            }
+            Item::Opt("enable-dummy", value) => options.dummies = dummies(value.as_deref())?,
+            Item::Opt("remote", value) => options.remotes.extend(value),
+            Item::Opt(name, value) => {
+                options.daemon.accept(name, value.as_deref())?;
+            }
+        }
+    }
+    let most = if program == Program::Run { usize::MAX } else { 1 };
+    if let Some(extra) = options.args.get(most) {
+        return Err(Error(format!(
+            "at most one remote may be given; '{extra}' is one too many"
+        )));
+    }
+    Ok(Asked::Serve(options))
+}
+
+fn dummies(value: Option<&str>) -> Result<Dummies, Error> {
+    match value {
+        None | Some("") => Ok(Dummies::Allowed),
+        Some("override" | "system") => Ok(Dummies::Override),
+        Some(other) => Err(Error(format!(
+            "--enable-dummy={other}: neither 'override' nor 'system'"
+        ))),
+    }
+}
+
+fn help(program: Program) -> String {
+    let usage = match program {
+        Program::Run => format!(
+            "oxvs run: the whole switch in one process, database and datapath\n\
+             usage: oxvs run [OPTIONS] [DATABASE]\n\
+             DATABASE is made if it does not exist (default: {db}).\n\n\
+             Options:\n  \
+               --remote=REMOTE         let clients connect at REMOTE too: punix:FILE, ptcp:[PORT][:IP],\n                          \
+                                       or db:Open_vSwitch,Open_vSwitch,manager_options\n                          \
+                                       (always: punix:{sock})\n",
+            db = mgmt::paths::default_db_file().display(),
+            sock = mgmt::paths::in_rundir("db.sock").display(),
+        ),
+        Program::Vswitchd => format!(
+            "oxvs vswitchd: the switch alone, configured by a database server elsewhere\n\
+             usage: oxvs vswitchd [OPTIONS] [DATABASE]\n\
+             DATABASE is a socket on which ovsdb-server is listening\n\
+             (default: \"{remote}\").\n\n\
+             Options:\n",
+            remote = mgmt::paths::default_remote(),
+        ),
+    };
+    format!(
+        "{usage}  --enable-dummy[=override]  test devices instead of the kernel's\n  \
+           -h, --help              this text\n  \
+           -V, --version           versions\n{}",
+        daemon::help(Program::NAME)
+    )
+}

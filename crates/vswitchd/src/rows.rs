@@ -1,0 +1,275 @@
+//! From database rows to what the daemon is to do.
+
+use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
+use crate::unsupported;
+use netdev::Spec;
+use ovsdb::{Uuid, rows};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use switch::{FailMode, PortConfig, PriorityTags, VlanMode, VlanSet};
+use wire::{MacAddr, Vid};
+
+/// Whether test devices stand in for the kernel's (`--enable-dummy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dummies {
+    /// There is no `dummy` type.
+    #[default]
+    Off,
+    /// `dummy` interfaces and datapaths exist beside the others.
+    Allowed,
+    /// Every device is a dummy.
+    Override,
+}
+
+/// The rows the daemon reads, typed.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub(crate) root: Option<rows::OpenVSwitch>,
+    pub(crate) bridges: BTreeMap<Uuid, rows::Bridge>,
+    pub(crate) ports: BTreeMap<Uuid, rows::Port>,
+    pub(crate) interfaces: BTreeMap<Uuid, rows::Interface>,
+}
+
+/// Reads the whole configuration.
+pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
+    let Some(root) = &tables.root else {
+        return Desired::default();
+    };
+    let interval = number(&root.other_config, "stats-update-interval");
+    let mut desired = Desired {
+        bridges: BTreeMap::new(),
+        stats_interval: interval.map(|ms: u64| Duration::from_millis(ms.max(5000))),
+        vlan_limit: vlan_limit(&root.other_config),
+        unsupported: unsupported::open_vswitch(root),
+    };
+    for row in root.bridges.iter().filter_map(|uuid| tables.bridges.get(uuid)) {
+        desired.bridges.insert(row.name.clone(), bridge(row, tables, dummies));
+    }
+    desired
+}
+
+fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
+    let config = &row.other_config;
+    let aging = number(config, "mac-aging-time").unwrap_or(300_u64);
+    let mut bridge = Bridge {
+        uuid: row.uuid,
+        datapath_type: row.datapath_type.clone(),
+        fail_mode: match row.fail_mode.as_deref() {
+            Some("secure") => FailMode::Secure,
+            _ => FailMode::Standalone,
+        },
+        hwaddr: config.get("hwaddr").and_then(|mac| mac.parse::<MacAddr>().ok()),
+        datapath_id: config.get("datapath-id").and_then(|id| datapath_id(id)),
+        mac_aging: Duration::from_secs(aging.clamp(15, 3600)),
+        mac_table_size: number(config, "mac-table-size")
+            .unwrap_or(8192_usize)
+            .clamp(10, 1_000_000),
+        flood_vlans: vlans(&row.flood_vlans),
+        forward_bpdu: flag(config, "forward-bpdu"),
+        ports: BTreeMap::new(),
+        unsupported: unsupported::bridge(row).into_iter().collect(),
+    };
+    if !matches!(row.datapath_type.as_str(), "" | "system" | "netdev" | "dummy") {
+        bridge
+            .unsupported
+            .insert(format!("datapath_type={}", row.datapath_type));
+    }
+    for row in row.ports.iter().filter_map(|uuid| tables.ports.get(uuid)) {
+        bridge
+            .ports
+            .insert(row.name.clone(), port(row, &bridge, tables, dummies));
+    }
+    add_local(&row.name, &mut bridge, dummies);
+    bridge
+}
+
+/// A bridge has a port of its own name even where no row says so.
+fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
+    let has_local = bridge.ports.values().any(|port| port.interfaces.contains_key(name));
+    if has_local || bridge.ports.contains_key(name) {
+        return;
+    }
+    let interface = Interface {
+        uuid: None,
+        kind: device("internal", name, &BTreeMap::new(), &bridge.datapath_type, dummies),
+        ofport_request: None,
+        ofport_before: None,
+        mac: None,
+        mtu_request: None,
+        unsupported: Vec::new(),
+    };
+    let port = Port {
+        uuid: Uuid::default(),
+        config: PortConfig::default(),
+        interfaces: BTreeMap::from([(name.to_owned(), interface)]),
+        problems: Vec::new(),
+        refused: false,
+    };
+    bridge.ports.insert(name.to_owned(), port);
+}
+
+fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) -> Port {
+    let tag = row.tag.and_then(vid);
+    let mut problems: Vec<String> = unsupported::port(row)
+        .iter()
+        .map(|what| format!("{what} is not supported yet"))
+        .collect();
+    let refused = row.interfaces.len() > 1;
+    if refused {
+        problems.push("a port of several interfaces (a bond) is not supported yet".to_owned());
+    }
+    let interfaces = row
+        .interfaces
+        .iter()
+        .filter_map(|uuid| tables.interfaces.get(uuid))
+        .map(|row| (row.name.clone(), interface(row, bridge, dummies)))
+        .collect();
+    let config = PortConfig {
+        vlan_mode: vlan_mode(row, tag),
+        tag,
+        trunks: vlans(&row.trunks),
+        cvlans: vlans(&row.cvlans),
+        qinq_ethertype: match row.other_config.get("qinq-ethtype").map(String::as_str) {
+            Some("802.1q") => 0x8100,
+            _ => 0x88a8,
+        },
+        priority_tags: match row.other_config.get("priority-tags").map(String::as_str) {
+            Some("true" | "if-nonzero") => PriorityTags::IfNonzero,
+            Some("always") => PriorityTags::Always,
+            _ => PriorityTags::Never,
+        },
+        protected: row.protected,
+        no_flood: false,
+        interfaces: Vec::new(),
+    };
+    Port {
+        uuid: row.uuid,
+        config,
+        interfaces,
+        problems,
+        refused,
+    }
+}
+
+fn vlan_mode(row: &rows::Port, tag: Option<Vid>) -> VlanMode {
+    match row.vlan_mode.as_deref() {
+        Some("access") => VlanMode::Access,
+        Some("trunk") => VlanMode::Trunk,
+        Some("native-tagged") => VlanMode::NativeTagged,
+        Some("native-untagged") => VlanMode::NativeUntagged,
+        Some("dot1q-tunnel") => VlanMode::Dot1qTunnel,
+        // The manual's default: access where there is a tag, else trunk.
+        _ if tag.is_some() => VlanMode::Access,
+        _ => VlanMode::Trunk,
+    }
+}
+
+fn interface(row: &rows::Interface, bridge: &Bridge, dummies: Dummies) -> Interface {
+    let kind = device(&row.type_, &row.name, &row.options, &bridge.datapath_type, dummies);
+    Interface {
+        uuid: Some(row.uuid),
+        kind,
+        ofport_request: row.ofport_request.and_then(|n| u16::try_from(n).ok()),
+        ofport_before: row.ofport.and_then(|n| u16::try_from(n).ok()),
+        mac: row.mac.as_deref().and_then(|mac| mac.parse().ok()),
+        mtu_request: row.mtu_request.and_then(|n| u32::try_from(n).ok()),
+        unsupported: unsupported::interface(row),
+    }
+}
+
+fn device(
+    kind: &str,
+    name: &str,
+    options: &BTreeMap<String, String>,
+    datapath_type: &str,
+    dummies: Dummies,
+) -> InterfaceKind {
+    let dummy = || {
+        InterfaceKind::Device(Spec::Dummy {
+            name: name.to_owned(),
+            options: options.clone(),
+        })
+    };
+    let name = name.to_owned();
+    let test_bridge = dummies != Dummies::Off && datapath_type == "dummy";
+    match kind {
+        "" | "system" | "internal" | "tap" if dummies == Dummies::Override => dummy(),
+        "internal" if test_bridge => dummy(),
+        "dummy" | "dummy-internal" | "dummy-pmd" if dummies != Dummies::Off => dummy(),
+        "" | "system" => InterfaceKind::Device(Spec::System { name }),
+        "internal" => InterfaceKind::Device(Spec::Internal {
+            name,
+            mac: None,
+            mtu: DEFAULT_MTU,
+        }),
+        "tap" => InterfaceKind::Device(Spec::Tap { name }),
+        "patch" => match options.get("peer") {
+            Some(peer) if *peer == name => InterfaceKind::Refused(format!("{name}: patch peer must not be self")),
+            Some(peer) => InterfaceKind::Patch { peer: peer.clone() },
+            None => InterfaceKind::Refused(format!("{name}: patch type requires valid 'peer' argument")),
+        },
+        known if KNOWN_TYPES.contains(&known) => InterfaceKind::Refused(format!(
+            "could not open network device {name} (interface type {known} is not supported yet)"
+        )),
+        unknown => InterfaceKind::Refused(format!("could not create netdev {name} of unknown type {unknown}")),
+    }
+}
+
+/// The MTU of a device that nobody asked another of.
+const DEFAULT_MTU: u32 = 1500;
+
+/// Types that `ovs-vswitchd.conf.db(5)` documents and this version does not have.
+const KNOWN_TYPES: &[&str] = &[
+    "afxdp",
+    "afxdp-nonpmd",
+    "bareudp",
+    "dpdk",
+    "dpdkr",
+    "dpdkvhostuser",
+    "dpdkvhostuserclient",
+    "erspan",
+    "geneve",
+    "gre",
+    "gtpu",
+    "ip6erspan",
+    "ip6gre",
+    "lisp",
+    "srv6",
+    "stt",
+    "vxlan",
+];
+
+fn vid(number: i64) -> Option<Vid> {
+    Vid::new(u16::try_from(number).ok()?).ok()
+}
+
+fn vlans(numbers: &[i64]) -> VlanSet {
+    numbers.iter().filter_map(|n| vid(*n)).collect()
+}
+
+fn number<T: std::str::FromStr>(map: &BTreeMap<String, String>, key: &str) -> Option<T> {
+    map.get(key)?.trim().parse().ok()
+}
+
+/// `vlan-limit`: at most two tags are ever looked at, which 0 asks for; the default is for controllers that know only one.
+fn vlan_limit(map: &BTreeMap<String, String>) -> u8 {
+    match number(map, "vlan-limit") {
+        Some(1_u64) | None => 1,
+        Some(_) => 2,
+    }
+}
+
+fn flag(map: &BTreeMap<String, String>, key: &str) -> bool {
+    map.get(key).is_some_and(|value| value == "true")
+}
+
+/// A datapath id as the manual defines it: exactly 16 hex digits, or 1 to 16 behind `0x`; not zero.
+fn datapath_id(text: &str) -> Option<u64> {
+    let digits = match text.strip_prefix("0x") {
+        Some(digits) if (1..=16).contains(&digits.len()) => digits,
+        None if text.len() == 16 => text,
+        _ => return None,
+    };
+    let id = u64::from_str_radix(digits, 16).ok()?;
+    (id != 0).then_some(id)
+}

@@ -1,0 +1,116 @@
+//! Start and end of the daemon's process.
+
+use crate::commands;
+use crate::daemon::{self, Daemon};
+use crate::embedded;
+use crate::options::{self, Asked, Options, Program};
+use crate::state::State;
+use anyhow::{Context, anyhow};
+use mgmt::daemon as process;
+use mgmt::idl::IdlConnection;
+use mgmt::stream::{Listener, Remote};
+use mgmt::unixctl;
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::rc::Rc;
+use tokio::task::LocalSet;
+
+/// `oxvs run`: the whole switch in one process.
+pub fn run(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
+    start(Program::Run, args)
+}
+
+/// `oxvs vswitchd`: the switch alone.
+pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
+    start(Program::Vswitchd, args)
+}
+
+fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
+    telemetry::vlog::init(Program::NAME);
+    let called = match program {
+        Program::Run => "oxvs run",
+        Program::Vswitchd => Program::NAME,
+    };
+    let options = match options::parse(program, args) {
+        Ok(Asked::Print(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Asked::Serve(options)) => options,
+        Err(error) => {
+            eprintln!("{called}: {error}\nTry '{called} --help'.");
+            return ExitCode::FAILURE;
+        }
+    };
+    match serve(program, options) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(signal)) => process::exit_by_signal(signal),
+        Err(error) => {
+            tracing::error!(target: "daemon", "{error:#}");
+            eprintln!("{called}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until told to end; the number of the signal that did, if one did.
+fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> {
+    if program == Program::Run && options.daemon.pidfile.is_none() {
+        // Tools find the control socket by the pidfile.
+        options.daemon.accept("pidfile", None)?;
+    }
+    let process = process::start(options.daemon.clone())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, async {
+        tokio::select! {
+            signal = process::terminated() => Ok(Some(signal?)),
+            result = switch(program, &options, process) => result.map(|()| None),
+        }
+    })
+}
+
+async fn switch(program: Program, options: &Options, process: process::Daemon) -> anyhow::Result<()> {
+    let seed = uuid::Uuid::new_v4().as_u128();
+    let idl = daemon::idl(seed);
+    let state = Rc::new(State::start(seed as u64).context("starting the datapath")?);
+    let control = unixctl::Server::new(Program::NAME);
+    commands::register(&control, &state);
+
+    let database = match program {
+        Program::Run => Some(embedded::start(options).await?),
+        Program::Vswitchd => None,
+    };
+    let db = match &database {
+        Some(database) => IdlConnection::over(idl, database.server.connect_in_memory()?),
+        None => {
+            let remote = options
+                .args
+                .first()
+                .cloned()
+                .unwrap_or_else(mgmt::paths::default_remote);
+            IdlConnection::to(
+                idl,
+                remote.parse::<Remote>().map_err(|error| anyhow!("{remote}: {error}"))?,
+            )
+        }
+    };
+    if let Some(path) = options.daemon.unixctl_path() {
+        let listener = unixctl::Server::bind(&path).await;
+        let listener: Listener = listener.with_context(|| format!("cannot listen on {}", path.display()))?;
+        tokio::task::spawn_local(control.serve(listener));
+    }
+    let version = telemetry::version::line(Program::NAME);
+    tracing::info!(target: "vswitchd", "{}", version.trim_end());
+
+    let process = Rc::new(RefCell::new(process));
+    let daemon = Daemon::new(state, db, options.dummies, program == Program::Run)?;
+    let switching = daemon.run(|| process.borrow_mut().ready());
+    match &database {
+        Some(database) => tokio::select! {
+            result = switching => result,
+            () = database.server.exit_requested() => Ok(()),
+        },
+        None => switching.await,
+    }
+}

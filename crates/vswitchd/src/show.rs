@@ -1,0 +1,182 @@
+//! What `ovs-appctl` prints of bridges, datapath and caches, in Open vSwitch's formats.
+
+use crate::bridges::Bridges;
+use dp::{Datapath, FlowDump, PortCounters, PortNo};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The name under which the one datapath shows.
+pub(crate) fn datapath_name(datapath: &dyn Datapath) -> String {
+    format!("{kind}@ovs-{kind}", kind = datapath.kind())
+}
+
+/// `dpif/show`: bridges with their ports and both numbers of each.
+pub(crate) fn dpif_show(datapath: &dyn Datapath, bridges: &Bridges) -> String {
+    let stats = datapath.cache_stats();
+    let hits = stats.exact_hits + stats.megaflow_hits;
+    let name = datapath_name(datapath);
+    let mut out = format!("{name}: hit:{hits} missed:{}\n", stats.upcalls);
+    for (bridge, state) in bridges.state() {
+        let _ = writeln!(out, "  {bridge}:");
+        for (name, interface) in &state.interfaces {
+            let Ok(ofport) = interface.ofport else { continue };
+            let _ = match (interface.port, &interface.peer) {
+                (Some(port), _) => {
+                    writeln!(out, "    {name} {ofport}/{}: ({})", port.0, interface.kind)
+                }
+                (None, Some(peer)) => {
+                    writeln!(out, "    {name} {ofport}/none: (patch: peer={peer})")
+                }
+                (None, None) => Ok(()),
+            };
+        }
+    }
+    out
+}
+
+/// `dpctl/show [-s]`: ports of the datapath, with their counters on demand.
+pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, statistics: bool) -> String {
+    let stats = datapath.cache_stats();
+    let mut out = format!(
+        "{}:\n  lookups: hit:{} missed:{} lost:{}\n  flows: {}\n",
+        datapath_name(datapath),
+        stats.exact_hits + stats.megaflow_hits,
+        stats.upcalls,
+        stats.lost,
+        stats.flows,
+    );
+    let ports: BTreeMap<PortNo, (&str, &str)> = bridges
+        .interfaces()
+        .filter_map(|(_, name, interface)| Some((interface.port?, (name, interface.kind))))
+        .collect();
+    for (port, (name, kind)) in ports {
+        let suffix = if kind == "system" {
+            String::new()
+        } else {
+            format!(" ({kind})")
+        };
+        let _ = writeln!(out, "  port {}: {name}{suffix}", port.0);
+        if statistics {
+            out.push_str(&port_statistics(datapath.port_counters(port).unwrap_or_default()));
+        }
+    }
+    if statistics {
+        out.push_str("  dropped packets by cause:\n");
+        for (cause, packets) in datapath.drops() {
+            if packets > 0 {
+                let _ = writeln!(out, "    {}: {packets}", cause.name());
+            }
+        }
+    }
+    out
+}
+
+fn port_statistics(c: PortCounters) -> String {
+    format!(
+        "    RX packets:{} errors:{} dropped:{} overruns:0 frame:0\n    \
+         TX packets:{} errors:{} dropped:{} aborted:0 carrier:0\n    \
+         collisions:0\n    RX bytes:{}{}  TX bytes:{}{}\n",
+        c.rx_packets,
+        c.rx_errors,
+        c.rx_dropped,
+        c.tx_packets,
+        c.tx_errors,
+        c.tx_dropped,
+        c.rx_bytes,
+        magnitude(c.rx_bytes),
+        c.tx_bytes,
+        magnitude(c.tx_bytes),
+    )
+}
+
+/// ` (1.5 MiB)` behind a number of bytes that is long to read.
+fn magnitude(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = None;
+    for name in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = Some(name);
+    }
+    unit.map(|unit| format!(" ({value:.1} {unit})")).unwrap_or_default()
+}
+
+/// How `dpctl/dump-flows` and `dpif/dump-flows` were asked to print.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FlowFormat {
+    /// `--names`: ports by name.
+    pub(crate) names: bool,
+    /// `-m`: masks that cover everything too, and the worker.
+    pub(crate) more: bool,
+}
+
+/// Megaflows, a line each; only those that came in through `only`, where given.
+pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, only: Option<&str>, format: FlowFormat) -> String {
+    let mut out = String::new();
+    for flow in datapath.dump_flows() {
+        let in_port = PortNo(flow.key.get(flow::Field::InPort) as u32);
+        let bridge = bridges.interface_of(in_port).map(|(bridge, _, _)| bridge);
+        if only.is_none() || only == bridge {
+            out.push_str(&flow_line(&flow, bridges, format));
+        }
+    }
+    out
+}
+
+fn flow_line(flow: &FlowDump, bridges: &Bridges, format: FlowFormat) -> String {
+    let name_of = |port: PortNo| match bridges.interface_of(port) {
+        Some((_, name, _)) if format.names => name.to_owned(),
+        _ => port.0.to_string(),
+    };
+    let actions: Vec<String> = flow
+        .actions
+        .iter()
+        .map(|action| match action {
+            dp::Action::Output(port) => name_of(*port),
+            other => other.to_string(),
+        })
+        .collect();
+    let actions = match flow.drop {
+        Some(cause) if actions.is_empty() && format.more => format!("drop({})", cause.name()),
+        _ if actions.is_empty() => "drop".to_owned(),
+        _ => actions.join(","),
+    };
+    let used = match flow.stats.idle {
+        Some(idle) => format!("{:.3}s", idle.as_secs_f64()),
+        None => "never".to_owned(),
+    };
+    let in_port = PortNo(flow.key.get(flow::Field::InPort) as u32);
+    let mut key = flow.key.display(&flow.mask).to_string();
+    if format.names {
+        let numbered = format!("in_port({})", in_port.0);
+        key = key.replacen(&numbered, &format!("in_port({})", name_of(in_port)), 1);
+    }
+    let worker = if format.more {
+        format!(", worker:{}", flow.worker)
+    } else {
+        String::new()
+    };
+    format!(
+        "{key}, packets:{}, bytes:{}, used:{used}{worker}, actions:{actions}\n",
+        flow.stats.packets, flow.stats.bytes
+    )
+}
+
+/// `upcall/show`: how full the caches are.
+pub(crate) fn upcall_show(datapath: &dyn Datapath, flow_limit: usize) -> String {
+    let stats = datapath.cache_stats();
+    format!(
+        "{}:\n  flows         : (current {}) (limit {flow_limit})\n  masks         : {}\n  \
+         exact hits    : {}\n  megaflow hits : {}\n  upcalls       : {} (lost {})\n",
+        datapath_name(datapath),
+        stats.flows,
+        stats.masks,
+        stats.exact_hits,
+        stats.megaflow_hits,
+        stats.upcalls,
+        stats.lost,
+    )
+}

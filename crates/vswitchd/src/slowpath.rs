@@ -1,0 +1,70 @@
+//! What workers ask of the switch: the shared tables behind [`dp::Slowpath`].
+
+use crate::clock::Clock;
+use dp::{Change, Changes, Effect, PortNo, Slowpath, Translation, Upcall};
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use switch::Switch;
+use tokio::sync::Notify;
+use wire::Nanos;
+
+/// The switch's tables, read by every worker in parallel, written by the control plane and by what packets teach.
+pub(crate) struct Shared {
+    pub(crate) switch: RwLock<Switch>,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) clock: Clock,
+    failed: Mutex<Vec<PortNo>>,
+    failed_notify: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(seed: u64) -> Arc<Shared> {
+        Arc::new(Shared {
+            switch: RwLock::new(Switch::new(seed)),
+            changes: Arc::new(Changes::new()),
+            clock: Clock::start(),
+            failed: Mutex::default(),
+            failed_notify: Notify::new(),
+        })
+    }
+
+    /// Runs `change` on the tables and tells the datapaths what it made stale.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) {
+        let now = self.clock.now();
+        let mut switch = self.switch.write();
+        let stale = change(&mut switch, now);
+        // Still under the lock: nobody may translate by the new tables before the old megaflows are on their way out.
+        self.changes.publish(&stale);
+    }
+
+    /// Waits for ports whose device failed, and takes them.
+    pub(crate) async fn failed_ports(&self) -> Vec<PortNo> {
+        loop {
+            let failed = std::mem::take(&mut *self.failed.lock());
+            if !failed.is_empty() {
+                return failed;
+            }
+            self.failed_notify.notified().await;
+        }
+    }
+}
+
+impl Slowpath for Shared {
+    fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
+        let now = self.clock.now();
+        let translation = self.switch.read().translate(upcall.key, now);
+        if !translation.effects.is_empty() {
+            self.refresh(&translation.effects, now);
+        }
+        translation
+    }
+
+    fn refresh(&self, effects: &[Effect], _now: Nanos) {
+        self.update(|switch, now| switch.apply(effects, now));
+    }
+
+    fn port_failed(&self, port: PortNo) {
+        self.failed.lock().push(port);
+        self.failed_notify.notify_one();
+    }
+}

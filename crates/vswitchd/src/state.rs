@@ -1,0 +1,57 @@
+//! Everything the daemon holds: what its loop and its control commands work on.
+
+use crate::bridges::Bridges;
+use crate::slowpath::Shared;
+use dp::{Datapath, PortNo};
+use dp_user::DpUser;
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// The daemon's state. It lives on the control thread; only [`Shared`] and the datapath are seen by workers.
+pub(crate) struct State {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) datapath: Arc<DpUser>,
+    pub(crate) bridges: RefCell<Bridges>,
+    /// Most megaflows that each worker caches.
+    pub(crate) flow_limit: usize,
+    /// Rings when a control command changed something that the loop must look at.
+    pub(crate) recheck: Notify,
+    /// Rings when a control command wants the daemon to end.
+    pub(crate) exit: Notify,
+}
+
+impl State {
+    pub(crate) fn start(seed: u64) -> io::Result<State> {
+        let shared = Shared::new(seed);
+        let options = dp_user::Options::default();
+        let flow_limit = options.flow_limit;
+        let datapath = DpUser::new(options, shared.clone(), shared.changes.clone())?;
+        let bridges = Bridges::new(shared.clone(), datapath.clone());
+        Ok(State {
+            shared,
+            datapath,
+            bridges: RefCell::new(bridges),
+            flow_limit,
+            recheck: Notify::new(),
+            exit: Notify::new(),
+        })
+    }
+
+    /// The datapath as its trait.
+    pub(crate) fn dp(&self) -> &dyn Datapath {
+        &*self.datapath
+    }
+
+    /// Gives up the devices behind datapath ports that failed.
+    pub(crate) fn forget_ports(&self, failed: &[PortNo]) {
+        let mut bridges = self.bridges.borrow_mut();
+        for port in failed {
+            if let Some(name) = bridges.device_of(*port).map(str::to_owned) {
+                tracing::info!(target: "netdev", "{name}: the device is gone");
+                bridges.forget(&name);
+            }
+        }
+    }
+}

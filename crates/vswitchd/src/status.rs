@@ -1,0 +1,233 @@
+//! What the daemon writes back: the columns that say how things are.
+//!
+//! Everything goes through a [`Report`], which writes only what differs from the database, so that a switch where nothing happens writes
+//! nothing. After a change of the configuration all of it goes into one transaction with `cur_cfg`, because clients look at `ofport` and
+//! `error` the moment `cur_cfg` moves.
+
+use crate::bridges::{BridgeState, Bridges, InterfaceState};
+use crate::desired::Desired;
+use crate::show;
+use dp::{Datapath, PortCounters};
+use netdev::{DeviceDrops, State};
+use ovsdb::Uuid;
+use ovsdb::idl::{Tables, Txn};
+use ovsdb::rows::{self, ToDatum, bridge, interface, open_vswitch, port};
+use std::collections::BTreeMap;
+
+/// A transaction with only those values that differ from the replica's.
+pub(crate) struct Report<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) txn: Txn,
+}
+
+impl Report<'_> {
+    fn put(&mut self, table: &str, uuid: Uuid, column: &str, value: impl ToDatum) {
+        let Some(row) = self.tables.row(table, uuid) else {
+            return;
+        };
+        let value = value.to_datum();
+        if row.get(column).is_some_and(|current| *current != value) {
+            self.txn.set(table, uuid, column, value);
+        }
+    }
+
+    /// What the root row says of this daemon.
+    pub(crate) fn root(&mut self, root: &rows::OpenVSwitch, dummies: bool) {
+        use open_vswitch::{TABLE, columns};
+        let mut interface_types = vec!["internal", "patch", "system", "tap"];
+        let mut datapath_types = vec!["netdev", "system"];
+        if dummies {
+            interface_types.push("dummy");
+            datapath_types.push("dummy");
+        }
+        let owned = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<String>>();
+        self.put(TABLE, root.uuid, columns::IFACE_TYPES, owned(interface_types));
+        self.put(TABLE, root.uuid, columns::DATAPATH_TYPES, owned(datapath_types));
+        self.put(
+            TABLE,
+            root.uuid,
+            columns::OVS_VERSION,
+            Some(telemetry::version::COMPATIBLE.to_owned()),
+        );
+        self.put(TABLE, root.uuid, columns::DPDK_INITIALIZED, false);
+        self.put(TABLE, root.uuid, columns::DPDK_VERSION, Some("none".to_owned()));
+        self.put(TABLE, root.uuid, columns::CUR_CFG, root.next_cfg);
+    }
+
+    /// What each bridge's row and its ports' rows say after a change of the configuration.
+    pub(crate) fn configuration(&mut self, desired: &Desired, bridges: &Bridges) {
+        for (name, wanted) in &desired.bridges {
+            let Some(state) = bridges.state().get(name) else {
+                continue;
+            };
+            self.bridge(state, wanted.unsupported.iter());
+            for wanted in wanted.ports.values() {
+                self.port(wanted.uuid, &wanted.problems);
+            }
+        }
+        for (_, _, state) in bridges.interfaces() {
+            self.interface_identity(state);
+        }
+    }
+
+    fn bridge<'s>(&mut self, state: &BridgeState, unsupported: impl Iterator<Item = &'s String>) {
+        use bridge::{TABLE, columns};
+        let id = format!("{:016x}", state.datapath_id);
+        self.put(TABLE, state.uuid, columns::DATAPATH_ID, Some(id));
+        self.put(TABLE, state.uuid, columns::DATAPATH_VERSION, "<built-in>".to_owned());
+        let list: Vec<&str> = unsupported.map(String::as_str).collect();
+        let mut status = BTreeMap::new();
+        if !list.is_empty() {
+            status.insert("unsupported".to_owned(), list.join(" "));
+        }
+        self.put(TABLE, state.uuid, columns::STATUS, status);
+    }
+
+    fn port(&mut self, uuid: Uuid, problems: &[String]) {
+        use port::{TABLE, columns};
+        let mut status = BTreeMap::new();
+        if !problems.is_empty() {
+            status.insert("error".to_owned(), problems.join("; "));
+        }
+        self.put(TABLE, uuid, columns::STATUS, status);
+    }
+
+    fn interface_identity(&mut self, state: &InterfaceState) {
+        use interface::{TABLE, columns};
+        let Some(uuid) = state.uuid else { return };
+        let ofport = state.ofport.as_ref().map_or(-1, |n| i64::from(*n));
+        self.put(TABLE, uuid, columns::OFPORT, Some(ofport));
+        let error = match &state.ofport {
+            Err(reason) => Some(reason.clone()),
+            Ok(_) if !state.notes.is_empty() => Some(format!("not supported yet: {}", state.notes.join(", "))),
+            Ok(_) => None,
+        };
+        self.put(TABLE, uuid, columns::ERROR, error);
+    }
+
+    /// The state of every interface's device: addresses, link, MTU.
+    pub(crate) fn links(&mut self, bridges: &Bridges) {
+        use interface::{TABLE, columns};
+        for (_, _, interface) in bridges.interfaces() {
+            let Some(uuid) = interface.uuid else { continue };
+            let device = interface.device.as_ref();
+            let state = device.and_then(|device| device.state().ok());
+            let patch = interface.peer.is_some() && interface.ofport.is_ok();
+            let (admin, link) = match &state {
+                Some(state) => (Some(up(state.admin_up)), Some(up(state.carrier))),
+                None if patch => (Some(up(true)), Some(up(true))),
+                None => (None, None),
+            };
+            self.put(TABLE, uuid, columns::ADMIN_STATE, admin);
+            self.put(TABLE, uuid, columns::LINK_STATE, link);
+            self.device(uuid, state.as_ref());
+            let details = device.map(|device| device.status()).unwrap_or_default();
+            self.put(TABLE, uuid, columns::STATUS, details);
+        }
+    }
+
+    fn device(&mut self, uuid: Uuid, state: Option<&State>) {
+        use interface::{TABLE, columns};
+        let number = |value: Option<u64>| value.and_then(|n| i64::try_from(n).ok());
+        self.put(TABLE, uuid, columns::MAC_IN_USE, state.map(|s| s.mac.to_string()));
+        self.put(TABLE, uuid, columns::MTU, state.map(|s| i64::from(s.mtu)));
+        self.put(TABLE, uuid, columns::IFINDEX, state.map(|s| i64::from(s.ifindex)));
+        self.put(TABLE, uuid, columns::LINK_RESETS, number(state.map(|s| s.link_resets)));
+        self.put(TABLE, uuid, columns::LINK_SPEED, number(state.and_then(|s| s.speed)));
+        let duplex = state.and_then(|s| s.full_duplex);
+        let duplex = duplex.map(|full| if full { "full" } else { "half" }.to_owned());
+        self.put(TABLE, uuid, columns::DUPLEX, duplex);
+    }
+
+    /// The counters of every interface.
+    pub(crate) fn statistics(&mut self, bridges: &Bridges, datapath: &dyn Datapath) {
+        use interface::{TABLE, columns};
+        for (_, _, interface) in bridges.interfaces() {
+            let Some(uuid) = interface.uuid else { continue };
+            let counters = interface.port.and_then(|port| datapath.port_counters(port));
+            let lost = interface.device.as_ref().map(|device| device.drops());
+            let statistics = match counters {
+                Some(counters) => statistics(counters, lost.unwrap_or_default()),
+                None => BTreeMap::new(),
+            };
+            self.put(TABLE, uuid, columns::STATISTICS, statistics);
+        }
+    }
+}
+
+fn up(up: bool) -> String {
+    if up { "up" } else { "down" }.to_owned()
+}
+
+/// A port's counters under the names of `Interface.statistics`; drops by cause stand beside the sums where there were any.
+pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String, i64> {
+    let mut map = BTreeMap::new();
+    let mut put = |name: &str, value: u64| {
+        map.insert(name.to_owned(), i64::try_from(value).unwrap_or(i64::MAX));
+    };
+    put("rx_packets", c.rx_packets);
+    put("rx_bytes", c.rx_bytes);
+    put("rx_dropped", c.rx_dropped);
+    put("rx_errors", c.rx_errors);
+    put("tx_packets", c.tx_packets);
+    put("tx_bytes", c.tx_bytes);
+    put("tx_dropped", c.tx_dropped);
+    put("tx_errors", c.tx_errors);
+    put("collisions", 0);
+    put("rx_crc_err", 0);
+    put("rx_frame_err", 0);
+    put("rx_over_err", lost.queue_full);
+    for (cause, packets) in dp::DropCause::ALL.iter().zip(c.drops) {
+        if packets > 0 {
+            put(cause.name(), packets);
+        }
+    }
+    map
+}
+
+/// Warns of what the configuration asks in vain: once for each thing, until it is gone from the configuration.
+#[derive(Default)]
+pub(crate) struct Complaints {
+    said: std::collections::BTreeSet<String>,
+}
+
+impl Complaints {
+    pub(crate) fn about(&mut self, desired: &Desired, bridges: &Bridges, datapath: &dyn Datapath) {
+        let mut now = std::collections::BTreeSet::new();
+        for what in &desired.unsupported {
+            now.insert(format!("Open_vSwitch: {what} is not supported yet and has no effect"));
+        }
+        for (name, bridge) in &desired.bridges {
+            for what in &bridge.unsupported {
+                now.insert(format!("bridge {name}: {what} is not supported yet and has no effect"));
+            }
+            if matches!(bridge.datapath_type.as_str(), "" | "system") {
+                now.insert(format!(
+                    "bridge {name}: this build has no kernel datapath; using the userspace datapath {}",
+                    show::datapath_name(datapath)
+                ));
+            }
+            for (port, wanted) in &bridge.ports {
+                for problem in &wanted.problems {
+                    now.insert(format!("bridge {name}: port {port}: {problem}"));
+                }
+            }
+        }
+        for (bridge, name, state) in bridges.interfaces() {
+            match &state.ofport {
+                Err(reason) => _ = now.insert(format!("bridge {bridge}: interface {name}: {reason}")),
+                Ok(_) => {
+                    for what in &state.notes {
+                        now.insert(format!(
+                            "bridge {bridge}: interface {name}: {what} is not supported yet and has no effect"
+                        ));
+                    }
+                }
+            }
+        }
+        for new in now.difference(&self.said) {
+            tracing::warn!(target: "bridge", "{new}");
+        }
+        self.said = now;
+    }
+}

@@ -1,0 +1,202 @@
+//! What a row can ask that this version does not do.
+//!
+//! Nothing that the manual documents passes in silence: a column or a documented key of `other_config` that asks for a feature not built is
+//! named in the row's own status (`Bridge.status:unsupported`, `Port.status:error`, `Interface.error`) and in the log. Keys that no manual
+//! knows are the user's own and stay unmentioned.
+
+use ovsdb::rows;
+use std::collections::BTreeMap;
+
+/// What a bridge's row asks in vain.
+pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
+    let mut found = Found::default();
+    found.column("controller", !row.controller.is_empty());
+    found.column("mirrors", !row.mirrors.is_empty());
+    found.column("netflow", row.netflow.is_some());
+    found.column("sflow", row.sflow.is_some());
+    found.column("ipfix", row.ipfix.is_some());
+    found.column("flow_tables", !row.flow_tables.is_empty());
+    found.column("auto_attach", row.auto_attach.is_some());
+    found.column("protocols", !row.protocols.is_empty());
+    found.column("stp_enable", row.stp_enable);
+    found.column("rstp_enable", row.rstp_enable);
+    found.column("mcast_snooping_enable", row.mcast_snooping_enable);
+    found.keys("other_config", &row.other_config, BRIDGE_KEYS);
+    // In-band control is for controllers; to have none of it is what happens.
+    found.keys_unless("other_config", &row.other_config, "disable-in-band", &["true"]);
+    found.list
+}
+
+/// What a port's row asks in vain.
+pub(crate) fn port(row: &rows::Port) -> Vec<String> {
+    let mut found = Found::default();
+    found.column("qos", row.qos.is_some());
+    found.column("mac", row.mac.is_some());
+    found.column("bond_fake_iface", row.bond_fake_iface);
+    let lacp = row.lacp.as_deref();
+    found.column("lacp", lacp.is_some_and(|mode| mode != "off"));
+    found.keys("other_config", &row.other_config, PORT_KEYS);
+    found.list
+}
+
+/// What an interface's row asks in vain.
+pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
+    let mut found = Found::default();
+    found.column("ingress_policing_rate", row.ingress_policing_rate != 0);
+    found.column("ingress_policing_kpkts_rate", row.ingress_policing_kpkts_rate != 0);
+    found.column("cfm_mpid", row.cfm_mpid.is_some());
+    let bfd = row.bfd.get("enable").map(String::as_str);
+    found.column("bfd", bfd == Some("true"));
+    let lldp = row.lldp.get("enable").map(String::as_str);
+    found.column("lldp", lldp == Some("true"));
+    found.keys("other_config", &row.other_config, INTERFACE_KEYS);
+    found.list
+}
+
+/// What the root row asks in vain.
+pub(crate) fn open_vswitch(row: &rows::OpenVSwitch) -> Vec<String> {
+    let mut found = Found::default();
+    found.column("ssl", row.ssl.is_some());
+    found.column("datapaths", !row.datapaths.is_empty());
+    found.keys("other_config", &row.other_config, ROOT_KEYS);
+    found.keys_unless("other_config", &row.other_config, "dpdk-init", &["false"]);
+    found.keys_unless("other_config", &row.other_config, "hw-offload", &["false"]);
+    // Segments always cross whole here; there is nothing to enable, and no way to disable it.
+    found.keys_unless("other_config", &row.other_config, "userspace-tso-enable", &["true"]);
+    found.list
+}
+
+#[derive(Default)]
+struct Found {
+    list: Vec<String>,
+}
+
+impl Found {
+    fn column(&mut self, name: &str, asked: bool) {
+        if asked {
+            self.list.push(name.to_owned());
+        }
+    }
+
+    fn keys(&mut self, column: &str, map: &BTreeMap<String, String>, known: &[&str]) {
+        for key in map.keys().filter(|key| known.contains(&key.as_str())) {
+            self.list.push(format!("{column}:{key}"));
+        }
+    }
+
+    fn keys_unless(&mut self, column: &str, map: &BTreeMap<String, String>, key: &str, harmless: &[&str]) {
+        if map.get(key).is_some_and(|value| !harmless.contains(&value.as_str())) {
+            self.list.push(format!("{column}:{key}"));
+        }
+    }
+}
+
+/// Documented keys of `Bridge.other_config` without an effect here.
+const BRIDGE_KEYS: &[&str] = &[
+    "controller-queue-size",
+    "dp-desc",
+    "dp-sn",
+    "in-band-queue",
+    "mcast-snooping-aging-time",
+    "mcast-snooping-disable-flood-unregistered",
+    "mcast-snooping-table-size",
+    "rstp-address",
+    "rstp-ageing-time",
+    "rstp-force-protocol-version",
+    "rstp-forward-delay",
+    "rstp-max-age",
+    "rstp-priority",
+    "rstp-transmit-hold-count",
+    "stp-forward-delay",
+    "stp-hello-time",
+    "stp-max-age",
+    "stp-priority",
+    "stp-system-id",
+];
+
+/// Documented keys of `Port.other_config` without an effect here.
+const PORT_KEYS: &[&str] = &[
+    "all-members-active",
+    "bond-detect-mode",
+    "bond-hash-basis",
+    "bond-miimon-interval",
+    "bond-primary",
+    "bond-rebalance-interval",
+    "lacp-fallback-ab",
+    "lacp-system-id",
+    "lacp-system-priority",
+    "lacp-time",
+    "lb-output-action",
+    "mcast-snooping-flood",
+    "mcast-snooping-flood-reports",
+    "rstp-enable",
+    "rstp-path-cost",
+    "rstp-port-admin-edge",
+    "rstp-port-auto-edge",
+    "rstp-port-mcheck",
+    "rstp-port-num",
+    "rstp-port-priority",
+    "stp-enable",
+    "stp-path-cost",
+    "stp-port-num",
+    "stp-port-priority",
+];
+
+/// Documented keys of `Interface.other_config` without an effect here.
+const INTERFACE_KEYS: &[&str] = &[
+    "cfm_ccm_pcp",
+    "cfm_ccm_vlan",
+    "cfm_demand",
+    "cfm_extended",
+    "cfm_interval",
+    "cfm_opstate",
+    "emc-enable",
+    "lacp-aggregation-key",
+    "lacp-port-id",
+    "lacp-port-priority",
+    "pmd-rxq-affinity",
+    "tx-steering",
+];
+
+/// Documented keys of `Open_vSwitch.other_config` without an effect here.
+const ROOT_KEYS: &[&str] = &[
+    "bundle-idle-timeout",
+    "ca_cert",
+    "certificate",
+    "dpdk-alloc-mem",
+    "dpdk-extra",
+    "dpdk-hugepage-dir",
+    "dpdk-lcore-mask",
+    "dpdk-socket-limit",
+    "dpdk-socket-mem",
+    "emc-insert-inv-prob",
+    "enable-statistics",
+    "flow-limit",
+    "flow-restore-wait",
+    "ipsec_skb_mark",
+    "max-idle",
+    "max-revalidator",
+    "min-revalidate-pps",
+    "n-handler-threads",
+    "n-offload-threads",
+    "n-revalidator-threads",
+    "offload-rebalance",
+    "per-port-memory",
+    "pmd-auto-lb",
+    "pmd-auto-lb-improvement-threshold",
+    "pmd-auto-lb-load-threshold",
+    "pmd-auto-lb-rebal-interval",
+    "pmd-cpu-mask",
+    "pmd-maxsleep",
+    "pmd-perf-metrics",
+    "pmd-rxq-assign",
+    "pmd-rxq-isolate",
+    "private_key",
+    "shared-mempool-config",
+    "smc-enable",
+    "tc-policy",
+    "tx-flush-interval",
+    "vhost-iommu-support",
+    "vhost-postcopy-support",
+    "vhost-sock-dir",
+];
