@@ -7,6 +7,7 @@
 //! - [`ping`], [`Iperf3`]: traffic between namespaces.
 //! - [`Sandbox`], [`Daemon`]: directories of a switch of a test's own, and processes that end with the test.
 //! - [`Vswitch`]: a whole switch in a sandbox, Debian's Open vSwitch as the oracle or our own binary, with the same client commands.
+//! - [`Unixctl`]: a daemon's control socket, spoken to directly.
 //! - [`Packet`], [`pcap`]: frames to send, and those that were captured.
 //! - [`Rng`]: numbers from a seed, the same on every run.
 //! - [`skip!`]: leaves a test early, saying why.
@@ -26,6 +27,7 @@ mod rng;
 mod sandbox;
 mod skip;
 mod traffic;
+mod unixctl;
 mod vswitch;
 
 pub use command::{Done, run, try_run};
@@ -36,4 +38,5 @@ pub use rng::Rng;
 pub use sandbox::Sandbox;
 pub use skip::{has_tool, is_root, missing, say_skipped};
 pub use traffic::{Capture, Iperf3, Ping, ping};
+pub use unixctl::Unixctl;
 pub use vswitch::{Client, Devices, Options, Vswitch};

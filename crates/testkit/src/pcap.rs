@@ -1,6 +1,6 @@
 //! Reading captures (the classic pcap format, microseconds or nanoseconds, either byte order).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The frames of a capture file, in order. A record cut off at the end, as in a file still written to, is left out.
 ///
@@ -10,6 +10,35 @@ use std::path::Path;
 pub fn frames(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     parse(&bytes).unwrap_or_else(|| panic!("{} is not a pcap file", path.display()))
+}
+
+/// A capture that is being written to, read piece by piece.
+#[derive(Debug)]
+pub struct Tail {
+    path: PathBuf,
+    seen: usize,
+}
+
+impl Tail {
+    /// Begins with the file's first frame; the file need not be there yet.
+    pub fn new(path: PathBuf) -> Tail {
+        Tail { path, seen: 0 }
+    }
+
+    /// What was written since the last call.
+    ///
+    /// # Panics
+    /// Where the file is no capture.
+    #[track_caller]
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        if !self.path.exists() {
+            return Vec::new();
+        }
+        let mut frames = frames(&self.path);
+        let new = frames.split_off(self.seen.min(frames.len()));
+        self.seen += new.len();
+        new
+    }
 }
 
 /// The frames of a capture in memory; `None` where it is none. An empty file is a capture of which nothing is written yet.

@@ -1,7 +1,7 @@
 //! A whole switch in a sandbox: Debian's Open vSwitch, or ours, behind the same commands.
 
 use crate::command::{Done, try_run};
-use crate::{Daemon, Netns, Sandbox, eventually};
+use crate::{Daemon, Netns, Sandbox, Unixctl, eventually};
 use std::path::{Path, PathBuf};
 
 /// Which devices the switch may open.
@@ -177,6 +177,12 @@ impl Vswitch {
         let mut words = vec!["--timeout=10", "--target", &target];
         words.extend(args);
         self.tool("ovs-appctl", &words)
+    }
+
+    /// The control socket of the process that forwards packets.
+    #[track_caller]
+    pub fn unixctl(&self) -> Unixctl {
+        Unixctl::connect(&self.sandbox.path("switch.ctl"))
     }
 
     /// Any client program, named as Open vSwitch names it, in the sandbox's environment.
