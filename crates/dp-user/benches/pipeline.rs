@@ -197,6 +197,7 @@ fn batches(c: &mut Criterion) {
             ("port", Looks::Port),
             ("stations", Looks::Stations),
             ("eight", Looks::EightWays),
+            ("two_ports", Looks::TwoPorts),
         ] {
             let (mut pipeline, mut inlet) = pipeline(looks, flows, 1_000_000);
             group.bench_function(format!("{name}/{flows}"), |b| {
