@@ -11,20 +11,21 @@
 //! | 7 | collect what is sent by port | `egress` |
 //! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send) |
 //!
-//! Stages 2 to 4 run for the whole batch one after the other, so that the memory accesses of different packets overlap; stages 5 to 7 packet
-//! by packet in the order of arrival, so that order within a flow is kept even where its first packet is an upcall.
+//! Stages 2 to 4 run for the whole batch one after the other, so that the memory accesses of different packets overlap. Where that found a
+//! megaflow for every packet, so do 6 and 7, and a batch that goes to one port as it is moves there in one piece. Where a packet is an upcall,
+//! 5 to 7 run packet by packet in the order of arrival, so that order within a flow is kept.
 //!
 //! Invariants
 //! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to the size of a batch once).
 //! - A megaflow is not used after a change that made it stale was published, as far as that was published before the batch began or by an
-//!   upcall of this batch: [`Pipeline::apply_changes`] runs before each batch and after each upcall. An answer is cached before the changes
+//!   upcall of this batch: `Pipeline::apply_changes` runs before each batch and after each upcall. An answer is cached before the changes
 //!   since the *last look at the log* are applied, that is since before the upcall; so a change that races with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
 use crate::actions;
 use crate::egress::Egress;
 use crate::hash::KeyHasher;
-use crate::megaflow::{FlowTable, SweepOptions};
+use crate::megaflow::FlowTable;
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, Slowpath, Upcall};
@@ -113,16 +114,16 @@ pub struct Inlet {
 }
 
 impl Pipeline {
-    /// A pipeline without ports.
+    /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it has carried nothing for `idle`.
     pub fn new(flow_limit: usize, idle: Duration, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> Pipeline {
         let hasher = Arc::new(KeyHasher::new());
         Pipeline {
-            flows: FlowTable::new(hasher.clone(), flow_limit, SweepOptions { idle }),
+            flows: FlowTable::new(hasher.clone(), flow_limit, idle),
             hasher,
             signatures: SignatureCache::new(),
             egress: Egress::default(),
             slowpath,
-            // From the beginning of the log: there is nothing to be stale yet, and reading it costs nothing.
+            // There is nothing yet that could be stale.
             epoch: changes.epoch(),
             changes,
             stats: Arc::default(),

@@ -40,6 +40,8 @@ pub(crate) struct Worker {
     queues: Vec<Option<Queue>>,
     dumps: Vec<Dump>,
     spin: Duration,
+    /// When the last turn began.
+    now: Nanos,
     /// When packets last came.
     active: Nanos,
     /// When housekeeping wants its next turn.
@@ -83,6 +85,7 @@ impl Worker {
             queues: Vec::new(),
             dumps: Vec::new(),
             spin,
+            now: Nanos::ZERO,
             active: Nanos::ZERO,
             housekeeping: None,
             ready: Vec::new(),
@@ -105,6 +108,7 @@ impl Worker {
         let mut ready = std::mem::take(&mut self.ready);
         self.poller.wait(timeout, &mut ready);
         let now = clock();
+        self.now = now;
         let mut go_on = true;
         if let Some(at) = ready.iter().position(|number| *number == COMMANDS) {
             ready.swap_remove(at);
@@ -119,6 +123,7 @@ impl Worker {
         }
         self.ready = ready;
         self.unpark(now);
+        self.pipeline.apply_changes();
         self.dump(now);
         self.housekeeping = self.pipeline.housekeep(now);
         go_on
@@ -134,11 +139,10 @@ impl Worker {
         if next.is_none() && self.spin.is_zero() {
             return None;
         }
-        let now = clock();
-        if !self.spin.is_zero() && now.since(self.active) < self.spin {
+        if !self.spin.is_zero() && self.now.since(self.active) < self.spin {
             return Some(Duration::ZERO);
         }
-        next.map(|next| next.since(now))
+        next.map(|next| next.since(self.now))
     }
 
     /// One batch of one queue.

@@ -82,7 +82,8 @@ pub struct PortCounters {
     pub tx_dropped: u64,
     /// Send errors.
     pub tx_errors: u64,
-    /// Packets received here and dropped by the datapath, by cause, in the order of [`DropCause::ALL`].
+    /// Packets dropped by the datapath, by cause, in the order of [`DropCause::ALL`]: those received here, and, for what an egress device
+    /// can be the cause of, copies that were to be sent here.
     pub drops: [u64; DropCause::ALL.len()],
 }
 

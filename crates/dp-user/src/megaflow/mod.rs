@@ -18,7 +18,6 @@ mod subtable;
 mod sweep;
 
 pub(crate) use storage::Flow;
-pub(crate) use sweep::SweepOptions;
 
 use crate::hash::KeyHasher;
 use deps::DepIndex;
@@ -26,6 +25,7 @@ use dp::{Action, Change, DropCause, Translation};
 use flow::{Key, Mask, PortNo};
 use hashbrown::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use storage::{Chunk, DEAD, Origin, Storage};
 use subtable::Subtables;
 use sweep::Sweep;
@@ -53,7 +53,7 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    pub(crate) fn new(hasher: Arc<KeyHasher>, limit: usize, sweep: SweepOptions) -> FlowTable {
+    pub(crate) fn new(hasher: Arc<KeyHasher>, limit: usize, idle: Duration) -> FlowTable {
         FlowTable {
             random: hasher.whole(&Key::default()) | 1,
             hasher,
@@ -63,7 +63,7 @@ impl FlowTable {
             owners: HashMap::new(),
             limit: limit.max(1),
             removals: 0,
-            sweep: Sweep::new(sweep),
+            sweep: Sweep::new(idle),
             graveyard: Vec::new(),
         }
     }

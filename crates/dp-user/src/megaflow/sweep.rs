@@ -9,16 +9,10 @@ use wire::Nanos;
 /// Shortest time from one pass over the table to the next.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How ageing goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SweepOptions {
-    /// A megaflow goes when it has carried nothing for so long.
-    pub(crate) idle: Duration,
-}
-
 /// Where the sweep is.
 pub(super) struct Sweep {
-    options: SweepOptions,
+    /// A megaflow goes when it has carried nothing for so long.
+    idle: Duration,
     /// The next place to look at, while a pass is under way.
     cursor: Option<u32>,
     /// When the last pass began.
@@ -32,9 +26,9 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    pub(super) fn new(options: SweepOptions) -> Sweep {
+    pub(super) fn new(idle: Duration) -> Sweep {
         Sweep {
-            options,
+            idle,
             cursor: None,
             began: Nanos::ZERO,
             due: Nanos::ZERO,
@@ -100,7 +94,7 @@ impl FlowTable {
     }
 
     fn age(&mut self, number: u32, now: Nanos, effects: &mut Vec<Effect>) {
-        let idle = self.sweep.options.idle;
+        let idle = self.sweep.idle;
         let flow = self.storage.flow_mut(number);
         if flow.subtable == DEAD {
             return;
@@ -126,7 +120,7 @@ impl FlowTable {
             soonest
         } else {
             // Until packets come, nothing happens before the next one is too old.
-            soonest.max(self.sweep.oldest + self.sweep.options.idle).max(now)
+            soonest.max(self.sweep.oldest + self.sweep.idle).max(now)
         };
     }
 }
