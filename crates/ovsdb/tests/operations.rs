@@ -99,6 +99,21 @@ fn select_shows_the_columns_asked_for_or_all() {
 }
 
 #[test]
+fn select_shows_equal_rows_once() {
+    let mut db = database();
+    ok(
+        &mut db,
+        json!([
+            insert("root", json!({"n": 1})),
+            insert("root", json!({"n": 1})),
+            insert("root", json!({"n": 2}))
+        ]),
+    );
+    assert_eq!(rows(&mut db, "root", &["n"]), [json!({"n": 1}), json!({"n": 2})]);
+    assert_eq!(rows(&mut db, "root", &["_uuid", "n"]).len(), 3);
+}
+
+#[test]
 fn update_counts_rows_and_refuses_immutable_columns() {
     let mut db = database();
     ok(

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mutation::Mutation;
 use crate::parser::{Kinds, Parser};
 use crate::row::Row;
-use crate::schema::{COL_VERSION, FIRST_COLUMN, TableSchema};
+use crate::schema::{COL_UUID, COL_VERSION, FIRST_COLUMN, TableSchema};
 use crate::uuid::Uuid;
 use crate::{Database, Datum, Symbols};
 use serde_json::{Map, Value, json};
@@ -97,8 +97,15 @@ impl Txn<'_> {
             Some(columns) => definition.parse_columns(columns)?,
             None => (0..definition.columns().len()).collect(),
         };
+        // Rows that agree in all columns asked for are shown once, as Open vSwitch does.
+        let distinct = columns.contains(&COL_UUID);
+        let mut shown: HashSet<Vec<Datum>> = HashSet::new();
         let mut rows = Vec::new();
-        self.each(table, &condition, |row| rows.push(row.to_json(definition, &columns)));
+        self.each(table, &condition, |row| {
+            if distinct || shown.insert(projection(row, &columns)) {
+                rows.push(row.to_json(definition, &columns));
+            }
+        });
         Ok(one_member("rows", Value::Array(rows)))
     }
 
@@ -233,11 +240,11 @@ impl Txn<'_> {
             for (column, value) in self.values(definition, json)? {
                 row.set(column, value);
             }
-            wanted.insert(columns.iter().map(|&column| row.get(column).clone()).collect());
+            wanted.insert(projection(&row, &columns));
         }
         let mut found: HashSet<Vec<Datum>> = HashSet::new();
         self.each(table, &condition, |row| {
-            found.insert(columns.iter().map(|&column| row.get(column).clone()).collect());
+            found.insert(projection(row, &columns));
         });
         if (found == wanted) == equal {
             return Ok(Value::Object(Map::new()));
@@ -387,6 +394,10 @@ impl Txn<'_> {
 /// Resolves named UUIDs, making those that an insert further on will use.
 fn resolver<'a>(db: &'a mut Database, symbols: &'a mut Symbols) -> impl FnMut(&str) -> Option<Uuid> + 'a {
     move |name| Some(db.symbol(symbols, name))
+}
+
+fn projection(row: &Row, columns: &[usize]) -> Vec<Datum> {
+    columns.iter().map(|&column| row.get(column).clone()).collect()
 }
 
 fn one_member(name: &str, value: Value) -> Value {
