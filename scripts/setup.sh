@@ -37,9 +37,7 @@ install_packages() {
     case "$missing" in
     *openvswitch-switch*)
         # Installed for its programs: not to be started at the next boot either.
-        if command -v systemctl >/dev/null; then
-            ./scripts/as-root systemctl --quiet disable openvswitch-switch.service 2>/dev/null || true
-        fi
+        ./scripts/as-root update-rc.d openvswitch-switch disable >/dev/null 2>&1 || true
         ;;
     esac
     missing=
@@ -82,7 +80,7 @@ if ! ./scripts/cargo --find; then
         rustup toolchain install stable --profile minimal $components
     else
         installer=$(mktemp)
-        curl --proto '=https' --tlsv1.2 -sSf --retry 3 https://sh.rustup.rs -o "$installer"
+        curl --proto '=https' --tlsv1.2 -sSf --retry 3 https://static.rust-lang.org/rustup/rustup-init.sh -o "$installer"
         # shellcheck disable=SC2086
         sh "$installer" -y --quiet --no-modify-path --profile minimal $components
         rm -f "$installer"
