@@ -72,17 +72,18 @@ fi
 install_packages
 
 PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+toolchain=$(cat scripts/toolchain)
 components="--component clippy --component rustfmt"
 if ! ./scripts/cargo --find; then
-    echo "setup: no Rust toolchain that is new enough: installing the stable one with rustup"
+    echo "setup: no Rust toolchain that is new enough: installing Rust $toolchain with rustup"
     if command -v rustup >/dev/null; then
         # shellcheck disable=SC2086
-        rustup toolchain install stable --profile minimal $components
+        rustup toolchain install "$toolchain" --profile minimal $components
     else
         installer=$(mktemp)
         curl --proto '=https' --tlsv1.2 -sSf --retry 3 https://static.rust-lang.org/rustup/rustup-init.sh -o "$installer"
         # shellcheck disable=SC2086
-        sh "$installer" -y --quiet --no-modify-path --profile minimal $components
+        sh "$installer" -y --quiet --no-modify-path --default-toolchain "$toolchain" --profile minimal $components >/dev/null
         rm -f "$installer"
     fi
     ./scripts/cargo --find

@@ -11,7 +11,16 @@ step() {
 }
 
 step $cargo fmt --all --check
-step $cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+# Warnings are errors, but for those that only a toolchain newer than ours knows.
+ours=$(cut -d. -f1,2 scripts/toolchain)
+theirs=$($cargo --version | cut -d' ' -f2 | cut -d. -f1,2)
+deny='-D warnings'
+if [ "$ours" != "$theirs" ] && [ "$(printf '%s\n%s\n' "$ours" "$theirs" | sort -V | tail -n1)" = "$theirs" ]; then
+    echo "cargo $theirs is newer than $ours: its warnings are shown, and no errors"
+    deny=
+fi
+# shellcheck disable=SC2086 # a list of words
+step $cargo clippy --quiet --locked --workspace --all-targets -- $deny
 step $cargo xtask tidy
 
 log=$(mktemp)
