@@ -42,7 +42,7 @@ pub struct IdlConnection {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The stream failed, or could not be made.
-    #[error("{}", crate::idl::os_text(.0))]
+    #[error("{}", crate::pidfile::os_text(.0))]
     Io(#[from] io::Error),
     /// The server closed it.
     #[error("End of file")]
@@ -59,18 +59,6 @@ pub enum ConnectionError {
     /// The server did not answer.
     #[error("no response to inactivity probe")]
     Silent,
-}
-
-/// An error as the C library words it, without a number behind it.
-pub fn os_text(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => {
-            let text = io::Error::from_raw_os_error(code).to_string();
-            text.strip_suffix(&format!(" (os error {code})"))
-                .map_or_else(|| text.clone(), str::to_owned)
-        }
-        None => error.to_string(),
-    }
 }
 
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);

@@ -27,6 +27,12 @@ pub fn timestamp(template: &str) -> String {
     utc::Utc::now().format(template)
 }
 
+/// As [`timestamp`], of a moment given in milliseconds since the epoch; earlier ones are the epoch.
+pub fn timestamp_of(millis: i64, template: &str) -> String {
+    let since = std::time::Duration::from_millis(millis.try_into().unwrap_or(0));
+    utc::Utc::since_epoch(since).format(template)
+}
+
 /// `tracing::warn!`, limited per call site to a burst of 10 and 12 a minute after it.
 ///
 /// ```

@@ -7,9 +7,11 @@ fn main() -> ExitCode {
     let name = args.next().unwrap_or_default();
     match name.to_str() {
         Some("ovs-appctl") => tools::appctl::main(args),
+        Some("ovs-vsctl") => tools::vsctl::main(args),
         Some("ovsdb-client") => tools::ovsdb_client::main(args),
+        Some("ovsdb-tool") => tools::ovsdb_tool::main(args),
         _ => {
-            eprintln!("usage: tool ovs-appctl|ovsdb-client|ovsdb-tool ARG...");
+            eprintln!("usage: tool ovs-appctl|ovs-vsctl|ovsdb-client|ovsdb-tool ARG...");
             ExitCode::FAILURE
         }
     }

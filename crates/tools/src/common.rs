@@ -1,9 +1,14 @@
 //! What the tools share: how they print, fail and time out.
 
+use std::fs;
 use std::future::Future;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
+
+use mgmt::pidfile;
+use ovsdb::DatabaseSchema;
+use serde_json::Value;
 
 /// Why a tool ends early, and with which status.
 #[derive(Debug)]
@@ -81,6 +86,31 @@ pub(crate) fn parse_timeout(name: &str, value: Option<&str>) -> Result<Duration,
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds.into())),
         _ => Err(Failure::new(format!("value {value} on {name} is invalid"))),
     }
+}
+
+/// The schema in a file.
+pub(crate) fn read_schema(file: &str) -> Result<DatabaseSchema, Failure> {
+    let unreadable = |why: String| {
+        Failure::new(format!(
+            "failed to read schema: \"{file}\" could not be read as JSON ({why})"
+        ))
+    };
+    let text = fs::read_to_string(file)
+        .map_err(|e| unreadable(format!("error opening \"{file}\": {}", pidfile::os_text(&e))))?;
+    let json: Value = serde_json::from_str(&text).map_err(|e| unreadable(e.to_string()))?;
+    DatabaseSchema::from_json(&json).map_err(|e| {
+        let quoted = e.quoted().map(|q| format!("syntax \"{q}\": ")).unwrap_or_default();
+        let details = e.details().unwrap_or_default();
+        Failure::new(format!(
+            "{quoted}{}: failed to parse \"{file}\" as ovsdb schema: {details}",
+            e.kind().as_str()
+        ))
+    })
+}
+
+/// JSON of the command line.
+pub(crate) fn parse_json(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text).map_err(|e| Failure::new(format!("\"{text}\": {e}")))
 }
 
 fn die_of_alarm() -> Failure {

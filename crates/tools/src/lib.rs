@@ -8,4 +8,6 @@
 pub mod appctl;
 mod common;
 pub mod ovsdb_client;
+pub mod ovsdb_tool;
 pub mod table;
+pub mod vsctl;

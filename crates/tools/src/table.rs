@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use mgmt::cli::{Error, Opt};
-use ovsdb::{ColumnType, Datum, Uuid};
+use ovsdb::{Atom, ColumnType, Datum, Uuid};
 use serde_json::{Map, Value};
 
 /// The options that control how tables look.
@@ -152,7 +152,7 @@ impl Cell {
             Cell::Json(value) => value.to_string(),
             Cell::Datum(datum, kind) => match style.data {
                 CellFormat::String => datum.to_text(kind),
-                CellFormat::Bare => datum.to_bare_text(kind),
+                CellFormat::Bare => bare(datum),
                 CellFormat::Json => datum.to_json(kind).to_string(),
             },
         }
@@ -289,9 +289,13 @@ impl Printer {
         }
         let mut row = |cells: &[String], element: &str| {
             out.push_str("  <tr>\n");
-            for cell in cells {
+            for (heading, cell) in table.columns.iter().zip(cells) {
                 let _ = write!(out, "    <{element}>");
-                html_text(cell, out);
+                if element == "td" && heading == "_uuid" {
+                    html_anchor(cell, out);
+                } else {
+                    html_text(cell, out);
+                }
                 let _ = writeln!(out, "</{element}>");
             }
             out.push_str("  </tr>\n");
@@ -400,20 +404,38 @@ fn caption(table: &Table, out: &mut String) {
     }
 }
 
-/// One line of a text table; the last column is not padded. Widths count bytes, as theirs do.
+/// A value's elements, apart by spaces.
+fn bare(datum: &Datum) -> String {
+    let atoms = datum.atoms().iter().map(Atom::to_bare_text);
+    let pairs = datum
+        .pairs()
+        .iter()
+        .map(|(k, v)| format!("{}={}", k.to_bare_text(), v.to_bare_text()));
+    atoms.chain(pairs).collect::<Vec<_>>().join(" ")
+}
+
+/// One line of a text table, without blanks at its end. Widths count bytes, as theirs do.
 fn line<'a>(cells: impl Iterator<Item = &'a str>, widths: &[usize], out: &mut String) {
-    for (i, (cell, width)) in cells.zip(widths).enumerate() {
-        out.push_str(if i > 0 { " " } else { "" });
+    for (cell, width) in cells.zip(widths) {
         let mut end = cell.len().min(*width);
         while !cell.is_char_boundary(end) {
             end -= 1;
         }
         out.push_str(&cell[..end]);
-        if i + 1 < widths.len() {
-            out.extend(std::iter::repeat_n(' ', width - end));
-        }
+        out.extend(std::iter::repeat_n(' ', width - end + 1));
     }
+    out.truncate(out.trim_end_matches(' ').len());
     out.push('\n');
+}
+
+/// The name of a row in HTML: where links to its UUID lead.
+fn html_anchor(text: &str, out: &mut String) {
+    let short = text.char_indices().nth(8).map_or(text, |(end, _)| &text[..end]);
+    out.push_str("<a name=\"");
+    text.chars().for_each(|c| html_char(c, out));
+    out.push_str("\">");
+    short.chars().for_each(|c| html_char(c, out));
+    out.push_str("</a>");
 }
 
 /// Text for HTML; UUIDs become links, shown by their first part.
@@ -425,14 +447,18 @@ fn html_text(text: &str, out: &mut String) {
             rest = &rest[36..];
             continue;
         }
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
+        html_char(c, out);
         rest = &rest[c.len_utf8()..];
+    }
+}
+
+fn html_char(c: char, out: &mut String) {
+    match c {
+        '&' => out.push_str("&amp;"),
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '"' => out.push_str("&quot;"),
+        c => out.push(c),
     }
 }
 
@@ -465,7 +491,7 @@ mod tests {
     fn tables_align_and_leave_the_last_column_unpadded() {
         assert_eq!(
             show(&[("max-column-width", "8")], &[sample()]),
-            "name     value\n-------- --------\na<b      [\"set\",[\n722ca457 \n"
+            "name     value\n-------- --------\na<b      [\"set\",[\n722ca457\n"
         );
         assert_eq!(show(&[], &[Table::new(["a"]), Table::new(["b"])]), "a\n-\n\nb\n-\n");
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use telemetry::vlog::{self, SyslogMethod};
+use telemetry::vlog;
 
 use crate::cli::{Error, Opt};
 use crate::{paths, pidfile};
@@ -11,8 +11,8 @@ use crate::{paths, pidfile};
 pub const OPTIONS: &[Opt] = &[
     Opt::flag("detach", None),
     Opt::flag("monitor", None),
-    Opt::flag("no-chdir", None),
     Opt::flag("no-self-confinement", None),
+    Opt::flag("no-chdir", None),
     Opt::flag("overwrite-pidfile", None),
     Opt::maybe("pidfile", None),
     Opt::value("user", None),
@@ -194,14 +194,8 @@ fn accept_log(name: &str, value: Option<&str>) -> Result<bool, Error> {
             vlog::set(spec).map_err(|e| Error(format!("processing \"{spec}\": {e}")))?;
         }
         "syslog-method" => {
-            let value = value.unwrap_or_default();
-            vlog::set_syslog_method(match value.split_once(':') {
-                None if value == "libc" => SyslogMethod::Libc,
-                None if value == "null" => SyslogMethod::Null,
-                Some(("unix", file)) => SyslogMethod::Unix(file.into()),
-                Some(("udp", address)) => SyslogMethod::Udp(address.to_owned()),
-                _ => return Err(Error(format!("unsupported syslog method \"{value}\""))),
-            });
+            let method = value.unwrap_or_default().parse();
+            vlog::set_syslog_method(method.map_err(|e: vlog::SpecError| Error(e.to_string()))?);
         }
         "syslog-target" => {
             let value = value.unwrap_or_default();

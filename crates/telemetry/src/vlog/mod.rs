@@ -125,6 +125,9 @@ pub enum SpecError {
     /// `FACILITY:` names none of RFC 5424's.
     #[error("invalid facility")]
     InvalidFacility,
+    /// `--syslog-method` names none.
+    #[error("unsupported syslog method \"{0}\"")]
+    UnknownSyslogMethod(String),
     /// There is no such module.
     #[error("unknown module")]
     UnknownModule,

@@ -6,13 +6,14 @@ use std::net::UdpSocket;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::pattern::{Record, expand};
-use super::{Destination, Level};
+use super::{Destination, Level, SpecError};
 use crate::utc::Utc;
 
 /// How messages get to the system's log (`--syslog-method`).
@@ -27,6 +28,20 @@ pub enum SyslogMethod {
     Udp(String),
     /// Not at all.
     Null,
+}
+
+impl FromStr for SyslogMethod {
+    type Err = SpecError;
+
+    fn from_str(s: &str) -> Result<SyslogMethod, SpecError> {
+        match s.split_once(':') {
+            None if s == "libc" => Ok(SyslogMethod::Libc),
+            None if s == "null" => Ok(SyslogMethod::Null),
+            Some(("unix", file)) => Ok(SyslogMethod::Unix(file.into())),
+            Some(("udp", address)) => Ok(SyslogMethod::Udp(address.to_owned())),
+            _ => Err(SpecError::UnknownSyslogMethod(s.to_owned())),
+        }
+    }
 }
 
 pub(super) static SINKS: Mutex<Sinks> = Mutex::new(Sinks::new());

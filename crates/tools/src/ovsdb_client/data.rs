@@ -4,8 +4,8 @@ use mgmt::jsonrpc::Connection;
 use ovsdb::{COL_UUID, COL_VERSION, Datum, TableSchema, no_names};
 use serde_json::{Value, json};
 
-use super::{Client, parse_json};
-use crate::common::Failure;
+use super::Client;
+use crate::common::{Failure, parse_json};
 use crate::table::{Cell, Table};
 
 impl Client {
@@ -86,7 +86,6 @@ impl<'a> Selection<'a> {
     fn ordered(table: &'a TableSchema, mut columns: Vec<usize>) -> Selection<'a> {
         columns.retain(|c| *c != COL_VERSION);
         columns.sort_by_key(|c| (*c != COL_UUID, &table.columns()[*c].name));
-        columns.dedup();
         Selection { table, columns }
     }
 

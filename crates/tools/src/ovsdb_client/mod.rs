@@ -34,10 +34,10 @@ const DEFAULT_DATABASE: &str = "Open_vSwitch";
 const OPTIONS: &[Opt] = &[
     Opt::value("timeout", Some('t')),
     Opt::flag("force", None),
-    Opt::flag("leader-only", None),
-    Opt::flag("no-leader-only", None),
     Opt::flag("db-change-aware", None),
     Opt::flag("no-db-change-aware", None),
+    Opt::flag("leader-only", None),
+    Opt::flag("no-leader-only", None),
     Opt::value("private-key", Some('p')),
     Opt::value("certificate", Some('c')),
     Opt::value("ca-cert", Some('C')),
@@ -110,7 +110,7 @@ where
     I::Item: Into<OsString>,
 {
     telemetry::vlog::init(PROGRAM);
-    let tables = vec![OPTIONS, table::OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    let tables = vec![OPTIONS, daemon::OPTIONS, table::OPTIONS, daemon::LOG_OPTIONS, COMMON];
     finish(PROGRAM, execute(Parser::new(args, tables, Order::Mixed)))
 }
 
@@ -285,9 +285,15 @@ async fn connect(name: &str) -> Result<Connection, Failure> {
     } else {
         "connect to"
     };
-    let remote: Remote = name.parse().map_err(|e| match e {
-        RemoteError::Ssl(_) => Failure::new(format!("failed to {what} {e}")),
-        e => Failure::new(format!("failed to connect or listen to \"{name}\" ({e})")),
+    let remote: Remote = name.parse().map_err(|e| {
+        // What is wrong goes to the log, as there; the error is the system's.
+        tracing::error!(target: "stream", "{e}");
+        match e {
+            RemoteError::Ssl(_) => Failure::new(format!("failed to {what} \"{name}\" (Protocol not available)")),
+            _ => Failure::new(format!(
+                "failed to connect or listen to \"{name}\" (Address family not supported by protocol)"
+            )),
+        }
     })?;
     match connect_or_accept(&remote).await {
         Ok(stream) => Ok(Connection::new(stream)),
@@ -314,9 +320,4 @@ fn split_servers(list: &str) -> Vec<&str> {
     }
     servers.push(&list[from..]);
     servers
-}
-
-/// JSON of the command line.
-fn parse_json(text: &str) -> Result<Value, Failure> {
-    serde_json::from_str(text).map_err(|e| Failure::new(format!("\"{text}\": {e}")))
 }

@@ -11,8 +11,8 @@ use ovsdb::{DatabaseSchema, Datum, TableSchema, Uuid, no_names};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use super::{Client, PROGRAM, lock, parse_json};
-use crate::common::{Failure, print};
+use super::{Client, PROGRAM, lock};
+use crate::common::{Failure, parse_json, print};
 use crate::table::{Cell, Format, Table};
 
 /// The kinds of change that `!KIND` leaves out.

@@ -1,14 +1,11 @@
 //! Commands about databases and their schemas.
 
-use std::fs;
-
 use mgmt::jsonrpc::Connection;
-use mgmt::pidfile;
 use ovsdb::DatabaseSchema;
 use serde_json::{Value, json};
 
 use super::Client;
-use crate::common::{Failure, print};
+use crate::common::{Failure, print, read_schema};
 use crate::table::{Cell, Table};
 
 impl Client {
@@ -91,18 +88,4 @@ impl Client {
         let reply = self.call(rpc, "get_schema", vec![Value::from(database)]).await?;
         DatabaseSchema::from_json(&reply).map_err(|e| Failure::new(e.to_string()))
     }
-}
-
-/// The schema in a file.
-fn read_schema(file: &str) -> Result<DatabaseSchema, Failure> {
-    let unreadable = |why: String| {
-        Failure::new(format!(
-            "failed to read schema: \"{file}\" could not be read as JSON ({why})"
-        ))
-    };
-    let text = fs::read_to_string(file)
-        .map_err(|e| unreadable(format!("error opening \"{file}\": {}", pidfile::os_text(&e))))?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| unreadable(e.to_string()))?;
-    DatabaseSchema::from_json(&json)
-        .map_err(|e| Failure::new(format!("failed to parse \"{file}\" as ovsdb schema: {e}")))
 }

@@ -1,0 +1,318 @@
+//! `ovsdb-tool`: makes, changes and reads database files that no server has open (ovsdb-tool(1)).
+//!
+//! Standalone files only: clustered ones are recognized and refused.
+
+mod file;
+mod show_log;
+
+use std::cmp::Ordering;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
+use mgmt::{daemon, paths};
+use ovsdb::log::{commit_record, schema_record, snapshot_record};
+use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, schemas};
+use serde_json::{Value, json};
+use telemetry::version;
+
+use crate::common::{Failure, finish, parse_json, print, read_schema};
+use file::{Kind, Locked};
+
+const PROGRAM: &str = "ovsdb-tool";
+
+const OPTIONS: &[Opt] = &[
+    Opt::flag("more", Some('m')),
+    Opt::value("rbac-role", None),
+    Opt::value("cid", None),
+    Opt::value("election-timer", None),
+];
+
+/// The commands, with the fewest and the most words that they take.
+const COMMANDS: &[(&str, usize, usize)] = &[
+    ("create", 0, 2),
+    ("create-cluster", 3, 3),
+    ("join-cluster", 4, usize::MAX),
+    ("compact", 0, 2),
+    ("convert", 0, 3),
+    ("needs-conversion", 0, 2),
+    ("db-name", 0, 1),
+    ("db-version", 0, 1),
+    ("db-cksum", 0, 1),
+    ("db-cid", 1, 1),
+    ("db-sid", 1, 1),
+    ("db-local-address", 1, 1),
+    ("db-is-clustered", 1, 1),
+    ("db-is-standalone", 1, 1),
+    ("schema-name", 0, 1),
+    ("schema-version", 0, 1),
+    ("schema-cksum", 0, 1),
+    ("compare-versions", 3, 3),
+    ("query", 1, 2),
+    ("transact", 1, 2),
+    ("show-log", 0, 1),
+    ("check-cluster", 1, usize::MAX),
+    ("cluster-to-standalone", 2, 2),
+    ("help", 0, usize::MAX),
+];
+
+/// Runs the tool with `args`, which do not hold its name. Exit status 2: the answer is no.
+pub fn main<I>(args: I) -> ExitCode
+where
+    I: IntoIterator,
+    I::Item: Into<OsString>,
+{
+    telemetry::vlog::init(PROGRAM);
+    let tables = vec![OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    finish(PROGRAM, execute(Parser::new(args, tables, Order::Mixed)))
+}
+
+fn execute(mut parser: Parser) -> Result<(), Failure> {
+    let mut detail = 0;
+    let mut words: Vec<String> = Vec::new();
+    while let Some(item) = parser.next()? {
+        match item {
+            Item::Arg(word) => words.push(word),
+            Item::Opt("more", _) => detail += 1,
+            Item::Opt("help", _) => return print(&help()),
+            Item::Opt("version", _) => return print(&format!("{}\n", version::line(PROGRAM))),
+            Item::Opt("rbac-role", _) => {
+                return Err(Failure::new("--rbac-role: roles are not supported yet"));
+            }
+            Item::Opt("cid" | "election-timer", _) => {}
+            Item::Opt(name, value) => {
+                daemon::accept_tool_log(PROGRAM, name, value.as_deref())?;
+            }
+        }
+    }
+    if words.is_empty() {
+        return Err(Failure::new("missing command name; use --help for help"));
+    }
+    let name = words.remove(0);
+    let Some((_, min, max)) = COMMANDS.iter().find(|(n, _, _)| *n == name) else {
+        return Err(Failure::new(format!("unknown command '{name}'; use --help for help")));
+    };
+    if words.len() < *min {
+        return Err(Failure::new(format!(
+            "'{name}' command requires at least {min} arguments"
+        )));
+    }
+    if words.len() > *max {
+        return Err(Failure::new(format!("'{name}' command takes at most {max} arguments")));
+    }
+    run(&name, &words, detail)
+}
+
+fn run(command: &str, words: &[String], detail: u32) -> Result<(), Failure> {
+    let default_db = paths::default_db_file().display().to_string();
+    let db = words.first().unwrap_or(&default_db);
+    match command {
+        "create" => create(db, &schema(words.get(1))?),
+        "compact" => compact(db, words.get(1)),
+        "convert" => convert(db, &schema(words.get(1))?, words.get(2)),
+        "needs-conversion" => {
+            let differs = schema(words.get(1))? != file::read_schema(db)?;
+            print(if differs { "yes\n" } else { "no\n" })
+        }
+        "db-name" => print(&format!("{}\n", file::read_schema(db)?.name())),
+        "db-version" => print(&format!("{}\n", file::read_schema(db)?.version())),
+        "db-cksum" => print(&format!("{}\n", file::read_schema(db)?.cksum())),
+        "schema-name" => print(&format!("{}\n", schema(words.first())?.name())),
+        "schema-version" => print(&format!("{}\n", schema(words.first())?.version())),
+        "schema-cksum" => print(&format!("{}\n", schema(words.first())?.cksum())),
+        "db-is-clustered" => answer(file::kind(db)? == Kind::Clustered),
+        "db-is-standalone" => answer(file::kind(db)? == Kind::Standalone),
+        "compare-versions" => answer(compare_versions(&words[0], &words[1], &words[2])?),
+        "query" | "transact" => {
+            let db = if words.len() > 1 { db } else { &default_db };
+            let transaction = parse_json(&words[words.len() - 1])?;
+            if command == "query" {
+                query(db, &transaction)
+            } else {
+                transact(db, &transaction)
+            }
+        }
+        "show-log" => show_log::show_log(db, detail),
+        "db-cid" | "db-sid" | "db-local-address" => match file::kind(db)? {
+            Kind::Standalone => Err(Failure::new(format!("{db}: not a clustered database"))),
+            Kind::Clustered => Err(clusters_unsupported()),
+        },
+        "help" => print(&help()),
+        _ => Err(clusters_unsupported()),
+    }
+}
+
+fn create(db: &str, schema: &DatabaseSchema) -> Result<(), Failure> {
+    Locked::new(db)?.create(&schema_record(schema))
+}
+
+fn compact(db: &str, target: Option<&String>) -> Result<(), Failure> {
+    file::check_standalone(db)?;
+    rewrite(db, target, "compacted", Ok)
+}
+
+fn convert(db: &str, schema: &DatabaseSchema, target: Option<&String>) -> Result<(), Failure> {
+    file::check_standalone(db)?;
+    rewrite(db, target, "converted", |database| {
+        let seed = uuid::Uuid::new_v4().as_u128();
+        database
+            .convert(schema.clone(), seed)
+            .map_err(|e| Failure::new(e.to_string()))
+    })
+}
+
+/// Writes what `change` makes of the database as one transaction, over the file or as another.
+fn rewrite(
+    db: &str,
+    target: Option<&String>,
+    what: &str,
+    change: impl FnOnce(Database) -> Result<Database, Failure>,
+) -> Result<(), Failure> {
+    let source = Locked::new(db)?;
+    let target = target.map(|name| Locked::new(name)).transpose()?;
+    let database = change(file::load(db)?.database)?;
+    let comment = format!("{what} by {PROGRAM} {}", version::COMPATIBLE);
+    let mut bytes = schema_record(database.schema());
+    bytes.extend(snapshot_record(&database, Some(&comment), now()).unwrap_or_default());
+    target.as_ref().unwrap_or(&source).replace(&bytes)
+}
+
+fn query(db: &str, transaction: &Value) -> Result<(), Failure> {
+    let mut database = file::load(db)?.database;
+    // Whatever it changes is forgotten with this copy.
+    let (reply, _) = apply(&mut database, transaction);
+    print(&format!("{reply}\n"))
+}
+
+fn transact(db: &str, transaction: &Value) -> Result<(), Failure> {
+    let locked = Locked::new(db)?;
+    let mut loaded = file::load(db)?;
+    let (reply, commit) = apply(&mut loaded.database, transaction);
+    if let Some(commit) = commit
+        && let Some(record) = commit_record(loaded.database.schema(), &commit, now())
+    {
+        locked.append(loaded.good_length, &record)?;
+    }
+    print(&format!("{reply}\n"))
+}
+
+fn apply(database: &mut Database, transaction: &Value) -> (Value, Option<std::sync::Arc<ovsdb::Commit>>) {
+    let name = database.schema().name();
+    let operations = match transaction.as_array().map(Vec::as_slice) {
+        Some([first, operations @ ..]) if first == name => operations,
+        _ => {
+            let error = json!({
+                "error": "syntax error",
+                "details": "database name expected as first parameter",
+                "syntax": transaction.to_string(),
+            });
+            return (error, None);
+        }
+    };
+    match database.transact(operations, &TxnCtx::PLAIN) {
+        Outcome::Done { reply, commit } => (reply, commit),
+        // Nothing will change the file meanwhile.
+        Outcome::Blocked { .. } => (
+            json!([{"error": "not supported", "details": "triggers not supported"}]),
+            None,
+        ),
+    }
+}
+
+/// The schema in the file named, else in the installed one, else the one built in.
+fn schema(name: Option<&String>) -> Result<DatabaseSchema, Failure> {
+    let default = paths::default_schema_file();
+    match name {
+        Some(name) => read_schema(name),
+        None if default.exists() => read_schema(&default.display().to_string()),
+        None => DatabaseSchema::from_text(schemas::OPEN_VSWITCH).map_err(|e| Failure::new(e.to_string())),
+    }
+}
+
+fn compare_versions(a: &str, operator: &str, b: &str) -> Result<bool, Failure> {
+    let (a, b) = (parse_version(a)?, parse_version(b)?);
+    let order = a.cmp(&b);
+    match operator {
+        "<" => Ok(order == Ordering::Less),
+        "<=" => Ok(order != Ordering::Greater),
+        "==" => Ok(order == Ordering::Equal),
+        ">=" => Ok(order != Ordering::Less),
+        ">" => Ok(order == Ordering::Greater),
+        "!=" => Ok(order != Ordering::Equal),
+        _ => Err(Failure::new(format!("{operator}: not a relational operator"))),
+    }
+}
+
+fn parse_version(text: &str) -> Result<Vec<u64>, Failure> {
+    let parts: Result<Vec<u64>, _> = text.split('.').map(str::parse).collect();
+    parts
+        .ok()
+        .filter(|p| p.len() == 3)
+        .ok_or_else(|| Failure::new(format!("{text}: not an OVSDB version number in format x.y.z")))
+}
+
+/// Yes is status 0, no is status 2.
+fn answer(yes: bool) -> Result<(), Failure> {
+    if yes {
+        Ok(())
+    } else {
+        Err(Failure {
+            message: String::new(),
+            status: 2,
+        })
+    }
+}
+
+fn clusters_unsupported() -> Failure {
+    Failure::new("clustered databases are not supported yet (\"create\" makes a standalone database)")
+}
+
+/// Milliseconds since the epoch.
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as i64
+}
+
+fn help() -> String {
+    format!(
+        "\
+{PROGRAM}: looks after database files that no server has open
+usage: {PROGRAM} [OPTIONS] COMMAND [ARG...]
+
+Making and rewriting:
+  create [DB [SCHEMA]]          make a file DB with SCHEMA and nothing in it
+  compact [DB [TARGET]]         leave out the past, in DB or in the new file TARGET
+  convert [DB [SCHEMA [TARGET]]]  convert to SCHEMA, in DB or in the new file TARGET
+
+Reading and changing:
+  show-log [DB]                 the transactions in DB; -m: what rows they changed, -mm: how
+  query [DB] TRANSACTION        run a transaction (JSON, as for \"transact\"), keeping nothing
+  transact [DB] TRANSACTION     run it and keep what it changes
+
+Questions:
+  needs-conversion [DB [SCHEMA]]  does DB's schema differ from SCHEMA? yes or no
+  db-name, db-version, db-cksum [DB]
+                                name, version and checksum of DB's schema
+  schema-name, schema-version, schema-cksum [SCHEMA]
+                                the same of a schema file
+  db-is-standalone DB, db-is-clustered DB
+                                the kind of file: status 0 for yes, 2 for no
+  compare-versions A OP B       OP is < <= == >= > or !=: status 0 for yes, 2 for no
+
+The default DB is {db}.
+The default SCHEMA is {schema}, or where that is missing the one built in.
+Clustered databases are not supported yet.
+{log}
+Other options:
+  -m, --more                    more about each transaction (show-log)
+  -h, --help                    show this text
+  -V, --version                 show the version of this program
+",
+        db = paths::default_db_file().display(),
+        schema = paths::default_schema_file().display(),
+        log = daemon::log_help(PROGRAM),
+    )
+}
