@@ -105,9 +105,19 @@ impl Txn {
 
     /// Inserts a row of defaults into `table`; its provisional UUID.
     pub fn insert(&mut self, table: &str) -> Uuid {
-        let uuid = self.uuids.next_uuid();
-        self.edit(table, uuid).kind = EditKind::Insert;
+        let uuid = self.reserve();
+        self.insert_reserved(table, uuid);
         uuid
+    }
+
+    /// A provisional UUID for a row that [`Txn::insert_reserved`] shall insert, to be referred to before that.
+    pub fn reserve(&mut self) -> Uuid {
+        self.uuids.next_uuid()
+    }
+
+    /// Inserts a row of defaults into `table` under a UUID of [`Txn::reserve`].
+    pub fn insert_reserved(&mut self, table: &str, uuid: Uuid) {
+        self.edit(table, uuid).kind = EditKind::Insert;
     }
 
     /// Inserts a row of defaults into `table` that shall have the UUID `uuid` (an extension of ovsdb-server ≥ 2.17).

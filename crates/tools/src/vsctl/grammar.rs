@@ -1,0 +1,580 @@
+//! Commands: what they are called, what options and arguments they take, and how a command line is cut into them.
+
+use std::collections::BTreeMap;
+
+use mgmt::cli::{Opt, Takes};
+use ovsdb::DatabaseSchema;
+use ovsdb::idl::Selection;
+
+use super::context::Context;
+use super::{Stop, bridge, controller, modify, port, query, show, zone};
+
+/// A command as it can be typed.
+pub(super) struct Spec {
+    pub(super) name: &'static str,
+    /// The least number of arguments.
+    pub(super) min: usize,
+    /// The greatest number of arguments.
+    pub(super) max: usize,
+    /// Its options, with a `=` at the end where a value must follow.
+    pub(super) options: &'static [&'static str],
+    /// Its arguments, for `--commands`.
+    pub(super) usage: &'static str,
+    /// Selects what the command will read, before there is a connection.
+    pub(super) prepare: fn(&mut Prepare<'_>, &Command) -> Result<(), Stop>,
+    /// Reads the replica, changes the transaction, writes the output.
+    pub(super) run: fn(&mut Context<'_>, &Command) -> Result<(), Stop>,
+}
+
+/// What a command may do before there is a connection.
+pub(super) struct Prepare<'a> {
+    pub(super) schema: &'a DatabaseSchema,
+    pub(super) selection: &'a mut Selection,
+}
+
+/// A command as it was typed.
+pub(super) struct Command {
+    pub(super) spec: &'static Spec,
+    options: BTreeMap<String, Option<String>>,
+    pub(super) args: Vec<String>,
+}
+
+impl Command {
+    /// Whether the option was given.
+    pub(super) fn has(&self, option: &str) -> bool {
+        self.options.contains_key(option)
+    }
+
+    /// The value of an option.
+    pub(super) fn value(&self, option: &str) -> Option<&str> {
+        self.options.get(option)?.as_deref()
+    }
+
+    /// The argument at `at`, or nothing where the user gave fewer.
+    pub(super) fn arg(&self, at: usize) -> &str {
+        self.args.get(at).map_or("", String::as_str)
+    }
+
+    /// The command as messages quote it.
+    pub(super) fn text(&self) -> String {
+        let options = self.options.iter().map(|(name, value)| match value {
+            Some(value) => format!("{name}={value}"),
+            None => name.clone(),
+        });
+        let words = options
+            .chain([self.spec.name.to_owned()])
+            .chain(self.args.iter().cloned());
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+const ANY: usize = usize::MAX;
+
+type Run = fn(&mut Context<'_>, &Command) -> Result<(), Stop>;
+type Ready = fn(&mut Prepare<'_>, &Command) -> Result<(), Stop>;
+
+const fn spec(
+    name: &'static str,
+    min: usize,
+    max: usize,
+    options: &'static [&'static str],
+    usage: &'static str,
+    prepare: Ready,
+    run: Run,
+) -> Spec {
+    Spec {
+        name,
+        min,
+        max,
+        options,
+        usage,
+        prepare,
+        run,
+    }
+}
+
+/// Every command.
+pub(super) static COMMANDS: &[Spec] = &[
+    spec("init", 0, 0, &[], "", show::prepare_init, show::init),
+    spec("show", 0, 0, &[], "", show::prepare_show, show::show),
+    spec("emer-reset", 0, 0, &[], "", show::prepare_reset, show::emer_reset),
+    spec(
+        "add-br",
+        1,
+        3,
+        &["--may-exist"],
+        "NEW-BRIDGE [PARENT] [NEW-VLAN]",
+        bridge::prepare,
+        bridge::add,
+    ),
+    spec(
+        "del-br",
+        1,
+        1,
+        &["--if-exists"],
+        "BRIDGE",
+        bridge::prepare,
+        bridge::delete,
+    ),
+    spec(
+        "list-br",
+        0,
+        0,
+        &["--real", "--fake"],
+        "",
+        bridge::prepare,
+        bridge::list,
+    ),
+    spec("br-exists", 1, 1, &[], "BRIDGE", bridge::prepare, bridge::exists),
+    spec("br-to-vlan", 1, 1, &[], "BRIDGE", bridge::prepare, bridge::to_vlan),
+    spec("br-to-parent", 1, 1, &[], "BRIDGE", bridge::prepare, bridge::to_parent),
+    spec(
+        "br-set-external-id",
+        2,
+        3,
+        &[],
+        "BRIDGE KEY [VALUE]",
+        bridge::prepare,
+        bridge::set_external_id,
+    ),
+    spec(
+        "br-get-external-id",
+        1,
+        2,
+        &[],
+        "BRIDGE [KEY]",
+        bridge::prepare,
+        bridge::get_external_id,
+    ),
+    spec("list-ports", 1, 1, &[], "BRIDGE", bridge::prepare, port::list),
+    spec(
+        "add-port",
+        2,
+        ANY,
+        &["--may-exist"],
+        "BRIDGE NEW-PORT [COLUMN[:KEY]=VALUE]...",
+        port::prepare_add,
+        port::add,
+    ),
+    spec(
+        "add-bond",
+        4,
+        ANY,
+        &["--may-exist", "--fake-iface"],
+        "BRIDGE BOND IFACE... [COLUMN[:KEY]=VALUE]...",
+        port::prepare_add_bond,
+        port::add_bond,
+    ),
+    spec(
+        "add-bond-iface",
+        2,
+        2,
+        &["--may-exist"],
+        "BOND IFACE",
+        bridge::prepare,
+        port::add_bond_iface,
+    ),
+    spec(
+        "del-bond-iface",
+        1,
+        2,
+        &["--if-exists"],
+        "[BOND] IFACE",
+        bridge::prepare,
+        port::del_bond_iface,
+    ),
+    spec(
+        "del-port",
+        1,
+        2,
+        &["--if-exists", "--with-iface"],
+        "[BRIDGE] PORT|IFACE",
+        bridge::prepare,
+        port::delete,
+    ),
+    spec("port-to-br", 1, 1, &[], "PORT", bridge::prepare, port::to_bridge),
+    spec("list-ifaces", 1, 1, &[], "BRIDGE", bridge::prepare, port::list_ifaces),
+    spec(
+        "iface-to-br",
+        1,
+        1,
+        &[],
+        "IFACE",
+        bridge::prepare,
+        port::iface_to_bridge,
+    ),
+    spec(
+        "get-controller",
+        1,
+        1,
+        &[],
+        "BRIDGE",
+        controller::prepare,
+        controller::get,
+    ),
+    spec(
+        "del-controller",
+        1,
+        1,
+        &[],
+        "BRIDGE",
+        controller::prepare,
+        controller::delete,
+    ),
+    spec(
+        "set-controller",
+        1,
+        ANY,
+        &["--inactivity-probe="],
+        "BRIDGE TARGET...",
+        controller::prepare,
+        controller::set,
+    ),
+    spec(
+        "get-fail-mode",
+        1,
+        1,
+        &[],
+        "BRIDGE",
+        controller::prepare,
+        controller::get_fail_mode,
+    ),
+    spec(
+        "del-fail-mode",
+        1,
+        1,
+        &[],
+        "BRIDGE",
+        controller::prepare,
+        controller::del_fail_mode,
+    ),
+    spec(
+        "set-fail-mode",
+        2,
+        2,
+        &[],
+        "BRIDGE MODE",
+        controller::prepare,
+        controller::set_fail_mode,
+    ),
+    spec(
+        "get-manager",
+        0,
+        0,
+        &[],
+        "",
+        controller::prepare_managers,
+        controller::get_managers,
+    ),
+    spec(
+        "del-manager",
+        0,
+        0,
+        &[],
+        "",
+        controller::prepare_managers,
+        controller::del_managers,
+    ),
+    spec(
+        "set-manager",
+        1,
+        ANY,
+        &["--inactivity-probe="],
+        "TARGET...",
+        controller::prepare_managers,
+        controller::set_managers,
+    ),
+    spec("get-ssl", 0, 0, &[], "", controller::prepare_ssl, controller::get_ssl),
+    spec("del-ssl", 0, 0, &[], "", controller::prepare_ssl, controller::del_ssl),
+    spec(
+        "set-ssl",
+        3,
+        3,
+        &["--bootstrap"],
+        "PRIVATE-KEY CERTIFICATE CA-CERT",
+        controller::prepare_ssl,
+        controller::set_ssl,
+    ),
+    spec(
+        "add-aa-mapping",
+        3,
+        3,
+        &[],
+        "BRIDGE I-SID VLAN",
+        zone::prepare_mappings,
+        zone::add_mapping,
+    ),
+    spec(
+        "del-aa-mapping",
+        3,
+        3,
+        &[],
+        "BRIDGE I-SID VLAN",
+        zone::prepare_mappings,
+        zone::del_mapping,
+    ),
+    spec(
+        "get-aa-mapping",
+        1,
+        1,
+        &[],
+        "BRIDGE",
+        zone::prepare_mappings,
+        zone::get_mappings,
+    ),
+    spec(
+        "add-zone-tp",
+        3,
+        18,
+        &["--may-exist"],
+        "DATAPATH zone=ZONE POLICY=SECONDS...",
+        zone::prepare,
+        zone::add,
+    ),
+    spec(
+        "del-zone-tp",
+        2,
+        2,
+        &["--if-exists"],
+        "DATAPATH zone=ZONE",
+        zone::prepare,
+        zone::delete,
+    ),
+    spec("list-zone-tp", 1, 1, &[], "DATAPATH", zone::prepare, zone::list),
+    spec("list-dp-cap", 1, 1, &[], "DATAPATH", zone::prepare, zone::capabilities),
+    spec("comment", 0, ANY, &[], "[ARG]...", show::prepare_init, show::init),
+    spec(
+        "get",
+        2,
+        ANY,
+        &["--if-exists", "--id="],
+        "TABLE RECORD [COLUMN[:KEY]]...",
+        query::prepare_get,
+        query::get,
+    ),
+    spec(
+        "list",
+        1,
+        ANY,
+        &["--if-exists", "--columns="],
+        "TABLE [RECORD]...",
+        query::prepare_list,
+        query::list,
+    ),
+    spec(
+        "find",
+        1,
+        ANY,
+        &["--columns="],
+        "TABLE [COLUMN[:KEY]=VALUE]...",
+        query::prepare_find,
+        query::find,
+    ),
+    spec(
+        "set",
+        3,
+        ANY,
+        &["--if-exists"],
+        "TABLE RECORD COLUMN[:KEY]=VALUE...",
+        modify::prepare_set,
+        modify::set,
+    ),
+    spec(
+        "add",
+        4,
+        ANY,
+        &["--if-exists"],
+        "TABLE RECORD COLUMN [KEY=]VALUE...",
+        modify::prepare_column,
+        modify::add,
+    ),
+    spec(
+        "remove",
+        4,
+        ANY,
+        &["--if-exists"],
+        "TABLE RECORD COLUMN KEY|VALUE|KEY=VALUE...",
+        modify::prepare_column,
+        modify::remove,
+    ),
+    spec(
+        "clear",
+        3,
+        ANY,
+        &["--if-exists"],
+        "TABLE RECORD COLUMN...",
+        modify::prepare_clear,
+        modify::clear,
+    ),
+    spec(
+        "create",
+        2,
+        ANY,
+        &["--id="],
+        "TABLE COLUMN[:KEY]=VALUE...",
+        modify::prepare_create,
+        modify::create,
+    ),
+    spec(
+        "destroy",
+        1,
+        ANY,
+        &["--if-exists", "--all"],
+        "TABLE [RECORD]...",
+        modify::prepare_destroy,
+        modify::destroy,
+    ),
+    spec(
+        "wait-until",
+        2,
+        ANY,
+        &[],
+        "TABLE RECORD [COLUMN[:KEY]=VALUE]...",
+        query::prepare_wait_until,
+        query::wait_until,
+    ),
+];
+
+/// The options of all commands, to be told apart from global ones when they precede the first command.
+pub(super) fn local_options() -> &'static [Opt] {
+    const LOCAL: &[Opt] = &[
+        Opt::flag("may-exist", None),
+        Opt::flag("if-exists", None),
+        Opt::flag("real", None),
+        Opt::flag("fake", None),
+        Opt::flag("fake-iface", None),
+        Opt::flag("with-iface", None),
+        Opt::value("inactivity-probe", None),
+        Opt::flag("bootstrap", None),
+        Opt {
+            long: "id",
+            short: None,
+            takes: Takes::Value,
+        },
+        Opt::value("columns", None),
+        Opt::flag("all", None),
+    ];
+    LOCAL
+}
+
+/// Cuts `words` at each `--` into commands; `leading` are options of the first that stood among the global ones.
+pub(super) fn parse(mut leading: Vec<String>, words: &[String]) -> Result<Vec<Command>, Stop> {
+    let mut commands = Vec::new();
+    for part in words.split(|word| word == "--").filter(|part| !part.is_empty()) {
+        commands.push(parse_command(std::mem::take(&mut leading), part)?);
+    }
+    if commands.is_empty() {
+        return Stop::fatal("missing command name (use --help for help)");
+    }
+    Ok(commands)
+}
+
+fn parse_command(leading: Vec<String>, words: &[String]) -> Result<Command, Stop> {
+    let count = words.iter().take_while(|word| word.starts_with('-')).count();
+    let mut options = BTreeMap::new();
+    for word in leading.iter().chain(&words[..count]) {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        if options.insert(name.to_owned(), value).is_some() {
+            return Stop::fatal(format!("'{word}' option specified multiple times"));
+        }
+    }
+    let Some((name, args)) = words[count..].split_first() else {
+        return Stop::fatal("missing command name (use --help for help)");
+    };
+    let Some(spec) = COMMANDS.iter().find(|spec| spec.name == name) else {
+        return Stop::fatal(format!("unknown command '{name}'; use --help for help"));
+    };
+    for (option, value) in &options {
+        let known = spec.options.iter().find(|known| known.trim_end_matches('=') == option);
+        match (known.map(|known| known.ends_with('=')), value) {
+            (None, _) => return Stop::fatal(format!("'{name}' command has no '{option}' option")),
+            (Some(true), None) => {
+                return Stop::fatal(format!("missing argument to '{option}' option on '{name}' command"));
+            }
+            (Some(false), Some(_)) => {
+                return Stop::fatal(format!("'{option}' option on '{name}' does not accept an argument"));
+            }
+            (Some(_), _) => {}
+        }
+    }
+    if args.len() < spec.min {
+        return Stop::fatal(format!("'{name}' command requires at least {} arguments", spec.min));
+    }
+    if args.len() > spec.max {
+        let hint = match args.iter().any(|arg| arg.starts_with('-')) {
+            true => " (note that options must precede command names and follow a \"--\" argument)",
+            false => "",
+        };
+        return Stop::fatal(format!("'{name}' command takes at most {} arguments{hint}", spec.max));
+    }
+    Ok(Command {
+        spec,
+        options,
+        args: args.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn error(text: &str) -> String {
+        match parse(Vec::new(), &words(text)) {
+            Err(Stop::Fatal(text)) => text,
+            _ => String::new(),
+        }
+    }
+
+    #[test]
+    fn double_dashes_separate_commands_and_each_has_its_options() {
+        let commands = parse(
+            words("--may-exist"),
+            &words("add-br b -- --if-exists del-port p -- -- list-br"),
+        )
+        .unwrap_or_default();
+        let texts: Vec<String> = commands.iter().map(Command::text).collect();
+        assert_eq!(texts, ["--may-exist add-br b", "--if-exists del-port p", "list-br"]);
+    }
+
+    #[test]
+    fn mistakes_are_told_in_the_words_that_users_know() {
+        assert_eq!(error(""), "missing command name (use --help for help)");
+        assert_eq!(error("--if-exists"), "missing command name (use --help for help)");
+        assert_eq!(error("fly"), "unknown command 'fly'; use --help for help");
+        assert_eq!(error("--real add-br b"), "'add-br' command has no '--real' option");
+        assert_eq!(
+            error("--columns list t"),
+            "missing argument to '--columns' option on 'list' command"
+        );
+        assert_eq!(
+            error("--if-exists=1 del-br b"),
+            "'--if-exists' option on 'del-br' does not accept an argument"
+        );
+        assert_eq!(
+            error("--id=@a --id=@b create t a=b"),
+            "'--id=@b' option specified multiple times"
+        );
+        assert_eq!(error("add-br"), "'add-br' command requires at least 1 arguments");
+        assert_eq!(error("list-br x"), "'list-br' command takes at most 0 arguments");
+    }
+
+    #[test]
+    fn every_option_of_a_command_may_stand_among_the_global_ones() {
+        for option in COMMANDS.iter().flat_map(|spec| spec.options) {
+            let name = option.trim_start_matches("--").trim_end_matches('=');
+            let known = local_options().iter().find(|known| known.long == name);
+            assert_eq!(
+                known.map(|known| known.takes == Takes::Value),
+                Some(option.ends_with('=')),
+                "{option}"
+            );
+        }
+    }
+}
