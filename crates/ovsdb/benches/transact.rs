@@ -66,7 +66,7 @@ fn transactions(c: &mut Criterion) {
         [json!({"op": "insert", "table": "Item", "row": row})]
     };
     c.bench_function("insert", |b| {
-        b.iter_batched(insert.clone(), |ops| run(&mut db, &ops), BatchSize::SmallInput)
+        b.iter_batched(insert, |ops| run(&mut db, &ops), BatchSize::SmallInput)
     });
 }
 

@@ -160,13 +160,14 @@ impl DatabaseSchema {
                     if let Some(reference) = base.reference()
                         && !self.by_name.contains_key(&reference.table)
                     {
-                        return Err(Error::new(
-                            ErrorKind::Syntax,
-                            format!(
-                                "Column {} in table {} refers to undefined table {}.",
-                                column.name, table.name, reference.table
-                            ),
-                        ));
+                        let (name, to) = (&column.name, &reference.table);
+                        let side = if std::ptr::eq(base, &column.kind.key) {
+                            "key"
+                        } else {
+                            "value"
+                        };
+                        let details = format!("column {name} {side} refers to undefined table {to}");
+                        return Err(Error::new(ErrorKind::Syntax, details));
                     }
                 }
             }
@@ -202,6 +203,7 @@ impl TableSchema {
             Some(number) => crate::atom::json_integer(number)
                 .filter(|&max| max > 0)
                 .and_then(|max| usize::try_from(max).ok())
+                .map(|max| max.min(UNLIMITED))
                 .ok_or_else(|| Error::syntax(json, "maxRows must be at least 1"))?,
         };
         let columns_json = columns_json.filter(|columns| !columns.is_empty());
@@ -233,14 +235,15 @@ impl TableSchema {
             indexes: Vec::new(),
         };
         for index in indexes_json.into_iter().flatten() {
-            let index = table.parse_index(index)?;
+            let index = table.parse_index(json, index)?;
             table.indexes.push(index);
         }
         Ok(table)
     }
 
-    fn parse_index(&self, json: &Value) -> Result<Vec<usize>, Error> {
-        let columns = self.parse_columns(json)?;
+    /// Parses one of the `indexes` of the `<table-schema>` that is `json`.
+    fn parse_index(&self, json: &Value, index: &Value) -> Result<Vec<usize>, Error> {
+        let columns = self.parse_columns(index)?;
         if columns.is_empty() {
             return Err(Error::syntax(json, "index must have at least one column"));
         }

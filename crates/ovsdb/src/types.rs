@@ -404,22 +404,23 @@ impl ColumnType {
         let both = Kinds::STRING.or(Kinds::OBJECT);
         let key = parser.required("key", both);
         let value = parser.optional("value", both);
-        let min = parser.optional("min", Kinds::INTEGER).map_or(Some(1), json_integer);
+        let min = parser.optional("min", Kinds::INTEGER);
         let max = parser.optional("max", Kinds::INTEGER.or(Kinds::STRING));
         parser.finish()?;
         let key = BaseType::from_json(key.unwrap_or(&Value::Null))?;
         let value = value.map(BaseType::from_json).transpose()?;
-        let min = min
-            .filter(|min| (0..=1).contains(min))
-            .ok_or_else(|| bad_multiplicity(json))? as usize;
+        let min = match min {
+            None => 1,
+            Some(json) => multiplicity(json)?,
+        };
         let max = match max {
             None => 1,
             Some(Value::String(text)) if text == "unlimited" => UNLIMITED,
-            Some(number) => json_integer(number)
-                .and_then(|max| usize::try_from(max).ok())
-                .filter(|max| (1..UNLIMITED).contains(max))
-                .ok_or_else(|| bad_multiplicity(json))?,
+            Some(json) => multiplicity(json)?,
         };
+        if min > 1 || max < 1 || min > max {
+            return Err(Error::syntax(json, "ovsdb type fails constraint checks"));
+        }
         Ok(ColumnType { key, value, min, max })
     }
 
@@ -506,7 +507,8 @@ fn ref_table(parser: &mut Parser<'_>) -> Result<Option<RefTable>, Error> {
         Some(Value::String(kind)) if kind == "strong" => RefType::Strong,
         Some(Value::String(kind)) if kind == "weak" => RefType::Weak,
         Some(json) => {
-            return Err(Error::syntax(json, "refType must be \"strong\" or \"weak\""));
+            let details = format!("refType must be \"strong\" or \"weak\" (not {json})");
+            return Err(Error::syntax(json, details));
         }
     };
     Ok(Some(RefTable {
@@ -515,8 +517,12 @@ fn ref_table(parser: &mut Parser<'_>) -> Result<Option<RefTable>, Error> {
     }))
 }
 
-fn bad_multiplicity(json: &Value) -> Error {
-    Error::syntax(json, "ovsdb type fails constraint checks")
+/// A number of elements in a `<type>`.
+fn multiplicity(json: &Value) -> Result<usize, Error> {
+    json_integer(json)
+        .and_then(|number| usize::try_from(number).ok())
+        .filter(|number| *number <= UNLIMITED)
+        .ok_or_else(|| Error::syntax(json, "bad min or max value"))
 }
 
 fn limit(object: &mut Map<String, Value>, name: &str, value: i64, default: i64) {

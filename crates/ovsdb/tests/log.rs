@@ -51,7 +51,7 @@ fn records_are_a_header_line_and_a_json_line() {
         (&json["_date"], &json["_is_diff"]),
         (&json!(1_700_000_000_000i64), &json!(true))
     );
-    let first: Value = serde_json::from_slice(&bytes[ends[0]..ends[1]].split(|&c| c == b'\n').nth(1).unwrap()).unwrap();
+    let first: Value = serde_json::from_slice(bytes[ends[0]..ends[1]].split(|&c| c == b'\n').nth(1).unwrap()).unwrap();
     assert_eq!(first["_comment"], "one\ntwo");
 }
 

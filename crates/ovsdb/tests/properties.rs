@@ -114,8 +114,12 @@ fn operation() -> impl Strategy<Value = Value> {
         let names = (proptest::option::of(uuids()), proptest::option::of("[ab]"));
         let insert = (row(table), names).prop_map(move |(row, (uuid, name))| {
             let mut op = insert(table, row);
-            uuid.map(|uuid| op["uuid"] = json!(uuid));
-            name.map(|name| op["uuid-name"] = json!(name));
+            if let Some(uuid) = uuid {
+ op["uuid"] = json!(uuid);
+}
+            if let Some(name) = name {
+ op["uuid-name"] = json!(name);
+}
             op
         });
         let mutations = proptest::collection::vec(mutation(table), 1..3);
