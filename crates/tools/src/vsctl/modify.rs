@@ -6,7 +6,7 @@ use super::Stop;
 use super::context::Context;
 use super::grammar::{Command, Prepare};
 use super::names;
-use super::values::{Assignment, assign, some};
+use super::values::{assign, leading_column, some};
 
 /// The table of the first argument, and the row of the second; `None` where `--if-exists` lets it be missing.
 fn target<'a>(context: &Context<'a>, command: &Command) -> Result<(&'a TableSchema, Option<Uuid>), Stop> {
@@ -23,9 +23,10 @@ pub(super) fn prepare_set(context: &mut Prepare<'_>, command: &Command) -> Resul
     let table = names::table(context.schema, command.arg(0))?;
     names::select_naming(context.selection, table);
     for arg in &command.args[2..] {
-        let column = Assignment::parse(table, arg)?.column;
-        names::check_mutable(table, column)?;
-        context.selection.column(table.name(), &column.name);
+        if let Some(column) = leading_column(table, arg)? {
+            names::check_mutable(table, column)?;
+            context.selection.column(table.name(), &column.name);
+        }
     }
     Ok(())
 }
@@ -148,8 +149,9 @@ pub(super) fn prepare_create(context: &mut Prepare<'_>, command: &Command) -> Re
     }
     context.selection.table(table.name());
     for arg in &command.args[1..] {
-        let column = Assignment::parse(table, arg)?.column;
-        context.selection.column(table.name(), &column.name);
+        if let Some(column) = leading_column(table, arg)? {
+            context.selection.column(table.name(), &column.name);
+        }
     }
     Ok(())
 }

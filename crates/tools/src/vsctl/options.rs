@@ -133,8 +133,8 @@ fn timeout(text: &str) -> Result<Duration, Stop> {
 
 fn list_commands() -> String {
     let lines = grammar::COMMANDS.iter().map(|spec| {
-        let options: Vec<String> = spec.options.iter().map(|option| format!("[{option}]")).collect();
-        format!("{},{},{}\n", options.join(" "), spec.name, spec.usage)
+        let options: String = spec.options.iter().map(|option| format!("[{option}] ")).collect();
+        format!("{options},{},{}\n", spec.name, spec.usage)
     });
     lines.collect()
 }

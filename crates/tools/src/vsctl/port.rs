@@ -9,7 +9,7 @@ use super::bridge::{delete_port, prepare};
 use super::context::Context;
 use super::grammar::{Command, Prepare};
 use super::names;
-use super::values::{self, Assignment};
+use super::values;
 
 pub(super) fn list(context: &mut Context<'_>, command: &Command) -> Result<(), Stop> {
     let model = context.model();
@@ -53,8 +53,9 @@ fn prepare_settings(context: &mut Prepare<'_>, command: &Command, from: usize) -
     prepare(context, command)?;
     let table = names::table(context.schema, port::TABLE)?;
     for setting in &command.args[from..] {
-        let setting = Assignment::parse(table, setting)?;
-        context.selection.column(table.name(), &setting.column.name);
+        if let Some(column) = values::leading_column(table, setting)? {
+            context.selection.column(table.name(), &column.name);
+        }
     }
     Ok(())
 }

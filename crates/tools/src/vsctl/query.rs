@@ -6,14 +6,14 @@ use super::Stop;
 use super::context::Context;
 use super::grammar::{Command, Prepare};
 use super::names::{self, is_uuid_column};
-use super::values::{Condition, Reading};
+use super::values::{Condition, Reading, leading_column};
 use crate::table::{Cell, Table};
 
 pub(super) fn prepare_get(context: &mut Prepare<'_>, command: &Command) -> Result<(), Stop> {
     let table = names::table(context.schema, command.arg(0))?;
     names::select_naming(context.selection, table);
     for arg in &command.args[2..] {
-        if let Some(column) = Reading::parse(table, arg)?.column {
+        if let Some(column) = leading_column(table, arg)? {
             context.selection.column(table.name(), &column.name);
         }
     }
@@ -126,8 +126,9 @@ pub(super) fn prepare_find(context: &mut Prepare<'_>, command: &Command) -> Resu
 
 fn select_conditions(context: &mut Prepare<'_>, table: &TableSchema, args: &[String]) -> Result<(), Stop> {
     for arg in args {
-        let condition = Condition::parse(table, arg)?;
-        context.selection.column(table.name(), &condition.column.name);
+        if let Some(column) = leading_column(table, arg)? {
+            context.selection.column(table.name(), &column.name);
+        }
     }
     Ok(())
 }

@@ -48,7 +48,10 @@ fn die_of_alarm() -> Result<(), Stop> {
 }
 
 async fn work(args: &[OsString], options: &Options, commands: &[Command]) -> Result<(), Stop> {
-    tracing::info!(target: "vsctl", "Called as {}", command_line(args));
+    match commands.iter().any(|command| command.spec.writes()) {
+        true => tracing::info!(target: "vsctl", "Called as {}", command_line(args)),
+        false => tracing::debug!(target: "vsctl", "Called as {}", command_line(args)),
+    }
     let schema = DatabaseSchema::from_text(schemas::OPEN_VSWITCH)?;
     let mut selection = Selection::new();
     selection.table(open_vswitch::TABLE);

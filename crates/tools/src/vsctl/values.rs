@@ -73,9 +73,17 @@ fn place(arg: &str) -> Result<Place<'_>, Stop> {
     }
 }
 
+/// The column at the beginning of `arg`, whatever follows; `None` for `_uuid`.
+pub(super) fn leading_column<'a>(table: &'a TableSchema, arg: &str) -> Result<Option<&'a ColumnSchema>, Stop> {
+    if names::is_uuid_column(arg) {
+        return Ok(None);
+    }
+    names::column(table, place(arg)?.column).map(Some)
+}
+
 /// `column[:key]`, as in `get`.
 pub(super) struct Reading<'a> {
-    /// `None` for `_uuid`.
+    /// `None` for `_uuid`, which can only be read.
     pub(super) column: Option<&'a ColumnSchema>,
     pub(super) key: Option<String>,
 }
