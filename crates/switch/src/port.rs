@@ -67,14 +67,11 @@ impl PortVlans {
     /// The VLAN of a packet that comes in; `None` where the port does not take it. Makes the packet's tags those that it has inside the bridge,
     /// where the outermost one names the VLAN.
     pub(crate) fn ingress(&self, tags: &mut Tags, reader: &mut Reader<'_>) -> Option<Vid> {
-        let tagged = tags.vid(0, reader);
-        let vid = tagged.unwrap_or_default();
+        let vid = tags.vid(0, reader).unwrap_or_default();
         match self.mode {
             VlanMode::Trunk => self.trunk(vid).then_some(vid),
             VlanMode::Access if vid != Vid::NONE => None,
-            VlanMode::NativeTagged | VlanMode::NativeUntagged if vid != Vid::NONE => {
-                (vid == self.tag || self.trunk(vid)).then_some(vid)
-            }
+            VlanMode::NativeTagged | VlanMode::NativeUntagged if vid != Vid::NONE => self.native(vid).then_some(vid),
             VlanMode::Access | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
                 tags.set_vid(self.tag, reader);
                 Some(self.tag)
@@ -82,10 +79,6 @@ impl PortVlans {
             VlanMode::Dot1qTunnel => {
                 if !self.customer(vid) {
                     return None;
-                }
-                // A tag that says nothing is not worth carrying through the service network.
-                if tagged == Some(Vid::NONE) && !tags.has_priority(reader) {
-                    tags.pop();
                 }
                 tags.push(self.service_tpid, self.tag);
                 Some(self.tag)
@@ -97,8 +90,8 @@ impl PortVlans {
     pub(crate) fn egress(&self, vlan: Vid, tags: &Tags, reader: &mut Reader<'_>) -> Option<Tags> {
         let strip = match self.mode {
             VlanMode::Trunk if self.trunk(vlan) => false,
-            VlanMode::NativeTagged if vlan == self.tag || self.trunk(vlan) => false,
-            VlanMode::NativeUntagged if vlan == self.tag || self.trunk(vlan) => vlan == self.tag,
+            VlanMode::NativeTagged if self.native(vlan) => false,
+            VlanMode::NativeUntagged if self.native(vlan) => vlan == self.tag,
             // A tag inside the VLAN's own is a customer's, for which an access port has no use.
             VlanMode::Access if vlan == self.tag && tags.vid(1, reader).unwrap_or_default() == Vid::NONE => true,
             VlanMode::Dot1qTunnel if vlan == self.tag && self.customer(tags.vid(1, reader).unwrap_or_default()) => true,
@@ -109,17 +102,26 @@ impl PortVlans {
             // Came and leaves untagged.
             None => {}
             Some(_) if strip => {
+                let inner = tags.vid(1, reader).is_some();
                 out.pop();
-                if self.mode == VlanMode::Access && out.vid(0, reader).is_some() {
+                if inner && self.mode == VlanMode::Access {
                     out.pop();
                 }
-                let bare = out.vid(0, reader).is_none();
+                let bare = !inner || self.mode == VlanMode::Access;
                 if bare && self.priority_tags != PriorityTags::Never && tags.has_priority(reader) {
+                    if !inner && tags.is_priority(reader) {
+                        return Some(tags.clone());
+                    }
                     out.push_priority(tags);
                 }
             }
-            // A priority tag stays where it has a priority, whatever `priority-tags` says: so it is there.
-            Some(Vid::NONE) if self.priority_tags != PriorityTags::Always && !tags.has_priority(reader) => out.pop(),
+            // A tag for nothing but a priority stays, whatever `priority-tags` says; one without even that goes, unless it would bare another,
+            // which the next bridge would take for the packet's VLAN.
+            Some(Vid::NONE) if self.priority_tags != PriorityTags::Always => {
+                if !tags.has_priority(reader) && !tags.has_inner(reader) {
+                    out.pop();
+                }
+            }
             Some(_) => {}
         }
         Some(out)
@@ -127,6 +129,11 @@ impl PortVlans {
 
     fn trunk(&self, vid: Vid) -> bool {
         self.trunks.is_empty() || self.trunks.contains(vid)
+    }
+
+    /// Whether a port with a native VLAN carries a VLAN: VLAN 0 only where it is the native one.
+    fn native(&self, vid: Vid) -> bool {
+        vid == self.tag || vid != Vid::NONE && self.trunk(vid)
     }
 
     fn customer(&self, vid: Vid) -> bool {

@@ -36,9 +36,10 @@ impl<'a> Reader<'a> {
         &self.mask
     }
 
-    /// The VLAN of the packet's own tag at a level; `None` where it has no such tag.
-    fn vid(&mut self, level: u8) -> Option<Vid> {
-        if level >= self.limit {
+    /// The VLAN of the packet's own tag at a level, when it is at this depth now; `None` where it has no such tag, or none that counts.
+    fn vid(&mut self, level: u8, depth: usize) -> Option<Vid> {
+        // A tag that was too deep to count does when it is the outermost one.
+        if level >= self.limit.max(1) && (depth > 0 || level > 1) {
             return None;
         }
         let tci = self.bits(
@@ -46,6 +47,15 @@ impl<'a> Reader<'a> {
             0xfff | TAG_PRESENT,
         );
         (tci & TAG_PRESENT != 0).then_some(Vid::from_tci(tci))
+    }
+
+    /// Whether the packet came with a tag at a level; of those deeper than the key goes it is not known.
+    fn is_present(&mut self, level: u8) -> bool {
+        match level {
+            0 => self.bits(Field::VlanTci0, TAG_PRESENT) != 0,
+            1 => self.bits(Field::VlanTci1, TAG_PRESENT) != 0,
+            _ => false,
+        }
     }
 
     fn pcp(&mut self, level: u8) -> u16 {
@@ -82,13 +92,16 @@ struct Made {
 
 impl Made {
     fn tag(&self, reader: &mut Reader<'_>) -> VlanTag {
-        let tpid = match self.tpid {
+        VlanTag {
+            tpid: self.tpid(reader),
+            tci: self.vid.get() | self.pcp(reader),
+        }
+    }
+
+    fn tpid(&self, reader: &mut Reader<'_>) -> u16 {
+        match self.tpid {
             Part::Of(level) => reader.tpid(level),
             Part::Is(tpid) => tpid,
-        };
-        VlanTag {
-            tpid,
-            tci: self.vid.get() | self.pcp(reader),
         }
     }
 
@@ -114,7 +127,7 @@ impl Tags {
     pub(crate) fn vid(&self, depth: usize, reader: &mut Reader<'_>) -> Option<Vid> {
         match self.made.len().checked_sub(depth + 1) {
             Some(at) => Some(self.made[at].vid),
-            None => reader.vid(self.gone + (depth - self.made.len()) as u8),
+            None => reader.vid(self.gone + (depth - self.made.len()) as u8, depth),
         }
     }
 
@@ -123,6 +136,23 @@ impl Tags {
         match self.made.last() {
             Some(tag) => tag.pcp(reader) != 0,
             None => reader.pcp(self.gone) != 0,
+        }
+    }
+
+    /// Whether the outermost tag, which must be there, is for nothing but its priority.
+    pub(crate) fn is_priority(&self, reader: &mut Reader<'_>) -> bool {
+        self.vid(0, reader) == Some(Vid::NONE)
+            && match self.made.last() {
+                Some(tag) => tag.tpid(reader) == EtherType::VLAN.0,
+                None => reader.tpid(self.gone) == EtherType::VLAN.0,
+            }
+    }
+
+    /// Whether there is a tag inside the outermost one, also one too deep to count.
+    pub(crate) fn has_inner(&self, reader: &mut Reader<'_>) -> bool {
+        match 1usize.checked_sub(self.made.len()) {
+            None => true,
+            Some(depth) => reader.is_present(self.gone + depth as u8),
         }
     }
 
