@@ -258,15 +258,16 @@ impl Client {
 
     fn call_failure(&self, error: CallError) -> Failure {
         match error {
-            CallError::Remote(error) => Failure::new(format!("transaction returned error: {error}")),
-            other => self.lost(&other),
+            CallError::Remote(error) => {
+                Failure::new(format!("transaction returned error: {}", self.style.json(&error)))
+            }
+            other => Failure::new(format!("transaction failed ({})", bare_text(&other))),
         }
     }
 
     /// The connection is over.
     fn lost(&self, error: &dyn std::fmt::Display) -> Failure {
-        let text = error.to_string();
-        let text = text.split(" (os error").next().unwrap_or_default();
+        let text = bare_text(error);
         Failure::new(format!("{}: receive failed ({text})", self.server))
     }
 
@@ -277,6 +278,12 @@ impl Client {
     fn print_json(&self, value: &Value) -> Result<(), Failure> {
         print(&format!("{}\n", self.style.json(value)))
     }
+}
+
+/// An error without the system's number behind it.
+fn bare_text(error: &dyn std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 async fn connect(name: &str) -> Result<Connection, Failure> {

@@ -30,7 +30,7 @@ pub(super) struct Locked {
 
 /// What kind of database file `name` is.
 pub(super) fn kind(name: &str) -> Result<Kind, Failure> {
-    let mut start = [0; 16];
+    let mut start = [0; 14];
     let mut file = open(name)?;
     let mut length = 0;
     while length < start.len() {
@@ -42,7 +42,7 @@ pub(super) fn kind(name: &str) -> Result<Kind, Failure> {
     }
     if start.starts_with(b"OVSDB JSON ") {
         Ok(Kind::Standalone)
-    } else if start.starts_with(b"CLUSTER JSON ") {
+    } else if start.starts_with(b"OVSDB CLUSTER ") {
         Ok(Kind::Clustered)
     } else if length == 0 {
         Err(Failure::new(format!("ovsdb error: {name}: cannot identify file type")))
@@ -103,10 +103,15 @@ pub(super) fn damaged(name: &str, damage: Option<&log::Damage>) -> Failure {
 impl Locked {
     /// Locks the database `name` for writing, whether the file exists or not.
     pub(super) fn new(name: &str) -> Result<Locked, Failure> {
+        Locked::try_new(name).map_err(|e| Failure::new(format!("I/O error: {}", e.message)))
+    }
+
+    /// As [`Locked::new`], with an error that only names the file.
+    pub(super) fn try_new(name: &str) -> Result<Locked, Failure> {
         // A link is followed, so that the lock is beside the file that the server has open.
         let path = fs::canonicalize(name).unwrap_or_else(|_| PathBuf::from(name));
-        let lock = lock_file(&path)
-            .map_err(|e| Failure::new(format!("I/O error: {name}: failed to lock lockfile ({})", os_text(&e))))?;
+        let lock =
+            lock_file(&path).map_err(|e| Failure::new(format!("{name}: failed to lock lockfile ({})", os_text(&e))))?;
         Ok(Locked {
             name: name.to_owned(),
             path,

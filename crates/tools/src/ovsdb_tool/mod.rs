@@ -169,8 +169,8 @@ fn rewrite(
     what: &str,
     change: impl FnOnce(Database) -> Result<Database, Failure>,
 ) -> Result<(), Failure> {
-    let source = Locked::new(db)?;
-    let target = target.map(|name| Locked::new(name)).transpose()?;
+    let source = Locked::try_new(db)?;
+    let target = target.map(|name| Locked::try_new(name)).transpose()?;
     let database = change(file::load(db)?.database)?;
     let comment = format!("{what} by {PROGRAM} {}", version::COMPATIBLE);
     let mut bytes = schema_record(database.schema());

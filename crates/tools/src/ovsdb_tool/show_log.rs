@@ -16,8 +16,7 @@ pub(super) fn show_log(name: &str, detail: u32) -> Result<(), Failure> {
     let mut reader = Reader::new(bytes.as_slice());
     let mut schema = None;
     let mut names = HashMap::new();
-    let mut number = 0;
-    for record in reader.by_ref() {
+    for (number, record) in reader.by_ref().enumerate() {
         let mut out = format!("record {number}:");
         match &schema {
             None => {
@@ -30,7 +29,6 @@ pub(super) fn show_log(name: &str, detail: u32) -> Result<(), Failure> {
             Some(schema) => transaction(schema, &record, detail, &mut names, &mut out),
         }
         print(&out)?;
-        number += 1;
     }
     match reader.damage() {
         Some(damage) => Err(file::damaged(name, Some(damage))),
