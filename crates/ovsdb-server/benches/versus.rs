@@ -28,7 +28,7 @@ enum Load {
     Sequential,
     /// Each client has [`WINDOW`] transactions under way.
     Pipelined,
-    /// All clients watch what one more client does, transaction by transaction.
+    /// All clients watch what one more client does, [`WINDOW`] transactions at a time.
     Monitor,
 }
 
@@ -190,17 +190,14 @@ impl Server {
             Load::Pipelined => drive(&mut clients, &requests, WINDOW, time),
             Load::Monitor => {
                 for client in &mut clients {
-                    let row = &self.rows[0];
-                    // One row in view: the reply is small, the update the same.
-                    let watch = format!(
-                        r#"{{"Row":[{{"columns":["name","count"],"where":[["_uuid","==",["uuid","{row}"]]]}}]}}"#
-                    );
+                    let watch = r#"{"Row":[{"columns":["name","count"],"select":{"initial":false}}]}"#;
                     client.send(&format!(
                         r#"{{"method":"monitor_cond","params":["Bench","m",{watch}],"id":1}}"#
                     ));
                     client.one_message();
                 }
-                watch(&mut clients, &mut Client::connect(&self.socket), &requests[0], time)
+                let requests: Vec<String> = self.rows.iter().map(|row| mutate(row)).collect();
+                watch(&mut clients, &mut Client::connect(&self.socket), &requests, time)
             }
         }
     }
@@ -240,28 +237,46 @@ fn drive(clients: &mut [Client], requests: &[String], window: usize, time: Durat
     done as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Has one client change what the others watch, again as soon as all have heard of it; returns updates a second.
-fn watch(clients: &mut [Client], writer: &mut Client, request: &str, time: Duration) -> f64 {
+/// Has one client change row after row, [`WINDOW`] of them before all others have heard of it; returns the rows' updates a second. A
+/// server may tell of several rows in one notification.
+fn watch(clients: &mut [Client], writer: &mut Client, requests: &[String], time: Duration) -> f64 {
     let poll = Poll::new(clients);
-    let (start, mut done) = (Instant::now(), 0);
+    let mut heard = vec![0; clients.len()];
+    let (mut sent, mut replied) = (0, 0);
     let mut ready = Vec::new();
-    while start.elapsed() < time {
-        writer.send(request);
-        let mut missing = clients.len();
-        while missing > 0 {
-            poll.wait(&mut ready);
-            missing -= ready.iter().map(|&at| clients[at].read()).sum::<usize>();
+    let start = Instant::now();
+    while start.elapsed() < time || heard.iter().any(|&heard| heard < sent) {
+        let slowest = heard.iter().min().copied().unwrap_or(0);
+        let room = WINDOW.saturating_sub(sent - slowest);
+        if start.elapsed() < time && room >= WINDOW / 2 {
+            let batch: String = (sent..sent + room)
+                .map(|at| requests[at % requests.len()].as_str())
+                .collect();
+            writer.send(&batch);
+            sent += room;
         }
-        writer.one_message();
-        done += clients.len();
+        poll.wait(&mut ready);
+        for &at in &ready {
+            clients[at].read();
+            heard[at] += std::mem::take(&mut clients[at].deep);
+        }
+        while replied + WINDOW < sent {
+            replied += writer.read();
+        }
     }
-    done as f64 / start.elapsed().as_secs_f64()
+    let taken = start.elapsed();
+    while replied < sent {
+        replied += writer.read();
+    }
+    (sent * clients.len()) as f64 / taken.as_secs_f64()
 }
 
 /// A client that only counts braces.
 struct Client {
     stream: UnixStream,
     depth: usize,
+    /// The objects of the fifth level so far: the rows that updates told of.
+    deep: usize,
     buffer: Vec<u8>,
 }
 
@@ -271,6 +286,7 @@ impl Client {
         Client {
             stream,
             depth: 0,
+            deep: 0,
             buffer: vec![0; 64 << 10],
         }
     }
@@ -289,7 +305,10 @@ impl Client {
         let mut messages = 0;
         for byte in &self.buffer[..n] {
             match byte {
-                b'{' => self.depth += 1,
+                b'{' => {
+                    self.depth += 1;
+                    self.deep += usize::from(self.depth == 5);
+                }
                 b'}' => {
                     self.depth -= 1;
                     messages += usize::from(self.depth == 0);

@@ -11,12 +11,13 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use mgmt::jsonrpc::{Framer, Limits, Message};
+use mgmt::jsonrpc::{Framer, Limits};
 use mgmt::pidfile::os_text;
 use mgmt::stream::{ReadHalf, Stream, WriteHalf};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-use crate::core::SessionId;
+use crate::core::{Now, SessionId};
+use crate::request;
 use crate::server::Inner;
 
 /// The longest message of a client, in bytes.
@@ -173,11 +174,11 @@ impl Task {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
                 Err(error) => return Err(format!("receive error: {}", os_text(&error))),
                 Ok(Event::End | Event::Read(0)) => return Ok(()),
-                Ok(Event::Resume) => self.handle()?,
+                Ok(Event::Resume) => self.handle(self.inner.now())?,
                 Ok(Event::Read(n)) => {
                     let now = self.inner.now();
                     self.inner.core.borrow_mut().heard(self.conn.id, now);
-                    self.handle()?;
+                    self.handle(now)?;
                     if n >= self.read {
                         // There may be more; but replies go out first.
                         self.read = (self.read * 2).min(*READ.end());
@@ -227,7 +228,7 @@ impl Task {
     }
 
     /// Hands complete messages to the core while it listens.
-    fn handle(&mut self) -> Result<(), String> {
+    fn handle(&mut self, now: Now) -> Result<(), String> {
         let mut handled = false;
         loop {
             if !self.inner.core.borrow().listens(self.conn.id) {
@@ -241,8 +242,8 @@ impl Task {
             else {
                 break;
             };
-            let message = Message::parse(frame).map_err(|error| format!("received {error}"))?;
-            self.inner.handle(self.conn.id, message);
+            let message = request::parse(frame).map_err(|error| format!("received {error}"))?;
+            self.inner.handle(self.conn.id, message, now);
             handled = true;
         }
         if handled {

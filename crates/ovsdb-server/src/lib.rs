@@ -15,6 +15,7 @@ mod conn;
 mod control;
 mod core;
 mod remotes;
+mod request;
 mod server;
 mod store;
 

@@ -4,7 +4,7 @@
 //! No borrow of a `RefCell` lives across an await.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use tokio::task::{self, AbortHandle};
 use wire::Nanos;
 
 use crate::conn::{self, Conn};
-use crate::core::{Close, Core, Effect, HeldReply, Now, SERVER_DB, SessionId, SessionOptions};
+use crate::core::{Close, Core, Effect, HeldReply, Now, SERVER_DB, SessionId, SessionMap, SessionOptions};
 use crate::remotes::Remotes;
 use crate::store::{Store, StoreError};
 
@@ -74,7 +74,7 @@ pub struct Server {
 pub(crate) struct Inner {
     pub(crate) core: RefCell<Core>,
     pub(crate) stores: RefCell<BTreeMap<String, Store>>,
-    pub(crate) conns: RefCell<HashMap<SessionId, Rc<Conn>>>,
+    pub(crate) conns: RefCell<SessionMap<Rc<Conn>>>,
     pub(crate) remotes: RefCell<Remotes>,
     /// Something changed that [`Remotes`] depend on.
     pub(crate) remotes_changed: Notify,
@@ -237,12 +237,11 @@ impl Inner {
         id
     }
 
-    /// Handles a client's message.
-    pub(crate) fn handle(self: &Rc<Self>, session: SessionId, message: Message) {
+    /// Handles a client's message, which arrived at `now`.
+    pub(crate) fn handle(self: &Rc<Self>, session: SessionId, message: Message, now: Now) {
         if self.core.borrow().must_flush(&message) {
             self.flush();
         }
-        let now = self.now();
         let effect = self.core.borrow_mut().handle(session, message, now);
         if let Some(Effect::Convert(conversion)) = effect {
             let result = match self.stores.borrow_mut().get_mut(&conversion.name) {

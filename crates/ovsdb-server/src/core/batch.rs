@@ -202,7 +202,7 @@ impl Core {
                 return;
             };
             if session.lags_at(delivery) {
-                session.lags.entry(db.to_owned()).or_default().add(&commit);
+                session.lags.entry(db.to_owned()).or_default().add(&commit, delivery);
             } else {
                 update(session.outbox.tail());
                 mark_dirty(&mut self.dirty, id, session);

@@ -29,6 +29,7 @@ mod tests;
 mod waits;
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use ovsdb::{Database, Uuid, UuidGen};
@@ -57,6 +58,27 @@ pub(crate) const SERVER_DB: &str = "_Server";
 /// A session, never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
+
+/// What is kept for each session. The keys are ours and count up: they are spread well enough by a multiplication.
+pub(crate) type SessionMap<T> = HashMap<SessionId, T, BuildHasherDefault<SessionHasher>>;
+
+/// Hashes a [`SessionId`].
+#[derive(Debug, Default)]
+pub(crate) struct SessionHasher(u64);
+
+impl Hasher for SessionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
 
 /// The time, in both of its senses.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +119,7 @@ pub(crate) enum Close {
 /// All of the server's state.
 pub(crate) struct Core {
     databases: BTreeMap<String, Hosted>,
-    sessions: HashMap<SessionId, Session>,
+    sessions: SessionMap<Session>,
     locks: Locks,
     blocked: Vec<Blocked>,
     batch: Batch,
@@ -127,7 +149,7 @@ impl Core {
         let mut uuids = UuidGen::new(seed);
         let mut core = Core {
             databases: BTreeMap::new(),
-            sessions: HashMap::new(),
+            sessions: SessionMap::default(),
             locks: Locks::default(),
             blocked: Vec::new(),
             batch: Batch::default(),

@@ -41,11 +41,16 @@ pub(super) struct MonitorRef {
 /// What changed in a database since a session could last be told, and how it was before.
 #[derive(Default)]
 pub(super) struct Lag {
+    /// The last commit in it, by [`Core::delivery`]: each of a session's monitors brings it.
+    last: u64,
     before: BTreeMap<(usize, Uuid), Option<Arc<Row>>>,
 }
 
 impl Lag {
-    pub(super) fn add(&mut self, commit: &Commit) {
+    pub(super) fn add(&mut self, commit: &Commit, delivery: u64) {
+        if std::mem::replace(&mut self.last, delivery) == delivery {
+            return;
+        }
         for change in &commit.changes {
             let row = (change.table, change.uuid);
             let before = self.before.entry(row).or_insert_with(|| change.old.clone());
