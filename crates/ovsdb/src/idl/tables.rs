@@ -46,10 +46,8 @@ impl Selection {
 
     /// A column, and its table.
     pub fn column(&mut self, table: &str, column: &str) -> &mut Selection {
-        self.tables
-            .entry(table.to_owned())
-            .or_default()
-            .insert(column.to_owned(), Alert::Yes);
+        let known = self.tables.entry(table.to_owned()).or_default();
+        known.entry(column.to_owned()).or_insert(Alert::Yes);
         self
     }
 
@@ -61,7 +59,7 @@ impl Selection {
         self
     }
 
-    /// Columns whose changes do not move [`super::Idl::seqno`]: those that the client itself writes.
+    /// Columns whose changes do not move [`super::Idl::seqno`]: those that the client itself writes. They stay so when they are selected again.
     pub fn quiet(&mut self, table: &str, columns: &[&str]) -> &mut Selection {
         let known = self.tables.entry(table.to_owned()).or_default();
         for column in columns {

@@ -60,7 +60,7 @@ const TLS: &[Opt] = &[
 pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
     vlog::init(PROGRAM);
     vlog::set_all(Some(Destination::Console), Level::Warn);
-    let _ = vlog::set("reconnect:warn");
+    let _ = vlog::set("reconnect:console:err");
     let tables = vec![
         GLOBAL,
         COMMON,

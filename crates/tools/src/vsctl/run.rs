@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write as _;
 use std::time::Duration;
 
 use mgmt::idl::{ConnectionError, IdlConnection};
 use mgmt::paths;
-use mgmt::stream::Remote;
+use mgmt::stream::{Remote, RemoteError};
 use ovsdb::idl::{Event, Idl, Selection, TxnStatus};
 use ovsdb::rows::{interface, open_vswitch};
 use ovsdb::{Atom, DatabaseSchema, Uuid, schemas};
@@ -84,7 +83,9 @@ async fn work(args: &[OsString], options: &Options, commands: &[Command]) -> Res
 async fn connect(options: &Options, db: &str, selection: Selection) -> Result<IdlConnection, Stop> {
     let mut failure = String::new();
     for name in options.db.split(',') {
-        let remote: Remote = name.parse().map_err(|error| Stop::Fatal(format!("{name}: {error}")))?;
+        let remote: Remote = name
+            .parse()
+            .map_err(|error: RemoteError| Stop::Fatal(error.to_string()))?;
         let idl = Idl::new(db, selection.clone(), seed());
         if options.retry || remote.is_passive() {
             return Ok(IdlConnection::to(idl, remote));
@@ -216,10 +217,10 @@ fn print(options: &Options, done: &Done) -> Result<(), Stop> {
             false => text.push_str(&lines),
         }
     }
-    let written = std::io::stdout()
-        .write_all(text.as_bytes())
-        .and_then(|()| std::io::stdout().flush());
-    written.map_err(|error| Stop::Fatal(format!("cannot write output: {error}")))
+    crate::common::print(&text).map_err(|failure| match failure.message.is_empty() {
+        true => Stop::Exit(failure.status),
+        false => Stop::Fatal(failure.message),
+    })
 }
 
 fn real_uuid(done: &Done, row: Uuid) -> Uuid {
