@@ -74,14 +74,6 @@ impl PacketSocket {
         self.set_packet_option("setsockopt(PACKET_IGNORE_OUTGOING)", libc::PACKET_IGNORE_OUTGOING, &1)
     }
 
-    /// Hands packets to the driver directly, past the device's qdisc and past captures of outgoing packets.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn bypass_qdisc(&self) -> Result<()> {
-        self.set_packet_option("setsockopt(PACKET_QDISC_BYPASS)", libc::PACKET_QDISC_BYPASS, &1)
-    }
-
     /// Makes the device receive packets for every address, as long as this socket lives.
     ///
     /// # Errors
