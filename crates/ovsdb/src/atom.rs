@@ -303,7 +303,7 @@ impl PartialEq for Atom {
             (Atom::Integer(a), Atom::Integer(b)) => a == b,
             (Atom::Real(a), Atom::Real(b)) => compare_reals(*a, *b).is_eq(),
             (Atom::Boolean(a), Atom::Boolean(b)) => a == b,
-            (Atom::String(a), Atom::String(b)) => a == b,
+            (Atom::String(a), Atom::String(b)) => Arc::ptr_eq(a, b) || a == b,
             (Atom::Uuid(a), Atom::Uuid(b)) => a == b,
             _ => false,
         }

@@ -31,6 +31,21 @@ pub struct RowChange {
 }
 
 impl Commit {
+    /// The number of values that the commit keeps in memory and the rows that came of it do not share.
+    pub(crate) fn old_values(&self) -> usize {
+        let values = |change: &RowChange| match (&change.old, &change.new) {
+            (Some(old), Some(new)) => {
+                let columns = old.fields().iter().zip(new.fields());
+                columns
+                    .map(|(old, new)| if old.same_storage(new) { 1 } else { 1 + old.len() })
+                    .sum()
+            }
+            (Some(old), None) => old.fields().iter().map(|value| 1 + value.len()).sum::<usize>(),
+            (None, _) => 1,
+        };
+        self.changes.iter().map(values).sum()
+    }
+
     /// Whether a row of the table changed.
     pub fn touches(&self, table: usize) -> bool {
         self.changes.binary_search_by_key(&table, |change| change.table).is_ok()

@@ -18,8 +18,8 @@ use std::time::Duration;
 /// How many transactions are kept for clients that come back (`monitor_cond_since`).
 const HISTORY: usize = 128;
 
-/// How many changed rows the history may hold beyond those that the database has.
-const HISTORY_ROWS: usize = 4096;
+/// How many values the history may hold that the database does not: a bound on its memory, some 24 bytes each.
+const HISTORY_VALUES: usize = 64 * 1024;
 
 /// A database in memory.
 ///
@@ -29,8 +29,9 @@ pub struct Database {
     schema: Arc<DatabaseSchema>,
     pub(crate) tables: Vec<Table>,
     pub(crate) uuids: UuidGen,
-    history: VecDeque<Arc<Commit>>,
-    history_rows: usize,
+    /// The last transactions, oldest first, each with the number of values it keeps in memory.
+    history: VecDeque<(Arc<Commit>, usize)>,
+    history_values: usize,
     last_txn: Uuid,
 }
 
@@ -65,7 +66,7 @@ impl Database {
             tables,
             uuids: UuidGen::new(seed),
             history: VecDeque::new(),
-            history_rows: 0,
+            history_values: 0,
             last_txn: Uuid::ZERO,
         }
     }
@@ -104,11 +105,14 @@ impl Database {
 
     /// The transactions after `last`, oldest first, if the history reaches back to it.
     pub fn since(&self, last: Uuid) -> Option<impl Iterator<Item = &Arc<Commit>>> {
-        if last == self.last_txn && !last.is_zero() {
-            return Some(self.history.range(self.history.len()..));
-        }
-        let at = self.history.iter().position(|commit| commit.id == last)?;
-        Some(self.history.range(at + 1..))
+        let none_since = last == self.last_txn && !last.is_zero();
+        let known = self
+            .history
+            .iter()
+            .position(|(commit, _)| commit.id == last)
+            .map(|at| at + 1);
+        let from = if none_since { self.history.len() } else { known? };
+        Some(self.history.range(from..).map(|(commit, _)| commit))
     }
 
     /// Takes back a commit that could not be written to the log. It must be the last one.
@@ -116,15 +120,15 @@ impl Database {
     /// # Errors
     /// `internal error` if it is not the last one; then nothing changes.
     pub fn revert(&mut self, commit: &Commit) -> Result<(), Error> {
-        if self.history.back().is_none_or(|last| last.id != commit.id) {
+        if self.history.back().is_none_or(|(last, _)| last.id != commit.id) {
             return Err(Error::new(
                 ErrorKind::Internal,
                 "only the last transaction can be taken back",
             ));
         }
-        self.history.pop_back();
-        self.history_rows = self.history_rows.saturating_sub(commit.changes.len());
-        self.last_txn = self.history.back().map_or(Uuid::ZERO, |commit| commit.id);
+        let values = self.history.pop_back().map_or(0, |(_, values)| values);
+        self.history_values -= values;
+        self.last_txn = self.history.back().map_or(Uuid::ZERO, |(commit, _)| commit.id);
         for change in &commit.changes {
             self.replace_row(change.table, change.uuid, change.old.clone());
         }
@@ -174,16 +178,34 @@ impl Database {
     }
 
     /// Brings references and indexes up to date with a row that changed.
-    pub(crate) fn note_change(&mut self, table: usize, uuid: Uuid, old: Option<&Row>, new: Option<&Row>) {
+    fn note_change(&mut self, table: usize, uuid: Uuid, old: Option<&Row>, new: Option<&Row>) {
         let references = self.tables[table].references.clone();
-        for reference in references.iter() {
-            let (column, target) = (reference.column, reference.target);
-            let target = &mut self.tables[target];
-            let (before, after) = (old.map(|row| row.get(column)), new.map(|row| row.get(column)));
-            reference_changes(before, after, reference.side, |to, change| match reference.kind {
-                RefType::Strong if to == uuid && reference.target == table => {}
-                RefType::Strong => target.count_strong(to, change),
-                RefType::Weak => target.count_weak(to, (table, uuid), change),
+        for reference in references.iter().filter(|reference| reference.kind == RefType::Strong) {
+            let target = &mut self.tables[reference.target];
+            let (before, after) = (
+                old.map(|row| row.get(reference.column)),
+                new.map(|row| row.get(reference.column)),
+            );
+            reference_changes(before, after, reference.side, |to, change| {
+                if (reference.target, to) != (table, uuid) {
+                    target.count_strong(to, change);
+                }
+            });
+        }
+        self.note_weak_and_indexes(table, uuid, old, new);
+    }
+
+    /// Brings weak references and indexes up to date with a row that changed.
+    pub(crate) fn note_weak_and_indexes(&mut self, table: usize, uuid: Uuid, old: Option<&Row>, new: Option<&Row>) {
+        let references = self.tables[table].references.clone();
+        for reference in references.iter().filter(|reference| reference.kind == RefType::Weak) {
+            let target = &mut self.tables[reference.target];
+            let (before, after) = (
+                old.map(|row| row.get(reference.column)),
+                new.map(|row| row.get(reference.column)),
+            );
+            reference_changes(before, after, reference.side, |to, change| {
+                target.count_weak(to, (table, uuid), change)
             });
         }
         let schema = self.schema.clone();
@@ -209,20 +231,19 @@ impl Database {
     /// Remembers a commit for clients that come back.
     pub(crate) fn remember(&mut self, commit: Arc<Commit>) {
         self.last_txn = commit.id;
-        self.history_rows += commit.changes.len();
-        self.history.push_back(commit);
-        while self.history.len() > HISTORY
-            || self.history_rows > HISTORY_ROWS.max(self.n_rows()) && self.history.len() > 1
-        {
-            if let Some(dropped) = self.history.pop_front() {
-                self.history_rows -= dropped.changes.len();
+        let values = commit.old_values();
+        self.history_values += values;
+        self.history.push_back((commit, values));
+        while self.history.len() > 1 && (self.history.len() > HISTORY || self.history_values > HISTORY_VALUES) {
+            if let Some((_, values)) = self.history.pop_front() {
+                self.history_values -= values;
             }
         }
     }
 
     pub(crate) fn forget_history(&mut self) {
         self.history.clear();
-        self.history_rows = 0;
+        self.history_values = 0;
     }
 
     /// The changes that would insert every row: what a new monitor or a compacted log starts from.

@@ -16,10 +16,9 @@ impl Datum {
             return other.clone();
         }
         if other.pairs().is_empty() {
-            return Datum::from_sorted_set(merge(self.atoms(), other.atoms(), Atom::cmp, |both| Some(both.0)));
+            return Datum::from_sorted_set(merge(self.atoms(), other.atoms(), Atom::cmp));
         }
-        let by_key = |a: &(Atom, Atom), b: &(Atom, Atom)| a.0.cmp(&b.0);
-        Datum::from_sorted_map(merge(self.pairs(), other.pairs(), by_key, |both| Some(both.0)))
+        Datum::from_sorted_map(merge(self.pairs(), other.pairs(), by_key))
     }
 
     /// What is left without the elements of `other`: for a map, without its pairs, or without its keys if `other` is a set
@@ -73,11 +72,10 @@ impl Datum {
             return self.clone();
         }
         if kind.is_map() {
-            let by_key = |a: &(Atom, Atom), b: &(Atom, Atom)| a.0.cmp(&b.0);
-            let changed = |(old, new): (&(Atom, Atom), &(Atom, Atom))| (old.1 != new.1).then(|| new.clone());
-            return Datum::from_sorted_map(merge_with(self.pairs(), new.pairs(), by_key, changed));
+            let changed = |old: &(Atom, Atom), new: &(Atom, Atom)| (old.1 != new.1).then(|| new.clone());
+            return Datum::from_sorted_map(difference(self.pairs(), new.pairs(), by_key, changed));
         }
-        Datum::from_sorted_set(merge_with(self.atoms(), new.atoms(), Atom::cmp, |_| None))
+        Datum::from_sorted_set(difference(self.atoms(), new.atoms(), Atom::cmp, |_, _| None))
     }
 
     /// The value that `diff`, made by [`Datum::diff`], turns `self` into.
@@ -89,50 +87,122 @@ impl Datum {
             return self.clone();
         }
         if kind.is_map() {
-            let by_key = |a: &(Atom, Atom), b: &(Atom, Atom)| a.0.cmp(&b.0);
-            let changed = |(old, new): (&(Atom, Atom), &(Atom, Atom))| (old.1 != new.1).then(|| new.clone());
-            return Datum::from_sorted_map(merge_with(self.pairs(), diff.pairs(), by_key, changed));
+            return Datum::from_sorted_map(toggle(self.pairs(), diff.pairs(), by_key, |old, new| {
+                (old.1 != new.1).then(|| new.clone())
+            }));
         }
-        Datum::from_sorted_set(merge_with(self.atoms(), diff.atoms(), Atom::cmp, |_| None))
+        Datum::from_sorted_set(toggle(self.atoms(), diff.atoms(), Atom::cmp, |_, _| None))
     }
 }
 
-/// Merges two sorted slices; `both` picks the element to keep where they agree.
-fn merge<'a, T: Clone>(
-    a: &'a [T],
-    b: &'a [T],
-    order: impl Fn(&T, &T) -> Ordering,
-    both: impl Fn((&'a T, &'a T)) -> Option<&'a T>,
-) -> Vec<T> {
-    merge_with(a, b, order, |pair| both(pair).cloned())
+fn by_key(a: &(Atom, Atom), b: &(Atom, Atom)) -> Ordering {
+    a.0.cmp(&b.0)
 }
 
-fn merge_with<'a, T: Clone>(
+/// The first slice with the elements of a difference put in, taken out, or as `both` changes them.
+fn toggle<T: Clone>(
+    old: &[T],
+    diff: &[T],
+    order: impl Fn(&T, &T) -> Ordering,
+    both: impl Fn(&T, &T) -> Option<T>,
+) -> Vec<T> {
+    let mut new = Vec::with_capacity(old.len() + diff.len());
+    let mut rest = old;
+    for element in diff {
+        let found = rest.binary_search_by(|probe| order(probe, element));
+        let at = found.unwrap_or_else(|at| at);
+        new.extend_from_slice(&rest[..at]);
+        match found {
+            Ok(_) => new.extend(both(&rest[at], element)),
+            Err(_) => new.push(element.clone()),
+        }
+        rest = &rest[at + usize::from(found.is_ok())..];
+    }
+    new.extend_from_slice(rest);
+    new
+}
+
+/// Merges two sorted slices; where elements agree, the first's stays.
+fn merge<T: Clone>(a: &[T], b: &[T], order: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    // Few elements go into many: a copy and a search each are cheaper than a walk.
+    if b.len() * 16 < a.len() {
+        let mut merged = Vec::with_capacity(a.len() + b.len());
+        merged.extend_from_slice(a);
+        for element in b {
+            if let Err(at) = merged.binary_search_by(|probe| order(probe, element)) {
+                merged.insert(at, element.clone());
+            }
+        }
+        return merged;
+    }
+    let mut merged = Vec::with_capacity(a.len() + b.len());
+    walk(a, b, order, |step| {
+        merged.push(match step {
+            Step::Left(element) | Step::Right(element) | Step::Both(element, _) => element.clone(),
+        });
+    });
+    merged
+}
+
+/// What is in one of two sorted slices only, and what `both` makes of elements that agree.
+fn difference<T: Clone + PartialEq>(
+    a: &[T],
+    b: &[T],
+    order: impl Fn(&T, &T) -> Ordering,
+    both: impl Fn(&T, &T) -> Option<T>,
+) -> Vec<T> {
+    let (a, b) = without_common_ends(a, b);
+    let mut found = Vec::new();
+    walk(a, b, order, |step| match step {
+        Step::Left(element) | Step::Right(element) => found.push(element.clone()),
+        Step::Both(old, new) => found.extend(both(old, new)),
+    });
+    found
+}
+
+/// The parts of two slices between what they have in common at their beginnings and ends.
+pub(crate) fn without_common_ends<'a, T: PartialEq>(a: &'a [T], b: &'a [T]) -> (&'a [T], &'a [T]) {
+    let first = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[first..], &b[first..]);
+    let last = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count();
+    (&a[..a.len() - last], &b[..b.len() - last])
+}
+
+/// Where the elements of a walk are.
+pub(crate) enum Step<'a, T> {
+    /// In the first slice only.
+    Left(&'a T),
+    /// In the second slice only.
+    Right(&'a T),
+    /// In both.
+    Both(&'a T, &'a T),
+}
+
+/// Walks two sorted slices in order.
+pub(crate) fn walk<'a, T>(
     a: &'a [T],
     b: &'a [T],
     order: impl Fn(&T, &T) -> Ordering,
-    both: impl Fn((&'a T, &'a T)) -> Option<T>,
-) -> Vec<T> {
-    let mut merged = Vec::with_capacity(a.len() + b.len());
+    mut visit: impl FnMut(Step<'a, T>),
+) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         match order(&a[i], &b[j]) {
             Ordering::Less => {
-                merged.push(a[i].clone());
+                visit(Step::Left(&a[i]));
                 i += 1;
             }
             Ordering::Greater => {
-                merged.push(b[j].clone());
+                visit(Step::Right(&b[j]));
                 j += 1;
             }
             Ordering::Equal => {
-                merged.extend(both((&a[i], &b[j])));
+                visit(Step::Both(&a[i], &b[j]));
                 i += 1;
                 j += 1;
             }
         }
     }
-    merged.extend_from_slice(&a[i..]);
-    merged.extend_from_slice(&b[j..]);
-    merged
+    a[i..].iter().for_each(|element| visit(Step::Left(element)));
+    b[j..].iter().for_each(|element| visit(Step::Right(element)));
 }

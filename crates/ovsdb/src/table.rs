@@ -3,13 +3,13 @@
 
 use crate::atom::Atom;
 use crate::datum::Datum;
+use crate::ops::{Step, walk, without_common_ends};
 use crate::row::Row;
 use crate::schema::{DatabaseSchema, TableSchema};
 use crate::types::RefType;
 use crate::uuid::Uuid;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A row of any table: the table's number and the row's UUID.
@@ -148,25 +148,21 @@ pub(crate) fn reference_changes(
         }
         return;
     }
-    let (mut olds, mut news) = (old.keys().peekable(), new.keys().peekable());
-    loop {
-        let order = match (olds.peek(), news.peek()) {
-            (None, None) => return,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(a), Some(b)) => a.cmp(b),
-        };
-        if order.is_le()
-            && let Some(atom) = olds.next()
-            && order.is_lt()
-        {
-            report(atom, -1);
-        }
-        if order.is_ge()
-            && let Some(atom) = news.next()
-            && order.is_gt()
-        {
-            report(atom, 1);
-        }
-    }
+    let (olds, news) = without_common_ends(old.atoms(), new.atoms());
+    walk(olds, news, Atom::cmp, |step| match step {
+        Step::Left(atom) => report(atom, -1),
+        Step::Right(atom) => report(atom, 1),
+        Step::Both(..) => {}
+    });
+    let (olds, news) = without_common_ends(old.pairs(), new.pairs());
+    walk(
+        olds,
+        news,
+        |a, b| a.0.cmp(&b.0),
+        |step| match step {
+            Step::Left((atom, _)) => report(atom, -1),
+            Step::Right((atom, _)) => report(atom, 1),
+            Step::Both(..) => {}
+        },
+    );
 }

@@ -251,6 +251,27 @@ fn weak_references_go_with_their_row() {
 }
 
 #[test]
+fn a_pair_that_goes_with_its_weak_key_gives_up_its_strong_value() {
+    let mut db = database();
+    ok(
+        &mut db,
+        json!([
+            insert_named("kid", "k1", json!({"name": "1"})),
+            insert_named("kid", "k2", json!({"name": "2"})),
+            insert("root", json!({"name": "holder", "kids": ["named-uuid", "k1"]})),
+            insert(
+                "root",
+                json!({"mixed": ["map", [[["named-uuid", "k1"], ["named-uuid", "k2"]]]]})
+            ),
+        ]),
+    );
+    assert_eq!(rows(&mut db, "kid", &["name"]).len(), 2);
+    ok(&mut db, json!([delete("root", json!([["name", "==", "holder"]]))]));
+    assert!(rows(&mut db, "kid", &["name"]).is_empty());
+    db.check().unwrap();
+}
+
+#[test]
 fn a_weak_column_that_may_not_be_empty_keeps_its_last_row() {
     let mut db = database();
     ok(

@@ -57,6 +57,17 @@ fn field(table: &'static str) -> BoxedStrategy<(&'static str, Value)> {
             named("fleeting", word()),
             named("kids", set_of(reference())),
             named("kidmap", map_of(reference())),
+            named(
+                "mixed",
+                proptest::collection::btree_map(uuids(), reference(), 0..3).prop_map(|map| {
+                    json!([
+                        "map",
+                        map.into_iter()
+                            .map(|(key, value)| json!([["uuid", key], value]))
+                            .collect::<Vec<_>>()
+                    ])
+                })
+            ),
             named("weak", set_of(reference())),
             named("weakmap", map_of(reference())),
         ]
@@ -153,7 +164,7 @@ fn population() -> Vec<Value> {
             1,
             insert(
                 "root",
-                json!({"name": "b", "kidmap": ["map", [["k", to(1)], ["l", to(2)]]]}),
+                json!({"name": "b", "mixed": ["map", [[to(0), to(4)], [to(1), to(2)]]], "kidmap": ["map", [["k", to(1)], ["l", to(2)]]]}),
             ),
         ),
         at(

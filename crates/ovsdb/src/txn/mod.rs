@@ -9,7 +9,7 @@ mod ops;
 mod settle;
 
 use crate::atom::Symbols;
-use crate::commit::{Commit, RowChange};
+use crate::commit::Commit;
 use crate::database::{Database, Outcome};
 use crate::error::{Error, ErrorKind};
 use crate::parser::{Kinds, Name, Parser};
@@ -21,6 +21,7 @@ use crate::{DatabaseSchema, Datum};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde_json::Value;
+use settle::Settled;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,7 +107,7 @@ pub(crate) fn transact(db: &mut Database, ops: &[Value], ctx: &TxnCtx<'_>) -> Ou
         }
     }
     let commit = match settle::settle(&mut txn) {
-        Ok(settled) => finish(txn, settled),
+        Ok(settled) => settled.map(|settled| finish(txn, settled)),
         Err(error) => {
             txn.roll_back();
             reply.push(error.to_json());
@@ -130,7 +131,7 @@ pub(crate) fn load(db: &mut Database, rows: Vec<(usize, Row)>) -> Result<(), Err
     }
     match settle::settle(&mut txn) {
         Ok(settled) => {
-            finish(txn, settled);
+            settled.map(|settled| finish(txn, settled));
             Ok(())
         }
         Err(error) => {
@@ -141,10 +142,8 @@ pub(crate) fn load(db: &mut Database, rows: Vec<(usize, Row)>) -> Result<(), Err
 }
 
 /// Gives the changed rows their versions and makes the commit. Nothing fails from here on.
-fn finish(mut txn: Txn<'_>, mut changes: Vec<RowChange>) -> Option<Arc<Commit>> {
-    if changes.is_empty() {
-        return None;
-    }
+fn finish(mut txn: Txn<'_>, settled: Settled) -> Arc<Commit> {
+    let Settled { mut changes, counts } = settled;
     let db = &mut *txn.db;
     for change in &mut changes {
         if change.old.is_some() && change.new.is_some() {
@@ -158,7 +157,10 @@ fn finish(mut txn: Txn<'_>, mut changes: Vec<RowChange>) -> Option<Arc<Commit>> 
         }
     }
     for change in &changes {
-        db.note_change(change.table, change.uuid, change.old.as_deref(), change.new.as_deref());
+        db.note_weak_and_indexes(change.table, change.uuid, change.old.as_deref(), change.new.as_deref());
+    }
+    for ((table, uuid), change) in counts.into_iter().filter(|(_, change)| *change != 0) {
+        db.tables[table].count_strong(uuid, change);
     }
     changes.sort_by_key(|change| change.table);
     let comment = (!txn.comments.is_empty()).then(|| std::mem::take(&mut txn.comments).join("\n"));
@@ -169,7 +171,7 @@ fn finish(mut txn: Txn<'_>, mut changes: Vec<RowChange>) -> Option<Arc<Commit>> 
         durable: txn.durable,
     });
     db.remember(commit.clone());
-    Some(commit)
+    commit
 }
 
 impl<'a> Txn<'a> {

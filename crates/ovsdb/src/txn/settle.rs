@@ -16,25 +16,35 @@ use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// How the number of strong references of rows changes.
-type Counts = HashMap<RowId, i32, FixedState>;
+pub(super) type Counts = HashMap<RowId, i32, FixedState>;
 
-/// Checks the transaction and completes it with its consequences.
+/// A transaction that holds.
+pub(super) struct Settled {
+    /// What it changes, consequences included.
+    pub(super) changes: Vec<RowChange>,
+    /// How the numbers of strong references change.
+    pub(super) counts: Counts,
+}
+
+/// Checks the transaction and completes it with its consequences. `None` if it changes nothing.
 ///
 /// # Errors
 /// `referential integrity violation`, `constraint violation`; the caller rolls back.
-pub(super) fn settle(txn: &mut Txn<'_>) -> Result<Vec<RowChange>, Error> {
+pub(super) fn settle(txn: &mut Txn<'_>) -> Result<Option<Settled>, Error> {
     drop_unchanged(txn);
     if txn.touched.is_empty() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let mut counts = count_references(txn)?;
     check_deletions(txn, &counts)?;
     collect_garbage(txn, &mut counts);
     check_max_rows(txn)?;
-    clean_weak_references(txn)?;
+    while clean_weak_references(txn, &mut counts)? {
+        collect_garbage(txn, &mut counts);
+    }
     let changes = changes(txn);
     check_indexes(txn, &changes)?;
-    Ok(changes)
+    Ok((!changes.is_empty()).then_some(Settled { changes, counts }))
 }
 
 /// Forgets rows that are again as they were.
@@ -173,8 +183,9 @@ fn check_max_rows(txn: &Txn<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes references to rows that do not exist out of weak columns.
-fn clean_weak_references(txn: &mut Txn<'_>) -> Result<(), Error> {
+/// Takes references to rows that do not exist out of weak columns. Whether strong references went with them, as the other half of a
+/// map's pair: then there may be new garbage.
+fn clean_weak_references(txn: &mut Txn<'_>, counts: &mut Counts) -> Result<bool, Error> {
     let mut referrers: HashSet<RowId, FixedState> = HashSet::with_hasher(txn.touched_at.hasher().clone());
     let mut rows: Vec<RowId> = Vec::new();
     for touched in &txn.touched {
@@ -188,18 +199,20 @@ fn clean_weak_references(txn: &mut Txn<'_>) -> Result<(), Error> {
         }
     }
     rows.extend(referrers.iter().filter(|id| !txn.touched_at.contains_key(*id)));
+    let mut lost_strong = false;
     for id in rows {
-        clean_row(txn, id, referrers.contains(&id))?;
+        lost_strong |= clean_row(txn, counts, id, referrers.contains(&id))?;
     }
-    Ok(())
+    Ok(lost_strong)
 }
 
 /// Cleans one row; `lost` says that a row it refers to was deleted, so that unchanged columns count as well.
-fn clean_row(txn: &mut Txn<'_>, (table, uuid): RowId, lost: bool) -> Result<(), Error> {
+fn clean_row(txn: &mut Txn<'_>, counts: &mut Counts, (table, uuid): RowId, lost: bool) -> Result<bool, Error> {
+    let mut lost_strong = false;
     let references = txn.db.tables[table].references.clone();
     for reference in references.iter().filter(|reference| reference.kind == RefType::Weak) {
         let Some(row) = txn.db.tables[table].rows.get(&uuid) else {
-            return Ok(());
+            return Ok(lost_strong);
         };
         let value = row.get(reference.column);
         let old = txn.committed(&(table, uuid)).and_then(|touched| touched.old.as_ref());
@@ -235,13 +248,24 @@ fn clean_row(txn: &mut Txn<'_>, (table, uuid): RowId, lost: bool) -> Result<(), 
                 )
             }));
         }
+        for strong in references
+            .iter()
+            .filter(|other| other.kind == RefType::Strong && other.column == reference.column)
+        {
+            reference_changes(Some(value), Some(&kept), strong.side, |to, change| {
+                if (strong.target, to) != (table, uuid) {
+                    *counts.entry((strong.target, to)).or_insert(0) += change;
+                    lost_strong = true;
+                }
+            });
+        }
         let column = reference.column;
         txn.touch(table, uuid);
         if let Some(row) = txn.db.tables[table].rows.get_mut(&uuid) {
             Arc::make_mut(row).set(column, kept);
         }
     }
-    Ok(())
+    Ok(lost_strong)
 }
 
 /// The datum without the elements that dangle, and how many of these were zero UUIDs; `None` if none dangles.

@@ -23,6 +23,8 @@ pub(crate) const SCHEMA: &str = r#"{"name": "Test", "version": "1.2.3", "tables"
     "any": {"type": "uuid"},
     "kids": {"type": {"key": {"type": "uuid", "refTable": "kid"}, "min": 0, "max": "unlimited"}},
     "kidmap": {"type": {"key": "string", "value": {"type": "uuid", "refTable": "kid"}, "min": 0, "max": "unlimited"}},
+    "mixed": {"type": {"key": {"type": "uuid", "refTable": "kid", "refType": "weak"},
+                       "value": {"type": "uuid", "refTable": "kid"}, "min": 0, "max": "unlimited"}},
     "weak": {"type": {"key": {"type": "uuid", "refTable": "kid", "refType": "weak"}, "min": 0, "max": "unlimited"}},
     "weakmap": {"type": {"key": "string", "value": {"type": "uuid", "refTable": "kid", "refType": "weak"}, "min": 0, "max": 5}}}},
   "kid": {"indexes": [["name"]], "columns": {
