@@ -25,17 +25,21 @@ impl Sandbox {
     }
 
     fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
         let tests = std::env::current_exe().unwrap();
         let target = tests.parent().and_then(Path::parent).unwrap();
-        Command::new(target.join("examples/minimal_daemon"))
+        let mut command = Command::new(target.join("examples/minimal_daemon"));
+        command
             .args(args)
             .arg("-vconsole:off")
             .arg("-vsyslog:off")
             .current_dir(self.dir.path())
             .env("OVS_RUNDIR", self.dir.path())
-            .env("OVS_LOGDIR", self.dir.path())
-            .output()
-            .unwrap()
+            .env("OVS_LOGDIR", self.dir.path());
+        command
     }
 
     fn pid(&self) -> Option<u32> {
@@ -127,4 +131,17 @@ fn the_monitor_starts_a_crashed_daemon_again_and_ends_with_it() {
     let log = || fs::read_to_string(sandbox.path("minimal-daemon.log")).unwrap();
     eventually("the monitor ends", || log().contains("exit status 0, exiting"));
     assert!(log().contains("|daemon(monitor)|ERR|1 crashes: pid"), "{}", log());
+}
+
+#[test]
+fn a_daemon_told_to_end_dies_of_the_signal_and_cleans_up() {
+    use std::os::unix::process::ExitStatusExt;
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["--pidfile", "--unixctl=ctl"]);
+    let mut child = command.spawn().unwrap();
+    eventually("it answers", || sandbox.call("version").is_ok());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert!(!sandbox.path("ctl").exists() && !sandbox.path("minimal-daemon.pid").exists());
 }

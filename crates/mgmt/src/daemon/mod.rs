@@ -149,9 +149,11 @@ pub async fn terminated() -> io::Result<i32> {
     Ok(number)
 }
 
-/// Ends the process with the status that shells give to one that died of signal `number`. Drop the
-/// [`Daemon`], listeners and files first: nothing is dropped here.
+/// Ends the process by signal `number`, which was caught, so that whoever waits for it (a shell, a
+/// service manager) sees what ended it. Drop the [`Daemon`], listeners and files first: nothing is
+/// dropped here.
 pub fn exit_by_signal(number: i32) -> ! {
+    let _ = signal_hook::low_level::emulate_default_handler(number);
     std::process::exit(128 + number)
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use telemetry::{coverage, memory, version, vlog};
+use tokio::time::timeout;
 
 use super::REQUEST_LIMITS;
 use crate::jsonrpc::{Connection, Message};
@@ -26,6 +27,17 @@ pub type Deferred = Box<dyn FnMut(&[String]) -> Pin<Box<dyn Future<Output = Resu
 
 /// Clients served at once; more wait.
 const MAX_CLIENTS: usize = 64;
+
+/// A client that says nothing, or takes no answer, for that long gives way when others may need
+/// its place.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+telemetry::counters! {
+    /// Commands that clients sent.
+    RECEIVED = "unixctl_received";
+    /// Answers given.
+    REPLIED = "unixctl_replied";
+}
 
 /// A control socket and the commands it takes. Clones are the same server.
 ///
@@ -165,10 +177,12 @@ impl Server {
     async fn session(&self, stream: Stream, peer: &str) {
         let mut connection = Connection::with_limits(stream, REQUEST_LIMITS);
         loop {
-            let message = match connection.recv().await {
-                Ok(Some(message)) => message,
-                Ok(None) => return,
-                Err(e) => {
+            let message = match timeout(PATIENCE, connection.recv()).await {
+                Err(_) if self.inner.clients.get() > MAX_CLIENTS / 2 => return,
+                Err(_) => continue,
+                Ok(Ok(Some(message))) => message,
+                Ok(Ok(None)) => return,
+                Ok(Err(e)) => {
                     telemetry::warn_limited!(target: "unixctl", "{peer}: {e}");
                     return;
                 }
@@ -177,6 +191,7 @@ impl Server {
                 telemetry::warn_limited!(target: "unixctl", "{peer}: received unexpected message");
                 return;
             };
+            RECEIVED.inc();
             let args: Option<Vec<String>> = params.iter().map(|p| p.as_str().map(str::to_owned)).collect();
             let result = match args {
                 Some(args) => {
@@ -189,8 +204,10 @@ impl Server {
                 Ok(text) => Message::reply(Value::from(end_line(text)), id),
                 Err(text) => Message::error(end_line(text), id),
             };
-            if connection.send(reply).await.is_err() {
-                return;
+            REPLIED.inc();
+            match timeout(PATIENCE, connection.send(reply)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return,
             }
         }
     }
