@@ -250,3 +250,47 @@ fn normalized(text: &str, by_rows: bool) -> String {
     blocks.iter_mut().take(3).for_each(|block| block.sort_unstable());
     blocks.iter().map(|b| b.join("\n")).collect::<Vec<_>>().join("\n\n")
 }
+
+#[test]
+fn a_detached_client_goes_on_printing_and_is_controlled_by_appctl() {
+    let Some(sandbox) = sandbox() else { return };
+    let run = |words: &[&str], out: &str| {
+        let out = fs::File::create(sandbox.path(out)).unwrap();
+        let mut command = sandbox.our_command(words);
+        command.stdout(out).status().unwrap()
+    };
+    let daemon = ["ovsdb-client", "--detach", "--no-chdir", "--pidfile"];
+    let appctl = |words: &[&str]| sandbox.theirs(&[&["ovs-appctl", "-t", "ovsdb-client"][..], words].concat());
+    let ends = || {
+        assert_eq!(appctl(&["exit"]).status, Some(0));
+        let end = Instant::now() + Duration::from_secs(5);
+        while sandbox.path("ovsdb-client.pid").exists() {
+            assert!(Instant::now() < end, "exit ends it");
+            sleep(Duration::from_millis(20));
+        }
+    };
+
+    assert!(run(&[&daemon[..], &["monitor-cond", "[]", "T", "name,a"]].concat(), "out").success());
+    let out = || fs::read_to_string(sandbox.path("out")).unwrap();
+    assert!(out().contains("initial three 2"), "{}", out());
+    let listed = appctl(&["list-commands"]).out;
+    assert!(listed.contains("\n  ovsdb-client/cond_change TABLE COND\n"), "{listed}");
+    let condition = r#"[["name","==","three"]]"#;
+    assert_eq!(appctl(&["ovsdb-client/cond_change", "T", condition]).err, "");
+    let end = Instant::now() + Duration::from_secs(5);
+    while out().matches("delete").count() < 2 {
+        assert!(Instant::now() < end, "rows that no longer match go: {}", out());
+        sleep(Duration::from_millis(20));
+    }
+    ends();
+
+    assert!(run(&[&daemon[..], &["lock", "l"]].concat(), "out").success());
+    assert_eq!(out(), "{\"locked\":true}\n");
+    assert_eq!(appctl(&["lock", "m"]).out, "{\"locked\":true}\n");
+    assert_eq!(appctl(&["unlock", "m"]).out, "{}\n");
+    assert_eq!(
+        sandbox.theirs(&["ovsdb-client", "-t", "1", "lock", "l"]).out,
+        "{\"locked\":false}\n"
+    );
+    ends();
+}

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::daemon::{self, Daemon, Options};
-use mgmt::jsonrpc::{CallError, Connection};
+use mgmt::jsonrpc::{CallError, Connection, Limits};
 use mgmt::stream::{Remote, RemoteError, connect_or_accept};
 use mgmt::{paths, pidfile};
 use serde_json::Value;
@@ -30,6 +30,12 @@ const PROGRAM: &str = "ovsdb-client";
 
 /// The database of the switch, which is meant when none is named.
 const DEFAULT_DATABASE: &str = "Open_vSwitch";
+
+/// The server is trusted to send databases of any size that fits.
+const LIMITS: Limits = Limits {
+    max_bytes: 2 << 30,
+    max_depth: 1000,
+};
 
 const OPTIONS: &[Opt] = &[
     Opt::value("timeout", Some('t')),
@@ -303,7 +309,7 @@ async fn connect(name: &str) -> Result<Connection, Failure> {
         }
     })?;
     match connect_or_accept(&remote).await {
-        Ok(stream) => Ok(Connection::new(stream)),
+        Ok(stream) => Ok(Connection::with_limits(stream, LIMITS)),
         Err(e) => Err(Failure::new(format!(
             "failed to {what} \"{name}\" ({})",
             pidfile::os_text(&e)
