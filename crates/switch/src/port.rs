@@ -117,10 +117,12 @@ impl PortVlans {
             }
             // A tag for nothing but a priority stays, whatever `priority-tags` says; one without even that goes, unless it would bare another,
             // which the next bridge would take for the packet's VLAN.
-            Some(Vid::NONE) if self.priority_tags != PriorityTags::Always => {
-                if !tags.has_priority(reader) && !tags.has_inner(reader) {
-                    out.pop();
-                }
+            Some(Vid::NONE)
+                if self.priority_tags != PriorityTags::Always
+                    && !tags.has_priority(reader)
+                    && !tags.has_inner(reader) =>
+            {
+                out.pop();
             }
             Some(_) => {}
         }

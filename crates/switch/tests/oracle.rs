@@ -8,11 +8,12 @@
 
 #[path = "oracle/actions.rs"]
 mod actions;
+#[path = "oracle/megaflow.rs"]
+mod megaflow;
 #[path = "oracle/model.rs"]
 mod model;
 
 use actions::{Frame, run};
-use flow::{PortNo, extract};
 use model::{Config, Shot, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use switch::Switch;
@@ -50,8 +51,7 @@ fn packets_leave_as_they_leave_open_vswitch() {
             let line = trace.lines().find_map(|line| line.strip_prefix("Datapath actions: "));
             let theirs = actions::parse(line.unwrap_or_else(|| panic!("no actions in:\n{trace}")));
 
-            let key = extract(&shot.bytes(), PortNo(shot.port)).unwrap();
-            let translation = ours.translate(&key, Nanos::ZERO);
+            let translation = ours.translate(&shot.key(), Nanos::ZERO);
             ours.apply(&translation.effects, Nanos::ZERO);
 
             let frame = Frame(shot.tags.clone());

@@ -56,6 +56,21 @@ impl Topology {
         words
     }
 
+    /// The same ports without Open vSwitch.
+    pub(crate) fn fixed() -> Topology {
+        let mut show = String::new();
+        for (at, (bridge, port, peer)) in PORTS.iter().enumerate() {
+            if at == 0 || PORTS[at - 1].0 != *bridge {
+                let _ = writeln!(show, "{bridge}:\n{bridge} 65534/{}:", 100 + at);
+            }
+            let _ = match peer {
+                None => writeln!(show, "{port} {0}/{0}: (dummy)", at + 1),
+                Some(peer) => writeln!(show, "{port} {}/none: (patch: peer={peer})", at + 1),
+            };
+        }
+        Topology::read(&show)
+    }
+
     /// Reads `dpif/show`: lines like `a1 1/3: (dummy)` under the name of a bridge.
     pub(crate) fn read(show: &str) -> Topology {
         let mut ports = Vec::new();
@@ -84,11 +99,13 @@ impl Topology {
 }
 
 /// A port's settings.
+#[derive(Clone)]
 struct Port {
     config: PortConfig,
 }
 
 /// One configuration.
+#[derive(Clone)]
 pub(crate) struct Config {
     ports: BTreeMap<&'static str, Port>,
     bridges: BTreeMap<&'static str, (VlanSet, bool)>,
@@ -121,6 +138,22 @@ impl Config {
             ports,
             bridges,
             vlan_limit: 1 + rng.below(2) as u8,
+        }
+    }
+
+    /// One of its ports, or the settings of a bridge, made anew.
+    pub(crate) fn change(&mut self, rng: &mut Rng) {
+        if rng.chance(20) {
+            let other = Config::random(rng);
+            self.bridges = other.bridges;
+        } else {
+            let name = rng.pick(&PORTS).1;
+            self.ports.insert(
+                name,
+                Port {
+                    config: random_port(rng, false),
+                },
+            );
         }
     }
 
@@ -443,6 +476,10 @@ impl Shot {
             src,
             dst,
         }
+    }
+
+    pub(crate) fn key(&self) -> flow::Key {
+        flow::extract(&self.bytes(), flow::PortNo(self.port)).unwrap()
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
