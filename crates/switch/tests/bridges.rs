@@ -1,0 +1,10 @@
+//! Bridges on virtual time: VLANs, learning, flooding, patches.
+
+#[path = "bridges/lab.rs"]
+mod lab;
+#[path = "bridges/learning.rs"]
+mod learning;
+#[path = "bridges/patches.rs"]
+mod patches;
+#[path = "bridges/vlans.rs"]
+mod vlans;
