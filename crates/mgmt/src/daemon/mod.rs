@@ -80,7 +80,6 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
             if stage == Stage::Monitor {
                 let _ = rustix::process::setsid();
             }
-            options.open_log_file();
             vlog::set_subprogram("monitor");
             let status = monitor::run(&options, stage == Stage::Monitor);
             std::process::exit(status.map_err(io_error("starting the daemon"))?);

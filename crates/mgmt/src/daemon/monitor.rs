@@ -36,6 +36,8 @@ pub(super) fn run(options: &Options, awaited: bool) -> io::Result<i32> {
             None => spawned.child.wait()?,
         };
         let how = describe(status);
+        // Opened only now: the daemon's file may have been renamed since it began.
+        options.open_log_file();
         if !is_crash(status) || (early.is_some() && crashes == 0) {
             tracing::info!(target: "daemon", "pid {pid} died, {how}, exiting");
             return Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
