@@ -150,23 +150,31 @@ fn text(output: &Output) -> String {
 /// What must agree: without UUIDs and times, and without the order of records.
 fn normal(line: &str, output: &Output) -> String {
     let text = without_times(&without_uuids(&text(output)));
-    let lists = ["show", "list", "find"]
-        .iter()
-        .any(|word| split(line).iter().any(|part| part == word));
-    if lists { sorted_lines(&text) } else { text }
+    let words = split(line);
+    let has = |word: &str| words.iter().any(|part| part == word);
+    if !["show", "list", "find"].into_iter().any(has) {
+        return text;
+    }
+    match words.iter().any(|word| word.contains("json")) {
+        true => sorted_characters(&text),
+        false => sorted_lines(&text),
+    }
 }
 
 fn sorted_lines(text: &str) -> String {
-    let sorted = |line: &str| {
-        let mut bytes: Vec<char> = line.chars().collect();
-        if line.starts_with('{') || line.contains("\\n") {
-            bytes.sort_unstable();
-        }
-        String::from_iter(bytes)
+    let one_line = |line: &str| match line.contains("\\n") {
+        true => sorted_characters(line),
+        false => line.to_owned(),
     };
-    let mut lines: Vec<String> = text.lines().map(sorted).collect();
+    let mut lines: Vec<String> = text.lines().map(one_line).collect();
     lines.sort_unstable();
     lines.join("\n")
+}
+
+fn sorted_characters(text: &str) -> String {
+    let mut all: Vec<char> = text.chars().collect();
+    all.sort_unstable();
+    all.into_iter().collect()
 }
 
 fn without_uuids(text: &str) -> String {
