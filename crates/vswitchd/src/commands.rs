@@ -97,6 +97,9 @@ fn coverage(server: &Server, state: &Rc<State>) {
     let counted = state.clone();
     let show = move |_: &[String]| {
         let mut out = telemetry::coverage::show();
+        if !out.ends_with('\n') {
+            out.push('\n');
+        }
         for (cause, packets) in counted.dp().drops() {
             if packets > 0 {
                 let _ = writeln!(out, "{:<24} total: {packets}", cause.name());
