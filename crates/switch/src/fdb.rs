@@ -117,12 +117,15 @@ impl Fdb {
                 return Learned::Nothing;
             }
             entry.seen = entry.seen.max(now);
-            let moved = entry.port != port;
+            if entry.port == port {
+                self.rejuvenate(at);
+                return Learned::Nothing;
+            }
             self.unlink(at);
             self.entries[at as usize].port = port;
             self.link(at);
-            self.stats.moved += u64::from(moved);
-            return if moved { Learned::Moved } else { Learned::Nothing };
+            self.stats.moved += 1;
+            return Learned::Moved;
         }
         let mut evicted = None;
         if self.index.len() >= self.stats.max {
@@ -324,6 +327,19 @@ impl Fdb {
         self.busiest.remove(&(of_port.count, port));
         of_port.count += 1;
         self.busiest.insert((of_port.count, port));
+    }
+
+    /// Moves an entry to the young end of its lists.
+    fn rejuvenate(&mut self, at: u32) {
+        self.by_age.remove(&mut self.entries, at, |entry| &mut entry.by_age);
+        self.by_age.push_back(&mut self.entries, at, |entry| &mut entry.by_age);
+        let port = self.entries[at as usize].port;
+        if let Some(of_port) = self.ports.get_mut(&port) {
+            of_port.list.remove(&mut self.entries, at, |entry| &mut entry.by_port);
+            of_port
+                .list
+                .push_back(&mut self.entries, at, |entry| &mut entry.by_port);
+        }
     }
 
     fn unlink(&mut self, at: u32) {
