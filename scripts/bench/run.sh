@@ -2,7 +2,10 @@
 # Measures two veth hosts across each switch, in interleaved rounds of one run: absolute figures drift on shared machines, so what counts is
 # the median of the ratios of each round.
 #
-#   ROUNDS=5 SECONDS_TCP=3 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs ovs afxdp bridge" IDLE=10 scripts/bench/run.sh
+#   ROUNDS=5 SECONDS_TCP=3 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
+#
+# CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is named with each figure; cubic is what
+# Linux comes with.
 #
 # Systems: oxvs; ovs (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need);
 # bridge (the kernel's). Raw figures go to OUT (default: a file in the temporary directory, named at the end).
@@ -12,6 +15,7 @@ PATH=$PATH:/usr/sbin:/sbin
 OXVS=$(realpath -m "${OXVS:-target/release/oxvs}")
 ROUNDS=${ROUNDS:-5} SECONDS_TCP=${SECONDS_TCP:-3} PINGS=${PINGS:-200} IDLE=${IDLE:-10}
 SYSTEMS=${SYSTEMS:-oxvs ovs afxdp bridge}
+CC=${CC:-cubic}
 OUT=${OUT:-$(mktemp /tmp/oxvs-bench-XXXXXX.csv)}
 SW=oxvs-bench-sw A=oxvs-bench-a B=oxvs-bench-b
 dir=
@@ -100,7 +104,7 @@ measure() {
         ! grep -q listening "$dir/iperf3" || break
         sleep 0.05
     done
-    tcp=$(ip netns exec $A timeout $((SECONDS_TCP + 10)) iperf3 -c 10.2.0.2 -t "$SECONDS_TCP" -f m --connect-timeout 3000 2>/dev/null |
+    tcp=$(ip netns exec $A timeout $((SECONDS_TCP + 10)) iperf3 -c 10.2.0.2 -t "$SECONDS_TCP" -C "$CC" -f m --connect-timeout 3000 2>/dev/null |
         awk '/receiver/{for (i = 1; i <= NF; i++) if ($i == "Mbits/sec") printf "%.2f", $(i-1) / 1000}') || true
     echo "$1,$2,$tcp,$times,$idle,$rss" | tee -a "$OUT"
 }
@@ -144,7 +148,7 @@ summary() {
                 printf "oxvs over %s: TCP %.2f, ping %.2f (median of the ratios of each round)\n", s, m[3], m[4]
             }
         }' "$OUT"
-    echo "raw figures: $OUT"
+    echo "TCP with $CC; raw figures: $OUT"
 }
 
 appears() {
