@@ -2,6 +2,7 @@
 
 use crate::command::{Done, try_run};
 use crate::{Daemon, Netns, Sandbox, Unixctl, eventually};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Which devices the switch may open.
@@ -131,7 +132,8 @@ impl Vswitch {
     fn sandbox_socket(&mut self, name: &str) {
         let path = self.sandbox.path(name);
         if let Some(daemon) = self.daemons.last_mut() {
-            daemon.wait_until(|| path.exists());
+            // A socket is in its directory before anyone listens at it.
+            daemon.wait_until(|| UnixStream::connect(&path).is_ok());
         }
     }
 

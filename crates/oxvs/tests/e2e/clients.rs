@@ -292,6 +292,26 @@ fn ovs_appctl_asks_and_directs_the_daemon() {
 }
 
 #[test]
+fn a_station_that_moves_and_comes_back_is_found_where_it_was_heard_last() {
+    skip!(unless "ovs-vsctl", "ovs-appctl", "setpriv");
+    if stand_in() {
+        skip!("Open vSwitch goes by a cached flow for up to half a second");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2", "p3"]);
+    let hello = Packet::new(mac(1), [0xff; 6]).payload(0x88b5, b"here I am").padded();
+    for (n, port) in ["p1", "p2", "p1", "p2"].iter().enumerate() {
+        switch.appctl(&["netdev-dummy/receive", port, &hello.hex()]);
+        let ofport = switch.get("interface", port, "ofport");
+        eventually(&format!("move {n}, to {port}, is seen"), || {
+            let table = switch.appctl(&["fdb/show", "br0"]);
+            let row = table.lines().find(|l| l.contains("02:00:00:00:00:01"))?;
+            (row.split_whitespace().next() == Some(&ofport)).then_some(())
+        });
+    }
+}
+
+#[test]
 fn what_is_not_built_yet_says_so_in_its_row() {
     skip!(unless "ovs-vsctl", "setpriv");
     if stand_in() {

@@ -1,5 +1,8 @@
 //! The same random configurations and packets through the switch under test and Debian's Open vSwitch: what comes out of each port must be
-//! the same, byte for byte.
+//! the same, byte for byte, also after changes to the configuration and moves of addresses.
+//!
+//! This looks at the whole way, caches included. That each single decision is Open vSwitch's, in the corners too where it is not and why, is
+//! tested in the crate `switch`; here configurations and packets keep out of those: no tunnels, no double tags.
 
 use crate::fixture::start;
 use std::collections::BTreeMap;
@@ -49,8 +52,6 @@ type Output = BTreeMap<&'static str, Vec<Vec<u8>>>;
 
 impl Side {
     fn new(switch: Vswitch) -> Side {
-        // With the default of one tag, Open vSwitch matches no inner tags, which dot1q-tunnel needs.
-        switch.vsctl("--no-wait set open_vswitch . other_config:vlan-limit=2");
         let control = switch.unixctl();
         Side {
             switch,
@@ -80,13 +81,15 @@ impl Side {
         }
     }
 
-    fn configure(&self, command: &str) {
-        self.switch.vsctl(command);
-    }
-
     fn send(&mut self, port: &str, hex: &str) {
         let sent = self.control.call("netdev-dummy/receive", &[port, hex]);
         sent.unwrap_or_else(|e| panic!("netdev-dummy/receive {port} {hex}: {e}"));
+    }
+
+    /// Makes Open vSwitch decide anew about every packet. What it has decided it goes by for up to half a second, whatever was learned since.
+    fn forget_flows(&mut self) {
+        let purged = self.control.call("revalidator/purge", &[]);
+        purged.unwrap_or_else(|e| panic!("revalidator/purge: {e}"));
     }
 
     fn collect(&mut self, into: &mut Output) -> bool {
@@ -145,8 +148,10 @@ impl Pair {
                 self.both(&port_settings(port, &mut rng), &mut story);
             }
             let port = *rng.pick(&PORTS);
-            let hex = packet(&mut rng).hex();
+            let packet = packet(&mut rng);
+            let hex = packet.hex();
             story += &format!("packet into {port}: {hex}\n");
+            self.oracle.forget_flows();
             self.oracle.send(port, &hex);
             let expected = self.oracle.output(quiet, None);
             self.mine.send(port, &hex);
@@ -158,22 +163,31 @@ impl Pair {
                         .map(|(p, f)| format!("  {p} {}\n", testkit::to_hex(f)))
                         .collect::<String>()
                 };
+                let tables = |side: &Side| {
+                    let table = |bridge| side.switch.appctl(&["fdb/show", bridge]);
+                    format!("br0\n{}br1\n{}", table("br0"), table("br1"))
+                };
                 return Err(format!(
-                    "{story}Open vSwitch:\n{}here:\n{}Open vSwitch's table:\n{}here:\n{}",
+                    "{story}Open vSwitch:\n{}here:\n{}Open vSwitch's tables:\n{}here:\n{}",
                     show(&expected),
                     show(&found),
-                    self.oracle.switch.appctl(&["fdb/show", bridge_of(port)]),
-                    self.mine.switch.appctl(&["fdb/show", bridge_of(port)]),
+                    tables(&self.oracle),
+                    tables(&self.mine),
                 ));
             }
         }
         Ok(())
     }
 
-    fn both(&self, command: &str, story: &mut String) {
+    /// Configures both. What they learned under the old configuration is forgotten: Open vSwitch sends to a learned port what it would not flood
+    /// there any more.
+    fn both(&mut self, command: &str, story: &mut String) {
         *story += &format!("ovs-vsctl {command}\n");
-        self.oracle.configure(command);
-        self.mine.configure(command);
+        for side in [&mut self.oracle, &mut self.mine] {
+            side.switch.vsctl(command);
+            let flushed = side.control.call("fdb/flush", &[]);
+            flushed.unwrap_or_else(|e| panic!("fdb/flush: {e}"));
+        }
     }
 }
 
@@ -198,37 +212,26 @@ fn bridges(rng: &mut Rng) -> String {
 
 /// A port's whole VLAN configuration, drawn anew.
 fn port_settings(port: &str, rng: &mut Rng) -> String {
-    let columns = ["tag", "trunks", "cvlans", "vlan_mode", "other_config"];
+    let columns = ["tag", "trunks", "vlan_mode", "other_config"];
     let mut words = columns.map(|c| format!("clear port {port} {c}")).join(" -- ");
     words += &format!(" -- set port {port}");
-    let mode = *rng.pick(&[
-        "",
-        "access",
-        "trunk",
-        "native-tagged",
-        "native-untagged",
-        "dot1q-tunnel",
-    ]);
+    let mode = *rng.pick(&["", "access", "trunk", "native-tagged", "native-untagged"]);
     if !mode.is_empty() {
         words += &format!(" vlan_mode={mode}");
     }
-    if rng.chance(if mode.is_empty() { 40 } else { 85 }) {
+    // A native port without a tag means nothing that anyone relies on.
+    let needs_tag = mode.starts_with("native");
+    if needs_tag || rng.chance(if mode.is_empty() { 40 } else { 85 }) {
         words += &format!(" tag={}", rng.pick(&VLANS[..3]));
     }
     if rng.chance(40) {
         words += &format!(" trunks={}", vlans(rng));
-    }
-    if mode == "dot1q-tunnel" && rng.chance(50) {
-        words += &format!(" cvlans={}", vlans(rng));
     }
     if rng.chance(30) {
         words += &format!(
             " other_config:priority-tags={}",
             rng.pick(&["never", "if-nonzero", "always", "true"])
         );
-    }
-    if mode == "dot1q-tunnel" && rng.chance(50) {
-        words += &format!(" other_config:qinq-ethtype={}", rng.pick(&["802.1q", "802.1ad"]));
     }
     format!(
         "{words} protected={} external_ids:n={}",
@@ -259,11 +262,10 @@ fn packet(rng: &mut Rng) -> Packet {
         _ => mac(1 + rng.below(5) as u32),
     };
     let mut packet = Packet::new(src, dst);
-    for _ in 0..*rng.pick(&[0, 0, 0, 1, 1, 1, 1, 2]) {
-        let tpid = *rng.pick(&[0x8100, 0x8100, 0x8100, 0x88a8]);
+    if rng.chance(60) {
         let vid = *rng.pick(&[0, 1, 10, 20, 20, 30]);
         let priority = *rng.pick(&[0u16, 0, 0, 5]);
-        packet = packet.tag(tpid, priority << 13 | vid);
+        packet = packet.tag(0x8100, priority << 13 | vid);
     }
     let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     match rng.below(4) {
