@@ -1,7 +1,8 @@
 //! Transactions and monitor updates a second: this server against the `ovsdb-server` that is installed, in one run.
 //!
 //! Both serve the same 10,000 rows from a file over a Unix socket, with group commit at their own discretion; one cheap client thread
-//! drives both, round about, and the table shows the medians of all rounds. `cargo bench -p ovsdb-server [-- ROUNDS [MILLISECONDS]]`.
+//! drives both, round about, and the table shows the medians of all rounds,
+//! with the processor time that the server spent on each. `cargo bench -p ovsdb-server [-- ROUNDS [MILLISECONDS]]`.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -79,7 +80,10 @@ fn main() {
             for turn in 0..servers.len() {
                 let at = (turn + round as usize) % servers.len();
                 let (load, clients) = CELLS[cell];
-                rates[at][cell].push(servers[at].measure(load, clients, time));
+                let cpu = servers[at].cpu_time();
+                let rate = servers[at].measure(load, clients, time);
+                let cpu = (servers[at].cpu_time() - cpu).as_secs_f64() / (rate * time.as_secs_f64());
+                rates[at][cell].push((rate, cpu * 1e6));
             }
         }
     }
@@ -88,13 +92,12 @@ fn main() {
     let _ = fs::remove_dir_all(&dir);
 }
 
-fn report(servers: &[Server], cells: &[usize], rates: &mut [Vec<Vec<f64>>]) {
-    println!(
-        "{:<26} {:>7} {}",
-        "a second, median",
-        "clients",
-        servers.iter().map(|s| format!("{:>20}", s.name)).collect::<String>()
-    );
+fn report(servers: &[Server], cells: &[usize], rates: &mut [Vec<Vec<(f64, f64)>>]) {
+    let names: String = servers
+        .iter()
+        .map(|server| format!("{:>20} {:>8}", server.name, "CPU"))
+        .collect();
+    println!("{:<26} {:>7} {names}", "a second, median", "clients");
     for &cell in cells {
         let (load, clients) = CELLS[cell];
         let what = match load {
@@ -106,14 +109,16 @@ fn report(servers: &[Server], cells: &[usize], rates: &mut [Vec<Vec<f64>>]) {
         let mut medians = Vec::new();
         for rates in rates.iter_mut() {
             let rates = &mut rates[cell];
-            rates.sort_by(f64::total_cmp);
-            let median = rates[rates.len() / 2];
-            let spread = (rates[rates.len() - 1] - rates[0]) / median / 2.0 * 100.0;
-            line += &format!("{median:>12.0} ±{spread:>4.0} %");
-            medians.push(median);
+            rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let median = rates[rates.len() / 2].0;
+            let spread = (rates[rates.len() - 1].0 - rates[0].0) / median / 2.0 * 100.0;
+            rates.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let cpu = rates[rates.len() / 2].1;
+            line += &format!("{median:>12.0} ±{spread:>4.0} % {cpu:>5.1} µs");
+            medians.push((median, cpu));
         }
         if let [ours, theirs] = medians[..] {
-            line += &format!("{:>8.2}×", ours / theirs);
+            line += &format!("{:>8.2}×, CPU {:.2}×", ours.0 / theirs.0, theirs.1 / ours.1);
         }
         println!("{line}");
     }
@@ -181,6 +186,17 @@ impl Server {
         assert_eq!(self.rows.len(), ROWS, "all rows are inserted");
     }
 
+    /// The processor time that the server has used so far: unlike its rates, it does not depend on what else the machine does.
+    fn cpu_time(&self) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the server runs");
+        let spent = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("schedstat")).ok());
+        Duration::from_nanos(
+            spent
+                .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
+                .sum(),
+        )
+    }
+
     /// Transactions, or updates, a second.
     fn measure(&self, load: Load, clients: usize, time: Duration) -> f64 {
         let requests: Vec<String> = (0..clients.max(1)).map(|at| mutate(&self.rows[at * 7])).collect();
@@ -218,15 +234,18 @@ fn mutate(row: &str) -> String {
 
 /// Keeps `window` requests of each client under way; returns replies a second.
 fn drive(clients: &mut [Client], requests: &[String], window: usize, time: Duration) -> f64 {
-    let poll = Poll::new(clients);
+    // A single client needs nobody to tell it that it may read.
+    let poll = (clients.len() > 1).then(|| Poll::new(clients));
     let requests: Vec<String> = requests.iter().map(|request| request.repeat(window)).collect();
     for (client, request) in clients.iter_mut().zip(&requests) {
         client.send(request);
     }
     let (start, mut done) = (Instant::now(), 0);
-    let mut ready = Vec::new();
+    let mut ready = vec![0];
     while start.elapsed() < time {
-        poll.wait(&mut ready);
+        if let Some(poll) = &poll {
+            poll.wait(&mut ready);
+        }
         for &at in &ready {
             let replies = clients[at].read();
             done += replies;

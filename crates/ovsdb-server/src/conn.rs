@@ -10,6 +10,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use mgmt::jsonrpc::{Framer, Limits};
 use mgmt::pidfile::os_text;
@@ -41,6 +42,9 @@ pub(crate) struct Conn {
     paused: Cell<bool>,
     ended: Cell<bool>,
 }
+
+/// A client's requests are handled for so long before it is the others' turn.
+const TURN: Duration = Duration::from_millis(10);
 
 /// What a connection's task wakes up for.
 enum Event {
@@ -174,11 +178,11 @@ impl Task {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
                 Err(error) => return Err(format!("receive error: {}", os_text(&error))),
                 Ok(Event::End | Event::Read(0)) => return Ok(()),
-                Ok(Event::Resume) => self.handle(self.inner.now())?,
+                Ok(Event::Resume) => self.handle(self.inner.now()).await?,
                 Ok(Event::Read(n)) => {
                     let now = self.inner.now();
                     self.inner.core.borrow_mut().heard(self.conn.id, now);
-                    self.handle(now)?;
+                    self.handle(now).await?;
                     if n >= self.read {
                         // There may be more; but replies go out first.
                         self.read = (self.read * 2).min(*READ.end());
@@ -228,7 +232,7 @@ impl Task {
     }
 
     /// Hands complete messages to the core while it listens.
-    fn handle(&mut self, now: Now) -> Result<(), String> {
+    async fn handle(&mut self, mut now: Now) -> Result<(), String> {
         let mut handled = false;
         loop {
             if !self.inner.core.borrow().listens(self.conn.id) {
@@ -245,6 +249,11 @@ impl Task {
             let message = request::parse(frame).map_err(|error| format!("received {error}"))?;
             self.inner.handle(self.conn.id, message, now);
             handled = true;
+            if self.inner.monotonic() > now.monotonic + TURN {
+                self.inner.flush_soon();
+                tokio::task::yield_now().await;
+                now = self.inner.now();
+            }
         }
         if handled {
             self.inner.flush_soon();

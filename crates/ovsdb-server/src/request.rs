@@ -10,32 +10,50 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
+/// A client's message.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Incoming<'a> {
+    /// A request.
+    Request {
+        method: &'a str,
+        params: Vec<Value>,
+        /// Not null.
+        id: Value,
+    },
+    /// Anything else, or a request in an unusual form.
+    Other(Message),
+}
+
 /// Reads one message.
-pub(crate) fn parse(frame: &[u8]) -> Result<Message, MessageError> {
-    let mut json = serde_json::Deserializer::from_slice(frame);
-    match json.deserialize_map(Request).ok().flatten() {
-        Some(request) if json.end().is_ok() => Ok(request),
-        _ => Message::parse(frame),
+pub(crate) fn parse(frame: &[u8]) -> Result<Incoming<'_>, MessageError> {
+    if let Ok(text) = std::str::from_utf8(frame) {
+        let mut json = serde_json::Deserializer::from_str(text);
+        if let Ok(Some(request)) = json.deserialize_map(Request)
+            && json.end().is_ok()
+        {
+            return Ok(request);
+        }
     }
+    Message::parse(frame).map(Incoming::Other)
 }
 
 /// Yields a request, or `None` for what is something else.
 struct Request;
 
 impl<'de> Visitor<'de> for Request {
-    type Value = Option<Message>;
+    type Value = Option<Incoming<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a request")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Message>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut method, mut params, mut id) = (None, None, None);
         let mut strange = false;
         while let Some(name) = map.next_key::<&str>()? {
             match name {
-                "method" if method.is_none() => method = Some(map.next_value::<Value>()?),
-                "params" if params.is_none() => params = Some(map.next_value::<Value>()?),
+                "method" if method.is_none() => method = Some(map.next_value::<&str>()?),
+                "params" if params.is_none() => params = Some(map.next_value::<Vec<Value>>()?),
                 "id" if id.is_none() => id = Some(map.next_value::<Value>()?),
                 _ => {
                     strange = true;
@@ -44,8 +62,8 @@ impl<'de> Visitor<'de> for Request {
             }
         }
         Ok(match (method, params, id) {
-            (Some(Value::String(method)), Some(Value::Array(params)), Some(id)) if !strange && !id.is_null() => {
-                Some(Message::Request { method, params, id })
+            (Some(method), Some(params), Some(id)) if !strange && !id.is_null() => {
+                Some(Incoming::Request { method, params, id })
             }
             _ => None,
         })
@@ -58,19 +76,20 @@ mod tests {
 
     #[test]
     fn the_short_way_and_the_long_one_read_the_same() {
-        for frame in [
-            r#"{"id":1,"method":"echo","params":[1,{"a":"b"}]}"#,
-            r#"{"params":[],"id":"x","method":"list_dbs"}"#,
-            r#"{"id":null,"method":"cancel","params":[1]}"#,
-            r#"{"id":1,"method":"a","method":"b","params":[]}"#,
-            r#"{"id":1,"result":[],"error":null}"#,
-            r#"{"i\u0064":1,"method":"echo","params":[]}"#,
+        for (frame, short) in [
+            (r#"{"id":1,"method":"echo","params":[1,{"a":"b"}]}"#, true),
+            (r#"{"params":["\u00e9"],"id":"x","method":"list_dbs"}"#, true),
+            (r#"{"id":null,"method":"cancel","params":[1]}"#, false),
+            (r#"{"id":1,"method":"a","method":"b","params":[]}"#, false),
+            (r#"{"id":1,"result":[],"error":null}"#, false),
+            (r#"{"i\u0064":1,"method":"echo","params":[]}"#, false),
+            (r#"{"id":1,"method":"\u0065cho","params":[]}"#, false),
         ] {
-            assert_eq!(
-                parse(frame.as_bytes()).unwrap(),
-                Message::parse(frame.as_bytes()).unwrap(),
-                "{frame}"
-            );
+            let read = match parse(frame.as_bytes()).unwrap() {
+                Incoming::Request { method, params, id } => (Message::request(method, params, id), true),
+                Incoming::Other(message) => (message, false),
+            };
+            assert_eq!(read, (Message::parse(frame.as_bytes()).unwrap(), short), "{frame}");
         }
         for frame in [
             "[]",
@@ -81,5 +100,6 @@ mod tests {
         ] {
             assert!(parse(frame.as_bytes()).is_err(), "{frame}");
         }
+        assert!(parse(b"{\"id\":1,\"method\":\"a\",\"params\":[\"\xff\"]}").is_err());
     }
 }

@@ -12,7 +12,6 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mgmt::jsonrpc::Message;
 use mgmt::pidfile::os_text;
 use mgmt::stream::Stream;
 use ovsdb::DatabaseSchema;
@@ -24,6 +23,7 @@ use wire::Nanos;
 use crate::conn::{self, Conn};
 use crate::core::{Close, Core, Effect, HeldReply, Now, SERVER_DB, SessionId, SessionMap, SessionOptions};
 use crate::remotes::Remotes;
+use crate::request::Incoming;
 use crate::store::{Store, StoreError};
 
 /// What a server is started with.
@@ -212,7 +212,8 @@ impl Inner {
         }
     }
 
-    fn monotonic(&self) -> Nanos {
+    /// The time since the server began.
+    pub(crate) fn monotonic(&self) -> Nanos {
         Nanos(self.started.elapsed().as_nanos() as u64)
     }
 
@@ -238,7 +239,7 @@ impl Inner {
     }
 
     /// Handles a client's message, which arrived at `now`.
-    pub(crate) fn handle(self: &Rc<Self>, session: SessionId, message: Message, now: Now) {
+    pub(crate) fn handle(self: &Rc<Self>, session: SessionId, message: Incoming<'_>, now: Now) {
         if self.core.borrow().must_flush(&message) {
             self.flush();
         }

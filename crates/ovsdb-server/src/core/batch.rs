@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::session::mark_dirty;
 use super::waits::Blocked;
-use super::{BACKLOG, Core, MAX_BLOCKED, Now, SERVER_DB, SessionId, elapsed, encode};
+use super::{BACKLOG, Core, Now, SERVER_DB, SessionId, elapsed, encode};
 
 /// Transactions of one database that are committed in memory and not written yet.
 #[derive(Debug, Default)]
@@ -117,14 +117,13 @@ impl Core {
                 let Some(state) = self.sessions.get_mut(&session) else {
                     return;
                 };
-                if state.n_blocked >= MAX_BLOCKED {
-                    let error = Error::new(ErrorKind::ResourcesExhausted, "too many transactions wait");
-                    return self.refuse(session, &id, &error.to_json());
+                let blocked = Blocked::new(session, id, db, params, timeout, now.monotonic);
+                if let Err(error) = state.hold(blocked.weight) {
+                    return self.refuse(session, &blocked.id, &error.to_json());
                 }
                 state.n_blocked += 1;
                 self.deadline_moved |= timeout.is_some();
-                self.blocked
-                    .push(Blocked::new(session, id, db, params, timeout, now.monotonic));
+                self.blocked.push(blocked);
             }
         }
     }

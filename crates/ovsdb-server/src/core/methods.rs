@@ -4,25 +4,31 @@ use mgmt::jsonrpc::Message;
 use ovsdb::{DatabaseSchema, Error, ErrorKind, is_id};
 use serde_json::{Value, json};
 
+use crate::request::Incoming;
+
 use super::locks::Told;
-use super::{Close, Conversion, Core, Effect, Now, SessionId, encode};
+use super::{Close, Conversion, Core, Effect, HELD_ITEM, Now, SessionId, encode};
 
 impl Core {
     /// Whether the open batch has to be written before this message is handled.
-    pub(crate) fn must_flush(&self, message: &Message) -> bool {
+    pub(crate) fn must_flush(&self, message: &Incoming<'_>) -> bool {
         if self.batch.is_empty() {
             return false;
         }
         match message {
-            Message::Request { method, params, .. } => {
-                method != "transact" || params.first().and_then(Value::as_str) != Some(self.batch.db())
+            Incoming::Request { method, params, .. } => {
+                *method != "transact" || params.first().and_then(Value::as_str) != Some(self.batch.db())
             }
-            _ => true,
+            Incoming::Other(_) => true,
         }
     }
 
     /// Does what a client asks for.
-    pub(crate) fn handle(&mut self, session: SessionId, message: Message, now: Now) -> Option<Effect> {
+    pub(crate) fn handle(&mut self, session: SessionId, message: Incoming<'_>, now: Now) -> Option<Effect> {
+        let message = match message {
+            Incoming::Request { method, params, id } => return self.request(session, method, params, id, now),
+            Incoming::Other(message) => message,
+        };
         match message {
             Message::Request { method, params, id } => return self.request(session, &method, params, id, now),
             Message::Notification { method, params } => {
@@ -117,11 +123,16 @@ impl Core {
 
     fn take_lock(&mut self, session: SessionId, method: &str, params: Vec<Value>) -> Result<Value, Error> {
         let name = lock_name(method, params)?;
+        let weight = HELD_ITEM + name.len();
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.hold(weight)?;
+        }
         let taken = match method {
             "steal" => self.locks.steal(&name, session),
             _ => self.locks.lock(&name, session),
         };
         let Some(taken) = taken else {
+            self.let_go(session, weight);
             let details = format!("must issue \"unlock\" before new \"{method}\"");
             return Err(Error::syntax(&json!([name]), details));
         };
@@ -137,10 +148,17 @@ impl Core {
             let details = "unlock: \"unlock\" without \"lock\" or \"steal\"";
             return Err(Error::syntax(&json!([name]), details));
         };
+        self.let_go(session, HELD_ITEM + name.len());
         if let Some(told) = told {
             self.tell_lock(&name, told);
         }
         Ok(json!({}))
+    }
+
+    fn let_go(&mut self, session: SessionId, weight: usize) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.let_go(weight);
+        }
     }
 
     /// Tells a session that it gained or lost a lock.

@@ -15,6 +15,7 @@
 //! - An update of a transaction is in a client's outbox before the reply to it.
 //! - A session whose backlog exceeds [`BACKLOG`] gets no requests handled and no updates encoded: what changes meanwhile is merged, and told
 //!   when the backlog is gone. So a client that does not read costs a bounded amount of memory.
+//! - What a session keeps in the server (waiting transactions, monitors, locks) weighs at most [`MAX_HELD`].
 
 mod admin;
 mod batch;
@@ -46,11 +47,11 @@ use waits::Blocked;
 /// The bytes that may wait for a client before the server stops listening to it.
 pub(crate) const BACKLOG: usize = 1 << 20;
 
-/// The transactions of one session that may wait for their conditions.
-const MAX_BLOCKED: usize = 10_000;
+/// What a session's waiting transactions, monitors and locks may weigh together, in bytes and roughly.
+const MAX_HELD: usize = 16 << 20;
 
-/// The monitors that one session may have.
-const MAX_MONITORS: usize = 10_000;
+/// What each of them weighs besides the client's own words.
+const HELD_ITEM: usize = 512;
 
 /// The name of the database about the server's databases.
 pub(crate) const SERVER_DB: &str = "_Server";
@@ -200,6 +201,18 @@ impl Core {
     pub(crate) fn seed(&mut self) -> u128 {
         self.uuids.next_uuid().as_u128()
     }
+}
+
+/// Roughly the memory that a value takes, in bytes.
+fn weigh(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(weigh).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| 64 + name.len() + weigh(value)).sum(),
+    };
+    32 + inside
 }
 
 /// The time from `start` to `now`.

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ovsdb::{Commit, Database, Error, ErrorKind, Monitor, MonitorVersion, Row, RowChange, Updates, Uuid};
+use ovsdb::{Commit, Database, Error, Monitor, MonitorVersion, Row, RowChange, Updates, Uuid};
 use serde_json::{Value, json};
 
 use super::session::mark_dirty;
-use super::{Core, MAX_MONITORS, SessionId, encode};
+use super::{Core, HELD_ITEM, SessionId, encode, weigh};
 
 /// The monitors of one database.
 #[derive(Default)]
@@ -36,6 +36,7 @@ struct Member {
 pub(super) struct MonitorRef {
     pub(super) db: String,
     group: u64,
+    weight: usize,
 }
 
 /// What changed in a database since a session could last be told, and how it was before.
@@ -206,9 +207,6 @@ impl Core {
         if state.monitors.contains_key(&text) {
             return Err(Error::syntax(id, "duplicate monitor ID"));
         }
-        if state.monitors.len() >= MAX_MONITORS {
-            return Err(Error::new(ErrorKind::ResourcesExhausted, "too many monitors"));
-        }
         let last = match last {
             None => None,
             Some(last) => {
@@ -217,6 +215,8 @@ impl Core {
             }
         };
         let monitor = Monitor::new(&hosted.db, requests, version)?;
+        let weight = HELD_ITEM + text.len() + weigh(requests);
+        state.hold(weight)?;
         match last {
             None => encode::reply(state.outbox.tail(), request, &monitor.initial(&hosted.db)),
             Some(last) => {
@@ -230,7 +230,7 @@ impl Core {
         }
         mark_dirty(&mut self.dirty, session, state);
         let group = hosted.monitors.join(monitor, session, &text);
-        state.monitors.insert(text, MonitorRef { db, group });
+        state.monitors.insert(text, MonitorRef { db, group, weight });
         Ok(())
     }
 
@@ -249,7 +249,8 @@ impl Core {
         if new != old && state.monitors.contains_key(&new) {
             return Err(Error::syntax(new_id, "duplicate monitor ID"));
         }
-        let (db, group) = (reference.db.clone(), reference.group);
+        let (db, group, old_weight) = (reference.db.clone(), reference.group, reference.weight);
+        let weight = HELD_ITEM + new.len() + weigh(requests);
         let Some(hosted) = self.databases.get_mut(&db) else {
             return Ok(json!({}));
         };
@@ -257,6 +258,8 @@ impl Core {
             return Ok(json!({}));
         };
         let updates = monitor.change(&hosted.db, requests)?;
+        state.hold(weight)?;
+        state.let_go(old_weight);
         if let Some(updates) = updates {
             write_updates(
                 state.outbox.tail(),
@@ -270,7 +273,7 @@ impl Core {
         hosted.monitors.leave(group, session, &old);
         state.monitors.remove(&old);
         let group = hosted.monitors.join(monitor, session, &new);
-        state.monitors.insert(new, MonitorRef { db, group });
+        state.monitors.insert(new, MonitorRef { db, group, weight });
         Ok(json!({}))
     }
 
@@ -290,6 +293,9 @@ impl Core {
         if let Some(hosted) = self.databases.get_mut(&reference.db) {
             hosted.monitors.leave(reference.group, session, &text);
         }
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.let_go(reference.weight);
+        }
         self.post(session, |out| encode::reply(out, request, &json!({})));
     }
 
@@ -304,6 +310,7 @@ impl Core {
             let monitors = std::mem::take(&mut session.monitors).into_iter();
             let (canceled, kept): (BTreeMap<_, _>, _) = monitors.partition(|(_, reference)| reference.db == db);
             session.monitors = kept;
+            session.let_go(canceled.values().map(|reference| reference.weight).sum());
             if !session.change_aware {
                 continue;
             }

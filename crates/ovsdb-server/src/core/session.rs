@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ovsdb::{Error, ErrorKind};
 use serde_json::Value;
 use wire::Nanos;
 
 use super::monitors::{Lag, MonitorRef};
 use super::outbox::Outbox;
-use super::{BACKLOG, Close, Core, Now, SessionId, elapsed, encode};
+use super::{BACKLOG, Close, Core, MAX_HELD, Now, SessionId, elapsed, encode};
 
 /// How a session is treated, by the remote that it came over.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub(super) struct Session {
     /// It looks at `_Server` itself and need not be disconnected when databases come and go.
     pub(super) change_aware: bool,
     pub(super) n_blocked: usize,
+    /// What its waiting transactions, monitors and locks weigh.
+    held: usize,
     /// The last commit that updates were made of, and whether they had to be merged: the same for all monitors of the session.
     decided: (u64, bool),
     last_heard: Nanos,
@@ -56,6 +59,24 @@ impl Session {
         !self.lags.is_empty() || self.outbox.backlog() > BACKLOG
     }
 
+    /// Makes room for something that weighs so much.
+    ///
+    /// # Errors
+    /// `resources exhausted` when the session holds too much already.
+    pub(super) fn hold(&mut self, weight: usize) -> Result<(), Error> {
+        if self.held + weight > MAX_HELD {
+            let details = "too many or too large waiting transactions, monitors and locks in one session";
+            return Err(Error::new(ErrorKind::ResourcesExhausted, details));
+        }
+        self.held += weight;
+        Ok(())
+    }
+
+    /// Gives back what [`Session::hold`] took.
+    pub(super) fn let_go(&mut self, weight: usize) {
+        self.held = self.held.saturating_sub(weight);
+    }
+
     pub(super) fn probe_deadline(&self) -> Option<Nanos> {
         let probe = self.options.probe.filter(|_| self.closing.is_none())?;
         Some(self.last_heard + if self.probed { probe * 2 } else { probe })
@@ -74,6 +95,7 @@ impl Core {
             monitors: BTreeMap::new(),
             change_aware: false,
             n_blocked: 0,
+            held: 0,
             decided: (0, false),
             last_heard: now.monotonic,
             probed: false,

@@ -6,7 +6,7 @@ use ovsdb::{Commit, DatabaseSchema};
 use serde_json::Value;
 use wire::Nanos;
 
-use super::{Core, Now, SessionId, encode};
+use super::{Core, HELD_ITEM, Now, SessionId, encode, weigh};
 
 /// A transaction that waits.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) struct Blocked {
     pub(super) since: Nanos,
     /// When its time is over.
     pub(super) deadline: Option<Nanos>,
+    /// What it weighs.
+    pub(super) weight: usize,
 }
 
 impl Blocked {
@@ -33,6 +35,7 @@ impl Blocked {
         now: Nanos,
     ) -> Blocked {
         let deadline = timeout.map(|timeout| now + timeout);
+        let weight = HELD_ITEM + params.iter().map(weigh).sum::<usize>();
         Blocked {
             session,
             id,
@@ -40,6 +43,7 @@ impl Blocked {
             params,
             since: now,
             deadline,
+            weight,
         }
     }
 
@@ -91,6 +95,7 @@ impl Core {
         let blocked = self.blocked.remove(at);
         if let Some(session) = self.sessions.get_mut(&blocked.session) {
             session.n_blocked = session.n_blocked.saturating_sub(1);
+            session.let_go(blocked.weight);
         }
         blocked
     }

@@ -99,13 +99,16 @@ impl Store {
         Ok((Store::new(log, now), loaded.database))
     }
 
-    /// Makes the file of an empty database.
+    /// Makes the file of an empty database, and its directory.
     pub(crate) fn create(
         name: &Path,
         schema: DatabaseSchema,
         seed: u128,
         now: Nanos,
     ) -> Result<(Store, Database), StoreError> {
+        if let Some(parent) = name.parent() {
+            fs::create_dir_all(parent).map_err(|source| StoreError::io(name, "create failed", source))?;
+        }
         let log = LogFile::create(name, &log::schema_record(&schema))?;
         Ok((Store::new(log, now), Database::new(schema, seed)))
     }
