@@ -47,8 +47,8 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(signal)) => process::exit_by_signal(signal),
         Err(error) => {
+            // The log's console shows it to whoever started this.
             tracing::error!(target: "daemon", "{error:#}");
-            eprintln!("{called}: {error:#}");
             ExitCode::FAILURE
         }
     }
