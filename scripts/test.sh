@@ -29,5 +29,6 @@ step $cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log" | grep -v
     status=$?
 echo "== closing lines"
 grep -E '^(skipped: |test .*FAILED$|test result: )' "$log" | grep -v ' 0 passed; 0 failed; 0 ignored' || true
-awk '/^test result: /{p+=$4; f+=$6; i+=$8} END{printf "tests: %d passed, %d failed, %d skipped\n", p, f, i; exit f > 0 || p == 0}' "$log"
+# A test that skips itself counts as passed to the test runner.
+awk '/^skipped: /{s++} /^test result: /{p+=$4; f+=$6; i+=$8} END{printf "tests: %d passed, %d failed, %d skipped\n", p-s, f, i+s; exit f > 0 || p == 0}' "$log"
 exit "${status:-0}"
