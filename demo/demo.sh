@@ -16,8 +16,16 @@ SW=oxvs-demo-sw
 dir=$(mktemp -d /tmp/oxvs-demo-XXXXXX)
 export OVS_RUNDIR=$dir OVS_DBDIR=$dir OVS_LOGDIR=$dir OVS_SYSCONFDIR=$dir
 failures=0
+locked=
 
 main() {
+    # Namespaces of a demo that was killed are removed, those of one that runs are not.
+    exec 9>/tmp/oxvs-demo.lock
+    flock -n 9 || {
+        echo "another demo is running" >&2
+        exit 1
+    }
+    locked=yes
     remove_namespaces
     say "Three hosts, two VLANs, one subnet"
     start_switch
@@ -246,7 +254,7 @@ cleanup() {
     trap '' INT TERM HUP
     # The shell would report every process that it ends here.
     exec 2>/dev/null
-    remove_namespaces
+    [ -z "$locked" ] || remove_namespaces
     wait || true
     rm -rf "$dir"
     exit $status
