@@ -18,9 +18,16 @@ SYSTEMS=${SYSTEMS:-oxvs ovs afxdp bridge}
 CC=${CC:-cubic}
 OUT=${OUT:-$(mktemp /tmp/oxvs-bench-XXXXXX.csv)}
 SW=oxvs-bench-sw A=oxvs-bench-a B=oxvs-bench-b
-dir=
+dir= locked=
 
 main() {
+    # Two measurements at once would measure each other, and take away each other's namespaces.
+    exec 9>/tmp/oxvs-bench.lock
+    flock -n 9 || {
+        echo "waiting for another measurement to end" >&2
+        flock 9
+    }
+    locked=yes
     echo "round,system,tcp_gbit,ping_avg_ms,ping_p99_ms,idle_cpu_percent,rss_mb" >"$OUT"
     local round system
     for round in $(seq "$ROUNDS"); do
@@ -160,6 +167,7 @@ appears() {
 }
 
 remove() {
+    [ -n "$locked" ] || return 0
     local ns p
     for ns in $A $B $SW; do
         [ -e /run/netns/$ns ] || continue
