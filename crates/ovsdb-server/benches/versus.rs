@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use ovsdb::{DatabaseSchema, log};
 use rustix::event::epoll;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 const ROWS: usize = 10_000;
 
@@ -80,6 +81,7 @@ fn main() {
             for turn in 0..servers.len() {
                 let at = (turn + round as usize) % servers.len();
                 let (load, clients) = CELLS[cell];
+                servers[at].pin(load == Load::Sequential && clients == 1);
                 let cpu = servers[at].cpu_time();
                 let rate = servers[at].measure(load, clients, time);
                 let cpu = (servers[at].cpu_time() - cpu).as_secs_f64() / (rate * time.as_secs_f64());
@@ -184,6 +186,18 @@ impl Server {
             self.rows.extend(uuids);
         }
         assert_eq!(self.rows.len(), ROWS, "all rows are inserted");
+    }
+
+    /// Puts the server and this program on one processor, or lets them go. A client that waits for each reply never uses two at once; on
+    /// two, what is measured is how long an idle processor takes to wake up.
+    fn pin(&self, together: bool) {
+        let mut set = CpuSet::new();
+        (0..CpuSet::MAX_CPU)
+            .filter(|cpu| !together || *cpu == 0)
+            .for_each(|cpu| set.set(cpu));
+        for pid in [rustix::process::Pid::from_child(&self.child).into(), None] {
+            sched_setaffinity(pid, &set).expect("processors can be chosen");
+        }
     }
 
     /// The processor time that the server has used so far: unlike its rates, it does not depend on what else the machine does.

@@ -165,11 +165,16 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
         server.run_local().await;
         tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
         daemon.ready();
-        let ended = tokio::select! {
-            () = server.exit_requested() => Ended::Done(ExitCode::SUCCESS),
-            signal = daemon::terminated() => Ended::Signal(signal.unwrap_or(15)),
-            code = run_command(wanted.run) => Ended::Done(code),
-        };
+        // A task of its own: the future that the runtime blocks on is polled at every event, and this one is large.
+        let serving = server.clone();
+        let ended = spawn_local(async move {
+            tokio::select! {
+                () = serving.exit_requested() => Ended::Done(ExitCode::SUCCESS),
+                signal = daemon::terminated() => Ended::Signal(signal.unwrap_or(15)),
+                code = run_command(wanted.run) => Ended::Done(code),
+            }
+        });
+        let ended = ended.await.map_err(|error| error.to_string())?;
         server.shut_down();
         Ok::<Ended, String>(ended)
     })?;

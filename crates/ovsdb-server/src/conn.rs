@@ -5,21 +5,20 @@
 //! task write, as the socket empties.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mgmt::jsonrpc::{Framer, Limits};
 use mgmt::pidfile::os_text;
-use mgmt::stream::{ReadHalf, Stream, WriteHalf};
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use mgmt::stream::Stream;
 
 use crate::core::{Now, SessionId};
 use crate::request;
 use crate::server::Inner;
+use crate::socket::Socket;
 
 /// The longest message of a client, in bytes.
 const MAX_MESSAGE: usize = 64 << 20;
@@ -27,13 +26,13 @@ const MAX_MESSAGE: usize = 64 << 20;
 /// The deepest nesting in a message.
 const MAX_DEPTH: u32 = 1000;
 
-/// A read takes at least and at most so many bytes; a client that sends much gets more.
-const READ: std::ops::RangeInclusive<usize> = (4 << 10)..=(64 << 10);
+/// A read takes at most so many bytes.
+pub(crate) const READ: usize = 64 << 10;
 
 /// The writing side of a connection, which the server's flush and the connection's task share.
 pub(crate) struct Conn {
     pub(crate) id: SessionId,
-    write: RefCell<WriteHalf>,
+    socket: Socket,
     /// The task, to be woken when there is something to do that its socket does not tell.
     task: RefCell<Option<Waker>>,
     /// The socket was full: the task writes.
@@ -63,12 +62,8 @@ impl Conn {
         let Some(outbox) = core.outbox(self.id) else {
             return false;
         };
-        let write = self.write.borrow();
         while !outbox.sendable().is_empty() {
-            let result = match &*write {
-                WriteHalf::Unix(stream) => stream.try_write(outbox.sendable()),
-                WriteHalf::Tcp(stream) => stream.try_write(outbox.sendable()),
-            };
+            let result = self.socket.try_write(outbox.sendable());
             match result {
                 Ok(n) => outbox.sent(n),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -110,9 +105,8 @@ impl Conn {
         let Some(outbox) = core.outbox(self.id) else {
             return true;
         };
-        let mut write = self.write.borrow_mut();
         while !outbox.sendable().is_empty() {
-            match Pin::new(&mut *write).poll_write(cx, outbox.sendable()) {
+            match self.socket.poll_write(cx, outbox.sendable()) {
                 Poll::Ready(Ok(n)) if n > 0 => outbox.sent(n),
                 Poll::Ready(_) => {
                     self.ended.set(true);
@@ -121,16 +115,25 @@ impl Conn {
                 Poll::Pending => return false,
             }
         }
+        self.socket.drained();
         true
     }
 }
 
 /// Serves a client until either side ends the connection.
 pub(crate) async fn serve(inner: Rc<Inner>, stream: Stream, id: SessionId) {
-    let (reader, write) = stream.into_split();
+    let socket = match Socket::new(stream) {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::warn!(target: "jsonrpc", "cannot watch a client's socket: {}", os_text(&error));
+            inner.flush();
+            inner.core.borrow_mut().disconnect(id);
+            return;
+        }
+    };
     let conn = Rc::new(Conn {
         id,
-        write: RefCell::new(write),
+        socket,
         task: RefCell::new(None),
         full: Cell::new(false),
         paused: Cell::new(false),
@@ -140,9 +143,7 @@ pub(crate) async fn serve(inner: Rc<Inner>, stream: Stream, id: SessionId) {
     let mut task = Task {
         inner: inner.clone(),
         conn,
-        reader,
         framer: framer(),
-        read: *READ.start(),
     };
     if let Err(error) = task.run().await {
         let name = inner.core.borrow().session_name(id).to_owned();
@@ -164,10 +165,7 @@ fn framer() -> Framer {
 struct Task {
     inner: Rc<Inner>,
     conn: Rc<Conn>,
-    reader: ReadHalf,
     framer: Framer,
-    /// The size of the next read.
-    read: usize,
 }
 
 impl Task {
@@ -183,9 +181,8 @@ impl Task {
                     let now = self.inner.now();
                     self.inner.core.borrow_mut().heard(self.conn.id, now);
                     self.handle(now).await?;
-                    if n >= self.read {
+                    if n == READ {
                         // There may be more; but replies go out first.
-                        self.read = (self.read * 2).min(*READ.end());
                         tokio::task::yield_now().await;
                     }
                 }
@@ -194,13 +191,7 @@ impl Task {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        let Task {
-            inner,
-            conn,
-            reader,
-            framer,
-            read,
-        } = self;
+        let Task { inner, conn, framer } = self;
         {
             let mut task = conn.task.borrow_mut();
             if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
@@ -226,14 +217,17 @@ impl Task {
         if conn.paused.replace(false) {
             return Poll::Ready(Ok(Event::Resume));
         }
-        let buffer = framer.buffer();
-        buffer.reserve(*read);
-        pin!(reader.read_buf(buffer)).poll(cx).map_ok(Event::Read)
+        let mut buffer = inner.read_buffer.borrow_mut();
+        let read = conn.socket.poll_read(cx, &mut buffer);
+        read.map_ok(|n| {
+            framer.push(&buffer[..n]);
+            Event::Read(n)
+        })
     }
 
     /// Hands complete messages to the core while it listens.
     async fn handle(&mut self, mut now: Now) -> Result<(), String> {
-        let mut handled = false;
+        let mut handled = 0u32;
         loop {
             if !self.inner.core.borrow().listens(self.conn.id) {
                 self.conn.paused.set(true);
@@ -248,14 +242,15 @@ impl Task {
             };
             let message = request::parse(frame).map_err(|error| format!("received {error}"))?;
             self.inner.handle(self.conn.id, message, now);
-            handled = true;
-            if self.inner.monotonic() > now.monotonic + TURN {
+            handled += 1;
+            // Looking at the clock for each of many small requests would cost too much.
+            if handled.is_multiple_of(4) && self.inner.monotonic() > now.monotonic + TURN {
                 self.inner.flush_soon();
                 tokio::task::yield_now().await;
                 now = self.inner.now();
             }
         }
-        if handled {
+        if handled > 0 {
             self.inner.flush_soon();
         }
         Ok(())

@@ -17,6 +17,7 @@ mod core;
 mod remotes;
 mod request;
 mod server;
+mod socket;
 mod store;
 
 pub use cli::main;

@@ -80,7 +80,11 @@ pub(crate) struct Inner {
     pub(crate) remotes_changed: Notify,
     /// Asks for the end of the server.
     pub(crate) exit: Notify,
+    /// Where all connections read to first.
+    pub(crate) read_buffer: RefCell<Box<[u8]>>,
     flusher: RefCell<Option<Waker>>,
+    /// The sessions that a flush sends to; empty but for its memory between flushes.
+    dirty: RefCell<Vec<SessionId>>,
     flush_wanted: Cell<bool>,
     deadline_moved: Notify,
     synced: mpsc::UnboundedSender<Synced>,
@@ -117,7 +121,9 @@ impl Server {
             remotes: RefCell::default(),
             remotes_changed: Notify::new(),
             exit: Notify::new(),
+            read_buffer: RefCell::new(vec![0; conn::READ].into()),
             flusher: RefCell::new(None),
+            dirty: RefCell::default(),
             flush_wanted: Cell::new(false),
             deadline_moved: Notify::new(),
             synced,
@@ -273,7 +279,7 @@ impl Inner {
     pub(crate) fn flush(self: &Rc<Self>) {
         self.flush_wanted.set(false);
         self.write_batch();
-        let mut dirty = Vec::new();
+        let mut dirty = self.dirty.take();
         loop {
             self.core.borrow_mut().take_dirty(&mut dirty);
             if dirty.is_empty() {
@@ -290,6 +296,7 @@ impl Inner {
             }
             self.core.borrow_mut().flushed(Ok(()));
         }
+        self.dirty.replace(dirty);
         let closing = self.core.borrow_mut().take_closing();
         for (id, reason) in closing {
             let name = self.core.borrow().session_name(id).to_owned();
@@ -463,7 +470,14 @@ fn extends(new: &DatabaseSchema, old: &DatabaseSchema) -> bool {
 /// Flushes after all tasks that are ready have run.
 async fn flush_when_wanted(inner: Rc<Inner>) {
     poll_fn(|cx| {
-        *inner.flusher.borrow_mut() = Some(cx.waker().clone());
+        if !inner
+            .flusher
+            .borrow()
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
+            *inner.flusher.borrow_mut() = Some(cx.waker().clone());
+        }
         if inner.flush_wanted.get() {
             inner.flush();
         }

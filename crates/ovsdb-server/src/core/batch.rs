@@ -102,7 +102,7 @@ impl Core {
         self.batch.durable.clear();
     }
 
-    /// `transact` (RFC 7047 §4.1.3), `params` being the database's name and the operations.
+    /// `transact` (RFC 7047 §4.1.3); the operations follow the first of `params`.
     pub(super) fn transact(&mut self, session: SessionId, id: Value, db: String, params: Vec<Value>, now: Now) {
         match self.run(session, &db, &params[1..], Duration::ZERO) {
             None => {}

@@ -45,13 +45,16 @@ impl Core {
         None
     }
 
-    fn request(&mut self, session: SessionId, method: &str, params: Vec<Value>, id: Value, now: Now) -> Option<Effect> {
+    fn request(
+        &mut self,
+        session: SessionId,
+        method: &str,
+        mut params: Vec<Value>,
+        id: Value,
+        now: Now,
+    ) -> Option<Effect> {
         let done = match method {
-            "transact" => match self.known_db(method, &params) {
-                Ok(_) if self.waits_for(session, &id) => {
-                    let details = "transact: duplicate request ID";
-                    Err(Error::syntax(&Value::Array(params), details))
-                }
+            "transact" => match self.own_db(&id, session, &mut params) {
                 Ok(db) => {
                     self.transact(session, id, db, params, now);
                     return None;
@@ -91,6 +94,17 @@ impl Core {
             Err(error) => self.refuse(session, &id, &error.to_json()),
         }
         None
+    }
+
+    /// Takes the database's name out of the parameters of `transact`.
+    fn own_db(&self, id: &Value, session: SessionId, params: &mut [Value]) -> Result<String, Error> {
+        if self.waits_for(session, id) {
+            return Err(Error::syntax(&Value::from(&*params), "transact: duplicate request ID"));
+        }
+        match params.first_mut() {
+            Some(Value::String(name)) if self.databases.contains_key(name) => Ok(std::mem::take(name)),
+            _ => self.known_db("transact", params),
+        }
     }
 
     /// The database that a request names first.

@@ -15,7 +15,7 @@ pub(super) struct Blocked {
     /// The request's id.
     pub(super) id: Value,
     pub(super) db: String,
-    /// The request's parameters.
+    /// The request's parameters: what stands first was the database's name.
     pub(super) params: Vec<Value>,
     /// When it was first tried.
     pub(super) since: Nanos,

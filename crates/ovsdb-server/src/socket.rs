@@ -1,0 +1,131 @@
+//! A client's socket, watched for what is to be read alone.
+//!
+//! The kernel tells whoever watches a Unix socket for writing each time that the peer has read something. For a server that answers small
+//! requests this is one more wake-up with every reply, as expensive as the request itself. So only a socket that was found full is watched
+//! for writing, by a descriptor of its own, until it is not full any more.
+
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::task::{Context, Poll, ready};
+
+use mgmt::stream::Stream;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A connected socket.
+pub(crate) struct Socket {
+    stream: AsyncFd<Either>,
+    /// While the socket is full: its second descriptor.
+    full: RefCell<Option<AsyncFd<OwnedFd>>>,
+}
+
+enum Either {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl AsRawFd for Either {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Either::Unix(stream) => stream.as_raw_fd(),
+            Either::Tcp(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+impl Either {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Either::Unix(stream) => (&mut &*stream).read(buffer),
+            Either::Tcp(stream) => (&mut &*stream).read(buffer),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Either::Unix(stream) => (&mut &*stream).write(bytes),
+            Either::Tcp(stream) => (&mut &*stream).write(bytes),
+        }
+    }
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        match self {
+            Either::Unix(stream) => stream.as_fd().try_clone_to_owned(),
+            Either::Tcp(stream) => stream.as_fd().try_clone_to_owned(),
+        }
+    }
+}
+
+impl Socket {
+    /// Takes a stream over.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn new(stream: Stream) -> io::Result<Socket> {
+        let stream = match stream {
+            Stream::Unix(stream) => Either::Unix(stream.into_std()?),
+            Stream::Tcp(stream) => Either::Tcp(stream.into_std()?),
+        };
+        let stream = watch(stream, Interest::READABLE)?;
+        Ok(Socket {
+            stream,
+            full: RefCell::new(None),
+        })
+    }
+
+    /// Reads once, when there is something to read. As many bytes as fit mean that there may be more.
+    pub(crate) fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.stream.poll_read_ready(cx))?;
+            match ready.try_io(|stream| stream.get_ref().read(buffer)) {
+                Ok(Ok(n)) => {
+                    // A stream that gave less than was asked for is empty: no need to ask again.
+                    if n > 0 && n < buffer.len() {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Writes as much as the socket takes at once; `WouldBlock` when that is nothing.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.get_ref().write(bytes)
+    }
+
+    /// Waits until a socket that was full takes something, and writes it.
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut full = self.full.borrow_mut();
+        let watched = match &mut *full {
+            Some(watched) => watched,
+            none => none.insert(watch(self.stream.get_ref().duplicate()?, Interest::WRITABLE)?),
+        };
+        loop {
+            let mut ready = ready!(watched.poll_write_ready(cx))?;
+            if let Ok(result) = ready.try_io(|_| self.stream.get_ref().write(bytes)) {
+                return Poll::Ready(result);
+            }
+        }
+    }
+
+    /// The socket is not full any more.
+    pub(crate) fn drained(&self) {
+        self.full.replace(None);
+    }
+}
+
+/// Watches a descriptor.
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe, for the sake of types that do not own their descriptor; ours do"
+)]
+fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(owner, interest)
+}
