@@ -4,7 +4,7 @@ use crate::Options;
 use crate::command::{Command, CommandQueue};
 use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::stats::{PortStats, WorkerStats};
-use crate::worker::Worker;
+use crate::worker::{SpinTime, Worker};
 use dp::{Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, PortCounters, Slowpath};
 use flow::PortNo;
 use hashbrown::HashMap;
@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// The userspace datapath. Its workers end when it is dropped.
 ///
@@ -22,6 +23,7 @@ use std::thread::{self, JoinHandle};
 /// what waits for workers (everything but [`Datapath::execute`] and the statistics) from within a worker's call.
 pub struct DpUser {
     options: Options,
+    spin: Arc<SpinTime>,
     workers: Vec<Handle>,
     /// Held while ports come and go, so that these do so one at a time.
     control: Mutex<()>,
@@ -52,6 +54,7 @@ impl DpUser {
             workers: Vec::new(),
             control: Mutex::new(()),
             ports: RwLock::default(),
+            spin: Arc::new(SpinTime::new(options.spin)),
             options,
         };
         for number in 0..datapath.options.workers.max(1) {
@@ -66,12 +69,17 @@ impl DpUser {
         self.workers.len()
     }
 
+    /// Changes [`Options::spin`] while the workers run.
+    pub fn set_spin(&self, spin: Duration) {
+        self.spin.set(spin);
+    }
+
     fn start(&self, number: usize, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> io::Result<Handle> {
         let options = &self.options;
         let commands = Arc::new(CommandQueue::new()?);
         let pipeline = Pipeline::new(options.flow_limit, options.idle_timeout, slowpath.clone(), changes);
         let stats = pipeline.stats().clone();
-        let worker = Worker::new(number, pipeline, commands.clone(), slowpath, options.spin)?;
+        let worker = Worker::new(number, pipeline, commands.clone(), slowpath, self.spin.clone())?;
         let core = options.affinity.get(number).copied();
         let thread = thread::Builder::new()
             .name(format!("oxvs-worker-{number}"))

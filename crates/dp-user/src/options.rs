@@ -9,7 +9,8 @@ const DEFAULT_WORKERS: usize = 4;
 /// What can be set about the userspace datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Threads that move packets, at least 1. By default one per core that the process may use, at most 4.
+    /// Threads that move packets, at least 1. By default one for every two cores that the process may use, at most 4: hosts on the same
+    /// machine need cores too, and a reply that comes back to the worker that sent the request needs no other to be woken.
     pub workers: usize,
     /// The core that each worker stays on; workers beyond the list run where the kernel puts them. By default none is bound.
     pub affinity: Vec<usize>,
@@ -31,7 +32,7 @@ impl Default for Options {
     fn default() -> Options {
         let cores = available_parallelism().map_or(1, usize::from);
         Options {
-            workers: cores.min(DEFAULT_WORKERS),
+            workers: (cores / 2).clamp(1, DEFAULT_WORKERS),
             affinity: Vec::new(),
             spin: Duration::ZERO,
             flow_limit: 200_000,

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use wire::Nanos;
@@ -39,7 +40,7 @@ pub(crate) struct Worker {
     slowpath: Arc<dyn Slowpath>,
     queues: Vec<Option<Queue>>,
     dumps: Vec<Dump>,
-    spin: Duration,
+    spin: Arc<SpinTime>,
     /// When the last turn began.
     now: Nanos,
     /// When packets last came.
@@ -48,6 +49,26 @@ pub(crate) struct Worker {
     housekeeping: Option<Nanos>,
     ready: Vec<u64>,
     taken: Vec<Command>,
+}
+
+/// How long workers look for packets before they sleep; all of them read it, the control plane changes it.
+pub(crate) struct SpinTime(AtomicU64);
+
+impl SpinTime {
+    pub(crate) fn new(time: Duration) -> SpinTime {
+        let spin = SpinTime(AtomicU64::new(0));
+        spin.set(time);
+        spin
+    }
+
+    pub(crate) fn set(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// A receive queue as the worker sees it.
@@ -72,7 +93,7 @@ impl Worker {
         pipeline: Pipeline,
         commands: Arc<CommandQueue>,
         slowpath: Arc<dyn Slowpath>,
-        spin: Duration,
+        spin: Arc<SpinTime>,
     ) -> io::Result<Worker> {
         let poller = Poller::new()?;
         poller.add(commands.event(), COMMANDS)?;
@@ -136,10 +157,8 @@ impl Worker {
         }
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
         let next = parked.chain(self.housekeeping).min();
-        if next.is_none() && self.spin.is_zero() {
-            return None;
-        }
-        if !self.spin.is_zero() && self.now.since(self.active) < self.spin {
+        let spin = self.spin.get();
+        if !spin.is_zero() && self.now.since(self.active) < spin {
             return Some(Duration::ZERO);
         }
         next.map(|next| next.since(self.now))

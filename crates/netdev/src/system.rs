@@ -188,7 +188,8 @@ impl Rx for SystemRx {
                 Err(error) => match errno(&error) {
                     // ENETDOWN is told once when the device goes down; packets come again when it is up.
                     Some(Errno::AGAIN | Errno::NETDOWN) => {
-                        self.expect = 1;
+                        // Two, so that a packet that comes alone needs no second call to know that it was alone.
+                        self.expect = 2;
                         break;
                     }
                     Some(Errno::INTR) => {}

@@ -71,10 +71,14 @@ impl Bridge {
         }
         match self.fdb.learn(vlan, mac, port, now) {
             Learned::Nothing => {}
-            Learned::Moved => stale.push(Read::Station(self.id, vlan, mac)),
+            Learned::Moved => stale.extend(Read::moved(self.id, vlan, mac)),
             Learned::New { evicted } => {
                 stale.push(Read::Station(self.id, vlan, mac));
-                stale.extend(evicted.map(|(vlan, mac)| Read::Station(self.id, vlan, mac)));
+                stale.extend(
+                    evicted
+                        .into_iter()
+                        .flat_map(|(vlan, mac)| Read::moved(self.id, vlan, mac)),
+                );
             }
         }
     }

@@ -19,17 +19,26 @@ pub(crate) enum Read {
     Flood(u32),
     /// Where a bridge believes a station to be.
     Station(u32, Vid, MacAddr),
+    /// That the packets of a station keep it where it is: when it moves or is forgotten, they have to teach its place again.
+    Source(u32, Vid, MacAddr),
 }
 
 impl Read {
+    /// What is stale when a station that was known moves or is forgotten.
+    pub(crate) fn moved(bridge: u32, vlan: Vid, mac: MacAddr) -> [Read; 2] {
+        [Read::Station(bridge, vlan, mac), Read::Source(bridge, vlan, mac)]
+    }
+
     /// Its number.
     pub(crate) fn dep(self, seed: u64) -> Dep {
+        let station = |vlan: Vid, mac: MacAddr| u64::from(vlan.get()) << 48 | mac.to_u64();
         let (kind, a, b) = match self {
             Read::Attachment(port) => (1, port.0, 0),
             Read::Bridge(bridge) => (2, bridge, 0),
             Read::Port(bridge, port) => (3, bridge, u64::from(port)),
             Read::Flood(bridge) => (4, bridge, 0),
-            Read::Station(bridge, vlan, mac) => (5, bridge, u64::from(vlan.get()) << 48 | mac.to_u64()),
+            Read::Station(bridge, vlan, mac) => (5, bridge, station(vlan, mac)),
+            Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))
     }

@@ -91,7 +91,7 @@ impl Switch {
         for bridge in self.bridges.values_mut() {
             let before = stale.len();
             while let Some((vlan, mac)) = bridge.fdb.expire(now) {
-                stale.push(Read::Station(bridge.id, vlan, mac));
+                stale.extend(Read::moved(bridge.id, vlan, mac));
             }
             if stale.len() - before > MANY {
                 stale.truncate(before);
@@ -146,7 +146,7 @@ impl Switch {
         let id = bridge.id;
         let evicted = bridge.fdb.add_static(vlan, mac, port);
         let stale = [Some((vlan, mac)), evicted].into_iter().flatten();
-        Ok(self.changes(stale.map(|(vlan, mac)| Read::Station(id, vlan, mac))))
+        Ok(self.changes(stale.flat_map(|(vlan, mac)| Read::moved(id, vlan, mac))))
     }
 
     /// Removes a station that was entered by hand.
@@ -158,8 +158,8 @@ impl Switch {
         if !bridge.fdb.del_static(vlan, mac) {
             return Err(FdbError::NoEntry);
         }
-        let read = Read::Station(bridge.id, vlan, mac);
-        Ok(self.changes([read]))
+        let reads = Read::moved(bridge.id, vlan, mac);
+        Ok(self.changes(reads))
     }
 
     /// Sets a bridge's statistics of learning to zero.

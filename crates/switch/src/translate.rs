@@ -113,6 +113,7 @@ impl<'a> Walk<'a> {
         if mac.is_multicast() {
             return;
         }
+        self.depend(Read::Source(at.bridge, vlan, mac));
         // A copy that comes by again moves the station; what counts is where it was seen last.
         self.effects
             .retain(|Effect::Learn { bridge, vlan: seen, .. }| (*bridge, *seen) != (at.bridge, vlan));

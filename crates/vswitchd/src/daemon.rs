@@ -249,6 +249,7 @@ impl Daemon {
             Ok(tables) => {
                 self.desired = rows::desired(&tables, self.dummies);
                 let mut bridges = self.state.bridges.borrow_mut();
+                self.state.datapath.set_spin(self.desired.worker_spin);
                 bridges.apply(&self.desired);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());
                 self.owed.configuration = true;

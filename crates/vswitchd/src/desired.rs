@@ -16,6 +16,8 @@ pub(crate) struct Desired {
     pub(crate) bridges: BTreeMap<String, Bridge>,
     /// How often statistics are written to the database.
     pub(crate) stats_interval: Option<Duration>,
+    /// How long workers look for more packets before they sleep.
+    pub(crate) worker_spin: Duration,
     /// How many VLAN tags of a packet count.
     pub(crate) vlan_limit: u8,
     /// Keys and columns of the root row that ask for what is not built.

@@ -39,6 +39,11 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
     let mut desired = Desired {
         bridges: BTreeMap::new(),
         stats_interval: interval.map(|ms: u64| Duration::from_millis(ms.max(5000))),
+        worker_spin: Duration::from_micros(
+            number(&root.other_config, "worker-spin")
+                .unwrap_or(0)
+                .min(MAX_SPIN_MICROS),
+        ),
         vlan_limit: vlan_limit(&root.other_config),
         unsupported: unsupported::open_vswitch(root),
     };
@@ -214,6 +219,9 @@ fn device(
         unknown => InterfaceKind::Refused(format!("could not create netdev {name} of unknown type {unknown}")),
     }
 }
+
+/// Longest `other_config:worker-spin`: beyond it a worker would never sleep.
+const MAX_SPIN_MICROS: u64 = 1_000_000;
 
 /// The MTU of a device that nobody asked another of.
 const DEFAULT_MTU: u32 = 1500;

@@ -331,3 +331,20 @@ fn a_device_may_change_its_datapath_port() {
     assert_eq!(*lab.translate("a", packet).actions, [dp::Action::Output(PortNo(77))]);
     assert_eq!(lab.switch.bridge("br0").unwrap().entries(Nanos::MAX).count(), 1);
 }
+
+#[test]
+fn a_station_that_moves_away_and_back_is_learned_again_by_its_old_packets() {
+    let mut lab = Lab::with_ports(&["a", "b", "c"]);
+    lab.send("a", 1, 9).unwrap();
+    let at_home = lab.translate("a", Packet::new(testkit::mac(1), testkit::mac(9)).payload(0x88b5, b""));
+    lab.send("b", 1, 9).unwrap();
+    assert!(lab.changes.iter().any(|change| at_home.depends_on(change)));
+}
+
+#[test]
+fn the_megaflow_that_taught_a_new_station_is_not_stale_for_that() {
+    let mut lab = Lab::with_ports(&["a", "b", "c"]);
+    let first = lab.translate("a", Packet::new(testkit::mac(1), testkit::mac(9)).payload(0x88b5, b""));
+    lab.send("a", 1, 9).unwrap();
+    assert!(!lab.changes.iter().any(|change| first.depends_on(change)));
+}
