@@ -14,6 +14,7 @@ mod cli;
 mod conn;
 mod control;
 mod core;
+mod linger;
 mod remotes;
 mod request;
 mod server;

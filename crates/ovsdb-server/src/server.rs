@@ -22,6 +22,7 @@ use wire::Nanos;
 
 use crate::conn::{self, Conn};
 use crate::core::{Close, Core, Effect, HeldReply, Now, SERVER_DB, SessionId, SessionMap, SessionOptions};
+use crate::linger::{self, Linger};
 use crate::remotes::Remotes;
 use crate::request::Incoming;
 use crate::store::{Store, StoreError};
@@ -82,6 +83,7 @@ pub(crate) struct Inner {
     pub(crate) exit: Notify,
     /// Where all connections read to first.
     pub(crate) read_buffer: RefCell<Box<[u8]>>,
+    pub(crate) linger: Linger,
     flusher: RefCell<Option<Waker>>,
     /// The sessions that a flush sends to; empty but for its memory between flushes.
     dirty: RefCell<Vec<SessionId>>,
@@ -122,6 +124,7 @@ impl Server {
             remotes_changed: Notify::new(),
             exit: Notify::new(),
             read_buffer: RefCell::new(vec![0; conn::READ].into()),
+            linger: Linger::default(),
             flusher: RefCell::new(None),
             dirty: RefCell::default(),
             flush_wanted: Cell::new(false),
@@ -158,6 +161,7 @@ impl Server {
         inner.spawn(flush_when_wanted(inner.clone()));
         inner.spawn(tell_synced(inner.clone(), results));
         inner.spawn(keep_time(inner.clone()));
+        inner.spawn(linger::linger(inner.clone()));
         inner.reconcile_remotes().await;
         inner.spawn(crate::remotes::follow(inner.clone()));
     }
@@ -249,6 +253,7 @@ impl Inner {
         if self.core.borrow().must_flush(&message) {
             self.flush();
         }
+        self.linger.handled(session);
         let effect = self.core.borrow_mut().handle(session, message, now);
         if let Some(Effect::Convert(conversion)) = effect {
             let result = match self.stores.borrow_mut().get_mut(&conversion.name) {
@@ -480,6 +485,7 @@ async fn flush_when_wanted(inner: Rc<Inner>) {
         }
         if inner.flush_wanted.get() {
             inner.flush();
+            inner.linger.flushed();
         }
         Poll::<()>::Pending
     })
