@@ -34,8 +34,12 @@ pub(crate) enum Command {
     Flush { done: Sender<()> },
     /// Copy all megaflows; the channel is closed at the end.
     Dump { flows: Sender<Vec<FlowDump>> },
-    /// Send a packet through actions.
-    Execute { frame: Frame, actions: Vec<Action> },
+    /// Send a packet through actions as if it had come in on a port.
+    Execute {
+        in_port: PortNo,
+        frame: Frame,
+        actions: Vec<Action>,
+    },
     /// End.
     Stop,
 }
@@ -127,6 +131,7 @@ mod tests {
     fn packets_wait_in_bounded_number() {
         let queue = CommandQueue::new().unwrap();
         let execute = || Command::Execute {
+            in_port: PortNo(1),
             frame: Frame::from_slice(&[0; 60]),
             actions: Vec::new(),
         };

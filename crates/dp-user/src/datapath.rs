@@ -2,10 +2,14 @@
 
 use crate::Options;
 use crate::command::{Command, CommandQueue};
+use crate::meters::Meters;
 use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::stats::{PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker};
-use dp::{Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, PortCounters, Slowpath};
+use dp::{
+    Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
+    Slowpath,
+};
 use flow::PortNo;
 use hashbrown::HashMap;
 use netdev::{Frame, Netdev};
@@ -28,6 +32,7 @@ pub struct DpUser {
     /// Held while ports come and go, so that these do so one at a time.
     control: Mutex<()>,
     ports: RwLock<HashMap<PortNo, Port>>,
+    meters: Arc<Meters>,
 }
 
 struct Handle {
@@ -54,6 +59,7 @@ impl DpUser {
             workers: Vec::new(),
             control: Mutex::new(()),
             ports: RwLock::default(),
+            meters: Arc::default(),
             spin: Arc::new(SpinTime::new(options.spin)),
             options,
         };
@@ -77,7 +83,13 @@ impl DpUser {
     fn start(&self, number: usize, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> io::Result<Handle> {
         let options = &self.options;
         let commands = Arc::new(CommandQueue::new()?);
-        let pipeline = Pipeline::new(options.flow_limit, options.idle_timeout, slowpath.clone(), changes);
+        let pipeline = Pipeline::with_meters(
+            options.flow_limit,
+            options.idle_timeout,
+            slowpath.clone(),
+            changes,
+            self.meters.clone(),
+        );
         let stats = pipeline.stats().clone();
         let worker = Worker::new(number, pipeline, commands.clone(), slowpath, self.spin.clone())?;
         let core = options.affinity.get(number).copied();
@@ -143,11 +155,13 @@ impl Datapath for DpUser {
         for rx in queues {
             let worker = self.least_loaded(&receivers);
             receivers.push(worker);
+            let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
             inlets[worker].push(Inlet {
                 port,
                 rx,
                 stats: stats[worker].clone(),
-                budget: Budget::new(self.options.upcall_budget, self.options.upcall_burst),
+                packet_ins: budget.clone(),
+                budget,
             });
         }
         let (done, answers) = mpsc::channel();
@@ -203,6 +217,7 @@ impl Datapath for DpUser {
         let receiver = ports.get(&in_port).and_then(|port| port.receivers.first());
         let worker = &self.workers[receiver.copied().unwrap_or(0)];
         worker.commands.push(Command::Execute {
+            in_port,
             frame: Frame::from_slice(packet),
             actions: actions.to_vec(),
         });
@@ -222,6 +237,18 @@ impl Datapath for DpUser {
             worker.stats.add_to(&mut sum);
         }
         sum
+    }
+
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), DpError> {
+        self.meters.set(id, config)
+    }
+
+    fn del_meter(&self, id: u32) -> Option<MeterStats> {
+        self.meters.remove(id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Option<MeterStats> {
+        self.meters.stats(id)
     }
 
     fn drops(&self) -> Vec<(DropCause, u64)> {

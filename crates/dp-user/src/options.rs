@@ -22,7 +22,7 @@ pub struct Options {
     /// How long a megaflow stays cached that carries nothing. By default 10 s.
     pub idle_timeout: Duration,
     /// Upcalls that a port may make per batch of packets in the long run while other ports wait too; beyond them, and the burst, packets of
-    /// new flows are dropped. By default 8.
+    /// new flows are dropped. Copies for controllers have a budget of the same size for themselves. By default 8.
     pub upcall_budget: u32,
     /// Upcalls that a port which made few has in reserve. By default 256.
     pub upcall_burst: u32,

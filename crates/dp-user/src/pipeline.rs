@@ -22,10 +22,10 @@
 //!   since the *last look at the log* are applied, that is since before the upcall; so a change that races with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
-use crate::actions;
-use crate::egress::Egress;
+use crate::actions::Actor;
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
+use crate::meters::{MeterView, Meters};
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, Slowpath, Upcall};
@@ -47,7 +47,7 @@ pub struct Pipeline {
     hasher: Arc<KeyHasher>,
     signatures: SignatureCache,
     flows: FlowTable,
-    egress: Egress,
+    actor: Actor,
     slowpath: Arc<dyn Slowpath>,
     changes: Arc<Changes>,
     /// What of the log of changes has been applied.
@@ -71,8 +71,8 @@ struct Batch {
 /// In place of a megaflow's number: no key could be read.
 const MALFORMED: u32 = NONE - 1;
 
-/// The upcalls that a port may still make.
-#[derive(Debug)]
+/// The upcalls, or the copies for controllers, that a port may still make.
+#[derive(Clone, Debug)]
 pub struct Budget {
     left: u32,
     per_batch: u32,
@@ -98,10 +98,14 @@ impl Budget {
         };
     }
 
-    fn take(&mut self) -> bool {
+    pub(crate) fn take(&mut self) -> bool {
         let some = self.left > 0;
         self.left -= u32::from(some);
         some
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left == 0
     }
 }
 
@@ -111,22 +115,34 @@ pub struct Inlet {
     pub(crate) rx: Box<dyn Rx>,
     pub(crate) stats: Arc<PortStats>,
     pub(crate) budget: Budget,
+    pub(crate) packet_ins: Budget,
 }
 
 impl Pipeline {
     /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it has carried nothing for `idle`.
     pub fn new(flow_limit: usize, idle: Duration, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> Pipeline {
+        Pipeline::with_meters(flow_limit, idle, slowpath, changes, Arc::default())
+    }
+
+    pub(crate) fn with_meters(
+        flow_limit: usize,
+        idle: Duration,
+        slowpath: Arc<dyn Slowpath>,
+        changes: Arc<Changes>,
+        meters: Arc<Meters>,
+    ) -> Pipeline {
         let hasher = Arc::new(KeyHasher::new());
+        let stats = Arc::<WorkerStats>::default();
         Pipeline {
             flows: FlowTable::new(hasher.clone(), flow_limit, idle),
             hasher,
             signatures: SignatureCache::new(),
-            egress: Egress::default(),
+            actor: Actor::new(MeterView::new(meters), slowpath.clone(), stats.clone()),
             slowpath,
             // There is nothing yet that could be stale.
             epoch: changes.epoch(),
             changes,
-            stats: Arc::default(),
+            stats,
             batch: Batch::default(),
             pending: Vec::new(),
             effects: Vec::new(),
@@ -144,6 +160,7 @@ impl Pipeline {
             port,
             rx,
             stats: Arc::default(),
+            packet_ins: budget.clone(),
             budget,
         }
     }
@@ -160,6 +177,7 @@ impl Pipeline {
         let frames = batch.frames.len();
         if frames > 0 {
             from.budget.begin(contended);
+            from.packet_ins.begin(contended);
             count_received(&batch.frames, &from.stats);
             self.extract(&mut batch, from.port);
             if self.find(&mut batch) {
@@ -167,20 +185,16 @@ impl Pipeline {
             } else {
                 self.act_in_order(&mut batch, from, now);
             }
-            self.egress.flush(&self.stats, now);
+            self.actor.flush(now);
         }
         self.batch = batch;
         received.map(|_| frames)
     }
 
-    /// Sends a frame through actions, outside of any flow.
-    pub(crate) fn execute(&mut self, frame: Frame, actions: &[Action], now: Nanos) {
-        let drops = DropSink {
-            worker: &self.stats,
-            port: None,
-        };
-        actions::run(actions, None, frame, &mut self.egress, drops);
-        self.egress.flush(&self.stats, now);
+    /// Sends a frame through actions, outside of any flow, as if it had come in on a port.
+    pub(crate) fn execute(&mut self, in_port: PortNo, frame: Frame, actions: &[Action], now: Nanos) {
+        self.actor.for_control(in_port, now).run(actions, None, frame);
+        self.actor.flush(now);
     }
 
     /// Stage 2.
@@ -236,20 +250,21 @@ impl Pipeline {
             flow.carried(1, frame.len() as u64, now);
             way = way.and(flow.direct);
         }
-        let drops = DropSink {
-            worker: &self.stats,
-            port: Some(&from.stats),
-        };
         if let Way::All(port) = way {
-            self.egress.queue_all(port, &mut batch.frames, drops);
+            let drops = DropSink {
+                worker: &self.stats,
+                port: Some(&from.stats),
+            };
+            self.actor.egress.queue_all(port, &mut batch.frames, drops);
             return;
         }
+        let mut context = self.actor.for_inlet(from, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a `Drain` it is taken apart first.
         batch.frames.reverse();
         for number in &batch.flows {
             let frame = batch.frames.swap_remove(batch.frames.len() - 1);
             let (actions, drop) = self.flows.flow_mut(*number).actions();
-            actions::run(actions, drop, frame, &mut self.egress, drops);
+            context.run(actions, drop, frame);
         }
     }
 
@@ -262,7 +277,7 @@ impl Pipeline {
         for (frame, ((key, hash), flow)) in batch.frames.drain(..).zip(found) {
             let known = *flow < MALFORMED && removals == self.flows.removals();
             if known {
-                self.run_flow(*flow, frame, &from.stats, now);
+                self.run_flow(*flow, frame, from, now);
             } else if *flow == MALFORMED {
                 from.stats.rx_dropped.add(1);
                 self.sink(from).count(DropCause::Malformed, 1);
@@ -273,15 +288,11 @@ impl Pipeline {
     }
 
     /// Stage 6 for a packet whose megaflow is known.
-    fn run_flow(&mut self, number: u32, frame: Frame, port: &PortStats, now: Nanos) {
+    fn run_flow(&mut self, number: u32, frame: Frame, from: &mut Inlet, now: Nanos) {
         let flow = self.flows.flow_mut(number);
         flow.carried(1, frame.len() as u64, now);
         let (actions, drop) = flow.actions();
-        let drops = DropSink {
-            worker: &self.stats,
-            port: Some(port),
-        };
-        actions::run(actions, drop, frame, &mut self.egress, drops);
+        self.actor.for_inlet(from, now).run(actions, drop, frame);
     }
 
     /// A packet for which there was no megaflow when the batch began, or whose megaflow may have gone since.
@@ -290,7 +301,7 @@ impl Pipeline {
         if let Some(number) = self.flows.lookup(key) {
             self.stats.megaflow_hits.add(1);
             self.signatures.remember(hash, number);
-            self.run_flow(number, frame, &from.stats, now);
+            self.run_flow(number, frame, from, now);
             return;
         }
         if !from.budget.take() {
@@ -308,12 +319,8 @@ impl Pipeline {
         let number = self.flows.insert(key, from.port, &translation, now);
         self.signatures.remember(hash, number);
         self.apply_changes();
-        let drops = DropSink {
-            worker: &self.stats,
-            port: Some(&from.stats),
-        };
         let (actions, drop) = (&translation.actions, translation.drop);
-        actions::run(actions, drop, frame, &mut self.egress, drops);
+        self.actor.for_inlet(from, now).run(actions, drop, frame);
     }
 
     /// Where drops of packets from a queue are counted.
@@ -365,12 +372,12 @@ impl Pipeline {
     }
 
     pub(crate) fn add_outlet(&mut self, port: PortNo, device: Arc<dyn Netdev>, stats: Arc<PortStats>) {
-        self.egress.add(port, device, stats);
+        self.actor.egress.add(port, device, stats);
     }
 
     /// Lets go of a port and of the megaflows that its packets made.
     pub(crate) fn remove_port(&mut self, port: PortNo) {
-        self.egress.remove(port);
+        self.actor.egress.remove(port);
         self.flows.remove_owner(port);
     }
 

@@ -262,7 +262,11 @@ impl Worker {
                     let _ = done.send(());
                 }
                 Command::Dump { flows } => self.dumps.push(Dump { next: 0, to: flows }),
-                Command::Execute { frame, actions } => self.pipeline.execute(frame, &actions, now),
+                Command::Execute {
+                    in_port,
+                    frame,
+                    actions,
+                } => self.pipeline.execute(in_port, frame, &actions, now),
                 Command::Stop => go_on = false,
             }
         }

@@ -1,12 +1,15 @@
 //! What a datapath does with a packet.
 
+use crate::SetField;
+use crate::show::Context;
 use flow::PortNo;
 use std::fmt;
 use wire::VlanTag;
 
 /// One step of a packet's way through a datapath; an empty list drops the packet.
 ///
-/// Steps run in order on one packet: a tag pushed by one step is on the packet for all later ones.
+/// Steps run in order on one packet: a tag pushed by one step is on the packet for all later ones. Checksums that a change touches are kept
+/// right, or wrong where they were wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send the packet, as it is at this point, out of a port.
@@ -15,9 +18,47 @@ pub enum Action {
     PushVlan(VlanTag),
     /// Remove the outermost VLAN tag; nothing happens to a packet without one.
     PopVlan,
+    /// Write to a header field; nothing happens to a packet that does not have it.
+    SetField(SetField),
+    /// Insert an MPLS label stack entry (RFC 3032) behind the VLAN tags, outside any entry that is there. A packet of no EtherType stays as
+    /// it is.
+    PushMpls {
+        /// The packet's EtherType from here on: 0x8847 or 0x8848.
+        ethertype: u16,
+        /// Label (20 bits), traffic class (3), bottom of stack (1), time to live (8), as it stands in the packet.
+        lse: u32,
+    },
+    /// Remove the outermost MPLS label stack entry, whether it is the last or not; nothing happens to a packet without one.
+    PopMpls {
+        /// The packet's EtherType from here on.
+        ethertype: u16,
+    },
+    /// Write to the outermost MPLS label stack entry; nothing happens to a packet without one.
+    SetMpls {
+        /// What to write, laid out as in [`Action::PushMpls`].
+        lse: u32,
+        /// The bits to write.
+        mask: u32,
+    },
+    /// Cut the packet to this many bytes, counted from its Ethernet header, in the next [`Action::Output`] and only there. What is left
+    /// undone for a device (segments, checksums) is done before.
+    Trunc(u32),
+    /// Hand a copy of the packet, as it is at this point, to [`Slowpath::packet_in`](crate::Slowpath::packet_in).
+    Controller {
+        /// What the switch knows this by: the reason, the rule, the controller, the metadata.
+        handle: u32,
+        /// Most bytes of the packet that are wanted.
+        max_len: u16,
+    },
+    /// Measure the packet by a meter ([`Datapath::set_meter`](crate::Datapath::set_meter)), which may drop it or change its DSCP. An unknown
+    /// meter lets it pass.
+    Meter(u32),
+    /// Run this many of the steps that follow on a copy of the packet, then go on behind them with the packet as it was here.
+    Clone(u32),
 }
 
-/// Prints as `ovs-dpctl dump-flows` prints datapath actions.
+/// Prints as `ovs-dpctl dump-flows` prints datapath actions. The names of fields that several protocols have in common are those of IPv4 and
+/// TCP here; [`ActionList`](crate::ActionList) knows better.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -30,6 +71,36 @@ impl fmt::Display for Action {
                 }
                 write!(f, "vid={},pcp={})", tag.tci & 0xfff, tag.tci >> 13)
             }
+            Action::SetField(set) => crate::show::set(f, &[*set], Context::default()),
+            Action::PushMpls { ethertype, lse } => {
+                f.write_str("push_mpls(")?;
+                mpls(f, *lse, u32::MAX)?;
+                write!(f, ",eth_type=0x{ethertype:x})")
+            }
+            Action::PopMpls { ethertype } => write!(f, "pop_mpls(eth_type=0x{ethertype:x})"),
+            Action::SetMpls { lse, mask } => {
+                f.write_str("set(mpls(")?;
+                mpls(f, *lse, *mask)?;
+                f.write_str("))")
+            }
+            Action::Trunc(len) => write!(f, "trunc({len})"),
+            Action::Controller { handle, max_len } => {
+                write!(f, "userspace(controller(recirc_id={handle},max_len={max_len}))")
+            }
+            Action::Meter(id) => write!(f, "meter({id})"),
+            Action::Clone(actions) => write!(f, "clone({actions})"),
         }
     }
+}
+
+/// The parts of a label stack entry; each with its mask where not all of the entry is meant.
+fn mpls(f: &mut fmt::Formatter<'_>, lse: u32, mask: u32) -> fmt::Result {
+    let parts = |entry: u32| (entry >> 12, entry >> 9 & 7, entry & 0xff, entry >> 8 & 1);
+    let (label, tc, ttl, bos) = parts(lse);
+    if mask == u32::MAX {
+        return write!(f, "label={label},tc={tc},ttl={ttl},bos={bos}");
+    }
+    let masks = parts(mask);
+    write!(f, "label={label}/0x{:x},tc={tc}/{:x}", masks.0, masks.1)?;
+    write!(f, ",ttl={ttl}/0x{:x},bos={bos}/{:x}", masks.2, masks.3)
 }

@@ -1,6 +1,6 @@
 //! What the control plane asks of a datapath.
 
-use crate::{Action, DropCause};
+use crate::{Action, DropCause, MeterConfig, MeterStats};
 use flow::{Key, Mask, PortNo};
 use netdev::Netdev;
 use std::sync::Arc;
@@ -40,6 +40,19 @@ pub trait Datapath: Send + Sync {
     /// How well the caches work, summed over workers.
     fn cache_stats(&self) -> CacheStats;
 
+    /// Makes a meter, or another of one that is there, whose statistics then begin anew.
+    ///
+    /// # Errors
+    /// [`DpError::BadMeter`] where the number is not less than [`MAX_METERS`](crate::MAX_METERS), or the bands are more than
+    /// [`MAX_BANDS`](crate::MAX_BANDS) or none.
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), DpError>;
+
+    /// Forgets a meter; [`Action::Meter`] of its number lets packets pass. Returns what it has measured, where there was one.
+    fn del_meter(&self, id: u32) -> Option<MeterStats>;
+
+    /// What a meter has measured.
+    fn meter_stats(&self, id: u32) -> Option<MeterStats>;
+
     /// Packets dropped by cause, summed over workers, in the order of [`DropCause::ALL`].
     fn drops(&self) -> Vec<(DropCause, u64)>;
 }
@@ -53,6 +66,9 @@ pub enum DpError {
     /// There is no such port.
     #[error("no datapath port {}", .0.0)]
     NoPort(PortNo),
+    /// The number or the bands of a meter are out of range.
+    #[error("meter {0} has a number or bands out of range")]
+    BadMeter(u32),
     /// The device could not be opened for packets.
     #[error("{device}: {source}")]
     Device {

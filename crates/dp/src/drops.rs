@@ -26,11 +26,15 @@ pub enum DropCause {
     PortDown,
     /// Longer than the egress device can take, and not to be segmented.
     TooBig,
+    /// A copy for a controller was more than its budget or its queue takes.
+    ControllerBudget,
+    /// A meter's band dropped it.
+    Meter,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 11] = [
+    pub const ALL: [DropCause; 13] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -42,6 +46,8 @@ impl DropCause {
         DropCause::DeviceError,
         DropCause::PortDown,
         DropCause::TooBig,
+        DropCause::ControllerBudget,
+        DropCause::Meter,
     ];
 
     /// The name under which `coverage/show`, `dpctl/show -s` and `Interface.statistics` count it.
@@ -58,6 +64,8 @@ impl DropCause {
             DropCause::DeviceError => "drop_device_error",
             DropCause::PortDown => "drop_port_down",
             DropCause::TooBig => "drop_too_big",
+            DropCause::ControllerBudget => "drop_controller_budget",
+            DropCause::Meter => "drop_meter",
         }
     }
 }

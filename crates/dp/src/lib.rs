@@ -15,6 +15,9 @@ mod action;
 mod changes;
 mod datapath;
 mod drops;
+mod meter;
+mod set_field;
+mod show;
 mod upcall;
 
 pub use action::Action;
@@ -22,4 +25,7 @@ pub use changes::{Change, Changes, Dep};
 pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCounters};
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
-pub use upcall::{Effect, Slowpath, Translation, Upcall};
+pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
+pub use set_field::SetField;
+pub use show::ActionList;
+pub use upcall::{Effect, PacketIn, Slowpath, Translation, Upcall};

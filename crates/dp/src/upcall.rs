@@ -49,6 +49,19 @@ pub enum Effect {
     },
 }
 
+/// A packet that actions hand to a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketIn<'a> {
+    /// The handle of the action.
+    pub handle: u32,
+    /// The datapath port that the packet came in on.
+    pub in_port: PortNo,
+    /// The packet's bytes from the Ethernet header on, no more than the action wants, checksums filled in.
+    pub packet: &'a [u8],
+    /// The length of the whole packet.
+    pub total_len: usize,
+}
+
 /// What a datapath asks of the switch. Workers call it in parallel.
 pub trait Slowpath: Send + Sync {
     /// Translates a packet and applies its effects. Publishes the changes that these cause before it returns.
@@ -59,6 +72,13 @@ pub trait Slowpath: Send + Sync {
 
     /// A port's device has failed for good (the kernel removed it).
     fn port_failed(&self, port: PortNo);
+
+    /// Takes a copy of a packet for a controller. Must not wait: what there is no room for is refused with `false`, and the caller counts
+    /// it under [`DropCause::ControllerBudget`]. The default has no controllers and refuses all.
+    fn packet_in(&self, packet: &PacketIn<'_>, now: Nanos) -> bool {
+        let _ = (packet, now);
+        false
+    }
 }
 
 impl Translation {

@@ -2,6 +2,10 @@
 
 use crate::{Csum, Frame};
 use wire::checksum::Sum;
+use wire::crc32c;
+
+/// Where SCTP has its checksum. It is four bytes long and another kind than those of all that have theirs elsewhere.
+const SCTP: u16 = 8;
 
 /// The pending checksum lies outside of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +25,12 @@ pub fn fill(frame: &mut Frame) -> Result<(), ChecksumError> {
     let field = usize::from(offset)..usize::from(offset) + 2;
     if covered.len() < field.end {
         return Err(ChecksumError);
+    }
+    if offset == SCTP {
+        let sum = crc32c::sctp(covered).ok_or(ChecksumError)?;
+        covered[8..12].copy_from_slice(&sum.to_le_bytes());
+        frame.offload.csum = Csum::Valid;
+        return Ok(());
     }
     // The field holds the pseudo header's sum, which thereby enters. A result of zero is sent as its other form: zero means "none" in UDP, and the
     // two are equal elsewhere.
@@ -42,6 +52,18 @@ mod tests {
             assert_eq!(fill(&mut frame), Err(ChecksumError));
             assert_eq!(frame.data(), [1; 60]);
         }
+    }
+
+    #[test]
+    fn the_checksum_of_sctp_is_a_crc() {
+        let mut frame = Frame::from_slice(&[1; 60]);
+        frame.offload.csum = Csum::Partial { start: 34, offset: 8 };
+        fill(&mut frame).unwrap();
+        let mut packet = [1; 26];
+        packet[8..12].fill(0);
+        assert_eq!(frame.data()[42..46], crc32c::crc32c(&packet).to_le_bytes());
+        frame.offload.csum = Csum::Partial { start: 49, offset: 8 };
+        assert_eq!(fill(&mut frame), Err(ChecksumError));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A packet in a pooled buffer, owned by the handle.
 
 use crate::pool::{self, CAPACITY, HEADROOM};
-use crate::{Offload, vnet};
+use crate::{Csum, Offload, vnet};
 use wire::VlanTag;
 
 /// A packet, from its Ethernet header to its end without FCS, with room before it and the work that was put off for it.
@@ -113,6 +113,41 @@ impl Frame {
         Ok(())
     }
 
+    /// Opens a gap of `n` bytes of unspecified content behind the packet's first `at`, and returns it. Meant for headers near the front: what
+    /// is before the gap moves.
+    ///
+    /// # Errors
+    /// [`FrameError::Short`] where there are fewer than `at` bytes, [`FrameError::NoRoom`] where the headroom is used up,
+    /// [`FrameError::ChecksumPending`] where the gap would be inside of what a pending checksum covers.
+    pub fn insert(&mut self, at: usize, n: usize) -> Result<&mut [u8], FrameError> {
+        if at > self.len() {
+            return Err(FrameError::Short);
+        }
+        if matches!(self.offload.csum, Csum::Partial { start, .. } if usize::from(start) < at) {
+            return Err(FrameError::ChecksumPending);
+        }
+        self.prepend(n)?;
+        let data = self.data_mut();
+        data.copy_within(n..n + at, 0);
+        Ok(&mut data[at..at + n])
+    }
+
+    /// Takes out the `n` bytes behind the packet's first `at`.
+    ///
+    /// # Errors
+    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending checksum covers some of them.
+    pub fn remove(&mut self, at: usize, n: usize) -> Result<(), FrameError> {
+        let end = at
+            .checked_add(n)
+            .filter(|end| *end <= self.len())
+            .ok_or(FrameError::Short)?;
+        if matches!(self.offload.csum, Csum::Partial { start, .. } if usize::from(start) < end) {
+            return Err(FrameError::ChecksumPending);
+        }
+        self.data_mut().copy_within(..at, n);
+        self.advance(n)
+    }
+
     /// Cuts the packet to at most `n` bytes.
     pub fn truncate(&mut self, n: usize) {
         self.len = self.len.min(u32::try_from(n).unwrap_or(u32::MAX));
@@ -203,7 +238,7 @@ impl std::fmt::Debug for Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Csum, Gso};
+    use crate::Gso;
 
     const PACKET: &[u8] = b"DDDDDDSSSSSS\x08\x00payload-of-the-packet";
 
@@ -248,6 +283,22 @@ mod tests {
         frame.data_mut()[0] = 0;
         assert_eq!(copy.data(), PACKET);
         assert_eq!(copy.offload.csum, Csum::Valid);
+    }
+
+    #[test]
+    fn a_header_is_put_in_and_taken_out_and_pending_work_follows() {
+        let mut frame = Frame::from_slice(PACKET);
+        frame.offload.csum = Csum::Partial { start: 14, offset: 2 };
+        frame.insert(14, 4).unwrap().copy_from_slice(b"MPLS");
+        assert_eq!(&frame.data()[..22], b"DDDDDDSSSSSS\x08\x00MPLSpayl");
+        assert_eq!(frame.offload.csum, Csum::Partial { start: 18, offset: 2 });
+        assert_eq!(frame.insert(19, 1).err(), Some(FrameError::ChecksumPending));
+        assert_eq!(frame.remove(15, 4), Err(FrameError::ChecksumPending));
+        assert_eq!(frame.insert(1000, 1).err(), Some(FrameError::Short));
+        assert_eq!(frame.remove(usize::MAX, 4), Err(FrameError::Short));
+        frame.remove(14, 4).unwrap();
+        assert_eq!(frame.data(), PACKET);
+        assert_eq!(frame.offload.csum, Csum::Partial { start: 14, offset: 2 });
     }
 
     #[test]

@@ -15,6 +15,7 @@ extern crate std;
 
 pub mod arp;
 pub mod checksum;
+pub mod crc32c;
 mod ether_type;
 pub mod ethernet;
 pub mod icmp;

@@ -40,7 +40,14 @@ impl Fixture {
             slowpath.clone(),
             Arc::new(Changes::new()),
         );
-        let worker = Worker::new(0, pipeline, commands.clone(), slowpath, Arc::new(SpinTime::new(Duration::ZERO))).unwrap();
+        let worker = Worker::new(
+            0,
+            pipeline,
+            commands.clone(),
+            slowpath,
+            Arc::new(SpinTime::new(Duration::ZERO)),
+        )
+        .unwrap();
         Fixture { worker, commands }
     }
 

@@ -115,6 +115,7 @@ impl Lab {
                     let name = self.ports.iter().find(|(_, number)| **number == port.0).unwrap().0;
                     out.push(format!("{name} {}", show(&tags)).trim_end().to_owned());
                 }
+                other => panic!("plain switching does not ask for {other}"),
             }
         }
         out.sort();

@@ -20,6 +20,7 @@ pub(crate) fn run(actions: &[Action], frame: &Frame) -> Vec<(u32, Frame)> {
             Action::PopVlan => {
                 frame.0.remove(0);
             }
+            other => panic!("plain switching does not ask for {other}"),
         }
     }
     out.sort();

@@ -1,0 +1,309 @@
+//! Writing to header fields, checksums kept.
+//!
+//! Checksums are changed by what the data changed (RFC 1624), never computed anew: one that was wrong stays wrong, so that the switch does not
+//! hide a corrupted packet, and the cost does not depend on the packet's length. Where the transport checksum is pending
+//! ([`Csum::Partial`]) its field holds the pseudo header's sum, which alone is kept. The headers of a segment that a device is to cut are
+//! changed once, for all parts.
+//!
+//! What cannot be kept: the checksum of SCTP where the packet is a fragment, since it depends on the length of the rest. The receiver drops
+//! such packets.
+
+use crate::layers::{Layers, Network, Transport};
+use dp::SetField;
+use flow::Field;
+use netdev::{Csum, Frame};
+use wire::checksum::Sum;
+use wire::crc32c;
+
+/// Writes to a field; does nothing where the packet does not have it. `layers` is where the headers lie, once that is known: valid until
+/// something is put in or taken out.
+#[inline]
+pub(crate) fn set_field(frame: &mut Frame, layers: &mut Option<Layers>, set: &SetField) {
+    let at = match set.field() {
+        Field::EthDst => 0,
+        Field::EthSrc => 6,
+        _ => return set_inner(frame, layers, set),
+    };
+    if let Some(bytes) = frame.data_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        write::<6>(bytes, set.value(), set.mask());
+    }
+}
+
+/// Writes to the outermost MPLS label stack entry.
+pub(crate) fn set_mpls(frame: &mut Frame, layers: &mut Option<Layers>, lse: u32, mask: u32) {
+    if let Some(layers) = known(frame, layers)
+        && layers.network == Network::Mpls
+    {
+        let bytes = frame.data_mut()[layers.start..].first_chunk_mut();
+        bytes.map(|bytes| write::<4>(bytes, (lse & mask).into(), mask.into()));
+    }
+}
+
+/// The DSCP and ECN octet of an IP packet.
+pub(crate) fn tos(frame: &Frame, layers: &mut Option<Layers>) -> Option<u8> {
+    let layers = known(frame, layers)?;
+    let data = &frame.data()[layers.start..];
+    match layers.network {
+        Network::Ipv4 => Some(data[1]),
+        Network::Ipv6 => Some(data[0] << 4 | data[1] >> 4),
+        _ => None,
+    }
+}
+
+fn known(frame: &Frame, layers: &mut Option<Layers>) -> Option<Layers> {
+    if layers.is_none() {
+        *layers = Layers::find(frame.data());
+    }
+    *layers
+}
+
+/// A field's place: some whole 16-bit words of the packet, and what covers them.
+struct Place {
+    at: usize,
+    /// In bytes: 2, 4, 6 or 16.
+    len: usize,
+    /// The position of the field's lowest bit in those bytes.
+    shift: u32,
+    covered: Covered,
+}
+
+/// The checksums that cover a field.
+#[derive(Clone, Copy)]
+enum Covered {
+    Nothing,
+    /// That of the IPv4 header.
+    Header,
+    /// That of the IPv4 header, and by the pseudo header that of the transport.
+    Address4,
+    /// By the pseudo header that of the transport.
+    Address6,
+    /// That of the transport.
+    Transport,
+}
+
+fn set_inner(frame: &mut Frame, layers: &mut Option<Layers>, set: &SetField) {
+    let Some(layers) = known(frame, layers) else { return };
+    let Some(place) = Place::find(set.field(), frame.data(), &layers) else {
+        return;
+    };
+    let (mut value, mut mask) = (set.value() << place.shift, set.mask() << place.shift);
+    if set.field() == Field::VlanTci0 && mask != 0 {
+        // A tag that is rewritten loses its drop eligible indicator.
+        (value, mask) = (value & !0x1000, mask | 0x1000);
+    }
+    let Some(bytes) = frame.data_mut().get_mut(place.at..place.at + place.len) else {
+        return;
+    };
+    let change = match place.len {
+        2 => write_slice::<2>(bytes, value, mask),
+        4 => write_slice::<4>(bytes, value, mask),
+        6 => write_slice::<6>(bytes, value, mask),
+        _ => write_slice::<16>(bytes, value, mask),
+    };
+    if matches!(place.covered, Covered::Header | Covered::Address4) {
+        update(frame.data_mut(), layers.start + 10, change.sum);
+    }
+    let Some(transport) = layers.transport else { return };
+    match place.covered {
+        Covered::Nothing | Covered::Header => {}
+        Covered::Address6 if set.field() == Field::Ipv6Dst && !transport.final_destination => {}
+        // ICMP has no pseudo header.
+        Covered::Address4 if transport.protocol == 1 => {}
+        Covered::Address4 | Covered::Address6 => pseudo_header_changed(frame, &transport, change.sum),
+        Covered::Transport => transport_changed(frame, &transport, &place, &change),
+    }
+}
+
+impl Place {
+    fn find(field: Field, data: &[u8], layers: &Layers) -> Option<Place> {
+        use Field as F;
+        let network = |of: Network, at: usize, len: usize, shift: u32, covered: Covered| {
+            (layers.network == of).then_some(Place {
+                at: layers.start + at,
+                len,
+                shift,
+                covered,
+            })
+        };
+        let transport = |protocols: &[u8], at: usize, len: usize, shift: u32| {
+            let transport = layers.transport?;
+            protocols.contains(&transport.protocol).then_some(Place {
+                at: transport.start + at,
+                len,
+                shift,
+                covered: Covered::Transport,
+            })
+        };
+        match field {
+            F::VlanTci0 => {
+                let tagged = matches!(data.get(12..14)?, [0x81, 0] | [0x88, 0xa8] | [0x91, 0]);
+                tagged.then_some(Place {
+                    at: 14,
+                    len: 2,
+                    shift: 0,
+                    covered: Covered::Nothing,
+                })
+            }
+            F::IpTos if layers.network == Network::Ipv4 => network(Network::Ipv4, 0, 2, 0, Covered::Header),
+            F::IpTos => network(Network::Ipv6, 0, 2, 4, Covered::Nothing),
+            F::IpTtl if layers.network == Network::Ipv4 => network(Network::Ipv4, 8, 2, 8, Covered::Header),
+            F::IpTtl => network(Network::Ipv6, 6, 2, 0, Covered::Nothing),
+            F::Ipv6Label => network(Network::Ipv6, 0, 4, 0, Covered::Nothing),
+            F::Ipv4Src => network(Network::Ipv4, 12, 4, 0, Covered::Address4),
+            F::Ipv4Dst => network(Network::Ipv4, 16, 4, 0, Covered::Address4),
+            F::Ipv6Src => network(Network::Ipv6, 8, 16, 0, Covered::Address6),
+            F::Ipv6Dst => network(Network::Ipv6, 24, 16, 0, Covered::Address6),
+            F::TpSrc => transport(&[6, 17, 132], 0, 2, 0),
+            F::TpDst => transport(&[6, 17, 132], 2, 2, 0),
+            F::TcpFlags => transport(&[6], 12, 2, 0),
+            F::IcmpType => transport(&[1, 58], 0, 2, 8),
+            F::IcmpCode => transport(&[1, 58], 0, 2, 0),
+            F::ArpOp => network(Network::Arp, 6, 2, 0, Covered::Nothing),
+            F::ArpSha => network(Network::Arp, 8, 6, 0, Covered::Nothing),
+            F::ArpSpa => network(Network::Arp, 14, 4, 0, Covered::Nothing),
+            F::ArpTha => network(Network::Arp, 18, 6, 0, Covered::Nothing),
+            F::ArpTpa => network(Network::Arp, 24, 4, 0, Covered::Nothing),
+            F::NdTarget => transport(&[58], neighbour_discovery(field, data, layers)?, 16, 0),
+            F::NdSll | F::NdTll => transport(&[58], neighbour_discovery(field, data, layers)?, 6, 0),
+            _ => None,
+        }
+    }
+}
+
+/// Where a field of a neighbour solicitation or advertisement is, from the ICMPv6 header. A malformed option, or one that comes twice, makes
+/// all of them unknown, as in a key.
+fn neighbour_discovery(field: Field, data: &[u8], layers: &Layers) -> Option<usize> {
+    let transport = layers.transport?;
+    let message = data.get(transport.start..transport.end)?;
+    if transport.protocol != 58 || !matches!(message, [135 | 136, 0, ..]) || message.len() < 24 {
+        return None;
+    }
+    let mut at = 24;
+    let (mut sll, mut tll) = (None, None);
+    while at < message.len() {
+        let header: &[u8; 8] = message[at..].first_chunk()?;
+        let len = usize::from(header[1]) * 8;
+        if len == 0 || len > message.len() - at {
+            return None;
+        }
+        let address = match header[0] {
+            1 if len == 8 => &mut sll,
+            2 if len == 8 => &mut tll,
+            _ => {
+                at += len;
+                continue;
+            }
+        };
+        if address.is_some_and(|place: usize| message[place..place + 6] != [0; 6]) {
+            return None;
+        }
+        *address = Some(at + 2);
+        at += len;
+    }
+    match field {
+        Field::NdTarget => Some(8),
+        Field::NdSll => sll,
+        _ => tll,
+    }
+}
+
+/// What a write changed.
+struct Change {
+    /// The sum of what came minus the sum of what went.
+    sum: Sum,
+    /// Of the first bytes, what came XOR what went.
+    xor: [u8; 2],
+}
+
+fn write_slice<const N: usize>(bytes: &mut [u8], value: u128, mask: u128) -> Change {
+    match bytes.first_chunk_mut() {
+        Some(bytes) => write::<N>(bytes, value, mask),
+        None => Change {
+            sum: Sum::ZERO,
+            xor: [0; 2],
+        },
+    }
+}
+
+/// Writes the bits of `mask` to bytes that are read as a number, big-endian.
+#[inline(always)]
+fn write<const N: usize>(bytes: &mut [u8; N], value: u128, mask: u128) -> Change {
+    let mut wide = [0; 16];
+    wide[16 - N..].copy_from_slice(bytes);
+    let old = u128::from_be_bytes(wide);
+    let new = old & !mask | value;
+    let new_bytes = new.to_be_bytes();
+    bytes.copy_from_slice(&new_bytes[16 - N..]);
+    let mut went = [0; N];
+    went.copy_from_slice(&(!old).to_be_bytes()[16 - N..]);
+    Change {
+        sum: Sum::ZERO.bytes(&went).bytes(bytes),
+        xor: [wide[16 - N] ^ bytes[0], wide[17 - N] ^ bytes[1]],
+    }
+}
+
+/// Addresses of the pseudo header changed.
+fn pseudo_header_changed(frame: &mut Frame, transport: &Transport, change: Sum) {
+    match pending(frame, transport) {
+        Some(at) => {
+            if let Some(field) = frame.data_mut().get_mut(at..at + 2) {
+                let sum = change.word(u16::from_be_bytes([field[0], field[1]])).fold();
+                field.copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        None => update_transport(frame, transport, change),
+    }
+}
+
+/// Something behind the IP header changed.
+fn transport_changed(frame: &mut Frame, transport: &Transport, place: &Place, change: &Change) {
+    if pending(frame, transport).is_some() {
+        return;
+    }
+    if transport.protocol != 132 {
+        return update_transport(frame, transport, change.sum);
+    }
+    // SCTP's ports are the only fields of it that can be written to.
+    let delta = crc32c::delta(&change.xor, transport.end - place.at - 2);
+    let at = transport.start + 8;
+    if !transport.fragment
+        && let Some(field) = frame.data_mut()[at..].first_chunk_mut()
+    {
+        *field = (u32::from_le_bytes(*field) ^ delta).to_le_bytes();
+    }
+}
+
+/// Where the field of a checksum is that is pending on the transport.
+fn pending(frame: &Frame, transport: &Transport) -> Option<usize> {
+    match frame.offload.csum {
+        Csum::Partial { start, offset } if usize::from(start) == transport.start => {
+            Some(usize::from(start) + usize::from(offset))
+        }
+        _ => None,
+    }
+}
+
+fn update_transport(frame: &mut Frame, transport: &Transport, change: Sum) {
+    let Some(at) = transport.checksum().map(|at| transport.start + at) else {
+        return;
+    };
+    let data = frame.data_mut();
+    // A UDP datagram without a checksum has zero there, and one whose checksum is zero the other form of zero (RFC 768).
+    if transport.protocol == 17 {
+        if data[at..at + 2] != [0, 0] {
+            update(data, at, change);
+            if data[at..at + 2] == [0, 0] {
+                data[at..at + 2].fill(0xff);
+            }
+        }
+    } else {
+        update(data, at, change);
+    }
+}
+
+/// Changes a checksum by what the data changed (RFC 1624 equation 3).
+fn update(data: &mut [u8], at: usize, change: Sum) {
+    let old = u16::from_be_bytes([data[at], data[at + 1]]);
+    let new = change.word(!old).finish();
+    data[at..at + 2].copy_from_slice(&new.to_be_bytes());
+}
