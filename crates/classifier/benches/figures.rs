@@ -1,0 +1,119 @@
+//! What criterion does not show: memory, the longest insertion, subtables and the bits of masks. Prints a table.
+
+mod tables;
+
+use std::time::Instant;
+
+use classifier::Match;
+use tables::{
+    Random, Table, WORDS, Words, addresses_table, exact, key, layout, nth_addresses, prefixes_table, two_addresses,
+};
+
+fn main() {
+    println!("insertion of a million rules one by one: bytes per rule, mean ns, longest µs, later removal mean ns");
+    grow("two addresses, ascending", |n| two_addresses(nth_addresses(n, false)));
+    grow("two addresses, scattered", |n| two_addresses(nth_addresses(n, true)));
+    grow("all fields exact", |n| exact(nth_addresses(n, true), n));
+    mixed_masks();
+    lookups();
+}
+
+fn grow(name: &str, matching: impl Fn(u64) -> Match<WORDS>) {
+    const RULES: u64 = 1_000_000;
+    let matches: Vec<Match<WORDS>> = (0..RULES).map(matching).collect();
+    let before = resident();
+    let mut table = Table::new(layout(), 1);
+    let mut longest = 0;
+    let mut ids = Vec::with_capacity(matches.len());
+    let start = Instant::now();
+    let mut last = start;
+    for (n, matching) in (0..).zip(&matches) {
+        ids.extend(table.insert(matching, 100, n));
+        let now = Instant::now();
+        longest = longest.max((now - last).as_nanos());
+        last = now;
+    }
+    let mean = start.elapsed().as_nanos() / matches.len() as u128;
+    let bytes = table.memory_bytes() / table.len();
+    let resident = resident().saturating_sub(before + ids.capacity() * size_of_val(&ids[0])) / table.len();
+    let start = Instant::now();
+    for id in ids {
+        table.remove(id);
+    }
+    let removal = start.elapsed().as_nanos() / matches.len() as u128;
+    println!(
+        "  {name:28} {bytes} B (resident {resident} B), {mean} ns, {} µs, {removal} ns",
+        longest / 1000
+    );
+}
+
+fn mixed_masks() {
+    println!(
+        "masks of two prefixes, 10 000 rules: subtables, lookup ns and bits consulted, hits and random packets; in brackets without merging"
+    );
+    for masks in [1, 10, 100, 1000] {
+        print!("  {masks:5} masks:");
+        for merge in [true, false] {
+            let layout = if merge {
+                layout()
+            } else {
+                layout().merge_from(usize::MAX)
+            };
+            let (table, hits) = prefixes_table(layout, 10_000, masks);
+            let mut random = Random(9);
+            let others: Vec<Words> = (0..4096).map(|_| key(random.number(), random.number())).collect();
+            let (hit, hit_bits) = time(&table, &hits);
+            let (miss, miss_bits) = time(&table, &others);
+            let (open, close) = if merge { (" ", "") } else { (" [", "]") };
+            print!(
+                "{open}{} subtables, {hit} ns {hit_bits} bits, {miss} ns {miss_bits} bits{close}",
+                table.stats().subtables
+            );
+        }
+        println!();
+    }
+}
+
+fn lookups() {
+    println!(
+        "lookups in tables of two addresses: hit ns, hit without mask ns, random packet ns, and bits consulted there"
+    );
+    for rules in [1_000, 100_000, 1_000_000] {
+        let table = addresses_table(rules, true);
+        let mut random = Random(5);
+        let hits: Vec<Words> = (0..65_536)
+            .map(|_| key(nth_addresses(random.number() % rules, true), 0))
+            .collect();
+        let others: Vec<Words> = (0..65_536).map(|_| key(random.number(), 0)).collect();
+        let (hit, _) = time(&table, &hits);
+        let (miss, bits) = time(&table, &others);
+        let start = Instant::now();
+        let found = hits.iter().filter(|key| table.find(key).is_some()).count();
+        let plain = start.elapsed().as_nanos() / found.max(1) as u128;
+        println!("  {rules:8} rules: {hit} ns, {plain} ns, {miss} ns, {bits} bits");
+    }
+}
+
+/// Mean ns of a lookup and mean bits consulted.
+fn time(table: &Table, keys: &[Words]) -> (u128, u32) {
+    let mut bits = 0;
+    let mut best = u128::MAX;
+    for _ in 0..3 {
+        bits = 0;
+        let start = Instant::now();
+        for key in keys {
+            let mut consulted = [0; WORDS];
+            std::hint::black_box(table.lookup(key, &mut consulted));
+            bits += consulted.iter().map(|word| word.count_ones()).sum::<u32>();
+        }
+        best = best.min(start.elapsed().as_nanos() / keys.len() as u128);
+    }
+    (best, bits / keys.len() as u32)
+}
+
+/// Bytes of memory that the process has.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0usize) * 4096
+}
