@@ -2,10 +2,12 @@
 //!
 //! `io` is the baseline: the same source and sink with nothing between. The other groups differ in what the switch answers: one megaflow for
 //! all packets of the port (as one rule `in_port → out`), or one for each pair of stations (as learning does), of one mask or of eight, or to
-//! two ports in turn. `storm` is what a packet costs whose flow is new while the table is full.
+//! two ports in turn. The group `rewrite` has one megaflow for all packets that changes headers before the output: MAC addresses, an IPv4
+//! address, a port, what a router changes (both MAC addresses, TTL), what address translation does (address and port), a label put on; `none`
+//! takes the same way with nothing to change. `storm` is what a packet costs whose flow is new while the table is full.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use dp::{Action, Effect, PortNo, Slowpath, Translation, Upcall};
+use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
 use flow::{Field, Mask};
 use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
@@ -16,7 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{MacAddr, Nanos};
+use wire::{MacAddr, Nanos, VlanTag};
 
 /// A device that always has packets, and swallows what is sent.
 struct Memory {
@@ -133,12 +135,64 @@ enum Looks {
     Stations,
     EightWays,
     TwoPorts,
+    Rewrite(Rewrite),
+}
+
+/// What is done to a packet before it goes out.
+#[derive(Clone, Copy)]
+enum Rewrite {
+    None,
+    Mac,
+    Ip,
+    Port,
+    Router,
+    Nat,
+    Label,
+    Vlan,
+}
+
+impl Rewrite {
+    const ALL: [(&str, Rewrite); 8] = [
+        ("none", Rewrite::None),
+        ("mac", Rewrite::Mac),
+        ("ip", Rewrite::Ip),
+        ("port", Rewrite::Port),
+        ("router", Rewrite::Router),
+        ("nat", Rewrite::Nat),
+        ("label", Rewrite::Label),
+        ("vlan", Rewrite::Vlan),
+    ];
+
+    fn actions(self) -> Vec<Action> {
+        let set = |field, value| SetField::new(field, value, u128::MAX).map(Action::SetField);
+        let (dst, src) = (
+            set(Field::EthDst, 0x0200_0000_0001),
+            set(Field::EthSrc, 0x0200_0000_0002),
+        );
+        let (ip, port) = (set(Field::Ipv4Dst, 0x0a00_0001), set(Field::TpDst, 1053));
+        let label = Action::PushMpls {
+            ethertype: 0x8847,
+            lse: 0x0001_0140,
+        };
+        let changes = match self {
+            // A write of no bits: the way of a packet that is changed, without the change.
+            Rewrite::None => vec![SetField::new(Field::EthDst, 0, 0).map(Action::SetField)],
+            Rewrite::Mac => vec![dst],
+            Rewrite::Ip => vec![ip],
+            Rewrite::Port => vec![port],
+            Rewrite::Router => vec![dst, src, set(Field::IpTtl, 63)],
+            Rewrite::Nat => vec![ip, port],
+            Rewrite::Label => vec![Some(label)],
+            Rewrite::Vlan => vec![Some(Action::PushVlan(VlanTag { tpid: 0x8100, tci: 7 }))],
+        };
+        changes.into_iter().flatten().collect()
+    }
 }
 
 impl Slowpath for Looks {
     fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
         let mut mask = Mask::exact(Field::InPort);
-        if !matches!(self, Looks::Port) {
+        if !matches!(self, Looks::Port | Looks::Rewrite(_)) {
             for field in [Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanTci0] {
                 mask.add(field);
             }
@@ -151,8 +205,13 @@ impl Slowpath for Looks {
             Looks::TwoPorts => 2 + upcall.key.get(Field::EthSrc) as u32 % 2,
             _ => 2,
         };
+        let mut actions = match self {
+            Looks::Rewrite(rewrite) => rewrite.actions(),
+            _ => Vec::new(),
+        };
+        actions.push(Action::Output(PortNo(port)));
         Translation {
-            actions: Arc::from([Action::Output(PortNo(port))]),
+            actions: Arc::from(actions),
             mask,
             deps: Default::default(),
             effects: Default::default(),
@@ -212,5 +271,19 @@ fn batches(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, batches);
+fn rewrites(c: &mut Criterion) {
+    let mut group = c.benchmark_group("rewrite");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    group.warm_up_time(Duration::from_millis(300));
+    group.measurement_time(Duration::from_secs(1));
+    for (name, rewrite) in Rewrite::ALL {
+        let (mut pipeline, mut inlet) = pipeline(Looks::Rewrite(rewrite), 1000, 1_000_000);
+        group.bench_function(name, |b| {
+            b.iter(|| black_box(pipeline.receive(&mut inlet, false, Nanos(2)).is_ok()));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, batches, rewrites);
 criterion_main!(benches);

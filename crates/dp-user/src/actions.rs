@@ -341,3 +341,6 @@ fn pop_mpls(frame: &mut Frame, layers: Option<Layers>, ethertype: u16) -> Result
 fn set_ethertype(frame: &mut Frame, start: usize, ethertype: u16) {
     frame.data_mut()[start - 2..start].copy_from_slice(&ethertype.to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,7 +90,7 @@ impl Budget {
     }
 
     /// Begins a batch. A port that is alone delays nobody: its budget is whole.
-    fn begin(&mut self, contended: bool) {
+    pub(crate) fn begin(&mut self, contended: bool) {
         self.left = if contended {
             self.left.saturating_add(self.per_batch).min(self.burst)
         } else {

@@ -307,3 +307,6 @@ fn update(data: &mut [u8], at: usize, change: Sum) {
     let new = change.word(!old).finish();
     data[at..at + 2].copy_from_slice(&new.to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! A packet that hits a cache makes nobody allocate.
 
-use dp::{Action, Effect, PortNo, Slowpath, Translation, Upcall};
+use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
 use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
@@ -16,6 +16,18 @@ use wire::{MacAddr, Nanos, VlanTag};
 #[global_allocator]
 static ALLOCATOR: CountingAlloc = CountingAlloc;
 
+/// UDP over IPv4, without a checksum.
+const PACKET: [u8; 60] = {
+    let mut packet = [0; 60];
+    packet[12] = 8;
+    packet[14] = 0x45;
+    packet[17] = 46;
+    packet[22] = 64;
+    packet[23] = 17;
+    packet[39] = 26;
+    packet
+};
+
 /// A device that always has packets of some flows, and swallows what is sent.
 struct Endless {
     event: Arc<OwnedFd>,
@@ -29,7 +41,7 @@ impl Rx for Endless {
 
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         for _ in 0..max {
-            let mut packet = [0; 60];
+            let mut packet = PACKET;
             self.next = self.next.wrapping_add(1);
             packet[11] = (self.next % 100) as u8;
             out.push(Frame::from_slice(&packet));
@@ -89,18 +101,29 @@ impl Endless {
     }
 }
 
-/// Answers by source address: to one port or the other, a flood, with a tag, dropped.
+/// Answers by source address: to one port or the other, a flood, with a tag, headers rewritten, with a label, measured, cut, dropped.
 struct Switch;
 
 impl Slowpath for Switch {
     fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
         let (one, two) = (Action::Output(PortNo(1)), Action::Output(PortNo(2)));
         let tag = Action::PushVlan(VlanTag { tpid: 0x8100, tci: 7 });
-        let actions: &[Action] = match upcall.key.get(Field::EthSrc) % 5 {
+        let set = |field, value| SetField::new(field, value, u128::MAX).map_or(Action::PopVlan, Action::SetField);
+        let (address, port) = (set(Field::Ipv4Dst, 7), set(Field::TpDst, 7));
+        let label = Action::PushMpls {
+            ethertype: 0x8847,
+            lse: 0x140,
+        };
+        let controller = Action::Controller { handle: 1, max_len: 20 };
+        let actions: &[Action] = match upcall.key.get(Field::EthSrc) % 10 {
             0 => &[one],
             1 => &[two],
             2 => &[one, two],
             3 => &[one, tag, two],
+            4 => &[address, port, one],
+            5 => &[Action::Clone(3), address, label, one, two],
+            6 => &[Action::Meter(1), Action::Trunc(20), one, two],
+            7 => &[controller, one],
             _ => &[],
         };
         let mut mask = Mask::exact(Field::EthSrc);

@@ -1,0 +1,500 @@
+use super::*;
+use crate::meters::Meters;
+use crate::pipeline::Pipeline;
+use dp::{Band, BandEffect, Effect, MeterConfig, MeterUnit, Translation, Upcall};
+use netdev::{Dummy, Netdev};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use testkit::Packet;
+use wire::VlanTag;
+
+/// Handle, port, bytes, length of the whole.
+type Taken = (u32, PortNo, Vec<u8>, usize);
+
+/// A slowpath whose queue has room for so many.
+struct Controllers {
+    room: usize,
+    taken: Mutex<Vec<Taken>>,
+}
+
+impl Slowpath for Controllers {
+    fn upcall(&self, _: &Upcall<'_>, _: Nanos) -> Translation {
+        unreachable!("nothing misses here")
+    }
+
+    fn refresh(&self, _: &[Effect], _: Nanos) {}
+
+    fn port_failed(&self, _: PortNo) {}
+
+    fn packet_in(&self, packet: &PacketIn<'_>, _: Nanos) -> bool {
+        let mut taken = self.taken.lock();
+        let room = taken.len() < self.room;
+        if room {
+            taken.push((packet.handle, packet.in_port, packet.packet.to_vec(), packet.total_len));
+        }
+        room
+    }
+}
+
+/// Actions with ports 1 to 3.
+struct Fixture {
+    actor: Actor,
+    devices: Vec<Arc<Dummy>>,
+    controllers: Arc<Controllers>,
+    meters: Arc<Meters>,
+    inlet: Inlet,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let controllers = Arc::new(Controllers {
+            room: 100,
+            taken: Mutex::default(),
+        });
+        let meters = Arc::<Meters>::default();
+        let mut actor = Actor::new(MeterView::new(meters.clone()), controllers.clone(), Arc::default());
+        let devices: Vec<_> = (0..3)
+            .map(|_| Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap()))
+            .collect();
+        for (number, device) in (1..).zip(&devices) {
+            actor.egress.add(PortNo(number), device.clone(), Arc::default());
+        }
+        let rx = devices[0].open_rx().unwrap().remove(0);
+        let mut inlet = Pipeline::inlet(PortNo(9), rx, Budget::new(2, 4));
+        inlet.packet_ins.begin(true);
+        Fixture {
+            actor,
+            devices,
+            controllers,
+            meters,
+            inlet,
+        }
+    }
+
+    /// Runs actions on a frame; what came out of ports 1 to 3.
+    fn run(&mut self, frame: Frame, actions: &[Action]) -> [Vec<Vec<u8>>; 3] {
+        self.actor
+            .for_inlet(&mut self.inlet, Nanos(1))
+            .run(actions, None, frame);
+        self.actor.flush(Nanos(1));
+        [0, 1, 2].map(|n| self.devices[n].take_sent())
+    }
+
+    fn dropped(&self, cause: DropCause) -> u64 {
+        self.actor.stats.dropped(cause)
+    }
+}
+
+fn output(port: u32) -> Action {
+    Action::Output(PortNo(port))
+}
+
+fn set(field: Field, value: u128) -> Action {
+    Action::SetField(SetField::new(field, value, u128::MAX).unwrap())
+}
+
+const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+fn udp(src: [u8; 4], port: u16) -> Packet {
+    let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::new(10, 0, 0, 2));
+    Packet::new(A, B).ipv4(src, dst).udp(port, 53, b"some payload")
+}
+
+fn tcp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+    Packet::new(A, B).ipv4(src, dst).tcp(port, 80, 16, payload).bytes()
+}
+
+/// A segment of 3 000 bytes to be cut to parts of 1 000.
+fn segment(port: u16) -> Frame {
+    let mut frame = Frame::from_slice(&tcp(port, &[7; 3000]));
+    frame.offload = Offload {
+        csum: Csum::Unknown,
+        gso: Gso::Tcp4,
+        ecn: false,
+        gso_size: 1000,
+        hdr_len: 54,
+    };
+    frame
+}
+
+#[test]
+fn each_output_sends_the_packet_as_it_is_at_that_point() {
+    let mut fixture = Fixture::new();
+    let actions = [
+        output(1),
+        set(Field::Ipv4Src, u128::from(u32::from_be_bytes([10, 9, 9, 9]))),
+        output(2),
+        set(Field::TpSrc, 77),
+        output(3),
+        set(Field::TpSrc, 78),
+    ];
+    let [one, two, three] = fixture.run(Frame::from_slice(&udp([10, 0, 0, 1], 7).bytes()), &actions);
+    assert_eq!(one, [udp([10, 0, 0, 1], 7).bytes()]);
+    assert_eq!(two, [udp([10, 9, 9, 9], 7).bytes()]);
+    assert_eq!(three, [udp([10, 9, 9, 9], 77).bytes()]);
+    assert_eq!(fixture.dropped(DropCause::NoDestination), 0);
+}
+
+#[test]
+fn a_clone_leaves_the_packet_as_it_was() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    let actions = [
+        Action::Clone(4),
+        set(Field::TpSrc, 8),
+        Action::Clone(1),
+        output(1),
+        output(2),
+        output(2),
+        Action::Clone(2),
+        set(Field::TpSrc, 9),
+        output(3),
+    ];
+    let [one, two, three] = fixture.run(Frame::from_slice(&packet), &actions);
+    assert_eq!(one, [udp([10, 0, 0, 1], 8).bytes()]);
+    assert_eq!(two, [udp([10, 0, 0, 1], 8).bytes(), packet]);
+    assert_eq!(three, [udp([10, 0, 0, 1], 9).bytes()]);
+}
+
+#[test]
+fn a_clone_of_more_than_follows_takes_what_there_is() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    let [one, ..] = fixture.run(Frame::from_slice(&packet), &[Action::Clone(u32::MAX), output(1)]);
+    assert_eq!(one, [packet]);
+}
+
+#[test]
+fn what_only_changes_a_packet_sends_it_nowhere_and_that_is_counted() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    fixture.run(Frame::from_slice(&packet), &[set(Field::TpSrc, 8), Action::PopVlan]);
+    fixture.run(Frame::from_slice(&packet), &[Action::Meter(5)]);
+    assert_eq!(fixture.dropped(DropCause::NoDestination), 2);
+}
+
+#[test]
+fn labels_go_behind_tags_and_come_off_again() {
+    let mut fixture = Fixture::new();
+    let actions = [
+        Action::PushMpls {
+            ethertype: 0x8847,
+            lse: 0x0001_0140,
+        },
+        Action::PushMpls {
+            ethertype: 0x8848,
+            lse: 0x0002_0040,
+        },
+        Action::SetMpls {
+            lse: 0x0003_3013,
+            mask: 0xffff_f0ff,
+        },
+        output(1),
+        Action::PopMpls { ethertype: 0x8847 },
+        Action::SetMpls { lse: 63, mask: 0xff },
+        output(2),
+        Action::PopMpls { ethertype: 0x0800 },
+        set(Field::TpSrc, 8),
+        output(3),
+    ];
+    for tags in 0..3 {
+        let packet = |port| {
+            let packet = udp([10, 0, 0, 1], port).bytes();
+            let mut frame = Frame::from_slice(&packet);
+            (0..tags).for_each(|n| frame.push_vlan(VlanTag { tpid: 0x88a8, tci: n }).unwrap());
+            frame
+        };
+        let [one, two, three] = fixture.run(packet(7), &actions);
+        let start = 14 + 4 * usize::from(tags);
+        let whole = packet(7);
+        let labelled = |kind: [u8; 2], stack: &[u32]| {
+            let mut bytes = whole.data()[..start - 2].to_vec();
+            bytes.extend(kind);
+            stack.iter().for_each(|lse| bytes.extend(lse.to_be_bytes()));
+            bytes.extend(&whole.data()[start..]);
+            bytes
+        };
+        assert_eq!(one, [labelled([0x88, 0x48], &[0x0003_3013, 0x0001_0140])]);
+        assert_eq!(two, [labelled([0x88, 0x47], &[0x0001_013f])]);
+        assert_eq!(three, [packet(8).data()]);
+    }
+}
+
+#[test]
+fn a_frame_without_a_type_gets_no_label_and_what_has_none_loses_none() {
+    let mut fixture = Fixture::new();
+    let llc = Packet::new(A, B).payload(20, &[0x42, 0x42, 3, 0, 0, 0, 0, 0]).bytes();
+    let actions = [
+        Action::PushMpls {
+            ethertype: 0x8847,
+            lse: 1,
+        },
+        Action::PopMpls { ethertype: 0x0800 },
+        Action::SetMpls { lse: 1, mask: 1 },
+        output(1),
+    ];
+    let [one, ..] = fixture.run(Frame::from_slice(&llc), &actions);
+    assert_eq!(one, [llc]);
+}
+
+#[test]
+fn a_segment_is_cut_before_it_gets_a_label() {
+    let mut fixture = Fixture::new();
+    let actions = [
+        set(Field::TpSrc, 9),
+        output(3),
+        Action::PushMpls {
+            ethertype: 0x8847,
+            lse: 0x140,
+        },
+        output(1),
+        Action::PopMpls { ethertype: 0x0800 },
+        output(2),
+    ];
+    let [one, two, three] = fixture.run(segment(7), &actions);
+    assert_eq!((one.len(), two.len()), (3, 3));
+    assert!(one.iter().all(|packet| packet[12..18] == [0x88, 0x47, 0, 0, 1, 0x40]));
+    // Dummy devices cut what is whole.
+    assert_eq!(two, three);
+    assert_eq!(two[0][34..36], [0, 9]);
+}
+
+#[test]
+fn a_pending_checksum_is_filled_in_before_a_label_and_before_a_cut() {
+    let mut fixture = Fixture::new();
+    let whole = tcp(7, &[3; 100]);
+    let mut frame = Frame::from_slice(&whole);
+    let mut pseudo = wire::checksum::pseudo_ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 6, 120);
+    pseudo = pseudo.word(0);
+    frame.data_mut()[50..52].copy_from_slice(&pseudo.fold().to_be_bytes());
+    frame.offload.csum = Csum::Partial { start: 34, offset: 16 };
+    let actions = [
+        Action::Trunc(60),
+        output(1),
+        output(2),
+        Action::Controller {
+            handle: 1,
+            max_len: 1000,
+        },
+        Action::PushMpls {
+            ethertype: 0x8847,
+            lse: 0,
+        },
+        output(3),
+    ];
+    let [one, two, three] = fixture.run(frame, &actions);
+    assert_eq!(one, [&whole[..60]]);
+    assert_eq!(two, [&whole[..]]);
+    assert_eq!(three[0][18..], whole[14..]);
+    assert_eq!(fixture.controllers.taken.lock()[0].2, whole);
+}
+
+#[test]
+fn a_cut_is_for_one_output_and_of_each_packet_of_a_segment() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    let actions = [
+        Action::Trunc(20),
+        set(Field::TpSrc, 8),
+        output(1),
+        output(2),
+        Action::Trunc(1500),
+        output(3),
+    ];
+    let [one, two, three] = fixture.run(Frame::from_slice(&packet), &actions);
+    let after = udp([10, 0, 0, 1], 8).bytes();
+    assert_eq!(
+        (one, two, three),
+        (vec![after[..20].to_vec()], vec![after.clone()], vec![after])
+    );
+    let [one, two, three] = fixture.run(segment(8), &actions);
+    assert_eq!(one, two.iter().map(|packet| packet[..20].to_vec()).collect::<Vec<_>>());
+    assert_eq!(three, two);
+    let [one, ..] = fixture.run(Frame::from_slice(&packet), &[Action::Trunc(0), output(1)]);
+    assert_eq!(one[0].len(), 14);
+}
+
+#[test]
+fn a_controller_gets_a_copy_of_the_packet_as_it_is() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    let actions = [
+        set(Field::TpSrc, 8),
+        Action::Controller { handle: 5, max_len: 40 },
+        set(Field::TpSrc, 9),
+        output(1),
+        Action::Controller {
+            handle: 6,
+            max_len: 0xffff,
+        },
+    ];
+    let [one, ..] = fixture.run(Frame::from_slice(&packet), &actions);
+    let changed = |port| udp([10, 0, 0, 1], port).bytes();
+    assert_eq!(one, [changed(9)]);
+    let taken = std::mem::take(&mut *fixture.controllers.taken.lock());
+    let first = (5, PortNo(9), changed(8)[..40].to_vec(), packet.len());
+    assert_eq!(taken, [first, (6, PortNo(9), changed(9), packet.len())]);
+}
+
+#[test]
+fn a_controller_gets_the_packets_of_a_segment() {
+    let mut fixture = Fixture::new();
+    fixture.run(segment(7), &[Action::Controller { handle: 1, max_len: 54 }]);
+    let taken = fixture.controllers.taken.lock();
+    assert_eq!(taken.iter().map(|packet| packet.3).collect::<Vec<_>>(), [1054; 3]);
+    assert_eq!(fixture.dropped(DropCause::NoDestination), 0);
+}
+
+#[test]
+fn copies_for_controllers_are_bounded_by_a_budget_and_by_their_queue() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    let action = [Action::Controller { handle: 1, max_len: 10 }];
+    let send = |fixture: &mut Fixture, packets: usize| {
+        (0..packets).for_each(|_| drop(fixture.run(Frame::from_slice(&packet), &action)));
+        fixture.controllers.taken.lock().len()
+    };
+    assert_eq!(send(&mut fixture, 10), 4);
+    assert_eq!(fixture.dropped(DropCause::ControllerBudget), 6);
+    fixture.inlet.packet_ins.begin(true);
+    assert_eq!(send(&mut fixture, 10), 6);
+    // A port that is alone has as many as a batch may need; then the queue is full.
+    (0..5).for_each(|_| {
+        fixture.inlet.packet_ins.begin(false);
+        send(&mut fixture, 32);
+    });
+    assert_eq!(send(&mut fixture, 0), 100);
+    // The control plane's own packets are not bounded but by the queue.
+    fixture.controllers.taken.lock().clear();
+    for _ in 0..50 {
+        let frame = Frame::from_slice(&packet);
+        fixture.actor.for_control(PortNo(3), Nanos(1)).run(&action, None, frame);
+    }
+    assert_eq!(send(&mut fixture, 0), 50);
+    assert_eq!(fixture.controllers.taken.lock()[0].1, PortNo(3));
+}
+
+#[test]
+fn a_meter_drops_or_marks_what_is_too_much() {
+    let mut fixture = Fixture::new();
+    let config = |effect| MeterConfig {
+        unit: MeterUnit::Pktps,
+        bands: vec![Band {
+            rate: 3,
+            burst: 3,
+            effect,
+        }],
+    };
+    let src = Ipv6Addr::LOCALHOST;
+    let packet = |tos: u8| {
+        let mut packet = Packet::new(A, B).ipv6(src, src).udp(1, 2, b"x").bytes();
+        packet[14] |= tos >> 4;
+        packet[15] |= tos << 4;
+        packet
+    };
+    fixture.meters.set(1, &config(BandEffect::Drop)).unwrap();
+    let actions = [output(2), Action::Meter(1), output(1)];
+    for _ in 0..5 {
+        fixture.run(Frame::from_slice(&packet(0x29)), &[Action::Meter(1)]);
+    }
+    assert_eq!(fixture.dropped(DropCause::Meter), 2);
+    assert_eq!(fixture.dropped(DropCause::NoDestination), 3);
+    let [one, two, _] = fixture.run(Frame::from_slice(&packet(0x29)), &actions);
+    assert_eq!((one.len(), two.len()), (0, 1));
+    fixture.meters.set(1, &config(BandEffect::DscpRemark(1))).unwrap();
+    let sent: Vec<_> = (0..5)
+        .flat_map(|_| fixture.run(Frame::from_slice(&packet(0x29)), &actions)[0].clone())
+        .collect();
+    assert_eq!(
+        sent,
+        [packet(0x29), packet(0x29), packet(0x29), packet(0x31), packet(0x31)]
+    );
+    assert_eq!(fixture.meters.stats(1).unwrap().bands[0].packets, 2);
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let field = (0..Field::ALL.len(), any::<u128>(), any::<u128>());
+    let ethertype = || prop_oneof![Just(0x0800u16), Just(0x86dd), Just(0x8847), Just(0x8100), any::<u16>()];
+    prop_oneof![
+        2 => (1..5u32).prop_map(output),
+        4 => field.prop_filter_map("writable", |(field, value, mask)| {
+            SetField::new(Field::ALL[field], value, mask).map(Action::SetField)
+        }),
+        1 => (ethertype(), any::<u16>()).prop_map(|(tpid, tci)| Action::PushVlan(VlanTag { tpid, tci })),
+        1 => Just(Action::PopVlan),
+        1 => (ethertype(), any::<u32>()).prop_map(|(ethertype, lse)| Action::PushMpls { ethertype, lse }),
+        1 => ethertype().prop_map(|ethertype| Action::PopMpls { ethertype }),
+        1 => (any::<u32>(), any::<u32>()).prop_map(|(lse, mask)| Action::SetMpls { lse, mask }),
+        1 => (0..200u32).prop_map(Action::Trunc),
+        1 => (0..200u16).prop_map(|max_len| Action::Controller { handle: 1, max_len }),
+        1 => (0..3u32).prop_map(Action::Meter),
+        1 => (0..6u32).prop_map(Action::Clone),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_packet_and_no_actions_make_a_worker_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        kind in prop_oneof![Just(0x0800u16), Just(0x86dd), Just(0x8847), Just(0x8100), Just(0x0806), any::<u16>()],
+        cut in 0..60usize,
+        whole: bool,
+        actions in prop::collection::vec(any_action(), 0..20),
+        pending: Option<(u8, u8)>,
+        gso in 0..4usize,
+        gso_size in 1..100u16,
+    ) {
+        let mut fixture = Fixture::new();
+        let config = MeterConfig {
+            unit: MeterUnit::Kbps,
+            bands: vec![Band { rate: 1, burst: 0, effect: BandEffect::DscpRemark(1) }],
+        };
+        fixture.meters.set(1, &config).unwrap();
+        let mut packet = if whole { tcp(1, &bytes) } else { bytes };
+        if let Some(field) = packet.get_mut(12..14) && !whole {
+            field.copy_from_slice(&kind.to_be_bytes());
+        }
+        packet.truncate(packet.len().saturating_sub(cut));
+        let mut frame = Frame::from_slice(&packet);
+        if let Some((start, offset)) = pending {
+            frame.offload.csum = Csum::Partial { start: start.into(), offset: offset.into() };
+        }
+        frame.offload.gso = [Gso::None, Gso::Tcp4, Gso::Tcp6, Gso::Udp][gso];
+        (frame.offload.gso_size, frame.offload.hdr_len) = (gso_size, 54);
+        fixture.run(frame, &actions);
+    }
+
+    #[test]
+    fn what_is_pushed_and_popped_again_leaves_the_packet_as_it_was(
+        pushes in prop::collection::vec((any::<bool>(), any::<u32>()), 0..8), port: u16, tagged: bool,
+    ) {
+        let mut fixture = Fixture::new();
+        let mut frame = Frame::from_slice(&udp([10, 0, 0, 1], port).bytes());
+        if tagged {
+            frame.push_vlan(VlanTag { tpid: 0x8100, tci: 5 }).unwrap();
+        }
+        let before = frame.data().to_vec();
+        let (mut actions, mut pops) = (Vec::new(), Vec::new());
+        let mut kind = 0x0800;
+        for (vlan, value) in pushes {
+            if vlan {
+                actions.push(Action::PushVlan(VlanTag { tpid: 0x88a8, tci: value as u16 }));
+                pops.push(Action::PopVlan);
+            } else {
+                actions.push(Action::PushMpls { ethertype: 0x8847, lse: value });
+                pops.push(Action::PopMpls { ethertype: kind });
+                kind = 0x8847;
+            }
+        }
+        actions.extend(pops.into_iter().rev());
+        actions.extend([set(Field::TpDst, 54), set(Field::TpDst, 53), output(1)]);
+        let [one, ..] = fixture.run(frame, &actions);
+        prop_assert_eq!(&one[0], &before);
+    }
+}
