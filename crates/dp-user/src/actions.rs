@@ -47,6 +47,8 @@ pub(crate) struct Context<'a> {
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
+    /// All steps were run, and the last one gave it to somebody.
+    Delivered,
     /// All steps were run.
     Done,
     /// It was dropped on the way, and that is counted.
@@ -117,8 +119,11 @@ impl Context<'_> {
 
     fn run_list(&mut self, actions: &[Action], drop: Option<DropCause>, frame: Frame) {
         let end = self.steps(actions, frame, None);
+        if end != End::Done {
+            return;
+        }
         let delivers = |action: &Action| matches!(action, Action::Output(_) | Action::Controller { .. });
-        if end == End::Done && !actions.iter().any(delivers) {
+        if !actions.iter().any(delivers) {
             self.drops.count(drop.unwrap_or(DropCause::NoDestination), 1);
         }
     }
@@ -199,9 +204,9 @@ impl Context<'_> {
             Action::Output(port) => self.output(*port, frame, limit),
             Action::Controller { handle, max_len } => self.packet_in(*handle, *max_len, &frame),
             Action::Meter(id) => return self.measure(*id, &mut frame, &mut layers),
-            _ => {}
+            _ => return End::Done,
         }
-        End::Done
+        End::Delivered
     }
 
     /// Runs actions on each packet that a segment makes.
@@ -209,8 +214,9 @@ impl Context<'_> {
     fn segments(&mut self, actions: &[Action], frame: Frame, limit: Option<u32>) -> End {
         let mut end = End::Dropped;
         for segment in self.completed(frame) {
-            if self.steps(actions, segment, limit) == End::Done {
-                end = End::Done;
+            let of_segment = self.steps(actions, segment, limit);
+            if of_segment != End::Dropped {
+                end = of_segment;
             }
         }
         end

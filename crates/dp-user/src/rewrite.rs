@@ -25,7 +25,7 @@ pub(crate) fn set_field(frame: &mut Frame, layers: &mut Option<Layers>, set: &Se
         _ => return set_inner(frame, layers, set),
     };
     if let Some(bytes) = frame.data_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-        write::<6>(bytes, set.value(), set.mask());
+        write::<6>(bytes, set.value() as u64, set.mask() as u64);
     }
 }
 
@@ -86,19 +86,23 @@ fn set_inner(frame: &mut Frame, layers: &mut Option<Layers>, set: &SetField) {
     let Some(place) = Place::find(set.field(), frame.data(), &layers) else {
         return;
     };
-    let (mut value, mut mask) = (set.value() << place.shift, set.mask() << place.shift);
+    let Some(bytes) = frame.data_mut().get_mut(place.at..place.at + place.len) else {
+        return;
+    };
+    let (mut value, mut mask) = ((set.value() as u64) << place.shift, (set.mask() as u64) << place.shift);
     if set.field() == Field::VlanTci0 && mask != 0 {
         // A tag that is rewritten loses its drop eligible indicator.
         (value, mask) = (value & !0x1000, mask | 0x1000);
     }
-    let Some(bytes) = frame.data_mut().get_mut(place.at..place.at + place.len) else {
-        return;
-    };
     let change = match place.len {
         2 => write_slice::<2>(bytes, value, mask),
         4 => write_slice::<4>(bytes, value, mask),
         6 => write_slice::<6>(bytes, value, mask),
-        _ => write_slice::<16>(bytes, value, mask),
+        _ => {
+            let (high, low) = bytes.split_at_mut(8);
+            let high = write_slice::<8>(high, (set.value() >> 64) as u64, (set.mask() >> 64) as u64);
+            write_slice::<8>(low, value, mask).and(&high)
+        }
     };
     if matches!(place.covered, Covered::Header | Covered::Address4) {
         update(frame.data_mut(), layers.start + 10, change.sum);
@@ -207,38 +211,45 @@ fn neighbour_discovery(field: Field, data: &[u8], layers: &Layers) -> Option<usi
     }
 }
 
-/// What a write changed.
+/// What a write changed: a number of up to eight bytes, big-endian.
+#[derive(Clone, Copy)]
 struct Change {
     /// The sum of what came minus the sum of what went.
     sum: Sum,
-    /// Of the first bytes, what came XOR what went.
-    xor: [u8; 2],
+    /// What came XOR what went, of the last bytes.
+    xor: u64,
 }
 
-fn write_slice<const N: usize>(bytes: &mut [u8], value: u128, mask: u128) -> Change {
+impl Change {
+    const NONE: Change = Change { sum: Sum::ZERO, xor: 0 };
+
+    fn and(self, other: &Change) -> Change {
+        Change {
+            sum: self.sum.and(other.sum),
+            ..self
+        }
+    }
+}
+
+fn write_slice<const N: usize>(bytes: &mut [u8], value: u64, mask: u64) -> Change {
     match bytes.first_chunk_mut() {
         Some(bytes) => write::<N>(bytes, value, mask),
-        None => Change {
-            sum: Sum::ZERO,
-            xor: [0; 2],
-        },
+        None => Change::NONE,
     }
 }
 
 /// Writes the bits of `mask` to bytes that are read as a number, big-endian.
 #[inline(always)]
-fn write<const N: usize>(bytes: &mut [u8; N], value: u128, mask: u128) -> Change {
-    let mut wide = [0; 16];
-    wide[16 - N..].copy_from_slice(bytes);
-    let old = u128::from_be_bytes(wide);
+fn write<const N: usize>(bytes: &mut [u8; N], value: u64, mask: u64) -> Change {
+    let mut wide = [0; 8];
+    wide[8 - N..].copy_from_slice(bytes);
+    let old = u64::from_be_bytes(wide);
     let new = old & !mask | value;
-    let new_bytes = new.to_be_bytes();
-    bytes.copy_from_slice(&new_bytes[16 - N..]);
-    let mut went = [0; N];
-    went.copy_from_slice(&(!old).to_be_bytes()[16 - N..]);
+    bytes.copy_from_slice(&new.to_be_bytes()[8 - N..]);
+    let all = u64::MAX >> (64 - 8 * N);
     Change {
-        sum: Sum::ZERO.bytes(&went).bytes(bytes),
-        xor: [wide[16 - N] ^ bytes[0], wide[17 - N] ^ bytes[1]],
+        sum: Sum::ZERO.words(!old & all).words(new),
+        xor: old ^ new,
     }
 }
 
@@ -264,7 +275,7 @@ fn transport_changed(frame: &mut Frame, transport: &Transport, place: &Place, ch
         return update_transport(frame, transport, change.sum);
     }
     // SCTP's ports are the only fields of it that can be written to.
-    let delta = crc32c::delta(&change.xor, transport.end - place.at - 2);
+    let delta = crc32c::delta(&(change.xor as u16).to_be_bytes(), transport.end - place.at - 2);
     let at = transport.start + 8;
     if !transport.fragment
         && let Some(field) = frame.data_mut()[at..].first_chunk_mut()

@@ -33,12 +33,29 @@ impl Sum {
 
     /// Adds a 16-bit word.
     #[must_use]
+    #[inline]
     pub fn word(self, word: u16) -> Sum {
         let (added, carry) = self.0.overflowing_add(u64::from(word));
         Sum(added + u64::from(carry))
     }
 
+    /// Adds four 16-bit words, the first in the highest bits.
+    #[must_use]
+    #[inline]
+    pub const fn words(self, words: u64) -> Sum {
+        let (added, carry) = self.0.overflowing_add(words);
+        Sum(added + carry as u64)
+    }
+
+    /// Adds another sum.
+    #[must_use]
+    #[inline]
+    pub const fn and(self, other: Sum) -> Sum {
+        self.words(other.0)
+    }
+
     /// The sum folded to 16 bits, not complemented: what belongs in the field of a packet whose checksum the device is still to complete.
+    #[inline]
     pub const fn fold(self) -> u16 {
         let mut sum = (self.0 >> 32) + (self.0 & 0xffff_ffff);
         sum = (sum >> 16) + (sum & 0xffff);
@@ -48,6 +65,7 @@ impl Sum {
     }
 
     /// The checksum: the complement of the folded sum. Over data that contains its own checksum it is 0 where the checksum is right.
+    #[inline]
     pub const fn finish(self) -> u16 {
         !self.fold()
     }
@@ -113,6 +131,9 @@ mod tests {
             prop_assert_eq!(checksum(&data), plain(&data));
             let cut = (cut * 2).min(data.len() & !1);
             prop_assert_eq!(Sum::ZERO.bytes(&data[..cut]).bytes(&data[cut..]).finish(), plain(&data));
+            if let Some((words, rest)) = data.split_first_chunk() {
+                prop_assert_eq!(Sum::ZERO.words(u64::from_be_bytes(*words)).bytes(rest).finish(), plain(&data));
+            }
         }
 
         #[test]
