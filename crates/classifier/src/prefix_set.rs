@@ -19,15 +19,20 @@ pub(crate) trait Prefix: Copy + Ord + std::fmt::Debug {
     fn truncated_from(value: u128) -> Self;
     /// The number of leading bits, of `BITS`, that both share.
     fn shared(self, other: Self) -> u32;
-    /// The number of the ascending `values`, of which the first `len` are in use and the others high, that are below `value`.
+    /// The number of the ascending `values` that are below `value`. Beyond the first `len` they are `MAX`.
     #[inline]
-    fn rank(values: &[Self; WIDTH], len: usize, value: Self) -> usize {
+    fn below(values: &[Self; WIDTH], len: usize, value: Self) -> usize {
         values[..len].partition_point(|other| *other < value)
+    }
+    /// The number of the ascending `values` that are not above `value`.
+    #[inline]
+    fn not_above(values: &[Self], value: Self) -> usize {
+        values.partition_point(|other| *other <= value)
     }
 }
 
 macro_rules! prefix {
-    ($($integer:ty { $($rank:item)? })*) => {$(
+    ($($integer:ty { $($faster:item)* })*) => {$(
         impl Prefix for $integer {
             const BITS: u32 = <$integer>::BITS;
             const MAX: $integer = <$integer>::MAX;
@@ -39,16 +44,24 @@ macro_rules! prefix {
             fn shared(self, other: Self) -> u32 {
                 (self ^ other).leading_zeros()
             }
-            $($rank)?
+            $($faster)*
         }
     )*};
 }
 prefix! {
     u32 {
-        // Vector instructions compare all at once, and the leaf's cache lines come in together.
+        // Vector instructions compare all at once, and the cache lines come in together.
         #[inline]
-        fn rank(values: &[u32; WIDTH], _: usize, value: u32) -> usize {
+        fn below(values: &[u32; WIDTH], _: usize, value: u32) -> usize {
             values.iter().map(|other| u32::from(*other < value)).sum::<u32>() as usize
+        }
+        #[inline]
+        fn not_above(values: &[u32], value: u32) -> usize {
+            if values.len() > 2 * WIDTH {
+                values.partition_point(|other| *other <= value)
+            } else {
+                values.iter().map(|other| u32::from(*other <= value)).sum::<u32>() as usize
+            }
         }
     }
     u64 {}
@@ -297,7 +310,7 @@ impl<P: Prefix> Leaf<P> {
     /// Where `value` is or would be.
     #[inline]
     fn position(&self, value: P) -> usize {
-        P::rank(&self.values, self.len, value)
+        P::below(&self.values, self.len, value)
     }
 
     /// There is room.
@@ -339,7 +352,7 @@ impl<P: Prefix> Leaf<P> {
 /// The last of the ascending `firsts` that is not above `value`, or the first of all.
 #[inline]
 fn last_not_above<P: Prefix>(firsts: &[P], value: P) -> usize {
-    firsts.partition_point(|first| *first <= value).saturating_sub(1)
+    P::not_above(firsts, value).saturating_sub(1)
 }
 
 #[cfg(test)]
