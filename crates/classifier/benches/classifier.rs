@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use tables::{
-    Random, Table, WORDS, Words, addresses_table, exact, key, layout, nth_addresses, prefixes_table, two_addresses,
+    Random, Table, WORDS, Words, acl_table, addresses_table, exact, key, layout, nth_addresses, prefixes_table,
+    two_addresses,
 };
 
 const SIZES: [u64; 3] = [1_000, 100_000, 1_000_000];
@@ -84,9 +85,11 @@ fn lookup(criterion: &mut Criterion) {
     }
     for masks in [1, 10, 100, 1000] {
         let (table, keys) = prefixes_table(layout(), 10_000, masks);
-        group.bench_function(BenchmarkId::new("hit among masks", masks), |bencher| {
-            look(bencher, &table, &keys)
-        });
+        let name = BenchmarkId::new("hit among masks of prefixes", masks);
+        group.bench_function(name, |bencher| look(bencher, &table, &keys));
+        let (table, keys) = acl_table(layout(), 10_000, masks);
+        let name = BenchmarkId::new("hit among masks of permissions", masks);
+        group.bench_function(name, |bencher| look(bencher, &table, &keys));
     }
     group.finish();
 }

@@ -4,12 +4,16 @@ mod tables;
 
 use std::time::Instant;
 
-use classifier::Match;
+use classifier::{Layout, Match};
 use tables::{
-    Random, Table, WORDS, Words, addresses_table, exact, key, layout, nth_addresses, prefixes_table, two_addresses,
+    Random, Table, WORDS, Words, acl_table, addresses_table, exact, key, layout, nth_addresses, prefixes_table,
+    two_addresses,
 };
 
 fn main() {
+    if std::env::args().any(|argument| argument == "masks") {
+        return mixed_masks();
+    }
     println!("insertion of a million rules one by one: bytes per rule, mean ns, longest µs, later removal mean ns");
     grow("two addresses, ascending", |n| two_addresses(nth_addresses(n, false)));
     grow("two addresses, scattered", |n| two_addresses(nth_addresses(n, true)));
@@ -49,28 +53,41 @@ fn grow(name: &str, matching: impl Fn(u64) -> Match<WORDS>) {
 
 fn mixed_masks() {
     println!(
-        "masks of two prefixes, 10 000 rules: subtables, lookup ns and bits consulted, hits and random packets; in brackets without merging"
+        "masks: subtables, insertion ns; lookup ns and bits consulted of matching and of random packets; in brackets without merging"
     );
-    for masks in [1, 10, 100, 1000] {
-        print!("  {masks:5} masks:");
-        for merge in [true, false] {
-            let layout = if merge {
-                layout()
-            } else {
-                layout().merge_from(usize::MAX)
-            };
-            let (table, hits) = prefixes_table(layout, 10_000, masks);
-            let mut random = Random(9);
-            let others: Vec<Words> = (0..4096).map(|_| key(random.number(), random.number())).collect();
-            let (hit, hit_bits) = time(&table, &hits);
-            let (miss, miss_bits) = time(&table, &others);
-            let (open, close) = if merge { (" ", "") } else { (" [", "]") };
-            print!(
-                "{open}{} subtables, {hit} ns {hit_bits} bits, {miss} ns {miss_bits} bits{close}",
-                table.stats().subtables
-            );
+    type Make = fn(Layout, usize, usize) -> (Table, Vec<Words>);
+    let kinds: [(&str, Make); 2] = [("two prefixes", prefixes_table), ("acl", acl_table)];
+    for (name, make) in kinds {
+        for (rules, masks) in [
+            (10_000, 1),
+            (10_000, 10),
+            (10_000, 100),
+            (10_000, 1000),
+            (100_000, 100),
+            (100_000, 1000),
+        ] {
+            print!("  {name}, {rules} rules, {masks} masks:");
+            for merge in [true, false] {
+                let layout = if merge {
+                    layout()
+                } else {
+                    layout().merge_from(usize::MAX)
+                };
+                let start = Instant::now();
+                let (table, hits) = make(layout, rules, masks);
+                let insertion = start.elapsed().as_nanos() / rules as u128;
+                let mut random = Random(9);
+                let others: Vec<Words> = (0..4096).map(|_| key(random.number(), random.number())).collect();
+                let (hit, hit_bits) = time(&table, &hits);
+                let (miss, miss_bits) = time(&table, &others);
+                let (open, close) = if merge { (" ", "") } else { (" [", "]") };
+                let subtables = table.stats().subtables;
+                print!(
+                    "{open}{subtables}, {insertion} ns; {hit} ns {hit_bits} bits, {miss} ns {miss_bits} bits{close}"
+                );
+            }
+            println!();
         }
-        println!();
     }
 }
 

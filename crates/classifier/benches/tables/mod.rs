@@ -39,6 +39,10 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.number() % bound as u64) as usize
+    }
 }
 
 /// A key of an IPv4 packet with these addresses.
@@ -116,6 +120,50 @@ pub(crate) fn prefixes_table(layout: Layout, rules: usize, masks: usize) -> (Tab
             let noise = key(random.number(), random.number());
             let fill = |word: usize| matching.value()[word] | noise[word] & !matching.mask()[word];
             keys.push(std::array::from_fn(fill));
+        }
+    }
+    (table, keys)
+}
+
+/// `rules` as lists of permissions have them, with up to `masks` distinct masks at random: prefixes of two addresses, mostly 0, 8, 16, 24 to 32 long, and of
+/// two ports; the protocol or not. Priorities are random. And keys, each of which matches one of the rules.
+pub(crate) fn acl_table(layout: Layout, rules: usize, masks: usize) -> (Table, Vec<Words>) {
+    let mut table = Table::new(layout, 1);
+    let mut random = Random(11);
+    let prefix = |len: u32, bits: u32| ((1u64 << bits) - 1) & !((1u64 << (bits - len)) - 1);
+    let masks: Vec<Words> = (0..masks)
+        .map(|_| {
+            let mut address = || match random.below(8) {
+                0 => 0,
+                1 => 8,
+                2 => 16,
+                3 => random.below(33) as u32,
+                _ => 24 + random.below(9) as u32,
+            };
+            let (src, dst) = (address(), address());
+            let mut port = || match random.below(8) {
+                0..5 => 0,
+                5..7 => 16,
+                _ => random.below(17) as u32,
+            };
+            let (sport, dport) = (port(), port());
+            let mut mask = [0; WORDS];
+            mask[1] = ETH_TYPE;
+            mask[4] = if sport + dport > 0 { 0xff } else { 0 };
+            mask[ADDRESSES] = prefix(src, 32) | prefix(dst, 32) << 32;
+            mask[PORTS] = prefix(sport, 16) | prefix(dport, 16) << 16;
+            mask
+        })
+        .collect();
+    let mut keys = Vec::new();
+    for n in 0..rules {
+        // Networks are few: addresses agree in leading bits.
+        let network = Random(random.below(500) as u64).number() & 0xffff_0000_ffff_0000;
+        let value = key(network | random.number() & 0x0000_ffff_0000_ffff, random.number());
+        let matching = Match::new(&value, &masks[n % masks.len()]);
+        let inserted = table.insert(&matching, random.below(1000) as u32, n as u64);
+        if inserted.is_ok() && keys.len() < 4096 {
+            keys.push(value);
         }
     }
     (table, keys)
