@@ -135,7 +135,7 @@ impl Context<'_> {
         let Some(last) = actions.iter().rposition(shows) else {
             return End::Done;
         };
-        let mut layers = None;
+        let mut layers = Layers::UNKNOWN;
         let mut at = 0;
         while at < last {
             let action = &actions[at];
@@ -150,11 +150,11 @@ impl Context<'_> {
                     Ok(())
                 }
                 Action::PushVlan(tag) => {
-                    layers = None;
+                    layers.forget();
                     frame.push_vlan(*tag)
                 }
                 Action::PopVlan => {
-                    layers = None;
+                    layers.forget();
                     frame.pop_vlan();
                     Ok(())
                 }
@@ -162,9 +162,9 @@ impl Context<'_> {
                     if frame.offload.gso != Gso::None {
                         return self.segments(&actions[at - 1..], frame, limit);
                     }
-                    push_mpls(&mut frame, layers.take(), *ethertype, *lse)
+                    push_mpls(&mut frame, &mut layers, *ethertype, *lse)
                 }
-                Action::PopMpls { ethertype } => pop_mpls(&mut frame, layers.take(), *ethertype),
+                Action::PopMpls { ethertype } => pop_mpls(&mut frame, &mut layers, *ethertype),
                 Action::SetMpls { lse, mask } => {
                     rewrite::set_mpls(&mut frame, &mut layers, *lse, *mask);
                     Ok(())
@@ -299,7 +299,7 @@ impl Context<'_> {
     }
 
     /// Measures a packet, and does what the meter says.
-    fn measure(&mut self, id: u32, frame: &mut Frame, layers: &mut Option<Layers>) -> End {
+    fn measure(&mut self, id: u32, frame: &mut Frame, layers: &mut Layers) -> End {
         match self.meters.measure(id, frame, self.now) {
             Verdict::Pass => {}
             Verdict::Drop => {
@@ -318,29 +318,30 @@ impl Context<'_> {
 }
 
 /// Puts a label stack entry in. What is pending is completed first: no device can be told to do it under a label.
-fn push_mpls(frame: &mut Frame, layers: Option<Layers>, ethertype: u16, lse: u32) -> Result<(), FrameError> {
-    let Some(layers) = layers.or_else(|| Layers::find(frame.data())) else {
-        return Ok(());
+fn push_mpls(frame: &mut Frame, layers: &mut Layers, ethertype: u16, lse: u32) -> Result<(), FrameError> {
+    let start = match layers.locate(frame.data()) {
+        Layers {
+            network: Network::Short | Network::Untyped,
+            ..
+        } => return Ok(()),
+        layers => layers.start,
     };
-    if layers.network == Network::Untyped {
-        return Ok(());
-    }
     checksum::fill(frame).map_err(|_| FrameError::ChecksumPending)?;
-    frame.insert(layers.start, LSE)?.copy_from_slice(&lse.to_be_bytes());
-    set_ethertype(frame, layers.start, ethertype);
+    frame.insert(start, LSE)?.copy_from_slice(&lse.to_be_bytes());
+    set_ethertype(frame, start, ethertype);
+    layers.forget();
     Ok(())
 }
 
 /// Takes a label stack entry out.
-fn pop_mpls(frame: &mut Frame, layers: Option<Layers>, ethertype: u16) -> Result<(), FrameError> {
-    match layers.or_else(|| Layers::find(frame.data())) {
-        Some(layers) if layers.network == Network::Mpls => {
-            frame.remove(layers.start, LSE)?;
-            set_ethertype(frame, layers.start, ethertype);
-            Ok(())
-        }
-        _ => Ok(()),
+fn pop_mpls(frame: &mut Frame, layers: &mut Layers, ethertype: u16) -> Result<(), FrameError> {
+    let &Layers { network, start, .. } = layers.locate(frame.data());
+    if network == Network::Mpls {
+        frame.remove(start, LSE)?;
+        set_ethertype(frame, start, ethertype);
+        layers.forget();
     }
+    Ok(())
 }
 
 /// Sets the type of what begins at `start`.

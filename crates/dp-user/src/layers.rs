@@ -6,11 +6,13 @@
 use wire::EtherType;
 
 /// See the module's page. Offsets are within the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// It is found out when it is first needed, in place: moving it would cost as much as finding it.
+#[derive(Debug)]
 pub(crate) struct Layers {
     /// What follows the Ethernet header, its tags, and a SNAP header.
     pub(crate) network: Network,
-    /// Where it begins.
+    /// Where that begins.
     pub(crate) start: usize,
     /// Behind IPv4 or IPv6, where there is one of known kind that is whole.
     pub(crate) transport: Option<Transport>,
@@ -18,6 +20,10 @@ pub(crate) struct Layers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
+    /// Nobody has looked, or something has changed since.
+    Unknown,
+    /// The packet is shorter than an Ethernet header with its tags.
+    Short,
     /// There is no EtherType: the frame has a length and no SNAP header.
     Untyped,
     /// Some other type, or a header that is not whole.
@@ -29,7 +35,7 @@ pub(crate) enum Network {
 }
 
 /// A transport header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Transport {
     pub(crate) protocol: u8,
     pub(crate) start: usize,
@@ -42,44 +48,123 @@ pub(crate) struct Transport {
 }
 
 impl Layers {
-    /// Finds the headers; `None` where the packet is shorter than an Ethernet header with its tags.
-    pub(crate) fn find(data: &[u8]) -> Option<Layers> {
-        let mut start = 14;
+    pub(crate) const UNKNOWN: Layers = Layers {
+        network: Network::Unknown,
+        start: 0,
+        transport: None,
+    };
+
+    /// Something has been put in or taken out.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self) {
+        self.network = Network::Unknown;
+    }
+
+    /// Finds the headers of the packet, unless that is done.
+    #[inline(always)]
+    pub(crate) fn locate(&mut self, data: &[u8]) -> &Layers {
+        if self.network == Network::Unknown {
+            self.walk(data);
+        }
+        self
+    }
+
+    fn walk(&mut self, data: &[u8]) {
+        self.transport = None;
+        self.network = self.ethernet(data).unwrap_or(Network::Short);
+    }
+
+    fn ethernet(&mut self, data: &[u8]) -> Option<Network> {
+        self.start = 14;
         let mut kind = word(data, 12)?;
         while matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
-            kind = word(data, start + 2)?;
-            start += 4;
+            kind = word(data, self.start + 2)?;
+            self.start += 4;
         }
         if kind < EtherType::MIN.0 {
-            let Some(snapped) = snap(&data[start..]) else {
-                return Some(Layers {
-                    network: Network::Untyped,
-                    start,
-                    transport: None,
-                });
+            let Some(snapped) = snap(&data[self.start..]) else {
+                return Some(Network::Untyped);
             };
             kind = snapped;
-            start += 8;
+            self.start += 8;
         }
-        let rest = &data[start..];
-        let found = match EtherType(kind) {
-            EtherType::MPLS | EtherType::MPLS_MULTICAST if rest.len() >= 4 => Some((Network::Mpls, None)),
+        let rest = &data[self.start..];
+        let network = match EtherType(kind) {
+            EtherType::MPLS | EtherType::MPLS_MULTICAST if rest.len() >= 4 => Some(Network::Mpls),
             EtherType::ARP | EtherType::RARP => arp(rest),
-            EtherType::IPV4 => ipv4(rest),
-            EtherType::IPV6 => ipv6(rest),
+            EtherType::IPV4 => self.ipv4(rest),
+            EtherType::IPV6 => self.ipv6(rest),
             _ => None,
         };
-        let (network, transport) = found.unwrap_or((Network::Other, None));
-        let transport = transport.map(|transport| Transport {
-            start: transport.start + start,
-            end: transport.end + start,
-            ..transport
-        });
-        Some(Layers {
-            network,
-            start,
-            transport,
-        })
+        Some(network.unwrap_or(Network::Other))
+    }
+
+    #[inline(always)]
+    fn ipv4(&mut self, data: &[u8]) -> Option<Network> {
+        let header: &[u8; 20] = data.first_chunk()?;
+        let len = usize::from(header[0] & 0xf) * 4;
+        let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if header[0] >> 4 != 4 || len < 20 || end < len || end > data.len() {
+            return None;
+        }
+        let fragment = u16::from_be_bytes([header[6], header[7]]);
+        if fragment & 0x1fff == 0 && end - len >= least(header[9], false) {
+            self.transport = Some(Transport {
+                protocol: header[9],
+                start: self.start + len,
+                end: self.start + end,
+                fragment: fragment & 0x2000 != 0,
+                final_destination: true,
+            });
+        }
+        Some(Network::Ipv4)
+    }
+
+    fn ipv6(&mut self, data: &[u8]) -> Option<Network> {
+        let header: &[u8; 40] = data.first_chunk()?;
+        let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+        if header[0] >> 4 != 6 || end > data.len() {
+            return None;
+        }
+        let (mut protocol, mut at) = (header[6], 40);
+        let (mut fragment, mut final_destination) = (false, true);
+        loop {
+            let rest = &data[at..end];
+            let extension: &[u8; 8] = match (protocol, rest.first_chunk()) {
+                (0 | 43 | 44 | 51 | 60, Some(extension)) => extension,
+                _ => break,
+            };
+            let len = match protocol {
+                44 => {
+                    let offset = u16::from_be_bytes([extension[2], extension[3]]);
+                    if offset & !7 != 0 {
+                        return Some(Network::Ipv6);
+                    }
+                    fragment |= offset & 1 != 0;
+                    8
+                }
+                51 => (usize::from(extension[1]) + 2) * 4,
+                _ => (usize::from(extension[1]) + 1) * 8,
+            };
+            if rest.len() < len {
+                break;
+            }
+            if protocol == 43 && extension[3] > 0 {
+                final_destination = false;
+            }
+            protocol = extension[0];
+            at += len;
+        }
+        if end - at >= least(protocol, true) {
+            self.transport = Some(Transport {
+                protocol,
+                start: self.start + at,
+                end: self.start + end,
+                fragment,
+                final_destination,
+            });
+        }
+        Some(Network::Ipv6)
     }
 }
 
@@ -96,95 +181,28 @@ impl Transport {
     }
 }
 
-/// A header and where, from its beginning, the transport lies.
-type Found = Option<(Network, Option<Transport>)>;
-
 fn snap(data: &[u8]) -> Option<u16> {
     let kind = word(data, 6)?;
     (data[..6] == [0xaa, 0xaa, 3, 0, 0, 0] && kind >= EtherType::MIN.0).then_some(kind)
 }
 
-fn arp(data: &[u8]) -> Found {
+fn arp(data: &[u8]) -> Option<Network> {
     let packet: &[u8; 28] = data.first_chunk()?;
-    (packet[..6] == [0, 1, 8, 0, 6, 4]).then_some((Network::Arp, None))
+    (packet[..6] == [0, 1, 8, 0, 6, 4]).then_some(Network::Arp)
 }
 
-fn ipv4(data: &[u8]) -> Found {
-    let header: &[u8; 20] = data.first_chunk()?;
-    let start = usize::from(header[0] & 0xf) * 4;
-    let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if header[0] >> 4 != 4 || start < 20 || end < start || end > data.len() {
-        return None;
-    }
-    let fragment = u16::from_be_bytes([header[6], header[7]]);
-    let transport = Transport {
-        protocol: header[9],
-        start,
-        end,
-        fragment: fragment & 0x2000 != 0,
-        final_destination: true,
-    };
-    let first = fragment & 0x1fff == 0;
-    Some((Network::Ipv4, transport.is_whole(false).filter(|_| first)))
-}
-
-fn ipv6(data: &[u8]) -> Found {
-    let header: &[u8; 40] = data.first_chunk()?;
-    let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
-    if header[0] >> 4 != 6 || end > data.len() {
-        return None;
-    }
-    let mut transport = Transport {
-        protocol: header[6],
-        start: 40,
-        end,
-        fragment: false,
-        final_destination: true,
-    };
-    loop {
-        let rest = &data[transport.start..end];
-        let extension: &[u8; 8] = match (transport.protocol, rest.first_chunk()) {
-            (0 | 43 | 44 | 51 | 60, Some(extension)) => extension,
-            _ => break,
-        };
-        let len = match transport.protocol {
-            44 => {
-                let offset = u16::from_be_bytes([extension[2], extension[3]]);
-                if offset & !7 != 0 {
-                    return Some((Network::Ipv6, None));
-                }
-                transport.fragment |= offset & 1 != 0;
-                8
-            }
-            51 => (usize::from(extension[1]) + 2) * 4,
-            _ => (usize::from(extension[1]) + 1) * 8,
-        };
-        if rest.len() < len {
-            break;
-        }
-        if transport.protocol == 43 && extension[3] > 0 {
-            transport.final_destination = false;
-        }
-        transport.protocol = extension[0];
-        transport.start += len;
-    }
-    Some((Network::Ipv6, transport.is_whole(true)))
-}
-
-impl Transport {
-    /// The same, where it is of a known kind and as long as that is at least.
-    fn is_whole(self, ipv6: bool) -> Option<Transport> {
-        let least = match (self.protocol, ipv6) {
-            (6, _) => 20,
-            (17 | 33 | 136, _) | (1, false) => 8,
-            (132, _) => 12,
-            (58, true) => 4,
-            _ => return None,
-        };
-        (self.end - self.start >= least).then_some(self)
+/// The length that a transport header has at least; more than any packet for a protocol that is not known.
+fn least(protocol: u8, ipv6: bool) -> usize {
+    match (protocol, ipv6) {
+        (6, _) => 20,
+        (17 | 33 | 136, _) | (1, false) => 8,
+        (132, _) => 12,
+        (58, true) => 4,
+        _ => usize::MAX,
     }
 }
 
+#[inline(always)]
 fn word(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]))
 }

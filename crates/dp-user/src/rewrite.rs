@@ -15,10 +15,9 @@ use netdev::{Csum, Frame};
 use wire::checksum::Sum;
 use wire::crc32c;
 
-/// Writes to a field; does nothing where the packet does not have it. `layers` is where the headers lie, once that is known: valid until
-/// something is put in or taken out.
+/// Writes to a field; does nothing where the packet does not have it.
 #[inline]
-pub(crate) fn set_field(frame: &mut Frame, layers: &mut Option<Layers>, set: &SetField) {
+pub(crate) fn set_field(frame: &mut Frame, layers: &mut Layers, set: &SetField) {
     let at = match set.field() {
         Field::EthDst => 0,
         Field::EthSrc => 6,
@@ -30,31 +29,22 @@ pub(crate) fn set_field(frame: &mut Frame, layers: &mut Option<Layers>, set: &Se
 }
 
 /// Writes to the outermost MPLS label stack entry.
-pub(crate) fn set_mpls(frame: &mut Frame, layers: &mut Option<Layers>, lse: u32, mask: u32) {
-    if let Some(layers) = known(frame, layers)
-        && layers.network == Network::Mpls
-    {
+pub(crate) fn set_mpls(frame: &mut Frame, layers: &mut Layers, lse: u32, mask: u32) {
+    if layers.locate(frame.data()).network == Network::Mpls {
         let bytes = frame.data_mut()[layers.start..].first_chunk_mut();
         bytes.map(|bytes| write::<4>(bytes, (lse & mask).into(), mask.into()));
     }
 }
 
 /// The DSCP and ECN octet of an IP packet.
-pub(crate) fn tos(frame: &Frame, layers: &mut Option<Layers>) -> Option<u8> {
-    let layers = known(frame, layers)?;
-    let data = &frame.data()[layers.start..];
+pub(crate) fn tos(frame: &Frame, layers: &mut Layers) -> Option<u8> {
+    let layers = layers.locate(frame.data());
+    let data = frame.data().get(layers.start..)?;
     match layers.network {
         Network::Ipv4 => Some(data[1]),
         Network::Ipv6 => Some(data[0] << 4 | data[1] >> 4),
         _ => None,
     }
-}
-
-fn known(frame: &Frame, layers: &mut Option<Layers>) -> Option<Layers> {
-    if layers.is_none() {
-        *layers = Layers::find(frame.data());
-    }
-    *layers
 }
 
 /// A field's place: some whole 16-bit words of the packet, and what covers them.
@@ -81,9 +71,9 @@ enum Covered {
     Transport,
 }
 
-fn set_inner(frame: &mut Frame, layers: &mut Option<Layers>, set: &SetField) {
-    let Some(layers) = known(frame, layers) else { return };
-    let Some(place) = Place::find(set.field(), frame.data(), &layers) else {
+fn set_inner(frame: &mut Frame, layers: &mut Layers, set: &SetField) {
+    let layers = layers.locate(frame.data());
+    let Some(place) = Place::find(set.field(), frame.data(), layers) else {
         return;
     };
     let Some(bytes) = frame.data_mut().get_mut(place.at..place.at + place.len) else {
@@ -107,18 +97,19 @@ fn set_inner(frame: &mut Frame, layers: &mut Option<Layers>, set: &SetField) {
     if matches!(place.covered, Covered::Header | Covered::Address4) {
         update(frame.data_mut(), layers.start + 10, change.sum);
     }
-    let Some(transport) = layers.transport else { return };
+    let Some(transport) = &layers.transport else { return };
     match place.covered {
         Covered::Nothing | Covered::Header => {}
         Covered::Address6 if set.field() == Field::Ipv6Dst && !transport.final_destination => {}
         // ICMP has no pseudo header.
         Covered::Address4 if transport.protocol == 1 => {}
-        Covered::Address4 | Covered::Address6 => pseudo_header_changed(frame, &transport, change.sum),
-        Covered::Transport => transport_changed(frame, &transport, &place, &change),
+        Covered::Address4 | Covered::Address6 => pseudo_header_changed(frame, transport, change.sum),
+        Covered::Transport => transport_changed(frame, transport, &place, &change),
     }
 }
 
 impl Place {
+    #[inline]
     fn find(field: Field, data: &[u8], layers: &Layers) -> Option<Place> {
         use Field as F;
         let network = |of: Network, at: usize, len: usize, shift: u32, covered: Covered| {
@@ -130,7 +121,7 @@ impl Place {
             })
         };
         let transport = |protocols: &[u8], at: usize, len: usize, shift: u32| {
-            let transport = layers.transport?;
+            let transport = layers.transport.as_ref()?;
             protocols.contains(&transport.protocol).then_some(Place {
                 at: transport.start + at,
                 len,
@@ -177,7 +168,7 @@ impl Place {
 /// Where a field of a neighbour solicitation or advertisement is, from the ICMPv6 header. A malformed option, or one that comes twice, makes
 /// all of them unknown, as in a key.
 fn neighbour_discovery(field: Field, data: &[u8], layers: &Layers) -> Option<usize> {
-    let transport = layers.transport?;
+    let transport = layers.transport.as_ref()?;
     let message = data.get(transport.start..transport.end)?;
     if transport.protocol != 58 || !matches!(message, [135 | 136, 0, ..]) || message.len() < 24 {
         return None;

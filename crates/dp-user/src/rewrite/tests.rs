@@ -10,7 +10,7 @@ mod model;
 
 /// Writes to a frame, and to the model that it was made of.
 fn write_all(frame: &mut Frame, model: &mut Model, writes: &[(Field, u128, u128)]) {
-    let mut layers = None;
+    let mut layers = Layers::UNKNOWN;
     for (field, value, mask) in writes {
         if let Some(set) = SetField::new(*field, *value, *mask) {
             set_field(frame, &mut layers, &set);
@@ -158,7 +158,7 @@ proptest! {
         bytes.truncate(bytes.len().saturating_sub(if cut < 50 { 0 } else { cut }));
         let mut frame = Frame::from_slice(&bytes);
         let Some(mut key) = flow::extract(&bytes, flow::PortNo(1)) else {
-            let mut layers = None;
+            let mut layers = Layers::UNKNOWN;
             for (field, value, mask) in writes {
                 if let Some(set) = SetField::new(field, value, mask) {
                     set_field(&mut frame, &mut layers, &set);
@@ -166,7 +166,7 @@ proptest! {
             }
             return Ok(());
         };
-        let mut layers = None;
+        let mut layers = Layers::UNKNOWN;
         for (field, value, mask) in writes {
             let Some(set) = SetField::new(field, value, mask) else { continue };
             let third_tag = matches!(key.get(Field::EthType), 0x8100 | 0x88a8 | 0x9100);
@@ -180,7 +180,7 @@ proptest! {
             let there = match field.info().prerequisite {
                 flow::Prerequisite::None => true,
                 flow::Prerequisite::Tag0 => !zero(Field::VlanTci0),
-                _ => layers.is_some_and(|l: Layers| Place::find(field, frame.data(), &l).is_some()),
+                _ => Place::find(field, frame.data(), layers.locate(frame.data())).is_some(),
             };
             if there {
                 let value = key.get(field) & !set.mask() | set.value();
@@ -214,7 +214,7 @@ proptest! {
         if let Some((start, offset)) = pending {
             frame.offload.csum = Csum::Partial { start: u16::from(start % 130), offset: u16::from(offset) };
         }
-        let mut layers = None;
+        let mut layers = Layers::UNKNOWN;
         for (field, value, mask) in writes {
             if let Some(set) = SetField::new(field, value, mask) {
                 set_field(&mut frame, &mut layers, &set);
