@@ -79,14 +79,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if name == "--version" || name == "-V" || name == "version" {
-        print!(
-            "{}",
-            format!(
-                "oxvs {}, compatible with Open vSwitch {}\n",
-                telemetry::version::OXVS,
-                telemetry::version::COMPATIBLE
-            )
-        );
+        use telemetry::version::{COMPATIBLE, OXVS};
+        println!("oxvs {OXVS}, compatible with Open vSwitch {COMPATIBLE}");
         return ExitCode::SUCCESS;
     }
     match COMMANDS.iter().find(|c| name == c.name || name == c.program) {
