@@ -1,7 +1,7 @@
 //! A switch and devices for tests.
 #![allow(dead_code)]
 
-use dp::{Action, Changes, Dep, Effect, PortNo, Slowpath, Translation, Upcall};
+use dp::{Action, Changes, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{Budget, Inlet, Pipeline};
 use flow::{Field, Key, Mask};
 use netdev::{Dummy, Netdev};
@@ -20,6 +20,8 @@ pub(crate) struct FakeSwitch {
     upcalls: AtomicU64,
     pub(crate) refreshed: Mutex<Vec<Effect>>,
     pub(crate) failed: Mutex<Vec<PortNo>>,
+    /// Handle, input port and bytes of what went to controllers.
+    pub(crate) packet_ins: Mutex<Vec<(u32, PortNo, Vec<u8>)>>,
 }
 
 impl FakeSwitch {
@@ -33,6 +35,7 @@ impl FakeSwitch {
             upcalls: AtomicU64::new(0),
             refreshed: Mutex::default(),
             failed: Mutex::default(),
+            packet_ins: Mutex::default(),
         })
     }
 
@@ -53,6 +56,12 @@ impl Slowpath for FakeSwitch {
 
     fn port_failed(&self, port: PortNo) {
         self.failed.lock().push(port);
+    }
+
+    fn packet_in(&self, packet: &PacketIn<'_>, _now: Nanos) -> bool {
+        let taken = (packet.handle, packet.in_port, packet.packet.to_vec());
+        self.packet_ins.lock().push(taken);
+        true
     }
 }
 

@@ -1,7 +1,7 @@
 //! The datapath with its threads.
 
 use crate::common::{FakeSwitch, dummy, eventually, number, output, packet, translation};
-use dp::{Datapath, DpError, DropCause, PortNo};
+use dp::{Action, Band, BandEffect, Datapath, DpError, DropCause, MeterConfig, MeterUnit, PortNo};
 use dp_user::{DpUser, Options};
 use flow::{Field, Mask};
 use netdev::{DeviceDrops, Dummy, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
@@ -109,6 +109,56 @@ fn the_control_plane_sends_packets() {
         datapath.drops().contains(&(DropCause::PortDown, 1))
     });
     assert_eq!(switch.upcalls(), 0);
+}
+
+#[test]
+fn meters_are_shared_by_workers_and_controllers_get_what_the_control_plane_sends() {
+    let switch = FakeSwitch::new(|key| {
+        let to = (key.in_port().0 + 1) % 4;
+        translation(&[Action::Meter(7), output(to)], &[Field::InPort])
+    });
+    let datapath = DpUser::new(options(2), switch.clone(), Arc::default()).unwrap();
+    let devices: Vec<_> = (0..4).map(|n| dummy(&format!("p{n}"))).collect();
+    for (n, device) in (0..).zip(&devices) {
+        datapath.add_port(PortNo(n), device.clone()).unwrap();
+    }
+    // Ten at once, and then one a second.
+    let config = MeterConfig {
+        unit: MeterUnit::Pktps,
+        bands: vec![Band {
+            rate: 1,
+            burst: 10,
+            effect: BandEffect::Drop,
+        }],
+    };
+    assert!(matches!(
+        datapath.set_meter(1 << 18, &config),
+        Err(DpError::BadMeter(_))
+    ));
+    datapath.set_meter(7, &config).unwrap();
+    for n in 0..400 {
+        assert!(devices[n as usize % 4].inject(&packet(5, 1, n)));
+    }
+    let measured = || datapath.meter_stats(7).map_or(0, |stats| stats.packets);
+    eventually("all packets are measured", || measured() == 400);
+    let dropped = datapath.meter_stats(7).unwrap().bands[0].packets;
+    assert!((300..=390).contains(&dropped), "{dropped}");
+    let counted = || {
+        datapath
+            .drops()
+            .into_iter()
+            .find(|(cause, _)| *cause == DropCause::Meter)
+    };
+    eventually("the drops are counted", || {
+        counted() == Some((DropCause::Meter, dropped))
+    });
+    assert_eq!(datapath.del_meter(7).map(|stats| stats.packets), Some(400));
+    assert_eq!(datapath.meter_stats(7), None);
+    let controller = Action::Controller { handle: 3, max_len: 20 };
+    datapath.execute(PortNo(2), &packet(5, 1, 9), &[controller]);
+    eventually("the controller gets it", || !switch.packet_ins.lock().is_empty());
+    let expected = (3, PortNo(2), packet(5, 1, 9)[..20].to_vec());
+    assert_eq!(*switch.packet_ins.lock(), [expected]);
 }
 
 #[test]

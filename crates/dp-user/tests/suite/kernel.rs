@@ -1,11 +1,14 @@
 //! The datapath between devices of the kernel.
 
 use crate::common::{FakeSwitch, eventually, output, translation};
-use dp::{Datapath, PortNo};
+use dp::{Action, Datapath, DropCause, PortNo, SetField};
 use dp_user::{DpUser, Options};
 use flow::Field;
 use netdev::Spec;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 use testkit::{Netns, skip};
 
 /// Two hosts on veths, and a namespace in which a datapath joins them.
@@ -19,15 +22,18 @@ struct Hosts {
 
 impl Hosts {
     fn new() -> Hosts {
+        Hosts::with(FakeSwitch::new(|key| {
+            let to = 3 - key.in_port().0;
+            translation(&[output(to)], &[Field::InPort, Field::EthSrc, Field::EthDst])
+        }))
+    }
+
+    fn with(switch: Arc<FakeSwitch>) -> Hosts {
         let (one, two, middle) = (Netns::new("one"), Netns::new("two"), Netns::new("middle"));
         middle.veth("oxa", &one, "eth0");
         middle.veth("oxb", &two, "eth0");
         one.address("eth0", "192.0.2.1/24");
         two.address("eth0", "192.0.2.2/24");
-        let switch = FakeSwitch::new(|key| {
-            let to = 3 - key.in_port().0;
-            translation(&[output(to)], &[Field::InPort, Field::EthSrc, Field::EthDst])
-        });
         // Workers open devices too: they have to be the namespace's, as their parent is.
         let datapath = middle.enter(|| {
             let options = Options {
@@ -92,4 +98,104 @@ fn a_device_that_is_deleted_is_reported_once_and_its_successor_works() {
     hosts.add_port(1, "oxa");
     hosts.ping();
     assert_eq!(*hosts.switch.failed.lock(), [PortNo(1)]);
+}
+
+/// Host two as host one sees it: nobody has this address, the datapath translates it.
+const SEEN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 99);
+const SEEN_MAC: u64 = 0x0200_0000_0099;
+const TWO: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const TWO_MAC: u64 = 0x0200_0000_0002;
+
+/// Translates addresses and ports of host two; with `labels`, packets pass a link (ports 3 and 4) on which they have an MPLS label.
+fn translating(labels: bool) -> Arc<FakeSwitch> {
+    let set = |field, value: u128| Action::SetField(SetField::new(field, value, u128::MAX).unwrap());
+    FakeSwitch::new(move |key| {
+        let push = Action::PushMpls {
+            ethertype: 0x8847,
+            lse: 0x0001_0140,
+        };
+        let pop = Action::PopMpls { ethertype: 0x0800 };
+        let mut actions = Vec::new();
+        let ipv4 = key.get(Field::EthType) == 0x0800;
+        let to = match key.in_port().0 {
+            1 if ipv4 => {
+                actions.push(set(Field::EthDst, TWO_MAC.into()));
+                actions.push(set(Field::Ipv4Dst, TWO.to_bits().into()));
+                actions.push(set(Field::TpDst, 9090));
+                if labels { 3 } else { 2 }
+            }
+            2 if ipv4 => {
+                actions.push(set(Field::EthSrc, SEEN_MAC.into()));
+                actions.push(set(Field::Ipv4Src, SEEN.to_bits().into()));
+                actions.push(set(Field::TpSrc, 8080));
+                if labels { 4 } else { 1 }
+            }
+            3 => 1,
+            4 => 2,
+            other => 3 - other,
+        };
+        match to {
+            3 | 4 => actions.push(push),
+            _ if key.in_port().0 > 2 => actions.push(pop),
+            _ => {}
+        }
+        actions.push(output(to));
+        translation(&actions, &[Field::InPort, Field::EthType])
+    })
+}
+
+/// How long nothing comes before a transfer has failed.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+
+/// Sends two megabytes each way between the hosts.
+fn transfer(hosts: &Hosts) {
+    let data: Vec<u8> = (0..2_000_000u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+    let listener = hosts.two.enter(|| TcpListener::bind((TWO, 9090)).unwrap());
+    let expected = data.clone();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(PATIENCE).unwrap();
+        let mut received = vec![0; expected.len()];
+        stream.read_exact(&mut received).unwrap();
+        assert!(received == expected);
+        stream.write_all(&received).unwrap();
+    });
+    let mut stream = hosts.one.enter(|| TcpStream::connect((SEEN, 8080)).unwrap());
+    stream.set_read_timeout(PATIENCE).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let sent = data.clone();
+    let client = std::thread::spawn(move || writer.write_all(&sent).unwrap());
+    let mut received = vec![0; data.len()];
+    stream.read_exact(&mut received).unwrap();
+    assert!(received == data);
+    client.join().unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn a_transfer_with_pending_checksums_and_segments_survives_translation_of_addresses_and_labels() {
+    skip!(unless root, "ip", "ping");
+    for labels in [false, true] {
+        let hosts = Hosts::with(translating(labels));
+        hosts.two.ip("link set eth0 address 02:00:00:00:00:02");
+        hosts.one.ip("neigh add 192.0.2.99 lladdr 02:00:00:00:00:99 dev eth0");
+        if labels {
+            hosts.middle.veth("oxc", &hosts.middle, "oxd");
+            hosts.middle.ip("link set oxc mtu 1600");
+            hosts.middle.ip("link set oxd mtu 1600");
+            hosts.add_port(3, "oxc");
+            hosts.add_port(4, "oxd");
+        }
+        transfer(&hosts);
+        assert!(hosts.datapath.dump_flows().len() >= 2);
+        for cause in [DropCause::Malformed, DropCause::DeviceError, DropCause::TooBig] {
+            let dropped = hosts
+                .datapath
+                .drops()
+                .iter()
+                .find(|(c, _)| *c == cause)
+                .map(|(_, n)| *n);
+            assert_eq!(dropped, Some(0), "{cause:?}");
+        }
+    }
 }
