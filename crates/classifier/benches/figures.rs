@@ -20,6 +20,7 @@ fn main() {
     grow("all fields exact", |n| exact(nth_addresses(n, true), n));
     mixed_masks();
     lookups();
+    walks();
 }
 
 fn grow(name: &str, matching: impl Fn(u64) -> Match<WORDS>) {
@@ -109,6 +110,34 @@ fn lookups() {
         let plain = start.elapsed().as_nanos() / found.max(1) as u128;
         println!("  {rules:8} rules: {hit} ns, {plain} ns, {miss} ns, {bits} bits");
     }
+}
+
+fn walks() {
+    let table = addresses_table(1_000_000, true);
+    let mut mask = [0; WORDS];
+    mask[5] = 0xff00_0000;
+    for (name, matching) in [
+        ("all", Match::ANY),
+        ("one of 256 networks", Match::new(&key(0x0a00_0000, 0), &mask)),
+        ("one rule", two_addresses(nth_addresses(500, true))),
+    ] {
+        let start = Instant::now();
+        let covered = table.covered_by(&matching).len();
+        println!(
+            "of a million rules those covered: {name}, {covered}: {} µs",
+            start.elapsed().as_micros()
+        );
+    }
+    let start = Instant::now();
+    let sum = table
+        .iter()
+        .map(|entry| entry.matching().value()[5] ^ entry.rule)
+        .fold(0, |sum, more| sum ^ more);
+    std::hint::black_box(sum);
+    println!(
+        "a million rules with their matches, one by one: {} µs",
+        start.elapsed().as_micros()
+    );
 }
 
 /// Mean ns of a lookup and mean bits consulted.

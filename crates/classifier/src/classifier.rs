@@ -61,7 +61,7 @@ pub(crate) struct Ranked {
 /// Rules by match and priority. See the crate's page.
 #[derive(Debug)]
 pub struct Classifier<R, const N: usize> {
-    layout: Layout,
+    pub(crate) layout: Layout,
     pub(crate) hash: Hash,
     pub(crate) arenas: Arenas<R>,
     pub(crate) shapes: Shapes<N>,

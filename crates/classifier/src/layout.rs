@@ -46,6 +46,8 @@ pub struct Layout {
     stage_ends: Vec<usize>,
     fields: Vec<PrefixField>,
     merging_from: usize,
+    /// By word, the bits that are in no prefix field.
+    untracked: Vec<u64>,
 }
 
 /// Subtables that there may be before masks are merged. So many are cheap to try, and unmerged ones give the widest masks.
@@ -70,15 +72,21 @@ impl Layout {
         if fields.len() > MAX_PREFIX_FIELDS {
             return Err(LayoutError::Fields);
         }
-        let layout = Layout {
+        let mut layout = Layout {
             words,
             stage_ends: stage_ends.to_vec(),
             fields: fields.to_vec(),
             merging_from: MERGING_FROM,
+            untracked: vec![u64::MAX; words],
         };
         match fields.iter().position(|field| !layout.has(field)) {
             Some(wrong) => Err(LayoutError::Field(wrong)),
-            None => Ok(layout),
+            None => {
+                for field in fields {
+                    field.narrow(&mut layout.untracked, 0);
+                }
+                Ok(layout)
+            }
         }
     }
 
@@ -118,6 +126,11 @@ impl Layout {
 
     pub(crate) fn fields(&self) -> &[PrefixField] {
         &self.fields
+    }
+
+    #[inline]
+    pub(crate) fn untracked(&self, word: usize) -> u64 {
+        self.untracked[word]
     }
 
     pub(crate) fn stages(&self) -> impl Iterator<Item = Range<usize>> + '_ {
@@ -169,6 +182,26 @@ impl PrefixField {
         } else {
             mask[word] |= (bits as u64) << self.shift;
         }
+    }
+
+    /// How many of the field's `len` leading bits are not in `mask`.
+    #[inline]
+    pub(crate) fn lacks(&self, mask: &[u64], len: u8) -> u32 {
+        let lacks = self.leading(len) & !self.get(mask);
+        lacks.count_ones()
+    }
+
+    /// Whether the field's `len` leading bits are all in `mask`.
+    #[inline]
+    pub(crate) fn is_in(&self, mask: &[u64], len: u8) -> bool {
+        if len == 0 {
+            return true;
+        }
+        if self.bits <= 64 {
+            let bits = u64::MAX << (64 - len) >> (64 - self.bits) << self.shift;
+            return bits & !mask[usize::from(self.word)] == 0;
+        }
+        self.leading(len) & !self.get(mask) == 0
     }
 
     /// Takes all but the field's `len` leading bits out of `mask`.

@@ -12,7 +12,8 @@
 //! - Once there are 16 subtables, rules of new masks go into subtables of coarser masks, up to eight matches in a bucket, so that the subtables do not
 //!   grow with the masks. See *Bounds*.
 //!
-//! Goals: the mask as wide as correct; about 100 bytes a rule; insertion and removal in constant time, without long pauses; no allocation in a lookup.
+//! Goals: the mask as wide as correct; about 100 bytes a rule; insertion and removal in constant time, without long pauses; no allocation in a lookup
+//! that tries up to 64 subtables.
 //!
 //! Invariants
 //! - For every key that agrees with the one looked up on the consulted bits, the answer is the same until the rules change. Every subtable that is

@@ -12,6 +12,8 @@ use crate::prefix_set::{Prefix, PrefixSet};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tracked {
     pub(crate) field: PrefixField,
+    /// The leading bits of the field that the subtable's mask has.
+    pub(crate) len: u8,
     pub(crate) set: u16,
 }
 
@@ -44,7 +46,7 @@ const PRESENT: u8 = u8::MAX;
 
 impl Memo {
     /// Sets with higher numbers are asked each time.
-    const SETS: usize = 64;
+    const SETS: usize = 128;
 
     #[inline]
     pub(crate) fn new() -> Memo {
@@ -69,10 +71,6 @@ impl Prefixes {
         }
     }
 
-    pub(crate) fn fields(&self) -> &[PrefixField] {
-        &self.fields
-    }
-
     /// The sets for a subtable that matches `mask`; to be given back by [`Prefixes::release`].
     pub(crate) fn acquire(&mut self, mask: &[u64]) -> SmallVec<[Tracked; 4]> {
         let wanted: SmallVec<[(PrefixField, u8); 4]> = self
@@ -84,6 +82,7 @@ impl Prefixes {
             .into_iter()
             .map(|(field, len)| Tracked {
                 field,
+                len,
                 set: self.acquire_set(field, len),
             })
             .collect()

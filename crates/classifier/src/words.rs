@@ -53,6 +53,14 @@ pub(crate) fn is_subset(part: &[u64], whole: &[u64]) -> bool {
     part.iter().zip(whole).all(|(part, whole)| part & !whole == 0)
 }
 
+/// Adds the bits of `more` to `mask`.
+#[inline]
+pub(crate) fn add_bits<const N: usize>(mask: &mut [u64; N], more: &[u64; N]) {
+    for (word, bits) in mask.iter_mut().zip(more) {
+        *word |= bits;
+    }
+}
+
 /// Bit n is set where `words[n]` is not zero.
 pub(crate) fn used(words: &[u64]) -> u64 {
     words

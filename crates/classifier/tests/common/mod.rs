@@ -1,5 +1,7 @@
 //! Keys of six words as a switch would have them, random matches that meet each other, and a table that is a list.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use classifier::{Layout, Match, PrefixField, RuleId};
 use proptest::prelude::*;
 
