@@ -33,6 +33,7 @@ bench:
 	./scripts/setup.sh test
 	$(CARGO) build --release --locked -p oxvs
 	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/run.sh
+	$(CARGO) bench --locked -p ovsdb-server --bench versus
 
 SOAK ?= 20
 soak:
