@@ -146,7 +146,8 @@ impl Context<'_> {
                     Ok(())
                 }
                 Action::Output(port) => {
-                    self.output(*port, frame.duplicate(), limit.take());
+                    let limit = limit.take();
+                    self.output(*port, copy(&frame, limit), limit);
                     Ok(())
                 }
                 Action::PushVlan(tag) => {
@@ -314,6 +315,22 @@ impl Context<'_> {
             }
         }
         End::Done
+    }
+}
+
+/// A copy for an output: no more of the packet than that is going to send.
+#[inline]
+fn copy(frame: &Frame, limit: Option<u32>) -> Frame {
+    match (limit, frame.offload) {
+        (Some(limit), offload) if offload.gso == Gso::None && !matches!(offload.csum, Csum::Partial { .. }) => {
+            let len = (limit as usize).max(ETHERNET).min(frame.len());
+            let mut copy = Frame::from_slice(&frame.data()[..len]);
+            if len == frame.len() {
+                copy.offload = offload;
+            }
+            copy
+        }
+        _ => frame.duplicate(),
     }
 }
 

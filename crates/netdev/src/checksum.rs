@@ -5,7 +5,7 @@ use wire::checksum::Sum;
 use wire::crc32c;
 
 /// Where SCTP has its checksum. It is four bytes long and another kind than those of all that have theirs elsewhere.
-const SCTP: u16 = 8;
+pub(crate) const SCTP: u16 = 8;
 
 /// The pending checksum lies outside of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! A packet in a pooled buffer, owned by the handle.
 
 use crate::pool::{self, CAPACITY, HEADROOM};
-use crate::{Csum, Offload, vnet};
+use crate::{Csum, Offload, checksum, vnet};
 use wire::VlanTag;
 
 /// A packet, from its Ethernet header to its end without FCS, with room before it and the work that was put off for it.
@@ -213,6 +213,17 @@ impl Frame {
 
     /// Writes the vnet header for the pending work before the packet, and returns both.
     pub(crate) fn with_vnet_header(&mut self) -> &[u8] {
+        // The header does not tell SCTP's kind of checksum from the others: a kernel that completes it would compute the wrong one.
+        if matches!(
+            self.offload.csum,
+            Csum::Partial {
+                offset: checksum::SCTP,
+                ..
+            }
+        ) {
+            // It fails where the checksum lies outside of the packet, and so will whoever is told about it.
+            let _ = checksum::fill(self);
+        }
         let header = vnet::encode(&self.offload);
         let start = self.start as usize - vnet::LEN;
         self.buffer[start..start + vnet::LEN].copy_from_slice(&header);
@@ -299,6 +310,15 @@ mod tests {
         frame.remove(14, 4).unwrap();
         assert_eq!(frame.data(), PACKET);
         assert_eq!(frame.offload.csum, Csum::Partial { start: 14, offset: 2 });
+    }
+
+    #[test]
+    fn a_pending_checksum_of_sctp_is_filled_in_before_a_kernel_gets_it() {
+        let mut frame = Frame::from_slice(PACKET);
+        frame.offload.csum = Csum::Partial { start: 14, offset: 8 };
+        let sum = wire::crc32c::sctp(&PACKET[14..]).unwrap();
+        assert_eq!(frame.with_vnet_header()[0] & 1, 0);
+        assert_eq!(frame.data()[22..26], sum.to_le_bytes());
     }
 
     #[test]
