@@ -66,34 +66,30 @@ impl<R> Arenas<R> {
     /// Puts a rule into a node, or hands it back where the arena is full.
     pub(crate) fn put(&mut self, rule: R, priority: u32, shape: u32, value: &[u64]) -> Result<u32, R> {
         let arena = &mut self.arenas[value.len()];
-        let generation = self.generation;
+        if arena.free == NONE && arena.nodes.len() >= CAPACITY {
+            return Err(rule);
+        }
         let node = Node {
             rule: Some(rule),
             priority,
-            generation,
+            generation: self.generation,
             shape,
             lower: NONE,
             chain: NONE,
         };
-        let index = if arena.free != NONE {
+        let index = if arena.free == NONE {
+            arena.nodes.push(std::iter::once(node));
+            arena.values.push(value.iter().copied());
+            arena.nodes.len() - 1
+        } else {
             let index = arena.free as usize;
             let place = &mut arena.nodes.get_mut(index)[0];
             arena.free = place.lower;
             *place = node;
             arena.values.get_mut(index).copy_from_slice(value);
             index
-        } else {
-            let index = arena.nodes.len();
-            if index >= CAPACITY {
-                return node
-                    .rule
-                    .map_or_else(|| unreachable!("the rule was just put there"), Err);
-            }
-            arena.nodes.push(std::iter::once(node));
-            arena.values.push(value.iter().copied());
-            index
         };
-        self.generation = generation.wrapping_add(1);
+        self.generation = self.generation.wrapping_add(1);
         arena.live += 1;
         Ok((value.len() as u32) << INDEX_BITS | index as u32)
     }

@@ -91,8 +91,6 @@ fn flips() -> impl Strategy<Value = Vec<(usize, u32)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn finds_what_a_list_finds_and_every_key_alike_under_the_mask_gets_the_same(
         layout in layouts(),
