@@ -32,6 +32,26 @@
 //!
 //! It is plain data without a lock, `Send` and `Sync` where the rules are: the owner decides how readers and the writer take turns. Keys chosen by an
 //! attacker do not collide, for hashes are seeded.
+//!
+//! ```
+//! use classifier::{Classifier, Layout, Match, PrefixField};
+//!
+//! // Keys of two words: an input port, and an IPv4 address whose prefixes are tracked.
+//! let address = PrefixField { word: 1, shift: 0, bits: 32 };
+//! let mut table = Classifier::<&str, 2>::new(Layout::new(2, &[1, 2], &[address])?, 42);
+//! let network = Match::new(&[0, 0x0a00_0000], &[0, 0xff00_0000]);
+//! table.insert(&network, 100, "ten")?;
+//!
+//! let mut consulted = [0; 2];
+//! let found = table.lookup(&[7, 0x0a01_0203], &mut consulted);
+//! assert_eq!((found.map(|found| *found.rule), consulted), (Some("ten"), [0, 0xff00_0000]));
+//!
+//! // The first bit tells that it is another network.
+//! let mut consulted = [0; 2];
+//! assert!(table.lookup(&[7, 0x8000_0001], &mut consulted).is_none());
+//! assert_eq!(consulted, [0, 0x8000_0000]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod arena;
