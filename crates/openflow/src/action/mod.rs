@@ -1,0 +1,158 @@
+//! Actions in messages.
+//!
+//! Every version has its own numbers; Nicira's extensions are the same in all. What a version cannot say in its own words is said in Nicira's,
+//! as Open vSwitch does, so that any list of actions can be sent in any version.
+
+mod ct;
+mod learn;
+mod nicira;
+mod nicira_out;
+mod standard;
+mod standard_out;
+
+use crate::buf::{Reader, Writer};
+use crate::model::{Action, Match, Port};
+use crate::{OfError, Version};
+use flow::{MatchField, port_to_of10};
+
+/// How deep actions may be nested.
+const MAX_DEPTH: u8 = 16;
+/// The type that says that an experimenter's action follows.
+const EXPERIMENTER: u16 = 0xffff;
+const NICIRA: u32 = 0x0000_2320;
+
+/// Where a list of actions is read.
+#[derive(Clone, Copy, Debug)]
+struct Scope {
+    version: Version,
+    depth: u8,
+    /// Whether it is the list of a `ct` action, which alone may have `nat`.
+    in_ct: bool,
+}
+
+impl Scope {
+    fn deeper(self, in_ct: bool) -> Result<Scope, OfError> {
+        let depth = self.depth + 1;
+        match depth <= MAX_DEPTH {
+            true => Ok(Scope { depth, in_ct, ..self }),
+            false => Err(OfError::BacTooMany),
+        }
+    }
+}
+
+/// Reads a list of actions.
+pub(crate) fn decode(version: Version, data: &[u8]) -> Result<Vec<Action>, OfError> {
+    let scope = Scope {
+        version,
+        depth: 0,
+        in_ct: false,
+    };
+    decode_list(scope, data)
+}
+
+fn decode_list(scope: Scope, data: &[u8]) -> Result<Vec<Action>, OfError> {
+    let mut data = Reader::new(data, OfError::BacBadLen);
+    let mut actions = Vec::new();
+    while !data.is_empty() {
+        let Some([a, b, c, d]) = data.peek().first_chunk() else {
+            return Err(OfError::BacBadLen);
+        };
+        let kind = u16::from_be_bytes([*a, *b]);
+        let len = usize::from(u16::from_be_bytes([*c, *d]));
+        if len < 8 || len % 8 != 0 {
+            return Err(OfError::BacBadLen);
+        }
+        let mut body = data.sub(len, OfError::BacBadLen)?;
+        body.skip(4)?;
+        let action = match kind {
+            EXPERIMENTER => experimenter(scope, body)?,
+            _ if scope.version == Version::V10 => standard::decode10(kind, body)?,
+            _ => standard::decode11(scope.version, kind, body)?,
+        };
+        actions.push(action);
+    }
+    Ok(actions)
+}
+
+fn experimenter(scope: Scope, mut body: Reader<'_>) -> Result<Action, OfError> {
+    if body.u32()? != NICIRA {
+        return Err(OfError::BacBadVendor);
+    }
+    let subtype = body.u16()?;
+    nicira::decode(scope, subtype, body)
+}
+
+/// What an encoder has to know beyond the action: an action of an older version may be said differently for different packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoder {
+    version: Version,
+    protocol: Option<u128>,
+    /// Whether the packet has a tag at this point of the list.
+    tagged: bool,
+}
+
+impl Encoder {
+    /// For actions on the packets of a match.
+    pub(crate) fn new(version: Version, matching: &Match) -> Encoder {
+        let tag = matching.get(MatchField::VlanTci);
+        Encoder {
+            version,
+            protocol: matching.exact(MatchField::NwProto),
+            tagged: tag.is_some_and(|(value, _)| value & crate::model::TAGGED != 0),
+        }
+    }
+
+    /// Writes a list of actions.
+    pub(crate) fn encode(&mut self, out: &mut Writer, actions: &[Action]) {
+        for action in actions {
+            self.encode_one(out, action);
+        }
+    }
+
+    fn encode_one(&mut self, out: &mut Writer, action: &Action) {
+        let done = match self.version {
+            Version::V10 => standard_out::encode10(out, action),
+            _ => standard_out::encode11(self, out, action),
+        };
+        if !done {
+            nicira_out::encode(self, out, action);
+        }
+        match action {
+            Action::PopVlan => self.tagged = false,
+            Action::PushVlan(_) | Action::SetVlanVid(_) | Action::SetVlanPcp(_) => self.tagged = true,
+            _ => {}
+        }
+    }
+}
+
+/// Writes one action of a type: its header, what `body` writes, zeros up to 8 bytes.
+fn put(out: &mut Writer, kind: u16, body: impl FnOnce(&mut Writer)) {
+    let start = out.len();
+    out.u16(kind);
+    out.u16(0);
+    body(out);
+    out.pad8(start);
+    out.patch_len(start + 2, start);
+}
+
+/// Reads a port number of OpenFlow 1.1 and later. Numbers between the ports and the reserved ones are none.
+pub(crate) fn port11(number: u32, error: OfError) -> Result<Port, OfError> {
+    match number {
+        0xff00..=0xffff_feff => Err(error),
+        _ => Ok(Port(number)),
+    }
+}
+
+/// Reads a port number of OpenFlow 1.0.
+pub(crate) fn port10(number: u16) -> Port {
+    Port(flow::port_from_of10(number))
+}
+
+/// A port's number in OpenFlow 1.0.
+pub(crate) fn to10(port: Port) -> u16 {
+    port_to_of10(port.0)
+}
+
+#[cfg(test)]
+#[path = "../action_tests.rs"]
+mod tests;

@@ -1,0 +1,134 @@
+//! From a byte stream to messages.
+
+use thiserror::Error;
+
+/// The length of the header that every message begins with.
+pub const HEADER_LEN: usize = 8;
+
+/// The longest message: its length is a 16-bit number.
+pub const MAX_LEN: usize = 65_535;
+
+/// A stream that cannot be cut into messages. The connection must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FramerError {
+    /// A header with a length less than its own.
+    #[error("received too-short ofp_header ({0} bytes)")]
+    TooShort(u16),
+    /// A message longer than the limit.
+    #[error("received too-long ofp_header ({0} bytes)")]
+    TooLong(u16),
+}
+
+/// Cuts a stream into messages. It holds at most one message and what came with its last bytes.
+#[derive(Clone, Debug)]
+pub struct Framer {
+    buffer: Vec<u8>,
+    /// Where the bytes begin that have not been handed out.
+    start: usize,
+    limit: usize,
+}
+
+impl Framer {
+    /// A framer for messages of up to 65 535 bytes.
+    pub fn new() -> Framer {
+        Framer::with_limit(MAX_LEN)
+    }
+
+    /// A framer for messages of up to `limit` bytes.
+    pub fn with_limit(limit: usize) -> Framer {
+        Framer {
+            buffer: Vec::new(),
+            start: 0,
+            limit,
+        }
+    }
+
+    /// Takes bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, its header included. `None` where more bytes are needed.
+    ///
+    /// # Errors
+    /// The stream makes no sense from here on; all later calls say the same.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<&[u8]>, FramerError> {
+        let bytes = &self.buffer[self.start..];
+        let Some([_, _, a, b, ..]) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let length = u16::from_be_bytes([*a, *b]);
+        let len = usize::from(length);
+        if len < HEADER_LEN {
+            return Err(FramerError::TooShort(length));
+        }
+        if len > self.limit {
+            return Err(FramerError::TooLong(length));
+        }
+        if bytes.len() < len {
+            return Ok(None);
+        }
+        let from = self.start;
+        self.start += len;
+        Ok(Some(&self.buffer[from..from + len]))
+    }
+
+    /// How many bytes wait for the rest of their message.
+    pub fn pending(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+}
+
+impl Default for Framer {
+    fn default() -> Framer {
+        Framer::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn messages_are_the_same_however_the_stream_is_cut(bodies in proptest::collection::vec(0usize..40, 0..8), cut in 1usize..30) {
+            let messages: Vec<Vec<u8>> = bodies
+                .iter()
+                .enumerate()
+                .map(|(n, len)| [vec![4, n as u8, 0, (len + 8) as u8, 0, 0, 0, 1], vec![7; *len]].concat())
+                .collect();
+            let mut framer = Framer::new();
+            let mut seen = Vec::new();
+            for part in messages.concat().chunks(cut) {
+                framer.push(part);
+                while let Some(message) = framer.next().unwrap() {
+                    seen.push(message.to_vec());
+                }
+            }
+            prop_assert_eq!(seen, messages);
+            prop_assert_eq!(framer.pending(), 0);
+        }
+    }
+
+    #[test]
+    fn a_length_less_than_a_header_ends_the_stream() {
+        let mut framer = Framer::new();
+        framer.push(&[4, 0, 0, 7, 0, 0, 0, 0]);
+        assert_eq!(framer.next(), Err(FramerError::TooShort(7)));
+        framer.push(&[4, 0, 0, 8, 0, 0, 0, 0]);
+        assert_eq!(framer.next(), Err(FramerError::TooShort(7)));
+    }
+
+    #[test]
+    fn a_message_longer_than_the_limit_is_refused_before_it_is_buffered() {
+        let mut framer = Framer::with_limit(100);
+        framer.push(&[4, 0, 0, 101, 0, 0, 0, 0]);
+        assert_eq!(framer.next(), Err(FramerError::TooLong(101)));
+    }
+}

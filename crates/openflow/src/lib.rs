@@ -1,0 +1,25 @@
+//! OpenFlow: one model for all versions, and the codecs and the text grammar around it.
+//!
+//! [`model`] says what messages mean, whatever version they come in; its types cannot hold what no version allows. A [`Codec`] turns messages
+//! into bytes and back, a [`Framer`] cuts a stream into messages, [`negotiate`] chooses the version.
+//!
+//! Invariants
+//! - Nothing here panics on bytes or text from outside. Lengths are checked at every level; what is refused is refused with the
+//!   [`OfError`] that the specification has for it.
+//! - No clock, no socket: bytes in, values out.
+#![forbid(unsafe_code)]
+
+mod action;
+mod buf;
+mod error;
+mod framer;
+mod instruction;
+pub mod model;
+mod msg;
+mod oxm;
+mod version;
+
+pub use error::{Code, ErrorBody, ErrorKind, OfError, Vendor};
+pub use framer::{Framer, FramerError, HEADER_LEN, MAX_LEN};
+pub use msg::Codec;
+pub use version::{Hello, UnknownVersion, Version, Versions, negotiate};

@@ -1,0 +1,35 @@
+//! What a rule does with its packets.
+
+use super::Action;
+
+/// A rule's instructions, at most one of each kind. They are carried out in the order of the members.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Instructions {
+    /// Police by this meter first.
+    pub meter: Option<u32>,
+    /// Actions at once. OpenFlow 1.0 has these only.
+    pub apply: Vec<Action>,
+    /// Empty the action set.
+    pub clear: bool,
+    /// Actions for the action set.
+    pub write: Vec<Action>,
+    /// Bits of the metadata register: value and mask.
+    pub metadata: Option<(u64, u64)>,
+    /// The table to go on with.
+    pub goto: Option<u8>,
+}
+
+impl Instructions {
+    /// Instructions that are actions only.
+    pub fn apply(actions: Vec<Action>) -> Instructions {
+        Instructions {
+            apply: actions,
+            ..Instructions::default()
+        }
+    }
+
+    /// Whether packets are dropped for want of instructions.
+    pub fn is_empty(&self) -> bool {
+        *self == Instructions::default()
+    }
+}

@@ -1,0 +1,400 @@
+//! What packets a rule is for.
+
+use crate::OfError;
+use flow::{FlowState, Home, Maskable, MatchField, MatchPrerequisite, StateMatch, port_from_of10};
+
+/// A condition on one canonical field: the bits of it that are in `mask` equal those in `value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    /// A canonical field of at most 128 bits.
+    pub field: MatchField,
+    /// The bits to be found; zero outside the mask.
+    pub value: u128,
+    /// The bits that count; never zero.
+    pub mask: u128,
+}
+
+impl Entry {
+    /// Whether all bits of the field count.
+    pub fn is_exact(&self) -> bool {
+        self.mask == self.field.info().valid
+    }
+}
+
+/// A condition on a tunnel metadata field, whose width is what the switch maps to it: up to 124 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TunMetadata {
+    /// The field's number, 0 to 63.
+    pub number: u8,
+    /// The bits to be found, the last byte is the lowest.
+    pub value: Vec<u8>,
+    /// The bits that count, as long as the value.
+    pub mask: Vec<u8>,
+}
+
+/// What packets a rule is for: a set of conditions, all of which must hold.
+///
+/// Conditions are kept in canonical fields, in their order, so that two matches that say the same are equal. What is said by a view
+/// (`vlan_vid`, `ip_dscp`, `xreg0`, `in_port`) is said of the fields that own its bits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Match {
+    entries: Vec<Entry>,
+    tun_metadata: Vec<TunMetadata>,
+}
+
+/// The bit of `vlan_tci` that says that there is a tag.
+pub(crate) const TAGGED: u128 = 0x1000;
+
+/// The lower bits of Ethernet types that prerequisites are about.
+mod ethertype {
+    pub(super) const IPV4: u128 = 0x0800;
+    pub(super) const ARP: u128 = 0x0806;
+    pub(super) const RARP: u128 = 0x8035;
+    pub(super) const IPV6: u128 = 0x86dd;
+    pub(super) const MPLS: u128 = 0x8847;
+    pub(super) const MPLS_MULTICAST: u128 = 0x8848;
+    pub(super) const PBB: u128 = 0x88e7;
+    pub(super) const NSH: u128 = 0x894f;
+}
+
+impl Match {
+    /// The match of every packet.
+    pub const ANY: Match = Match {
+        entries: Vec::new(),
+        tun_metadata: Vec::new(),
+    };
+
+    /// Its conditions on canonical fields, in their order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Its conditions on tunnel metadata, by number.
+    pub fn tun_metadata(&self) -> &[TunMetadata] {
+        &self.tun_metadata
+    }
+
+    /// Whether there are no conditions.
+    pub fn is_any(&self) -> bool {
+        self.entries.is_empty() && self.tun_metadata.is_empty()
+    }
+
+    /// The condition on a field of at most 128 bits, canonical or a view: value and mask. `None` where no bit of it counts. Of `in_port`, as
+    /// of `in_port_oxm`, the value is the 32-bit port.
+    pub fn get(&self, field: MatchField) -> Option<(u128, u128)> {
+        let (mut value, mut mask) = (0, 0);
+        for piece in pieces(field) {
+            if let Some(entry) = self.entry(piece.field) {
+                value |= place(entry.value, &piece);
+                mask |= place(entry.mask, &piece);
+            }
+        }
+        (mask != 0).then_some((value, mask))
+    }
+
+    /// The value of a field of which all bits count.
+    pub fn exact(&self, field: MatchField) -> Option<u128> {
+        let (value, mask) = self.get(field)?;
+        let all = match field {
+            MatchField::InPort => u128::from(u32::MAX),
+            _ => field.info().valid,
+        };
+        (mask == all).then_some(value)
+    }
+
+    /// Adds a condition as messages do: only where what it needs has been said before, once for each field.
+    ///
+    /// # Errors
+    /// The error that the specification has for what is wrong with it.
+    pub fn add(&mut self, field: MatchField, value: u128, mask: u128) -> Result<(), OfError> {
+        let info = field.info();
+        if info.home == Home::Elsewhere {
+            return Err(OfError::BmcBadField);
+        }
+        if mask & !info.valid != 0 && mask != mask_of_width(field)
+            || info.maskable == Maskable::Exact && mask & info.valid != info.valid && mask != 0
+        {
+            return Err(OfError::BmcBadMask);
+        }
+        if value & !mask != 0 {
+            return Err(OfError::BmcBadWildcards);
+        }
+        if value & !info.valid != 0 {
+            return Err(OfError::BmcBadValue);
+        }
+        if !self.meets(info.prerequisite) {
+            return Err(OfError::BmcBadPrereq);
+        }
+        if pieces(field).iter().any(|p| self.get_bits(p.field) & p.mask() != 0) {
+            return Err(OfError::BmcDupField);
+        }
+        self.set(field, value, mask);
+        Ok(())
+    }
+
+    /// Adds a condition on tunnel metadata; the mask is all ones where there is none.
+    ///
+    /// # Errors
+    /// As [`Match::add`].
+    pub fn add_tun_metadata(&mut self, number: u8, value: &[u8], mask: Option<&[u8]>) -> Result<(), OfError> {
+        if number > 63 {
+            return Err(OfError::BmcBadField);
+        }
+        let mask = mask.map_or_else(|| vec![0xff; value.len()], <[u8]>::to_vec);
+        if value.is_empty() || value.len() > 124 || mask.len() != value.len() {
+            return Err(OfError::BmcBadLen);
+        }
+        if value.iter().zip(&mask).any(|(v, m)| v & !m != 0) {
+            return Err(OfError::BmcBadWildcards);
+        }
+        match self.tun_metadata.binary_search_by_key(&number, |t| t.number) {
+            Ok(_) => Err(OfError::BmcDupField),
+            Err(_) if mask.iter().all(|m| *m == 0) => Ok(()),
+            Err(at) => {
+                let value = value.to_vec();
+                self.tun_metadata.insert(at, TunMetadata { number, value, mask });
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes away the condition on a tunnel metadata field.
+    pub fn clear_tun_metadata(&mut self, number: u8) {
+        self.tun_metadata.retain(|t| t.number != number);
+    }
+
+    /// Says that the bits of a field in `mask` are those in `value`, whatever was said of these bits before and whether or not the match says
+    /// what the field needs; [`Match::normalized`] takes out what does not hold. Bits that may not be one are ignored, and so are tunnel
+    /// metadata fields.
+    pub fn set(&mut self, field: MatchField, value: u128, mask: u128) {
+        for piece in pieces(field) {
+            let (value, mask) = match field {
+                MatchField::InPort if mask == 0 => (0, 0),
+                MatchField::InPort => (port_from_of10(value as u16).into(), u32::MAX.into()),
+                _ => (take(value, &piece), take(mask, &piece)),
+            };
+            // A tag's identifier and priority speak of a tag that is there, except the identifier's own bit for that.
+            let (value, mask) = match field {
+                MatchField::DlVlan | MatchField::DlVlanPcp | MatchField::VlanPcp if mask != 0 => {
+                    (value | TAGGED, mask | TAGGED)
+                }
+                _ => (value, mask),
+            };
+            self.set_bits(piece.field, value, mask, piece.mask());
+        }
+    }
+
+    /// Takes away all conditions on the bits of a field.
+    pub fn clear(&mut self, field: MatchField) {
+        for piece in pieces(field) {
+            self.set_bits(piece.field, 0, 0, piece.mask());
+        }
+    }
+
+    /// Whether the match says what a field needs.
+    pub fn meets(&self, prerequisite: MatchPrerequisite) -> bool {
+        use MatchPrerequisite as P;
+        let eth_type = self.eth_type();
+        let eth = |types: &[u128]| eth_type.is_some_and(|t| types.contains(&t));
+        let ip = || eth(&[ethertype::IPV4, ethertype::IPV6]);
+        let proto = |proto: u128| self.exact(MatchField::NwProto) == Some(proto);
+        let transport = |number: u128| {
+            let later = self.get(MatchField::IpFrag).is_some_and(|(v, _)| v & 2 != 0);
+            ip() && proto(number) && !later
+        };
+        let discovery = |types: &[u128]| {
+            let kind = self.exact(MatchField::Icmpv6Type);
+            let code = self.get(MatchField::Icmpv6Code).map_or(0, |(v, _)| v);
+            self.meets(P::Icmpv6) && kind.is_some_and(|t| types.contains(&t)) && code == 0
+        };
+        match prerequisite {
+            P::None => true,
+            P::Ethernet => matches!(self.get(MatchField::PacketType), None | Some((0, _))),
+            P::VlanVid => self.get(MatchField::VlanTci).is_some_and(|(v, _)| v & TAGGED != 0),
+            P::Arp => eth(&[ethertype::ARP, ethertype::RARP]),
+            P::Ipv4 => eth(&[ethertype::IPV4]),
+            P::Ipv6 => eth(&[ethertype::IPV6]),
+            P::Ip => ip(),
+            P::Mpls => eth(&[ethertype::MPLS, ethertype::MPLS_MULTICAST]),
+            P::Pbb => eth(&[ethertype::PBB]),
+            P::Nsh => eth(&[ethertype::NSH]),
+            P::Tcp => transport(6),
+            P::Udp => transport(17),
+            P::Sctp => transport(132),
+            P::Icmpv4 => self.meets(P::Ipv4) && proto(1),
+            P::Icmpv6 => self.meets(P::Ipv6) && proto(58),
+            P::Nd => discovery(&[135, 136]),
+            P::NdSolicit => discovery(&[135]),
+            P::NdAdvert => discovery(&[136]),
+            P::Ct => ip() && self.tracked(),
+            P::CtIpv4 => self.meets(P::Ipv4) && self.tracked(),
+            P::CtIpv6 => self.meets(P::Ipv6) && self.tracked(),
+            P::CtPorts => {
+                let proto = self.exact(MatchField::CtNwProto);
+                self.meets(P::Ct) && matches!(proto, Some(6 | 17 | 132))
+            }
+        }
+    }
+
+    /// The Ethernet type of the packets, if there is one for all; of packets that are no Ethernet frames, what their type says.
+    pub fn eth_type(&self) -> Option<u128> {
+        match self.exact(MatchField::PacketType) {
+            Some(kind) if kind >> 16 == 1 => Some(kind & 0xffff),
+            _ => self.exact(MatchField::EthType),
+        }
+    }
+
+    /// Whether the connection's state says that its original addresses are known.
+    fn tracked(&self) -> bool {
+        const INVALID: u128 = 0x10;
+        const TRACKED: u128 = 0x20;
+        let (value, mask) = self.get(MatchField::CtState).unwrap_or((0, 0));
+        value & !(INVALID | TRACKED) != 0 || value & TRACKED != 0 && mask & INVALID != 0 && value & INVALID == 0
+    }
+
+    /// The match without the conditions that speak of what its packets need not have.
+    #[must_use]
+    pub fn normalized(&self) -> Match {
+        let mut result = Match {
+            entries: Vec::with_capacity(self.entries.len()),
+            tun_metadata: self.tun_metadata.clone(),
+        };
+        // Fields come behind what they need, so one pass does.
+        for entry in &self.entries {
+            if result.meets(entry.field.info().prerequisite) {
+                result.entries.push(*entry);
+            }
+        }
+        result
+    }
+
+    /// The condition on a table's state; `None` where there are conditions on tunnel metadata, which no state has.
+    pub fn to_state(&self) -> Option<StateMatch> {
+        let mut state = StateMatch::ANY;
+        for entry in &self.entries {
+            state.require(entry.field, entry.value, entry.mask);
+        }
+        self.tun_metadata.is_empty().then_some(state)
+    }
+
+    /// The match that a condition on a state came from.
+    pub fn from_state(state: &StateMatch) -> Match {
+        let mut result = Match::ANY;
+        for field in MatchField::ALL.iter().filter(|f| f.info().canonical) {
+            let mask = state.mask().get(*field);
+            if mask != 0 && result.meets(field.info().prerequisite) {
+                let value = state.value().get(*field);
+                result.set_bits(*field, value, mask, field.info().valid);
+            }
+        }
+        result
+    }
+
+    /// What is in a packet-in's match: the metadata fields of a state that are not zero.
+    pub fn metadata_of(state: &FlowState) -> Match {
+        let mut result = Match::ANY;
+        for field in MatchField::ALL.iter().filter(|f| f.info().canonical) {
+            let meta = matches!(field.info().home, Home::Meta { .. });
+            let shown = meta && field.info().prerequisite == MatchPrerequisite::None;
+            let value = state.get(*field);
+            let unset = *field == MatchField::ActsetOutput && value == u128::from(flow::PORT_UNSET);
+            if shown && value != 0 && !unset {
+                result.set(*field, value, field.info().valid);
+            }
+        }
+        result
+    }
+
+    fn entry(&self, field: MatchField) -> Option<&Entry> {
+        let at = self.entries.binary_search_by_key(&field, |e| e.field).ok()?;
+        Some(&self.entries[at])
+    }
+
+    fn get_bits(&self, field: MatchField) -> u128 {
+        self.entry(field).map_or(0, |e| e.mask)
+    }
+
+    /// Replaces the bits in `area` (and those in `mask`) of a canonical field's condition.
+    fn set_bits(&mut self, field: MatchField, value: u128, mask: u128, area: u128) {
+        let valid = field.info().valid;
+        let area = area | mask;
+        let found = self.entries.binary_search_by_key(&field, |e| e.field);
+        let old = found.map_or((0, 0), |at| (self.entries[at].value, self.entries[at].mask));
+        let mut mask = (old.1 & !area | mask) & valid;
+        let mut value = (old.0 & !area | value) & mask;
+        if field == MatchField::VlanTci && mask & TAGGED != 0 && value & TAGGED == 0 {
+            // A packet without a tag has no other bits of it either.
+            (value, mask) = (0, valid);
+        }
+        match (found, mask) {
+            (Ok(at), 0) => drop(self.entries.remove(at)),
+            (Ok(at), _) => self.entries[at] = Entry { field, value, mask },
+            (Err(_), 0) => {}
+            (Err(at), _) => self.entries.insert(at, Entry { field, value, mask }),
+        }
+    }
+}
+
+/// Which bits of a canonical field are which bits of a view.
+struct Piece {
+    field: MatchField,
+    /// The lowest bit in the canonical field.
+    at: u32,
+    /// The lowest bit in the view.
+    from: u32,
+    /// The bits, from 0 up.
+    bits: u128,
+}
+
+impl Piece {
+    /// The bits in the canonical field.
+    fn mask(&self) -> u128 {
+        self.bits << self.at
+    }
+}
+
+/// The bits of a view's value, where the canonical field has them.
+fn take(value: u128, piece: &Piece) -> u128 {
+    (value >> piece.from & piece.bits) << piece.at
+}
+
+/// The bits of a canonical field's value, where the view has them.
+fn place(value: u128, piece: &Piece) -> u128 {
+    (value >> piece.at & piece.bits) << piece.from
+}
+
+/// The canonical fields that a field's bits belong to; of a canonical field, itself.
+fn pieces(field: MatchField) -> Vec<Piece> {
+    use MatchField as F;
+    let part = |field, at, from, bits| Piece { field, at, from, bits };
+    let valid = field.info().valid;
+    if field.info().home == Home::Elsewhere {
+        return Vec::new();
+    }
+    if field.info().canonical {
+        return vec![part(field, 0, 0, valid)];
+    }
+    let number = field as u8;
+    let registers = |first: u8, count: u8| {
+        let word = u128::from(u32::MAX);
+        let piece = |n: u8| Some(part(F::reg(first + n)?, 0, 32 * u32::from(count - 1 - n), word));
+        (0..count).filter_map(piece).collect()
+    };
+    match field {
+        F::InPort => vec![part(F::InPortOxm, 0, 0, u32::MAX.into())],
+        F::IpDscp => vec![part(F::NwTos, 2, 0, valid)],
+        F::VlanVid | F::DlVlan => vec![part(F::VlanTci, 0, 0, valid)],
+        F::VlanPcp | F::DlVlanPcp => vec![part(F::VlanTci, 13, 0, valid)],
+        _ if number >= F::Xxreg0 as u8 => registers(4 * (number - F::Xxreg0 as u8), 4),
+        _ => registers(2 * (number - F::Xreg0 as u8), 2),
+    }
+}
+
+/// All bits of a field's bytes in a message.
+fn mask_of_width(field: MatchField) -> u128 {
+    u128::MAX >> (128 - u32::from(field.info().bits).min(128))
+}
+
+#[cfg(test)]
+#[path = "matches_tests.rs"]
+mod tests;

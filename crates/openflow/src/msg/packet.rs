@@ -1,0 +1,271 @@
+//! Packets to and from controllers.
+
+use super::flow::{buffer, decode_nx_match, encode_nx_match};
+use super::{Codec, decode_port, encode_port};
+use crate::action::{self, Encoder, port10, to10};
+use crate::buf::{Reader, Writer};
+use crate::model::{Match, PacketIn, PacketInFormat, PacketOut, Port};
+use crate::{OfError, Version, oxm};
+use flow::MatchField as F;
+
+const NO_BUFFER: u32 = 0xffff_ffff;
+
+impl PacketIn {
+    /// A packet of a port, without more.
+    pub fn new(in_port: Port, data: Vec<u8>) -> PacketIn {
+        let mut metadata = Match::ANY;
+        metadata.set(F::InPortOxm, in_port.0.into(), u128::from(u32::MAX));
+        PacketIn {
+            format: PacketInFormat::Standard,
+            buffer_id: None,
+            total_len: data.len() as u32,
+            reason: 0,
+            table: 0,
+            cookie: 0,
+            metadata,
+            data,
+            userdata: Vec::new(),
+            continuation: Vec::new(),
+        }
+    }
+
+    /// Where it came in.
+    pub fn in_port(&self) -> Port {
+        Port(self.metadata.exact(F::InPortOxm).map_or(0, |p| p as u32))
+    }
+}
+
+pub(super) fn decode_in(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketIn, OfError> {
+    let version = codec.version;
+    let buffer_id = buffer(data.u32()?);
+    let mut packet = PacketIn::new(Port(0), Vec::new());
+    match version {
+        Version::V10 => {
+            let total_len = data.u16()?;
+            packet = PacketIn::new(port10(data.u16()?), Vec::new());
+            packet.total_len = total_len.into();
+            packet.reason = data.u8()?;
+            data.skip(1)?;
+        }
+        Version::V11 => {
+            packet = PacketIn::new(Port(data.u32()?), Vec::new());
+            data.skip(4)?;
+            packet.total_len = data.u16()?.into();
+            (packet.reason, packet.table) = (data.u8()?, data.u8()?);
+        }
+        _ => {
+            packet.total_len = data.u16()?.into();
+            (packet.reason, packet.table) = (data.u8()?, data.u8()?);
+            if version >= Version::V13 {
+                packet.cookie = data.u64()?;
+            }
+            packet.metadata = oxm::decode_ofp_match(data, oxm::Unknown::Skip)?;
+            data.skip(2)?;
+        }
+    }
+    packet.buffer_id = buffer_id;
+    packet.data = data.rest().to_vec();
+    Ok(packet)
+}
+
+pub(super) fn encode_in(codec: &Codec, out: &mut Writer, packet: &PacketIn) {
+    let version = codec.version;
+    let total_len = u16::try_from(packet.total_len).unwrap_or(u16::MAX);
+    out.u32(packet.buffer_id.unwrap_or(NO_BUFFER));
+    match version {
+        Version::V10 => {
+            out.u16(total_len);
+            out.u16(to10(packet.in_port()));
+            out.u8(packet.reason);
+            out.u8(0);
+        }
+        Version::V11 => {
+            out.u32(packet.in_port().0);
+            out.u32(packet.in_port().0);
+            out.u16(total_len);
+            out.u8(packet.reason);
+            out.u8(packet.table);
+        }
+        _ => {
+            out.u16(total_len);
+            out.u8(packet.reason);
+            out.u8(packet.table);
+            if version >= Version::V13 {
+                out.u64(packet.cookie);
+            }
+            oxm::encode_ofp_match(out, &packet.metadata, version);
+            out.zeros(2);
+        }
+    }
+    out.bytes(&packet.data);
+}
+
+/// Nicira's first message, from behind the vendor's header.
+pub(super) fn decode_nx(data: &mut Reader<'_>) -> Result<PacketIn, OfError> {
+    let buffer_id = buffer(data.u32()?);
+    let total_len = data.u16()?;
+    let (reason, table, cookie) = (data.u8()?, data.u8()?, data.u64()?);
+    let match_len = data.u16()?;
+    data.skip(6)?;
+    let (metadata, _) = decode_nx_match(data, match_len)?;
+    data.skip(2)?;
+    Ok(PacketIn {
+        format: PacketInFormat::Nxt,
+        buffer_id,
+        total_len: total_len.into(),
+        reason,
+        table,
+        cookie,
+        metadata,
+        data: data.rest().to_vec(),
+        userdata: Vec::new(),
+        continuation: Vec::new(),
+    })
+}
+
+pub(super) fn encode_nx(out: &mut Writer, packet: &PacketIn) {
+    out.u32(packet.buffer_id.unwrap_or(NO_BUFFER));
+    out.u16(u16::try_from(packet.total_len).unwrap_or(u16::MAX));
+    out.u8(packet.reason);
+    out.u8(packet.table);
+    out.u64(packet.cookie);
+    let len_at = out.len();
+    out.zeros(8);
+    encode_nx_match(out, len_at, &packet.metadata, (0, 0));
+    out.zeros(2);
+    out.bytes(&packet.data);
+}
+
+/// Nicira's second message, and the one that resumes a pipeline: properties, from behind the vendor's header.
+pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<PacketIn, OfError> {
+    let mut packet = PacketIn {
+        format: PacketInFormat::Nxt2,
+        metadata: Match::ANY,
+        ..PacketIn::new(Port(0), Vec::new())
+    };
+    let mut full_len = None;
+    while !data.is_empty() {
+        let (kind, mut property) = next_property(data)?;
+        match kind {
+            0 => packet.data = property.rest().to_vec(),
+            1 => full_len = Some(property.u32()?),
+            2 => packet.buffer_id = Some(property.u32()?),
+            3 => packet.table = property.u8()?,
+            4 => {
+                property.skip(4)?;
+                packet.cookie = property.u64()?;
+            }
+            5 => packet.reason = property.u8()?,
+            6 => packet.metadata = oxm::decode_match(property.rest(), unknown)?.0,
+            7 => packet.userdata = property.rest().to_vec(),
+            0x8000.. | 8 => packet.continuation = property.rest().to_vec(),
+            _ if unknown == oxm::Unknown::Skip => {}
+            _ => return Err(OfError::BpcBadType),
+        }
+    }
+    packet.total_len = full_len.unwrap_or(packet.data.len() as u32);
+    Ok(packet)
+}
+
+fn next_property<'a>(data: &mut Reader<'a>) -> Result<(u16, Reader<'a>), OfError> {
+    let Some([a, b, c, d]) = data.peek().first_chunk() else {
+        return Err(OfError::BpcBadLen);
+    };
+    let (kind, len) = (u16::from_be_bytes([*a, *b]), usize::from(u16::from_be_bytes([*c, *d])));
+    let padded = len.next_multiple_of(8);
+    if len < 4 || padded > data.len() {
+        return Err(OfError::BpcBadLen);
+    }
+    let bytes = data.take(padded)?;
+    Ok((kind, Reader::new(&bytes[4..len], OfError::BpcBadLen)))
+}
+
+pub(super) fn encode_nx2(out: &mut Writer, packet: &PacketIn) {
+    put_property(out, 0, |out| out.bytes(&packet.data));
+    if packet.total_len as usize != packet.data.len() {
+        put_property(out, 1, |out| out.u32(packet.total_len));
+    }
+    if let Some(buffer) = packet.buffer_id {
+        put_property(out, 2, |out| out.u32(buffer));
+    }
+    put_property(out, 3, |out| out.bytes(&[packet.table, 0, 0, 0]));
+    if packet.cookie != 0 {
+        put_property(out, 4, |out| {
+            out.zeros(4);
+            out.u64(packet.cookie);
+        });
+    }
+    put_property(out, 5, |out| out.bytes(&[packet.reason, 0, 0, 0]));
+    put_property(out, 6, |out| oxm::encode_match(out, &packet.metadata, Version::V15));
+    if !packet.userdata.is_empty() {
+        put_property(out, 7, |out| out.bytes(&packet.userdata));
+    }
+    if !packet.continuation.is_empty() {
+        put_property(out, 8, |out| out.bytes(&packet.continuation));
+    }
+}
+
+fn put_property(out: &mut Writer, kind: u16, body: impl FnOnce(&mut Writer)) {
+    let start = out.len();
+    out.u16(kind);
+    out.u16(0);
+    body(out);
+    out.patch_len(start + 2, start);
+    out.pad8(start);
+}
+
+pub(super) fn decode_out(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketOut, OfError> {
+    let version = codec.version;
+    let buffer_id = buffer(data.u32()?);
+    let mut metadata = Match::ANY;
+    let (in_port, actions_len);
+    if version >= Version::V15 {
+        actions_len = data.u16()?;
+        data.skip(2)?;
+        metadata = oxm::decode_ofp_match(data, oxm::Unknown::Refuse)?;
+        in_port = Port(metadata.exact(F::InPortOxm).map_or(Port::CONTROLLER.0, |p| p as u32));
+        metadata.clear(F::InPortOxm);
+    } else {
+        in_port = decode_port(version, data)?;
+        actions_len = data.u16()?;
+        if version > Version::V10 {
+            data.skip(6)?;
+        }
+    }
+    let actions = action::decode(version, data.take(usize::from(actions_len))?)?;
+    let bad_port = match in_port {
+        Port::CONTROLLER | Port::LOCAL | Port::ANY => false,
+        Port(number) => number >= 0xff00,
+    };
+    if bad_port {
+        return Err(OfError::BrcBadPort);
+    }
+    Ok(PacketOut {
+        buffer_id,
+        in_port,
+        metadata,
+        actions,
+        data: data.rest().to_vec(),
+    })
+}
+
+pub(super) fn encode_out(codec: &Codec, out: &mut Writer, packet: &PacketOut) {
+    let version = codec.version;
+    out.u32(packet.buffer_id.unwrap_or(NO_BUFFER));
+    let len_at;
+    if version >= Version::V15 {
+        len_at = out.len();
+        out.zeros(4);
+        let mut metadata = packet.metadata.clone();
+        metadata.set(F::InPortOxm, packet.in_port.0.into(), u128::from(u32::MAX));
+        oxm::encode_ofp_match(out, &metadata, version);
+    } else {
+        encode_port(version, out, packet.in_port);
+        len_at = out.len();
+        out.zeros(if version == Version::V10 { 2 } else { 8 });
+    }
+    let start = out.len();
+    Encoder::new(version, &Match::ANY).encode(out, &packet.actions);
+    out.patch_len(len_at, start);
+    out.bytes(&packet.data);
+}

@@ -1,0 +1,315 @@
+//! Match fields as type-length-value: OpenFlow's OXM (1.3.1 §7.2.3) and Nicira's NXM, which differ in which identifiers are usual.
+
+use crate::buf::{Reader, Writer};
+use crate::model::{Match, Subfield, Value};
+use crate::{OfError, Version};
+use flow::{Home, MatchField, OxmClass, port_to_of10};
+
+/// The length of a header without experimenter.
+const HEADER: usize = 4;
+/// NXM's pseudo field that selects flows by cookie shares its number with a real field; the length tells them apart.
+const COOKIE_NUMBER: u8 = 30;
+
+/// What to do with fields that are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// Refuse the match.
+    Refuse,
+    /// Go on: in what a switch sends, they are additions.
+    Skip,
+}
+
+/// A field's header.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    class: u16,
+    experimenter: Option<u32>,
+    number: u8,
+    masked: bool,
+    /// The length of what follows the header, without the experimenter.
+    len: usize,
+}
+
+impl Header {
+    fn field(&self) -> Option<MatchField> {
+        let class = OxmClass::from_numbers(self.class, self.experimenter)?;
+        MatchField::from_id(class, self.number)
+    }
+}
+
+fn read_header(data: &mut Reader<'_>) -> Result<Header, OfError> {
+    let [a, b, number, len]: [u8; HEADER] = data.array()?;
+    let class = u16::from_be_bytes([a, b]);
+    let mut len = usize::from(len);
+    let mut experimenter = None;
+    if class == 0xffff {
+        len = len.checked_sub(4).ok_or(OfError::BmcBadLen)?;
+        experimenter = Some(data.u32()?);
+    }
+    Ok(Header {
+        class,
+        experimenter,
+        number: number >> 1,
+        masked: number & 1 != 0,
+        len,
+    })
+}
+
+/// Reads fields until the end. With them may come a cookie and its mask.
+pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Option<(u64, u64)>), OfError> {
+    let mut data = Reader::new(data, OfError::BmcBadLen);
+    let mut matching = Match::ANY;
+    let mut cookie = None;
+    while !data.is_empty() {
+        let header = read_header(&mut data)?;
+        let body = data.take(header.len)?;
+        if header.class == 1 && header.number == COOKIE_NUMBER && header.len >= 8 {
+            if cookie.is_some() {
+                return Err(OfError::BmcDupField);
+            }
+            cookie = Some(decode_cookie(body, header.masked)?);
+            continue;
+        }
+        let Some(field) = header.field() else {
+            match unknown {
+                Unknown::Refuse => return Err(OfError::BmcBadField),
+                Unknown::Skip => continue,
+            }
+        };
+        match decode_body(field, header.masked, body, OfError::BmcBadLen)? {
+            (Value::Word(value), Some(Value::Word(mask))) => matching.add(field, value, mask)?,
+            (Value::Word(value), _) => {
+                let exact = u128::MAX >> (128 - u32::from(field.info().bits));
+                // What is not masked may still have bits that must be zero.
+                matching.add(field, value, exact)?;
+            }
+            (Value::Wide(value), mask) => {
+                let number = field as u8 - MatchField::TunMetadata0 as u8;
+                let mask = match &mask {
+                    Some(Value::Wide(mask)) => Some(&mask[..]),
+                    _ => None,
+                };
+                matching.add_tun_metadata(number, &value, mask)?;
+            }
+        }
+    }
+    Ok((matching, cookie))
+}
+
+fn decode_cookie(body: &[u8], masked: bool) -> Result<(u64, u64), OfError> {
+    let mut body = Reader::new(body, OfError::BmcBadLen);
+    let value = body.u64()?;
+    let mask = if masked { body.u64()? } else { u64::MAX };
+    body.end()?;
+    match value & !mask {
+        0 => Ok((value, mask)),
+        _ => Err(OfError::BmcBadWildcards),
+    }
+}
+
+/// Reads a value, and a mask of the same length behind it.
+fn decode_body(
+    field: MatchField,
+    masked: bool,
+    body: &[u8],
+    short: OfError,
+) -> Result<(Value, Option<Value>), OfError> {
+    let parts = if masked { 2 } else { 1 };
+    let wide = field.info().home == Home::Elsewhere;
+    let len = body.len() / parts;
+    let right = match wide {
+        true => len * parts == body.len() && len > 0 && len <= field.bytes(),
+        false => body.len() == field.bytes() * parts,
+    };
+    if !right {
+        return Err(short);
+    }
+    let (value, mask) = body.split_at(len);
+    let read = |bytes: &[u8]| match wide {
+        true => Value::Wide(bytes.to_vec()),
+        false => Value::Word(number(bytes)),
+    };
+    Ok((read(value), masked.then(|| read(mask))))
+}
+
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
+}
+
+/// Reads one field with its value, as actions have it. The errors are those of actions.
+pub(crate) fn decode_set(data: &mut Reader<'_>) -> Result<(MatchField, Value, Option<Value>), OfError> {
+    let header = read_header(data).map_err(|_| OfError::BacBadSetLen)?;
+    let field = header.field().ok_or(OfError::BacBadSetType)?;
+    let body = data.take(header.len).map_err(|_| OfError::BacBadSetLen)?;
+    let (value, mask) = decode_body(field, header.masked, body, OfError::BacBadSetLen)?;
+    Ok((field, value, mask))
+}
+
+/// Reads a header that names a field, without a value behind it.
+pub(crate) fn decode_name(data: &mut Reader<'_>) -> Result<MatchField, OfError> {
+    let header = read_header(data)?;
+    let field = header.field().ok_or(OfError::BacBadSetType)?;
+    let wide = field.info().home == Home::Elsewhere;
+    match header {
+        Header { masked: true, .. } => Err(OfError::BacBadSetMask),
+        Header { len, .. } if len == field.bytes() || wide && len <= field.bytes() => Ok(field),
+        _ => Err(OfError::BacBadSetLen),
+    }
+}
+
+/// Reads a bit range written as an offset and the number of bits less one in 16 bits, and a field.
+pub(crate) fn decode_subfield(ofs_nbits: u16, field: MatchField) -> Result<Subfield, OfError> {
+    Subfield::new(field, ofs_nbits >> 6, (ofs_nbits & 0x3f) + 1).ok_or(OfError::BacBadArgument)
+}
+
+/// Writes a field's header. Fields without identifier, which no message may have, get the one of what they are a view of.
+pub(crate) fn encode_header(out: &mut Writer, field: MatchField, version: Version, masked: bool, bytes: usize) {
+    let named = match field {
+        MatchField::DlVlan => MatchField::VlanVid,
+        MatchField::DlVlanPcp => MatchField::VlanPcp,
+        _ => field,
+    };
+    let Some(id) = named.id(version.number()) else {
+        return;
+    };
+    let (class, experimenter) = id.class.numbers();
+    let len = bytes * if masked { 2 } else { 1 } + if experimenter.is_some() { 4 } else { 0 };
+    out.u16(class);
+    out.u8(id.number << 1 | u8::from(masked));
+    out.u8(len as u8);
+    if let Some(experimenter) = experimenter {
+        out.u32(experimenter);
+    }
+}
+
+/// Writes a header that names a field.
+pub(crate) fn encode_name(out: &mut Writer, field: MatchField, version: Version) {
+    encode_header(out, field, version, false, field.bytes());
+}
+
+/// How many bytes a header that names a field has.
+pub(crate) fn name_len(field: MatchField, version: Version) -> usize {
+    let mut out = Writer::new();
+    encode_name(&mut out, field, version);
+    out.len()
+}
+
+/// Writes a field with its value.
+pub(crate) fn encode_set(out: &mut Writer, field: MatchField, version: Version, value: &Value, mask: Option<&Value>) {
+    let bytes = match value {
+        Value::Word(_) => field.bytes(),
+        Value::Wide(bytes) => bytes.len(),
+    };
+    encode_header(out, field, version, mask.is_some(), bytes);
+    for value in std::iter::once(value).chain(mask) {
+        match value {
+            Value::Word(word) => out.low(*word, bytes),
+            Value::Wide(bytes) => out.bytes(bytes),
+        }
+    }
+}
+
+/// Writes a match's fields, with the identifiers of a version.
+pub(crate) fn encode_match(out: &mut Writer, matching: &Match, version: Version) {
+    for entry in matching.entries() {
+        let (field, value, mask) = (entry.field, entry.value, entry.mask);
+        match field {
+            MatchField::VlanTci if version >= Version::V12 => encode_tag(out, value, mask, version),
+            MatchField::NwTos if version >= Version::V12 => {
+                put(out, MatchField::IpDscp, version, value >> 2, mask >> 2);
+            }
+            MatchField::InPortOxm if version < Version::V12 => {
+                let port = port_to_of10(value as u32);
+                put(out, MatchField::InPort, version, port.into(), 0xffff);
+            }
+            _ => put(out, field, version, value, mask),
+        }
+        // Tunnel metadata stands where the order of fields has it; nothing needs it.
+    }
+    for tun in matching.tun_metadata() {
+        if let Some(field) = MatchField::tun_metadata(tun.number) {
+            let exact = tun.mask.iter().all(|b| *b == 0xff);
+            let mask = Value::Wide(tun.mask.clone());
+            let mask = (!exact).then_some(&mask);
+            encode_set(out, field, version, &Value::Wide(tun.value.clone()), mask);
+        }
+    }
+}
+
+fn put(out: &mut Writer, field: MatchField, version: Version, value: u128, mask: u128) {
+    if field.id(version.number()).is_none() {
+        return;
+    }
+    let all = field.info().valid;
+    let mask = (mask & all != all).then_some(Value::Word(mask));
+    encode_set(out, field, version, &Value::Word(value), mask.as_ref());
+}
+
+/// A tag's control information as identifier and priority, where those can say it.
+fn encode_tag(out: &mut Writer, value: u128, mask: u128, version: Version) {
+    const PRESENT: u128 = 0x1000;
+    const PRIORITY: u128 = 0xe000;
+    if mask == 0xffff && value == 0 {
+        put(out, MatchField::VlanVid, version, 0, 0x1fff);
+        return;
+    }
+    let priority = mask & PRIORITY;
+    let whole = priority == 0 || priority == PRIORITY && value & PRESENT != 0;
+    if !whole || mask & PRESENT == 0 && priority != 0 {
+        put(out, MatchField::VlanTci, version, value, mask);
+        return;
+    }
+    put(out, MatchField::VlanVid, version, value & 0x1fff, mask & 0x1fff);
+    if priority != 0 {
+        put(out, MatchField::VlanPcp, version, value >> 13, 7);
+    }
+}
+
+/// Writes the condition on cookies that Nicira's requests have among the fields.
+pub(crate) fn encode_cookie(out: &mut Writer, cookie: u64, mask: u64) {
+    if mask == 0 {
+        return;
+    }
+    let exact = mask == u64::MAX;
+    out.u16(1);
+    out.u8(COOKIE_NUMBER << 1 | u8::from(!exact));
+    out.u8(if exact { 8 } else { 16 });
+    out.u64(cookie & mask);
+    if !exact {
+        out.u64(mask);
+    }
+}
+
+/// Reads an `ofp_match` of OpenFlow 1.2 and later: a header, fields, padding to 8 bytes.
+pub(crate) fn decode_ofp_match(data: &mut Reader<'_>, unknown: Unknown) -> Result<Match, OfError> {
+    const OXM: u16 = 1;
+    let start = data.peek();
+    let (kind, len) = (data.u16()?, usize::from(data.u16()?));
+    if kind != OXM {
+        return Err(OfError::BmcBadType);
+    }
+    let fields = len.checked_sub(HEADER).ok_or(OfError::BmcBadLen)?;
+    if start.len() < len.next_multiple_of(8) {
+        return Err(OfError::BmcBadLen);
+    }
+    let (matching, cookie) = decode_match(data.take(fields)?, unknown)?;
+    data.skip(len.next_multiple_of(8) - len)?;
+    match cookie {
+        Some(_) => Err(OfError::BmcBadField),
+        None => Ok(matching),
+    }
+}
+
+/// Writes an `ofp_match` of OpenFlow 1.2 and later.
+pub(crate) fn encode_ofp_match(out: &mut Writer, matching: &Match, version: Version) {
+    let start = out.len();
+    out.u16(1);
+    out.u16(0);
+    encode_match(out, matching, version);
+    out.patch_len(start + 2, start);
+    out.pad8(start);
+}
+
+#[cfg(test)]
+#[path = "oxm_tests.rs"]
+mod tests;
