@@ -8,7 +8,7 @@ use crate::desired::{self, Desired, InterfaceKind};
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
-use netdev::{Netdev, Spec};
+use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +29,9 @@ struct OpenDevice {
     spec: Spec,
     device: Arc<dyn Netdev>,
     port: PortNo,
+    /// As it was when it was opened or last heard of: asking each device at each change would make changes slower with their number.
+    link: State,
+    details: BTreeMap<String, String>,
 }
 
 /// A bridge as it is now.
@@ -48,6 +51,10 @@ pub(crate) struct InterfaceState {
     pub(crate) notes: Vec<String>,
     pub(crate) device: Option<Arc<dyn Netdev>>,
     pub(crate) port: Option<PortNo>,
+    /// The device's state when it was last heard of.
+    pub(crate) link: Option<State>,
+    /// What `Interface.status` shows.
+    pub(crate) details: BTreeMap<String, String>,
     /// The other end, of a patch.
     pub(crate) peer: Option<String>,
 }
@@ -84,6 +91,12 @@ impl Bridges {
         })
     }
 
+    /// Whether the device of the interface of that name is open; `None` where there is no such interface.
+    pub(crate) fn has_device(&self, name: &str) -> Option<bool> {
+        let known = self.state.values().any(|bridge| bridge.interfaces.contains_key(name));
+        known.then(|| self.open.contains_key(name))
+    }
+
     /// Gives up a device that has vanished; the next [`Bridges::apply`] tries to open it again.
     pub(crate) fn forget(&mut self, name: &str) {
         if let Some(open) = self.open.remove(name) {
@@ -95,6 +108,32 @@ impl Bridges {
     pub(crate) fn device_of(&self, port: PortNo) -> Option<&str> {
         let found = self.open.iter().find(|(_, open)| open.port == port);
         found.map(|(name, _)| name.as_str())
+    }
+
+    /// Asks a device for its state; whether anything changed that bridges depend on.
+    pub(crate) fn look_at(&mut self, name: &str) -> bool {
+        let Some(open) = self.open.get_mut(name) else {
+            return false;
+        };
+        let Ok(link) = open.device.state() else {
+            return false;
+        };
+        let matters = (link.mac, link.mtu) != (open.link.mac, open.link.mtu);
+        for bridge in self.state.values_mut() {
+            if let Some(interface) = bridge.interfaces.get_mut(name).filter(|i| i.link.is_some()) {
+                interface.link = Some(link.clone());
+            }
+        }
+        open.link = link;
+        matters
+    }
+
+    /// Asks every device for its state.
+    pub(crate) fn look_at_all(&mut self) {
+        let names: Vec<String> = self.open.keys().cloned().collect();
+        for name in names {
+            self.look_at(&name);
+        }
     }
 
     /// Makes things as `desired` says.
@@ -155,6 +194,8 @@ impl Bridges {
         self.last_port = port.0;
         let open = OpenDevice {
             spec: spec.clone(),
+            link: device.state().map_err(|error| format!("{name}: {error}"))?,
+            details: device.status(),
             device,
             port,
         };
@@ -183,11 +224,14 @@ impl Bridges {
                 InterfaceKind::Patch { peer } => ("patch", Some(peer.clone())),
                 InterfaceKind::Refused(_) => ("", None),
             };
+            let used = open.filter(|_| ofport.is_ok());
             let state = InterfaceState {
                 uuid: interface.uuid,
                 kind,
-                device: open.filter(|_| ofport.is_ok()).map(|o| o.device.clone()),
-                port: open.filter(|_| ofport.is_ok()).map(|o| o.port),
+                device: used.map(|o| o.device.clone()),
+                port: used.map(|o| o.port),
+                link: used.map(|o| o.link.clone()),
+                details: used.map(|o| o.details.clone()).unwrap_or_default(),
                 ofport,
                 notes: interface.unsupported.clone(),
                 peer,
@@ -195,7 +239,12 @@ impl Bridges {
             interfaces.insert(interface_name.to_owned(), state);
         }
         let mac = bridge_mac(bridge, name, &interfaces);
-        settle_devices(name, bridge, mac, &interfaces);
+        for changed in settle_devices(name, bridge, mac, &interfaces) {
+            self.look_at(changed);
+            if let Some(interface) = interfaces.get_mut(changed) {
+                interface.link = self.open.get(changed).map(|open| open.link.clone());
+            }
+        }
         let from_mac = mac.0.iter().fold(0, |id, byte| id << 8 | u64::from(*byte));
         BridgeState {
             uuid: bridge.uuid,
@@ -272,8 +321,7 @@ fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String
     let lowest = interfaces
         .iter()
         .filter(|(interface, state)| *interface != name && state.kind != "internal")
-        .filter_map(|(_, state)| state.device.as_ref()?.state().ok())
-        .map(|state| state.mac)
+        .filter_map(|(_, state)| Some(state.link.as_ref()?.mac))
         .filter(|mac| !mac.is_multicast() && mac.0 != [0; 6])
         .min();
     lowest.unwrap_or_else(|| {
@@ -284,38 +332,47 @@ fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String
     })
 }
 
-/// Sets addresses and MTUs that the database or the bridge decides.
-fn settle_devices(name: &str, bridge: &desired::Bridge, mac: MacAddr, interfaces: &BTreeMap<String, InterfaceState>) {
+/// Sets addresses and MTUs that the database or the bridge decides; the names of the devices that this changed.
+fn settle_devices<'a>(
+    name: &str,
+    bridge: &'a desired::Bridge,
+    mac: MacAddr,
+    interfaces: &BTreeMap<String, InterfaceState>,
+) -> Vec<&'a str> {
+    let mut changed = Vec::new();
     let bridge_mtu = interfaces
         .values()
         .filter(|state| state.kind != "internal")
-        .filter_map(|state| state.device.as_ref()?.state().ok())
-        .map(|state| state.mtu)
+        .filter_map(|state| Some(state.link.as_ref()?.mtu))
         .min();
     for (_, interface_name, _, interface) in interfaces_of(bridge) {
         let Some(state) = interfaces.get(interface_name) else {
             continue;
         };
-        let Some(device) = &state.device else { continue };
-        let Ok(now) = device.state() else { continue };
+        let (Some(device), Some(now)) = (&state.device, &state.link) else {
+            continue;
+        };
         let internal = state.kind == "internal";
         let mac = if interface_name == name {
             Some(mac)
         } else {
             interface.mac.filter(|_| internal)
         };
-        if let Some(mac) = mac.filter(|mac| *mac != now.mac)
-            && let Err(error) = device.set_mac(mac)
-        {
-            tracing::warn!(target: "bridge", "interface {interface_name}: cannot set MAC address {mac}: {error}");
+        if let Some(mac) = mac.filter(|mac| *mac != now.mac) {
+            changed.push(interface_name);
+            if let Err(error) = device.set_mac(mac) {
+                tracing::warn!(target: "bridge", "interface {interface_name}: cannot set MAC address {mac}: {error}");
+            }
         }
         let mtu = interface.mtu_request.or(bridge_mtu.filter(|_| internal));
-        if let Some(mtu) = mtu.filter(|mtu| *mtu != now.mtu)
-            && let Err(error) = device.set_mtu(mtu)
-        {
-            tracing::warn!(target: "bridge", "interface {interface_name}: cannot set MTU {mtu}: {error}");
+        if let Some(mtu) = mtu.filter(|mtu| *mtu != now.mtu) {
+            changed.push(interface_name);
+            if let Err(error) = device.set_mtu(mtu) {
+                tracing::warn!(target: "bridge", "interface {interface_name}: cannot set MTU {mtu}: {error}");
+            }
         }
     }
+    changed
 }
 
 /// The switch's tables for what is attached.

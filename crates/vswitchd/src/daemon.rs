@@ -157,10 +157,12 @@ impl Daemon {
                     state.forget_ports(&failed);
                     self.reconfigure();
                 }
-                () = state.recheck.notified() => self.reconfigure(),
+                () = state.recheck.notified() => {
+                    state.bridges.borrow_mut().look_at_all();
+                    self.reconfigure();
+                }
                 () = sleep_until(ageing) => state.shared.update(|switch, now| switch.tick(now)),
                 () = sleep_until(self.next_statistics) => {
-                    self.owed.links = true;
                     self.owed.statistics = true;
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
                 }
@@ -217,19 +219,26 @@ impl Daemon {
     }
 
     fn links_changed(&mut self, events: &[LinkEvent]) {
-        let mut mine = false;
+        let mut reconfigure = false;
         {
             let mut bridges = self.state.bridges.borrow_mut();
             for event in events {
-                let known = bridges.interfaces().any(|(_, name, _)| name == event.name);
-                mine |= known;
-                if known && event.deleted {
+                let Some(open) = bridges.has_device(&event.name) else {
+                    continue;
+                };
+                self.owed.links = true;
+                if open && event.deleted {
                     tracing::info!(target: "netdev", "{}: the device is gone", event.name);
                     bridges.forget(&event.name);
+                    reconfigure = true;
+                } else if open {
+                    reconfigure |= bridges.look_at(&event.name);
+                } else {
+                    reconfigure |= !event.deleted;
                 }
             }
         }
-        if mine {
+        if reconfigure {
             self.reconfigure();
         }
     }

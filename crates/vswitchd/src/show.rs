@@ -131,18 +131,13 @@ fn flow_line(flow: &FlowDump, bridges: &Bridges, format: FlowFormat) -> String {
         Some((_, name, _)) if format.names => name.to_owned(),
         _ => port.0.to_string(),
     };
-    let actions: Vec<String> = flow
-        .actions
-        .iter()
-        .map(|action| match action {
-            dp::Action::Output(port) => name_of(*port),
-            other => other.to_string(),
-        })
-        .collect();
+    let port_name = |port: PortNo| format.names.then(|| name_of(port));
     let actions = match flow.drop {
-        Some(cause) if actions.is_empty() && format.more => format!("drop({})", cause.name()),
-        _ if actions.is_empty() => "drop".to_owned(),
-        _ => actions.join(","),
+        Some(cause) if flow.actions.is_empty() && format.more => format!("drop({})", cause.name()),
+        _ if flow.actions.is_empty() => "drop".to_owned(),
+        _ => dp::ActionList::new(&flow.actions, &flow.key)
+            .with_names(&port_name)
+            .to_string(),
     };
     let used = match flow.stats.idle {
         Some(idle) => format!("{:.3}s", idle.as_secs_f64()),

@@ -110,10 +110,9 @@ impl Report<'_> {
         use interface::{TABLE, columns};
         for (_, _, interface) in bridges.interfaces() {
             let Some(uuid) = interface.uuid else { continue };
-            let device = interface.device.as_ref();
-            let state = device.and_then(|device| device.state().ok());
+            let state = &interface.link;
             let patch = interface.peer.is_some() && interface.ofport.is_ok();
-            let (admin, link) = match &state {
+            let (admin, link) = match state {
                 Some(state) => (Some(up(state.admin_up)), Some(up(state.carrier))),
                 None if patch => (Some(up(true)), Some(up(true))),
                 None => (None, None),
@@ -121,8 +120,7 @@ impl Report<'_> {
             self.put(TABLE, uuid, columns::ADMIN_STATE, admin);
             self.put(TABLE, uuid, columns::LINK_STATE, link);
             self.device(uuid, state.as_ref());
-            let details = device.map(|device| device.status()).unwrap_or_default();
-            self.put(TABLE, uuid, columns::STATUS, details);
+            self.put(TABLE, uuid, columns::STATUS, interface.details.clone());
         }
     }
 
