@@ -19,6 +19,7 @@ mod fdb;
 mod port;
 mod reserved;
 mod switch;
+pub mod tables;
 mod tags;
 mod translate;
 mod vlan_set;

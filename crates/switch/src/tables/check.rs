@@ -1,0 +1,112 @@
+//! What a rule may ask for. What is not acted upon is refused when the rule comes, not when its packets do.
+
+use super::TABLES;
+use flow::{Home, MatchField};
+use openflow::OfError;
+use openflow::model::{Action, Instructions, Match, Port};
+
+/// Fields that packets have and states do not: a rule that looks at one would look at zeros.
+const UNSEEN: std::ops::RangeInclusive<MatchField> = MatchField::PbbIsid..=MatchField::MplsTtl;
+
+/// Whether a match is of fields that are looked at.
+pub(super) fn matching(matching: &Match) -> Result<(), OfError> {
+    let unseen = matching.entries().iter().any(|entry| !is_seen(entry.field));
+    if unseen || !matching.tun_metadata().is_empty() {
+        return Err(OfError::BmcBadField);
+    }
+    Ok(())
+}
+
+/// Whether instructions of a rule of `table` can be carried out.
+pub(super) fn instructions(instructions: &Instructions, table: u8) -> Result<(), OfError> {
+    if instructions.meter.is_some() {
+        return Err(OfError::BicUnsupInst);
+    }
+    if instructions.goto.is_some_and(|to| to <= table || to >= TABLES) {
+        return Err(OfError::BicBadTableId);
+    }
+    actions(&instructions.apply)?;
+    actions(&instructions.write)
+}
+
+fn actions(list: &[Action]) -> Result<(), OfError> {
+    list.iter().try_for_each(action)
+}
+
+fn action(action: &Action) -> Result<(), OfError> {
+    match action {
+        Action::Output { port, .. } => output(*port),
+        Action::Resubmit { ct: true, .. } => Err(OfError::BacBadType),
+        Action::Resubmit { table, .. } if *table == 254 => Err(OfError::BicBadTableId),
+        Action::Move { src, dst } => field(src.field()).and(written(dst.field())),
+        Action::Load { dst, .. } => written(dst.field()),
+        Action::SetField { field, .. } => written(*field),
+        Action::OutputReg { src, .. } | Action::Push(src) => field(src.field()),
+        Action::Pop(dst) => written(dst.field()),
+        Action::Clone(inner) => actions(inner),
+        Action::PushVlan(0x8100 | 0x88a8) => Ok(()),
+        Action::PushVlan(_) => Err(OfError::BacBadArgument),
+        Action::Controller(controller) if controller.pause || controller.meter.is_some() => Err(OfError::BacBadType),
+        Action::Controller(_)
+        | Action::OutputTrunc { .. }
+        | Action::SetVlanVid(_)
+        | Action::SetVlanPcp(_)
+        | Action::PopVlan
+        | Action::SetEthSrc(_)
+        | Action::SetEthDst(_)
+        | Action::SetIpv4Src(_)
+        | Action::SetIpv4Dst(_)
+        | Action::SetTos(_)
+        | Action::SetEcn(_)
+        | Action::SetTtl(_)
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
+        | Action::DecTtl(_)
+        | Action::Resubmit { .. }
+        | Action::Note(_)
+        | Action::Exit
+        | Action::WriteMetadata { .. } => Ok(()),
+        _ => Err(OfError::BacBadType),
+    }
+}
+
+fn output(port: Port) -> Result<(), OfError> {
+    match port {
+        Port::ANY | Port::TABLE | Port::UNSET | Port(0) => Err(OfError::BacBadOutPort),
+        _ => Ok(()),
+    }
+}
+
+fn field(field: MatchField) -> Result<(), OfError> {
+    if is_seen(field) {
+        Ok(())
+    } else {
+        Err(OfError::BacBadSetType)
+    }
+}
+
+fn written(which: MatchField) -> Result<(), OfError> {
+    let in_packet = match which.info().home {
+        Home::Key { field, .. } => dp::SetField::writable(field),
+        Home::Meta { .. } => true,
+        Home::Elsewhere => false,
+    };
+    let acted_upon = !(MatchField::TunId..=MatchField::TunMetadata63).contains(&which) && which != MatchField::PktMark;
+    if in_packet && acted_upon && which.writable() {
+        field(which)
+    } else {
+        Err(OfError::BacBadSetType)
+    }
+}
+
+fn is_seen(field: MatchField) -> bool {
+    use MatchField as F;
+    let info = field.info();
+    let conntrack = field.name().starts_with("ct_");
+    let nsh = field.name().starts_with("nsh_");
+    let other = matches!(
+        field,
+        F::ConjId | F::DpHash | F::Ipv6Exthdr | F::NdReserved | F::NdOptionsType | F::RecircId
+    );
+    info.home != Home::Elsewhere && !UNSEEN.contains(&field) && !conntrack && !nsh && !other
+}

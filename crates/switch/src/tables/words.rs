@@ -1,0 +1,111 @@
+//! States as the words that a classifier looks at: metadata, then the key.
+
+use classifier::{Layout, Match, PrefixField};
+use flow::{Field, FlowState, Home, KEY_WORDS, META_WORDS, MatchField, StateMatch};
+use openflow::model;
+
+/// Words of a state.
+pub(crate) const WORDS: usize = META_WORDS + KEY_WORDS;
+
+/// A state, or bits of one, in words.
+pub(crate) type StateWords = [u64; WORDS];
+
+/// Where stages end: metadata, Ethernet and VLAN, IP, the rest.
+const STAGES: [usize; 4] = [META_WORDS, META_WORDS + 4, META_WORDS + 10, WORDS];
+
+/// The fields of which rules match prefixes.
+const PREFIXES: [Field; 6] = [
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::Ipv6Src,
+    Field::Ipv6Dst,
+    Field::TpSrc,
+    Field::TpDst,
+];
+
+/// What the classifiers of all tables are told about states.
+pub(crate) fn layout() -> Layout {
+    let fields = PREFIXES.map(|field| {
+        let info = field.info();
+        PrefixField {
+            word: META_WORDS as u8 + info.word,
+            shift: info.shift,
+            bits: info.bits,
+        }
+    });
+    match Layout::new(WORDS, &STAGES, &fields).or_else(|_| Layout::plain(WORDS)) {
+        Ok(layout) => layout,
+        Err(_) => unreachable!("{WORDS} words are a layout"),
+    }
+}
+
+/// A state's words.
+pub(crate) fn words_of(state: &FlowState) -> StateWords {
+    join(state.meta(), state.key.words())
+}
+
+/// A condition's words.
+pub(crate) fn match_words(matching: &StateMatch) -> Match<WORDS> {
+    let (value, mask) = (matching.value(), matching.mask());
+    Match::new(&words_of(value), &join(mask.meta(), mask.key.words()))
+}
+
+/// A rule's match, from its words.
+pub(crate) fn match_of(matching: &Match<WORDS>) -> model::Match {
+    let mut state = StateMatch::ANY;
+    for field in MatchField::ALL.iter().filter(|field| field.info().canonical) {
+        let bits = get(matching.mask(), *field);
+        if bits != 0 {
+            state.require(*field, get(matching.value(), *field), bits);
+        }
+    }
+    model::Match::from_state(&state)
+}
+
+/// The bits of a canonical field in words.
+pub(crate) fn get(words: &StateWords, field: MatchField) -> u128 {
+    let info = field.info();
+    let bits = match info.home {
+        Home::Key { field, shift } => of_key(words, field) >> shift,
+        Home::Meta { word, shift } => part(words, usize::from(word), shift, info.valid > u64::MAX.into()),
+        Home::Elsewhere => 0,
+    };
+    bits & info.valid
+}
+
+fn of_key(words: &StateWords, field: Field) -> u128 {
+    let info = field.info();
+    part(words, META_WORDS + usize::from(info.word), info.shift, info.bits > 64) & field.max_value()
+}
+
+fn part(words: &StateWords, word: usize, shift: u8, wide: bool) -> u128 {
+    if wide {
+        u128::from(words[word - 1]) << 64 | u128::from(words[word])
+    } else {
+        u128::from(words[word] >> shift)
+    }
+}
+
+fn join(meta: &[u64; META_WORDS], key: &[u64; KEY_WORDS]) -> StateWords {
+    std::array::from_fn(|n| if n < META_WORDS { meta[n] } else { key[n - META_WORDS] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_comes_back_from_its_words() {
+        let mut matching = model::Match::ANY;
+        matching.set(MatchField::InPortOxm, 3, 0xffff_ffff);
+        matching.set(MatchField::Reg3, 0x10, 0xf0);
+        matching.set(MatchField::EthType, 0x0800, 0xffff);
+        matching.set(MatchField::IpSrc, 0x0a00_0000, 0xff00_0000);
+        matching.set(MatchField::NwTos, 0x48, 0xfc);
+        matching.set(MatchField::NwProto, 17, 0xff);
+        matching.set(MatchField::UdpDst, 53, 0xffff);
+        let state = matching.to_state().unwrap();
+        assert_eq!(match_of(&match_words(&state)), matching);
+        assert!(Layout::new(WORDS, &STAGES, &[]).is_ok());
+    }
+}
