@@ -6,7 +6,7 @@
 use crate::options::Options;
 use anyhow::{Context, anyhow};
 use mgmt::paths;
-use mgmt::pidfile::Pidfile;
+use mgmt::pidfile::{Pidfile, os_text};
 use mgmt::unixctl;
 use ovsdb_server::Server;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,33 @@ pub(crate) struct Embedded {
     _pidfile: Pidfile,
 }
 
-/// Opens the databases, and serves them where clients look for them.
-pub(crate) async fn start(options: &Options) -> anyhow::Result<Embedded> {
-    let databases = match options.args.is_empty() {
+/// Makes the directories that sockets, pidfiles, databases and the log are to be in: on a machine that never had a switch there are none.
+///
+/// # Errors
+/// The directory that cannot be made, and why.
+pub(crate) fn make_directories(options: &Options) -> anyhow::Result<()> {
+    let mut files = databases(options);
+    files.push(socket());
+    files.extend(options.daemon.pidfile.clone());
+    files.extend(options.daemon.log_file.clone());
+    files.iter().try_for_each(|file| make_parent(file))
+}
+
+fn databases(options: &Options) -> Vec<PathBuf> {
+    match options.args.is_empty() {
         true => vec![paths::default_db_file()],
         false => options.args.iter().map(PathBuf::from).collect(),
-    };
-    let socket = paths::in_rundir("db.sock");
-    for file in databases.iter().chain([&socket]) {
-        make_parent(file)?;
     }
+}
+
+fn socket() -> PathBuf {
+    paths::in_rundir("db.sock")
+}
+
+/// Opens the databases, and serves them where clients look for them.
+pub(crate) async fn start(options: &Options) -> anyhow::Result<Embedded> {
+    let databases = databases(options);
+    let socket = socket();
     let mut remotes = vec![format!("punix:{}", socket.display())];
     remotes.extend(
         options
@@ -86,7 +103,7 @@ impl Drop for Embedded {
 fn make_parent(file: &Path) -> anyhow::Result<()> {
     match file.parent() {
         Some(dir) => std::fs::create_dir_all(dir)
-            .map_err(|error| anyhow!("cannot make the directory {}: {error}", dir.display())),
+            .map_err(|error| anyhow!("cannot make the directory {}: {}", dir.display(), os_text(&error))),
         None => Ok(()),
     }
 }

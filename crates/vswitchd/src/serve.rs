@@ -60,7 +60,10 @@ fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> 
         // Tools find the control socket by the pidfile.
         options.daemon.accept("pidfile", None)?;
     }
-    let process = process::start(options.daemon.clone())?;
+    if program == Program::Run {
+        embedded::make_directories(&options)?;
+    }
+    let process = process::start(options.daemon.clone()).map_err(|error| anyhow!("{error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         tokio::select! {

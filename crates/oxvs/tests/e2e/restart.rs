@@ -1,7 +1,7 @@
 //! Crashes and restarts.
 
-use crate::fixture::{dummy, dummy_bridge, stand_in};
-use testkit::{Packet, Rng, eventually, mac, pcap, skip};
+use crate::fixture::{binary, dummy, dummy_bridge, stand_in};
+use testkit::{Daemon, Packet, Rng, Sandbox, eventually, mac, pcap, skip};
 
 #[test]
 fn what_was_acknowledged_is_there_after_kill_9() {
@@ -79,4 +79,43 @@ fn a_database_with_a_torn_end_opens_up_to_it() {
         assert!(log.contains("WARN") && log.contains("conf.db"), "{log}");
     }
     assert!(std::fs::read(&file).expect("the database").len() > whole);
+}
+
+#[test]
+fn the_first_start_on_a_machine_makes_its_directories() {
+    skip!(unless "setpriv");
+    let sandbox = Sandbox::new();
+    let dirs = [("OVS_RUNDIR", "run/a"), ("OVS_DBDIR", "etc/b"), ("OVS_LOGDIR", "log/c")];
+    let mut command = vec!["env".to_owned()];
+    command.extend(
+        dirs.iter()
+            .map(|(variable, dir)| format!("{variable}={}", sandbox.arg(dir))),
+    );
+    command.extend([
+        binary().display().to_string(),
+        "run".to_owned(),
+        "--log-file".to_owned(),
+    ]);
+    let mut daemon = Daemon::start("first", &command, &sandbox);
+    daemon.wait_until(|| sandbox.path("run/a/db.sock").exists());
+    assert!(sandbox.path("etc/b/conf.db").exists());
+    eventually("the log is written", || {
+        sandbox.path("log/c/ovs-vswitchd.log").exists().then_some(())
+    });
+    daemon.terminate();
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("file"), "in the way").unwrap();
+    let done = std::process::Command::new(binary())
+        .args(["run", "-vsyslog:off"])
+        .env("OVS_RUNDIR", sandbox.path("file/run"))
+        .env("OVS_DBDIR", sandbox.dir())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(said.contains("file/run: Not a directory"), "{said}");
 }
