@@ -92,6 +92,8 @@ pub(crate) struct Daemon {
     /// Whether to make the root row of an empty database, as who owns the database does.
     init: bool,
     desired: Desired,
+    /// Whether `desired` comes from the database.
+    configured: bool,
     complaints: Complaints,
     /// Changes of the database that the switch has not followed yet.
     unseen: u32,
@@ -120,6 +122,7 @@ impl Daemon {
             dummies,
             init,
             desired: Desired::default(),
+            configured: false,
             complaints: Complaints::default(),
             unseen: 0,
             in_flight: None,
@@ -134,8 +137,7 @@ impl Daemon {
         let mut ready = Some(ready);
         loop {
             self.report();
-            if (self.db.is_connected() || self.contended)
-                && self.in_flight.is_none()
+            if self.settled()
                 && let Some(ready) = ready.take()
             {
                 ready();
@@ -168,6 +170,11 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Whether the switch does what the database says and has said so, or may do nothing because another daemon does.
+    fn settled(&self) -> bool {
+        self.contended || (self.configured && self.in_flight.is_none() && !self.owed.configuration)
     }
 
     /// When the switch's tables want to age. What is learned meanwhile is not due before the statistics wake this loop again.
@@ -262,6 +269,7 @@ impl Daemon {
                 bridges.apply(&self.desired);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());
                 self.owed.configuration = true;
+                self.configured = true;
             }
             Err(error) => tracing::error!(target: "bridge", "cannot read the configuration: {error:#}"),
         }
