@@ -3,8 +3,9 @@
 use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Learned};
 use crate::port::Port;
+use crate::tables::{FlowTables, Removed};
 use crate::{FailMode, VlanSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use wire::{MacAddr, Nanos, Vid};
 
@@ -25,6 +26,11 @@ pub struct Bridge {
     pub(crate) port_ids: BTreeMap<String, u32>,
     pub(crate) next_port: u32,
     pub(crate) fdb: Fdb,
+    pub(crate) tables: FlowTables,
+    /// Port and interface by OpenFlow port number.
+    pub(crate) of_ports: HashMap<u32, (u32, usize)>,
+    /// Rules that went and that nobody has asked about.
+    pub(crate) removed: Vec<Removed>,
 }
 
 /// An entry of a bridge's table of stations.
@@ -56,6 +62,11 @@ impl Bridge {
                 age,
             })
         })
+    }
+
+    /// The OpenFlow tables.
+    pub fn tables(&self) -> &FlowTables {
+        &self.tables
     }
 
     /// What happened to the table of stations.

@@ -8,6 +8,7 @@ use crate::dep::Read;
 use crate::fdb::Fdb;
 use crate::port::{Egress, Ingress, Port, PortVlans};
 use crate::switch::Switch;
+use crate::tables::FlowTables;
 use crate::{Attach, BridgeConfig, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
 use std::collections::{BTreeMap, HashMap};
@@ -22,10 +23,10 @@ const TABLE_SIZE: (usize, usize) = (10, 1_000_000);
 impl Switch {
     /// Makes the switch what `config` says. What was learned on ports that stay, and keep their VLANs, stays. Returns what became stale; nothing
     /// where nothing changed.
-    pub fn configure(&mut self, config: SwitchConfig, _now: Nanos) -> Vec<Change> {
+    pub fn configure(&mut self, config: SwitchConfig, now: Nanos) -> Vec<Change> {
         let mut stale = Vec::new();
         self.remove_bridges(&config, &mut stale);
-        self.number(&config);
+        self.number(&config, now);
         let interfaces = Interfaces::new(self, &config);
 
         let mut attachments = HashMap::new();
@@ -52,7 +53,7 @@ impl Switch {
                 }
             }
             bridge.set_ports(ports, &mut stale);
-            bridge.set_settings(bridge_config, &mut stale);
+            bridge.set_settings(bridge_config, now, &mut stale);
         }
 
         let devices = self.attachments.keys().chain(attachments.keys());
@@ -83,7 +84,7 @@ impl Switch {
     }
 
     /// Gives numbers to new bridges and ports. Ports that are no more keep theirs until [`Bridge::set_ports`].
-    fn number(&mut self, config: &SwitchConfig) {
+    fn number(&mut self, config: &SwitchConfig, now: Nanos) {
         for (name, bridge_config) in &config.bridges {
             let id = *self.bridge_ids.entry(name.clone()).or_insert_with(|| {
                 self.next_bridge += 1;
@@ -97,6 +98,9 @@ impl Switch {
                 port_ids: BTreeMap::new(),
                 next_port: 0,
                 fdb: Fdb::new(seed),
+                tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
+                of_ports: HashMap::new(),
+                removed: Vec::new(),
             });
             for port in bridge_config.ports.keys() {
                 if !bridge.port_ids.contains_key(port) {
@@ -141,15 +145,25 @@ impl Bridge {
         if added || stale.len() > before {
             stale.push(Read::Flood(self.id));
         }
+        self.of_ports.clear();
+        for (id, port) in &self.ports {
+            let members = port.members.iter().enumerate();
+            self.of_ports
+                .extend(members.map(|(at, (number, _))| (*number, (*id, at))));
+        }
         let ports = &self.ports;
         self.port_ids.retain(|_, id| ports.contains_key(id));
     }
 
-    fn set_settings(&mut self, config: &BridgeConfig, stale: &mut Vec<Read>) {
+    fn set_settings(&mut self, config: &BridgeConfig, now: Nanos, stale: &mut Vec<Read>) {
         let settings = Settings::new(config);
         let mut changed = settings != self.settings;
         if settings.flood_vlans != self.settings.flood_vlans {
             self.fdb.flush(None);
+        }
+        if settings.fail_mode != self.settings.fail_mode {
+            // As Open vSwitch: the rules of the other mode are gone.
+            self.tables = self.tables.renewed(settings.fail_mode, now);
         }
         self.settings = settings;
         self.fdb.set_aging(config.mac_aging.clamp(AGING.0, AGING.1));
@@ -211,6 +225,12 @@ impl<'a> Interfaces<'a> {
             egress: active.map_or(Egress::None, |(_, egress)| egress),
             active: active.map_or(0, |(at, _)| at),
             interfaces: config.interfaces.len(),
+            members: (0..config.interfaces.len())
+                .map(|at| {
+                    let number = flow::port_from_of10(config.interfaces[at].ofport);
+                    (number, egress(at).unwrap_or(Egress::None))
+                })
+                .collect(),
         }
     }
 }

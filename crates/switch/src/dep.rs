@@ -19,6 +19,8 @@ pub(crate) enum Read {
     Flood(u32),
     /// Where a bridge believes a station to be.
     Station(u32, Vid, MacAddr),
+    /// The rules of a bridge's table.
+    Table(u32, u8),
     /// That the packets of a station keep it where it is: when it moves or is forgotten, they have to teach its place again.
     Source(u32, Vid, MacAddr),
 }
@@ -38,6 +40,7 @@ impl Read {
             Read::Port(bridge, port) => (3, bridge, u64::from(port)),
             Read::Flood(bridge) => (4, bridge, 0),
             Read::Station(bridge, vlan, mac) => (5, bridge, station(vlan, mac)),
+            Read::Table(bridge, table) => (7, bridge, u64::from(table)),
             Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))

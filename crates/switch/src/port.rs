@@ -21,6 +21,8 @@ pub(crate) struct Port {
     /// The interface that carries the traffic, where there are several.
     pub(crate) active: usize,
     pub(crate) interfaces: usize,
+    /// Each interface's port number as OpenFlow 1.1 and later have it, and where packets leave by it.
+    pub(crate) members: Vec<(u32, Egress)>,
 }
 
 /// Where packets leave to.

@@ -3,7 +3,10 @@
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
-use dp::{Change, Effect, PortNo};
+use crate::tables::{BridgeRule, Changed, Pipeline, Removed, Translated};
+use dp::{Change, Effect, Key, PortNo};
+use openflow::OfError;
+use openflow::model::FlowMod;
 use std::collections::{BTreeMap, HashMap};
 use wire::{MacAddr, Nanos, Vid};
 
@@ -97,6 +100,12 @@ impl Switch {
                 stale.truncate(before);
                 stale.push(Read::Bridge(bridge.id));
             }
+            let ended = bridge.tables.tick(now);
+            let mut tables: Vec<u8> = ended.iter().map(|removed| removed.at.table).collect();
+            tables.sort_unstable();
+            tables.dedup();
+            stale.extend(tables.into_iter().map(|table| Read::Table(bridge.id, table)));
+            bridge.removed.extend(ended);
         }
         self.changes(stale)
     }
@@ -105,8 +114,45 @@ impl Switch {
     pub fn next_event(&self) -> Option<Nanos> {
         self.bridges
             .values()
-            .filter_map(|bridge| bridge.fdb.next_expiry())
+            .flat_map(|bridge| [bridge.fdb.next_expiry(), bridge.tables.next_event()])
+            .flatten()
             .min()
+    }
+
+    /// Changes a bridge's rules as a controller asks. Rules that went are to be had from [`Switch::take_removed`].
+    ///
+    /// # Errors
+    /// The error that the specification has for it, and [`OfError::FmfcUnknown`] where there is no such bridge; nothing is changed then.
+    pub fn flow_mod(&mut self, bridge: &str, change: &FlowMod, now: Nanos) -> Result<Vec<Change>, OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
+        let was_builtin = bridge.tables.is_builtin();
+        let Changed { tables, removed, .. } = bridge.tables.flow_mod(change, now)?;
+        bridge.removed.extend(removed);
+        let id = bridge.id;
+        if was_builtin && !bridge.tables.is_builtin() {
+            return Ok(self.changes([Read::Bridge(id)]));
+        }
+        Ok(self.changes(tables.into_iter().map(|table| Read::Table(id, table))))
+    }
+
+    /// The rules of a bridge that went since the last time.
+    pub fn take_removed(&mut self, bridge: &str) -> Vec<Removed> {
+        self.bridge_mut(bridge)
+            .map_or_else(|_| Vec::new(), |bridge| std::mem::take(&mut bridge.removed))
+    }
+
+    /// As [`Switch::translate`], with the rules that were used and what controllers are to be told, if any bridge on the way has rules.
+    pub fn translate_rules(&self, key: &Key) -> Translated {
+        Pipeline::translate(self, key)
+    }
+
+    /// Adds what a datapath has carried by rules, `used` being when the last packet came.
+    pub fn credit(&mut self, rules: &[BridgeRule], packets: u64, bytes: u64, used: Nanos) {
+        for rule in rules {
+            if let Some(bridge) = self.bridges.get_mut(&rule.bridge) {
+                bridge.tables.credit(rule.rule, packets, bytes, used);
+            }
+        }
     }
 
     /// The bridge of a name.

@@ -10,6 +10,7 @@ use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
 use crate::reserved::is_reserved;
 use crate::switch::Switch;
+use crate::tables::Pipeline;
 use crate::tags::{Reader, Tags};
 use dp::{Dep, DropCause, Effect, Key, PortNo, Translation};
 use flow::Field;
@@ -24,28 +25,21 @@ const MAX_VISITS: u32 = 4096;
 impl Switch {
     /// What becomes of a packet, and of all that are like it. Changes nothing.
     pub fn translate(&self, key: &Key, _now: Nanos) -> Translation {
-        let mut walk = Walk {
-            switch: self,
-            reader: Reader::new(key, self.vlan_limit),
-            in_port: PortNo::default(),
-            deps: SmallVec::new(),
-            effects: SmallVec::new(),
-            states: SmallVec::new(),
-            outputs: SmallVec::new(),
-            drop: None,
-            visits: 0,
-        };
+        let mut walk = Walk::new(self, key);
         walk.in_port = PortNo(walk.reader.read(Field::InPort) as u32);
         walk.depend(Read::Attachment(walk.in_port));
         if let Some(at) = self.attachments.get(&walk.in_port) {
             walk.enter(*at, Tags::default(), 0);
+        }
+        if walk.has_rules {
+            return Pipeline::translate(self, key).translation;
         }
         walk.finish()
     }
 }
 
 /// A translation in the making.
-struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     switch: &'a Switch,
     reader: Reader<'a>,
     in_port: PortNo,
@@ -58,11 +52,76 @@ struct Walk<'a> {
     /// The first cause to drop a copy; counts where no other copy goes out.
     drop: Option<DropCause>,
     visits: u32,
+    /// A bridge on the way has rules: the walk is for nothing, and the tables decide.
+    has_rules: bool,
+    /// Of a walk that stays in one bridge: where copies leave to other bridges.
+    patched: Option<SmallVec<[(usize, Ingress); 2]>>,
+}
+
+/// A copy that NORMAL sends: what is done to its tags first, and where it goes.
+pub(crate) type NormalOutput = (SmallVec<[dp::Action; 4]>, Egress);
+
+/// What NORMAL makes of a packet in one bridge.
+pub(crate) struct Normal {
+    pub(crate) mask: flow::Mask,
+    pub(crate) deps: SmallVec<[Dep; 4]>,
+    pub(crate) effects: SmallVec<[Effect; 2]>,
+    pub(crate) outputs: Vec<NormalOutput>,
+    pub(crate) drop: Option<DropCause>,
+}
+
+impl Normal {
+    /// Asks for a packet that came in at `at`, with what was learned from it on its way there.
+    pub(crate) fn of(switch: &Switch, key: &Key, at: Ingress, effects: SmallVec<[Effect; 2]>) -> Option<Normal> {
+        let bridge = switch.bridges.get(&at.bridge)?;
+        let mut walk = Walk::new(switch, key);
+        walk.in_port = key.in_port();
+        walk.effects = effects;
+        walk.patched = Some(SmallVec::new());
+        walk.normal(bridge, at, Tags::default(), 0);
+        let devices = walk
+            .outputs
+            .iter()
+            .map(|(state, device)| (*state, Egress::Device(*device)));
+        let patches = walk.patched.iter().flatten();
+        let patches = patches.map(|(state, peer)| (*state, Egress::Patch(*peer)));
+        let mut outputs: Vec<_> = devices.chain(patches).collect();
+        outputs.sort_by_key(|(state, _)| (walk.states[*state].rank(), *state));
+        let mut done = Vec::with_capacity(outputs.len());
+        for (state, egress) in outputs {
+            let mut actions = Vec::new();
+            Tags::default().change_to(&walk.states[state], &mut walk.reader, &mut actions);
+            done.push((actions.into(), egress));
+        }
+        Some(Normal {
+            mask: *walk.reader.mask(),
+            deps: walk.deps,
+            effects: walk.effects,
+            outputs: done,
+            drop: walk.drop,
+        })
+    }
 }
 
 impl<'a> Walk<'a> {
+    fn new(switch: &'a Switch, key: &'a Key) -> Walk<'a> {
+        Walk {
+            switch,
+            reader: Reader::new(key, switch.vlan_limit),
+            in_port: PortNo::default(),
+            deps: SmallVec::new(),
+            effects: SmallVec::new(),
+            states: SmallVec::new(),
+            outputs: SmallVec::new(),
+            drop: None,
+            visits: 0,
+            has_rules: false,
+            patched: None,
+        }
+    }
+
     /// A copy of the packet comes in.
-    fn enter(&mut self, at: Ingress, mut tags: Tags, depth: u32) {
+    fn enter(&mut self, at: Ingress, tags: Tags, depth: u32) {
         self.visits += 1;
         if depth > MAX_DEPTH || self.visits > MAX_VISITS {
             self.drop = Some(DropCause::Loop);
@@ -72,10 +131,20 @@ impl<'a> Walk<'a> {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
             return;
         };
+        if !bridge.tables.is_builtin() {
+            self.has_rules = true;
+            self.visits = MAX_VISITS + 1;
+            return;
+        }
         self.depend(Read::Bridge(at.bridge));
         if bridge.settings.fail_mode == FailMode::Secure {
             return self.dropped(DropCause::NoRule);
         }
+        self.normal(bridge, at, tags, depth);
+    }
+
+    /// What a bridge does without rules, and by the action of that name.
+    fn normal(&mut self, bridge: &'a Bridge, at: Ingress, mut tags: Tags, depth: u32) {
         let Some(port) = bridge.ports.get(&at.port) else { return };
         self.depend(Read::Port(at.bridge, at.port));
         let Some(vlan) = port.vlans.ingress(&mut tags, &mut self.reader) else {
@@ -173,16 +242,24 @@ impl<'a> Walk<'a> {
         };
         match port.egress {
             Egress::None => {}
+            Egress::Patch(peer) if self.patched.is_some() => {
+                let state = self.state(tags);
+                self.patched.get_or_insert_default().push((state, peer));
+            }
             Egress::Patch(peer) => self.enter(peer, tags, visit.depth + 1),
             Egress::Device(device) if device == self.in_port => self.dropped(DropCause::Loop),
             Egress::Device(device) => {
-                let state = self.states.iter().position(|state| *state == tags).unwrap_or_else(|| {
-                    self.states.push(tags);
-                    self.states.len() - 1
-                });
+                let state = self.state(tags);
                 self.outputs.push((state, device));
             }
         }
+    }
+
+    fn state(&mut self, tags: Tags) -> usize {
+        self.states.iter().position(|state| *state == tags).unwrap_or_else(|| {
+            self.states.push(tags);
+            self.states.len() - 1
+        })
     }
 
     fn depend(&mut self, read: Read) {

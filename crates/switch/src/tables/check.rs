@@ -48,7 +48,6 @@ fn action(action: &Action) -> Result<(), OfError> {
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
         Action::Controller(controller) if controller.pause || controller.meter.is_some() => Err(OfError::BacBadType),
         Action::Controller(_)
-        | Action::OutputTrunc { .. }
         | Action::SetVlanVid(_)
         | Action::SetVlanPcp(_)
         | Action::PopVlan

@@ -11,9 +11,12 @@
 //! - Until the first change, [`FlowTables::is_builtin`] holds: the tables do what the fail mode says, and nobody needs to look into them.
 #![deny(missing_docs)]
 
+mod act;
 mod change;
 mod check;
+mod commit;
 mod ends;
+mod pipeline;
 mod rule;
 mod words;
 
@@ -22,11 +25,13 @@ mod tests;
 
 pub use change::{Changed, Condition};
 pub use ends::Reason;
+pub use pipeline::{BridgeRule, ForController, Translated};
 pub use rule::{Removed, Rule, RuleRef};
 
 use crate::FailMode;
 use classifier::{Classifier, Entry, Match, RuleId};
 use openflow::model;
+pub(crate) use pipeline::Pipeline;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use wire::Nanos;
@@ -91,6 +96,11 @@ impl FlowTables {
             let _ = tables.table_mut(0).rules.insert(&Match::ANY, 0, rule);
         }
         tables
+    }
+
+    /// Tables as [`FlowTables::new`] makes them, in which no handle of these means a rule.
+    pub(crate) fn renewed(&self, mode: FailMode, now: Nanos) -> FlowTables {
+        FlowTables::new(mode, flow::mix(self.seed, 1), now)
     }
 
     /// Whether nothing was changed since the tables were made.

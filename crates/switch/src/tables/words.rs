@@ -1,7 +1,7 @@
 //! States as the words that a classifier looks at: metadata, then the key.
 
 use classifier::{Layout, Match, PrefixField};
-use flow::{Field, FlowState, Home, KEY_WORDS, META_WORDS, MatchField, StateMatch};
+use flow::{Field, FlowState, Home, KEY_WORDS, META_WORDS, Mask, MatchField, StateMatch};
 use openflow::model;
 
 /// Words of a state.
@@ -60,6 +60,28 @@ pub(crate) fn match_of(matching: &Match<WORDS>) -> model::Match {
         }
     }
     model::Match::from_state(&state)
+}
+
+/// The bits of a packet's key that are among the words of a mask.
+pub(crate) fn mask_of(words: &StateWords) -> Mask {
+    let mut mask = Mask::EMPTY;
+    for field in Field::ALL {
+        mask.add_bits(*field, of_key(words, *field));
+    }
+    mask
+}
+
+/// Adds bits of a field of the key to the words of a mask.
+pub(crate) fn consult(words: &mut StateWords, field: Field, bits: u128) {
+    let info = field.info();
+    let bits = bits & field.max_value();
+    let word = META_WORDS + usize::from(info.word);
+    if info.bits > 64 {
+        words[word - 1] |= (bits >> 64) as u64;
+        words[word] |= bits as u64;
+    } else {
+        words[word] |= (bits as u64) << info.shift;
+    }
 }
 
 /// The bits of a canonical field in words.

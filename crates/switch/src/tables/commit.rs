@@ -1,0 +1,71 @@
+//! The packet as tables see it, made the one that the datapath has.
+
+use super::pipeline::Pipeline;
+use dp::{Action, SetField};
+use flow::{Field, Key};
+use smallvec::SmallVec;
+use wire::VlanTag;
+
+/// The fields of tags.
+const TAGS: [Field; 4] = [Field::VlanTci0, Field::VlanTpid0, Field::VlanTci1, Field::VlanTpid1];
+
+impl Pipeline<'_> {
+    /// Appends the actions that make the datapath's packet the one that tables see. All bits that can differ are in the mask: whoever writes a
+    /// field puts the bits that he writes there.
+    pub(super) fn commit(&mut self) {
+        if self.base == self.state.key {
+            return;
+        }
+        let (have, want) = (tags(&self.base), tags(&self.state.key));
+        let common = have
+            .iter()
+            .rev()
+            .zip(want.iter().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        let pops = have.len() - common;
+        self.actions.extend(std::iter::repeat_n(Action::PopVlan, pops));
+        let pushed = want[..want.len() - common].iter().rev();
+        self.actions.extend(pushed.map(|tag| Action::PushVlan(*tag)));
+        for field in Field::ALL.iter().filter(|field| **field != Field::VlanTci0) {
+            let (have, want) = (self.base.get(*field), self.state.key.get(*field));
+            if have != want
+                && let Some(set) = SetField::new(*field, want, have ^ want)
+            {
+                self.actions.push(Action::SetField(set));
+            }
+        }
+        self.base = self.state.key;
+    }
+
+    /// Puts a tag on.
+    pub(super) fn push_tag(&mut self, tag: VlanTag) {
+        self.touch_tags();
+        let outer = self.state.key.tag(0);
+        if self.switch.vlan_limit >= 2 {
+            self.state.key.set_tag(1, outer);
+        }
+        self.state.key.set_tag(0, Some(tag));
+    }
+
+    /// Takes the outermost tag off.
+    pub(super) fn pop_tag(&mut self) {
+        self.touch_tags();
+        let inner = self.state.key.tag(1);
+        self.state.key.set_tag(0, inner);
+        self.state.key.set_tag(1, None);
+    }
+
+    /// Notes that the tags are written to.
+    pub(super) fn touch_tags(&mut self) {
+        self.own_tags = false;
+        for field in TAGS {
+            self.consult(field, u128::MAX);
+        }
+    }
+}
+
+/// The tags of a packet, the outermost first.
+fn tags(key: &Key) -> SmallVec<[VlanTag; 2]> {
+    [key.tag(0), key.tag(1)].into_iter().flatten().collect()
+}
