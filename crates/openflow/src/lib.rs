@@ -1,7 +1,8 @@
 //! OpenFlow: one model for all versions, and the codecs and the text grammar around it.
 //!
 //! [`model`] says what messages mean, whatever version they come in; its types cannot hold what no version allows. A [`Codec`] turns messages
-//! into bytes and back, a [`Framer`] cuts a stream into messages, [`negotiate`] chooses the version.
+//! into bytes and back, a [`Framer`] cuts a stream into messages, [`negotiate`] chooses the version. [`text`]
+//! reads and prints matches, actions and flows as `ovs-ofctl(8)` does.
 //!
 //! Invariants
 //! - Nothing here panics on bytes or text from outside. Lengths are checked at every level; what is refused is refused with the
@@ -17,6 +18,7 @@ mod instruction;
 pub mod model;
 mod msg;
 mod oxm;
+pub mod text;
 mod version;
 
 pub use error::{Code, ErrorBody, ErrorKind, OfError, Vendor};

@@ -232,6 +232,71 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The name of its kind, in the words of `ovs-actions(7)`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Action::Output { .. } => "output",
+            Action::Enqueue { .. } => "enqueue",
+            Action::OutputReg { .. } => "output_reg",
+            Action::OutputTrunc { .. } => "output_trunc",
+            Action::Controller(_) => "controller",
+            Action::Group(_) => "group",
+            Action::Bundle(_) => "bundle",
+            Action::SetVlanVid(_) => "set_vlan_vid",
+            Action::SetVlanPcp(_) => "set_vlan_pcp",
+            Action::PopVlan => "strip_vlan",
+            Action::PushVlan(_) => "push_vlan",
+            Action::SetEthSrc(_) => "mod_dl_src",
+            Action::SetEthDst(_) => "mod_dl_dst",
+            Action::SetIpv4Src(_) => "mod_nw_src",
+            Action::SetIpv4Dst(_) => "mod_nw_dst",
+            Action::SetTos(_) => "mod_nw_tos",
+            Action::SetEcn(_) => "mod_nw_ecn",
+            Action::SetTtl(_) => "mod_nw_ttl",
+            Action::SetTpSrc(_) => "mod_tp_src",
+            Action::SetTpDst(_) => "mod_tp_dst",
+            Action::Move { .. } => "move",
+            Action::Load { .. } | Action::SetField { .. } => "set_field",
+            Action::Push(_) => "push",
+            Action::Pop(_) => "pop",
+            Action::DecTtl(_) => "dec_ttl",
+            Action::SetMplsLabel(_) => "set_mpls_label",
+            Action::SetMplsTc(_) => "set_mpls_tc",
+            Action::SetMplsTtl(_) => "set_mpls_ttl",
+            Action::DecMplsTtl => "dec_mpls_ttl",
+            Action::PushMpls(_) => "push_mpls",
+            Action::PopMpls(_) => "pop_mpls",
+            Action::CopyTtlOut => "copy_ttl_out",
+            Action::CopyTtlIn => "copy_ttl_in",
+            Action::PushPbb(_) => "push_pbb",
+            Action::PopPbb => "pop_pbb",
+            Action::SetTunnel { .. } => "set_tunnel",
+            Action::SetQueue(_) => "set_queue",
+            Action::PopQueue => "pop_queue",
+            Action::FinTimeout { .. } => "fin_timeout",
+            Action::Resubmit { .. } => "resubmit",
+            Action::Learn(_) => "learn",
+            Action::Conjunction { .. } => "conjunction",
+            Action::Multipath(_) => "multipath",
+            Action::Note(_) => "note",
+            Action::Exit => "exit",
+            Action::Sample(_) => "sample",
+            Action::Ct(_) => "ct",
+            Action::Nat(_) => "nat",
+            Action::CtClear => "ct_clear",
+            Action::Clone(_) => "clone",
+            Action::CheckPktLarger { .. } => "check_pkt_larger",
+            Action::Encap { .. } => "encap",
+            Action::Decap(_) => "decap",
+            Action::DecNshTtl => "dec_nsh_ttl",
+            Action::DeleteField(_) => "delete_field",
+            Action::Meter(_) => "meter",
+            Action::WriteMetadata { .. } => "write_metadata",
+        }
+    }
+}
+
 /// Sending to controllers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {

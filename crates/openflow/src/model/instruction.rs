@@ -28,6 +28,27 @@ impl Instructions {
         }
     }
 
+    /// A kind of action or instruction that stands beside a conjunction and may not: only notes may.
+    pub fn beside_conjunction(&self) -> Option<&'static str> {
+        let conjunction = |a: &Action| matches!(a, Action::Conjunction { .. });
+        if !self.apply.iter().any(conjunction) {
+            return None;
+        }
+        let other = self
+            .apply
+            .iter()
+            .find(|a| !conjunction(a) && !matches!(a, Action::Note(_)));
+        let instructions = [
+            (self.meter.is_some(), "meter"),
+            (self.clear, "clear_actions"),
+            (!self.write.is_empty(), "write_actions"),
+            (self.metadata.is_some(), "write_metadata"),
+            (self.goto.is_some(), "goto_table"),
+        ];
+        let instruction = instructions.into_iter().find(|(given, _)| *given);
+        other.map(Action::name).or(instruction.map(|(_, name)| name))
+    }
+
     /// Whether packets are dropped for want of instructions.
     pub fn is_empty(&self) -> bool {
         *self == Instructions::default()

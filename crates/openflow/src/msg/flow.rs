@@ -221,7 +221,7 @@ fn encode_mod10(codec: &Codec, out: &mut Writer, m: &FlowMod) {
     let changes = m.command as u8 <= 2;
     out.u64(match m.new_cookie {
         Some(cookie) => cookie,
-        None if changes && nx => u64::MAX,
+        None if changes && nx && m.command != FlowCommand::Add => u64::MAX,
         None => 0,
     });
     let table = if codec.table_id {

@@ -1,176 +1,18 @@
 //! Values of fields in text.
 
-use super::lex::{self, c_number};
-use super::{Names, TextError, flags, parse_port, print_port};
+use super::number::{hex, wide};
+use super::{Names, ParseError, Style, parse_port, port};
 use crate::model::{Port, Value};
-use flow::{Format, Home, MatchField, Maskable, port_to_of10};
-use std::fmt::Write;
+use flow::{Format, Home, Maskable, MatchField};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
 
-/// Reads `value` or `value/mask` as a field has them. Without a mask, all bits count.
-pub(super) fn parse(field: MatchField, text: &str, names: &dyn Names) -> Result<(Value, Option<Value>), TextError> {
-    let info = field.info();
-    let exact = || Value::all_ones(field);
-    if text == "*" {
-        return Ok(match info.home {
-            Home::Elsewhere => (Value::Wide(vec![0]), Some(Value::Wide(vec![0]))),
-            _ => (Value::Word(0), Some(Value::Word(0))),
-        });
-    }
-    let (value, mask) = match info.format {
-        Format::Decimal | Format::Hex => return parse_number(field, text),
-        Format::Ethernet => ethernet(text).ok_or_else(|| invalid(text, "Ethernet address"))?,
-        Format::Ipv4 => ipv4(text)?,
-        Format::Ipv6 => ipv6(text)?,
-        Format::Port => {
-            let port = parse_port(text, names).ok_or_else(|| TextError::FieldPort {
-                text: text.to_string(),
-                field: field.name(),
-            })?;
-            match field {
-                MatchField::InPort => (port_to_of10(port.0).into(), info.valid),
-                _ => (port.0.into(), info.valid),
-            }
-        }
-        Format::Frag => fragment(text)?,
-        Format::TcpFlags | Format::TunFlags | Format::CtState => flags::parse(text, info.format)?,
-        Format::PacketType => (packet_type(text)?, info.valid),
-    };
-    if info.maskable == Maskable::Exact && mask != 0 && mask & info.valid != info.valid {
-        return Err(bad_mask(field, text));
-    }
-    let whole = mask & info.valid == info.valid;
-    Ok((
-        Value::Word(value),
-        (!whole).then(|| Value::Word(mask)).or_else(|| (mask != info.valid).then(exact)),
-    ))
-}
-
-fn invalid(text: &str, what: &'static str) -> TextError {
-    TextError::Invalid {
-        text: text.to_string(),
-        what,
-    }
-}
-
-fn bad_mask(field: MatchField, text: &str) -> TextError {
-    TextError::Mask {
-        text: text.to_string(),
-        field: field.name(),
-    }
-}
-
-fn parse_number(field: MatchField, text: &str) -> Result<(Value, Option<Value>), TextError> {
-    let (value, mask) = match text.split_once('/') {
-        Some((value, mask)) => (value, Some(mask)),
-        None => (text, None),
-    };
-    let read = |part: &str, what: &str| {
-        let bytes = lex::integer(part).ok_or_else(|| TextError::Syntax {
-            text: text.to_string(),
-            what: format!("{} {what}", field.name()),
-        })?;
-        match bytes.len() > field.bytes() {
-            true => Err(TextError::TooLarge {
-                text: text.to_string(),
-                bytes: field.bytes(),
-                field: field.name(),
-            }),
-            false => Ok(bytes),
-        }
-    };
-    let value = read(value, "value")?;
-    let mask = mask.map(|mask| read(mask, "mask")).transpose()?;
-    if field.info().home == Home::Elsewhere {
-        return Ok(wide(value, mask));
-    }
-    let word = |bytes: &[u8]| bytes.iter().fold(0_u128, |n, b| n << 8 | u128::from(*b));
-    let valid = field.info().valid;
-    let mask = mask.as_deref().map(word);
-    if let Some(mask) = mask
-        && field.info().maskable == Maskable::Exact
-        && mask != 0
-        && mask & valid != valid
-    {
-        return Err(bad_mask(field, text));
-    }
-    let value = word(&value) & mask.unwrap_or(u128::MAX);
-    Ok((Value::Word(value), mask.filter(|m| m & valid != valid).map(Value::Word)))
-}
-
-/// A tunnel metadata value and mask, as short as their numbers allow.
-fn wide(value: Vec<u8>, mask: Option<Vec<u8>>) -> (Value, Option<Value>) {
-    let len = value.len().max(mask.as_ref().map_or(0, Vec::len)).max(1);
-    let pad = |bytes: Vec<u8>| {
-        let mut padded = vec![0; len - bytes.len()];
-        padded.extend(bytes);
-        padded
-    };
-    let mut value = pad(value);
-    let mask = mask.map(pad).filter(|m| m.iter().any(|b| *b != 0xff));
-    if let Some(mask) = &mask {
-        value.iter_mut().zip(mask).for_each(|(v, m)| *v &= m);
-    }
-    (Value::Wide(value), mask.map(Value::Wide))
-}
-
-fn ethernet(text: &str) -> Option<(u128, u128)> {
-    let number = |text: &str| {
-        let mac = lex::mac(text)?;
-        Some(mac.0.iter().fold(0, |n, b| n << 8 | u128::from(*b)))
-    };
-    let (value, mask) = match text.split_once('/') {
-        Some((value, mask)) => (number(value)?, number(mask)?),
-        None => (number(text)?, (1 << 48) - 1),
-    };
-    Some((value & mask, mask))
-}
-
-fn ipv4(text: &str) -> Result<(u128, u128), TextError> {
-    let bad = || invalid(text, "IP address");
-    let (value, mask) = text.split_once('/').unwrap_or((text, "32"));
-    let value: Ipv4Addr = value.parse().map_err(|_| bad())?;
-    let mask = match mask.parse::<Ipv4Addr>() {
-        Ok(mask) => u32::from(mask),
-        Err(_) => match mask.parse::<u32>().map_err(|_| bad())? {
-            0 => 0,
-            bits @ 1..=32 => u32::MAX << (32 - bits),
-            _ => {
-                return Err(TextError::Prefix {
-                    text: text.to_string(),
-                    family: "IPv4",
-                    max: 32,
-                });
-            }
-        },
-    };
-    Ok((u128::from(u32::from(value) & mask), mask.into()))
-}
-
-fn ipv6(text: &str) -> Result<(u128, u128), TextError> {
-    let bad = || invalid(text, "IPv6 address");
-    let (value, mask) = text.split_once('/').unwrap_or((text, "128"));
-    let value: Ipv6Addr = value.parse().map_err(|_| bad())?;
-    let mask = match mask.parse::<Ipv6Addr>() {
-        Ok(mask) => u128::from(mask),
-        Err(_) => match mask.parse::<u32>().map_err(|_| bad())? {
-            0 => 0,
-            bits @ 1..=128 => u128::MAX << (128 - bits),
-            _ => {
-                return Err(TextError::Prefix {
-                    text: text.to_string(),
-                    family: "IPv6",
-                    max: 128,
-                });
-            }
-        },
-    };
-    Ok((u128::from(value) & mask, mask))
-}
-
-/// Names of conditions on fragments, with value and mask.
-const FRAGMENTS: [(&str, u128, u128); 5] = [
+const TCP_FLAGS: [&str; 12] = [
+    "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[9]", "[10]", "[11]",
+];
+const CT_STATE: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+const TUN_FLAGS: [&str; 1] = ["oam"];
+const FRAGS: [(&str, u128, u128); 5] = [
     ("no", 0, 3),
     ("yes", 1, 1),
     ("first", 1, 3),
@@ -178,135 +20,293 @@ const FRAGMENTS: [(&str, u128, u128); 5] = [
     ("not_later", 0, 2),
 ];
 
-fn fragment(text: &str) -> Result<(u128, u128), TextError> {
-    let found = FRAGMENTS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(text));
-    let (_, value, mask) = found.ok_or_else(|| TextError::Fragment(text.to_string()))?;
-    Ok((*value, *mask))
-}
-
-/// Reads `(namespace,type)`.
-fn packet_type(text: &str) -> Result<u128, TextError> {
-    let bad = |text: &str, what: &str| TextError::Syntax {
-        text: text.to_string(),
-        what: format!("packet type {what}"),
-    };
-    let inner = text.strip_prefix('(').ok_or_else(|| bad(text, "missing '('"))?;
-    let (namespace, kind) = inner.split_once(',').ok_or_else(|| bad(inner, "missing ','"))?;
-    let number = |text: &str| c_number(text).and_then(|n| u16::try_from(n).ok());
-    let namespace = number(namespace).ok_or_else(|| bad(inner, "namespace"))?;
-    let digits = kind.strip_suffix(')').ok_or_else(|| bad(kind, "missing ')'"))?;
-    let kind = number(digits).ok_or_else(|| bad(kind, "ns_type"))?;
-    Ok(u128::from(namespace) << 16 | u128::from(kind))
-}
-
-/// Prints a value, and a mask unless all bits count.
-pub(super) fn print(out: &mut String, field: MatchField, value: &Value, mask: Option<&Value>, names: &dyn Names) {
-    let (value, mask) = match (value, mask) {
-        (Value::Wide(value), mask) => {
-            hex_bytes(out, value);
-            if let Some(Value::Wide(mask)) = mask {
-                out.push('/');
-                hex_bytes(out, mask);
+/// A value and mask as text. `mask` has the field's valid bits only; all of them where the value is exact.
+pub(super) fn format(field: MatchField, value: u128, mask: u128, style: Style<'_>) -> String {
+    let info = field.info();
+    let exact = mask == info.valid;
+    match info.format {
+        Format::Decimal if exact => value.to_string(),
+        Format::Decimal | Format::Hex if !exact => format!("{}/{}", hex(value), hex(mask)),
+        Format::Decimal | Format::Hex => hex(value),
+        Format::Ethernet => {
+            let value = MacAddr::from_u64(value as u64);
+            match exact {
+                true => value.to_string(),
+                false => format!("{value}/{}", MacAddr::from_u64(mask as u64)),
             }
-            return;
         }
-        (Value::Word(value), mask) => (*value, mask.map_or(field.info().valid, Value::low)),
-    };
-    print_word(out, field, value, mask, names);
+        Format::Ipv4 => {
+            let value = Ipv4Addr::from(value as u32);
+            match prefix(mask, 32) {
+                Some(32) => value.to_string(),
+                Some(bits) => format!("{value}/{bits}"),
+                None => format!("{value}/{}", Ipv4Addr::from(mask as u32)),
+            }
+        }
+        Format::Ipv6 => {
+            let value = Ipv6Addr::from(value);
+            match prefix(mask, 128) {
+                Some(128) => value.to_string(),
+                Some(bits) => format!("{value}/{bits}"),
+                None => format!("{value}/{}", Ipv6Addr::from(mask)),
+            }
+        }
+        Format::Port => match field {
+            MatchField::InPort => port(Port(flow::port_from_of10(value as u16)), style),
+            _ => port(Port(value as u32), style),
+        },
+        Format::Frag => match FRAGS.iter().find(|(_, v, m)| (*v, *m) == (value, mask)) {
+            Some((name, ..)) => (*name).to_string(),
+            None => format!("{}/{}", hex(value), hex(mask)),
+        },
+        Format::TcpFlags => flags(&TCP_FLAGS, value, mask, info.valid),
+        Format::TunFlags => signs(&TUN_FLAGS, value, mask),
+        Format::CtState => signs(&CT_STATE, value, mask),
+        // Types of the namespace of Ethernet types are written as those are.
+        Format::PacketType if value >> 16 == 1 => format!("(1,{})", hex(value & 0xffff)),
+        Format::PacketType => format!("({},{})", value >> 16, value & 0xffff),
+    }
 }
 
-/// Prints the value of a field of at most 128 bits, and a mask unless all bits count.
-pub(super) fn print_word(out: &mut String, field: MatchField, value: u128, mask: u128, names: &dyn Names) {
-    let valid = field.info().valid;
-    let exact = mask & valid == valid;
-    let _ = match field.info().format {
-        Format::Decimal if exact => write!(out, "{value}"),
-        Format::Hex if exact => write!(out, "{value:#x}"),
-        Format::Decimal | Format::Hex => write!(out, "{value:#x}/{mask:#x}"),
-        Format::Ethernet if exact => write!(out, "{}", mac(value)),
-        Format::Ethernet => write!(out, "{}/{}", mac(value), mac(mask)),
-        Format::Ipv4 => print_ipv4(out, value as u32, mask as u32),
-        Format::Ipv6 => print_ipv6(out, value, mask),
+/// How many high bits of an address count, where the others do not.
+fn prefix(mask: u128, width: u32) -> Option<u32> {
+    let ones = (mask << (128 - width)).leading_ones();
+    let rest = mask.count_ones();
+    (ones == rest).then_some(ones)
+}
+
+/// Flags of which all count, or some with signs.
+fn flags(names: &[&str], value: u128, mask: u128, valid: u128) -> String {
+    if mask != valid {
+        return signs(names, value, mask);
+    }
+    let set = names.iter().enumerate().filter(|(n, _)| value & 1 << n != 0);
+    let set: Vec<_> = set.map(|(_, name)| *name).collect();
+    if set.is_empty() { "0".into() } else { set.join("|") }
+}
+
+fn signs(names: &[&str], value: u128, mask: u128) -> String {
+    let counted = names.iter().enumerate().filter(|(n, _)| mask & 1 << n != 0);
+    counted
+        .map(|(n, name)| format!("{}{name}", if value & 1 << n != 0 { '+' } else { '-' }))
+        .collect()
+}
+
+/// Any value as text, wide ones too.
+pub(super) fn format_value(field: MatchField, value: &Value, mask: Option<&Value>, style: Style<'_>) -> String {
+    match (value, mask) {
+        (Value::Word(value), None) => format(field, *value, field.info().valid, style),
+        (Value::Word(value), Some(Value::Word(mask))) => format(field, *value, *mask, style),
+        (_, None) => hex_bytes(value),
+        (_, Some(mask)) => format!("{}/{}", hex_bytes(value), hex_bytes(mask)),
+    }
+}
+
+/// Bytes as one hexadecimal number.
+pub(super) fn hex_bytes(value: &Value) -> String {
+    let Value::Wide(bytes) = value else {
+        return hex(value.low());
+    };
+    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    match digits.trim_start_matches('0') {
+        "" => "0".into(),
+        digits => format!("0x{digits}"),
+    }
+}
+
+/// Reads a value, with a mask behind a slash if the field takes one. `None` is "any": `*`.
+pub(super) fn parse(
+    field: MatchField,
+    text: &str,
+    names: &Names,
+) -> Result<Option<(Value, Option<Value>)>, ParseError> {
+    if text == "*" {
+        return Ok(None);
+    }
+    let info = field.info();
+    let bad = |what: &str| ParseError::new(format!("{text}: {what}"));
+    if info.home == Home::Elsewhere {
+        let (value, mask) = split(text);
+        let bytes = |text: &str| wide_bytes(text).ok_or_else(|| bad(&format!("bad syntax for {field} value")));
+        let mut value = bytes(value)?;
+        let mut mask = mask.map(bytes).transpose()?;
+        if let Some(mask) = &mut mask {
+            let len = mask.len().max(value.len());
+            for bytes in [mask, &mut value] {
+                let missing = len - bytes.len();
+                bytes.splice(..0, std::iter::repeat_n(0, missing));
+            }
+        }
+        return Ok(Some((Value::Wide(value), mask.map(Value::Wide))));
+    }
+    let word = |pair: (u128, u128)| {
+        let mask = (pair.1 & info.valid != info.valid).then_some(Value::Word(pair.1 & info.valid));
+        Ok(Some((Value::Word(pair.0), mask)))
+    };
+    match info.format {
         Format::Port => {
-            let port = match field {
-                MatchField::InPort => flow::port_from_of10(value as u16),
-                _ => value as u32,
+            let found = parse_port(text, names);
+            let port = found.ok_or_else(|| bad(&format!("invalid or unknown port for {field}")))?;
+            let value = match field {
+                MatchField::InPort => flow::port_to_of10(port.0).into(),
+                _ => port.0.into(),
             };
-            print_port(out, Port(port), names);
-            Ok(())
+            word((value, info.valid))
         }
-        Format::Frag => {
-            let found = FRAGMENTS.iter().find(|(_, v, m)| (*v, *m) == (value, mask));
-            match found {
-                Some((name, ..)) => write!(out, "{name}"),
-                None => write!(out, "{}", if value & 2 != 0 { "later" } else { "<error>" }),
+        Format::Frag => match FRAGS.iter().find(|(name, ..)| *name == text) {
+            Some((_, value, mask)) => word((*value, *mask)),
+            None => Err(bad(
+                "unknown fragment type (valid types are \"no\", \"yes\", \"first\", \"later\", \"not_later\"",
+            )),
+        },
+        Format::TcpFlags => word(parse_flags(text, &TCP_FLAGS, info.valid, "TCP")?),
+        Format::CtState => word(parse_flags(text, &CT_STATE, info.valid, "ct_state")?),
+        Format::TunFlags => word(parse_flags(text, &TUN_FLAGS, info.valid, "tunnel")?),
+        Format::PacketType => word((packet_type(text)?, info.valid)),
+        _ => {
+            let (value, mask) = split(text);
+            let value = part(field, value, text)?;
+            let mask = mask.map(|mask| parse_mask(field, mask, text)).transpose()?;
+            if mask.is_some_and(|m| info.maskable == Maskable::Exact && m & info.valid != info.valid) {
+                return Err(bad(&format!("invalid mask for field {field}")));
+            }
+            word((value, mask.unwrap_or(u128::MAX)))
+        }
+    }
+}
+
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('/') {
+        Some((value, mask)) => (value, Some(mask)),
+        None => (text, None),
+    }
+}
+
+/// A number's bytes, as few as it needs.
+fn wide_bytes(text: &str) -> Option<Vec<u8>> {
+    if let Some(number) = wide(text) {
+        let bytes = number.to_be_bytes();
+        let first = bytes.iter().position(|b| *b != 0).unwrap_or(15);
+        return Some(bytes[first..].to_vec());
+    }
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+    let digits = format!("{}{digits}", if digits.len() % 2 == 1 { "0" } else { "" });
+    let pairs = (0..digits.len()).step_by(2);
+    let bytes: Option<Vec<u8>> = pairs
+        .map(|n| u8::from_str_radix(digits.get(n..n + 2)?, 16).ok())
+        .collect();
+    bytes.filter(|b| b.len() <= 124)
+}
+
+/// A value of a field whose values are numbers or addresses.
+fn part(field: MatchField, text: &str, whole: &str) -> Result<u128, ParseError> {
+    let bad = |what: &str| ParseError::new(format!("{whole}: {what}"));
+    match field.info().format {
+        Format::Ethernet => mac(text).ok_or_else(|| bad("invalid Ethernet address")),
+        Format::Ipv4 => match text.parse::<Ipv4Addr>() {
+            Ok(addr) => Ok(u32::from(addr).into()),
+            Err(_) => Err(bad("invalid IP address")),
+        },
+        Format::Ipv6 => match text.parse::<Ipv6Addr>() {
+            Ok(addr) => Ok(addr.into()),
+            Err(_) => Err(bad("invalid IPv6 address")),
+        },
+        _ => {
+            let number = wide(text).ok_or_else(|| bad(&format!("bad syntax for {field} value")))?;
+            let bits = u32::from(field.info().bits);
+            match bits < 128 && number >> bits != 0 {
+                true => Err(bad(&format!(
+                    "value too large for {}-byte field {field}",
+                    field.bytes()
+                ))),
+                false => Ok(number),
             }
         }
-        format @ (Format::TcpFlags | Format::CtState | Format::TunFlags) => {
-            flags::print(out, format, value, mask);
-            Ok(())
+    }
+}
+
+fn parse_mask(field: MatchField, text: &str, whole: &str) -> Result<u128, ParseError> {
+    let bad = |what: &str| ParseError::new(format!("{whole}: {what}"));
+    let width: u32 = match field.info().format {
+        Format::Ipv4 => 32,
+        Format::Ipv6 => 128,
+        _ => {
+            return part(field, text, whole).map_err(|e| match wide(text) {
+                None if field.info().format != Format::Ethernet => bad(&format!("bad syntax for {field} mask")),
+                _ => e,
+            });
         }
-        Format::PacketType => write!(out, "({},{:#x})", value >> 16, value & 0xffff).map(|()| {
-            if value & 0xffff == 0 {
-                out.truncate(out.len() - 4);
-                out.push_str("0)");
-            }
+    };
+    match text.parse::<u32>() {
+        Ok(bits) if bits <= width => Ok(match bits {
+            0 => 0,
+            _ => (u128::MAX << (128 - bits)) >> (128 - width),
         }),
-    };
-}
-
-/// A number as C's `%#x` prints it.
-pub(super) fn c_hex(value: u128) -> String {
-    match value {
-        0 => "0".to_string(),
-        _ => format!("{value:#x}"),
+        Ok(_) if width == 32 => Err(bad("IPv4 network prefix bits not between 0 and 32, inclusive")),
+        Ok(_) => Err(bad("IPv6 network prefix bits not between 0 and 128, inclusive")),
+        Err(_) => part(field, text, whole),
     }
 }
 
-pub(super) fn mac(value: u128) -> MacAddr {
-    let mut octets = [0; 6];
-    octets.copy_from_slice(&value.to_be_bytes()[10..]);
-    MacAddr(octets)
+/// An Ethernet address whose parts may be one digit long.
+pub(super) fn mac(text: &str) -> Option<u128> {
+    let parts: Vec<_> = text.split(':').collect();
+    let short = parts.iter().all(|p| matches!(p.len(), 1 | 2));
+    if parts.len() != 6 || !short {
+        return None;
+    }
+    let mut parts = parts.iter().map(|p| u8::from_str_radix(p, 16).ok());
+    parts.try_fold(0, |n, part| Some(n << 8 | u128::from(part?)))
 }
 
-fn print_ipv4(out: &mut String, value: u32, mask: u32) -> std::fmt::Result {
-    write!(out, "{}", Ipv4Addr::from(value))?;
-    match mask {
-        u32::MAX => Ok(()),
-        _ if mask.leading_ones() + mask.trailing_zeros() >= 32 => write!(out, "/{}", mask.leading_ones()),
-        _ => write!(out, "/{}", Ipv4Addr::from(mask)),
+/// `(0,0x800)` as a packet type.
+fn packet_type(text: &str) -> Result<u128, ParseError> {
+    let bad = |what: &str| ParseError::new(format!("{text}: bad syntax for packet type {what}"));
+    let inner = text.strip_prefix('(').ok_or_else(|| bad("missing '('"))?;
+    let inner = inner.strip_suffix(')').ok_or_else(|| bad("missing ')'"))?;
+    let (space, kind) = inner.split_once(',').ok_or_else(|| bad("missing ','"))?;
+    let number = |text: &str| wide(text.trim()).filter(|n| *n <= 0xffff);
+    match (number(space), number(kind)) {
+        (Some(space), Some(kind)) => Ok(space << 16 | kind),
+        _ => Err(bad("namespace or type")),
     }
 }
 
-fn print_ipv6(out: &mut String, value: u128, mask: u128) -> std::fmt::Result {
-    write!(out, "{}", CIpv6(value))?;
-    match mask {
-        u128::MAX => Ok(()),
-        _ if mask.leading_ones() + mask.trailing_zeros() >= 128 => write!(out, "/{}", mask.leading_ones()),
-        _ => write!(out, "/{}", CIpv6(mask)),
+/// `+a-b`, `a|b`, or numbers with or without a mask.
+fn parse_flags(text: &str, names: &[&str], valid: u128, what: &str) -> Result<(u128, u128), ParseError> {
+    let unknown = |name: &str| ParseError::new(format!("{name}: unknown {what} flag(s)"));
+    let bit = |name: &str| names.iter().position(|n| *n == name).map(|n| 1u128 << n);
+    let (value, mask) = split(text);
+    if let Some(value) = wide(value) {
+        let mask = match mask {
+            Some(mask) => wide(mask).ok_or_else(|| unknown(text))?,
+            None => valid,
+        };
+        return match (value | mask) & !valid {
+            0 => Ok((value & mask, mask)),
+            _ => Err(unknown(text)),
+        };
     }
-}
-
-/// An IPv6 address as the C library prints it: those of the form `::a.b.c.d` with dots.
-pub(super) struct CIpv6(pub(super) u128);
-
-impl std::fmt::Display for CIpv6 {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            0x1_0000..=0xffff_ffff => write!(f, "::{}", Ipv4Addr::from(self.0 as u32)),
-            _ => Ipv6Addr::from(self.0).fmt(f),
+    if !text.starts_with(['+', '-']) {
+        let all = text.split('|').map(|name| bit(name).ok_or_else(|| unknown(name)));
+        let value = all.into_iter().try_fold(0, |set, bit| Ok(set | bit?))?;
+        return Ok((value, valid));
+    }
+    let (mut value, mut mask) = (0, 0);
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        let name = &rest[1..];
+        let end = name.find(['+', '-']).unwrap_or(name.len());
+        let bit = bit(&name[..end]).ok_or_else(|| unknown(name))?;
+        if mask & bit != 0 {
+            return Err(ParseError::new(format!(
+                "{}: Each {what} flag can be specified only once",
+                &name[..end]
+            )));
         }
+        mask |= bit;
+        value |= if sign == '+' { bit } else { 0 };
+        rest = &name[end..];
     }
-}
-
-fn hex_bytes(out: &mut String, bytes: &[u8]) {
-    let zeros = bytes.iter().take_while(|b| **b == 0).count();
-    let Some((first, rest)) = bytes[zeros..].split_first() else {
-        out.push_str("0x0");
-        return;
-    };
-    let _ = write!(out, "{first:#x}");
-    for byte in rest {
-        let _ = write!(out, "{byte:02x}");
-    }
+    Ok((value, mask))
 }

@@ -1,39 +1,143 @@
-//! The text grammar of matches, actions and flows, as `ovs-ofctl(8)`, `ovs-fields(7)` and `ovs-actions(7)` define it, both ways.
+//! The text of matches, actions and flows, as `ovs-ofctl(8)`, `ovs-fields(7)` and `ovs-actions(7)` define it.
 //!
-//! [`parse_flow`] reads a flow for a command, [`parse_match`], [`parse_actions`] and [`parse_instructions`] read its parts; [`print_match`],
-//! [`print_actions`], [`print_instructions`] and [`print_flow_stats`] print them. Groups and meters have [`parse_group`] and [`parse_meter`].
-//!
-//! Invariants
-//! - What is printed reads as what it was printed from.
-//! - Nothing panics on any text, and nesting is bounded by [`MAX_DEPTH`].
-//! - Names of ports and tables come from a [`Names`] that the caller has; there are no globals.
+//! What is printed here parses here, to the same value. What parses may have been written in many ways; it is printed in one.
 
-mod action;
-mod bundle;
-mod ct;
-mod encap;
-mod error;
+mod action_args;
+mod action_in;
+mod action_out;
+mod ct_in;
 mod field;
-mod flags;
-mod flow;
-mod group;
-mod instruction;
-mod learn;
-mod lex;
-mod matches;
-mod names;
-mod print_action;
-mod print_flow;
-mod print_match;
-mod subfield;
+mod flow_in;
+mod flow_out;
+mod learn_in;
+mod match_out;
+mod number;
+mod token;
 
-pub use action::{MAX_DEPTH, parse_actions};
-pub use error::TextError;
-pub use flow::{parse_flow, parse_flow_file};
-pub use group::{parse_group, parse_meter};
-pub use instruction::parse_instructions;
-pub use matches::parse_match;
-pub use names::{Names, NoNames, parse_port, print_port, print_table};
-pub use print_action::{print_actions, print_instructions};
-pub use print_flow::{StatsStyle, print_flow_mod, print_flow_stats};
-pub use print_match::print_match;
+use crate::Version;
+use crate::model::Port;
+pub use action_in::{parse_actions, parse_instructions};
+pub use action_out::{actions, instructions};
+pub use flow_in::{parse_flow, parse_match};
+pub use flow_out::{flow_mod, flow_stats};
+pub use match_out::matching;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Text that makes no sense, with the words that users know.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ParseError(String);
+
+impl ParseError {
+    pub(crate) fn new(message: impl Into<String>) -> ParseError {
+        ParseError(message.into())
+    }
+}
+
+/// The names of a switch's ports and tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Ports.
+    pub ports: BTreeMap<u32, String>,
+    /// Tables.
+    pub tables: BTreeMap<u8, String>,
+}
+
+/// How things are printed.
+#[derive(Clone, Copy, Debug)]
+pub struct Style<'a> {
+    /// The version that a few actions are printed in the words of.
+    pub version: Version,
+    /// Names to print in place of numbers.
+    pub names: Option<&'a Names>,
+}
+
+impl Style<'_> {
+    /// Numbers only, in the words of OpenFlow 1.3.
+    pub const PLAIN: Style<'static> = Style {
+        version: Version::V13,
+        names: None,
+    };
+}
+
+/// The reserved ports that have a name in text.
+const RESERVED: [(Port, &str); 9] = [
+    (Port::UNSET, "UNSET"),
+    (Port::IN_PORT, "IN_PORT"),
+    (Port::TABLE, "TABLE"),
+    (Port::NORMAL, "NORMAL"),
+    (Port::FLOOD, "FLOOD"),
+    (Port::ALL, "ALL"),
+    (Port::CONTROLLER, "CONTROLLER"),
+    (Port::LOCAL, "LOCAL"),
+    (Port::ANY, "ANY"),
+];
+
+/// A port as text: its name if it has one, else its number.
+pub fn port(port: Port, style: Style<'_>) -> String {
+    let reserved = RESERVED.iter().find(|(p, _)| *p == port);
+    if let Some((_, name)) = reserved {
+        return (*name).to_string();
+    }
+    let name = style.names.and_then(|names| names.ports.get(&port.0));
+    match name {
+        Some(name) if plain(name) => name.clone(),
+        Some(name) => format!("{name:?}"),
+        None => port.0.to_string(),
+    }
+}
+
+/// Whether a name can stand in a flow without quotes.
+fn plain(name: &str) -> bool {
+    let first = name.chars().next();
+    first.is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+/// The port that a text means: a reserved port's name in any case, a number, or a name.
+pub fn parse_port(text: &str, names: &Names) -> Option<Port> {
+    if let Some(number) = number::unsigned(text) {
+        return match number {
+            0..0xff00 => Some(Port(number as u32)),
+            // OpenFlow 1.0's numbers of reserved ports mean these.
+            0xfff8..=0xfffc | 0xfffe | 0xffff if number != 0xfffd => Some(Port(number as u32 | 0xffff_0000)),
+            0xffff_ff00..=0xffff_ffff => Some(Port(number as u32)),
+            _ => None,
+        };
+    }
+    let upper = text.to_ascii_uppercase();
+    let alias = if upper == "NONE" { "ANY" } else { &upper };
+    if let Some((port, _)) = RESERVED.iter().find(|(_, name)| *name == alias) {
+        return Some(*port);
+    }
+    let unquoted = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
+    let mut found = names.ports.iter().filter(|(_, name)| *name == unquoted);
+    match (found.next(), found.next()) {
+        (Some((number, _)), None) => Some(Port(*number)),
+        _ => None,
+    }
+}
+
+/// A table as text.
+fn table(number: u8, style: Style<'_>) -> String {
+    let name = style.names.and_then(|names| names.tables.get(&number));
+    name.cloned().unwrap_or_else(|| number.to_string())
+}
+
+/// The table that a text means.
+fn parse_table(text: &str, names: &Names) -> Result<u8, ParseError> {
+    if let Some(number) = number::unsigned(text).and_then(|n| u8::try_from(n).ok()) {
+        return Ok(number);
+    }
+    let found = names.tables.iter().find(|(_, name)| *name == text);
+    found
+        .map(|(number, _)| *number)
+        .ok_or_else(|| ParseError::new(format!("unknown table \"{text}\"")))
+}
+
+#[cfg(test)]
+#[path = "../text_tests.rs"]
+mod tests;

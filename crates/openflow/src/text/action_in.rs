@@ -1,0 +1,467 @@
+//! Reading actions and instructions.
+
+use super::action_args::{
+    arrow, check_pkt_larger, conjunction, decap, encap, ethertype, fin_timeout, hash_fields, ipv4, load, mac, metadata,
+    movement, multipath, note, subfield, writable,
+};
+use super::action_out::REASONS;
+use super::field;
+use super::token::{self, Pair};
+use super::{Names, ParseError, ct_in, learn_in, number, parse_port, parse_table};
+use crate::model::*;
+use flow::{Home, MatchField as F};
+
+/// How deep actions may be nested.
+const MAX_DEPTH: u8 = 16;
+
+pub(super) type Parsed<T> = Result<T, ParseError>;
+
+pub(super) fn error<T>(message: impl Into<String>) -> Parsed<T> {
+    Err(ParseError::new(message))
+}
+
+/// Reads a list of actions; `drop` and nothing at all are the empty list.
+///
+/// # Errors
+/// What is wrong, in the words of `ovs-ofctl`.
+pub fn parse_actions(text: &str, names: &Names) -> Result<Vec<Action>, ParseError> {
+    let reader = Reader { names, depth: 0 };
+    reader.actions(text)
+}
+
+/// Reads what a rule does: actions and, in their order, instructions.
+///
+/// # Errors
+/// What is wrong, in the words of `ovs-ofctl`.
+pub fn parse_instructions(text: &str, names: &Names) -> Result<Instructions, ParseError> {
+    let reader = Reader { names, depth: 0 };
+    reader.instructions(text)
+}
+
+/// What actions are read with.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    pub(super) names: &'a Names,
+    depth: u8,
+}
+
+/// The instructions, in the order that OpenFlow carries them out.
+const ORDER: [&str; 6] = [
+    "meter",
+    "apply_actions",
+    "clear_actions",
+    "write_actions",
+    "write_metadata",
+    "goto_table",
+];
+
+impl<'a> Reader<'a> {
+    /// For a list within an action.
+    pub(super) fn deeper(&self) -> Parsed<Reader<'a>> {
+        match self.depth < MAX_DEPTH {
+            true => Ok(Reader {
+                depth: self.depth + 1,
+                ..*self
+            }),
+            false => error("Action nested too deeply"),
+        }
+    }
+
+    pub(super) fn actions(&self, text: &str) -> Parsed<Vec<Action>> {
+        let mut actions = Vec::new();
+        let mut dropped = false;
+        let mut rest = text;
+        while let Some(pair) = token::next(&mut rest) {
+            if pair.key == "drop" && !pair.given {
+                dropped = true;
+                continue;
+            }
+            if let Some(name) = ORDER
+                .iter()
+                .find(|n| **n == pair.key && !matches!(**n, "meter" | "write_metadata"))
+            {
+                return error(format!("{name} instruction not allowed here"));
+            }
+            actions.push(self.action(&pair)?);
+        }
+        match dropped && !actions.is_empty() {
+            true => error("\"drop\" must not be accompanied by any other action or instruction"),
+            false => Ok(actions),
+        }
+    }
+
+    fn instructions(&self, text: &str) -> Parsed<Instructions> {
+        let mut result = Instructions::default();
+        let (mut dropped, mut any) = (false, false);
+        let mut last = 0;
+        let mut rest = text;
+        while let Some(pair) = token::next(&mut rest) {
+            if pair.key == "drop" && !pair.given {
+                dropped = true;
+                continue;
+            }
+            any = true;
+            let name = ORDER.iter().position(|name| *name == pair.key).unwrap_or(1);
+            if name < last {
+                return error(format!(
+                    "invalid instruction ordering: {} must appear before {}, for OpenFlow 1.1+ compatibility",
+                    ORDER[name], ORDER[last]
+                ));
+            }
+            if name == last && name != 1 && (name != 0 || result.meter.is_some()) {
+                return error(format!(
+                    "duplicate {} instruction not allowed, for OpenFlow 1.1+ compatibility",
+                    pair.key
+                ));
+            }
+            last = name;
+            match (name, pair.key) {
+                (0, _) => result.meter = Some(number::u32(pair.value)?),
+                (1, "apply_actions") => return error("apply_actions is the default instruction"),
+                (1, _) => result.apply.push(self.action(&pair)?),
+                (2, _) => result.clear = true,
+                (3, _) => result.write = self.deeper()?.actions(pair.value)?,
+                (4, _) => result.metadata = Some(metadata(pair.value)?),
+                _ => result.goto = Some(parse_table(pair.value, self.names)?),
+            }
+        }
+        if let Some(name) = result.beside_conjunction() {
+            return error(format!(
+                "\"conjunction\" actions may be used along with \"note\" but not any other kind of action (such as the \"{name}\" \
+                 action used here)"
+            ));
+        }
+        match dropped && any {
+            true => error("\"drop\" must not be accompanied by any other action or instruction"),
+            false => Ok(result),
+        }
+    }
+
+    fn action(&self, pair: &Pair<'_>) -> Parsed<Action> {
+        let value = pair.value;
+        Ok(match pair.key {
+            "output" => return self.output(value),
+            "controller" | "CONTROLLER" => Action::Controller(self.controller(value)?).simple(),
+            "enqueue" => return self.enqueue(value),
+            "bundle" => return self.bundle(value, false),
+            "bundle_load" => return self.bundle(value, true),
+            "group" => Action::Group(number::u32(value)?),
+            "strip_vlan" | "pop_vlan" => Action::PopVlan,
+            "push_vlan" => Action::PushVlan(ethertype(value, &[0x8100, 0x88a8], "VLAN")?),
+            "push_mpls" => Action::PushMpls(number::named(value, "push_mpls")?),
+            "pop_mpls" => Action::PopMpls(number::named(value, "pop_mpls")?),
+            "push_pbb" => Action::PushPbb(ethertype(value, &[0x88e7], "PBB")?),
+            "pop_pbb" => Action::PopPbb,
+            "mod_vlan_vid" | "set_vlan_vid" => match number::named(value, "VLAN VID")? {
+                vid @ 0..=0xfff => Action::SetVlanVid(vid),
+                _ => return error(format!("{value}: not a valid VLAN VID")),
+            },
+            "mod_vlan_pcp" | "set_vlan_pcp" => match number::named(value, "VLAN PCP")? {
+                pcp @ 0..=7 => Action::SetVlanPcp(pcp),
+                _ => return error(format!("{value}: not a valid VLAN PCP")),
+            },
+            "mod_dl_src" => Action::SetEthSrc(mac(value)?),
+            "mod_dl_dst" => Action::SetEthDst(mac(value)?),
+            "mod_nw_src" => Action::SetIpv4Src(ipv4(value)?),
+            "mod_nw_dst" => Action::SetIpv4Dst(ipv4(value)?),
+            "mod_nw_tos" => match number::named::<u8>(value, "TOS")? {
+                tos if tos & 3 == 0 => Action::SetTos(tos),
+                _ => return error(format!("{value}: not a valid TOS")),
+            },
+            "mod_nw_ecn" => match number::named(value, "ECN")? {
+                ecn @ 0..=3 => Action::SetEcn(ecn),
+                _ => return error(format!("{value}: not a valid ECN")),
+            },
+            "mod_nw_ttl" => Action::SetTtl(number::named(value, "TTL")?),
+            "mod_tp_src" => Action::SetTpSrc(number::named(value, "source port")?),
+            "mod_tp_dst" => Action::SetTpDst(number::named(value, "destination port")?),
+            "dec_ttl" if !pair.given || value.is_empty() => Action::DecTtl(vec![0]),
+            "dec_ttl" => {
+                let ids = token::parts(value).into_iter();
+                Action::DecTtl(
+                    ids.map(|id| number::named(id, "controller id"))
+                        .collect::<Result<_, _>>()?,
+                )
+            }
+            "set_mpls_label" => match number::u32(value)? {
+                label @ 0..=0xf_ffff => Action::SetMplsLabel(label),
+                _ => return error(format!("{value}: not a valid MPLS label")),
+            },
+            "set_mpls_tc" => match number::named(value, "MPLS TC")? {
+                tc @ 0..=7 => Action::SetMplsTc(tc),
+                _ => return error(format!("{value}: not a valid MPLS TC")),
+            },
+            "set_mpls_ttl" => Action::SetMplsTtl(number::named(value, "MPLS TTL")?),
+            "dec_mpls_ttl" => Action::DecMplsTtl,
+            "copy_ttl_in" => Action::CopyTtlIn,
+            "copy_ttl_out" => Action::CopyTtlOut,
+            "dec_nsh_ttl" => Action::DecNshTtl,
+            "move" => return movement(value),
+            "load" => return load(value),
+            "set_field" => return self.set_field(value),
+            "push" => Action::Push(subfield(value)?),
+            "pop" => Action::Pop(writable(subfield(value)?)?),
+            "delete_field" => match F::from_name(value) {
+                Some(f) if f.info().home == Home::Elsewhere => Action::DeleteField(f),
+                Some(_) => return error(format!("{value}: not a tunnel metadata field")),
+                None => return error(format!("{value}: unknown field `{value}'")),
+            },
+            "set_tunnel" => {
+                let id = number::u64(value)?;
+                let wide = id > u64::from(u32::MAX);
+                Action::SetTunnel { id, wide }
+            }
+            "set_tunnel64" => Action::SetTunnel {
+                id: number::u64(value)?,
+                wide: true,
+            },
+            "set_queue" => Action::SetQueue(number::u32(value)?),
+            "pop_queue" => Action::PopQueue,
+            "fin_timeout" => return fin_timeout(value),
+            "resubmit" => return self.resubmit(value),
+            "learn" => Action::Learn(Box::new(learn_in::parse(self, value)?)),
+            "conjunction" => return conjunction(value),
+            "multipath" => return multipath(value),
+            "note" => Action::Note(note(value)?),
+            "exit" => Action::Exit,
+            "sample" => return self.sample(value),
+            "ct" => Action::Ct(Box::new(ct_in::parse(self, value)?)),
+            "nat" => Action::Nat(ct_in::parse_nat(pair.given.then_some(value))?),
+            "ct_clear" => Action::CtClear,
+            "clone" => Action::Clone(self.deeper()?.actions(value)?),
+            "check_pkt_larger" => return check_pkt_larger(value, pair.tail),
+            "encap" => return encap(value),
+            "decap" => Action::Decap(decap(value)?),
+            "meter" => Action::Meter(number::u32(value)?),
+            "write_metadata" => {
+                let (value, mask) = metadata(value)?;
+                Action::WriteMetadata { value, mask }
+            }
+            key => match parse_port(key, self.names) {
+                Some(Port::CONTROLLER) => Action::Controller(self.controller(value)?).simple(),
+                Some(port) if !pair.given => output(port),
+                _ => return error(format!("unknown action {key}")),
+            },
+        })
+    }
+
+    pub(super) fn port(&self, text: &str) -> Option<Port> {
+        parse_port(text, self.names)
+    }
+
+    fn output(&self, text: &str) -> Parsed<Action> {
+        if let Some(to) = self.port(text) {
+            return Ok(output(to));
+        }
+        if text.contains("port=") {
+            let (mut to, mut max_len) = (None, 0);
+            let mut rest = text;
+            while let Some(pair) = token::next(&mut rest) {
+                match pair.key {
+                    "port" => match self.port(pair.value) {
+                        Some(port) => to = Some(port),
+                        None => return error(format!("output to unknown truncate port: {}", pair.value)),
+                    },
+                    "max_len" => max_len = number::u32(pair.value)?,
+                    key => return error(format!("invalid key '{key}' in output_trunc argument")),
+                }
+            }
+            let Some(port) = to else {
+                return error("output_trunc requires a port");
+            };
+            return match max_len {
+                0..14 => error(format!("max_len {max_len} is less than the minimum value 14")),
+                _ => Ok(Action::OutputTrunc { port, max_len }),
+            };
+        }
+        match subfield(text) {
+            Ok(src) => Ok(Action::OutputReg {
+                src,
+                max_len: MAX_LEN_WHOLE,
+            }),
+            Err(_) => error(format!("{text}: output to unknown port")),
+        }
+    }
+
+    fn controller(&self, text: &str) -> Parsed<Controller> {
+        let mut c = Controller::default();
+        if text.is_empty() {
+            return Ok(c);
+        }
+        if let Some(max_len) = number::unsigned(text) {
+            let Ok(max_len) = u16::try_from(max_len) else {
+                return error(format!("invalid max_len \"{text}\""));
+            };
+            c.max_len = max_len;
+            return Ok(c);
+        }
+        let mut rest = text;
+        while let Some(pair) = token::next(&mut rest) {
+            let value = pair.value;
+            match pair.key {
+                "reason" => match REASONS.iter().position(|r| *r == value) {
+                    Some(reason) => c.reason = reason as u8,
+                    None => return error(format!("unknown reason \"{value}\"")),
+                },
+                "max_len" => c.max_len = number::named(value, "max_len")?,
+                "id" => c.id = number::named(value, "id")?,
+                "userdata" => c.userdata = note(value)?,
+                "pause" => c.pause = true,
+                "meter_id" => c.meter = Some(number::u32(value)?),
+                key => return error(format!("unknown key \"{key}\" parsing controller action")),
+            }
+        }
+        Ok(c)
+    }
+
+    fn enqueue(&self, text: &str) -> Parsed<Action> {
+        const SYNTAX: &str = "\"enqueue\" syntax is \"enqueue:PORT:QUEUE\" or \"enqueue(PORT,QUEUE)\"";
+        let Some((to, queue)) = text.split_once([':', ',']) else {
+            return error(SYNTAX);
+        };
+        let Some(port) = self.port(to.trim()) else {
+            return error(format!("{to}: enqueue to unknown port"));
+        };
+        Ok(Action::Enqueue {
+            port,
+            queue: number::u32(queue.trim())?,
+        })
+    }
+
+    fn bundle(&self, text: &str, load: bool) -> Parsed<Action> {
+        let (head, members) = match text.split_once("members:").or_else(|| text.split_once("slaves:")) {
+            Some((head, members)) => (token::parts(head), token::parts(members)),
+            None => return error(format!("{text}: not enough arguments to bundle action")),
+        };
+        let wanted = if load { 5 } else { 4 };
+        if head.len() < wanted {
+            return error(format!("{text}: not enough arguments to bundle action"));
+        }
+        let algorithm = match head[2] {
+            "active_backup" => BundleAlgorithm::ActiveBackup,
+            "hrw" => BundleAlgorithm::Hrw,
+            other => return error(format!("{text}: unknown algorithm `{other}'")),
+        };
+        if head[3] != "ofport" {
+            return error(format!("{text}: unknown member_type `{}'", head[3]));
+        }
+        let members = members.into_iter().map(|m| match self.port(m) {
+            Some(port) => Ok(port),
+            None => error(format!("{m}: bad port number")),
+        });
+        Ok(Action::Bundle(Bundle {
+            algorithm,
+            fields: hash_fields(head[0], text)?,
+            basis: number::named(head[1], "basis")?,
+            members: members.collect::<Result<_, _>>()?,
+            dst: if load {
+                Some(writable(subfield(head[4])?)?)
+            } else {
+                None
+            },
+        }))
+    }
+
+    fn resubmit(&self, text: &str) -> Parsed<Action> {
+        let mut parts = text.split(',').map(str::trim);
+        let (in_port, number, ct) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""), parts.next());
+        let ct = match ct {
+            None => false,
+            Some("ct") => true,
+            Some(other) => return error(format!("{other}: unknown parameter")),
+        };
+        if in_port.is_empty() && number.is_empty() {
+            return error("at least one \"in_port\" or \"table\" must be specified on resubmit");
+        }
+        let in_port = match in_port {
+            "" => Port::IN_PORT,
+            name => match self.port(name) {
+                Some(port) => port,
+                None => return error(format!("{name}: resubmit to unknown port")),
+            },
+        };
+        let table = match number {
+            "" => 255,
+            number => match parse_table(number, self.names) {
+                Ok(table) => table,
+                Err(_) => return error(format!("{number}: resubmit to unknown table")),
+            },
+        };
+        Ok(Action::Resubmit { in_port, table, ct })
+    }
+
+    fn sample(&self, text: &str) -> Parsed<Action> {
+        let mut s = Sample {
+            probability: 0,
+            collector_set_id: 0,
+            obs_domain_id: 0,
+            obs_point_id: 0,
+            sampling_port: Port::ANY,
+            direction: SampleDirection::Default,
+        };
+        let mut rest = text;
+        while let Some(pair) = token::next(&mut rest) {
+            let value = pair.value;
+            match pair.key {
+                "probability" => s.probability = number::named(value, "probability")?,
+                "collector_set_id" => s.collector_set_id = number::u32(value)?,
+                "obs_domain_id" => s.obs_domain_id = number::u32(value)?,
+                "obs_point_id" => s.obs_point_id = number::u32(value)?,
+                "sampling_port" => match self.port(value) {
+                    Some(port) => s.sampling_port = port,
+                    None => return error(format!("{value}: unknown port")),
+                },
+                "ingress" => s.direction = SampleDirection::Ingress,
+                "egress" => s.direction = SampleDirection::Egress,
+                key => return error(format!("invalid key \"{key}\" in \"sample\" argument")),
+            }
+        }
+        match s.probability {
+            0 => error("non-zero \"probability\" must be specified on sample"),
+            _ => Ok(Action::Sample(s)),
+        }
+    }
+
+    /// `value[/mask]->field`.
+    pub(super) fn set_field(&self, text: &str) -> Parsed<Action> {
+        let (value, name) = arrow(text, text)?;
+        let Some(of) = F::from_name(name) else {
+            return error(format!("{name} is not a valid OXM field name"));
+        };
+        if !of.writable() {
+            return error(format!("{name} is read-only"));
+        }
+        let Some((value, mask)) = field::parse(of, value, self.names)? else {
+            return error(format!("{text}: cannot set field to any value"));
+        };
+        let mask = match (&value, mask) {
+            (Value::Word(value), _) if value & !of.info().valid != 0 => {
+                return error(format!("{text}: value {value:#x} does not fit into the field"));
+            }
+            (_, mask) => mask,
+        };
+        let value = match (value, &mask) {
+            (Value::Word(value), Some(Value::Word(mask))) => Value::Word(value & mask),
+            (value, _) => value,
+        };
+        Ok(Action::SetField { field: of, value, mask })
+    }
+}
+
+impl Action {
+    /// Sending to the controller, where that says no more than an output.
+    fn simple(self) -> Action {
+        match self {
+            Action::Controller(c) if c.is_plain() && c.reason == 1 && c.id == 0 => Action::Output {
+                port: Port::CONTROLLER,
+                max_len: c.max_len,
+            },
+            action => action,
+        }
+    }
+}
+
+fn output(port: Port) -> Action {
+    let max_len = if port == Port::CONTROLLER { MAX_LEN_WHOLE } else { 0 };
+    Action::Output { port, max_len }
+}

@@ -1,0 +1,191 @@
+use super::*;
+use crate::Codec;
+use crate::model::{Body, FlowCommand, Message};
+
+/// What Debian's ovs-ofctl 3.1 makes of flows: version, flow, and the message as it prints it or the error.
+const OBSERVED: &str = include_str!("../tests/fixtures/flows.txt");
+
+/// Reads a flow, sends it, and prints what arrived.
+fn through(version: Version, text: &str) -> Result<String, String> {
+    let m = parse_flow(FlowCommand::Add, text, &Names::default()).map_err(|e| e.to_string())?;
+    let mut codec = Codec::new(version);
+    codec.table_id = true;
+    let m = crate::model::FlowMod {
+        table: m.table.or(Some(0)),
+        ..m
+    };
+    let sent = codec.encode(&Message {
+        xid: 1,
+        body: Body::FlowMod(Box::new(m)),
+    });
+    match codec.decode(&sent) {
+        Ok(Message {
+            body: Body::FlowMod(m), ..
+        }) => Ok(flow_mod(&m, Style::of(version))),
+        Ok(other) => panic!("{other:?}"),
+        Err(e) => Err(format!("decode error: {e}")),
+    }
+}
+
+/// Flows that are read otherwise here, and why.
+const OTHERWISE: [(&str, &str); 7] = [
+    (
+        "tun_erspan_ver=",
+        "a version is no prerequisite of the other fields here",
+    ),
+    ("tun_ipv6_src=::1,tun_ipv6_dst=::/64,tun_erspan", "the same"),
+    (
+        "tun_metadata0=5,tun_metadata3=0x12/0xff,tun_metadata1,",
+        "presence needs the switch's map of options",
+    ),
+    (
+        "tcp,tcp_flags=+fin",
+        "flags without a name are printed there, and cannot be read",
+    ),
+    (
+        "vlan_tci=5,",
+        "a tag that is not there has no bits: it is the match of packets without",
+    ),
+    (
+        "nsh_c1=3,dl_type=0x894f",
+        "contexts are not left out without the metadata type",
+    ),
+    (
+        "in_port=1,actions=set_field:1:2:3:4:5:6/ff",
+        "a mask is not lost in OpenFlow 1.0",
+    ),
+];
+
+#[test]
+fn flows_read_and_print_as_debians_tool_does_it() {
+    let (mut count, mut faults) = (0, Vec::new());
+    for line in OBSERVED.lines() {
+        let [minor, text, expected] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        if OTHERWISE.iter().any(|(flow, _)| text.starts_with(flow)) {
+            continue;
+        }
+        let version = if minor == "10" { Version::V10 } else { Version::V13 };
+        let expected = match expected.strip_prefix("ERR ") {
+            Some(error) => Err(error.to_string()),
+            None => Ok(expected.to_string()),
+        };
+        let got = through(version, text);
+        if got != expected {
+            faults.push(format!("{version} {text}\n  want {expected:?}\n  have {got:?}"));
+        }
+        count += 1;
+    }
+    assert!(count > 1300, "{count}");
+    assert!(faults.is_empty(), "{} of {count}\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn what_is_printed_reads_as_the_same() {
+    let names = Names::default();
+    for line in OBSERVED.lines() {
+        let text = line.split('\t').nth(1).unwrap_or_default();
+        let Ok(m) = parse_flow(FlowCommand::Add, text, &names) else {
+            continue;
+        };
+        for version in [Version::V10, Version::V13] {
+            let style = Style::of(version);
+            let printed = format!(
+                "{} actions={}",
+                matching(&m.matching, style),
+                instructions(&m.instructions, style)
+            );
+            let again = parse_flow(FlowCommand::Add, &printed, &names);
+            let again = again.unwrap_or_else(|e| panic!("{printed}: {e}"));
+            assert_eq!(again.matching, m.matching, "{printed}");
+            let reprinted = instructions(&again.instructions, style);
+            assert_eq!(reprinted, instructions(&m.instructions, style), "{printed}");
+        }
+    }
+}
+
+#[test]
+fn ports_and_tables_have_names() {
+    let mut names = Names::default();
+    names.ports.insert(1, "eth0".into());
+    names.ports.insert(2, "in port".into());
+    names.tables.insert(3, "ingress".into());
+    let text = "in_port=eth0 actions=output:\"in port\",resubmit(,ingress),resubmit(eth0,)";
+    let m = parse_flow(FlowCommand::Add, text, &names).unwrap();
+    let style = Style {
+        version: Version::V13,
+        names: Some(&names),
+    };
+    assert_eq!(matching(&m.matching, style), "in_port=eth0");
+    assert_eq!(
+        instructions(&m.instructions, style),
+        "output:\"in port\",resubmit(,ingress),resubmit:eth0"
+    );
+    assert_eq!(
+        instructions(&m.instructions, Style::PLAIN),
+        "output:2,resubmit(,3),resubmit:1"
+    );
+}
+
+#[test]
+fn deletions_ask_for_rules() {
+    let names = Names::default();
+    let m = parse_flow(
+        FlowCommand::Delete,
+        "table=3,cookie=5/0xf,out_port=LOCAL,out_group=7,ip",
+        &names,
+    )
+    .unwrap();
+    assert_eq!((m.cookie, m.cookie_mask, m.out_group), (5, 0xf, 7));
+    assert_eq!((m.out_port, m.table), (Port::LOCAL, Some(3)));
+    let e = parse_flow(FlowCommand::Delete, "cookie=5", &names).unwrap_err();
+    assert_eq!(e.to_string(), "cannot set cookie (use cookie/-1 to match on cookie)");
+    let e = parse_flow(FlowCommand::Add, "out_port=5,actions=drop", &names).unwrap_err();
+    assert_eq!(e.to_string(), "unknown keyword out_port");
+}
+
+#[test]
+fn statistics_print_as_dump_flows_does_it() {
+    use crate::model::{Duration, FlowStats};
+    let m = parse_flow(FlowCommand::Add, "priority=5,ip,actions=output:2", &Names::default()).unwrap();
+    let mut stats = FlowStats {
+        table: 0,
+        duration: Duration {
+            sec: 5,
+            nsec: 6_000_000,
+        },
+        priority: m.priority,
+        idle_timeout: 10,
+        hard_timeout: 0,
+        idle_age: None,
+        hard_age: None,
+        flags: m.flags,
+        importance: 0,
+        cookie: 0,
+        packets: 1,
+        bytes: 60,
+        matching: m.matching,
+        instructions: m.instructions,
+    };
+    assert_eq!(
+        flow_stats(&stats, true, Style::PLAIN),
+        "cookie=0x0, duration=5.006s, table=0, n_packets=1, n_bytes=60, idle_timeout=10, priority=5,ip actions=output:2"
+    );
+    stats.table = 3;
+    assert_eq!(
+        flow_stats(&stats, false, Style::PLAIN),
+        "table=3, idle_timeout=10, priority=5,ip actions=output:2"
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_flow_or_an_error(text in "[a-z0-9_=,:/()\\[\\]>. -]{0,60}") {
+        let names = Names::default();
+        let _ = parse_flow(FlowCommand::Add, &text, &names);
+        let _ = parse_flow(FlowCommand::Add, &format!("ip,actions={text}"), &names);
+        let _ = parse_match(&text, &names);
+        let _ = parse_actions(&text, &names);
+    }
+}
