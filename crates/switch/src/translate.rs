@@ -75,7 +75,6 @@ impl Normal {
     pub(crate) fn of(switch: &Switch, key: &Key, at: Ingress, effects: SmallVec<[Effect; 2]>) -> Option<Normal> {
         let bridge = switch.bridges.get(&at.bridge)?;
         let mut walk = Walk::new(switch, key);
-        walk.in_port = key.in_port();
         walk.effects = effects;
         walk.patched = Some(SmallVec::new());
         walk.normal(bridge, at, Tags::default(), 0);
@@ -184,8 +183,15 @@ impl<'a> Walk<'a> {
         }
         self.depend(Read::Source(at.bridge, vlan, mac));
         // A copy that comes by again moves the station; what counts is where it was seen last.
-        self.effects
-            .retain(|Effect::Learn { bridge, vlan: seen, .. }| (*bridge, *seen) != (at.bridge, vlan));
+        self.effects.retain(|effect| {
+            let Effect::Learn {
+                bridge,
+                vlan: seen,
+                mac: station,
+                ..
+            } = *effect;
+            (bridge, seen, station) != (at.bridge, vlan, mac)
+        });
         self.effects.push(Effect::Learn {
             bridge: at.bridge,
             vlan,
@@ -247,7 +253,7 @@ impl<'a> Walk<'a> {
                 self.patched.get_or_insert_default().push((state, peer));
             }
             Egress::Patch(peer) => self.enter(peer, tags, visit.depth + 1),
-            Egress::Device(device) if device == self.in_port => self.dropped(DropCause::Loop),
+            Egress::Device(device) if device == self.in_port && self.patched.is_none() => self.dropped(DropCause::Loop),
             Egress::Device(device) => {
                 let state = self.state(tags);
                 self.outputs.push((state, device));
