@@ -1,6 +1,6 @@
 //! What OpenFlow actions do to a packet under translation.
 
-use super::pipeline::Pipeline;
+use super::pipeline::{MAX_NESTED, Pipeline};
 use crate::dep::Read;
 use crate::port::Egress;
 use dp::DropCause;
@@ -150,10 +150,15 @@ impl Pipeline<'_> {
     }
 
     fn act_on_copy(&mut self, list: &[Action]) {
+        if self.nested == MAX_NESTED {
+            return self.fail();
+        }
+        self.nested += 1;
         let state = Box::new(self.state);
         let place = Box::new(self.place.clone());
         let (stack, own_tags) = (self.stack.clone(), self.own_tags);
         self.run_list(list);
+        self.nested -= 1;
         self.exit = false;
         self.own_tags = own_tags;
         self.stack = stack;

@@ -25,15 +25,18 @@ pub(super) fn instructions(instructions: &Instructions, table: u8) -> Result<(),
     if instructions.goto.is_some_and(|to| to <= table || to >= TABLES) {
         return Err(OfError::BicBadTableId);
     }
-    actions(&instructions.apply)?;
-    actions(&instructions.write)
+    actions(&instructions.apply, 0)?;
+    actions(&instructions.write, 0)
 }
 
-fn actions(list: &[Action]) -> Result<(), OfError> {
-    list.iter().try_for_each(action)
+/// Actions within actions: what nobody needs more of, and what the stack has room for.
+const MAX_WITHIN: u32 = 8;
+
+fn actions(list: &[Action], within: u32) -> Result<(), OfError> {
+    list.iter().try_for_each(|one| action(one, within))
 }
 
-fn action(action: &Action) -> Result<(), OfError> {
+fn action(action: &Action, within: u32) -> Result<(), OfError> {
     match action {
         Action::Output { port, .. } => output(*port),
         Action::Resubmit { ct: true, .. } => Err(OfError::BacBadType),
@@ -43,7 +46,8 @@ fn action(action: &Action) -> Result<(), OfError> {
         Action::SetField { field, .. } => written(*field),
         Action::OutputReg { src, .. } | Action::Push(src) => field(src.field()),
         Action::Pop(dst) => written(dst.field()),
-        Action::Clone(inner) => actions(inner),
+        Action::Clone(_) if within == MAX_WITHIN => Err(OfError::BacTooMany),
+        Action::Clone(inner) => actions(inner, within + 1),
         Action::PushVlan(0x8100 | 0x88a8) => Ok(()),
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
         Action::Controller(controller) if controller.pause || controller.meter.is_some() => Err(OfError::BacBadType),

@@ -3,7 +3,7 @@
 //! The [`Pipeline`] holds the packet as tables see it now, the packet as the datapath has it at this point of its actions, and the bits that
 //! any decision looked at. What an action asks for is written to the first; the second follows it when the packet is sent (`commit`).
 //!
-//! The limits are Open vSwitch's: 64 lookups deep, 4096 lookups; a packet that needs more is dropped as a whole.
+//! The limits are Open vSwitch's: 64 lookups deep, 4096 lookups; and one for the stack. A packet that needs more is dropped as a whole.
 
 use super::{RuleRef, words};
 use crate::bridge::Bridge;
@@ -22,6 +22,8 @@ use std::sync::Arc;
 const MAX_DEPTH: u32 = 64;
 /// Lookups in all.
 const MAX_LOOKUPS: u32 = 4096;
+/// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the stack of a worker has room for.
+pub(super) const MAX_NESTED: u32 = 320;
 
 /// A rule of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +87,7 @@ pub(crate) struct Pipeline<'a> {
     rules: SmallVec<[BridgeRule; 4]>,
     controllers: Vec<(u32, ForController)>,
     depth: u32,
+    pub(super) nested: u32,
     lookups: u32,
     pub(super) failed: bool,
 }
@@ -124,6 +127,7 @@ impl<'a> Pipeline<'a> {
             rules: SmallVec::new(),
             controllers: Vec::new(),
             depth: 0,
+            nested: 0,
             lookups: 0,
             failed: false,
         };
@@ -217,11 +221,13 @@ impl<'a> Pipeline<'a> {
     pub(super) fn resubmit(&mut self, table: u8, in_port: Option<u32>) {
         let (here, cookie) = (self.place.table, self.place.cookie);
         let deeper = u32::from(table <= here);
-        if self.depth + deeper > MAX_DEPTH {
+        if self.depth + deeper > MAX_DEPTH || self.nested == MAX_NESTED {
             return self.fail();
         }
         self.depth += deeper;
+        self.nested += 1;
         self.look_up(table, in_port);
+        self.nested -= 1;
         self.depth -= deeper;
         (self.place.table, self.place.cookie) = (here, cookie);
     }
@@ -374,7 +380,7 @@ impl<'a> Pipeline<'a> {
         self.drop.get_or_insert(cause);
     }
 
-    fn fail(&mut self) {
+    pub(super) fn fail(&mut self) {
         self.failed = true;
     }
 

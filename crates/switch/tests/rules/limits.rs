@@ -1,0 +1,186 @@
+//! Loops of rules, changes of rules, statistics: what random rules do not reach.
+
+use crate::model::{Topology, random_rules};
+use crate::{packet, parts};
+use dp::{Action as Step, DropCause, Translation};
+use flow::{Key, PortNo, extract};
+use openflow::model::{Action, Controller, FlowCommand, FlowFlags, FlowMod, Instructions, Port};
+use std::time::Duration;
+use switch::Switch;
+use testkit::{Packet, Rng, mac};
+use wire::Nanos;
+
+fn bridge() -> (Switch, Topology) {
+    let topology = Topology::fixed();
+    let mut switch = Switch::new(5);
+    switch.configure(topology.config(), Nanos::ZERO);
+    (switch, topology)
+}
+
+fn key() -> Key {
+    let packet = Packet::new(mac(1), mac(2)).payload(0x88b5, b"data");
+    extract(&packet.bytes(), PortNo(1)).unwrap()
+}
+
+fn rule(table: u8, actions: Vec<Action>) -> FlowMod {
+    FlowMod {
+        table: Some(table),
+        instructions: Instructions::apply(actions),
+        ..FlowMod::default()
+    }
+}
+
+fn output(port: u32) -> Action {
+    Action::Output {
+        port: Port(port),
+        max_len: 0,
+    }
+}
+
+fn resubmit(table: u8) -> Action {
+    Action::Resubmit {
+        in_port: Port::IN_PORT,
+        table,
+        ct: false,
+    }
+}
+
+#[test]
+fn a_rule_that_looks_itself_up_for_ever_drops_its_packets() {
+    let (mut switch, _) = bridge();
+    let endless = rule(0, vec![output(2), resubmit(0)]);
+    switch.flow_mod("br0", &endless, Nanos::ZERO).unwrap();
+    let translation = switch.translate(&key(), Nanos::ZERO);
+    assert_eq!(
+        (translation.actions.len(), translation.drop),
+        (0, Some(DropCause::Loop))
+    );
+}
+
+#[test]
+fn lookups_end_before_the_stack_does() {
+    let (mut switch, _) = bridge();
+    for table in 0..254 {
+        let next = if table == 253 { 0 } else { table + 1 };
+        let copy = Action::Clone(vec![Action::Clone(vec![resubmit(next)])]);
+        let both = rule(table, vec![copy, resubmit(next)]);
+        switch.flow_mod("br0", &both, Nanos::ZERO).unwrap();
+    }
+    let translation = switch.translate(&key(), Nanos::ZERO);
+    assert_eq!(translation.drop, Some(DropCause::Loop));
+}
+
+#[test]
+fn two_hundred_and_fifty_four_tables_are_within_the_limits() {
+    let (mut switch, _) = bridge();
+    for table in 0..253 {
+        let mut change = rule(table, Vec::new());
+        change.instructions.goto = Some(table + 1);
+        switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
+    }
+    switch
+        .flow_mod("br0", &rule(253, vec![output(2)]), Nanos::ZERO)
+        .unwrap();
+    let translated = switch.translate_rules(&key());
+    assert_eq!(translated.translation.actions[..], [Step::Output(PortNo(2))]);
+    assert_eq!(translated.rules.len(), 254);
+}
+
+#[test]
+fn what_a_datapath_carries_is_credited_to_the_rules_and_keeps_them() {
+    let (mut switch, _) = bridge();
+    let mut change = rule(0, vec![output(2)]);
+    change.idle_timeout = 10;
+    change.flags = FlowFlags::SEND_FLOW_REM;
+    switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
+    let used = switch.translate_rules(&key());
+    switch.credit(&used.rules, 3, 180, Nanos::from_secs(6));
+    assert!(switch.tick(Nanos::from_secs(10)).is_empty());
+    let changes = switch.tick(Nanos::from_secs(16));
+    assert!(changes.iter().any(|change| used.translation.depends_on(change)));
+    let removed = switch.take_removed("br0");
+    let message = removed[0].message().unwrap();
+    assert_eq!((message.reason, message.packets, message.bytes), (0, 3, 180));
+    assert_eq!(
+        switch.translate(&key(), Nanos::from_secs(16)).drop,
+        Some(DropCause::NoRule)
+    );
+}
+
+#[test]
+fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
+    let (mut switch, _) = bridge();
+    let to = |id| {
+        Action::Controller(Controller {
+            id,
+            max_len: 99,
+            ..Controller::default()
+        })
+    };
+    let mut change = rule(0, vec![to(1), Action::SetVlanVid(7), to(2), output(2)]);
+    change.new_cookie = Some(42);
+    switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
+    let translated = switch.translate_rules(&key());
+    let handles: Vec<u32> = translated.controllers.iter().map(|(handle, _)| *handle).collect();
+    let step = |n: usize| Step::Controller {
+        handle: handles[n],
+        max_len: 99,
+    };
+    let actions = &translated.translation.actions;
+    assert_eq!((actions[0], actions[2]), (step(0), step(1)));
+    assert!(matches!(actions[1], Step::PushVlan(_)));
+    let told: Vec<_> = translated
+        .controllers
+        .iter()
+        .map(|(_, to)| (to.controller, to.cookie))
+        .collect();
+    assert_eq!(told, [(1, 42), (2, 42)]);
+}
+
+#[test]
+fn a_cached_translation_is_right_until_a_change_of_rules_says_otherwise() {
+    let mut survived = 0;
+    for round in 0..40 {
+        let mut rng = Rng::new(round);
+        let (mut switch, topology) = bridge();
+        let mut now = Nanos::ZERO;
+        let mut cache: Vec<(Key, Translation)> = Vec::new();
+        let mut rules = random_rules(&mut rng, &topology);
+        for _ in 0..60 {
+            let (port, bytes) = packet::random(&mut rng, &topology);
+            let key = extract(&bytes, PortNo(port)).unwrap();
+            let translation = switch.translate(&key, now);
+            cache.push((key, translation.clone()));
+            if rules.is_empty() {
+                rules = random_rules(&mut rng, &topology);
+            }
+            let (bridge, _, mut change) = rules.swap_remove(0);
+            let changes = match rng.below(6) {
+                0 => {
+                    change.hard_timeout = 1 + rng.below(9) as u16;
+                    switch.flow_mod(bridge, &change, now).unwrap()
+                }
+                1 => {
+                    change.command = FlowCommand::Delete;
+                    switch.flow_mod(bridge, &change, now).unwrap()
+                }
+                2 => {
+                    now += Duration::from_secs(rng.below(5) as u64);
+                    switch.tick(now)
+                }
+                3 => switch.apply(&translation.effects, now),
+                _ => switch.flow_mod(bridge, &change, now).unwrap(),
+            };
+            cache.retain(|(_, cached)| !changes.iter().any(|change| cached.depends_on(change)));
+            for (key, cached) in &cache {
+                assert_eq!(
+                    parts(cached),
+                    parts(&switch.translate(key, now)),
+                    "round {round}: {changes:?}"
+                );
+            }
+        }
+        survived += cache.len();
+    }
+    assert!(survived > 40, "nearly everything is thrown away: {survived}");
+}
