@@ -6,6 +6,9 @@
 use flow::PortNo;
 use mgmt::jsonrpc::{Framer, Limits, Message};
 use netdev::{Csum, Frame, Gso, Offload};
+use openflow::model::FlowCommand;
+use openflow::text::{Names, Style, instructions, matching, parse_flow};
+use openflow::{Codec, ErrorBody, Version};
 use ovsdb::log::{load, schema_record, snapshot_record};
 use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, schemas};
 use serde_json::Value;
@@ -21,6 +24,8 @@ pub const TARGETS: &[Target] = &[
     ("jsonrpc", jsonrpc),
     ("transact", transact),
     ("log", log),
+    ("openflow", openflow),
+    ("flows", flows),
 ];
 
 /// A frame from the wire: its key, its headers, its tags, its cutting into segments.
@@ -173,4 +178,64 @@ fn file(bytes: &[u8]) {
     let copy = load(&*snapshot, 1).expect("a snapshot is good");
     assert_eq!(copy.damage, None);
     assert_eq!(copy.database.n_rows(), loaded.database.n_rows());
+}
+
+/// A message of a controller, or of a switch: what is read can be written, and what is written reads as the same.
+pub fn openflow(data: &[u8]) {
+    let mut framer = openflow::Framer::new();
+    framer.push(data);
+    while let Ok(Some(message)) = framer.next() {
+        for version in Version::ALL {
+            for (nxm, table_id) in [(false, false), (true, true)] {
+                let mut message = message.to_vec();
+                message[0] = version.number();
+                let codec = Codec { version, nxm, table_id };
+                again(&codec, &message);
+            }
+        }
+    }
+}
+
+fn again(codec: &Codec, sent: &[u8]) {
+    let read = match codec.decode(sent) {
+        Ok(read) => read,
+        Err(error) => {
+            // What is answered to it can be read.
+            let body = openflow::model::Body::Error(ErrorBody::of(error, sent));
+            let answer = codec.encode(&openflow::model::Message { xid: 1, body });
+            assert!(codec.decode(&answer).is_ok());
+            return;
+        }
+    };
+    let written = codec.encode(&read);
+    let mut framer = openflow::Framer::new();
+    framer.push(&written);
+    let mut whole = Vec::new();
+    while let Some(message) = framer.next().expect("what is written has a length") {
+        let read = codec.decode(message);
+        let read = read.unwrap_or_else(|e| panic!("{:?} {e}: {sent:02x?} {message:02x?}", codec));
+        whole.extend(codec.encode(&read));
+    }
+    assert_eq!(whole, written, "{codec:?} {sent:02x?}");
+}
+
+/// Flows as text, one a line: what is printed reads as the same.
+pub fn flows(data: &[u8]) {
+    let names = Names::default();
+    for line in String::from_utf8_lossy(data).lines().take(64) {
+        let Ok(m) = parse_flow(FlowCommand::Add, line, &names) else {
+            continue;
+        };
+        for version in [Version::V10, Version::V13] {
+            let style = Style::of(version);
+            let print = |m: &openflow::model::FlowMod| {
+                let (m, i) = (matching(&m.matching, style), instructions(&m.instructions, style));
+                format!("{m} actions={i}")
+            };
+            let printed = print(&m);
+            let again = parse_flow(FlowCommand::Add, &printed, &names);
+            let again = again.unwrap_or_else(|e| panic!("{printed}: {e}"));
+            assert_eq!(print(&again), printed, "{line}");
+        }
+    }
 }

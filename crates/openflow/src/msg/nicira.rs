@@ -62,7 +62,6 @@ pub(super) fn decode(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfErr
 }
 
 fn decode_nicira(codec: &Codec, subtype: u32, data: &mut Reader<'_>) -> Result<Body, OfError> {
-    let old = codec.version < Version::V12;
     let first = codec.version == Version::V10;
     // Later versions have monitors of the foundation's and of their own.
     let monitors = codec.version < Version::V13;
@@ -74,9 +73,9 @@ fn decode_nicira(codec: &Codec, subtype: u32, data: &mut Reader<'_>) -> Result<B
             FORMAT_NXM => Body::SetFlowFormat { nxm: true },
             _ => return Err(OfError::BrcEperm),
         },
-        kind::FLOW_MOD if old => Body::FlowMod(Box::new(decode_mod_nx(codec, data)?)),
+        kind::FLOW_MOD if first => Body::FlowMod(Box::new(decode_mod_nx(codec, data)?)),
         kind::GROUP_MOD if codec.version < Version::V15 => Body::GroupMod(group::decode_mod_nx(codec, data)?),
-        kind::FLOW_REMOVED if old => Body::FlowRemoved(Box::new(decode_removed_nx(data)?)),
+        kind::FLOW_REMOVED if first => Body::FlowRemoved(Box::new(decode_removed_nx(data)?)),
         kind::FLOW_MOD_TABLE_ID if first => {
             let set = data.u8()?;
             data.zeros(7, OfError::NxBrcMustBeZero)?;
