@@ -12,6 +12,7 @@
 
 mod action;
 mod buf;
+pub mod check;
 mod error;
 mod framer;
 mod instruction;
