@@ -76,11 +76,6 @@ impl Bridges {
         &self.state
     }
 
-    /// The bridge, the interface and its state behind a datapath port.
-    pub(crate) fn interface_of(&self, port: PortNo) -> Option<(&str, &str, &InterfaceState)> {
-        self.interfaces().find(|(_, _, interface)| interface.port == Some(port))
-    }
-
     /// Every interface with its bridge's and its own name.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = (&str, &str, &InterfaceState)> {
         self.state.iter().flat_map(|(bridge, state)| {

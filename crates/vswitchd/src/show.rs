@@ -1,6 +1,6 @@
 //! What `ovs-appctl` prints of bridges, datapath and caches, in Open vSwitch's formats.
 
-use crate::bridges::Bridges;
+use crate::bridges::{Bridges, InterfaceState};
 use dp::{Datapath, FlowDump, PortCounters, PortNo};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -45,11 +45,8 @@ pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, statistics:
         stats.lost,
         stats.flows,
     );
-    let ports: BTreeMap<PortNo, (&str, &str)> = bridges
-        .interfaces()
-        .filter_map(|(_, name, interface)| Some((interface.port?, (name, interface.kind))))
-        .collect();
-    for (port, (name, kind)) in ports {
+    for (port, (_, name, interface)) in by_port(bridges) {
+        let kind = interface.kind;
         let suffix = if kind == "system" {
             String::new()
         } else {
@@ -116,19 +113,29 @@ pub(crate) struct FlowFormat {
 /// Megaflows, a line each; only those that came in through `only`, where given.
 pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, only: Option<&str>, format: FlowFormat) -> String {
     let mut out = String::new();
+    let ports = by_port(bridges);
     for flow in datapath.dump_flows() {
-        let in_port = PortNo(flow.key.get(flow::Field::InPort) as u32);
-        let bridge = bridges.interface_of(in_port).map(|(bridge, _, _)| bridge);
+        let bridge = ports.get(&flow.key.in_port()).map(|(bridge, _, _)| *bridge);
         if only.is_none() || only == bridge {
-            out.push_str(&flow_line(&flow, bridges, format));
+            out.push_str(&flow_line(&flow, &ports, format));
         }
     }
     out
 }
 
-fn flow_line(flow: &FlowDump, bridges: &Bridges, format: FlowFormat) -> String {
-    let name_of = |port: PortNo| match bridges.interface_of(port) {
-        Some((_, name, _)) if format.names => name.to_owned(),
+/// The bridge, the interface's name and its state behind each datapath port.
+type Ports<'a> = BTreeMap<PortNo, (&'a str, &'a str, &'a InterfaceState)>;
+
+fn by_port(bridges: &Bridges) -> Ports<'_> {
+    bridges
+        .interfaces()
+        .filter_map(|found| Some((found.2.port?, found)))
+        .collect()
+}
+
+fn flow_line(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
+    let name_of = |port: PortNo| match ports.get(&port) {
+        Some((_, name, _)) if format.names => (*name).to_owned(),
         _ => port.0.to_string(),
     };
     let port_name = |port: PortNo| format.names.then(|| name_of(port));
@@ -143,7 +150,7 @@ fn flow_line(flow: &FlowDump, bridges: &Bridges, format: FlowFormat) -> String {
         Some(idle) => format!("{:.3}s", idle.as_secs_f64()),
         None => "never".to_owned(),
     };
-    let in_port = PortNo(flow.key.get(flow::Field::InPort) as u32);
+    let in_port = flow.key.in_port();
     let mut key = flow.key.display(&flow.mask).to_string();
     if format.names {
         let numbered = format!("in_port({})", in_port.0);
