@@ -215,6 +215,7 @@ impl Slowpath for Looks {
             mask,
             deps: Default::default(),
             effects: Default::default(),
+            credits: Default::default(),
             drop: None,
         }
     }

@@ -25,6 +25,7 @@ impl Slowpath for Wire {
             mask,
             deps: Default::default(),
             effects: Default::default(),
+            credits: Default::default(),
             drop: None,
         }
     }

@@ -5,15 +5,18 @@
 //! - Nothing allocates but what asks for a packet as a wire would have it, of a frame that is a large segment: a controller, a cut packet, an
 //!   MPLS label, under which no device could be told to cut it.
 
+mod headers;
+
 use crate::egress::Egress;
-use crate::layers::{Layers, Network};
+use crate::layers::Layers;
 use crate::meters::{self, MeterView, Verdict};
 use crate::pipeline::{Budget, Inlet};
 use crate::rewrite::{self, set_field};
 use crate::stats::{DropSink, WorkerStats};
-use dp::{Action, DropCause, PacketIn, SetField, Slowpath};
+use dp::{Action, DropCause, MAX_RECIRCULATIONS, PacketIn, SetField, Slowpath};
 use flow::{Field, PortNo};
-use netdev::{Csum, Frame, FrameError, Gso, Offload, checksum, gso};
+use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
+use std::collections::VecDeque;
 use std::slice;
 use std::sync::Arc;
 use wire::Nanos;
@@ -21,15 +24,24 @@ use wire::Nanos;
 /// Length of an Ethernet header: no packet is cut shorter.
 const ETHERNET: usize = 14;
 
-/// Length of an MPLS label stack entry.
-const LSE: usize = 4;
-
 /// What actions of one worker need.
 pub(crate) struct Actor {
     pub(crate) egress: Egress,
     meters: MeterView,
     slowpath: Arc<dyn Slowpath>,
     stats: Arc<WorkerStats>,
+    /// What begins anew, in order.
+    again: VecDeque<Again>,
+}
+
+/// A packet that begins anew.
+pub(crate) struct Again {
+    pub(crate) frame: Frame,
+    /// The number of the recirculation.
+    pub(crate) id: u32,
+    pub(crate) in_port: PortNo,
+    /// How often it has begun anew by then.
+    pub(crate) depth: u32,
 }
 
 /// The same, for packets of one origin.
@@ -41,18 +53,12 @@ pub(crate) struct Context<'a> {
     budget: Option<&'a mut Budget>,
     in_port: PortNo,
     drops: DropSink<'a>,
+    again: &'a mut VecDeque<Again>,
+    /// How often the packet has begun anew.
+    depth: u32,
+    /// Whether the packet was given to somebody, or its drop counted.
+    settled: bool,
     now: Nanos,
-}
-
-/// What became of a packet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// All steps were run, and the last one gave it to somebody.
-    Delivered,
-    /// All steps were run.
-    Done,
-    /// It was dropped on the way, and that is counted.
-    Dropped,
 }
 
 impl Actor {
@@ -62,6 +68,7 @@ impl Actor {
             meters,
             slowpath,
             stats,
+            again: VecDeque::new(),
         }
     }
 
@@ -78,6 +85,9 @@ impl Actor {
                 worker: &self.stats,
                 port: Some(&from.stats),
             },
+            again: &mut self.again,
+            depth: 0,
+            settled: false,
             now,
         }
     }
@@ -94,8 +104,25 @@ impl Actor {
                 worker: &self.stats,
                 port: None,
             },
+            again: &mut self.again,
+            depth: 0,
+            settled: false,
             now,
         }
+    }
+
+    /// For packets from a queue, or of the control plane.
+    pub(crate) fn for_origin<'a>(&'a mut self, from: Option<&'a mut Inlet>, in_port: PortNo, now: Nanos) -> Context<'a> {
+        match from {
+            Some(from) => self.for_inlet(from, now),
+            None => self.for_control(in_port, now),
+        }
+    }
+
+    /// Takes the next packet that begins anew.
+    #[inline]
+    pub(crate) fn next_again(&mut self) -> Option<Again> {
+        self.again.pop_front()
     }
 
     /// Sends what waits.
@@ -106,6 +133,12 @@ impl Actor {
 }
 
 impl Context<'_> {
+    /// For a packet that has begun anew so often.
+    pub(crate) fn at_depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
     /// Runs `actions` on a frame; outputs wait in the egress. `drop` says why, where the actions send it nowhere.
     #[inline]
     pub(crate) fn run(&mut self, actions: &[Action], drop: Option<DropCause>, frame: Frame) {
@@ -118,22 +151,17 @@ impl Context<'_> {
     }
 
     fn run_list(&mut self, actions: &[Action], drop: Option<DropCause>, frame: Frame) {
-        let end = self.steps(actions, frame, None);
-        if end != End::Done {
-            return;
-        }
-        let delivers = |action: &Action| matches!(action, Action::Output(_) | Action::Controller { .. });
-        if !actions.iter().any(delivers) {
+        self.settled = false;
+        self.steps(actions, frame, None);
+        if !self.settled {
             self.drops.count(drop.unwrap_or(DropCause::NoDestination), 1);
         }
     }
 
     /// Runs actions; `limit` is what an [`Action::Trunc`] before them left for the next output.
-    fn steps(&mut self, actions: &[Action], mut frame: Frame, mut limit: Option<u32>) -> End {
-        let shows =
-            |action: &Action| matches!(action, Action::Output(_) | Action::Controller { .. } | Action::Meter(_));
+    fn steps(&mut self, actions: &[Action], mut frame: Frame, mut limit: Option<u32>) {
         let Some(last) = actions.iter().rposition(shows) else {
-            return End::Done;
+            return;
         };
         let mut layers = Layers::UNKNOWN;
         let mut at = 0;
@@ -163,9 +191,9 @@ impl Context<'_> {
                     if frame.offload.gso != Gso::None {
                         return self.segments(&actions[at - 1..], frame, limit);
                     }
-                    push_mpls(&mut frame, &mut layers, *ethertype, *lse)
+                    headers::push_mpls(&mut frame, &mut layers, *ethertype, *lse)
                 }
-                Action::PopMpls { ethertype } => pop_mpls(&mut frame, &mut layers, *ethertype),
+                Action::PopMpls { ethertype } => headers::pop_mpls(&mut frame, &mut layers, *ethertype),
                 Action::SetMpls { lse, mask } => {
                     rewrite::set_mpls(&mut frame, &mut layers, *lse, *mask);
                     Ok(())
@@ -179,8 +207,8 @@ impl Context<'_> {
                     Ok(())
                 }
                 Action::Meter(id) => {
-                    if self.measure(*id, &mut frame, &mut layers) == End::Dropped {
-                        return End::Dropped;
+                    if !self.passes(*id, &mut frame, &mut layers) {
+                        return;
                     }
                     Ok(())
                 }
@@ -194,40 +222,65 @@ impl Context<'_> {
                     at = behind;
                     Ok(())
                 }
+                Action::IfLonger { len, then, otherwise } => {
+                    let Some(longer) = is_longer(&frame, usize::from(*len)) else {
+                        return self.segments(&actions[at - 1..], frame, limit);
+                    };
+                    let middle = at.saturating_add(*then as usize).min(actions.len());
+                    let behind = middle.saturating_add(*otherwise as usize).min(actions.len());
+                    let branch = if longer { at..middle } else { middle..behind };
+                    if behind > last {
+                        return self.steps(&actions[branch], frame, None);
+                    }
+                    self.steps(&actions[branch], frame.duplicate(), None);
+                    at = behind;
+                    Ok(())
+                }
+                Action::Recirc(id) => {
+                    self.recirculate(*id, frame.duplicate());
+                    Ok(())
+                }
+                Action::SetQueue(queue) => {
+                    frame.priority = *queue;
+                    Ok(())
+                }
+                Action::PushPbb { tci } => {
+                    if frame.offload.gso != Gso::None {
+                        return self.segments(&actions[at - 1..], frame, limit);
+                    }
+                    headers::push_pbb(&mut frame, &mut layers, *tci)
+                }
+                Action::PopPbb => headers::pop_pbb(&mut frame, &mut layers),
             };
             if done.is_err() {
                 // No room for another header: nobody's packet has so many.
-                self.drops.count(DropCause::Malformed, 1);
-                return End::Dropped;
+                return self.dropped(DropCause::Malformed);
             }
         }
         match &actions[last] {
             Action::Output(port) => self.output(*port, frame, limit),
             Action::Controller { handle, max_len } => self.packet_in(*handle, *max_len, &frame),
-            Action::Meter(id) => return self.measure(*id, &mut frame, &mut layers),
-            _ => return End::Done,
+            Action::Meter(id) => {
+                self.passes(*id, &mut frame, &mut layers);
+            }
+            Action::Recirc(id) => self.recirculate(*id, frame),
+            _ => {}
         }
-        End::Delivered
     }
 
     /// Runs actions on each packet that a segment makes.
     #[cold]
-    fn segments(&mut self, actions: &[Action], frame: Frame, limit: Option<u32>) -> End {
-        let mut end = End::Dropped;
+    fn segments(&mut self, actions: &[Action], frame: Frame, limit: Option<u32>) {
         for segment in self.completed(frame) {
-            let of_segment = self.steps(actions, segment, limit);
-            if of_segment != End::Dropped {
-                end = of_segment;
-            }
+            self.steps(actions, segment, limit);
         }
-        end
     }
 
     /// The packets that a wire would have of a frame, on which nothing is pending. None, and that is counted, where its headers are not what
     /// they should be.
     fn completed(&mut self, frame: Frame) -> Vec<Frame> {
         gso::segment(frame).unwrap_or_else(|_| {
-            self.drops.count(DropCause::Malformed, 1);
+            self.dropped(DropCause::Malformed);
             Vec::new()
         })
     }
@@ -260,17 +313,24 @@ impl Context<'_> {
 
     #[inline]
     fn queue(&mut self, port: PortNo, frame: Frame) {
+        self.settled = true;
         if self.egress.queue(port, frame).is_err() {
             self.drops.count(DropCause::PortDown, 1);
         }
     }
 
+    #[cold]
+    fn dropped(&mut self, cause: DropCause) {
+        self.settled = true;
+        self.drops.count(cause, 1);
+    }
+
     /// Hands a copy to the slowpath.
     #[cold]
     fn packet_in(&mut self, handle: u32, max_len: u16, frame: &Frame) {
+        self.settled = true;
         if self.budget.as_ref().is_some_and(|budget| budget.is_spent()) {
-            self.drops.count(DropCause::ControllerBudget, 1);
-            return;
+            return self.dropped(DropCause::ControllerBudget);
         }
         let completed;
         let packets = match frame.offload {
@@ -299,13 +359,28 @@ impl Context<'_> {
         }
     }
 
-    /// Measures a packet, and does what the meter says.
-    fn measure(&mut self, id: u32, frame: &mut Frame, layers: &mut Layers) -> End {
+    /// Lets a frame begin anew, behind what is being done now.
+    #[cold]
+    fn recirculate(&mut self, id: u32, frame: Frame) {
+        self.settled = true;
+        if self.depth >= MAX_RECIRCULATIONS {
+            return self.dropped(DropCause::Recirculation);
+        }
+        self.again.push_back(Again {
+            frame,
+            id,
+            in_port: self.in_port,
+            depth: self.depth + 1,
+        });
+    }
+
+    /// Measures a packet, and does what the meter says; `false` where that is to drop it.
+    fn passes(&mut self, id: u32, frame: &mut Frame, layers: &mut Layers) -> bool {
         match self.meters.measure(id, frame, self.now) {
             Verdict::Pass => {}
             Verdict::Drop => {
-                self.drops.count(DropCause::Meter, 1);
-                return End::Dropped;
+                self.dropped(DropCause::Meter);
+                return false;
             }
             Verdict::Remark(levels) => {
                 let tos = rewrite::tos(frame, layers).and_then(|tos| meters::remarked(tos, levels));
@@ -314,8 +389,16 @@ impl Context<'_> {
                 }
             }
         }
-        End::Done
+        true
     }
+}
+
+/// Whether something may be seen of a packet after an action.
+fn shows(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Output(_) | Action::Controller { .. } | Action::Meter(_) | Action::Recirc(_)
+    )
 }
 
 /// A copy for an output: no more of the packet than that is going to send.
@@ -325,6 +408,7 @@ fn copy(frame: &Frame, limit: Option<u32>) -> Frame {
         (Some(limit), offload) if offload.gso == Gso::None && !matches!(offload.csum, Csum::Partial { .. }) => {
             let len = (limit as usize).max(ETHERNET).min(frame.len());
             let mut copy = Frame::from_slice(&frame.data()[..len]);
+            (copy.mark, copy.priority) = (frame.mark, frame.priority);
             if len == frame.len() {
                 copy.offload = offload;
             }
@@ -334,36 +418,13 @@ fn copy(frame: &Frame, limit: Option<u32>) -> Frame {
     }
 }
 
-/// Puts a label stack entry in. What is pending is completed first: no device can be told to do it under a label.
-fn push_mpls(frame: &mut Frame, layers: &mut Layers, ethertype: u16, lse: u32) -> Result<(), FrameError> {
-    let start = match layers.locate(frame.data()) {
-        Layers {
-            network: Network::Short | Network::Untyped,
-            ..
-        } => return Ok(()),
-        layers => layers.start,
-    };
-    checksum::fill(frame).map_err(|_| FrameError::ChecksumPending)?;
-    frame.insert(start, LSE)?.copy_from_slice(&lse.to_be_bytes());
-    set_ethertype(frame, start, ethertype);
-    layers.forget();
-    Ok(())
-}
-
-/// Takes a label stack entry out.
-fn pop_mpls(frame: &mut Frame, layers: &mut Layers, ethertype: u16) -> Result<(), FrameError> {
-    let &Layers { network, start, .. } = layers.locate(frame.data());
-    if network == Network::Mpls {
-        frame.remove(start, LSE)?;
-        set_ethertype(frame, start, ethertype);
-        layers.forget();
+/// Whether a packet is longer than `len` bytes on the wire; `None` where some of those that a segment makes are and some are not.
+fn is_longer(frame: &Frame, len: usize) -> Option<bool> {
+    if frame.len() <= len {
+        return Some(false);
     }
-    Ok(())
-}
-
-/// Sets the type of what begins at `start`.
-fn set_ethertype(frame: &mut Frame, start: usize, ethertype: u16) {
-    frame.data_mut()[start - 2..start].copy_from_slice(&ethertype.to_be_bytes());
+    let (longest, last) = gso::wire_lengths(frame);
+    ((longest > len) == (last > len)).then_some(longest > len)
 }
 
 #[cfg(test)]

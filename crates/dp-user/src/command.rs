@@ -32,6 +32,8 @@ pub(crate) enum Command {
     DelPort { port: PortNo, done: Sender<()> },
     /// Forget all megaflows.
     Flush { done: Sender<()> },
+    /// Report what megaflows have carried; the channel is closed when that is done.
+    Push { done: Sender<()> },
     /// Copy all megaflows; the channel is closed at the end.
     Dump { flows: Sender<Vec<FlowDump>> },
     /// Send a packet through actions as if it had come in on a port.

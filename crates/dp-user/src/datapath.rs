@@ -227,6 +227,10 @@ impl Datapath for DpUser {
         self.ask_all(|flows| Command::Dump { flows }).flatten().collect()
     }
 
+    fn push_stats(&self) {
+        self.ask_all(|done| Command::Push { done }).for_each(drop);
+    }
+
     fn flush_flows(&self) {
         self.ask_all(|done| Command::Flush { done }).for_each(drop);
     }

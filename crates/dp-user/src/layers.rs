@@ -29,6 +29,8 @@ pub(crate) enum Network {
     /// Some other type, or a header that is not whole.
     Other,
     Mpls,
+    /// A backbone service instance tag, and the packet behind it.
+    Pbb,
     Arp,
     Ipv4,
     Ipv6,
@@ -91,6 +93,7 @@ impl Layers {
         let rest = &data[self.start..];
         let network = match EtherType(kind) {
             EtherType::MPLS | EtherType::MPLS_MULTICAST if rest.len() >= 4 => Some(Network::Mpls),
+            EtherType::PBB if rest.len() >= 4 => Some(Network::Pbb),
             EtherType::ARP | EtherType::RARP => arp(rest),
             EtherType::IPV4 => self.ipv4(rest),
             EtherType::IPV6 => self.ipv6(rest),

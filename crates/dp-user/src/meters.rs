@@ -121,7 +121,7 @@ impl Meter {
         let packets = gso::segment_count(frame) as u64;
         let headers = match frame.offload.gso {
             Gso::None => 0,
-            _ => (packets - 1) * u64::from(frame.offload.hdr_len),
+            _ => (packets - 1) * gso::header_len(frame) as u64,
         };
         let bytes = frame.len() as u64 + headers;
         self.counted.add(packets, bytes);

@@ -22,14 +22,14 @@
 //!   since the *last look at the log* are applied, that is since before the upcall; so a change that races with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
-use crate::actions::Actor;
+use crate::actions::{Actor, Again};
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
 use crate::meters::{MeterView, Meters};
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
-use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, Slowpath, Upcall};
-use flow::{Key, PortNo};
+use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, Slowpath, Translation, Upcall};
+use flow::{Field, Key, PortNo};
 use netdev::{Frame, Netdev, Rx};
 use std::io;
 use std::sync::Arc;
@@ -41,6 +41,21 @@ pub const BATCH: usize = 32;
 
 /// Effects reported in one call of [`Slowpath::refresh`].
 const EFFECTS: usize = 256;
+
+/// Credits reported in one call of [`Slowpath::credit`].
+const CREDITS: usize = 512;
+
+/// How far the reporting of statistics is.
+pub(crate) struct Push {
+    /// The next place to look at.
+    next: Option<u32>,
+}
+
+impl Default for Push {
+    fn default() -> Push {
+        Push { next: Some(0) }
+    }
+}
 
 /// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in its workers.
 pub struct Pipeline {
@@ -194,6 +209,7 @@ impl Pipeline {
     /// Sends a frame through actions, outside of any flow, as if it had come in on a port.
     pub(crate) fn execute(&mut self, in_port: PortNo, frame: Frame, actions: &[Action], now: Nanos) {
         self.actor.for_control(in_port, now).run(actions, None, frame);
+        self.recirculate(None, now);
         self.actor.flush(now);
     }
 
@@ -243,6 +259,9 @@ impl Pipeline {
     /// Stages 6 and 7 where nothing is to be asked.
     #[inline]
     fn act(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+        if self.flows.recirculates(&batch.flows) {
+            return self.act_in_order(batch, from, now);
+        }
         self.flows.traffic();
         let mut way = Way::Open;
         for (frame, number) in batch.frames.iter().zip(&batch.flows) {
@@ -293,6 +312,67 @@ impl Pipeline {
         flow.carried(1, frame.len() as u64, now);
         let (actions, drop) = flow.actions();
         self.actor.for_inlet(from, now).run(actions, drop, frame);
+        self.recirculate(Some(from), now);
+    }
+
+    /// Packets that begin anew: stages 2 to 6 for each, in order.
+    #[inline]
+    fn recirculate(&mut self, mut from: Option<&mut Inlet>, now: Nanos) {
+        while let Some(again) = self.actor.next_again() {
+            self.begin_anew(again, from.as_deref_mut(), now);
+        }
+    }
+
+    #[cold]
+    fn begin_anew(&mut self, again: Again, from: Option<&mut Inlet>, now: Nanos) {
+        let Again {
+            frame,
+            id,
+            in_port,
+            depth,
+        } = again;
+        let mut key = Key::ZERO;
+        if !flow::extract_into(&mut key, frame.data(), in_port) {
+            return self.lose(from, DropCause::Malformed);
+        }
+        key.set(Field::RecircId, id.into());
+        key.set(Field::PktMark, frame.mark.into());
+        key.set(Field::SkbPriority, frame.priority.into());
+        let hash = self.hasher.whole(&key);
+        let guess = self.signatures.guess(hash);
+        let found = if self.flows.covers(guess, &key) {
+            self.stats.exact_hits.add(1);
+            Some(guess)
+        } else {
+            let found = self.flows.lookup(&key);
+            self.stats.megaflow_hits.add(found.is_some().into());
+            found
+        };
+        if let Some(number) = found {
+            self.signatures.remember(hash, number);
+            let flow = self.flows.flow_mut(number);
+            flow.carried(1, frame.len() as u64, now);
+            let (actions, drop) = flow.actions();
+            self.actor.for_origin(from, in_port, now).at_depth(depth).run(actions, drop, frame);
+            return;
+        }
+        let mut from = from;
+        if from.as_mut().is_some_and(|from| !from.budget.take()) {
+            self.stats.lost.add(1);
+            return self.lose(from, DropCause::UpcallBudget);
+        }
+        let translation = self.ask(&key, hash, in_port, &frame, now);
+        let (actions, drop) = (&translation.actions, translation.drop);
+        self.actor.for_origin(from, in_port, now).at_depth(depth).run(actions, drop, frame);
+    }
+
+    /// Counts a drop of a packet that began anew.
+    fn lose(&self, from: Option<&mut Inlet>, cause: DropCause) {
+        let sink = DropSink {
+            worker: &self.stats,
+            port: from.as_ref().map(|from| &*from.stats),
+        };
+        sink.count(cause, 1);
     }
 
     /// A packet for which there was no megaflow when the batch began, or whose megaflow may have gone since.
@@ -310,17 +390,24 @@ impl Pipeline {
             from.stats.rx_dropped.add(1);
             return;
         }
+        let translation = self.ask(key, hash, from.port, &frame, now);
+        let (actions, drop) = (&translation.actions, translation.drop);
+        self.actor.for_inlet(from, now).run(actions, drop, frame);
+        self.recirculate(Some(from), now);
+    }
+
+    /// Stage 5: asks the switch, caches the answer.
+    fn ask(&mut self, key: &Key, hash: u64, owner: PortNo, frame: &Frame, now: Nanos) -> Translation {
         self.stats.upcalls.add(1);
         let upcall = Upcall {
             key,
             packet: frame.data(),
         };
         let translation = self.slowpath.upcall(&upcall, now);
-        let number = self.flows.insert(key, from.port, &translation, now);
+        let number = self.flows.insert(key, owner, &translation, frame.len() as u64, now);
         self.signatures.remember(hash, number);
         self.apply_changes();
-        let (actions, drop) = (&translation.actions, translation.drop);
-        self.actor.for_inlet(from, now).run(actions, drop, frame);
+        translation
     }
 
     /// Where drops of packets from a queue are counted.
@@ -353,6 +440,7 @@ impl Pipeline {
         self.apply_changes();
         let more_to_free = self.flows.reap();
         self.flows.sweep(now, &mut self.effects);
+        self.report(now);
         let next = self.flows.next_sweep();
         let pass_done = next != Some(Nanos::ZERO);
         if self.effects.len() >= EFFECTS || (pass_done && !self.effects.is_empty()) {
@@ -369,6 +457,29 @@ impl Pipeline {
             return Some(Nanos::ZERO);
         }
         next
+    }
+
+    /// Tells the switch what is noted of what megaflows have carried.
+    fn report(&mut self, now: Nanos) {
+        for credits in self.flows.credits().chunks(CREDITS) {
+            self.slowpath.credit(credits, now);
+        }
+        self.flows.credits().clear();
+    }
+
+    /// Does a step of reporting what megaflows have carried; `false` when all is reported.
+    pub(crate) fn push_step(&mut self, push: &mut Push, now: Nanos) -> bool {
+        if !self.flows.reap() {
+            match push.next {
+                Some(first) => push.next = self.flows.note_chunk(first),
+                None => {
+                    self.report(now);
+                    return false;
+                }
+            }
+        }
+        self.report(now);
+        true
     }
 
     pub(crate) fn add_outlet(&mut self, port: PortNo, device: Arc<dyn Netdev>, stats: Arc<PortStats>) {

@@ -8,7 +8,7 @@
 //!   tried once a second. One whose device has vanished is closed and reported once.
 
 use crate::command::{Command, CommandQueue};
-use crate::pipeline::{Inlet, Pipeline};
+use crate::pipeline::{Inlet, Pipeline, Push};
 use crate::poll::Poller;
 use dp::{FlowDump, FlowStats, Slowpath};
 use flow::PortNo;
@@ -40,6 +40,8 @@ pub(crate) struct Worker {
     slowpath: Arc<dyn Slowpath>,
     queues: Vec<Option<Queue>>,
     dumps: Vec<Dump>,
+    /// Reports of statistics under way, and who waits for them.
+    pushes: Vec<(Push, Sender<()>)>,
     spin: Arc<SpinTime>,
     /// When the last turn began.
     now: Nanos,
@@ -105,6 +107,7 @@ impl Worker {
             slowpath,
             queues: Vec::new(),
             dumps: Vec::new(),
+            pushes: Vec::new(),
             spin,
             now: Nanos::ZERO,
             active: Nanos::ZERO,
@@ -146,13 +149,15 @@ impl Worker {
         self.unpark(now);
         self.pipeline.apply_changes();
         self.dump(now);
+        self.pushes
+            .retain_mut(|(push, _)| self.pipeline.push_step(push, now));
         self.housekeeping = self.pipeline.housekeep(now);
         go_on
     }
 
     /// How long there is nothing to do unless something becomes ready.
     fn timeout(&self) -> Option<Duration> {
-        if !self.dumps.is_empty() {
+        if !self.dumps.is_empty() || !self.pushes.is_empty() {
             return Some(Duration::ZERO);
         }
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
@@ -261,6 +266,7 @@ impl Worker {
                     self.pipeline.flush();
                     let _ = done.send(());
                 }
+                Command::Push { done } => self.pushes.push((Push::default(), done)),
                 Command::Dump { flows } => self.dumps.push(Dump { next: 0, to: flows }),
                 Command::Execute {
                     in_port,

@@ -135,6 +135,7 @@ impl Slowpath for Switch {
             mask,
             deps: Default::default(),
             effects: Default::default(),
+            credits: Default::default(),
             drop: None,
         }
     }

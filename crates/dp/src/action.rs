@@ -55,7 +55,36 @@ pub enum Action {
     Meter(u32),
     /// Run this many of the steps that follow on a copy of the packet, then go on behind them with the packet as it was here.
     Clone(u32),
+    /// Of the steps that follow, run the first `then` on a copy of a packet that is longer than `len` bytes, counted from its Ethernet
+    /// header, and the `otherwise` behind those on a copy of any other; then go on behind both with the packet as it was here. Of a segment
+    /// that a device is to cut, each packet that it makes is measured.
+    IfLonger {
+        /// In bytes.
+        len: u16,
+        /// Number of steps for longer packets.
+        then: u32,
+        /// Number of steps for the others, which follow the ones of `then`.
+        otherwise: u32,
+    },
+    /// Begin anew with a copy of the packet as it is at this point: read its key, with this number (not 0) in
+    /// [`Field::RecircId`](flow::Field::RecircId), find or ask what becomes of it. A packet that does so more than [`MAX_RECIRCULATIONS`]
+    /// times is dropped under [`DropCause::Recirculation`](crate::DropCause::Recirculation).
+    Recirc(u32),
+    /// Let the outputs that follow go through this queue of their port: [`Field::SkbPriority`](flow::Field::SkbPriority).
+    SetQueue(u32),
+    /// Put a backbone header before the packet (IEEE 802.1Q §9.7): its own Ethernet addresses, type 0x88e7, and this tag control
+    /// information, with the packet, all of it, behind. The new addresses are those of the packet.
+    PushPbb {
+        /// Priority (3 bits), drop eligible, use customer addresses, reserved (3), service instance (24), as it stands in the packet.
+        tci: u32,
+    },
+    /// Take the backbone header off: the packet behind it has the VLAN tags before it as its outermost. Nothing happens to a packet without
+    /// one, or with less than an Ethernet header behind it.
+    PopPbb,
 }
+
+/// Most [`Action::Recirc`] on a packet's way.
+pub const MAX_RECIRCULATIONS: u32 = 6;
 
 /// Prints as `ovs-dpctl dump-flows` prints datapath actions. The names of fields that several protocols have in common are those of IPv4 and
 /// TCP here; [`ActionList`](crate::ActionList) knows better.
@@ -89,6 +118,16 @@ impl fmt::Display for Action {
             }
             Action::Meter(id) => write!(f, "meter({id})"),
             Action::Clone(actions) => write!(f, "clone({actions})"),
+            Action::IfLonger { len, then, otherwise } => {
+                write!(f, "check_pkt_len(size={len},gt({then}),le({otherwise}))")
+            }
+            Action::Recirc(id) => write!(f, "recirc(0x{id:x})"),
+            Action::SetQueue(queue) => write!(f, "set(skb_priority(0x{queue:x}))"),
+            Action::PushPbb { tci } => {
+                let (isid, uca, pcp) = (tci & 0xff_ffff, tci >> 27 & 1, tci >> 29);
+                write!(f, "push_pbb(isid={isid},uca={uca},pcp={pcp})")
+            }
+            Action::PopPbb => f.write_str("pop_pbb"),
         }
     }
 }

@@ -34,6 +34,10 @@ pub trait Datapath: Send + Sync {
     /// The cached megaflows of all workers.
     fn dump_flows(&self) -> Vec<FlowDump>;
 
+    /// Reports to [`Slowpath::credit`](crate::Slowpath::credit) what megaflows have carried until now and have not reported. When this
+    /// returns, that is done.
+    fn push_stats(&self);
+
     /// Forgets every cached megaflow.
     fn flush_flows(&self);
 

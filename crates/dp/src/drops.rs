@@ -30,11 +30,13 @@ pub enum DropCause {
     ControllerBudget,
     /// A meter's band dropped it.
     Meter,
+    /// It was recirculated too often.
+    Recirculation,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 13] = [
+    pub const ALL: [DropCause; 14] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -48,6 +50,7 @@ impl DropCause {
         DropCause::TooBig,
         DropCause::ControllerBudget,
         DropCause::Meter,
+        DropCause::Recirculation,
     ];
 
     /// The name under which `coverage/show`, `dpctl/show -s` and `Interface.statistics` count it.
@@ -66,6 +69,7 @@ impl DropCause {
             DropCause::TooBig => "drop_too_big",
             DropCause::ControllerBudget => "drop_controller_budget",
             DropCause::Meter => "drop_meter",
+            DropCause::Recirculation => "drop_recirculation",
         }
     }
 }

@@ -20,7 +20,7 @@ mod set_field;
 mod show;
 mod upcall;
 
-pub use action::Action;
+pub use action::{Action, MAX_RECIRCULATIONS};
 pub use changes::{Change, Changes, Dep};
 pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCounters};
 pub use drops::DropCause;
@@ -28,4 +28,4 @@ pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
 pub use set_field::SetField;
 pub use show::ActionList;
-pub use upcall::{Effect, PacketIn, Slowpath, Translation, Upcall};
+pub use upcall::{Carried, Credit, Effect, PacketIn, Slowpath, Translation, Upcall};

@@ -70,6 +70,21 @@ impl<'a> ActionList<'a> {
                     f.write_char(')')?;
                     rest = behind;
                 }
+                Action::IfLonger { len, then, otherwise } => {
+                    let (then, behind) = rest.split_at((*then as usize).min(rest.len()));
+                    let (otherwise, behind) = behind.split_at((*otherwise as usize).min(behind.len()));
+                    write!(f, "check_pkt_len(size={len}")?;
+                    for (name, actions) in [("gt", then), ("le", otherwise)] {
+                        write!(f, ",{name}(")?;
+                        match actions {
+                            [] => f.write_str("drop")?,
+                            _ => self.list(f, actions, context)?,
+                        }
+                        f.write_char(')')?;
+                    }
+                    f.write_char(')')?;
+                    rest = behind;
+                }
                 Action::PushMpls { ethertype, .. } | Action::PopMpls { ethertype } => {
                     context.kind = EtherType(*ethertype);
                     write!(f, "{action}")?;

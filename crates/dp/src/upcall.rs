@@ -27,8 +27,25 @@ pub struct Translation {
     /// What the packet changes in the tables. The caller applies them; the datapath keeps them with the megaflow and reports them again
     /// while the megaflow carries traffic, so that what was learned from its packets does not age.
     pub effects: SmallVec<[Effect; 2]>,
+    /// What counts this packet and those that the megaflow carries later: [`Slowpath::credit`].
+    pub credits: SmallVec<[Credit; 4]>,
     /// Why `actions` is empty, where it is.
     pub drop: Option<DropCause>,
+}
+
+/// Something in the tables that counts the packets that reach it, by a number that the switch chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Credit(pub u128);
+
+/// What packets a megaflow has carried since its last report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, from the Ethernet header on.
+    pub bytes: u64,
+    /// When the last one came, by the clock of the datapath's calls.
+    pub used: Nanos,
 }
 
 /// A change that a packet asks of the tables.
@@ -69,6 +86,15 @@ pub trait Slowpath: Send + Sync {
 
     /// Effects of megaflows that carried packets since the last report.
     fn refresh(&self, effects: &[Effect], now: Nanos);
+
+    /// What megaflows have carried since the last report, for each of their [`Translation::credits`]. The packet of an upcall is reported
+    /// too. Reports come about once a second while there is traffic, when a megaflow goes, and when [`Datapath::push_stats`] asks for them:
+    /// who lets rules expire asks first. A credit may come for what is no longer there. The default has nothing that counts.
+    ///
+    /// [`Datapath::push_stats`]: crate::Datapath::push_stats
+    fn credit(&self, credits: &[(Credit, Carried)], now: Nanos) {
+        let _ = (credits, now);
+    }
 
     /// A port's device has failed for good (the kernel removed it).
     fn port_failed(&self, port: PortNo);

@@ -1,7 +1,7 @@
 //! The registry of fields.
 
 /// Words in a key.
-pub const KEY_WORDS: usize = 18;
+pub const KEY_WORDS: usize = 22;
 
 /// What a packet must be for a field to mean something. Where it is not, the field is zero in the packet's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +26,10 @@ pub enum Prerequisite {
     Tcp,
     /// ICMP or ICMPv6, and not a later fragment.
     Icmp,
+    /// A label stack entry, MPLS unicast or multicast.
+    Mpls,
+    /// A backbone service instance tag.
+    Pbb,
     /// A neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4).
     Nd,
 }
@@ -108,6 +112,9 @@ registry! {
     IpFrag "ip_frag" "nw_frag" 4 24 8 Ip;
     /// IPv6 flow label.
     Ipv6Label "ipv6_label" "ipv6_label" 4 32 20 Ipv6;
+    /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1), ESP (2), authentication (4), destination
+    /// options (8), fragment (16), routing (32), hop-by-hop options (64), one repeated (128), an order that is not recommended (256).
+    Ipv6Exthdr "ipv6_exthdr" "ipv6_exthdr" 4 52 9 Ipv6;
     /// IPv4 source.
     Ipv4Src "ipv4_src" "nw_src" 5 0 32 Ipv4;
     /// IPv4 destination.
@@ -126,22 +133,40 @@ registry! {
     IcmpType "icmp_type" "icmp_type" 10 44 8 Icmp;
     /// ICMP or ICMPv6 code.
     IcmpCode "icmp_code" "icmp_code" 10 52 8 Icmp;
+    /// A mark that actions leave for who handles the packet next.
+    PktMark "pkt_mark" "skb_mark" 11 0 32 None;
+    /// The queue of its port that the packet goes through.
+    SkbPriority "skb_priority" "skb_priority" 11 32 32 None;
     /// ARP sender protocol address.
-    ArpSpa "arp_spa" "arp_spa" 11 0 32 Arp;
+    ArpSpa "arp_spa" "arp_spa" 12 0 32 Arp;
     /// ARP target protocol address.
-    ArpTpa "arp_tpa" "arp_tpa" 11 32 32 Arp;
+    ArpTpa "arp_tpa" "arp_tpa" 12 32 32 Arp;
     /// ARP sender hardware address.
-    ArpSha "arp_sha" "arp_sha" 12 0 48 Arp;
+    ArpSha "arp_sha" "arp_sha" 13 0 48 Arp;
     /// ARP operation.
-    ArpOp "arp_op" "arp_op" 12 48 16 Arp;
+    ArpOp "arp_op" "arp_op" 13 48 16 Arp;
     /// ARP target hardware address.
-    ArpTha "arp_tha" "arp_tha" 13 0 48 Arp;
+    ArpTha "arp_tha" "arp_tha" 14 0 48 Arp;
+    /// The type of the link-layer address option that was found; 0 where there is none, or where the reserved word is not zero.
+    NdOptionsType "nd_options_type" "nd_options_type" 14 48 8 Nd;
+    /// The reserved word of a solicitation, flags and reserved bits of an advertisement.
+    NdReserved "nd_reserved" "nd_reserved" 15 0 32 Nd;
+    /// The third MPLS label stack entry.
+    MplsLse2 "mpls_lse2" "mpls_lse2" 15 32 32 Mpls;
     /// Neighbour discovery target address.
-    NdTarget "nd_target" "nd_target" 15 0 128 Nd;
+    NdTarget "nd_target" "nd_target" 17 0 128 Nd;
     /// Source link-layer address option.
-    NdSll "nd_sll" "nd_sll" 16 0 48 Nd;
+    NdSll "nd_sll" "nd_sll" 18 0 48 Nd;
     /// Target link-layer address option.
-    NdTll "nd_tll" "nd_tll" 17 0 48 Nd;
+    NdTll "nd_tll" "nd_tll" 19 0 48 Nd;
+    /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class (3), bottom of stack (1), time to live (8).
+    MplsLse0 "mpls_lse0" "mpls_lse" 20 0 32 Mpls;
+    /// The second MPLS label stack entry; zero where the first is the bottom of the stack.
+    MplsLse1 "mpls_lse1" "mpls_lse1" 20 32 32 Mpls;
+    /// Service instance of a backbone header (IEEE 802.1Q §9.7).
+    PbbIsid "pbb_isid" "pbb_isid" 21 0 24 Pbb;
+    /// Whether a backbone header says that the customer addresses are to be used.
+    PbbUca "pbb_uca" "pbb_uca" 21 24 1 Pbb;
 }
 
 impl Field {

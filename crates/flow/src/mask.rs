@@ -146,7 +146,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn any_key() -> impl Strategy<Value = Key> {
-        proptest::array::uniform18(any::<u64>()).prop_map(|words| Key { words }.masked(&Mask::full()))
+        proptest::array::uniform22(any::<u64>()).prop_map(|words| Key { words }.masked(&Mask::full()))
     }
 
     fn any_mask() -> impl Strategy<Value = Mask> {

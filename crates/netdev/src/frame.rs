@@ -11,6 +11,10 @@ use wire::VlanTag;
 pub struct Frame {
     /// Checksum and segmentation still to be done.
     pub offload: Offload,
+    /// A mark for who handles the packet next: `pkt_mark`.
+    pub mark: u32,
+    /// The queue of its port that the packet goes through; 0 for the default.
+    pub priority: u32,
     buffer: Box<[u8]>,
     start: u32,
     len: u32,
@@ -52,6 +56,8 @@ impl Frame {
         };
         Frame {
             offload: Offload::default(),
+            mark: 0,
+            priority: 0,
             buffer,
             start: HEADROOM as u32,
             len: len as u32,
@@ -157,6 +163,7 @@ impl Frame {
     pub fn duplicate(&self) -> Frame {
         let mut copy = Frame::from_slice(self.data());
         copy.offload = self.offload;
+        (copy.mark, copy.priority) = (self.mark, self.priority);
         copy
     }
 

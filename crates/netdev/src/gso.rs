@@ -47,6 +47,7 @@ pub fn segment(mut frame: Frame) -> Result<Vec<Frame>, SegmentError> {
             },
         );
         segment.offload.csum = Csum::Valid;
+        (segment.mark, segment.priority) = (frame.mark, frame.priority);
         segments.push(segment);
     }
     Ok(segments)
@@ -54,15 +55,42 @@ pub fn segment(mut frame: Frame) -> Result<Vec<Frame>, SegmentError> {
 
 /// How many packets a frame makes on the wire.
 pub fn segment_count(frame: &Frame) -> usize {
-    let headers = match frame.offload.gso {
-        Gso::None => return 1,
-        _ => usize::from(frame.offload.hdr_len),
-    };
+    if frame.offload.gso == Gso::None {
+        return 1;
+    }
     frame
         .len()
-        .saturating_sub(headers)
+        .saturating_sub(header_len(frame))
         .div_ceil(usize::from(frame.offload.gso_size).max(1))
         .max(1)
+}
+
+/// The lengths of the longest and of the last packet that a frame makes on the wire.
+pub fn wire_lengths(frame: &Frame) -> (usize, usize) {
+    if frame.offload.gso == Gso::None {
+        return (frame.len(), frame.len());
+    }
+    let headers = header_len(frame);
+    let payload = frame.len().saturating_sub(headers);
+    let size = usize::from(frame.offload.gso_size).max(1);
+    let before_last = (segment_count(frame) - 1) * size;
+    (headers + payload.min(size), headers + payload - before_last)
+}
+
+/// The length of the headers that each packet of a segment has. What the kernel says of it is a hint that may be too long.
+pub fn header_len(frame: &Frame) -> usize {
+    let hint = usize::from(frame.offload.hdr_len);
+    let Csum::Partial { start, .. } = frame.offload.csum else {
+        return hint;
+    };
+    let start = usize::from(start);
+    match frame.offload.gso {
+        Gso::Udp => start + 8,
+        _ => match frame.data().get(start + 12) {
+            Some(offset) if offset >> 4 >= 5 => start + usize::from(offset >> 4) * 4,
+            _ => hint,
+        },
+    }
 }
 
 /// Where the headers of a frame begin. All offsets were checked against the frame's length.

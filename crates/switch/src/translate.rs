@@ -302,6 +302,7 @@ impl<'a> Walk<'a> {
             mask: *self.reader.mask(),
             deps: self.deps,
             effects: self.effects,
+            credits: Default::default(),
             drop,
         }
     }

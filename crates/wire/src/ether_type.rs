@@ -25,6 +25,8 @@ impl EtherType {
     pub const MPLS: EtherType = EtherType(0x8847);
     /// MPLS multicast (RFC 5332).
     pub const MPLS_MULTICAST: EtherType = EtherType(0x8848);
+    /// A backbone service instance tag, the I-TAG (IEEE 802.1Q §9.7).
+    pub const PBB: EtherType = EtherType(0x88e7);
     /// Slow protocols: LACP, marker (IEEE 802.3 annex 57A).
     pub const SLOW: EtherType = EtherType(0x8809);
     /// Link layer discovery (IEEE 802.1AB).

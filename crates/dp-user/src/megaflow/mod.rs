@@ -21,7 +21,7 @@ pub(crate) use storage::Flow;
 
 use crate::hash::KeyHasher;
 use deps::DepIndex;
-use dp::{Action, Change, DropCause, Translation};
+use dp::{Action, Carried, Change, Credit, DropCause, Translation};
 use flow::{Key, Mask, PortNo};
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -50,6 +50,10 @@ pub(crate) struct FlowTable {
     random: u64,
     sweep: Sweep,
     graveyard: Vec<Chunk>,
+    /// How many megaflows let packets begin anew.
+    recirculating: usize,
+    /// What megaflows have carried and is still to be reported.
+    credits: Vec<(Credit, Carried)>,
 }
 
 impl FlowTable {
@@ -65,6 +69,8 @@ impl FlowTable {
             removals: 0,
             sweep: Sweep::new(idle),
             graveyard: Vec::new(),
+            recirculating: 0,
+            credits: Vec::new(),
         }
     }
 
@@ -105,8 +111,8 @@ impl FlowTable {
         self.subtables.lookup(&self.hasher, key, &self.storage)
     }
 
-    /// Caches a translation of `key`, of a packet from `owner`. Where a megaflow of the same key and mask is there, it is replaced.
-    pub(crate) fn insert(&mut self, key: &Key, owner: PortNo, translation: &Translation, now: Nanos) -> u32 {
+    /// Caches a translation of `key`, of a packet of so many bytes from `owner`, which counts among what the megaflow reports. Where a megaflow of the same key and mask is there, it is replaced.
+    pub(crate) fn insert(&mut self, key: &Key, owner: PortNo, translation: &Translation, bytes: u64, now: Nanos) -> u32 {
         if self.len() >= self.limit {
             self.evict();
         }
@@ -120,7 +126,7 @@ impl FlowTable {
         if let Some(old) = self.subtables.find(subtable, hash, &masked, &self.storage) {
             self.remove(old);
             // The last megaflow of a subtable takes it along.
-            return self.insert(key, owner, translation, now);
+            return self.insert(key, owner, translation, bytes, now);
         }
         let owned = self.owners.entry(owner).or_default();
         let flow = Flow {
@@ -131,6 +137,7 @@ impl FlowTable {
                 _ => None,
             },
             drop: translation.drop,
+            recirculates: translation.actions.iter().any(|action| matches!(action, Action::Recirc(_))),
             packets: 0,
             bytes: 0,
             used: now,
@@ -141,12 +148,15 @@ impl FlowTable {
         let origin = Origin {
             deps: translation.deps.clone(),
             effects: translation.effects.clone(),
+            credits: translation.credits[..].into(),
+            reported: (0u64.wrapping_sub(1), 0u64.wrapping_sub(bytes)),
             owner,
             position: owned.len() as u32,
             ticket: 0,
         };
         let (number, ticket) = self.storage.insert(flow, origin);
         owned.push(number);
+        self.recirculating += usize::from(self.storage.flow_mut(number).recirculates);
         self.subtables.insert(subtable, hash, number);
         self.deps.insert(&translation.deps, number, ticket);
         self.sweep.traffic();
@@ -177,13 +187,32 @@ impl FlowTable {
         self.subtables = Subtables::default();
         self.deps = DepIndex::default();
         self.owners = HashMap::new();
+        self.recirculating = 0;
         self.sweep.restart();
     }
 
-    /// Frees a little of what was flushed; returns whether there is more.
+    /// Frees a little of what was flushed, and notes what it has carried; returns whether there is more.
     pub(crate) fn reap(&mut self) -> bool {
-        self.graveyard.pop();
+        if let Some(mut chunk) = self.graveyard.pop() {
+            chunk.note(&mut self.credits);
+        }
         !self.graveyard.is_empty()
+    }
+
+    /// Notes what megaflows have carried, of numbers from `first` on, at most a chunk of them; returns the number to go on from.
+    pub(crate) fn note_chunk(&mut self, first: u32) -> Option<u32> {
+        self.storage.note_chunk(first, &mut self.credits)
+    }
+
+    /// What is noted of what megaflows have carried.
+    pub(crate) fn credits(&mut self) -> &mut Vec<(Credit, Carried)> {
+        &mut self.credits
+    }
+
+    /// Whether one of these megaflows, all of which there are, lets packets begin anew.
+    #[inline]
+    pub(crate) fn recirculates(&mut self, numbers: &[u32]) -> bool {
+        self.recirculating > 0 && numbers.iter().any(|number| self.storage.flow_mut(*number).recirculates)
     }
 
     /// Removes the megaflows that packets from a port made.
@@ -207,7 +236,9 @@ impl FlowTable {
 
     fn remove(&mut self, number: u32) {
         self.removals += 1;
-        let (flow, origin) = self.storage.remove(number);
+        let (flow, mut origin) = self.storage.remove(number);
+        origin.note(&flow, &mut self.credits);
+        self.recirculating -= usize::from(flow.recirculates);
         self.subtables.remove(flow.subtable, flow.hash, number);
         self.deps.removed(&origin.deps, &self.storage);
         if let Some(owned) = self.owners.get_mut(&origin.owner) {

@@ -1,6 +1,6 @@
 //! Where megaflows lie: chunks that are made when needed and freed when empty, so that nothing moves when the table grows.
 
-use dp::{Action, Dep, DropCause, Effect};
+use dp::{Action, Carried, Credit, Dep, DropCause, Effect};
 use flow::{Key, PortNo};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -21,6 +21,8 @@ pub(crate) struct Flow {
     /// The port, where all there is to do is to send the packet out of one.
     pub(crate) direct: Option<PortNo>,
     pub(crate) drop: Option<DropCause>,
+    /// Whether it lets packets begin anew.
+    pub(super) recirculates: bool,
     /// Used since the last sweep.
     pub(super) touched: bool,
     pub(super) subtable: u32,
@@ -34,6 +36,10 @@ pub(crate) struct Flow {
 pub(super) struct Origin {
     pub(super) deps: SmallVec<[Dep; 4]>,
     pub(super) effects: SmallVec<[Effect; 2]>,
+    pub(super) credits: Box<[Credit]>,
+    /// Packets and bytes that are reported. At first one packet less than none: that of the upcall is not among those that the megaflow
+    /// carries.
+    pub(super) reported: (u64, u64),
     pub(super) owner: PortNo,
     /// Place in the owner's list.
     pub(super) position: u32,
@@ -149,6 +155,22 @@ impl Storage {
         (flows, next)
     }
 
+    /// Notes what the megaflows of the chunk that `first` is in have carried, and returns where the next begins.
+    pub(super) fn note_chunk(&mut self, first: u32, credits: &mut Vec<(Credit, Carried)>) -> Option<u32> {
+        let (chunk, _) = split(first);
+        if let Some(chunk) = self.chunks.get_mut(chunk) {
+            chunk.note(credits);
+        }
+        (chunk + 1 < self.chunks.len()).then(|| ((chunk + 1) * CHUNK) as u32)
+    }
+
+    /// Notes what a megaflow has carried.
+    pub(super) fn note(&mut self, number: u32, credits: &mut Vec<(Credit, Carried)>) {
+        let (chunk, place) = split(number);
+        let chunk = &mut self.chunks[chunk];
+        chunk.origins[place].note(&chunk.flows[place], credits);
+    }
+
     /// Frees the chunk that `number` is in, where nothing lives there.
     pub(super) fn release(&mut self, number: u32) {
         if let Some(chunk) = self.chunks.get_mut(split(number).0)
@@ -188,6 +210,7 @@ impl Storage {
             actions: self.no_actions.clone(),
             direct: None,
             drop: None,
+            recirculates: false,
             touched: false,
             subtable: DEAD,
             hash: 0,
@@ -198,11 +221,41 @@ impl Storage {
         let origin = Origin {
             deps: SmallVec::new(),
             effects: SmallVec::new(),
+            credits: Box::default(),
+            reported: (0, 0),
             owner: PortNo(0),
             position: 0,
             ticket: 0,
         };
         (flow, origin)
+    }
+}
+
+impl Chunk {
+    /// Notes what its megaflows have carried.
+    pub(super) fn note(&mut self, credits: &mut Vec<(Credit, Carried)>) {
+        for (flow, origin) in self.flows.iter().zip(&mut self.origins) {
+            if flow.subtable != DEAD {
+                origin.note(flow, credits);
+            }
+        }
+    }
+}
+
+impl Origin {
+    /// Notes what its megaflow has carried since the last time.
+    pub(super) fn note(&mut self, flow: &Flow, credits: &mut Vec<(Credit, Carried)>) {
+        let total = (flow.packets, flow.bytes);
+        if self.reported == total || self.credits.is_empty() {
+            return;
+        }
+        let carried = Carried {
+            packets: total.0.wrapping_sub(self.reported.0),
+            bytes: total.1.wrapping_sub(self.reported.1),
+            used: flow.used,
+        };
+        self.reported = total;
+        credits.extend(self.credits.iter().map(|credit| (*credit, carried)));
     }
 }
 

@@ -103,6 +103,7 @@ impl FlowTable {
         if std::mem::take(&mut flow.touched) {
             effects.extend_from_slice(&self.storage.origin(number).effects);
         }
+        self.storage.note(number, &mut self.credits);
         if now.since(used) >= idle {
             self.remove(number);
         } else {

@@ -16,6 +16,7 @@ impl Slowpath for Switch {
             mask: Mask::exact(Field::EthSrc),
             deps: Default::default(),
             effects: Default::default(),
+            credits: Default::default(),
             drop: None,
         }
     }

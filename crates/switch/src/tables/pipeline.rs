@@ -402,6 +402,7 @@ impl<'a> Pipeline<'a> {
             mask: words::mask_of(&self.consulted),
             deps: self.deps,
             effects: self.effects,
+            credits: Default::default(),
         };
         Translated {
             translation,
