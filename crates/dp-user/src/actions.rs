@@ -112,7 +112,12 @@ impl Actor {
     }
 
     /// For packets from a queue, or of the control plane.
-    pub(crate) fn for_origin<'a>(&'a mut self, from: Option<&'a mut Inlet>, in_port: PortNo, now: Nanos) -> Context<'a> {
+    pub(crate) fn for_origin<'a>(
+        &'a mut self,
+        from: Option<&'a mut Inlet>,
+        in_port: PortNo,
+        now: Nanos,
+    ) -> Context<'a> {
         match from {
             Some(from) => self.for_inlet(from, now),
             None => self.for_control(in_port, now),

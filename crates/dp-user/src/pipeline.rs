@@ -353,7 +353,10 @@ impl Pipeline {
             let flow = self.flows.flow_mut(number);
             flow.carried(1, frame.len() as u64, now);
             let (actions, drop) = flow.actions();
-            self.actor.for_origin(from, in_port, now).at_depth(depth).run(actions, drop, frame);
+            self.actor
+                .for_origin(from, in_port, now)
+                .at_depth(depth)
+                .run(actions, drop, frame);
             return;
         }
         let mut from = from;
@@ -363,7 +366,10 @@ impl Pipeline {
         }
         let translation = self.ask(&key, hash, in_port, &frame, now);
         let (actions, drop) = (&translation.actions, translation.drop);
-        self.actor.for_origin(from, in_port, now).at_depth(depth).run(actions, drop, frame);
+        self.actor
+            .for_origin(from, in_port, now)
+            .at_depth(depth)
+            .run(actions, drop, frame);
     }
 
     /// Counts a drop of a packet that began anew.

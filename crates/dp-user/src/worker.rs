@@ -149,8 +149,7 @@ impl Worker {
         self.unpark(now);
         self.pipeline.apply_changes();
         self.dump(now);
-        self.pushes
-            .retain_mut(|(push, _)| self.pipeline.push_step(push, now));
+        self.pushes.retain_mut(|(push, _)| self.pipeline.push_step(push, now));
         self.housekeeping = self.pipeline.housekeep(now);
         go_on
     }

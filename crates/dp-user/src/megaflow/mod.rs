@@ -112,7 +112,14 @@ impl FlowTable {
     }
 
     /// Caches a translation of `key`, of a packet of so many bytes from `owner`, which counts among what the megaflow reports. Where a megaflow of the same key and mask is there, it is replaced.
-    pub(crate) fn insert(&mut self, key: &Key, owner: PortNo, translation: &Translation, bytes: u64, now: Nanos) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        key: &Key,
+        owner: PortNo,
+        translation: &Translation,
+        bytes: u64,
+        now: Nanos,
+    ) -> u32 {
         if self.len() >= self.limit {
             self.evict();
         }
@@ -137,7 +144,10 @@ impl FlowTable {
                 _ => None,
             },
             drop: translation.drop,
-            recirculates: translation.actions.iter().any(|action| matches!(action, Action::Recirc(_))),
+            recirculates: translation
+                .actions
+                .iter()
+                .any(|action| matches!(action, Action::Recirc(_))),
             packets: 0,
             bytes: 0,
             used: now,

@@ -74,7 +74,7 @@ pub(crate) fn translation(actions: &[Action], fields: &[Field]) -> Translation {
         mask,
         deps: Default::default(),
         effects: Default::default(),
-            credits: Default::default(),
+        credits: Default::default(),
         drop: None,
     }
 }
