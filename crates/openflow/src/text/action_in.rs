@@ -7,9 +7,11 @@ use super::action_args::{
 use super::action_out::REASONS;
 use super::field;
 use super::token::{self, Pair};
-use super::{Names, ParseError, ct_in, learn_in, number, parse_port, parse_table};
+use super::{Names, ParseError, Protocols, ct_in, learn_in, number, parse_port, parse_table};
+use crate::Version;
 use crate::model::*;
 use flow::{Home, MatchField as F};
+use std::cell::Cell;
 
 /// How deep actions may be nested.
 const MAX_DEPTH: u8 = 16;
@@ -25,8 +27,7 @@ pub(super) fn error<T>(message: impl Into<String>) -> Parsed<T> {
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.
 pub fn parse_actions(text: &str, names: &Names) -> Result<Vec<Action>, ParseError> {
-    let reader = Reader { names, depth: 0 };
-    reader.actions(text)
+    Reader::new(names, &Usable::default()).actions(text)
 }
 
 /// Reads what a rule does: actions and, in their order, instructions.
@@ -34,14 +35,46 @@ pub fn parse_actions(text: &str, names: &Names) -> Result<Vec<Action>, ParseErro
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.
 pub fn parse_instructions(text: &str, names: &Names) -> Result<Instructions, ParseError> {
-    let reader = Reader { names, depth: 0 };
-    reader.instructions(text)
+    Reader::new(names, &Usable::default()).instructions(text)
+}
+
+/// What of messages can say what was read.
+pub(super) struct Usable {
+    protocols: Cell<Protocols>,
+    /// Whether a tag is changed that the packet must have.
+    tagged: Cell<bool>,
+}
+
+impl Default for Usable {
+    fn default() -> Usable {
+        Usable {
+            protocols: Cell::new(Protocols::ANY),
+            tagged: Cell::new(false),
+        }
+    }
+}
+
+impl Usable {
+    /// Only these can.
+    pub(super) fn only(&self, protocols: Protocols) {
+        self.protocols.set(self.protocols.get() & protocols);
+    }
+
+    pub(super) fn get(&self) -> Protocols {
+        self.protocols.get()
+    }
+
+    /// Whether the actions need packets with a tag.
+    pub(super) fn tagged(&self) -> bool {
+        self.tagged.get()
+    }
 }
 
 /// What actions are read with.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) names: &'a Names,
+    pub(super) usable: &'a Usable,
     depth: u8,
 }
 
@@ -56,6 +89,14 @@ const ORDER: [&str; 6] = [
 ];
 
 impl<'a> Reader<'a> {
+    pub(super) fn new(names: &'a Names, usable: &'a Usable) -> Reader<'a> {
+        Reader {
+            names,
+            usable,
+            depth: 0,
+        }
+    }
+
     /// For a list within an action.
     pub(super) fn deeper(&self) -> Parsed<Reader<'a>> {
         match self.depth < MAX_DEPTH {
@@ -82,7 +123,12 @@ impl<'a> Reader<'a> {
             {
                 return error(format!("{name} instruction not allowed here"));
             }
-            actions.push(self.action(&pair)?);
+            let action = self.action(&pair)?;
+            match &action {
+                Action::Meter(_) => self.usable.only(Protocols::OF15),
+                _ => self.tag(&pair, &action, &actions),
+            }
+            actions.push(action);
         }
         match dropped && !actions.is_empty() {
             true => error("\"drop\" must not be accompanied by any other action or instruction"),
@@ -90,7 +136,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn instructions(&self, text: &str) -> Parsed<Instructions> {
+    pub(super) fn instructions(&self, text: &str) -> Parsed<Instructions> {
         let mut result = Instructions::default();
         let (mut dropped, mut any) = (false, false);
         let mut last = 0;
@@ -116,12 +162,22 @@ impl<'a> Reader<'a> {
             }
             last = name;
             match (name, pair.key) {
-                (0, _) => result.meter = Some(number::u32(pair.value)?),
+                (0, _) => {
+                    result.meter = Some(number::u32(pair.value)?);
+                    self.usable.only(Protocols::since(Version::V13));
+                }
                 (1, "apply_actions") => return error("apply_actions is the default instruction"),
-                (1, _) => result.apply.push(self.action(&pair)?),
+                (1, _) => {
+                    let action = self.action(&pair)?;
+                    self.tag(&pair, &action, &result.apply);
+                    result.apply.push(action);
+                }
                 (2, _) => result.clear = true,
                 (3, _) => result.write = self.deeper()?.actions(pair.value)?,
-                (4, _) => result.metadata = Some(metadata(pair.value)?),
+                (4, _) => {
+                    result.metadata = Some(metadata(pair.value)?);
+                    self.usable.only(Protocols::METADATA);
+                }
                 _ => result.goto = Some(parse_table(pair.value, self.names)?),
             }
         }
@@ -137,6 +193,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Notes that an action of OpenFlow 1.1 changes a tag, which no action before it has put on.
+    fn tag(&self, pair: &Pair<'_>, action: &Action, before: &[Action]) {
+        if matches!(action, Action::SetVlanVid(_) | Action::SetVlanPcp(_)) && pair.key.starts_with("set_vlan") {
+            let puts = |a: &Action| matches!(a, Action::PushVlan(_) | Action::SetVlanVid(_) | Action::SetVlanPcp(_));
+            if !before.iter().any(puts) {
+                self.usable.tagged.set(true);
+            }
+        }
+    }
+
     fn action(&self, pair: &Pair<'_>) -> Parsed<Action> {
         let value = pair.value;
         Ok(match pair.key {
@@ -147,7 +213,10 @@ impl<'a> Reader<'a> {
             "bundle_load" => return self.bundle(value, true),
             "group" => Action::Group(number::u32(value)?),
             "strip_vlan" | "pop_vlan" => Action::PopVlan,
-            "push_vlan" => Action::PushVlan(ethertype(value, &[0x8100, 0x88a8], "VLAN")?),
+            "push_vlan" => {
+                self.usable.only(Protocols::since(Version::V11));
+                Action::PushVlan(ethertype(value, &[0x8100, 0x88a8], "VLAN")?)
+            }
             "push_mpls" => Action::PushMpls(number::named(value, "push_mpls")?),
             "pop_mpls" => Action::PopMpls(number::named(value, "pop_mpls")?),
             "push_pbb" => Action::PushPbb(ethertype(value, &[0x88e7], "PBB")?),
@@ -230,11 +299,15 @@ impl<'a> Reader<'a> {
             "ct_clear" => Action::CtClear,
             "clone" => Action::Clone(self.deeper()?.actions(value)?),
             "check_pkt_larger" => return check_pkt_larger(value, pair.tail),
-            "encap" => return encap(value),
+            "encap" => {
+                self.usable.only(Protocols::since(Version::V13));
+                return encap(value);
+            }
             "decap" => Action::Decap(decap(value)?),
             "meter" => Action::Meter(number::u32(value)?),
             "write_metadata" => {
                 let (value, mask) = metadata(value)?;
+                self.usable.only(Protocols::METADATA);
                 Action::WriteMetadata { value, mask }
             }
             key => match parse_port(key, self.names) {
@@ -434,6 +507,7 @@ impl<'a> Reader<'a> {
         let Some((value, mask)) = field::parse(of, value, self.names)? else {
             return error(format!("{text}: cannot set field to any value"));
         };
+        self.usable.only(Protocols::matching(of, None));
         let mask = match (&value, mask) {
             (Value::Word(value), _) if value & !of.info().valid != 0 => {
                 return error(format!("{text}: value {value:#x} does not fit into the field"));

@@ -69,7 +69,7 @@ pub(super) fn format(field: MatchField, value: u128, mask: u128, style: Style<'_
 }
 
 /// How many high bits of an address count, where the others do not.
-fn prefix(mask: u128, width: u32) -> Option<u32> {
+pub(super) fn prefix(mask: u128, width: u32) -> Option<u32> {
     let ones = (mask << (128 - width)).leading_ones();
     let rest = mask.count_ones();
     (ones == rest).then_some(ones)
@@ -167,7 +167,7 @@ pub(super) fn parse(
             let (value, mask) = split(text);
             let value = part(field, value, text)?;
             let mask = mask.map(|mask| parse_mask(field, mask, text)).transpose()?;
-            if mask.is_some_and(|m| info.maskable == Maskable::Exact && m & info.valid != info.valid) {
+            if mask.is_some_and(|m| info.maskable == Maskable::Exact && ![0, info.valid].contains(&(m & info.valid))) {
                 return Err(bad(&format!("invalid mask for field {field}")));
             }
             word((value, mask.unwrap_or(u128::MAX)))

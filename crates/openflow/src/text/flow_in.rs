@@ -1,11 +1,44 @@
 //! Reading matches and flows.
 
-use super::action_in::parse_instructions;
+use super::action_args::{subfield, wide_load};
+use super::action_in::{Reader, Usable};
 use super::flow_out::flag;
 use super::match_out::PROTOCOLS;
-use super::{Names, ParseError, field, number, parse_port, parse_table, token};
+use super::{Names, ParseError, Protocols, field, number, parse_port, parse_table, token};
+use crate::check::{self, Limits};
 use crate::model::*;
+use crate::{OfError, Version};
 use flow::{Home, MatchField as F};
+
+/// What a flow's text may say beside its match.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fields(u8);
+
+impl Fields {
+    const ACTIONS: u8 = 1;
+    const TIMEOUT: u8 = 2;
+    const PRIORITY: u8 = 4;
+    const FLAGS: u8 = 8;
+    const OUT: u8 = 16;
+    const IMPORTANCE: u8 = 32;
+
+    /// Of requests for statistics.
+    pub(super) const REQUEST: Fields = Fields(Fields::OUT);
+
+    const fn of(command: FlowCommand) -> Fields {
+        const CHANGE: u8 = Fields::ACTIONS | Fields::TIMEOUT | Fields::PRIORITY | Fields::FLAGS;
+        match command {
+            FlowCommand::Add => Fields(CHANGE | Fields::IMPORTANCE),
+            FlowCommand::Modify | FlowCommand::ModifyStrict => Fields(CHANGE),
+            FlowCommand::Delete => Fields(Fields::OUT),
+            FlowCommand::DeleteStrict => Fields(Fields::OUT | Fields::PRIORITY),
+        }
+    }
+
+    const fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+}
 
 /// Reads a flow, for a command: its match, its properties, and behind `actions=` what it does. Conditions that speak of what the packets need not
 /// have are left out.
@@ -13,9 +46,51 @@ use flow::{Home, MatchField as F};
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.
 pub fn parse_flow(command: FlowCommand, text: &str, names: &Names) -> Result<FlowMod, ParseError> {
-    let changes = (command as u8) < 3;
-    let (fields, actions) = split_actions(text);
-    if changes && actions.is_none() {
+    Ok(read(command, Fields::of(command), text, names)?.0)
+}
+
+/// Reads a flow as [`parse_flow`] does, sees that its actions suit its match, and says which flow formats it can be sent in.
+///
+/// # Errors
+/// What is wrong, in the words of `ovs-ofctl`.
+pub fn parse_flow_usable(command: FlowCommand, text: &str, names: &Names) -> Result<(FlowMod, Protocols), ParseError> {
+    let (m, mut usable) = read(command, Fields::of(command), text, names)?;
+    if m.instructions.is_empty() {
+        return Ok((m, usable));
+    }
+    let limits = Limits {
+        tables: 255,
+        ..Limits::default()
+    };
+    let check = |version| check::instructions(version, m.table, &m.matching, &m.instructions, &limits);
+    let wrong = |e: OfError| {
+        let name = e.name();
+        ParseError::new(format!("actions are invalid with specified match ({name})"))
+    };
+    match check(Version::V13) {
+        Ok(()) => {}
+        Err(OfError::BacMatchInconsistent) if !(usable & Protocols::LENIENT).is_empty() => {
+            // Actions of OpenFlow 1.0 are without effect on packets that lack the field.
+            check(Version::V10).map_err(wrong)?;
+            usable &= Protocols::LENIENT;
+        }
+        Err(e) => return Err(wrong(e)),
+    }
+    Ok((m, usable))
+}
+
+/// Reads a flow that may say what `allowed` has.
+pub(super) fn read(
+    command: FlowCommand,
+    allowed: Fields,
+    text: &str,
+    names: &Names,
+) -> Result<(FlowMod, Protocols), ParseError> {
+    let (fields, actions) = match allowed.has(Fields::ACTIONS) {
+        true => split_actions(text),
+        false => (text, None),
+    };
+    if allowed.has(Fields::ACTIONS) && actions.is_none() {
         return Err(ParseError::new("must specify an action"));
     }
     let mut m = FlowMod {
@@ -28,40 +103,67 @@ pub fn parse_flow(command: FlowCommand, text: &str, names: &Names) -> Result<Flo
         if conditions.take(&pair, names)? {
             continue;
         }
-        if let Some(set) = flag(pair.key).filter(|_| changes) {
+        if let Some(set) = flag(pair.key).filter(|_| allowed.has(Fields::FLAGS)) {
             m.flags = m.flags.with(set);
+            match set {
+                FlowFlags::RESET_COUNTS => conditions.usable.only(Protocols::since(Version::V12)),
+                FlowFlags::NO_PACKET_COUNTS | FlowFlags::NO_BYTE_COUNTS => {
+                    conditions.usable.only(Protocols::since(Version::V13));
+                }
+                _ => {}
+            }
             continue;
-        }
-        if !pair.given {
-            return Err(ParseError::new(format!("field {} missing value", pair.key)));
         }
         let value = pair.value;
         match pair.key {
-            "table" => m.table = Some(parse_table(value, names)?),
-            "priority" => m.priority = number::named(value, "priority")?,
-            "idle_timeout" if changes => m.idle_timeout = number::named(value, "idle_timeout")?,
-            "hard_timeout" if changes => m.hard_timeout = number::named(value, "hard_timeout")?,
-            "importance" if changes => m.importance = number::named(value, "importance")?,
-            "cookie" => cookie(&mut m, value)?,
-            "out_port" if !changes => {
+            // Of a switch's own, for its tests.
+            "no_readonly_table" | "allow_hidden_fields" => {}
+            key if value.is_empty() => return Err(ParseError::new(format!("field {key} missing value"))),
+            "table" => m.table = Some(parse_table(value, names)?).filter(|t| *t != 255),
+            "priority" if allowed.has(Fields::PRIORITY) => m.priority = number::named(value, "priority")?,
+            "idle_timeout" if allowed.has(Fields::TIMEOUT) => m.idle_timeout = number::named(value, "idle_timeout")?,
+            "hard_timeout" if allowed.has(Fields::TIMEOUT) => m.hard_timeout = number::named(value, "hard_timeout")?,
+            "importance" if allowed.has(Fields::IMPORTANCE) => m.importance = number::named(value, "importance")?,
+            "cookie" => cookie(&mut m, allowed, value)?,
+            "out_port" if allowed.has(Fields::OUT) => {
                 let found = parse_port(value, names);
                 m.out_port = found.ok_or_else(|| ParseError::new(format!("{value} is not a valid OpenFlow port")))?;
             }
-            "out_group" if !changes => {
-                m.out_group = match value {
-                    "any" | "ANY" => ANY_GROUP,
-                    _ => number::u32(value)?,
-                }
+            "out_group" if allowed.has(Fields::OUT) => {
+                m.out_group = out_group(value)?;
+                conditions.usable.only(Protocols::since(Version::V11));
             }
-            "check_overlap" | "send_flow_rem" | "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
+            "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
             key => return Err(ParseError::new(format!("unknown keyword {key}"))),
         }
     }
+    let usable = std::mem::take(&mut conditions.usable);
     m.matching = conditions.finish();
-    if let Some(actions) = actions.filter(|_| changes) {
-        m.instructions = parse_instructions(actions, names)?;
+    if m.table.is_some() && allowed != Fields::REQUEST {
+        usable.only(Protocols::TABLE);
     }
-    Ok(m)
+    if m.cookie_mask != 0 {
+        usable.only(Protocols::METADATA);
+    }
+    if let Some(actions) = actions {
+        m.instructions = Reader::new(names, &usable).instructions(actions)?;
+    }
+    restrict(&usable, &m.matching);
+    Ok((m, usable.get()))
+}
+
+/// Takes out the flow formats that have not got what the match as a whole, or actions on it, need.
+fn restrict(usable: &Usable, matching: &Match) {
+    if matching.eth_type() == Some(0x86dd) {
+        // OpenFlow 1.0 and 1.1 know IPv6 by its type only.
+        let beyond = [F::NwProto, F::NwTos, F::NwEcn];
+        if beyond.into_iter().any(|field| matching.get(field).is_some()) {
+            usable.only(Protocols::EXTENSIBLE);
+        }
+    }
+    if usable.tagged() && !matching.meets(flow::MatchPrerequisite::VlanVid) {
+        usable.only(Protocols::LENIENT);
+    }
 }
 
 /// Reads a match alone.
@@ -75,53 +177,61 @@ pub fn parse_match(text: &str, names: &Names) -> Result<Match, ParseError> {
         if conditions.take(&pair, names)? {
             continue;
         }
-        return Err(ParseError::new(match pair.given {
-            false => format!("field {} missing value", pair.key),
-            true => format!("unknown keyword {}", pair.key),
+        return Err(ParseError::new(match pair.value.is_empty() {
+            true => format!("field {} missing value", pair.key),
+            false => format!("unknown keyword {}", pair.key),
         }));
     }
     Ok(conditions.finish())
 }
 
-/// The text before the actions, and theirs.
-fn split_actions(text: &str) -> (&str, Option<&str>) {
-    for word in ["actions", "action"] {
-        let mut from = 0;
-        while let Some(at) = text[from..].find(word) {
-            let at = from + at;
-            let behind = &text[at + word.len()..];
-            let begins = at == 0 || text[..at].ends_with([',', ' ', '\t']);
-            if begins && let Some(actions) = behind.strip_prefix('=') {
-                return (&text[..at], Some(actions));
-            }
-            from = at + word.len();
-        }
+/// The text before the first `action`, and what is behind the next `=`.
+pub(super) fn split_actions(text: &str) -> (&str, Option<&str>) {
+    match text.find("action") {
+        Some(at) => (&text[..at], text[at..].split_once('=').map(|(_, actions)| actions)),
+        None => (text, None),
     }
-    (text, None)
 }
 
 /// A cookie, which with a mask asks for rules, and without is the new one; commands that add no rule ask with both.
-fn cookie(m: &mut FlowMod, text: &str) -> Result<(), ParseError> {
+fn cookie(m: &mut FlowMod, allowed: Fields, text: &str) -> Result<(), ParseError> {
     match text.split_once('/') {
         Some(_) if m.command == FlowCommand::Add => {
-            return Err(ParseError::new("cannot set cookie with mask on new flows"));
+            return Err(ParseError::new("flow additions cannot use a cookie mask"));
         }
         Some((value, mask)) => {
             m.cookie_mask = number::u64(mask)?;
             m.cookie = number::u64(value)? & m.cookie_mask;
         }
-        None if matches!(m.command, FlowCommand::Delete | FlowCommand::DeleteStrict) => {
-            return Err(ParseError::new("cannot set cookie (use cookie/-1 to match on cookie)"));
+        None if !allowed.has(Fields::ACTIONS) => {
+            return Err(ParseError::new(format!(
+                "cannot set cookie (to match on a cookie, specify a mask, e.g. cookie={text}/-1)"
+            )));
         }
-        None => m.new_cookie = Some(number::u64(text)?),
+        // All ones leave it.
+        None => m.new_cookie = Some(number::u64(text)?).filter(|cookie| *cookie != u64::MAX),
     }
     Ok(())
 }
 
+/// A group that rules send to: a number, `any` or `all`.
+fn out_group(text: &str) -> Result<u32, ParseError> {
+    if text.eq_ignore_ascii_case("any") {
+        return Ok(ANY_GROUP);
+    }
+    if text.eq_ignore_ascii_case("all") {
+        return Ok(ALL_GROUPS);
+    }
+    let number = number::u32(text);
+    number.map_err(|_| ParseError::new(format!("{text} is not a valid OpenFlow group")))
+}
+
 /// A match as far as it is read.
 #[derive(Default)]
-struct Conditions {
+pub(super) struct Conditions {
     matching: Match,
+    /// In which flow formats it can be said.
+    pub(super) usable: Usable,
     /// Addresses and numbers of IPv4 or ARP, which only the Ethernet type tells apart; in the order in which they came.
     later: Vec<(Later, u128, u128)>,
 }
@@ -139,7 +249,7 @@ enum Later {
 
 impl Conditions {
     /// Takes a pair if it is about the match.
-    fn take(&mut self, pair: &token::Pair<'_>, names: &Names) -> Result<bool, ParseError> {
+    pub(super) fn take(&mut self, pair: &token::Pair<'_>, names: &Names) -> Result<bool, ParseError> {
         let key = pair.key;
         if key == "eth" {
             self.matching.set(F::PacketType, 0, u128::from(u32::MAX));
@@ -152,18 +262,21 @@ impl Conditions {
             }
             return Ok(true);
         }
-        let Some(of) = F::from_name(key).or_else(|| self.other_name(key)) else {
-            return Ok(false);
+        // Identifiers, which are in capitals, are names of parts of fields only.
+        let named = || F::from_name(key).filter(|_| key.starts_with(|c: char| c.is_ascii_lowercase()));
+        let Some(of) = named().or_else(|| self.other_name(key)) else {
+            return match key.contains('[') {
+                true => self.part(key, pair.value),
+                false => Ok(false),
+            };
         };
-        if !pair.given && of.info().home != Home::Elsewhere {
-            // As any value: nothing is said of a field.
-            return Ok(true);
-        }
-        if key == "dl_vlan" && number::unsigned(pair.value) == Some(0xffff) {
+        // Without a value, no bit counts.
+        let text = if pair.value.is_empty() { "0/0" } else { pair.value };
+        if key == "dl_vlan" && number::unsigned(text) == Some(0xffff) {
             self.matching.set(F::VlanTci, 0, 0xffff);
             return Ok(true);
         }
-        let Some((value, mask)) = field::parse(of, pair.value, names)? else {
+        let Some((value, mask)) = field::parse(of, text, names)? else {
             return Ok(true);
         };
         match (value, mask) {
@@ -172,24 +285,60 @@ impl Conditions {
                     Some(Value::Word(mask)) => mask,
                     _ => of.info().valid,
                 };
+                if mask != 0 {
+                    self.usable.only(Protocols::matching(of, Some(mask)));
+                }
                 self.set(of, key, value & mask & of.info().valid, mask);
             }
-            (Value::Wide(value), mask) => {
-                let number = of as u8 - F::TunMetadata0 as u8;
-                let mask = match &mask {
-                    Some(Value::Wide(mask)) => Some(&mask[..]),
-                    _ => None,
-                };
-                let value: Vec<u8> = match mask {
-                    Some(mask) => value.iter().zip(mask).map(|(v, m)| v & m).collect(),
-                    None => value,
-                };
-                self.matching.clear_tun_metadata(number);
-                self.matching
-                    .add_tun_metadata(number, &value, mask)
-                    .map_err(|e| ParseError::new(format!("{}: {e}", pair.value)))?;
-            }
+            (value, mask) => self.take_wide(of, &value, mask.as_ref(), text)?,
         }
+        Ok(true)
+    }
+
+    /// Takes a condition on a tunnel metadata field.
+    fn take_wide(&mut self, of: F, value: &Value, mask: Option<&Value>, text: &str) -> Result<(), ParseError> {
+        let (Value::Wide(value), number) = (value, of as u8 - F::TunMetadata0 as u8) else {
+            return Ok(());
+        };
+        self.usable.only(Protocols::EXTENSIBLE);
+        let mask = match mask {
+            Some(Value::Wide(mask)) => Some(&mask[..]),
+            _ => None,
+        };
+        let value: Vec<u8> = match mask {
+            Some(mask) => value.iter().zip(mask).map(|(v, m)| v & m).collect(),
+            None => value.clone(),
+        };
+        self.matching.clear_tun_metadata(number);
+        let added = self.matching.add_tun_metadata(number, &value, mask);
+        added.map_err(|e| ParseError::new(format!("{text}: {e}")))
+    }
+
+    /// Takes a condition on some bits of a field.
+    fn part(&mut self, key: &str, text: &str) -> Result<bool, ParseError> {
+        let part = subfield(key)?;
+        let Some(number) = number::wide(text) else {
+            return Err(ParseError::new(format!("{key}: cannot parse integer value: {text}")));
+        };
+        let bits = u32::from(part.n_bits());
+        if bits < 128 && number >> bits != 0 {
+            return Err(ParseError::new(format!(
+                "{key}: value {number:#x} does not fit into {bits} bits"
+            )));
+        }
+        let of = part.field();
+        if of.info().home == Home::Elsewhere {
+            let Action::SetField { value, mask, .. } = wide_load(part, number) else {
+                return Ok(true);
+            };
+            self.take_wide(of, &value, mask.as_ref(), text)?;
+            return Ok(true);
+        }
+        let mask = u128::MAX >> (128 - bits);
+        let (old_value, old_mask) = self.matching.get(of).unwrap_or((0, 0));
+        let (value, mask) = (number << part.ofs(), mask << part.ofs());
+        self.usable.only(Protocols::matching(of, Some(mask)));
+        self.set(of, key, old_value & !mask | value, old_mask | mask);
         Ok(true)
     }
 
@@ -220,7 +369,7 @@ impl Conditions {
     }
 
     /// The match, in which every condition is about the field of the packets' protocol.
-    fn finish(mut self) -> Match {
+    pub(super) fn finish(mut self) -> Match {
         // The protocol comes first: the others go by it.
         self.later.sort_by_key(|(later, ..)| !matches!(later, Later::NwProto));
         for (later, value, mask) in self.later {

@@ -9,18 +9,34 @@ mod ct_in;
 mod field;
 mod flow_in;
 mod flow_out;
+mod group_in;
+mod group_out;
 mod learn_in;
+mod lines;
 mod match_out;
+mod meter;
 mod number;
+mod protocol;
+mod requests;
+mod settings;
 mod token;
 
 use crate::Version;
 use crate::model::Port;
 pub use action_in::{parse_actions, parse_instructions};
 pub use action_out::{actions, instructions};
-pub use flow_in::{parse_flow, parse_match};
+pub use flow_in::{parse_flow, parse_flow_usable, parse_match};
 pub use flow_out::{flow_mod, flow_stats};
+pub use group_in::parse_group_mod;
+pub use group_out::{group_desc, group_mod};
+pub use lines::{
+    BundleStep, Lines, parse_bundle_file, parse_flow_file, parse_flow_line, parse_group_file, parse_group_line,
+};
 pub use match_out::matching;
+pub use meter::{meter_config, meter_mod, meter_name, parse_meter_mod, parse_meter_request};
+pub use protocol::{Protocols, parse_protocols};
+pub use requests::{parse_flow_monitor_request, parse_flow_stats_request, parse_packet_out};
+pub use settings::{TableMiss, TableSetting, parse_port_config, parse_table_mod, parse_tlv_maps};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -33,6 +49,13 @@ impl ParseError {
     pub(crate) fn new(message: impl Into<String>) -> ParseError {
         ParseError(message.into())
     }
+}
+
+mod bucket_ids {
+    pub(super) const MAX: u32 = 0xffff_ff00;
+    pub(super) const FIRST: u32 = 0xffff_fffd;
+    pub(super) const LAST: u32 = 0xffff_fffe;
+    pub(super) const ALL: u32 = 0xffff_ffff;
 }
 
 /// The names of a switch's ports and tables.

@@ -1,20 +1,51 @@
-//! Numbers in text.
+//! Numbers in text: hexadecimal behind `0x`, octal behind `0`, else decimal.
 
 use super::ParseError;
 
-/// A number: hexadecimal behind `0x`, else decimal.
+/// The digits of a number without its prefix, and their base.
+fn base(text: &[u8]) -> (&[u8], u32) {
+    match text {
+        [b'0', b'x' | b'X', digits @ ..] => (digits, 16),
+        [b'0', digits @ ..] if !digits.is_empty() => (digits, 8),
+        digits => (digits, 10),
+    }
+}
+
+fn digit(digit: u8, base: u32) -> Option<u8> {
+    let value = match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        b'A'..=b'F' => digit - b'A' + 10,
+        _ => return None,
+    };
+    (u32::from(value) < base).then_some(value)
+}
+
+/// A number of at most 64 bits.
 pub(super) fn unsigned(text: &str) -> Option<u64> {
-    u64::try_from(wide(text)?).ok()
+    let (digits, base) = base(text.as_bytes());
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, d| {
+        let value = digit(*d, base)?;
+        number.checked_mul(base.into())?.checked_add(value.into())
+    })
 }
 
 /// The same, of 128 bits.
 pub(super) fn wide(text: &str) -> Option<u128> {
-    let lower = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-    match lower {
-        Some(digits) if !digits.starts_with('+') => u128::from_str_radix(digits, 16).ok(),
-        None if !text.starts_with('+') => text.parse().ok(),
-        _ => None,
+    if let Some(number) = unsigned(text) {
+        return Some(number.into());
     }
+    let (digits, base) = base(text.as_bytes());
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u128, |number, d| {
+        let value = digit(*d, base)?;
+        number.checked_mul(base.into())?.checked_add(value.into())
+    })
 }
 
 /// A number of a named argument.
@@ -25,15 +56,20 @@ pub(super) fn named<T: TryFrom<u64>>(text: &str, name: &str) -> Result<T, ParseE
 
 /// A number without a name; negative ones are 64 bits in two's complement.
 pub(super) fn u64(text: &str) -> Result<u64, ParseError> {
-    let negative = text.strip_prefix('-').and_then(unsigned);
-    let number = unsigned(text).or(negative.map(u64::wrapping_neg));
+    if text.is_empty() {
+        return Err(ParseError::new("missing required numeric argument"));
+    }
+    let negative = || text.strip_prefix('-').and_then(unsigned).map(u64::wrapping_neg);
+    let number = unsigned(text).or_else(negative);
     number.ok_or_else(|| ParseError::new(format!("invalid numeric format {text}")))
 }
 
-/// A number of 32 bits without a name.
+/// A number of 32 bits without a name; negative ones are in two's complement.
 pub(super) fn u32(text: &str) -> Result<u32, ParseError> {
     let number = u64(text)?;
-    u32::try_from(number).map_err(|_| ParseError::new(format!("invalid numeric format {text}")))
+    let signed = i32::try_from(number as i64).map(|n| n as u32);
+    let number = u32::try_from(number).or(signed);
+    number.map_err(|_| ParseError::new(format!("invalid numeric format {text}")))
 }
 
 /// Hexadecimal with `0x` before it, but for zero.

@@ -1,0 +1,155 @@
+//! Reading packets to send, and what rules are asked for.
+
+use super::action_in::Reader;
+use super::flow_in::{self, Conditions, Fields};
+use super::{Names, ParseError, Protocols, parse_port, parse_table, token};
+use crate::model::*;
+use flow::MatchField as F;
+
+fn error<T>(message: impl Into<String>) -> Result<T, ParseError> {
+    Err(ParseError::new(message))
+}
+
+/// Whether packets from controllers can have this field: what tables see of a packet that is not in it.
+fn of_pipeline(field: F) -> bool {
+    let name = field.name();
+    let register = name.trim_start_matches('x').strip_prefix("reg").is_some();
+    let tunnel = name.starts_with("tun_") || name.starts_with("gtpu_");
+    let other = matches!(field, F::InPort | F::InPortOxm | F::Metadata | F::PacketType);
+    register || tunnel || other
+}
+
+/// Reads a packet to send: `in_port`, which is the controller without it, metadata fields, `packet` in hexadecimal, and `actions`.
+/// Says which flow formats it can be sent in, too.
+///
+/// # Errors
+/// What is wrong, in the words of `ovs-ofctl`.
+pub fn parse_packet_out(text: &str, names: &Names) -> Result<(PacketOut, Protocols), ParseError> {
+    let (fields, actions) = flow_in::split_actions(text);
+    if fields.len() < text.len() && actions.is_none() {
+        return error("must specify an action");
+    }
+    let mut out = PacketOut {
+        buffer_id: None,
+        in_port: Port::CONTROLLER,
+        metadata: Match::ANY,
+        actions: Vec::new(),
+        data: Vec::new(),
+    };
+    let mut conditions = Conditions::default();
+    let mut rest = fields;
+    while let Some(pair) = token::next(&mut rest) {
+        if !pair.given || pair.value.is_empty() {
+            return error(format!("field {} missing value", pair.key));
+        }
+        match pair.key {
+            "in_port" => match parse_port(pair.value, names) {
+                Some(port) => out.in_port = port,
+                None => return error(format!("{} is not a valid OpenFlow port", pair.value)),
+            },
+            "packet" => out.data = packet(pair.value)?,
+            key => match F::from_name(key) {
+                Some(field) if of_pipeline(field) => {
+                    conditions.take(&pair, names)?;
+                }
+                Some(_) => return error(format!("{key} is not a valid pipeline field for PACKET_OUT")),
+                None => return error(format!("unknown keyword {key}")),
+            },
+        }
+    }
+    if out.data.is_empty() {
+        return error("must specify packet");
+    }
+    let usable = std::mem::take(&mut conditions.usable);
+    out.metadata = conditions.finish();
+    out.metadata.clear(F::InPortOxm);
+    if let Some(actions) = actions {
+        out.actions = Reader::new(names, &usable).actions(actions)?;
+    }
+    Ok((out, usable.get()))
+}
+
+fn packet(digits: &str) -> Result<Vec<u8>, ParseError> {
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes = pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?));
+    match bytes.collect::<Option<Vec<u8>>>() {
+        None => error("packet: Trailing garbage in packet data"),
+        Some(bytes) if bytes.len() < 14 => error("packet: Packet data too short for Ethernet"),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+/// Reads which rules are asked for, as `dump-flows` and `dump-aggregate` do: a match, `table`, `out_port`, `out_group`, `cookie=VALUE/MASK`.
+/// Says which flow formats can ask so, too.
+///
+/// # Errors
+/// What is wrong, in the words of `ovs-ofctl`.
+pub fn parse_flow_stats_request(text: &str, names: &Names) -> Result<(FlowStatsRequest, Protocols), ParseError> {
+    let (m, usable) = flow_in::read(FlowCommand::Delete, Fields::REQUEST, text, names)?;
+    let request = FlowStatsRequest {
+        table: m.table,
+        out_port: m.out_port,
+        out_group: m.out_group,
+        cookie: m.cookie,
+        cookie_mask: m.cookie_mask,
+        matching: m.matching,
+        ..FlowStatsRequest::default()
+    };
+    Ok((request, usable))
+}
+
+/// What monitors tell if nothing is said of it: rules there are, new ones, ends, changes, with actions, the asker's own too.
+const ALL: u16 = 0x3f;
+
+/// Words that take something from what a monitor tells.
+const WITHOUT: [(&str, u16); 6] = [
+    ("!initial", 0x01),
+    ("!add", 0x02),
+    ("!delete", 0x04),
+    ("!modify", 0x08),
+    ("!actions", 0x10),
+    ("!own", 0x20),
+];
+
+/// Reads what a monitor watches, behind `watch:` of `monitor`: a match, `table`, `out_port`, `out_group`, and what is not to be told.
+/// Says which flow formats can ask so, too.
+///
+/// # Errors
+/// What is wrong, in the words of `ovs-ofctl`.
+pub fn parse_flow_monitor_request(text: &str, names: &Names) -> Result<(FlowMonitorRequest, Protocols), ParseError> {
+    let mut request = FlowMonitorRequest {
+        id: 0,
+        flags: ALL,
+        out_port: Port::ANY,
+        table: None,
+        matching: Match::ANY,
+    };
+    let mut conditions = Conditions::default();
+    let mut rest = text;
+    while let Some(pair) = token::next(&mut rest) {
+        if let Some((_, flag)) = WITHOUT.iter().find(|(name, _)| *name == pair.key) {
+            request.flags &= !flag;
+            continue;
+        }
+        if conditions.take(&pair, names)? {
+            continue;
+        }
+        let value = pair.value;
+        if value.is_empty() {
+            return error(format!("{text}: field {} missing value", pair.key));
+        }
+        match pair.key {
+            "table" => request.table = Some(parse_table(value, names)?).filter(|t| *t != 255),
+            "out_port" => match parse_port(value, names) {
+                Some(port) => request.out_port = port,
+                None => return error(format!("{value} is not a valid OpenFlow port")),
+            },
+            "out_group" => return error("out_group is not supported"),
+            key => return error(format!("{text}: unknown keyword {key}")),
+        }
+    }
+    let usable = conditions.usable.get();
+    request.matching = conditions.finish();
+    Ok((request, usable))
+}
