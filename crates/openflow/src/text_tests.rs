@@ -140,7 +140,10 @@ fn deletions_ask_for_rules() {
     assert_eq!((m.cookie, m.cookie_mask, m.out_group), (5, 0xf, 7));
     assert_eq!((m.out_port, m.table), (Port::LOCAL, Some(3)));
     let e = parse_flow(FlowCommand::Delete, "cookie=5", &names).unwrap_err();
-    assert_eq!(e.to_string(), "cannot set cookie (to match on a cookie, specify a mask, e.g. cookie=5/-1)");
+    assert_eq!(
+        e.to_string(),
+        "cannot set cookie (to match on a cookie, specify a mask, e.g. cookie=5/-1)"
+    );
     let e = parse_flow(FlowCommand::Add, "out_port=5,actions=drop", &names).unwrap_err();
     assert_eq!(e.to_string(), "unknown keyword out_port");
 }

@@ -9,14 +9,7 @@ use std::fmt::Write;
 pub fn group_desc(desc: &GroupDesc, style: Style<'_>) -> String {
     let mut out = String::new();
     let kind = Some(desc.kind);
-    group(
-        &mut out,
-        desc.group,
-        kind,
-        None,
-        &desc.buckets,
-        style,
-    );
+    group(&mut out, desc.group, kind, None, &desc.buckets, style);
     out
 }
 
