@@ -33,6 +33,7 @@ fn port(version: Version) -> PortDesc {
         peer: 0,
         current_speed: if new { 10_000_000 } else { 0 },
         max_speed: if new { 40_000_000 } else { 0 },
+        ..PortDesc::default()
     }
 }
 
@@ -187,6 +188,7 @@ pub(super) fn samples(version: Version) -> Vec<Body> {
             rx_crc_errors: 11,
             collisions: u64::MAX,
             duration: later(Version::V13, duration),
+            ..PortStats::default()
         }])),
         reply(StatsReply::Queue(vec![QueueStats {
             port: Port(1),
@@ -248,6 +250,7 @@ pub(super) fn samples(version: Version) -> Vec<Body> {
         group: 5,
         kind: GroupType::Select,
         buckets: vec![bucket],
+        selection: None,
     }])));
     all.push(reply(StatsReply::Group(vec![GroupStats {
         group: 5,
@@ -296,6 +299,7 @@ pub(super) fn samples(version: Version) -> Vec<Body> {
             capabilities: 0xf,
             max_bands: 1,
             max_color: 0,
+            features: 0,
         })));
     }
     if version > Version::V10 {
@@ -303,7 +307,8 @@ pub(super) fn samples(version: Version) -> Vec<Body> {
         all.push(Body::TableMod(TableMod {
             table: 3,
             config: 0,
-            properties: vec![],
+            eviction: None,
+            vacancy: None,
         }));
     }
     if version >= Version::V12 {
@@ -311,22 +316,27 @@ pub(super) fn samples(version: Version) -> Vec<Body> {
             role: Role::Master,
             generation: Some(3),
             nicira: false,
+            short_id: 0,
         }));
         all.push(Body::RoleReply(RoleMsg {
             role: Role::Equal,
             generation: None,
             nicira: false,
+            short_id: 0,
         }));
     }
     all.push(Body::RoleRequest(RoleMsg {
         role: Role::Slave,
         generation: None,
         nicira: true,
+        short_id: 0,
     }));
     let events = AsyncConfig {
+        given: AsyncConfig::GIVEN_OLD,
         packet_in: [7, 0],
         port_status: [7, 7],
         flow_removed: [15, 0],
+        ..AsyncConfig::default()
     };
     if version >= Version::V13 {
         all.push(Body::GetAsyncRequest);

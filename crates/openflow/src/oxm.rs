@@ -145,6 +145,31 @@ pub(crate) fn decode_set(data: &mut Reader<'_>) -> Result<(MatchField, Value, Op
     Ok((field, value, mask))
 }
 
+/// Reads fields with values and without masks, to the end.
+pub(crate) fn decode_values(data: &[u8]) -> Result<Vec<(MatchField, Value)>, OfError> {
+    let mut data = Reader::new(data, OfError::BmcBadLen);
+    let mut fields = Vec::new();
+    while !data.is_empty() {
+        let header = read_header(&mut data)?;
+        let field = header.field().ok_or(OfError::BmcBadField)?;
+        let (value, mask) = decode_body(field, header.masked, data.take(header.len)?, OfError::BmcBadLen)?;
+        if mask.is_some() {
+            return Err(OfError::BmcBadMask);
+        }
+        if fields.iter().any(|(other, _)| *other == field) {
+            return Err(OfError::BmcDupField);
+        }
+        fields.push((field, value));
+    }
+    Ok(fields)
+}
+
+/// Reads a header in a list of fields: the field, if it is known, and whether it may be masked.
+pub(crate) fn decode_id(data: &mut Reader<'_>) -> Result<Option<(MatchField, bool)>, OfError> {
+    let header = read_header(data)?;
+    Ok(header.field().map(|field| (field, header.masked)))
+}
+
 /// Reads a header that names a field, without a value behind it.
 pub(crate) fn decode_name(data: &mut Reader<'_>) -> Result<MatchField, OfError> {
     let header = read_header(data)?;

@@ -192,6 +192,27 @@ pub struct FlowStats {
     pub instructions: Instructions,
 }
 
+/// A rule's counters, without what it does (OpenFlow 1.5 §7.3.5.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowCounters {
+    /// The table.
+    pub table: u8,
+    /// Why they are told: 0 since they were asked for, 1 since a trigger was reached.
+    pub reason: u8,
+    /// The priority.
+    pub priority: u16,
+    /// How old it is.
+    pub duration: Duration,
+    /// Seconds since the last packet.
+    pub idle_age: Option<u16>,
+    /// Packets; `u64::MAX` where they are not counted.
+    pub packets: u64,
+    /// Bytes; `u64::MAX` where they are not counted.
+    pub bytes: u64,
+    /// Its packets.
+    pub matching: Match,
+}
+
 /// The sums of some rules' statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AggregateStats {
@@ -228,19 +249,51 @@ pub struct FlowRemoved {
     pub matching: Match,
 }
 
+/// What to do with a monitor of rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum MonitorCommand {
+    /// Make one. Nicira's message has no other.
+    #[default]
+    Add = 0,
+    /// Change one.
+    Modify = 1,
+    /// End one; only the number counts.
+    Delete = 2,
+}
+
 /// A wish to hear of changes of rules (Nicira's, and OpenFlow 1.4 §7.3.5.17).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMonitorRequest {
     /// The monitor's number.
     pub id: u32,
-    /// What is told: 1 rules there are, 2 new ones, 4 their ends, 8 changes; 0x10 with their actions, 0x20 the asker's own too.
+    /// What to do.
+    pub command: MonitorCommand,
+    /// What is told: 1 rules there are, 2 new ones, 4 their ends, 8 changes; 0x10 with their actions, 0x20 the asker's own in full too, 0x40
+    /// the asker's own only (OpenFlow 1.4).
     pub flags: u16,
     /// Rules that send here.
     pub out_port: Port,
+    /// Rules that send to this group; OpenFlow 1.4.
+    pub out_group: u32,
     /// Rules of this table, or of all.
     pub table: Option<u8>,
     /// Rules that this covers.
     pub matching: Match,
+}
+
+impl Default for FlowMonitorRequest {
+    fn default() -> FlowMonitorRequest {
+        FlowMonitorRequest {
+            id: 0,
+            command: MonitorCommand::Add,
+            flags: 0,
+            out_port: Port::ANY,
+            out_group: ANY_GROUP,
+            table: None,
+            matching: Match::ANY,
+        }
+    }
 }
 
 /// A change of rules that is told.
@@ -248,7 +301,8 @@ pub struct FlowMonitorRequest {
 pub enum FlowUpdate {
     /// A rule came, went or changed.
     Full {
-        /// 0 came, 1 went, 2 changed.
+        /// 0 came, 1 went, 2 changed, 3 was there when the monitor was made: OpenFlow 1.4 tells that from those that came, Nicira's message
+        /// does not.
         event: u16,
         /// Why it went.
         reason: u16,
@@ -272,4 +326,8 @@ pub enum FlowUpdate {
         /// The message's.
         xid: u32,
     },
+    /// No more updates for now, since the controller is slow; OpenFlow 1.4. Nicira has a message of its own for this.
+    Paused,
+    /// Updates go on: OpenFlow 1.4.
+    Resumed,
 }

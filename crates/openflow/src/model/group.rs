@@ -1,6 +1,7 @@
 //! Groups and meters in messages.
 
-use super::{Action, Duration, Port};
+use super::{Action, Duration, Port, Value};
+use flow::MatchField;
 
 /// How a group treats its buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,13 +77,27 @@ pub struct GroupMod {
     pub selection: Option<Selection>,
 }
 
-/// How a select group selects; Nicira's property.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a select group selects; a property of Netronome's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The method's name, 15 bytes at most.
+    /// The method's name, 15 bytes at most; empty is the switch's own.
     pub method: String,
     /// Its parameter.
     pub param: u64,
+    /// What of a packet the method looks at, in the order of the fields: the bits that are one in the value.
+    pub fields: Vec<(MatchField, Value)>,
+}
+
+/// Numbers of buckets that a change of a group means more or other buckets by; numbers above [`bucket_ids::MAX`] are no bucket's own.
+pub mod bucket_ids {
+    /// The highest that a bucket can have.
+    pub const MAX: u32 = 0xffff_ff00;
+    /// The first of the group.
+    pub const FIRST: u32 = 0xffff_fffd;
+    /// The last of the group.
+    pub const LAST: u32 = 0xffff_fffe;
+    /// All of the group.
+    pub const ALL: u32 = 0xffff_ffff;
 }
 
 /// All groups.
@@ -97,6 +112,8 @@ pub struct GroupDesc {
     pub kind: GroupType,
     /// Its buckets.
     pub buckets: Vec<Bucket>,
+    /// How it selects; OpenFlow 1.5, and Nicira's for OpenFlow 1.0.
+    pub selection: Option<Selection>,
 }
 
 /// A group's counters.
@@ -226,4 +243,6 @@ pub struct MeterFeatures {
     pub max_bands: u8,
     /// How many colours there are.
     pub max_color: u8,
+    /// Bits of OpenFlow 1.5: 1 is meters in action sets, 2 any position in a list, 4 several in a list.
+    pub features: u32,
 }

@@ -47,6 +47,15 @@ pub enum Body {
     GetAsyncReply(AsyncConfig),
     /// Of OpenFlow 1.3, and of Nicira for older versions.
     SetAsync(AsyncConfig),
+    /// OpenFlow 1.4, and the foundation's for 1.3.
+    RoleStatus(RoleStatus),
+    /// OpenFlow 1.4.
+    TableStatus(TableStatus),
+    /// Another controller's change of a group or a meter, or the switch's own; OpenFlow 1.4, and the foundation's for 1.3. In it is a
+    /// [`Body::GroupMod`] or a [`Body::MeterMod`].
+    RequestForward(Box<Message>),
+    /// OpenFlow 1.5.
+    ControllerStatus(ControllerStatus),
     BundleControl(BundleControl),
     BundleAdd(BundleAdd),
     StatsRequest {
@@ -88,6 +97,8 @@ pub enum Body {
     TlvTableReply(TlvTable),
     /// Nicira's: connections of a zone are to be forgotten.
     CtFlushZone(u16),
+    /// Nicira's: some connections are to be forgotten.
+    CtFlush(Box<CtFlush>),
 }
 
 /// A question with an answer of many parts.
@@ -95,12 +106,21 @@ pub enum Body {
 #[allow(missing_docs)]
 pub enum StatsRequest {
     Desc,
+    /// Rules with their statistics; in OpenFlow 1.5, their descriptions.
     Flow(FlowStatsRequest),
+    /// Rules' statistics without what they do; OpenFlow 1.5.
+    FlowStats(FlowStatsRequest),
     Aggregate(FlowStatsRequest),
     Table,
     Port(Port),
-    Queue { port: Port, queue: u32 },
-    QueueDesc { port: Port, queue: u32 },
+    Queue {
+        port: Port,
+        queue: u32,
+    },
+    QueueDesc {
+        port: Port,
+        queue: u32,
+    },
     Group(u32),
     GroupDesc(u32),
     GroupFeatures,
@@ -110,6 +130,16 @@ pub enum StatsRequest {
     TableFeatures(Vec<TableFeatures>),
     PortDesc(Port),
     FlowMonitor(Vec<FlowMonitorRequest>),
+    /// OpenFlow 1.4.
+    TableDesc,
+    /// OpenFlow 1.5.
+    ControllerStatus,
+    /// OpenFlow 1.5.
+    BundleFeatures(BundleFeatures),
+    /// Nicira's.
+    IpfixBridge,
+    /// Nicira's.
+    IpfixFlow,
 }
 
 /// An answer, or a part of it.
@@ -117,8 +147,16 @@ pub enum StatsRequest {
 #[allow(missing_docs)]
 pub enum StatsReply {
     Desc(SwitchDesc),
-    Flow { flows: Vec<FlowStats>, nxm: bool },
-    Aggregate { stats: AggregateStats, nxm: bool },
+    Flow {
+        flows: Vec<FlowStats>,
+        nxm: bool,
+    },
+    /// OpenFlow 1.5.
+    FlowStats(Vec<FlowCounters>),
+    Aggregate {
+        stats: AggregateStats,
+        nxm: bool,
+    },
     Table(Vec<TableStats>),
     Port(Vec<PortStats>),
     Queue(Vec<QueueStats>),
@@ -132,4 +170,14 @@ pub enum StatsReply {
     TableFeatures(Vec<TableFeatures>),
     PortDesc(Vec<PortDesc>),
     FlowMonitor(Vec<FlowUpdate>),
+    /// OpenFlow 1.4.
+    TableDesc(Vec<TableDesc>),
+    /// OpenFlow 1.5.
+    ControllerStatus(Vec<ControllerStatus>),
+    /// OpenFlow 1.5.
+    BundleFeatures(BundleFeatures),
+    /// Nicira's.
+    IpfixBridge(IpfixStats),
+    /// Nicira's.
+    IpfixFlow(Vec<IpfixStats>),
 }

@@ -17,12 +17,12 @@ pub use action::{
     MultipathAlgorithm, Nat, NatAddrs, NatKind, Port, Sample, SampleDirection, Zone,
 };
 pub use flow_mod::{
-    ANY_GROUP, AggregateStats, Duration, FlowCommand, FlowFlags, FlowMod, FlowMonitorRequest, FlowRemoved, FlowStats,
-    FlowStatsRequest, FlowUpdate,
+    ANY_GROUP, AggregateStats, Duration, FlowCommand, FlowCounters, FlowFlags, FlowMod, FlowMonitorRequest,
+    FlowRemoved, FlowStats, FlowStatsRequest, FlowUpdate, MonitorCommand,
 };
 pub use group::{
     ALL_GROUPS, ALL_METERS, BandKind, Bucket, GroupCommand, GroupDesc, GroupFeatures, GroupMod, GroupStats, GroupType,
-    MeterBand, MeterCommand, MeterConfig, MeterFeatures, MeterMod, MeterStats, Selection, meter_flags,
+    MeterBand, MeterCommand, MeterConfig, MeterFeatures, MeterMod, MeterStats, Selection, bucket_ids, meter_flags,
 };
 pub use instruction::Instructions;
 pub use learn::{Learn, LearnDst, LearnSpec, LearnSrc};
@@ -30,9 +30,14 @@ pub(crate) use matches::TAGGED;
 pub use matches::{Entry, Match, TunMetadata};
 pub use message::{Body, Message, StatsReply, StatsRequest};
 pub use packet::{PacketIn, PacketInFormat, PacketOut};
-pub use port::{ALL_QUEUES, PortDesc, PortMod, PortStats, PortStatus, QueueConfig, QueueStats, config, state};
+pub use port::{
+    ALL_QUEUES, OpticalPort, OpticalStats, PortDesc, PortMod, PortStats, PortStatus, QueueConfig, QueueStats, RFC2819,
+    config, state,
+};
 pub use switch::{
-    AsyncConfig, BundleAdd, BundleControl, Config, Features, Property, Role, RoleMsg, SwitchDesc, TableFeatures,
-    TableMod, TableStats, TlvMap, TlvTable, capabilities,
+    AsyncConfig, BundleAdd, BundleControl, BundleFeatures, BundleSchedule, BundleTime, Config, ControllerStatus,
+    CtFlush, CtTuple, FeatureId, Features, FieldId, IpfixStats, Property, Role, RoleMsg, RoleStatus, SwitchDesc,
+    TableDesc, TableFeatures, TableMod, TableProperty, TableStats, TableStatus, TlvMap, TlvTable, Vacancy,
+    capabilities, eviction, table_config,
 };
 pub use value::{Subfield, Value};

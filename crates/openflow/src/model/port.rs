@@ -1,6 +1,6 @@
 //! Ports and queues in messages.
 
-use super::{Duration, Port};
+use super::{Duration, Port, Property};
 use wire::MacAddr;
 
 /// A port.
@@ -28,6 +28,61 @@ pub struct PortDesc {
     pub current_speed: u32,
     /// Highest speed in kbit/s; OpenFlow 1.1 and later.
     pub max_speed: u32,
+    /// What an optical port can do; OpenFlow 1.4 and later.
+    pub optical: Option<OpticalPort>,
+    /// Other properties as they came; OpenFlow 1.4 and later.
+    pub others: Vec<Property>,
+}
+
+impl Default for PortDesc {
+    /// The port of no number, without name and features.
+    fn default() -> PortDesc {
+        PortDesc {
+            port: Port::ANY,
+            hw_addr: MacAddr([0; 6]),
+            name: String::new(),
+            config: 0,
+            state: 0,
+            current: 0,
+            advertised: 0,
+            supported: 0,
+            peer: 0,
+            current_speed: 0,
+            max_speed: 0,
+            optical: None,
+            others: Vec::new(),
+        }
+    }
+}
+
+/// What an optical port can do (OpenFlow 1.4 §7.2.1). Frequencies in MHz or wavelengths in hundredths of a nanometre, power in tenths of dBm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpticalPort {
+    /// 1 receiver tunable, 2 transmitter tunable, 4 power configurable, 8 frequencies rather than wavelengths.
+    pub supported: u32,
+    /// The least, the most and the grid that it transmits at.
+    pub tx: [u32; 3],
+    /// The least, the most and the grid that it receives at.
+    pub rx: [u32; 3],
+    /// The least and the most power.
+    pub power: [u16; 2],
+}
+
+/// An optical port's measurements (OpenFlow 1.4 §7.3.5.6), in the units of [`OpticalPort`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpticalStats {
+    /// 1 receiver tuned, 2 transmitter tuned, 4 transmit power, 16 receive power, 32 bias, 64 temperature.
+    pub flags: u32,
+    /// Where it transmits: frequency, offset, grid.
+    pub tx: [u32; 3],
+    /// Where it receives: frequency, offset, grid.
+    pub rx: [u32; 3],
+    /// Power transmitted and received.
+    pub power: [u16; 2],
+    /// Current of the laser, in tenths of mA.
+    pub bias: u16,
+    /// Temperature of the laser, in tenths of a degree Celsius.
+    pub temperature: u16,
 }
 
 /// Bits of [`PortDesc::config`].
@@ -85,7 +140,7 @@ pub struct PortMod {
 }
 
 /// A port's counters; `u64::MAX` where one is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PortStats {
     pub port: Port,
@@ -103,7 +158,69 @@ pub struct PortStats {
     pub collisions: u64,
     /// How long the port is there; OpenFlow 1.3 and later.
     pub duration: Duration,
+    /// Counters of RFC 2819 in the order of [`RFC2819`]; Intel's, OpenFlow 1.4 and later.
+    pub rfc2819: Option<Box<[u64; RFC2819.len()]>>,
+    /// Counters of the port's own, with their names; Intel's, OpenFlow 1.4 and later.
+    pub custom: Vec<(String, u64)>,
+    /// An optical port's measurements; OpenFlow 1.4 and later.
+    pub optical: Option<OpticalStats>,
 }
+
+impl Default for PortStats {
+    /// Of the port of no number, with all counters unknown.
+    fn default() -> PortStats {
+        const UNKNOWN: u64 = u64::MAX;
+        PortStats {
+            port: Port::ANY,
+            rx_packets: UNKNOWN,
+            tx_packets: UNKNOWN,
+            rx_bytes: UNKNOWN,
+            tx_bytes: UNKNOWN,
+            rx_dropped: UNKNOWN,
+            tx_dropped: UNKNOWN,
+            rx_errors: UNKNOWN,
+            tx_errors: UNKNOWN,
+            rx_frame_errors: UNKNOWN,
+            rx_over_errors: UNKNOWN,
+            rx_crc_errors: UNKNOWN,
+            collisions: UNKNOWN,
+            duration: Duration::default(),
+            rfc2819: None,
+            custom: Vec::new(),
+            optical: None,
+        }
+    }
+}
+
+/// The names of the counters in [`PortStats::rfc2819`], as Open vSwitch has them in `Interface.statistics`.
+pub const RFC2819: [&str; 26] = [
+    "rx_1_to_64_packets",
+    "rx_65_to_127_packets",
+    "rx_128_to_255_packets",
+    "rx_256_to_511_packets",
+    "rx_512_to_1023_packets",
+    "rx_1024_to_1522_packets",
+    "rx_1523_to_max_packets",
+    "tx_1_to_64_packets",
+    "tx_65_to_127_packets",
+    "tx_128_to_255_packets",
+    "tx_256_to_511_packets",
+    "tx_512_to_1023_packets",
+    "tx_1024_to_1522_packets",
+    "tx_1523_to_max_packets",
+    "tx_multicast_packets",
+    "rx_broadcast_packets",
+    "tx_broadcast_packets",
+    "rx_undersized_errors",
+    "rx_oversize_errors",
+    "rx_fragmented_errors",
+    "rx_jabber_errors",
+    "tx_dropped_late_collision",
+    "tx_dropped_max_retries",
+    "tx_dropped_excessive",
+    "rx_qos_dropped",
+    "tx_qos_dropped",
+];
 
 /// A queue's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Changes, statistics and ends of rules.
 
-use super::{Codec, decode_match, encode_match, fixed};
+use super::{Codec, decode_match, encode_match, fixed, oxs};
 use crate::action::{port10, port11, to10};
 use crate::buf::{Reader, Writer};
 use crate::model::*;
@@ -8,7 +8,7 @@ use crate::{OfError, Version, instruction, oxm};
 
 /// In place of a packet that the switch keeps: none.
 const NO_BUFFER: u32 = 0xffff_ffff;
-const ANY_TABLE: u8 = 255;
+pub(super) const ANY_TABLE: u8 = 255;
 
 pub(super) fn decode_mod(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError> {
     match codec.version {
@@ -254,6 +254,9 @@ pub(super) fn encode_nx_match(out: &mut Writer, len_at: usize, matching: &Match,
 }
 
 pub(super) fn decode_removed(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowRemoved, OfError> {
+    if codec.version >= Version::V15 {
+        return decode_removed15(data);
+    }
     let first = match codec.version {
         Version::V10 => Some(fixed::decode10(data)?),
         _ => None,
@@ -284,6 +287,25 @@ pub(super) fn decode_removed(codec: &Codec, data: &mut Reader<'_>) -> Result<Flo
     })
 }
 
+fn decode_removed15(data: &mut Reader<'_>) -> Result<FlowRemoved, OfError> {
+    let (table, reason, priority) = (data.u8()?, data.u8()?, data.u16()?);
+    let (idle_timeout, hard_timeout, cookie) = (data.u16()?, data.u16()?, data.u64()?);
+    let matching = decode_match(Version::V15, data, oxm::Unknown::Skip)?;
+    let stats = oxs::decode(data)?;
+    Ok(FlowRemoved {
+        table: Some(table),
+        reason,
+        priority,
+        cookie,
+        duration: stats.duration(),
+        idle_timeout,
+        hard_timeout,
+        packets: stats.packets(),
+        bytes: stats.bytes(),
+        matching,
+    })
+}
+
 /// Nicira's message of a rule's end, from behind the vendor's header.
 pub(super) fn decode_removed_nx(data: &mut Reader<'_>) -> Result<FlowRemoved, OfError> {
     let (cookie, priority, reason) = (data.u64()?, data.u16()?, data.u8()?);
@@ -307,7 +329,30 @@ pub(super) fn decode_removed_nx(data: &mut Reader<'_>) -> Result<FlowRemoved, Of
     })
 }
 
+/// Why a rule ended, in the words of a version: what it has no word for was a deletion.
+fn reason(version: Version, reason: u8) -> u8 {
+    const DELETE: u8 = 2;
+    const GROUP_DELETE: u8 = 3;
+    match reason {
+        GROUP_DELETE if version < Version::V11 => DELETE,
+        4.. if version < Version::V14 => DELETE,
+        _ => reason,
+    }
+}
+
 pub(super) fn encode_removed(codec: &Codec, out: &mut Writer, r: &FlowRemoved) {
+    let reason = reason(codec.version, r.reason);
+    if codec.version >= Version::V15 {
+        out.u8(r.table.unwrap_or(0));
+        out.u8(reason);
+        out.u16(r.priority);
+        out.u16(r.idle_timeout);
+        out.u16(r.hard_timeout);
+        out.u64(r.cookie);
+        encode_match(codec.version, out, &r.matching);
+        oxs::encode(out, &oxs::Stats::of(r.duration, None, r.packets, r.bytes));
+        return;
+    }
     let old = codec.version == Version::V10;
     let nx = old && codec.nxm;
     if old && !nx {
@@ -315,7 +360,7 @@ pub(super) fn encode_removed(codec: &Codec, out: &mut Writer, r: &FlowRemoved) {
     }
     out.u64(r.cookie);
     out.u16(r.priority);
-    out.u8(r.reason);
+    out.u8(reason);
     out.u8(match (old, r.table) {
         (false, table) => table.unwrap_or(0),
         (true, Some(table)) if nx => table.saturating_add(1),
@@ -330,173 +375,6 @@ pub(super) fn encode_removed(codec: &Codec, out: &mut Writer, r: &FlowRemoved) {
     if nx {
         encode_nx_match(out, len_at, &r.matching, (0, 0));
     } else if !old {
-        encode_match(codec.version, out, &r.matching);
-    }
-}
-
-/// What in a reply says one rule, for each form.
-pub(super) fn decode_stats(codec: &Codec, nxm: bool, data: &mut Reader<'_>) -> Result<FlowStats, OfError> {
-    let len = match data.peek().first_chunk() {
-        Some([a, b]) => usize::from(u16::from_be_bytes([*a, *b])),
-        None => return Err(OfError::BrcBadLen),
-    };
-    let mut data = data.sub(len, OfError::BrcBadLen)?;
-    data.skip(2)?;
-    let table = data.u8()?;
-    data.skip(1)?;
-    let version = codec.version;
-    let old = version == Version::V10;
-    let first = if old && !nxm {
-        Some(fixed::decode10(&mut data)?)
-    } else {
-        None
-    };
-    let duration = duration(&mut data)?;
-    let (priority, idle_timeout, hard_timeout) = (data.u16()?, data.u16()?, data.u16()?);
-    let (mut flags, mut importance, mut match_len) = (FlowFlags::default(), 0, 0);
-    let (mut idle_age, mut hard_age) = (None, None);
-    if nxm {
-        match_len = data.u16()?;
-        idle_age = data.u16()?.checked_sub(1);
-        hard_age = data.u16()?.checked_sub(1);
-    } else if old {
-        data.skip(6)?;
-    } else {
-        flags = FlowFlags(data.u16()?);
-        importance = data.u16()?;
-        data.skip(2)?;
-    }
-    let (cookie, packets, bytes) = (data.u64()?, data.u64()?, data.u64()?);
-    let matching = match first {
-        Some(matching) => matching,
-        None if nxm => decode_nx_match(&mut data, match_len)?.0,
-        None => decode_match(version, &mut data, oxm::Unknown::Skip)?,
-    };
-    Ok(FlowStats {
-        table,
-        duration,
-        priority,
-        idle_timeout,
-        hard_timeout,
-        idle_age,
-        hard_age,
-        flags,
-        importance,
-        cookie,
-        packets,
-        bytes,
-        matching,
-        instructions: instruction::decode(version, data.rest())?,
-    })
-}
-
-pub(super) fn encode_stats(codec: &Codec, nxm: bool, out: &mut Writer, s: &FlowStats) {
-    let start = out.len();
-    let version = codec.version;
-    let old = version == Version::V10;
-    out.u16(0);
-    out.u8(s.table);
-    out.u8(0);
-    if old && !nxm {
-        fixed::encode10(out, &s.matching);
-    }
-    put_duration(out, s.duration);
-    out.u16(s.priority);
-    out.u16(s.idle_timeout);
-    out.u16(s.hard_timeout);
-    let len_at = out.len();
-    if nxm {
-        out.u16(0);
-        out.u16(s.idle_age.map_or(0, |age| age.saturating_add(1)));
-        out.u16(s.hard_age.map_or(0, |age| age.saturating_add(1)));
-    } else if old {
-        out.zeros(6);
-    } else {
-        out.u16(if version >= Version::V13 { s.flags.0 } else { 0 });
-        out.u16(if version >= Version::V14 { s.importance } else { 0 });
-        out.zeros(2);
-    }
-    out.u64(s.cookie);
-    out.u64(s.packets);
-    out.u64(s.bytes);
-    if nxm {
-        encode_nx_match(out, len_at, &s.matching, (0, 0));
-    } else if !old {
-        encode_match(version, out, &s.matching);
-    }
-    instruction::encode(out, version, &s.instructions, &s.matching);
-    out.patch_len(start, start);
-}
-
-pub(super) fn decode_request(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowStatsRequest, OfError> {
-    let version = codec.version;
-    if version == Version::V10 {
-        let matching = fixed::decode10(data)?;
-        let table = table(data.u8()?);
-        data.skip(1)?;
-        return Ok(FlowStatsRequest {
-            table,
-            out_port: port10(data.u16()?),
-            matching,
-            ..FlowStatsRequest::default()
-        });
-    }
-    let table = table(data.u8()?);
-    data.skip(3)?;
-    let out_port = port11(data.u32()?, OfError::BrcBadPort)?;
-    let out_group = data.u32()?;
-    data.skip(4)?;
-    let (cookie, cookie_mask) = (data.u64()?, data.u64()?);
-    Ok(FlowStatsRequest {
-        table,
-        out_port,
-        out_group,
-        cookie: cookie & cookie_mask,
-        cookie_mask,
-        matching: decode_match(version, data, oxm::Unknown::Refuse)?,
-        nxm: false,
-    })
-}
-
-pub(super) fn decode_request_nx(data: &mut Reader<'_>) -> Result<FlowStatsRequest, OfError> {
-    let (out_port, match_len) = (port10(data.u16()?), data.u16()?);
-    let table = table(data.u8()?);
-    data.skip(3)?;
-    let (matching, cookie) = decode_nx_match(data, match_len)?;
-    let (cookie, cookie_mask) = cookie.unwrap_or((0, 0));
-    Ok(FlowStatsRequest {
-        table,
-        out_port,
-        cookie,
-        cookie_mask,
-        matching,
-        nxm: true,
-        ..FlowStatsRequest::default()
-    })
-}
-
-pub(super) fn encode_request(codec: &Codec, out: &mut Writer, r: &FlowStatsRequest) {
-    let table = r.table.unwrap_or(ANY_TABLE);
-    if r.nxm {
-        out.u16(to10(r.out_port));
-        let len_at = out.len();
-        out.u16(0);
-        out.u8(table);
-        out.zeros(3);
-        encode_nx_match(out, len_at, &r.matching, (r.cookie, r.cookie_mask));
-    } else if codec.version == Version::V10 {
-        fixed::encode10(out, &r.matching);
-        out.u8(table);
-        out.u8(0);
-        out.u16(to10(r.out_port));
-    } else {
-        out.u8(table);
-        out.zeros(3);
-        out.u32(r.out_port.0);
-        out.u32(r.out_group);
-        out.zeros(4);
-        out.u64(r.cookie);
-        out.u64(r.cookie_mask);
         encode_match(codec.version, out, &r.matching);
     }
 }

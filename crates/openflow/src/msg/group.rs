@@ -4,7 +4,7 @@ use super::{Codec, flow};
 use crate::action::{self, Encoder, port11};
 use crate::buf::{Reader, Writer};
 use crate::model::*;
-use crate::{OfError, Version};
+use crate::{OfError, Version, oxm};
 
 /// Bits of properties of buckets and groups in OpenFlow 1.5.
 mod property {
@@ -127,7 +127,7 @@ fn decode_buckets15(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucke
             actions,
         };
         while !bucket.is_empty() {
-            let (kind, mut value) = super::port::property(&mut bucket)?;
+            let (kind, mut value) = super::property::next(&mut bucket)?;
             match kind {
                 property::WEIGHT => next.weight = value.u16()?,
                 property::WATCH_PORT => next.watch_port = port11(value.u32()?, OfError::GmfcBadWatch)?,
@@ -146,7 +146,7 @@ fn decode_buckets15(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucke
 fn decode_selection(data: &mut Reader<'_>) -> Result<Option<Selection>, OfError> {
     let mut selection = None;
     while !data.is_empty() {
-        let (kind, mut value) = super::port::property(data)?;
+        let (kind, mut value) = super::property::next(data)?;
         if kind != property::EXPERIMENTER {
             return Err(OfError::BpcBadType);
         }
@@ -160,8 +160,8 @@ fn decode_selection(data: &mut Reader<'_>) -> Result<Option<Selection>, OfError>
         selection = Some(Selection {
             method: value.text(16)?,
             param: value.u64()?,
+            fields: oxm::decode_values(value.rest())?,
         });
-        // Which fields a hash goes over follows; it is not acted upon.
     }
     Ok(selection)
 }
@@ -200,15 +200,24 @@ fn encode(version: Version, new: bool, out: &mut Writer, m: &GroupMod) {
     let start = out.len();
     encode_buckets15(version, out, &m.buckets, m.kind);
     out.patch_len(len_at, start);
-    if let Some(selection) = &m.selection {
-        out.u16(property::EXPERIMENTER);
-        out.u16(40);
-        out.u32(property::NTR);
-        out.u32(1);
-        out.zeros(4);
-        out.text(&selection.method, 16);
-        out.u64(selection.param);
+    encode_selection(version, out, m.selection.as_ref());
+}
+
+fn encode_selection(version: Version, out: &mut Writer, selection: Option<&Selection>) {
+    let Some(selection) = selection else { return };
+    let start = out.len();
+    out.u16(property::EXPERIMENTER);
+    out.u16(0);
+    out.u32(property::NTR);
+    out.u32(1);
+    out.zeros(4);
+    out.text(&selection.method, 16);
+    out.u64(selection.param);
+    for (field, value) in &selection.fields {
+        oxm::encode_set(out, *field, version, value, None);
     }
+    out.patch_len(start + 2, start);
+    out.pad8(start);
 }
 
 fn encode_buckets(version: Version, out: &mut Writer, buckets: &[Bucket]) {
@@ -258,15 +267,23 @@ pub(super) fn decode_desc(codec: &Codec, data: &mut Reader<'_>) -> Result<GroupD
     let kind = kind(data.u8()?)?;
     data.skip(1)?;
     let group = data.u32()?;
+    let mut selection = None;
     let buckets = match new_buckets(codec) {
         true => {
             let len = usize::from(data.u16()?);
             data.skip(6)?;
-            decode_buckets15(codec.version, &mut data.sub(len, OfError::BrcBadLen)?)?
+            let buckets = decode_buckets15(codec.version, &mut data.sub(len, OfError::BrcBadLen)?)?;
+            selection = decode_selection(&mut data)?;
+            buckets
         }
         false => decode_buckets(codec.version, &mut data)?,
     };
-    Ok(GroupDesc { group, kind, buckets })
+    Ok(GroupDesc {
+        group,
+        kind,
+        buckets,
+        selection,
+    })
 }
 
 pub(super) fn encode_desc(codec: &Codec, out: &mut Writer, desc: &GroupDesc) {
@@ -282,6 +299,7 @@ pub(super) fn encode_desc(codec: &Codec, out: &mut Writer, desc: &GroupDesc) {
             let buckets = out.len();
             encode_buckets15(codec.version, out, &desc.buckets, desc.kind);
             out.patch_len(len_at, buckets);
+            encode_selection(codec.version, out, desc.selection.as_ref());
         }
         false => encode_buckets(codec.version, out, &desc.buckets),
     }
@@ -488,17 +506,21 @@ pub(super) fn encode_meter_stats(out: &mut Writer, s: &MeterStats) {
     out.patch_len(start + 4, start);
 }
 
-pub(super) fn decode_meter_features(data: &mut Reader<'_>) -> Result<MeterFeatures, OfError> {
-    let features = MeterFeatures {
+pub(super) fn decode_meter_features(codec: &Codec, data: &mut Reader<'_>) -> Result<MeterFeatures, OfError> {
+    let mut features = MeterFeatures {
         max_meters: data.u32()?,
         band_types: data.u32()?,
         capabilities: data.u32()?,
         max_bands: data.u8()?,
         max_color: data.u8()?,
+        features: 0,
     };
     data.skip(2)?;
-    // OpenFlow 1.5 adds features of meters, none of which is known here.
-    data.skip(data.len().min(8))?;
+    // Open vSwitch's answer ends here in OpenFlow 1.5 too.
+    if codec.version >= Version::V15 && !data.is_empty() {
+        features.features = data.u32()?;
+        data.skip(4)?;
+    }
     Ok(features)
 }
 
@@ -508,5 +530,9 @@ pub(super) fn encode_meter_features(codec: &Codec, out: &mut Writer, f: &MeterFe
     out.u32(f.capabilities);
     out.u8(f.max_bands);
     out.u8(f.max_color);
-    out.zeros(if codec.version >= Version::V15 { 10 } else { 2 });
+    out.zeros(2);
+    if codec.version >= Version::V15 {
+        out.u32(f.features);
+        out.zeros(4);
+    }
 }

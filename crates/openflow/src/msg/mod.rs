@@ -1,16 +1,29 @@
 //! Messages: bytes to model and back.
 
+mod bundle;
+mod event;
 pub(crate) mod fixed;
 mod flow;
+mod flow_stats;
+mod flush;
 mod group;
+mod monitor;
 mod nicira;
+mod oxs;
 mod packet;
 mod port;
+mod port_stats;
+mod property;
+mod queue;
 mod stats;
 mod switch;
+mod table;
+mod table_property;
 
 use crate::buf::{Reader, Writer};
-use crate::model::{Body, Match, Message, Port};
+use crate::model::{
+    Body, FlowMonitorRequest, FlowUpdate, Match, Message, MonitorCommand, Port, StatsReply, StatsRequest,
+};
 use crate::{ErrorBody, HEADER_LEN, Hello, MAX_LEN, OfError, Version, Versions, oxm};
 
 /// What two peers have agreed on, and messages have to be read and written by.
@@ -83,6 +96,22 @@ impl Codec {
         match &message.body {
             Body::StatsRequest { more, request } => stats::encode_request(self, out, xid, *more, request),
             Body::StatsReply { more, reply } => stats::encode_reply(self, out, xid, *more, reply),
+            // From OpenFlow 1.4 on, what is told of monitors is among their updates, and a monitor's end is a request.
+            Body::FlowMonitorPaused | Body::FlowMonitorResumed if self.version >= Version::V14 => {
+                let update = match message.body {
+                    Body::FlowMonitorPaused => FlowUpdate::Paused,
+                    _ => FlowUpdate::Resumed,
+                };
+                stats::encode_reply(self, out, xid, false, &StatsReply::FlowMonitor(vec![update]));
+            }
+            Body::FlowMonitorCancel(id) if self.version >= Version::V14 => {
+                let cancel = FlowMonitorRequest {
+                    id: *id,
+                    command: MonitorCommand::Delete,
+                    ..FlowMonitorRequest::default()
+                };
+                stats::encode_request(self, out, xid, false, &StatsRequest::FlowMonitor(vec![cancel]));
+            }
             body if nicira::is_extension(self, body) => nicira::encode(self, out, xid, body),
             Body::Hello(hello) => {
                 let mut message = Writer::new();
@@ -122,17 +151,21 @@ impl Codec {
             13 => Body::PacketOut(Box::new(packet::decode_out(self, data)?)),
             14 => Body::FlowMod(Box::new(flow::decode_mod(self, data)?)),
             15 if new => Body::GroupMod(group::decode_mod(self, data)?),
-            17 if new => Body::TableMod(switch::decode_table_mod(self, data)?),
-            24 if version >= Version::V12 => Body::RoleRequest(switch::decode_role(data)?),
-            25 if version >= Version::V12 => Body::RoleReply(switch::decode_role(data)?),
+            17 if new => Body::TableMod(table::decode_mod(self, data)?),
+            24 if version >= Version::V12 => Body::RoleRequest(event::decode_role(self, data)?),
+            25 if version >= Version::V12 => Body::RoleReply(event::decode_role(self, data)?),
             26 if version >= Version::V13 => Body::GetAsyncRequest,
-            27 if version == Version::V13 => Body::GetAsyncReply(switch::decode_async(data)?),
-            28 if version == Version::V13 => Body::SetAsync(switch::decode_async(data)?),
-            27 if version > Version::V13 => Body::GetAsyncReply(switch::decode_async14(data)?),
-            28 if version > Version::V13 => Body::SetAsync(switch::decode_async14(data)?),
+            27 if version == Version::V13 => Body::GetAsyncReply(event::decode_async(data)?),
+            28 if version == Version::V13 => Body::SetAsync(event::decode_async(data)?),
+            27 if version > Version::V13 => Body::GetAsyncReply(event::decode_async14(self, data, false)?),
+            28 if version > Version::V13 => Body::SetAsync(event::decode_async14(self, data, true)?),
             29 if version >= Version::V13 => Body::MeterMod(group::decode_meter_mod(data)?),
-            33 if version >= Version::V14 => Body::BundleControl(switch::decode_bundle_control(data)?),
-            34 if version >= Version::V14 => Body::BundleAdd(switch::decode_bundle_add(data)?),
+            30 if version >= Version::V14 => Body::RoleStatus(event::decode_role_status(data)?),
+            31 if version >= Version::V14 => Body::TableStatus(table::decode_status(data)?),
+            32 if version >= Version::V14 => decode_forwarded(self, data)?,
+            33 if version >= Version::V14 => Body::BundleControl(bundle::decode_control(self, data)?),
+            34 if version >= Version::V14 => Body::BundleAdd(bundle::decode_add(self, data)?),
+            35 if version >= Version::V15 => Body::ControllerStatus(event::decode_controller(data)?),
             // The rest has other numbers in OpenFlow 1.0.
             _ => match Moved::of(version, kind).ok_or(OfError::BrcBadType)? {
                 Moved::PortMod => Body::PortMod(port::decode_mod(self, data)?),
@@ -140,8 +173,8 @@ impl Codec {
                 Moved::StatsReply => stats::decode_reply(self, data)?,
                 Moved::BarrierRequest => Body::BarrierRequest,
                 Moved::BarrierReply => Body::BarrierReply,
-                Moved::QueueRequest => Body::QueueGetConfigRequest(port::decode_queue_request(self, data)?),
-                Moved::QueueReply => port::decode_queue_reply(self, data)?,
+                Moved::QueueRequest => Body::QueueGetConfigRequest(queue::decode_request(self, data)?),
+                Moved::QueueReply => queue::decode_reply(self, data)?,
             },
         })
     }
@@ -179,8 +212,12 @@ impl Codec {
             Body::GetAsyncReply(_) => 27,
             Body::SetAsync(_) => 28,
             Body::MeterMod(_) => 29,
+            Body::RoleStatus(_) => 30,
+            Body::TableStatus(_) => 31,
+            Body::RequestForward(_) => 32,
             Body::BundleControl(_) => 33,
             Body::BundleAdd(_) => 34,
+            Body::ControllerStatus(_) => 35,
             _ => EXPERIMENTER,
         }
     }
@@ -198,17 +235,42 @@ impl Codec {
             Body::FlowMod(m) => flow::encode_mod(self, out, m),
             Body::GroupMod(m) => group::encode_mod(self, out, m),
             Body::PortMod(m) => port::encode_mod(self, out, m),
-            Body::TableMod(m) => switch::encode_table_mod(self, out, m),
+            Body::TableMod(m) => table::encode_mod(self, out, m),
             Body::MeterMod(m) => group::encode_meter_mod(out, m),
-            Body::QueueGetConfigRequest(port) => port::encode_queue_request(self, out, *port),
-            Body::QueueGetConfigReply { port, queues } => port::encode_queue_reply(self, out, *port, queues),
-            Body::RoleRequest(role) | Body::RoleReply(role) => switch::encode_role(out, role),
-            Body::GetAsyncReply(config) | Body::SetAsync(config) => switch::encode_async(self, out, config),
-            Body::BundleControl(control) => switch::encode_bundle_control(out, control),
-            Body::BundleAdd(add) => switch::encode_bundle_add(out, add),
+            Body::QueueGetConfigRequest(port) => queue::encode_request(self, out, *port),
+            Body::QueueGetConfigReply { port, queues } => queue::encode_reply(self, out, *port, queues),
+            Body::RoleRequest(role) | Body::RoleReply(role) => event::encode_role(self, out, role),
+            Body::GetAsyncReply(config) | Body::SetAsync(config) => event::encode_async(self, out, config),
+            Body::BundleControl(control) => bundle::encode_control(out, control),
+            Body::BundleAdd(add) => bundle::encode_add(out, add),
+            Body::RoleStatus(status) => event::encode_role_status(out, status),
+            Body::TableStatus(status) => table::encode_status(out, status),
+            Body::RequestForward(message) => self.encode_to(out, message),
+            Body::ControllerStatus(status) => event::encode_controller(out, status),
             _ => {}
         }
     }
+}
+
+/// Reads a request that is told to other controllers: a whole message, of a change of a group or a meter.
+fn decode_forwarded(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfError> {
+    const GROUP_MOD: u8 = 15;
+    const METER_MOD: u8 = 29;
+    let Some([version, kind, a, b, ..]) = data.peek().first_chunk::<HEADER_LEN>() else {
+        return Err(OfError::BfcMsgBadLen);
+    };
+    let len = usize::from(u16::from_be_bytes([*a, *b]));
+    if len < HEADER_LEN || len > data.len() {
+        return Err(OfError::BfcMsgBadLen);
+    }
+    if *version != codec.version.number() {
+        return Err(OfError::BrcBadVersion);
+    }
+    if !matches!(*kind, GROUP_MOD | METER_MOD) {
+        return Err(OfError::BfcMsgUnsup);
+    }
+    let message = codec.decode(data.take(len)?)?;
+    Ok(Body::RequestForward(Box::new(message)))
 }
 
 const HELLO: u8 = 0;

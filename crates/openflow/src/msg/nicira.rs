@@ -1,15 +1,12 @@
 //! Nicira's messages, and the Open Networking Foundation's bundles for OpenFlow 1.3.
 
-use super::flow::{
-    decode_mod_nx, decode_nx_match, decode_removed_nx, decode_request_nx, decode_stats, encode_mod, encode_nx_match,
-    encode_removed, needs_nx, table,
-};
-use super::stats::{all, decode_aggregate};
-use super::{Codec, EXPERIMENTER, finish, group, header, packet, switch};
-use crate::action::{port10, to10};
+use super::flow::{decode_mod_nx, decode_removed_nx, encode_mod, encode_removed, needs_nx};
+use super::flow_stats::{decode_aggregate, decode_request_nx, decode_stats};
+use super::stats::all;
+use super::{Codec, EXPERIMENTER, bundle, event, finish, flush, group, header, monitor, packet};
 use crate::buf::{Reader, Writer};
 use crate::model::*;
-use crate::{OfError, Version, instruction, oxm};
+use crate::{OfError, Version, oxm};
 
 const NICIRA: u32 = 0x0000_2320;
 const ONF: u32 = 0x4f4e_4600;
@@ -38,7 +35,13 @@ mod kind {
     pub(super) const CT_FLUSH_ZONE: u32 = 29;
     pub(super) const PACKET_IN2: u32 = 30;
     pub(super) const GROUP_MOD: u32 = 31;
+    pub(super) const CT_FLUSH: u32 = 32;
     /// The foundation's.
+    pub(super) const ONF_MONITOR_CANCEL: u32 = 1870;
+    pub(super) const ONF_MONITOR_PAUSED: u32 = 1871;
+    pub(super) const ONF_MONITOR_RESUMED: u32 = 1872;
+    pub(super) const ROLE_STATUS: u32 = 1911;
+    pub(super) const REQUEST_FORWARD: u32 = 2350;
     pub(super) const BUNDLE_CONTROL: u32 = 2300;
     pub(super) const BUNDLE_ADD: u32 = 2301;
 }
@@ -53,8 +56,13 @@ pub(super) fn decode(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfErr
     match vendor {
         NICIRA => decode_nicira(codec, subtype, data),
         ONF if codec.version == Version::V13 => match subtype {
-            kind::BUNDLE_CONTROL => Ok(Body::BundleControl(switch::decode_bundle_control(data)?)),
-            kind::BUNDLE_ADD => Ok(Body::BundleAdd(switch::decode_bundle_add(data)?)),
+            kind::ONF_MONITOR_CANCEL => Ok(Body::FlowMonitorCancel(data.u32()?)),
+            kind::ONF_MONITOR_PAUSED => Ok(Body::FlowMonitorPaused),
+            kind::ONF_MONITOR_RESUMED => Ok(Body::FlowMonitorResumed),
+            kind::ROLE_STATUS => Ok(Body::RoleStatus(event::decode_role_status(data)?)),
+            kind::REQUEST_FORWARD => super::decode_forwarded(codec, data),
+            kind::BUNDLE_CONTROL => Ok(Body::BundleControl(bundle::decode_control(codec, data)?)),
+            kind::BUNDLE_ADD => Ok(Body::BundleAdd(bundle::decode_add(codec, data)?)),
             _ => Err(OfError::BrcBadSubtype),
         },
         _ => Err(OfError::BrcBadVendor),
@@ -63,7 +71,7 @@ pub(super) fn decode(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfErr
 
 fn decode_nicira(codec: &Codec, subtype: u32, data: &mut Reader<'_>) -> Result<Body, OfError> {
     let first = codec.version == Version::V10;
-    // Later versions have monitors of the foundation's and of their own.
+    // Later versions have monitors of the foundation's, and of their own.
     let monitors = codec.version < Version::V13;
     Ok(match subtype {
         kind::ROLE_REQUEST => Body::RoleRequest(decode_role(data)?),
@@ -91,8 +99,8 @@ fn decode_nicira(codec: &Codec, subtype: u32, data: &mut Reader<'_>) -> Result<B
         kind::PACKET_IN2 => Body::PacketIn(Box::new(packet::decode_nx2(data, oxm::Unknown::Skip)?)),
         kind::RESUME => Body::Resume(Box::new(packet::decode_nx2(data, oxm::Unknown::Refuse)?)),
         kind::FLOW_AGE => Body::FlowAge,
-        kind::SET_ASYNC => Body::SetAsync(switch::decode_async(data)?),
-        kind::SET_ASYNC2 => Body::SetAsync(switch::decode_async14(data)?),
+        kind::SET_ASYNC => Body::SetAsync(event::decode_async(data)?),
+        kind::SET_ASYNC2 if codec.version < Version::V14 => Body::SetAsync(event::decode_async14(codec, data, true)?),
         kind::SET_CONTROLLER_ID => {
             data.zeros(6, OfError::NxBrcMustBeZero)?;
             Body::SetControllerId(data.u16()?)
@@ -123,6 +131,7 @@ fn decode_nicira(codec: &Codec, subtype: u32, data: &mut Reader<'_>) -> Result<B
             data.zeros(6, OfError::NxBrcMustBeZero)?;
             Body::CtFlushZone(data.u16()?)
         }
+        kind::CT_FLUSH => Body::CtFlush(Box::new(flush::decode(data)?)),
         _ => return Err(OfError::BrcBadSubtype),
     })
 }
@@ -138,6 +147,7 @@ fn decode_role(data: &mut Reader<'_>) -> Result<RoleMsg, OfError> {
         role,
         generation: None,
         nicira: true,
+        short_id: 0,
     })
 }
 
@@ -173,6 +183,7 @@ fn encode_maps(out: &mut Writer, maps: &[TlvMap]) {
 /// The vendor and subtype of a message that a version has no type of its own for.
 fn subtype(codec: &Codec, body: &Body) -> Option<(u32, u32)> {
     let old = codec.version < Version::V12;
+    let onf = codec.version == Version::V13;
     let nicira = match body {
         Body::RoleRequest(role) if role.nicira || old => kind::ROLE_REQUEST,
         Body::RoleReply(role) if role.nicira || old => kind::ROLE_REPLY,
@@ -189,8 +200,15 @@ fn subtype(codec: &Codec, body: &Body) -> Option<(u32, u32)> {
         },
         Body::Resume(_) => kind::RESUME,
         Body::FlowAge => kind::FLOW_AGE,
+        // The masks of three kinds of events have a message of their own; more are properties.
+        Body::SetAsync(config) if codec.version < Version::V14 && config.given != AsyncConfig::GIVEN_OLD => {
+            kind::SET_ASYNC2
+        }
         Body::SetAsync(_) if codec.version < Version::V13 => kind::SET_ASYNC,
         Body::SetControllerId(_) => kind::SET_CONTROLLER_ID,
+        Body::FlowMonitorCancel(_) if onf => return Some((ONF, kind::ONF_MONITOR_CANCEL)),
+        Body::FlowMonitorPaused if onf => return Some((ONF, kind::ONF_MONITOR_PAUSED)),
+        Body::FlowMonitorResumed if onf => return Some((ONF, kind::ONF_MONITOR_RESUMED)),
         Body::FlowMonitorCancel(_) => kind::MONITOR_CANCEL,
         Body::FlowMonitorPaused => kind::MONITOR_PAUSED,
         Body::FlowMonitorResumed => kind::MONITOR_RESUMED,
@@ -198,6 +216,9 @@ fn subtype(codec: &Codec, body: &Body) -> Option<(u32, u32)> {
         Body::TlvTableRequest => kind::TLV_TABLE_REQUEST,
         Body::TlvTableReply(_) => kind::TLV_TABLE_REPLY,
         Body::CtFlushZone(_) => kind::CT_FLUSH_ZONE,
+        Body::CtFlush(_) => kind::CT_FLUSH,
+        Body::RoleStatus(_) if codec.version < Version::V14 => return Some((ONF, kind::ROLE_STATUS)),
+        Body::RequestForward(_) if codec.version < Version::V14 => return Some((ONF, kind::REQUEST_FORWARD)),
         Body::BundleControl(_) if codec.version < Version::V14 => return Some((ONF, kind::BUNDLE_CONTROL)),
         Body::BundleAdd(_) if codec.version < Version::V14 => return Some((ONF, kind::BUNDLE_ADD)),
         _ => return None,
@@ -235,7 +256,11 @@ pub(super) fn encode(codec: &Codec, out: &mut Writer, xid: u32, body: &Body) {
         Body::SetPacketInFormat(format) => out.u32(*format as u32),
         Body::PacketIn(packet) if packet.format == PacketInFormat::Nxt => packet::encode_nx(out, packet),
         Body::PacketIn(packet) | Body::Resume(packet) => packet::encode_nx2(out, packet),
-        Body::SetAsync(config) => switch::encode_async(codec, out, config),
+        Body::SetAsync(config) if subtype == kind::SET_ASYNC2 => event::encode_async14(codec, out, config),
+        Body::SetAsync(config) => event::encode_async(codec, out, config),
+        Body::CtFlush(flush) => flush::encode(out, flush),
+        Body::RoleStatus(status) => event::encode_role_status(out, status),
+        Body::RequestForward(message) => codec.encode_to(out, message),
         Body::SetControllerId(number) | Body::CtFlushZone(number) => {
             out.zeros(6);
             out.u16(*number);
@@ -252,8 +277,8 @@ pub(super) fn encode(codec: &Codec, out: &mut Writer, xid: u32, body: &Body) {
             out.zeros(10);
             encode_maps(out, &table.maps);
         }
-        Body::BundleControl(control) => switch::encode_bundle_control(out, control),
-        Body::BundleAdd(add) => switch::encode_bundle_add(out, add),
+        Body::BundleControl(control) => bundle::encode_control(out, control),
+        Body::BundleAdd(add) => bundle::encode_add(out, add),
         _ => {}
     }
     finish(out, start);
@@ -263,6 +288,11 @@ pub(super) fn encode(codec: &Codec, out: &mut Writer, xid: u32, body: &Body) {
 const GROUP: u32 = 7;
 const GROUP_DESC: u32 = 8;
 const GROUP_FEATURES: u32 = 9;
+/// Statistics of what goes to collectors.
+pub(super) const IPFIX_BRIDGE: u32 = 3;
+pub(super) const IPFIX_FLOW: u32 = 4;
+/// The foundation's monitors of rules, for OpenFlow 1.3.
+const ONF_MONITOR: u32 = 1870;
 
 /// The type of statistics, and Nicira's subtype in versions before the first that has the type.
 pub(super) fn stats_kind(codec: &Codec, since: Version, kind: u16, subtype: u32) -> (u16, Option<u32>) {
@@ -296,16 +326,29 @@ pub(super) fn stats_header(codec: &Codec, out: &mut Writer, subtype: u32) {
     }
 }
 
+/// Writes the header of the foundation's monitors.
+pub(super) fn onf_monitor_header(out: &mut Writer) {
+    out.u32(ONF);
+    out.u32(ONF_MONITOR);
+}
+
 fn decode_stats_header(codec: &Codec, data: &mut Reader<'_>) -> Result<u32, OfError> {
-    if data.u32()? != NICIRA {
-        return Err(OfError::BrcBadVendor);
+    match data.u32()? {
+        NICIRA => {}
+        ONF if codec.version > Version::V10 => match data.u32()? {
+            ONF_MONITOR if codec.version == Version::V13 => return Ok(ONF_MONITOR),
+            _ => return Err(OfError::BrcBadSubtype),
+        },
+        _ => return Err(OfError::BrcBadVendor),
     }
     let subtype = data.u32()?;
     if codec.version == Version::V10 {
         data.skip(4)?;
     }
     match subtype {
-        0..=2 if codec.version <= Version::V13 => Ok(subtype),
+        0 | 1 if codec.version == Version::V10 => Ok(subtype),
+        2 if codec.version < Version::V13 => Ok(subtype),
+        IPFIX_BRIDGE | IPFIX_FLOW => Ok(subtype),
         GROUP | GROUP_DESC if codec.version < Version::V11 => Ok(subtype),
         GROUP_FEATURES if codec.version < Version::V12 => Ok(subtype),
         _ => Err(OfError::BrcBadSubtype),
@@ -325,7 +368,10 @@ pub(super) fn decode_stats_request(codec: &Codec, data: &mut Reader<'_>) -> Resu
             }
         }
         GROUP_FEATURES => StatsRequest::GroupFeatures,
-        _ => StatsRequest::FlowMonitor(all(data, decode_monitor)?),
+        IPFIX_BRIDGE => StatsRequest::IpfixBridge,
+        IPFIX_FLOW => StatsRequest::IpfixFlow,
+        ONF_MONITOR => StatsRequest::FlowMonitor(all(data, |data| monitor::decode_onf(codec.version, data))?),
+        _ => StatsRequest::FlowMonitor(all(data, monitor::decode_nx)?),
     })
 }
 
@@ -336,109 +382,51 @@ pub(super) fn decode_stats_reply(codec: &Codec, data: &mut Reader<'_>) -> Result
             nxm: true,
         },
         1 => StatsReply::Aggregate {
-            stats: decode_aggregate(data)?,
+            stats: decode_aggregate(codec.version, data)?,
             nxm: true,
         },
         GROUP => StatsReply::Group(all(data, |data| group::decode_stats(codec, data))?),
         GROUP_DESC => StatsReply::GroupDesc(all(data, |data| group::decode_desc(codec, data))?),
         GROUP_FEATURES => StatsReply::GroupFeatures(group::decode_features(data)?),
-        _ => StatsReply::FlowMonitor(all(data, decode_update)?),
+        IPFIX_BRIDGE => StatsReply::IpfixBridge(decode_ipfix(data)?),
+        IPFIX_FLOW => StatsReply::IpfixFlow(all(data, decode_ipfix)?),
+        _ => StatsReply::FlowMonitor(all(data, |data| monitor::decode_update_nx(codec.version, data))?),
     })
 }
 
-fn decode_monitor(data: &mut Reader<'_>) -> Result<FlowMonitorRequest, OfError> {
-    let (id, flags, out_port, match_len) = (data.u32()?, data.u16()?, port10(data.u16()?), data.u16()?);
-    let table = table(data.u8()?);
-    data.zeros(5, OfError::NxBrcMustBeZero)?;
-    if flags & !0x3f != 0 || flags & 0xf == 0 {
-        return Err(OfError::MofcBadFlags);
-    }
-    let (matching, _) = decode_nx_match(data, match_len)?;
-    Ok(FlowMonitorRequest {
-        id,
-        flags,
-        out_port,
-        table,
-        matching,
-    })
+fn decode_ipfix(data: &mut Reader<'_>) -> Result<IpfixStats, OfError> {
+    let stats = IpfixStats {
+        total_flows: data.u64()?,
+        current_flows: data.u64()?,
+        packets: data.u64()?,
+        ipv4_packets: data.u64()?,
+        ipv6_packets: data.u64()?,
+        error_packets: data.u64()?,
+        ipv4_error_packets: data.u64()?,
+        ipv6_error_packets: data.u64()?,
+        tx_packets: data.u64()?,
+        tx_errors: data.u64()?,
+        collector_set_id: data.u32()?,
+    };
+    data.skip(4)?;
+    Ok(stats)
 }
 
-pub(super) fn encode_monitor(out: &mut Writer, r: &FlowMonitorRequest) {
-    out.u32(r.id);
-    out.u16(r.flags);
-    out.u16(to10(r.out_port));
-    let len_at = out.len();
-    out.u16(0);
-    out.u8(r.table.unwrap_or(255));
-    out.zeros(5);
-    encode_nx_match(out, len_at, &r.matching, (0, 0));
-}
-
-/// The event of an update that only names a message.
-const ABBREV: u16 = 3;
-
-fn decode_update(data: &mut Reader<'_>) -> Result<FlowUpdate, OfError> {
-    let len = usize::from(data.u16()?).checked_sub(2).ok_or(OfError::BrcBadLen)?;
-    let mut data = data.sub(len, OfError::BrcBadLen)?;
-    let event = data.u16()?;
-    match event {
-        ABBREV => {
-            let xid = data.u32()?;
-            data.end()?;
-            return Ok(FlowUpdate::Abbrev { xid });
-        }
-        0..=2 => {}
-        _ => return Err(OfError::NxBrcFmBadEvent),
+pub(super) fn encode_ipfix(out: &mut Writer, s: &IpfixStats) {
+    for count in [
+        s.total_flows,
+        s.current_flows,
+        s.packets,
+        s.ipv4_packets,
+        s.ipv6_packets,
+        s.error_packets,
+        s.ipv4_error_packets,
+        s.ipv6_error_packets,
+        s.tx_packets,
+        s.tx_errors,
+    ] {
+        out.u64(count);
     }
-    let (reason, priority, idle_timeout, hard_timeout, match_len) =
-        (data.u16()?, data.u16()?, data.u16()?, data.u16()?, data.u16()?);
-    let table = data.u8()?;
-    data.skip(1)?;
-    let cookie = data.u64()?;
-    let (matching, _) = decode_nx_match(&mut data, match_len)?;
-    Ok(FlowUpdate::Full {
-        event,
-        reason,
-        priority,
-        idle_timeout,
-        hard_timeout,
-        table,
-        cookie,
-        matching,
-        instructions: instruction::decode(Version::V10, data.rest())?,
-    })
-}
-
-pub(super) fn encode_update(out: &mut Writer, update: &FlowUpdate) {
-    let start = out.len();
-    out.u16(0);
-    match update {
-        FlowUpdate::Abbrev { xid } => {
-            out.u16(ABBREV);
-            out.u32(*xid);
-        }
-        FlowUpdate::Full {
-            event,
-            reason,
-            priority,
-            idle_timeout,
-            hard_timeout,
-            table,
-            cookie,
-            matching,
-            instructions,
-        } => {
-            for word in [event, reason, priority, idle_timeout, hard_timeout] {
-                out.u16(*word);
-            }
-            let len_at = out.len();
-            out.u16(0);
-            out.u8(*table);
-            out.u8(0);
-            out.u64(*cookie);
-            encode_nx_match(out, len_at, matching, (0, 0));
-            instruction::encode(out, Version::V10, instructions, matching);
-        }
-    }
-    out.patch_len(start, start);
+    out.u32(s.collector_set_id);
+    out.zeros(4);
 }

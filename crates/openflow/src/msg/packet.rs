@@ -1,7 +1,7 @@
 //! Packets to and from controllers.
 
 use super::flow::{buffer, decode_nx_match, encode_nx_match};
-use super::{Codec, decode_port, encode_port};
+use super::{Codec, decode_port, encode_port, property};
 use crate::action::{self, Encoder, port10, to10};
 use crate::buf::{Reader, Writer};
 use crate::model::{Match, PacketIn, PacketInFormat, PacketOut, Port};
@@ -68,27 +68,37 @@ pub(super) fn decode_in(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketIn
     Ok(packet)
 }
 
+/// Why a packet is sent, in the words of a version: OpenFlow 1.4 tells apart what was an action before.
+fn reason(version: Version, reason: u8) -> u8 {
+    const ACTION: u8 = 1;
+    match reason {
+        3..=5 if version < Version::V14 => ACTION,
+        _ => reason,
+    }
+}
+
 pub(super) fn encode_in(codec: &Codec, out: &mut Writer, packet: &PacketIn) {
     let version = codec.version;
+    let reason = reason(version, packet.reason);
     let total_len = u16::try_from(packet.total_len).unwrap_or(u16::MAX);
     out.u32(packet.buffer_id.unwrap_or(NO_BUFFER));
     match version {
         Version::V10 => {
             out.u16(total_len);
             out.u16(to10(packet.in_port()));
-            out.u8(packet.reason);
+            out.u8(reason);
             out.u8(0);
         }
         Version::V11 => {
             out.u32(packet.in_port().0);
             out.u32(packet.in_port().0);
             out.u16(total_len);
-            out.u8(packet.reason);
+            out.u8(reason);
             out.u8(packet.table);
         }
         _ => {
             out.u16(total_len);
-            out.u8(packet.reason);
+            out.u8(reason);
             out.u8(packet.table);
             if version >= Version::V13 {
                 out.u64(packet.cookie);
@@ -145,20 +155,20 @@ pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result
     };
     let mut full_len = None;
     while !data.is_empty() {
-        let (kind, mut property) = next_property(data)?;
+        let (kind, mut value) = property::next(data)?;
         match kind {
-            0 => packet.data = property.rest().to_vec(),
-            1 => full_len = Some(property.u32()?),
-            2 => packet.buffer_id = Some(property.u32()?),
-            3 => packet.table = property.u8()?,
+            0 => packet.data = value.rest().to_vec(),
+            1 => full_len = Some(value.u32()?),
+            2 => packet.buffer_id = Some(value.u32()?),
+            3 => packet.table = value.u8()?,
             4 => {
-                property.skip(4)?;
-                packet.cookie = property.u64()?;
+                value.skip(4)?;
+                packet.cookie = value.u64()?;
             }
-            5 => packet.reason = property.u8()?,
-            6 => packet.metadata = oxm::decode_match(property.rest(), unknown)?.0,
-            7 => packet.userdata = property.rest().to_vec(),
-            0x8000.. | 8 => packet.continuation = property.rest().to_vec(),
+            5 => packet.reason = value.u8()?,
+            6 => packet.metadata = oxm::decode_match(value.rest(), unknown)?.0,
+            7 => packet.userdata = value.rest().to_vec(),
+            0x8000.. | 8 => packet.continuation = value.rest().to_vec(),
             _ if unknown == oxm::Unknown::Skip => {}
             _ => return Err(OfError::BpcBadType),
         }
@@ -167,51 +177,29 @@ pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result
     Ok(packet)
 }
 
-fn next_property<'a>(data: &mut Reader<'a>) -> Result<(u16, Reader<'a>), OfError> {
-    let Some([a, b, c, d]) = data.peek().first_chunk() else {
-        return Err(OfError::BpcBadLen);
-    };
-    let (kind, len) = (u16::from_be_bytes([*a, *b]), usize::from(u16::from_be_bytes([*c, *d])));
-    let padded = len.next_multiple_of(8);
-    if len < 4 || padded > data.len() {
-        return Err(OfError::BpcBadLen);
-    }
-    let bytes = data.take(padded)?;
-    Ok((kind, Reader::new(&bytes[4..len], OfError::BpcBadLen)))
-}
-
 pub(super) fn encode_nx2(out: &mut Writer, packet: &PacketIn) {
-    put_property(out, 0, |out| out.bytes(&packet.data));
+    property::put(out, 0, |out| out.bytes(&packet.data));
     if packet.total_len as usize != packet.data.len() {
-        put_property(out, 1, |out| out.u32(packet.total_len));
+        property::put(out, 1, |out| out.u32(packet.total_len));
     }
     if let Some(buffer) = packet.buffer_id {
-        put_property(out, 2, |out| out.u32(buffer));
+        property::put(out, 2, |out| out.u32(buffer));
     }
-    put_property(out, 3, |out| out.bytes(&[packet.table, 0, 0, 0]));
+    property::put(out, 3, |out| out.bytes(&[packet.table, 0, 0, 0]));
     if packet.cookie != 0 {
-        put_property(out, 4, |out| {
+        property::put(out, 4, |out| {
             out.zeros(4);
             out.u64(packet.cookie);
         });
     }
-    put_property(out, 5, |out| out.bytes(&[packet.reason, 0, 0, 0]));
-    put_property(out, 6, |out| oxm::encode_match(out, &packet.metadata, Version::V15));
+    property::put(out, 5, |out| out.bytes(&[packet.reason, 0, 0, 0]));
+    property::put(out, 6, |out| oxm::encode_match(out, &packet.metadata, Version::V15));
     if !packet.userdata.is_empty() {
-        put_property(out, 7, |out| out.bytes(&packet.userdata));
+        property::put(out, 7, |out| out.bytes(&packet.userdata));
     }
     if !packet.continuation.is_empty() {
-        put_property(out, 8, |out| out.bytes(&packet.continuation));
+        property::put(out, 8, |out| out.bytes(&packet.continuation));
     }
-}
-
-fn put_property(out: &mut Writer, kind: u16, body: impl FnOnce(&mut Writer)) {
-    let start = out.len();
-    out.u16(kind);
-    out.u16(0);
-    body(out);
-    out.patch_len(start + 2, start);
-    out.pad8(start);
 }
 
 pub(super) fn decode_out(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketOut, OfError> {

@@ -1,6 +1,9 @@
 //! Questions and answers of many parts: OpenFlow 1.0's statistics, later versions' multipart messages.
 
-use super::{Codec, Moved, decode_port, encode_port, finish, flow, group, header, nicira, port, switch};
+use super::{
+    Codec, Moved, bundle, decode_port, encode_port, event, finish, flow_stats as flow, group, header, monitor, nicira,
+    port, port_stats, queue, switch, table,
+};
 use crate::buf::{Reader, Writer};
 use crate::model::*;
 use crate::{MAX_LEN, OfError, Version};
@@ -19,7 +22,12 @@ const METER_CONFIG: u16 = 10;
 const METER_FEATURES: u16 = 11;
 const TABLE_FEATURES: u16 = 12;
 const PORT_DESC: u16 = 13;
+const TABLE_DESC: u16 = 14;
 const QUEUE_DESC: u16 = 15;
+const FLOW_MONITOR: u16 = 16;
+const FLOW_STATS: u16 = 17;
+const CONTROLLER_STATUS: u16 = 18;
+const BUNDLE_FEATURES: u16 = 19;
 const EXPERIMENTER: u16 = 0xffff;
 
 /// The first version that has a type of statistics.
@@ -29,7 +37,8 @@ fn since(kind: u16) -> Version {
         GROUP | GROUP_DESC => Version::V11,
         GROUP_FEATURES => Version::V12,
         PORT_DESC => Version::V10,
-        QUEUE_DESC => Version::V14,
+        TABLE_DESC | QUEUE_DESC | FLOW_MONITOR => Version::V14,
+        FLOW_STATS | CONTROLLER_STATUS | BUNDLE_FEATURES => Version::V15,
         _ => Version::V13,
     }
 }
@@ -83,10 +92,7 @@ pub(super) fn decode_request(codec: &Codec, data: &mut Reader<'_>) -> Result<Bod
         }
         METER_FEATURES => StatsRequest::MeterFeatures,
         TABLE_FEATURES => {
-            let mut features = Vec::new();
-            while !data.is_empty() {
-                features.push(switch::decode_table_features(data)?);
-            }
+            let features = all(data, |data| table::decode_features(codec, data))?;
             StatsRequest::TableFeatures(features)
         }
         PORT_DESC if version >= Version::V15 => {
@@ -100,6 +106,11 @@ pub(super) fn decode_request(codec: &Codec, data: &mut Reader<'_>) -> Result<Bod
             let queue = data.u32()?;
             StatsRequest::QueueDesc { port, queue }
         }
+        TABLE_DESC => StatsRequest::TableDesc,
+        FLOW_MONITOR => StatsRequest::FlowMonitor(all(data, |data| monitor::decode(version, data))?),
+        FLOW_STATS => StatsRequest::FlowStats(flow::decode_request(codec, data)?),
+        CONTROLLER_STATUS => StatsRequest::ControllerStatus,
+        BUNDLE_FEATURES => StatsRequest::BundleFeatures(bundle::decode_features(true, data)?),
         EXPERIMENTER => nicira::decode_stats_request(codec, data)?,
         _ => return Err(OfError::BrcBadStat),
     };
@@ -128,6 +139,10 @@ pub(super) fn encode_request(codec: &Codec, out: &mut Writer, xid: u32, more: bo
             }
             flow::encode_request(codec, out, r);
         }
+        StatsRequest::FlowStats(r) => flow::encode_request(codec, out, r),
+        StatsRequest::BundleFeatures(features) => bundle::encode_features(true, out, features),
+        StatsRequest::IpfixBridge => nicira::stats_header(codec, out, nicira::IPFIX_BRIDGE),
+        StatsRequest::IpfixFlow => nicira::stats_header(codec, out, nicira::IPFIX_FLOW),
         StatsRequest::Port(port) => {
             encode_port(version, out, *port);
             out.zeros(if version == Version::V10 { 6 } else { 4 });
@@ -161,12 +176,17 @@ pub(super) fn encode_request(codec: &Codec, out: &mut Writer, xid: u32, more: bo
             out.zeros(4);
         }
         StatsRequest::TableFeatures(features) => {
-            features.iter().for_each(|f| switch::encode_table_features(out, f));
+            features.iter().for_each(|f| table::encode_features(codec, out, f));
         }
-        StatsRequest::FlowMonitor(requests) => {
+        StatsRequest::FlowMonitor(requests) if version < Version::V13 => {
             nicira::stats_header(codec, out, 2);
-            requests.iter().for_each(|r| nicira::encode_monitor(out, r));
+            requests.iter().for_each(|r| monitor::encode_nx(out, r));
         }
+        StatsRequest::FlowMonitor(requests) if version == Version::V13 => {
+            nicira::onf_monitor_header(out);
+            requests.iter().for_each(|r| monitor::encode_onf(version, out, r));
+        }
+        StatsRequest::FlowMonitor(requests) => requests.iter().for_each(|r| monitor::encode(version, out, r)),
         _ => {}
     }
     finish(out, start);
@@ -192,7 +212,12 @@ fn request_kind(version: Version, request: &StatsRequest) -> u16 {
         StatsRequest::MeterFeatures => METER_FEATURES,
         StatsRequest::TableFeatures(_) => TABLE_FEATURES,
         StatsRequest::PortDesc(_) => PORT_DESC,
-        StatsRequest::FlowMonitor(_) => EXPERIMENTER,
+        StatsRequest::FlowMonitor(_) if version >= Version::V14 => FLOW_MONITOR,
+        StatsRequest::FlowMonitor(_) | StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => EXPERIMENTER,
+        StatsRequest::TableDesc => TABLE_DESC,
+        StatsRequest::FlowStats(_) => FLOW_STATS,
+        StatsRequest::ControllerStatus => CONTROLLER_STATUS,
+        StatsRequest::BundleFeatures(_) => BUNDLE_FEATURES,
     }
 }
 
@@ -221,21 +246,26 @@ pub(super) fn decode_reply(codec: &Codec, data: &mut Reader<'_>) -> Result<Body,
             nxm: false,
         },
         AGGREGATE => StatsReply::Aggregate {
-            stats: decode_aggregate(data)?,
+            stats: flow::decode_aggregate(codec.version, data)?,
             nxm: false,
         },
-        TABLE => StatsReply::Table(all(data, |data| switch::decode_table_stats(codec, data))?),
-        PORT => StatsReply::Port(all(data, |data| port::decode_stats(codec, data))?),
-        QUEUE => StatsReply::Queue(all(data, |data| port::decode_queue_stats(codec, data))?),
+        TABLE => StatsReply::Table(all(data, |data| table::decode_stats(codec, data))?),
+        PORT => StatsReply::Port(all(data, |data| port_stats::decode(codec, data))?),
+        QUEUE => StatsReply::Queue(all(data, |data| queue::decode_stats(codec, data))?),
         GROUP => StatsReply::Group(all(data, |data| group::decode_stats(codec, data))?),
         GROUP_DESC => StatsReply::GroupDesc(all(data, |data| group::decode_desc(codec, data))?),
         GROUP_FEATURES => StatsReply::GroupFeatures(group::decode_features(data)?),
         METER => StatsReply::Meter(all(data, group::decode_meter_stats)?),
         METER_CONFIG => StatsReply::MeterConfig(all(data, group::decode_meter_config)?),
-        METER_FEATURES => StatsReply::MeterFeatures(group::decode_meter_features(data)?),
-        TABLE_FEATURES => StatsReply::TableFeatures(all(data, switch::decode_table_features)?),
+        METER_FEATURES => StatsReply::MeterFeatures(group::decode_meter_features(codec, data)?),
+        TABLE_FEATURES => StatsReply::TableFeatures(all(data, |data| table::decode_features(codec, data))?),
         PORT_DESC => StatsReply::PortDesc(all(data, |data| port::decode_desc(codec, data))?),
-        QUEUE_DESC => StatsReply::QueueDesc(all(data, port::decode_queue_desc)?),
+        QUEUE_DESC => StatsReply::QueueDesc(all(data, queue::decode_desc)?),
+        TABLE_DESC => StatsReply::TableDesc(all(data, table::decode_desc)?),
+        FLOW_MONITOR => StatsReply::FlowMonitor(all(data, |data| monitor::decode_update(codec.version, data))?),
+        FLOW_STATS => StatsReply::FlowStats(all(data, flow::decode_counters)?),
+        CONTROLLER_STATUS => StatsReply::ControllerStatus(all(data, event::decode_controller)?),
+        BUNDLE_FEATURES => StatsReply::BundleFeatures(bundle::decode_features(false, data)?),
         EXPERIMENTER => nicira::decode_stats_reply(codec, data)?,
         _ => return Err(OfError::BrcBadStat),
     };
@@ -257,16 +287,6 @@ pub(super) fn all<T>(
     Ok(parts)
 }
 
-pub(super) fn decode_aggregate(data: &mut Reader<'_>) -> Result<AggregateStats, OfError> {
-    let stats = AggregateStats {
-        packets: data.u64()?,
-        bytes: data.u64()?,
-        flows: data.u32()?,
-    };
-    data.skip(4)?;
-    Ok(stats)
-}
-
 /// Writes parts into as many messages as they need.
 struct Parts<'a> {
     codec: &'a Codec,
@@ -282,8 +302,10 @@ impl Parts<'_> {
     fn begin(&mut self, more: bool) {
         self.start = self.out.len();
         begin(self.codec, self.out, self.xid, Moved::StatsReply, self.kind, more);
-        if let Some(subtype) = self.subtype {
-            nicira::stats_header(self.codec, self.out, subtype);
+        match self.subtype {
+            Some(subtype) => nicira::stats_header(self.codec, self.out, subtype),
+            None if self.kind == EXPERIMENTER => nicira::onf_monitor_header(self.out),
+            None => {}
         }
     }
 
@@ -327,24 +349,19 @@ pub(super) fn encode_reply(codec: &Codec, out: &mut Writer, xid: u32, more: bool
             } else {
                 (AGGREGATE, None)
             };
-            parts(out, kind, subtype).put(more, &[stats], |out, s| {
-                out.u64(s.packets);
-                out.u64(s.bytes);
-                out.u32(s.flows);
-                out.zeros(4);
-            });
+            parts(out, kind, subtype).put(more, &[stats], |out, s| flow::encode_aggregate(codec.version, out, s));
         }
         StatsReply::Table(tables) => {
-            parts(out, TABLE, None).put(more, tables, |out, t| switch::encode_table_stats(codec, out, t));
+            parts(out, TABLE, None).put(more, tables, |out, t| table::encode_stats(codec, out, t));
         }
         StatsReply::Port(ports) => {
-            parts(out, PORT, None).put(more, ports, |out, p| port::encode_stats(codec, out, p));
+            parts(out, PORT, None).put(more, ports, |out, p| port_stats::encode(codec, out, p));
         }
         StatsReply::Queue(queues) => {
-            parts(out, QUEUE, None).put(more, queues, |out, q| port::encode_queue_stats(codec, out, q));
+            parts(out, QUEUE, None).put(more, queues, |out, q| queue::encode_stats(codec, out, q));
         }
         StatsReply::QueueDesc(queues) => {
-            parts(out, QUEUE_DESC, None).put(more, queues, port::encode_queue_desc);
+            parts(out, QUEUE_DESC, None).put(more, queues, queue::encode_desc);
         }
         StatsReply::Group(groups) => {
             let (kind, subtype) = nicira::stats_kind(codec, Version::V11, GROUP, 7);
@@ -364,13 +381,35 @@ pub(super) fn encode_reply(codec: &Codec, out: &mut Writer, xid: u32, more: bool
             parts(out, METER_FEATURES, None).put(more, &[f], |out, f| group::encode_meter_features(codec, out, f));
         }
         StatsReply::TableFeatures(tables) => {
-            parts(out, TABLE_FEATURES, None).put(more, tables, switch::encode_table_features);
+            parts(out, TABLE_FEATURES, None).put(more, tables, |out, t| table::encode_features(codec, out, t));
         }
         StatsReply::PortDesc(ports) => {
             parts(out, PORT_DESC, None).put(more, ports, |out, p| port::encode_desc(codec, out, p));
         }
+        StatsReply::FlowMonitor(updates) if codec.version < Version::V14 => {
+            let subtype = (codec.version < Version::V13).then_some(2);
+            parts(out, EXPERIMENTER, subtype).put(more, updates, |out, update| {
+                monitor::encode_update_nx(codec.version, out, update);
+            });
+        }
         StatsReply::FlowMonitor(updates) => {
-            parts(out, EXPERIMENTER, Some(2)).put(more, updates, nicira::encode_update);
+            parts(out, FLOW_MONITOR, None).put(more, updates, |out, update| {
+                monitor::encode_update(codec.version, out, update);
+            });
+        }
+        StatsReply::FlowStats(flows) => parts(out, FLOW_STATS, None).put(more, flows, flow::encode_counters),
+        StatsReply::TableDesc(tables) => parts(out, TABLE_DESC, None).put(more, tables, table::encode_desc),
+        StatsReply::ControllerStatus(controllers) => {
+            parts(out, CONTROLLER_STATUS, None).put(more, controllers, event::encode_controller);
+        }
+        StatsReply::BundleFeatures(f) => {
+            parts(out, BUNDLE_FEATURES, None).put(more, &[f], |out, f| bundle::encode_features(false, out, f));
+        }
+        StatsReply::IpfixBridge(s) => {
+            parts(out, EXPERIMENTER, Some(nicira::IPFIX_BRIDGE)).put(more, &[s], |out, s| nicira::encode_ipfix(out, s));
+        }
+        StatsReply::IpfixFlow(all) => {
+            parts(out, EXPERIMENTER, Some(nicira::IPFIX_FLOW)).put(more, all, nicira::encode_ipfix);
         }
     }
 }

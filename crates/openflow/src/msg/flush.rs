@@ -1,0 +1,97 @@
+//! Nicira's message that has connections forgotten.
+
+use super::property::{Properties, put};
+use crate::OfError;
+use crate::buf::{Reader, Writer};
+use crate::model::{CtFlush, CtTuple};
+
+const ORIG: u16 = 0;
+const REPLY: u16 = 1;
+const ZONE: u16 = 2;
+
+const SRC: u16 = 0;
+const DST: u16 = 1;
+const SRC_PORT: u16 = 2;
+const DST_PORT: u16 = 3;
+const ICMP_ID: u16 = 4;
+const ICMP_TYPE: u16 = 5;
+const ICMP_CODE: u16 = 6;
+
+/// Reads it from behind the vendor's header.
+pub(super) fn decode(data: &mut Reader<'_>) -> Result<CtFlush, OfError> {
+    let mut flush = CtFlush {
+        proto: data.u8()?,
+        ..CtFlush::default()
+    };
+    data.zeros(7, OfError::NxBrcMustBeZero)?;
+    let mut properties = Properties::new(data);
+    while let Some((kind, mut value)) = properties.next()? {
+        match kind {
+            ORIG => decode_tuple(&mut value, flush.proto, &mut flush.orig)?,
+            REPLY => decode_tuple(&mut value, flush.proto, &mut flush.reply)?,
+            ZONE => {
+                flush.zone = Some(value.u16()?);
+                value.end()?;
+            }
+            _ => return Err(OfError::BpcBadType),
+        }
+    }
+    Ok(flush)
+}
+
+fn decode_tuple(data: &mut Reader<'_>, proto: u8, tuple: &mut CtTuple) -> Result<(), OfError> {
+    // Addresses begin at a multiple of 8 bytes.
+    data.zeros(data.len().min(4), OfError::NxBrcMustBeZero)?;
+    let icmp = matches!(proto, 1 | 58);
+    let mut properties = Properties::new(data);
+    while let Some((kind, mut value)) = properties.next()? {
+        match kind {
+            SRC => tuple.src = Some(value.array::<16>()?.into()),
+            DST => tuple.dst = Some(value.array::<16>()?.into()),
+            SRC_PORT => tuple.src_port = Some(value.u16()?),
+            DST_PORT => tuple.dst_port = Some(value.u16()?),
+            ICMP_ID if icmp => tuple.icmp_id = Some(value.u16()?),
+            ICMP_TYPE if icmp => tuple.icmp_type = Some(value.u8()?),
+            ICMP_CODE if icmp => tuple.icmp_code = Some(value.u8()?),
+            _ => return Err(OfError::BpcBadType),
+        }
+        value.end()?;
+    }
+    Ok(())
+}
+
+pub(super) fn encode(out: &mut Writer, flush: &CtFlush) {
+    out.u8(flush.proto);
+    out.zeros(7);
+    for (kind, tuple) in [(ORIG, &flush.orig), (REPLY, &flush.reply)] {
+        if *tuple != CtTuple::default() {
+            put(out, kind, |out| encode_tuple(out, tuple));
+        }
+    }
+    if let Some(zone) = flush.zone {
+        put(out, ZONE, |out| out.u16(zone));
+    }
+}
+
+fn encode_tuple(out: &mut Writer, tuple: &CtTuple) {
+    out.zeros(4);
+    for (kind, addr) in [(SRC, tuple.src), (DST, tuple.dst)] {
+        if let Some(addr) = addr {
+            put(out, kind, |out| out.bytes(&addr.octets()));
+        }
+    }
+    for (kind, number) in [
+        (SRC_PORT, tuple.src_port),
+        (DST_PORT, tuple.dst_port),
+        (ICMP_ID, tuple.icmp_id),
+    ] {
+        if let Some(number) = number {
+            put(out, kind, |out| out.u16(number));
+        }
+    }
+    for (kind, number) in [(ICMP_TYPE, tuple.icmp_type), (ICMP_CODE, tuple.icmp_code)] {
+        if let Some(number) = number {
+            put(out, kind, |out| out.u8(number));
+        }
+    }
+}
