@@ -40,10 +40,7 @@ pub fn parse_group_mod(command: GroupCommand, text: &str, names: &Names) -> Resu
         selection: None,
     };
     let (mut number_said, mut type_said, mut bucket_said, mut param_said) = (false, false, false, false);
-    let mut selection = Selection {
-        method: String::new(),
-        param: 0,
-    };
+    let mut selection = Selection::default();
     let mut rest = head;
     while let Some(pair) = token::next(&mut rest) {
         let value = pair.value;

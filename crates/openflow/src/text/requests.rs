@@ -119,11 +119,8 @@ const WITHOUT: [(&str, u16); 6] = [
 /// What is wrong, in the words of `ovs-ofctl`.
 pub fn parse_flow_monitor_request(text: &str, names: &Names) -> Result<(FlowMonitorRequest, Protocols), ParseError> {
     let mut request = FlowMonitorRequest {
-        id: 0,
         flags: ALL,
-        out_port: Port::ANY,
-        table: None,
-        matching: Match::ANY,
+        ..FlowMonitorRequest::default()
     };
     let mut conditions = Conditions::default();
     let mut rest = text;
