@@ -360,11 +360,14 @@ fn finish(out: &mut Writer, start: usize) {
     out.patch_len(start + 2, start);
 }
 
+/// How a match begins that is OpenFlow 1.2's, which Open vSwitch sends in OpenFlow 1.1 too.
+const OXM: [u8; 2] = [0, 1];
+
 /// Reads a match in a version's own form.
 fn decode_match(version: Version, data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<Match, OfError> {
     match version {
         Version::V10 => fixed::decode10(data),
-        Version::V11 => fixed::decode11(data),
+        Version::V11 if data.peek().first_chunk() != Some(&OXM) => fixed::decode11(data),
         _ => oxm::decode_ofp_match(data, unknown),
     }
 }

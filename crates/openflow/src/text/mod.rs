@@ -16,6 +16,7 @@ mod lines;
 mod match_out;
 mod meter;
 mod number;
+pub mod print;
 mod protocol;
 mod requests;
 mod settings;
@@ -145,7 +146,7 @@ pub fn parse_port(text: &str, names: &Names) -> Option<Port> {
 }
 
 /// A table as text.
-fn table(number: u8, style: Style<'_>) -> String {
+pub(crate) fn table(number: u8, style: Style<'_>) -> String {
     let name = style.names.and_then(|names| names.tables.get(&number));
     name.cloned().unwrap_or_else(|| number.to_string())
 }

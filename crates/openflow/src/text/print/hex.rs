@@ -1,0 +1,40 @@
+//! Bytes in text.
+
+use std::fmt::Write;
+
+/// Bytes, sixteen a line: their place, hexadecimal digits and characters.
+pub fn hex_dump(out: &mut String, data: &[u8]) {
+    for (line, bytes) in data.chunks(16).enumerate() {
+        let _ = write!(out, "{:08x} ", line * 16);
+        for n in 0..16 {
+            out.push(if n == 8 && bytes.len() >= 8 { '-' } else { ' ' });
+            match bytes.get(n) {
+                Some(byte) => {
+                    let _ = write!(out, "{byte:02x}");
+                }
+                None => out.push_str("  "),
+            }
+        }
+        out.push_str(" |");
+        for n in 0..16 {
+            out.push(match bytes.get(n) {
+                Some(byte @ 0x20..=0x7e) => char::from(*byte),
+                Some(_) => '.',
+                None => ' ',
+            });
+        }
+        out.push_str("|\n");
+    }
+}
+
+/// Text from outside, in which what cannot be printed, and the backslash, is written in octal.
+pub(super) fn printable(out: &mut String, data: &[u8]) {
+    for byte in data {
+        match byte {
+            b'\\' | 0..0x20 | 0x7f.. => {
+                let _ = write!(out, "\\{byte:03o}");
+            }
+            _ => out.push(char::from(*byte)),
+        }
+    }
+}

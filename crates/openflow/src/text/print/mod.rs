@@ -1,0 +1,339 @@
+//! Messages in text, as `ovs-ofctl(8)` prints them: a line that names the message, and what it says.
+//!
+//! What cannot be understood is printed as bytes, with the error that a switch would answer. Nothing here fails.
+
+mod asynchronous;
+mod bundle;
+mod flow;
+mod group;
+mod hello;
+mod hex;
+mod meter;
+mod name;
+mod packet;
+mod port;
+mod queue;
+mod switch;
+mod table;
+mod table_desc;
+mod tlv;
+
+use super::{Names, Style};
+use crate::model::{Body, Message, StatsReply, StatsRequest};
+use crate::{Codec, ErrorKind, HEADER_LEN, OfError, Version};
+pub use hex::hex_dump;
+pub use packet::packet;
+pub use port::port_desc;
+use std::fmt::Write;
+pub use table::TablePrinter;
+
+/// A message as text that ends with a newline. `verbosity` 0 and 1 say what there is, 2 shows payloads as bytes, 3 more of them.
+pub fn message(data: &[u8], names: Option<&Names>, verbosity: u8) -> String {
+    let mut out = String::new();
+    message_to(&mut out, data, names, verbosity);
+    out
+}
+
+/// As [`message`], behind what is in `out`.
+pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosity: u8) {
+    let Some(header) = data.first_chunk::<HEADER_LEN>() else {
+        let _ = match data.len() {
+            0 => writeln!(out, "OpenFlow message is empty"),
+            len => writeln!(out, "OpenFlow packet too short (only {len} bytes):"),
+        };
+        hex_dump(out, data);
+        return;
+    };
+    let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    if len > data.len() {
+        if let Ok(name) = name::Name::of(data) {
+            name.header(out);
+            out.push('\n');
+        }
+        let _ = writeln!(out, "(***truncated to {} bytes from {len}***)", data.len());
+        hex_dump(out, data);
+        return;
+    }
+    if len < data.len() {
+        let _ = writeln!(out, "(***only uses {len} bytes out of {}***)", data.len());
+        hex_dump(out, data);
+        return;
+    }
+    let error = match name::Name::of(data) {
+        Err(error) => {
+            let _ = writeln!(out, "***decode error: {error}***");
+            Some(error)
+        }
+        Ok(name) => {
+            let before = out.len();
+            name.header(out);
+            let result = known(out, data, &name, names, verbosity);
+            if let Err(error) = result {
+                if error == OfError::BrcBadLen {
+                    // It is not known what is too short or too long.
+                    out.truncate(before);
+                } else if !out.ends_with([' ', '\n']) {
+                    out.push(' ');
+                }
+                let _ = writeln!(out, "***decode error: {error}***");
+            }
+            result.err()
+        }
+    };
+    match error {
+        Some(_) => hex_dump(out, data),
+        None if !out.ends_with('\n') => out.push('\n'),
+        None => {}
+    }
+}
+
+/// What a message is printed with.
+struct Printer<'a> {
+    out: &'a mut String,
+    data: &'a [u8],
+    version: Version,
+    style: Style<'a>,
+    verbosity: u8,
+}
+
+/// Prints what follows the header of a message whose name is known.
+fn known(
+    out: &mut String,
+    data: &[u8],
+    name: &name::Name,
+    names: Option<&Names>,
+    verbosity: u8,
+) -> Result<(), OfError> {
+    if name.is_hello() {
+        hello::hello(out, data);
+        return Ok(());
+    }
+    let Some(version) = Version::from_number(data[0]) else {
+        return Err(OfError::BrcBadVersion);
+    };
+    let mut printer = Printer {
+        out,
+        data,
+        version,
+        style: Style { version, names },
+        verbosity,
+    };
+    if printer.raw(name)? {
+        return Ok(());
+    }
+    let codec = Codec {
+        version,
+        nxm: name.is_nicira(),
+        table_id: true,
+    };
+    let message = codec.decode(data)?;
+    printer.body(&message)
+}
+
+impl Printer<'_> {
+    /// Prints a message of which the model does not keep all that is shown. Returns whether it was one.
+    fn raw(&mut self, name: &name::Name) -> Result<bool, OfError> {
+        match name.text() {
+            "OFPT_GET_ASYNC_REPLY" | "OFPT_SET_ASYNC" | "NXT_SET_ASYNC_CONFIG" | "NXT_SET_ASYNC_CONFIG2" => {
+                self.asynchronous(name)?;
+            }
+            "OFPST_TABLE reply" => self.table_stats(name)?,
+            "OFPST_TABLE_FEATURES reply" | "OFPST_TABLE_FEATURES request" => self.table_features(name)?,
+            "OFPST_TABLE_DESC reply" => self.table_descs(name)?,
+            "OFPT_TABLE_STATUS" => self.table_status(name)?,
+            "OFPT_TABLE_MOD" => self.table_mod(name)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn body(&mut self, message: &Message) -> Result<(), OfError> {
+        match &message.body {
+            Body::Hello(_) => {}
+            Body::Error(error) => {
+                self.out.push(' ');
+                match error.kind {
+                    ErrorKind::Known(known) => self.error(known, &error.data),
+                    ErrorKind::Unknown { vendor, kind, code } => {
+                        let _ = write!(
+                            self.out,
+                            "***unknown error, vendor {vendor:#x}, type {kind}, code {code}***"
+                        );
+                    }
+                }
+            }
+            Body::EchoRequest(data) | Body::EchoReply(data) => {
+                let _ = writeln!(self.out, " {} bytes of payload", data.len());
+                if self.verbosity > 1 {
+                    hex_dump(self.out, data);
+                }
+            }
+            Body::FeaturesReply(features) => self.features(features),
+            Body::GetConfigReply(config) | Body::SetConfig(config) => self.config(*config),
+            Body::PacketIn(packet) => self.packet_in(packet),
+            Body::Resume(packet) => self.packet_in(packet),
+            Body::FlowRemoved(removed) => self.flow_removed(removed),
+            Body::PortStatus(status) => self.port_status(status),
+            Body::PacketOut(packet) => self.packet_out(packet),
+            Body::FlowMod(m) => {
+                let mut m = m.clone();
+                m.table = m.table.or(Some(255));
+                self.out.push(' ');
+                self.out.push_str(&super::flow_mod(&m, self.style));
+            }
+            Body::GroupMod(m) => self.group_mod(m),
+            Body::PortMod(m) => self.port_mod(m),
+            Body::MeterMod(m) => self.meter_mod(m),
+            Body::QueueGetConfigRequest(port) => self.queue_config_request(*port),
+            Body::QueueGetConfigReply { port, queues } => self.queue_config_reply(*port, queues),
+            Body::RoleRequest(role) | Body::RoleReply(role) => self.role(*role),
+            Body::BundleControl(control) => self.bundle_control(*control),
+            Body::BundleAdd(add) => self.bundle_add(add),
+            Body::StatsRequest { more, request } => {
+                if *more {
+                    self.out.push_str(" flags=[more]");
+                }
+                self.stats_request(request);
+            }
+            Body::StatsReply { more, reply } => {
+                if *more {
+                    self.out.push_str(" flags=[more]");
+                }
+                self.stats_reply(reply);
+            }
+            Body::SetFlowFormat { nxm } => {
+                self.out
+                    .push_str(if *nxm { " format=nxm" } else { " format=openflow10" });
+            }
+            Body::FlowModTableId(on) => self.out.push_str(if *on { " enable" } else { " disable" }),
+            Body::SetPacketInFormat(format) => {
+                let names = ["standard", "nxt_packet_in", "nxt_packet_in2"];
+                let _ = write!(self.out, " format={}", names[*format as usize]);
+            }
+            Body::SetControllerId(id) => {
+                let _ = write!(self.out, " id={id}");
+            }
+            Body::FlowMonitorCancel(id) => {
+                let _ = write!(self.out, " id={id}");
+            }
+            Body::TlvTableMod { command, maps } => self.tlv_mod(*command, maps),
+            Body::TlvTableReply(table) => self.tlv_table(table),
+            Body::CtFlushZone(zone) => {
+                let _ = write!(self.out, " zone_id={zone}");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn stats_request(&mut self, request: &StatsRequest) {
+        match request {
+            StatsRequest::Flow(request) | StatsRequest::Aggregate(request) => self.flow_request(request),
+            StatsRequest::Port(port) => {
+                self.out.push_str(" port_no=");
+                self.port(*port);
+            }
+            StatsRequest::PortDesc(port) => {
+                self.out.push_str(" port=");
+                self.port(*port);
+            }
+            StatsRequest::Queue { port, queue } => self.queue_request(*port, *queue),
+            StatsRequest::QueueDesc { port, .. } => {
+                self.out.push_str(" port=");
+                self.port(*port);
+            }
+            StatsRequest::Group(group) | StatsRequest::GroupDesc(group) => self.group_request(*group),
+            StatsRequest::Meter(meter) | StatsRequest::MeterConfig(meter) => {
+                self.out.push(' ');
+                meter::id(self.out, *meter, '=');
+            }
+            StatsRequest::FlowMonitor(requests) => self.monitor_requests(requests),
+            _ => {}
+        }
+    }
+
+    fn stats_reply(&mut self, reply: &StatsReply) {
+        match reply {
+            StatsReply::Desc(desc) => self.desc(desc),
+            StatsReply::Flow { flows, .. } => self.flows(flows),
+            StatsReply::Aggregate { stats, .. } => {
+                let _ = write!(
+                    self.out,
+                    " packet_count={} byte_count={} flow_count={}",
+                    stats.packets, stats.bytes, stats.flows
+                );
+            }
+            StatsReply::Port(ports) => self.port_stats(ports),
+            StatsReply::PortDesc(ports) => {
+                self.out.push('\n');
+                let mut ports: Vec<_> = ports.iter().collect();
+                ports.sort_by_key(|port| port.port.0);
+                for port in ports {
+                    port_desc(self.out, port, self.version);
+                }
+            }
+            StatsReply::Queue(queues) => self.queue_stats(queues),
+            StatsReply::QueueDesc(queues) => self.queue_descs(queues),
+            StatsReply::Group(groups) => self.group_stats(groups),
+            StatsReply::GroupDesc(groups) => self.group_descs(groups),
+            StatsReply::GroupFeatures(features) => self.group_features(features),
+            StatsReply::Meter(meters) => self.meter_stats(meters),
+            StatsReply::MeterConfig(meters) => self.meter_configs(meters),
+            StatsReply::MeterFeatures(features) => self.meter_features(*features),
+            StatsReply::FlowMonitor(updates) => self.flow_updates(updates),
+            _ => {}
+        }
+    }
+
+    fn error(&mut self, error: OfError, data: &[u8]) {
+        let _ = writeln!(self.out, "{error}");
+        if matches!(error, OfError::HfcIncompatible | OfError::HfcEperm) {
+            hex::printable(self.out, data);
+            return;
+        }
+        message_to(self.out, data, self.style.names, 1);
+    }
+
+    fn port(&mut self, port: crate::model::Port) {
+        self.out.push_str(&super::port(port, self.style));
+    }
+}
+
+/// The names of the bits that are set, the lowest first, apart by `separator`; `0` for none, a number for bits without a name.
+fn bits(out: &mut String, bits: u32, separator: char, name: impl Fn(u32) -> Option<&'static str>) {
+    if bits == 0 {
+        out.push('0');
+        return;
+    }
+    let mut rest = bits;
+    let mut first = true;
+    for n in 0..32 {
+        if bits & 1 << n != 0
+            && let Some(name) = name(n)
+        {
+            if !first {
+                out.push(separator);
+            }
+            first = false;
+            out.push_str(name);
+            rest &= !(1 << n);
+        }
+    }
+    if rest != 0 {
+        if !first {
+            out.push(separator);
+        }
+        let _ = write!(out, "{rest:#x}");
+    }
+}
+
+/// A counter, `?` where it is not known.
+fn counter(out: &mut String, count: u64) {
+    let _ = match count {
+        u64::MAX => write!(out, "?"),
+        count => write!(out, "{count}"),
+    };
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Descriptions and changes of tables.
+
+use super::Printer;
+use super::name::Name;
+use crate::buf::Reader;
+use crate::{OfError, Version};
+use std::fmt::Write;
+
+/// How a table is set: what it does when it is full, and whether it tells.
+#[derive(Default)]
+struct Settings {
+    eviction: bool,
+    vacancy: bool,
+    eviction_flags: Option<u32>,
+    /// Percentages below and above which is told, and the one there is.
+    thresholds: [u8; 3],
+}
+
+impl Settings {
+    fn read(config: u32, body: &mut Reader<'_>) -> Result<Settings, OfError> {
+        let mut settings = Settings {
+            eviction: config & 4 != 0,
+            vacancy: config & 8 != 0,
+            ..Settings::default()
+        };
+        while !body.is_empty() {
+            let (kind, len) = (body.u16()?, usize::from(body.u16()?));
+            let mut property = body.sub(len.checked_sub(4).ok_or(OfError::BpcBadLen)?, OfError::BpcBadLen)?;
+            body.skip((len.next_multiple_of(8) - len).min(body.len()))?;
+            match kind {
+                2 => settings.eviction_flags = Some(property.u32()?),
+                3 => settings.thresholds = [property.u8()?, property.u8()?, property.u8()?],
+                _ => return Err(OfError::BpcBadType),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+fn on(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn eviction_flags(out: &mut String, flags: u32) {
+    super::bits(out, flags, '|', |n| match n {
+        0 => Some("OTHER"),
+        1 => Some("IMPORTANCE"),
+        2 => Some("LIFETIME"),
+        _ => None,
+    });
+}
+
+impl Printer<'_> {
+    fn table_desc(&mut self, body: &mut Reader<'_>) -> Result<(), OfError> {
+        let len = usize::from(body.u16()?);
+        let mut data = body.sub(len.checked_sub(2).ok_or(OfError::BpcBadLen)?, OfError::BpcBadLen)?;
+        let table = data.u8()?;
+        data.skip(1)?;
+        let config = data.u32()?;
+        let settings = Settings::read(config, &mut data)?;
+        let _ = write!(
+            self.out,
+            "\n  table {}:\n   eviction={} eviction_flags=",
+            crate::text::table(table, self.style),
+            on(settings.eviction)
+        );
+        eviction_flags(self.out, settings.eviction_flags.unwrap_or(0));
+        let _ = write!(self.out, "\n   vacancy={}", on(settings.vacancy));
+        if settings.vacancy {
+            let [down, up, now] = settings.thresholds;
+            let _ = write!(self.out, " vacancy_down={down}% vacancy_up={up}% vacancy={now}%");
+        }
+        self.out.push('\n');
+        Ok(())
+    }
+
+    pub(super) fn table_descs(&mut self, name: &Name) -> Result<(), OfError> {
+        if name.more {
+            self.out.push_str(" flags=[more]");
+        }
+        let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
+        while !body.is_empty() {
+            self.table_desc(&mut body)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn table_status(&mut self, name: &Name) -> Result<(), OfError> {
+        let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
+        let reason = body.u8()?;
+        body.skip(7)?;
+        self.out.push_str(match reason {
+            3 => " reason=VACANCY_DOWN",
+            4 => " reason=VACANCY_UP",
+            _ => return Err(OfError::BpcBadValue),
+        });
+        self.out.push_str("\ntable_desc:-");
+        self.table_desc(&mut body)
+    }
+
+    pub(super) fn table_mod(&mut self, name: &Name) -> Result<(), OfError> {
+        let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
+        let table = body.u8()?;
+        body.skip(3)?;
+        let config = body.u32()?;
+        let settings = Settings::read(config, &mut body)?;
+        match table {
+            255 => self.out.push_str(" table_id: ALL_TABLES"),
+            table => {
+                let _ = write!(self.out, " table_id={}", crate::text::table(table, self.style));
+            }
+        }
+        if self.version < Version::V13 {
+            let miss = ["controller", "continue", "drop"].get(config as usize & 3);
+            if let Some(miss) = miss {
+                let _ = writeln!(self.out, ", flow_miss_config={miss}");
+            }
+        }
+        if self.version >= Version::V14 {
+            let _ = write!(self.out, ", eviction={}", on(settings.eviction));
+            if let Some(flags) = settings.eviction_flags {
+                self.out.push_str(", eviction_flags=");
+                eviction_flags(self.out, flags);
+            }
+            let _ = write!(self.out, ", vacancy={}", on(settings.vacancy));
+            if settings.vacancy {
+                let [down, up, _] = settings.thresholds;
+                let _ = write!(self.out, " vacancy:{down},{up}");
+            }
+        }
+        Ok(())
+    }
+}
