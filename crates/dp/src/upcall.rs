@@ -64,6 +64,8 @@ pub enum Effect {
         /// Seen in a gratuitous ARP message.
         gratuitous_arp: bool,
     },
+    /// Something else that the switch knows by this number.
+    Memo(u32),
 }
 
 /// A packet that actions hand to a controller.

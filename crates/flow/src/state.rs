@@ -36,6 +36,11 @@ impl FlowState {
         state
     }
 
+    /// A packet with the metadata of a state.
+    pub const fn with_meta(key: Key, meta: [u64; META_WORDS]) -> FlowState {
+        FlowState { key, meta }
+    }
+
     /// A field's value; 0 for fields that no state has (`tun_metadata`).
     #[inline]
     pub fn get(&self, field: MatchField) -> u128 {

@@ -80,7 +80,9 @@ fn bench(c: &mut Criterion) {
     c.bench_function("apply/new", |b| {
         b.iter(|| {
             next += 1;
-            let Effect::Learn { bridge, vlan, port, .. } = effects[0];
+            let Effect::Learn { bridge, vlan, port, .. } = effects[0] else {
+                unreachable!("a station is learned");
+            };
             let mac = wire::MacAddr::from_u64(0x0200_0000_0000 | next);
             full.apply(
                 &[Effect::Learn {

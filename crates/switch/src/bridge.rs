@@ -4,7 +4,7 @@ use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Learned};
 use crate::port::Port;
 use crate::tables::{FlowTables, Removed};
-use crate::{FailMode, VlanSet};
+use crate::{FailMode, PortFlags, VlanSet};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use wire::{MacAddr, Nanos, Vid};
@@ -29,6 +29,10 @@ pub struct Bridge {
     pub(crate) tables: FlowTables,
     /// Port and interface by OpenFlow port number.
     pub(crate) of_ports: HashMap<u32, (u32, usize)>,
+    /// What controllers have said of ports, by OpenFlow port number.
+    pub(crate) port_flags: HashMap<u32, PortFlags>,
+    /// Whether controllers get the packets that tables have no rules for (OpenFlow 1.0 §4.4).
+    pub(crate) misses_to_controller: bool,
     /// Rules that went and that nobody has asked about.
     pub(crate) removed: Vec<Removed>,
 }
@@ -72,6 +76,17 @@ impl Bridge {
     /// What happened to the table of stations.
     pub fn fdb_stats(&self) -> FdbStats {
         self.fdb.stats()
+    }
+
+    /// What controllers have said of a port.
+    pub fn flags_of(&self, port: u32) -> PortFlags {
+        self.port_flags.get(&port).copied().unwrap_or_default()
+    }
+
+    /// Whether a controller has said something of an interface of a port.
+    pub(crate) fn is_flagged(&self, port: &Port, flag: impl Fn(PortFlags) -> bool) -> bool {
+        let mut members = port.members.iter();
+        !self.port_flags.is_empty() && members.any(|(number, _)| flag(self.flags_of(*number)))
     }
 
     /// Learns a station and appends what became stale.

@@ -144,6 +144,21 @@ pub struct InterfaceConfig {
     pub up: bool,
 }
 
+/// What a controller may say of a port (OpenFlow 1.3.5 §7.2.1, `ofp_port_config`; OpenFlow 1.0 §5.2.1 has more).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PortFlags {
+    /// Its packets are dropped, but those to the bridge group address.
+    pub no_recv: bool,
+    /// Its packets to the bridge group address are dropped.
+    pub no_recv_stp: bool,
+    /// Nothing is flooded to it.
+    pub no_flood: bool,
+    /// Nothing is sent to it.
+    pub no_fwd: bool,
+    /// Its packets do not go to controllers because a table has no rule for them.
+    pub no_packet_in: bool,
+}
+
 /// What an interface is attached to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attach {

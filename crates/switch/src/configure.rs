@@ -100,6 +100,8 @@ impl Switch {
                 fdb: Fdb::new(seed),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 of_ports: HashMap::new(),
+                port_flags: HashMap::new(),
+                misses_to_controller: false,
                 removed: Vec::new(),
             });
             for port in bridge_config.ports.keys() {

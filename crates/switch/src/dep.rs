@@ -23,6 +23,8 @@ pub(crate) enum Read {
     Table(u32, u8),
     /// That the packets of a station keep it where it is: when it moves or is forgotten, they have to teach its place again.
     Source(u32, Vid, MacAddr),
+    /// What a handle means.
+    Memo(u32),
 }
 
 impl Read {
@@ -42,6 +44,7 @@ impl Read {
             Read::Station(bridge, vlan, mac) => (5, bridge, station(vlan, mac)),
             Read::Table(bridge, table) => (7, bridge, u64::from(table)),
             Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
+            Read::Memo(handle) => (8, handle, 0),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))
     }

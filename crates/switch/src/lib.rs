@@ -25,7 +25,9 @@ mod translate;
 mod vlan_set;
 
 pub use bridge::{Bridge, FdbEntry};
-pub use config::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, PriorityTags, SwitchConfig, VlanMode};
+pub use config::{
+    Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, PortFlags, PriorityTags, SwitchConfig, VlanMode,
+};
 pub use fdb::FdbStats;
 pub use switch::{FdbError, Switch};
 pub use vlan_set::VlanSet;

@@ -66,6 +66,11 @@ impl PortVlans {
         }
     }
 
+    /// The VLAN of an access port.
+    pub(crate) fn access(&self) -> Option<Vid> {
+        (self.mode == VlanMode::Access).then_some(self.tag)
+    }
+
     /// The VLAN of a packet that comes in; `None` where the port does not take it. Makes the packet's tags those that it has inside the bridge,
     /// where the outermost one names the VLAN.
     pub(crate) fn ingress(&self, tags: &mut Tags, reader: &mut Reader<'_>) -> Option<Vid> {

@@ -1,12 +1,13 @@
 //! The switch as its caller sees it. How it is configured is in `configure`, how it answers in `translate`.
 
+use crate::PortFlags;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
-use crate::tables::{BridgeRule, Changed, Pipeline, Removed, Translated};
+use crate::tables::{BridgeRule, Changed, Memo, Memos, Pipeline, Removed, Translated};
 use dp::{Change, Effect, Key, PortNo};
 use openflow::OfError;
-use openflow::model::FlowMod;
+use openflow::model::{Action, FlowMod};
 use std::collections::{BTreeMap, HashMap};
 use wire::{MacAddr, Nanos, Vid};
 
@@ -19,6 +20,7 @@ pub struct Switch {
     pub(crate) bridge_ids: BTreeMap<String, u32>,
     pub(crate) next_bridge: u32,
     pub(crate) attachments: HashMap<PortNo, Ingress>,
+    pub(crate) memos: Memos,
 }
 
 /// Why a station could not be entered or removed by hand.
@@ -48,22 +50,44 @@ impl Switch {
             bridge_ids: BTreeMap::new(),
             next_bridge: 0,
             attachments: HashMap::new(),
+            memos: Memos::default(),
         }
     }
 
-    /// Does what translations ask for. The changes are empty where all stations are where they were.
+    /// Takes note of what a translation speaks of, and does what it asks for. Comes before the translation is used. The changes are empty
+    /// where everything is known and all stations are where they were.
+    pub fn accept(&mut self, translated: &Translated, now: Nanos) -> Vec<Change> {
+        let mut gone = Vec::new();
+        for (handle, memo) in &translated.memos {
+            self.memos.keep(*handle, memo, now, &mut gone);
+        }
+        let mut changes = self.changes(gone.into_iter().map(Read::Memo));
+        changes.extend(self.apply(&translated.translation.effects, now));
+        changes
+    }
+
+    /// Does what translations ask for. The changes are empty where all stations are where they were, and all rules that packets make there.
     pub fn apply(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let mut stale = Vec::new();
         for effect in effects {
-            let Effect::Learn {
-                bridge,
-                vlan,
-                mac,
-                port,
-                gratuitous_arp: _,
-            } = *effect;
-            if let Some(bridge) = self.bridges.get_mut(&bridge) {
-                bridge.learn(vlan, mac, port, now, &mut stale);
+            match *effect {
+                Effect::Learn {
+                    bridge,
+                    vlan,
+                    mac,
+                    port,
+                    gratuitous_arp: _,
+                } => {
+                    if let Some(bridge) = self.bridges.get_mut(&bridge) {
+                        bridge.learn(vlan, mac, port, now, &mut stale);
+                    }
+                }
+                Effect::Memo(handle) => {
+                    self.memos.touch(handle, now);
+                    if let Some(memo) = self.memos.get(handle).cloned() {
+                        self.act_on(&memo, now, &mut stale);
+                    }
+                }
             }
         }
         self.changes(stale)
@@ -71,21 +95,46 @@ impl Switch {
 
     /// Whether [`Switch::apply`] would do more than note that known stations were seen again.
     pub fn is_news(&self, effects: &[Effect]) -> bool {
-        effects.iter().any(|effect| {
-            let Effect::Learn {
+        effects.iter().any(|effect| match *effect {
+            Effect::Learn {
                 bridge,
                 vlan,
                 mac,
                 port,
                 gratuitous_arp: _,
-            } = *effect;
-            self.bridges
+            } => self
+                .bridges
                 .get(&bridge)
                 .is_some_and(|bridge| match bridge.fdb.lookup(vlan, mac) {
                     Some((known, fixed)) => known != port && !fixed,
                     None => true,
-                })
+                }),
+            Effect::Memo(_) => true,
         })
+    }
+
+    /// Makes the rule that packets ask for, or ends one.
+    fn act_on(&mut self, memo: &Memo, now: Nanos, stale: &mut Vec<Read>) {
+        match memo {
+            Memo::Frozen(_) => {}
+            Memo::Learned(learned) => {
+                let Some(bridge) = self.bridges.get_mut(&learned.bridge) else {
+                    return;
+                };
+                // A rule that cannot be there is not made; nobody is to be told.
+                let Ok(changed) = bridge.tables.learn(learned, now) else {
+                    return;
+                };
+                let id = bridge.id;
+                bridge.removed.extend(changed.removed);
+                stale.extend(changed.tables.into_iter().map(|table| Read::Table(id, table)));
+            }
+            Memo::Closing { rule, idle, hard } => {
+                if let Some(bridge) = self.bridges.get_mut(&rule.bridge) {
+                    bridge.tables.shorten(rule.rule, *idle, *hard);
+                }
+            }
+        }
     }
 
     /// Forgets stations that have not been seen for their bridge's ageing time.
@@ -107,6 +156,9 @@ impl Switch {
             stale.extend(tables.into_iter().map(|table| Read::Table(bridge.id, table)));
             bridge.removed.extend(ended);
         }
+        let mut forgotten = Vec::new();
+        self.memos.tick(now, &mut forgotten);
+        stale.extend(forgotten.into_iter().map(Read::Memo));
         self.changes(stale)
     }
 
@@ -115,6 +167,7 @@ impl Switch {
         self.bridges
             .values()
             .flat_map(|bridge| [bridge.fdb.next_expiry(), bridge.tables.next_event()])
+            .chain([self.memos.next_event()])
             .flatten()
             .min()
     }
@@ -141,9 +194,49 @@ impl Switch {
             .map_or_else(|_| Vec::new(), |bridge| std::mem::take(&mut bridge.removed))
     }
 
-    /// As [`Switch::translate`], with the rules that were used and what controllers are to be told, if any bridge on the way has rules.
-    pub fn translate_rules(&self, key: &Key) -> Translated {
-        Pipeline::translate(self, key)
+    /// Notes what a controller says of a port, by its OpenFlow port number.
+    ///
+    /// # Errors
+    /// [`OfError::PmfcBadPort`] where there is no such bridge or port.
+    pub fn set_port_flags(&mut self, bridge: &str, port: u32, flags: PortFlags) -> Result<Vec<Change>, OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::PmfcBadPort)?;
+        let (at, _) = *bridge.of_ports.get(&port).ok_or(OfError::PmfcBadPort)?;
+        if bridge.flags_of(port) == flags {
+            return Ok(Vec::new());
+        }
+        if flags == PortFlags::default() {
+            bridge.port_flags.remove(&port);
+        } else {
+            bridge.port_flags.insert(port, flags);
+        }
+        let id = bridge.id;
+        Ok(self.changes([Read::Port(id, at), Read::Flood(id)]))
+    }
+
+    /// Notes whether controllers get the packets that a bridge's tables have no rules for, as those of OpenFlow 1.0 to 1.2 do.
+    pub fn set_misses_to_controller(&mut self, bridge: &str, send: bool) -> Vec<Change> {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return Vec::new();
+        };
+        let changes = bridge.misses_to_controller != send;
+        bridge.misses_to_controller = send;
+        let id = bridge.id;
+        self.changes(changes.then_some(Read::Bridge(id)))
+    }
+
+    /// What becomes of a packet that a controller lets go on (`NXT_RESUME`), as it is now: `handle` is [`ForController::continuation`]. `None`
+    /// where that is not known any more.
+    ///
+    /// [`ForController::continuation`]: crate::tables::ForController::continuation
+    pub fn resume(&self, handle: u32, key: &Key) -> Option<Translated> {
+        matches!(**self.memos.get(handle)?, Memo::Frozen(_)).then(|| Pipeline::resume(self, key, handle))
+    }
+
+    /// What actions make of a packet that a controller sends as if it had come in on a port (packet-out). `port` is an OpenFlow port number;
+    /// the key's is the datapath's, or any where there is none.
+    pub fn translate_actions(&self, bridge: &str, key: &Key, port: u32, actions: &[Action]) -> Option<Translated> {
+        let id = *self.bridge_ids.get(bridge)?;
+        Some(Pipeline::packet_out(self, key, id, port, actions))
     }
 
     /// Adds what a datapath has carried by rules, `used` being when the last packet came.

@@ -36,6 +36,11 @@ impl<'a> Reader<'a> {
         &self.mask
     }
 
+    /// The VLAN of the outermost tag, for someone to read.
+    pub(crate) fn peek_vid(&self) -> u16 {
+        self.key.get(Field::VlanTci0) as u16 & 0xfff
+    }
+
     /// The VLAN of the packet's own tag at a level, when it is at this depth now; `None` where it has no such tag, or none that counts.
     fn vid(&mut self, level: u8, depth: usize) -> Option<Vid> {
         // A tag that was too deep to count does when it is the outermost one.

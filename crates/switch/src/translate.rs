@@ -10,7 +10,7 @@ use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
 use crate::reserved::is_reserved;
 use crate::switch::Switch;
-use crate::tables::Pipeline;
+use crate::tables::{Pipeline, Translated};
 use crate::tags::{Reader, Tags};
 use dp::{Dep, DropCause, Effect, Key, PortNo, Translation};
 use flow::Field;
@@ -23,18 +23,28 @@ const MAX_DEPTH: u32 = 64;
 const MAX_VISITS: u32 = 4096;
 
 impl Switch {
-    /// What becomes of a packet, and of all that are like it. Changes nothing.
+    /// What becomes of a packet, and of all that are like it. Changes nothing. [`Switch::translate_rules`] says more.
     pub fn translate(&self, key: &Key, _now: Nanos) -> Translation {
+        self.translate_rules(key).translation
+    }
+
+    /// As [`Switch::translate`], with what was used, what controllers are to be told, and what [`Switch::accept`] needs.
+    pub fn translate_rules(&self, key: &Key) -> Translated {
+        if key.get(Field::RecircId) != 0 {
+            return Pipeline::translate(self, key);
+        }
         let mut walk = Walk::new(self, key);
         walk.in_port = PortNo(walk.reader.read(Field::InPort) as u32);
+        // A packet that comes again is another matter.
+        walk.reader.read(Field::RecircId);
         walk.depend(Read::Attachment(walk.in_port));
         if let Some(at) = self.attachments.get(&walk.in_port) {
             walk.enter(*at, Tags::default(), 0);
         }
         if walk.has_rules {
-            return Pipeline::translate(self, key).translation;
+            return Pipeline::translate(self, key);
         }
-        walk.finish()
+        walk.finish().into()
     }
 }
 
@@ -56,6 +66,8 @@ pub(crate) struct Walk<'a> {
     has_rules: bool,
     /// Of a walk that stays in one bridge: where copies leave to other bridges.
     patched: Option<SmallVec<[(usize, Ingress); 2]>>,
+    /// What was decided, for someone who watches.
+    report: Option<Vec<String>>,
 }
 
 /// A copy that NORMAL sends: what is done to its tags first, and where it goes.
@@ -68,14 +80,23 @@ pub(crate) struct Normal {
     pub(crate) effects: SmallVec<[Effect; 2]>,
     pub(crate) outputs: Vec<NormalOutput>,
     pub(crate) drop: Option<DropCause>,
+    /// What was decided, in Open vSwitch's words; empty if that is not wanted.
+    pub(crate) report: Vec<String>,
 }
 
 impl Normal {
     /// Asks for a packet that came in at `at`, with what was learned from it on its way there.
-    pub(crate) fn of(switch: &Switch, key: &Key, at: Ingress, effects: SmallVec<[Effect; 2]>) -> Option<Normal> {
+    pub(crate) fn of(
+        switch: &Switch,
+        key: &Key,
+        at: Ingress,
+        effects: SmallVec<[Effect; 2]>,
+        watched: bool,
+    ) -> Option<Normal> {
         let bridge = switch.bridges.get(&at.bridge)?;
         let mut walk = Walk::new(switch, key);
         walk.effects = effects;
+        walk.report = watched.then(Vec::new);
         walk.patched = Some(SmallVec::new());
         walk.normal(bridge, at, Tags::default(), 0);
         let devices = walk
@@ -98,6 +119,7 @@ impl Normal {
             effects: walk.effects,
             outputs: done,
             drop: walk.drop,
+            report: walk.report.unwrap_or_default(),
         })
     }
 }
@@ -116,6 +138,7 @@ impl<'a> Walk<'a> {
             visits: 0,
             has_rules: false,
             patched: None,
+            report: None,
         }
     }
 
@@ -147,10 +170,12 @@ impl<'a> Walk<'a> {
         let Some(port) = bridge.ports.get(&at.port) else { return };
         self.depend(Read::Port(at.bridge, at.port));
         let Some(vlan) = port.vlans.ingress(&mut tags, &mut self.reader) else {
+            self.tell(|walk| walk.refusal(port));
             return self.dropped(DropCause::VlanFiltered);
         };
         let dst = MacAddr::from_u64(self.reader.read(Field::EthDst) as u64);
         if !bridge.settings.forward_bpdu && is_reserved(dst) {
+            self.tell(|_| String::from("packet has reserved destination MAC, dropping"));
             return self.dropped(DropCause::ReservedMulticast);
         }
         // Of several interfaces one carries the traffic: what comes in on another is a copy, or our own packet coming back.
@@ -173,6 +198,7 @@ impl<'a> Walk<'a> {
                 return self.forward(&visit, learned);
             }
         }
+        self.tell(|_| String::from("no learned MAC for destination, flooding"));
         self.flood(&visit);
     }
 
@@ -183,14 +209,14 @@ impl<'a> Walk<'a> {
         }
         self.depend(Read::Source(at.bridge, vlan, mac));
         // A copy that comes by again moves the station; what counts is where it was seen last.
-        self.effects.retain(|effect| {
-            let Effect::Learn {
+        self.effects.retain(|effect| match *effect {
+            Effect::Learn {
                 bridge,
                 vlan: seen,
                 mac: station,
                 ..
-            } = *effect;
-            (bridge, seen, station) != (at.bridge, vlan, mac)
+            } => (bridge, seen, station) != (at.bridge, vlan, mac),
+            Effect::Memo(_) => true,
         });
         self.effects.push(Effect::Learn {
             bridge: at.bridge,
@@ -216,14 +242,17 @@ impl<'a> Walk<'a> {
                 port,
                 ..
             } => (*at == bridge.id && *seen == vlan && *station == mac).then_some(*port),
+            Effect::Memo(_) => None,
         });
         about_to_learn.or(known.map(|(port, _)| port))
     }
 
     fn forward(&mut self, visit: &Visit<'_>, to: u32) {
         if to == visit.at.port {
+            self.tell(|_| String::from("learned port is input port, dropping"));
             return self.dropped(DropCause::Loop);
         }
+        self.tell(|_| String::from("forwarding to learned port"));
         self.depend(Read::Port(visit.bridge.id, to));
         if let Some(port) = visit.bridge.ports.get(&to) {
             self.output(visit, port);
@@ -233,14 +262,15 @@ impl<'a> Walk<'a> {
     fn flood(&mut self, visit: &Visit<'_>) {
         self.depend(Read::Flood(visit.bridge.id));
         for (id, port) in &visit.bridge.ports {
-            if *id != visit.at.port && !port.no_flood {
+            if *id != visit.at.port && !port.no_flood && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
                 self.output(visit, port);
             }
         }
     }
 
     fn output(&mut self, visit: &Visit<'_>, port: &Port) {
-        if port.protected && visit.port.protected || port.egress == Egress::None {
+        let silenced = visit.bridge.is_flagged(port, |flags| flags.no_fwd);
+        if port.protected && visit.port.protected || port.egress == Egress::None || silenced {
             return;
         }
         let Some(tags) = port.vlans.egress(visit.vlan, &visit.tags, &mut self.reader) else {
@@ -258,6 +288,29 @@ impl<'a> Walk<'a> {
                 let state = self.state(tags);
                 self.outputs.push((state, device));
             }
+        }
+    }
+
+    /// Writes down what was decided, if someone wants to know.
+    fn tell(&mut self, text: impl FnOnce(&Self) -> String) {
+        if self.report.is_some() {
+            let text = text(self);
+            self.report.get_or_insert_default().push(text);
+        }
+    }
+
+    /// Why a port does not take the packet.
+    fn refusal(&self, port: &Port) -> String {
+        let vid = self.reader.peek_vid();
+        match port.vlans.access() {
+            Some(own) => format!(
+                "dropping VLAN {vid} tagged packet received on port {} configured as VLAN {own} access port",
+                port.name
+            ),
+            None => format!(
+                "dropping VLAN {vid} packet received on port {} not configured for trunking VLAN {vid}",
+                port.name
+            ),
         }
     }
 

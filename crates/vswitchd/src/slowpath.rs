@@ -51,12 +51,11 @@ impl Shared {
 
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
-        let now = self.clock.now();
-        let translation = self.switch.read().translate(upcall.key, now);
-        if !translation.effects.is_empty() {
-            self.refresh(&translation.effects, now);
+        let translated = self.switch.read().translate_rules(upcall.key);
+        if !translated.translation.effects.is_empty() {
+            self.update(|switch, now| switch.accept(&translated, now));
         }
-        translation
+        translated.translation
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {

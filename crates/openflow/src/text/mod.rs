@@ -98,6 +98,11 @@ const RESERVED: [(Port, &str); 9] = [
     (Port::ANY, "ANY"),
 ];
 
+/// A value of a field of at most 128 bits as text.
+pub fn field_value(of: flow::MatchField, value: u128, style: Style<'_>) -> String {
+    field::format(of, value, of.info().valid, style)
+}
+
 /// A port as text: its name if it has one, else its number.
 pub fn port(port: Port, style: Style<'_>) -> String {
     let reserved = RESERVED.iter().find(|(p, _)| *p == port);

@@ -1,6 +1,6 @@
 //! Flow-mods (OpenFlow 1.3.5 §6.4).
 
-use super::{FlowTables, Reason, Removed, Rule, RuleRef, TABLES, check, words};
+use super::{FlowTables, Learned, Reason, Removed, Rule, RuleRef, TABLES, check, words};
 use crate::tables::WORDS;
 use classifier::Match;
 use openflow::OfError;
@@ -109,6 +109,32 @@ impl FlowTables {
         changed.tables.dedup();
         self.builtin &= changed.tables.is_empty();
         Ok(changed)
+    }
+
+    /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout anew, and nothing has changed.
+    pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos) -> Result<Changed, OfError> {
+        let change = &learned.change;
+        let matching = match_words(&change.matching)?;
+        let number = change.table.unwrap_or(0);
+        let known = self
+            .table(number)
+            .and_then(|table| table.rules.find_strict(&matching, change.priority.into()));
+        let Some(id) = known else {
+            let cookie = change.new_cookie.unwrap_or(0);
+            let limit = learned.limit as usize;
+            if limit != 0 && self.count_cookie(number, cookie, limit) >= limit {
+                return Ok(Changed::default());
+            }
+            return self.flow_mod(change, now);
+        };
+        if let Some(rule) = self.table_mut(number).rules.get_mut(id)
+            && *rule.instructions == change.instructions
+            && Some(rule.cookie) == change.new_cookie
+        {
+            rule.modified = rule.modified.max(now);
+            return Ok(Changed::default());
+        }
+        self.flow_mod(change, now)
     }
 
     fn add(

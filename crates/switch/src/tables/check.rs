@@ -3,7 +3,7 @@
 use super::TABLES;
 use flow::{Home, MatchField};
 use openflow::OfError;
-use openflow::model::{Action, Instructions, Match, Port};
+use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port};
 
 /// Fields that packets have and states do not: a rule that looks at one would look at zeros.
 const UNSEEN: std::ops::RangeInclusive<MatchField> = MatchField::PbbIsid..=MatchField::MplsTtl;
@@ -50,7 +50,11 @@ fn action(action: &Action, within: u32) -> Result<(), OfError> {
         Action::Clone(inner) => actions(inner, within + 1),
         Action::PushVlan(0x8100 | 0x88a8) => Ok(()),
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
-        Action::Controller(controller) if controller.pause || controller.meter.is_some() => Err(OfError::BacBadType),
+        Action::OutputTrunc { port, .. } | Action::Enqueue { port, .. } => output(*port),
+        Action::Bundle(bundle) => bundle.dst.map_or(Ok(()), |dst| written(dst.field())),
+        Action::Multipath(multipath) => written(multipath.dst.field()),
+        Action::CheckPktLarger { dst, .. } => written(dst.field()),
+        Action::Learn(learn) => self::learn(learn),
         Action::Controller(_)
         | Action::SetVlanVid(_)
         | Action::SetVlanPcp(_)
@@ -67,10 +71,32 @@ fn action(action: &Action, within: u32) -> Result<(), OfError> {
         | Action::DecTtl(_)
         | Action::Resubmit { .. }
         | Action::Note(_)
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::FinTimeout { .. }
+        | Action::Conjunction { .. }
         | Action::Exit
         | Action::WriteMetadata { .. } => Ok(()),
         _ => Err(OfError::BacBadType),
     }
+}
+
+/// Whether a rule can be made.
+fn learn(learn: &Learn) -> Result<(), OfError> {
+    if learn.table >= TABLES {
+        return Err(OfError::BacBadArgument);
+    }
+    for spec in &learn.specs {
+        if let LearnSrc::Field(src) = &spec.src {
+            field(src.field())?;
+        }
+        match &spec.dst {
+            LearnDst::Match(dst) => field(dst.field())?,
+            LearnDst::Load(dst) => written(dst.field())?,
+            LearnDst::Output => {}
+        }
+    }
+    learn.result.map_or(Ok(()), |result| written(result.field()))
 }
 
 fn output(port: Port) -> Result<(), OfError> {
@@ -109,7 +135,7 @@ fn is_seen(field: MatchField) -> bool {
     let nsh = field.name().starts_with("nsh_");
     let other = matches!(
         field,
-        F::ConjId | F::DpHash | F::Ipv6Exthdr | F::NdReserved | F::NdOptionsType | F::RecircId
+        F::DpHash | F::Ipv6Exthdr | F::NdReserved | F::NdOptionsType | F::RecircId
     );
     info.home != Home::Elsewhere && !UNSEEN.contains(&field) && !conntrack && !nsh && !other
 }

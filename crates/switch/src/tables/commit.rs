@@ -2,7 +2,7 @@
 
 use super::pipeline::Pipeline;
 use dp::{Action, SetField};
-use flow::{Field, Key};
+use flow::{Field, Key, MatchField};
 use smallvec::SmallVec;
 use wire::VlanTag;
 
@@ -38,6 +38,15 @@ impl Pipeline<'_> {
         self.base = self.state.key;
     }
 
+    /// Appends the choice of the queue that tables want.
+    pub(super) fn commit_queue(&mut self) {
+        let queue = self.state.get(MatchField::SkbPriority) as u32;
+        if queue != self.base_queue {
+            self.actions.push(Action::SetQueue(queue));
+            self.base_queue = queue;
+        }
+    }
+
     /// Puts a tag on.
     pub(super) fn push_tag(&mut self, tag: VlanTag) {
         self.touch_tags();
@@ -63,6 +72,37 @@ impl Pipeline<'_> {
             self.consult(field, u128::MAX);
         }
     }
+}
+
+/// Takes away the steps at the end that nobody sees.
+pub(super) fn trim(actions: &mut Vec<Action>) {
+    let shows = |action: &Action| {
+        matches!(
+            action,
+            Action::Output(_) | Action::Controller { .. } | Action::Recirc(_) | Action::Meter(_)
+        )
+    };
+    // What a branch has is counted by the step that it begins with.
+    let mut kept = 0;
+    let mut at = 0;
+    while at < actions.len() {
+        match actions[at] {
+            Action::IfLonger { then, otherwise, .. } => {
+                let end = at + 1 + (then + otherwise) as usize;
+                if actions[at..end].iter().any(shows) {
+                    kept = end;
+                }
+                at = end;
+            }
+            _ => {
+                at += 1;
+                if shows(&actions[at - 1]) {
+                    kept = at;
+                }
+            }
+        }
+    }
+    actions.truncate(kept);
 }
 
 /// The tags of a packet, the outermost first.

@@ -40,6 +40,29 @@ impl FlowTables {
         removed
     }
 
+    /// Lets a rule end sooner: after so many seconds without packets, and in all, where that is not 0 and less than it has.
+    pub(crate) fn shorten(&mut self, at: RuleRef, idle: u16, hard: u16) {
+        let there = self
+            .tables
+            .get_mut(usize::from(at.table))
+            .and_then(Option::as_deref_mut);
+        let Some(rule) = there.and_then(|table| table.rules.get_mut(at.id)) else {
+            return;
+        };
+        for (most, own) in [(idle, &mut rule.idle_timeout), (hard, &mut rule.hard_timeout)] {
+            if most != 0 && (*own == 0 || *own > most) {
+                *own = most;
+            }
+        }
+        let (queued, end) = (rule.queued, rule.end());
+        if let Some(end) = end.filter(|end| queued.is_none_or(|queued| *end < queued)) {
+            if let Some(queued) = queued {
+                self.queue.remove(&(queued, at));
+            }
+            self.queue_at(at, end);
+        }
+    }
+
     /// When [`FlowTables::tick`] has something to do; `None` while no rule ends by itself.
     pub fn next_event(&self) -> Option<Nanos> {
         self.queue.first().map(|(due, _)| *due)

@@ -12,12 +12,23 @@
 #![deny(missing_docs)]
 
 mod act;
+mod action_set;
+mod buckets;
 mod change;
 mod check;
 mod commit;
+mod conjunction;
 mod ends;
+mod fields;
+mod freeze;
+mod learn;
+mod memos;
+mod output;
 mod pipeline;
+mod report;
 mod rule;
+mod spread;
+mod translated;
 mod words;
 
 #[cfg(test)]
@@ -25,13 +36,17 @@ mod tests;
 
 pub use change::{Changed, Condition};
 pub use ends::Reason;
-pub use pipeline::{BridgeRule, ForController, Translated};
+pub use freeze::Frozen;
+pub use learn::Learned;
 pub use rule::{Removed, Rule, RuleRef};
+pub use translated::{BridgeRule, ForController, Memo, Translated};
 
 use crate::FailMode;
 use classifier::{Classifier, Entry, Match, RuleId};
+pub(crate) use memos::Memos;
 use openflow::model;
 pub(crate) use pipeline::Pipeline;
+pub(crate) use report::Report;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use wire::Nanos;
@@ -164,6 +179,13 @@ impl FlowTables {
         if let Some(rule) = table.and_then(|table| table.rules.get_mut(at.id)) {
             rule.credit(packets, bytes, used);
         }
+    }
+
+    /// How many rules of a table have a cookie; not more than `most` are counted.
+    pub(crate) fn count_cookie(&self, table: u8, cookie: u64, most: usize) -> usize {
+        let Some(table) = self.table(table) else { return 0 };
+        let own = table.rules.iter().filter(|entry| entry.rule.cookie == cookie);
+        own.take(most).count()
     }
 
     /// Sets how many rules a table may have (any number for `None`) and what it does beyond. Rules that are too many already stay.

@@ -5,17 +5,19 @@
 //!
 //! The limits are Open vSwitch's: 64 lookups deep, 4096 lookups; and one for the stack. A packet that needs more is dropped as a whole.
 
+use super::freeze::Freezing;
+use super::learn::Overlay;
+use super::report::{Kind, Report};
+use super::translated::{BridgeRule, ForController, Memo, Translated};
 use super::{RuleRef, words};
 use crate::bridge::Bridge;
 use crate::dep::Read;
-use crate::port::{Egress, Ingress};
+use crate::port::Ingress;
 use crate::switch::Switch;
-use crate::translate::Normal;
-use dp::{Action, Dep, DropCause, Effect, Key, PortNo, Translation};
-use flow::{Field, FlowState, MatchField, PORT_UNSET};
+use dp::{Action, Dep, DropCause, Effect, Key, Translation};
+use flow::{Field, FlowState, MatchField};
 use openflow::model::{self, Instructions};
 use smallvec::SmallVec;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Lookups within lookups of the same or an earlier table, and patch ports.
@@ -23,46 +25,7 @@ const MAX_DEPTH: u32 = 64;
 /// Lookups in all.
 const MAX_LOOKUPS: u32 = 4096;
 /// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the stack of a worker has room for.
-pub(super) const MAX_NESTED: u32 = 320;
-
-/// A rule of a bridge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BridgeRule {
-    /// The bridge, by its number in the switch.
-    pub bridge: u32,
-    /// The rule.
-    pub rule: RuleRef,
-}
-
-/// What controllers are told of a packet that an action hands to them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ForController {
-    /// The bridge, by its number in the switch.
-    pub bridge: u32,
-    /// To which controllers.
-    pub controller: u16,
-    /// Why, as messages number it.
-    pub reason: u8,
-    /// The table of the rule.
-    pub table: u8,
-    /// The cookie of the rule.
-    pub cookie: u64,
-    /// Bytes that the action wants handed back.
-    pub userdata: Vec<u8>,
-    /// The metadata: the ingress port at least.
-    pub metadata: model::Match,
-}
-
-/// A translation and what it used.
-#[derive(Clone, Debug)]
-pub struct Translated {
-    /// The translation.
-    pub translation: Translation,
-    /// The rules that its packets are counted by.
-    pub rules: SmallVec<[BridgeRule; 4]>,
-    /// What the handles of [`Action::Controller`] mean. A handle is the same whenever the meaning is.
-    pub controllers: Vec<(u32, ForController)>,
-}
+const MAX_NESTED: u32 = 320;
 
 /// A translation in the making.
 pub(crate) struct Pipeline<'a> {
@@ -73,77 +36,170 @@ pub(crate) struct Pipeline<'a> {
     pub(super) state: FlowState,
     /// The packet as the datapath has it.
     pub(super) base: Key,
+    /// The queue of outputs, as the datapath has it.
+    pub(super) base_queue: u32,
     /// Whether the tags are those that it came with.
     pub(super) own_tags: bool,
+    /// Most bytes that are sent.
+    pub(super) limit: Option<u32>,
     pub(super) consulted: words::StateWords,
     pub(super) actions: Vec<Action>,
     pub(super) place: Place<'a>,
-    /// What `push` put there: values and their widths.
+    /// What `push` put there.
     pub(super) stack: Vec<u128>,
     pub(super) exit: bool,
+    pub(super) freezing: Option<Freezing>,
     pub(super) drop: Option<DropCause>,
-    deps: SmallVec<[Dep; 4]>,
-    effects: SmallVec<[Effect; 2]>,
-    rules: SmallVec<[BridgeRule; 4]>,
-    controllers: Vec<(u32, ForController)>,
+    pub(super) deps: SmallVec<[Dep; 4]>,
+    pub(super) effects: SmallVec<[Effect; 2]>,
+    pub(super) rules: SmallVec<[BridgeRule; 4]>,
+    pub(super) controllers: Vec<(u32, ForController)>,
+    pub(super) memos: Vec<(u32, Arc<Memo>)>,
+    pub(super) overlays: Vec<Overlay>,
+    pub(super) report: Option<Box<Report>>,
     depth: u32,
-    pub(super) nested: u32,
+    nested: u32,
     lookups: u32,
+    pub(super) forks: u32,
     pub(super) failed: bool,
 }
 
 /// Where in the switch the packet is.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Place<'a> {
     pub(super) bridge: Option<&'a Bridge>,
     pub(super) table: u8,
+    pub(super) rule: Option<BridgeRule>,
     pub(super) cookie: u64,
     pub(super) action_set: Vec<model::Action>,
+}
+
+/// How a list of actions ended.
+pub(super) enum Ran {
+    /// Behind the last one, or at an end of everything.
+    Through,
+    /// Before it, and with it the rule.
+    Stopped,
+    /// The packet froze at an action; the list goes on with the one of this number.
+    Frozen(usize),
 }
 
 impl<'a> Pipeline<'a> {
     /// What becomes of a packet, and of all that are like it.
     pub(crate) fn translate(switch: &'a Switch, key: &'a Key) -> Translated {
-        let in_port = key.in_port();
-        let mut pipeline = Pipeline {
+        let mut pipeline = Pipeline::new(switch, key);
+        pipeline.run();
+        pipeline.finish()
+    }
+
+    /// What becomes of a packet that a controller lets go on.
+    pub(crate) fn resume(switch: &'a Switch, key: &'a Key, handle: u32) -> Translated {
+        let mut pipeline = Pipeline::new(switch, key);
+        pipeline.base = pipeline.visible(key);
+        pipeline.run_frozen(handle);
+        pipeline.finish()
+    }
+
+    /// What actions make of a packet.
+    pub(crate) fn packet_out(
+        switch: &'a Switch,
+        key: &'a Key,
+        bridge: u32,
+        port: u32,
+        actions: &[model::Action],
+    ) -> Translated {
+        let mut pipeline = Pipeline::new(switch, key);
+        pipeline.run_actions(bridge, port, actions);
+        pipeline.finish()
+    }
+
+    /// A translation that has not begun.
+    pub(crate) fn new(switch: &'a Switch, key: &'a Key) -> Pipeline<'a> {
+        Pipeline {
             switch,
             original: key,
             state: FlowState::ZERO,
             base: Key::ZERO,
+            base_queue: 0,
             own_tags: true,
+            limit: None,
             consulted: [0; words::WORDS],
             actions: Vec::new(),
-            place: Place {
-                bridge: None,
-                table: 0,
-                cookie: 0,
-                action_set: Vec::new(),
-            },
+            place: Place::default(),
             stack: Vec::new(),
             exit: false,
+            freezing: None,
             drop: None,
             deps: SmallVec::new(),
             effects: SmallVec::new(),
             rules: SmallVec::new(),
             controllers: Vec::new(),
+            memos: Vec::new(),
+            overlays: Vec::new(),
+            report: None,
             depth: 0,
             nested: 0,
             lookups: 0,
+            forks: 0,
             failed: false,
-        };
-        pipeline.base = pipeline.visible(key);
-        pipeline.consult(Field::InPort, u128::MAX);
-        pipeline.depend(Read::Attachment(in_port));
-        if let Some(at) = switch.attachments.get(&in_port) {
-            let key = pipeline.base;
-            pipeline.enter(*at, key);
         }
-        pipeline.finish()
+    }
+
+    /// The packet's way from where it came in, or from where it was frozen.
+    pub(crate) fn run(&mut self) {
+        let key = self.original;
+        self.base = self.visible(key);
+        self.consult(Field::InPort, u128::MAX);
+        self.consult(Field::RecircId, u128::MAX);
+        match key.get(Field::RecircId) as u32 {
+            0 => {
+                let in_port = key.in_port();
+                self.depend(Read::Attachment(in_port));
+                if let Some(at) = self.switch.attachments.get(&in_port) {
+                    let key = self.base;
+                    self.enter(*at, key);
+                }
+            }
+            handle => self.run_frozen(handle),
+        }
+    }
+
+    /// The way of a packet from where something froze it.
+    pub(crate) fn run_frozen(&mut self, handle: u32) {
+        self.depend(Read::Memo(handle));
+        let memos = &self.switch.memos;
+        match memos.get(handle).map(|memo| &**memo) {
+            Some(Memo::Frozen(frozen)) => self.thaw(frozen),
+            _ => self.dropped(DropCause::NoRule),
+        }
+    }
+
+    /// Runs actions on the packet as if a rule of a bridge had them, the packet having come in on a port of it.
+    pub(crate) fn run_actions(&mut self, bridge: u32, in_port: u32, actions: &[model::Action]) {
+        let key = self.original;
+        self.base = self.visible(key);
+        self.state = FlowState::new(self.base, in_port);
+        self.consult(Field::InPort, u128::MAX);
+        self.consult(Field::RecircId, u128::MAX);
+        let Some(bridge) = self.switch.bridges.get(&bridge) else {
+            return;
+        };
+        self.depend(Read::Bridge(bridge.id));
+        self.place = Place {
+            bridge: Some(bridge),
+            cookie: u64::MAX,
+            ..Place::default()
+        };
+        self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
+        self.run_rest(actions, None);
+        self.settle();
+        self.close(1);
     }
 
     /// The packet as far as its tags count: behind the last one that does, nothing is known but a type.
-    fn visible(&mut self, key: &Key) -> Key {
+    pub(super) fn visible(&mut self, key: &Key) -> Key {
         let mut seen = *key;
+        seen.set(Field::RecircId, 0);
         if self.switch.vlan_limit < 2 {
             self.consult(Field::VlanTci1, flow::TAG_PRESENT.into());
             if let Some(inner) = key.tag(1) {
@@ -159,7 +215,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The packet comes into a bridge. Its state is what it was when this returns.
-    fn enter(&mut self, at: Ingress, key: Key) {
+    pub(super) fn enter(&mut self, at: Ingress, key: Key) {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
             return;
         };
@@ -170,25 +226,26 @@ impl<'a> Pipeline<'a> {
             .get(&at.port)
             .and_then(|port| port.members.get(at.interface));
         let Some((number, _)) = port else { return };
-        if self.depth > MAX_DEPTH {
-            return self.fail();
+        if !self.deeper(1) {
+            return;
         }
-        self.depth += 1;
-        let state = Box::new(std::mem::replace(&mut self.state, FlowState::new(key, *number)));
-        let inside = Place {
+        let mut inside = FlowState::new(key, *number);
+        inside.set(MatchField::SkbPriority, self.state.get(MatchField::SkbPriority));
+        let state = Box::new(std::mem::replace(&mut self.state, inside));
+        let within = Place {
             bridge: Some(bridge),
-            table: 0,
-            cookie: 0,
-            action_set: Vec::new(),
+            ..Place::default()
         };
-        let place = Box::new(std::mem::replace(&mut self.place, inside));
+        let place = Box::new(std::mem::replace(&mut self.place, within));
         let stack = std::mem::take(&mut self.stack);
-        if !self.look_up(0, None) && !self.failed {
-            self.dropped(DropCause::NoRule);
+        self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
+        if self.receives(bridge, *number) {
+            if !self.look_up(0, None) && !self.failed {
+                self.miss(0);
+            }
+            self.settle();
         }
-        self.exit = false;
-        self.run_action_set();
-        self.exit = false;
+        self.close(1);
         self.stack = stack;
         self.place = *place;
         self.state = *state;
@@ -196,48 +253,94 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Does what the rule says that a table has for the packet, and those of the tables that it goes on with. Whether there was a rule.
-    fn look_up(&mut self, table: u8, in_port: Option<u32>) -> bool {
+    pub(super) fn look_up(&mut self, table: u8, in_port: Option<u32>) -> bool {
         let (mut table, mut in_port) = (table, in_port);
         let mut found = false;
+        let mut opened = 0;
         loop {
             self.lookups += 1;
             if self.lookups > MAX_LOOKUPS {
+                self.error(|_| format!("over {MAX_LOOKUPS} resubmit actions"));
                 self.fail();
-                return true;
+                found = true;
+                break;
             }
-            let Some(instructions) = self.rule(table, in_port.take()) else {
-                return found;
+            let instructions = self.rule(table, in_port.take());
+            opened += 1;
+            let Some(instructions) = instructions else {
+                self.line(Kind::Action, |_| String::from("drop"));
+                break;
             };
             found = true;
             self.place.table = table;
             match self.run_rule(&instructions) {
-                Some(next) if !self.exit && !self.failed => table = next,
-                _ => return true,
+                Some(next) if self.is_running() => table = next,
+                _ => break,
             }
         }
+        self.close(opened);
+        found
     }
 
     /// A lookup by an action, after which the list goes on.
     pub(super) fn resubmit(&mut self, table: u8, in_port: Option<u32>) {
-        let (here, cookie) = (self.place.table, self.place.cookie);
-        let deeper = u32::from(table <= here);
-        if self.depth + deeper > MAX_DEPTH || self.nested == MAX_NESTED {
-            return self.fail();
+        let here = (self.place.table, self.place.cookie, self.place.rule);
+        let deeper = u32::from(table <= here.0);
+        if !self.deeper(deeper) {
+            return;
         }
-        self.depth += deeper;
-        self.nested += 1;
-        self.look_up(table, in_port);
-        self.nested -= 1;
+        if self.nest() {
+            self.look_up(table, in_port);
+            self.nested -= 1;
+        }
         self.depth -= deeper;
-        (self.place.table, self.place.cookie) = (here, cookie);
+        (self.place.table, self.place.cookie, self.place.rule) = here;
     }
 
-    /// The instructions of the rule that a table has for the packet.
+    /// Whether a lookup may be so much deeper, which it then is.
+    pub(super) fn deeper(&mut self, levels: u32) -> bool {
+        if self.depth + levels > MAX_DEPTH {
+            self.error(|_| format!("over max translation depth {MAX_DEPTH}"));
+            self.fail();
+            return false;
+        }
+        self.depth += levels;
+        true
+    }
+
+    pub(super) fn shallower(&mut self, levels: u32) {
+        self.depth -= levels;
+    }
+
+    /// Whether there is room for one more call within calls, which is then taken.
+    fn nest(&mut self) -> bool {
+        if self.nested == MAX_NESTED {
+            self.error(|_| format!("over {MAX_NESTED} lookups and copies within each other"));
+            self.fail();
+            return false;
+        }
+        self.nested += 1;
+        true
+    }
+
+    /// Runs actions on the packet, which is then what it was.
+    pub(super) fn on_copy(&mut self, run: impl FnOnce(&mut Self)) {
+        if !self.nest() {
+            return;
+        }
+        let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
+        let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
+        run(self);
+        self.nested -= 1;
+        (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
+        (self.state, self.place) = (*state, *place);
+    }
+
+    /// The instructions of the rule that a table has for the packet. Opens a part of the report.
     #[inline(never)]
     fn rule(&mut self, table: u8, in_port: Option<u32>) -> Option<Arc<Instructions>> {
         let bridge = self.place.bridge?;
         self.depend(Read::Table(bridge.id, table));
-        let rules = &bridge.tables.table(table)?.rules;
         let key = match in_port {
             None => words::words_of(&self.state),
             Some(port) => {
@@ -246,114 +349,80 @@ impl<'a> Pipeline<'a> {
                 words::words_of(&state)
             }
         };
-        let found = rules.lookup(&key, &mut self.consulted)?;
+        let rules = bridge.tables.table(table).map(|table| &table.rules);
+        let found = rules.and_then(|rules| self.find(rules, &key));
+        if !self.overlays.is_empty() {
+            let floor = found.as_ref().map(|found| found.priority);
+            if let Some(at) = self.overlaid(table, &key, floor) {
+                self.place.cookie = self.overlays[at].cookie;
+                self.place.rule = None;
+                let priority = self.overlays[at].priority;
+                self.open(Kind::Table, |p| p.text_of_overlay(table, at, priority));
+                return Some(self.overlays[at].instructions.clone());
+            }
+        }
+        let Some(found) = found else {
+            self.open(Kind::Table, |_| format!("{table:2}. No match."));
+            return None;
+        };
         let rule = BridgeRule {
             bridge: bridge.id,
             rule: RuleRef { table, id: found.id },
         };
         self.rules.push(rule);
         self.place.cookie = found.rule.cookie;
+        self.place.rule = Some(rule);
+        self.open(Kind::Table, |p| p.text_of_table(bridge, rule.rule, found.rule.cookie));
         Some(found.rule.instructions.clone())
     }
 
     /// Does what a rule says. The table to go on with.
-    fn run_rule(&mut self, instructions: &Instructions) -> Option<u8> {
-        if !self.run_list(&instructions.apply) || self.exit || self.failed {
-            return None;
+    fn run_rule(&mut self, instructions: &Arc<Instructions>) -> Option<u8> {
+        if instructions.is_empty() {
+            self.line(Kind::Action, |_| String::from("drop"));
         }
+        if let Some(meter) = instructions.meter {
+            self.line(Kind::Action, |_| format!("meter:{meter}"));
+            self.meter(meter);
+        }
+        self.run_rest(&instructions.apply, Some(instructions))
+    }
+
+    /// Runs actions, and what a rule says behind them. The table to go on with.
+    pub(super) fn run_rest(&mut self, actions: &[model::Action], then: Option<&Arc<Instructions>>) -> Option<u8> {
+        match self.run_list(actions) {
+            Ran::Through if self.exit || self.failed => None,
+            Ran::Through => then.and_then(|then| self.run_instructions(then)),
+            Ran::Stopped => None,
+            Ran::Frozen(next) => {
+                self.leave(&actions[next..], then);
+                None
+            }
+        }
+    }
+
+    /// The instructions behind apply-actions. The table to go on with.
+    fn run_instructions(&mut self, instructions: &Instructions) -> Option<u8> {
         if instructions.clear {
-            self.place.action_set.clear();
-            self.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
+            self.clear_actions();
         }
-        self.write_actions(&instructions.write);
+        if !instructions.write.is_empty() {
+            self.write_actions(&instructions.write);
+        }
         if let Some((value, mask)) = instructions.metadata {
+            self.line(Kind::Action, |_| super::report::write_metadata(value, mask));
             let kept = self.state.get(MatchField::Metadata) & !u128::from(mask);
             self.state.set(MatchField::Metadata, kept | u128::from(value & mask));
+        }
+        if let Some(table) = instructions.goto {
+            self.line(Kind::Action, |p| p.text_of_goto(table));
         }
         instructions.goto
     }
 
-    /// Does what the bridge would do without rules.
-    pub(super) fn normal(&mut self) {
-        let Some(bridge) = self.place.bridge else { return };
-        let in_port = self.state.get(MatchField::InPortOxm) as u32;
-        let Some((port, interface)) = bridge.of_ports.get(&in_port).copied() else {
-            self.depend(Read::Flood(bridge.id));
-            return self.dropped(DropCause::NoDestination);
-        };
-        let at = Ingress {
-            bridge: bridge.id,
-            port,
-            interface,
-        };
-        let mut key = self.state.key;
-        if self.own_tags && self.switch.vlan_limit < 2 {
-            key.set_tag(1, self.original.tag(1));
-        }
-        let effects = std::mem::take(&mut self.effects);
-        let Some(normal) = Normal::of(self.switch, &key, at, effects) else {
-            return;
-        };
-        self.effects = normal.effects;
-        for field in Field::ALL {
-            self.consult(*field, normal.mask.get(*field));
-        }
-        normal.deps.into_iter().for_each(|dep| self.depend_on(dep));
-        if let Some(cause) = normal.drop {
-            self.dropped(cause);
-        }
-        for (tags, egress) in normal.outputs {
-            let state = Box::new(self.state);
-            let own_tags = self.own_tags;
-            for change in &tags {
-                match change {
-                    Action::PushVlan(tag) => self.push_tag(*tag),
-                    _ => self.pop_tag(),
-                }
-            }
-            self.send(egress);
-            self.state = *state;
-            self.own_tags = own_tags;
-        }
-    }
-
-    /// Sends the packet as it is now.
-    pub(super) fn send(&mut self, egress: Egress) {
-        match egress {
-            Egress::None => self.dropped(DropCause::PortDown),
-            Egress::Device(device) => self.send_to(device),
-            Egress::Patch(peer) => {
-                let key = self.state.key;
-                self.enter(peer, key);
-            }
-        }
-    }
-
-    fn send_to(&mut self, device: PortNo) {
-        self.commit();
-        self.actions.push(Action::Output(device));
-    }
-
-    /// Hands the packet as it is now to controllers.
-    pub(super) fn send_to_controllers(&mut self, controller: u16, reason: u8, max_len: u16, userdata: &[u8]) {
-        let Some(bridge) = self.place.bridge else { return };
-        self.commit();
-        let meaning = ForController {
-            bridge: bridge.id,
-            controller,
-            reason,
-            table: self.place.table,
-            cookie: self.place.cookie,
-            userdata: userdata.to_vec(),
-            metadata: model::Match::metadata_of(&self.state),
-        };
-        let mut hasher = DefaultHasher::new();
-        meaning.hash(&mut hasher);
-        let handle = flow::mix(self.switch.seed, hasher.finish()) as u32;
-        if !self.controllers.iter().any(|(known, _)| *known == handle) {
-            self.controllers.push((handle, meaning));
-        }
-        self.actions.push(Action::Controller { handle, max_len });
+    /// Whether the packet is still on its way.
+    pub(super) fn is_running(&self) -> bool {
+        !self.exit && !self.failed && self.freezing.is_none()
     }
 
     pub(super) fn consult(&mut self, field: Field, bits: u128) {
@@ -370,7 +439,7 @@ impl<'a> Pipeline<'a> {
         self.depend_on(read.dep(self.switch.seed));
     }
 
-    fn depend_on(&mut self, dep: Dep) {
+    pub(super) fn depend_on(&mut self, dep: Dep) {
         if !self.deps.contains(&dep) {
             self.deps.push(dep);
         }
@@ -384,17 +453,17 @@ impl<'a> Pipeline<'a> {
         self.failed = true;
     }
 
-    fn finish(mut self) -> Translated {
+    /// What has come of it.
+    pub(crate) fn finish(mut self) -> Translated {
         if self.failed {
             // A loop: neither a part of the copies nor what was learned from them is worth anything.
             self.actions.clear();
             self.effects.clear();
             self.controllers.clear();
+            self.memos.clear();
             self.drop = Some(DropCause::Loop);
         }
-        let shows = |action: &Action| matches!(action, Action::Output(_) | Action::Controller { .. });
-        let end = self.actions.iter().rposition(shows).map_or(0, |last| last + 1);
-        self.actions.truncate(end);
+        super::commit::trim(&mut self.actions);
         let drop = self.actions.is_empty();
         let translation = Translation {
             drop: drop.then(|| self.drop.unwrap_or(DropCause::NoDestination)),
@@ -408,6 +477,7 @@ impl<'a> Pipeline<'a> {
             translation,
             rules: self.rules,
             controllers: self.controllers,
+            memos: self.memos,
         }
     }
 }

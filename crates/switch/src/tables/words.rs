@@ -84,6 +84,22 @@ pub(crate) fn consult(words: &mut StateWords, field: Field, bits: u128) {
     }
 }
 
+/// Adds the bits of a mask to the words of another.
+pub(crate) fn unite(words: &mut StateWords, bits: &StateWords) {
+    for (word, bits) in words.iter_mut().zip(bits) {
+        *word |= bits;
+    }
+}
+
+/// Sets a field of metadata of at most 64 bits.
+pub(crate) fn put(words: &mut StateWords, field: MatchField, value: u64) {
+    let info = field.info();
+    if let Home::Meta { word, shift } = info.home {
+        let word = &mut words[usize::from(word)];
+        *word = *word & !((info.valid as u64) << shift) | value << shift;
+    }
+}
+
 /// The bits of a canonical field in words.
 pub(crate) fn get(words: &StateWords, field: MatchField) -> u128 {
     let info = field.info();

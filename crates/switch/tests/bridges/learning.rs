@@ -280,7 +280,7 @@ fn a_packet_of_a_port_of_no_bridge_is_dropped_until_the_port_is_added() {
     let stray = lab.translate("b", packet());
     assert_eq!(
         (stray.drop, stray.mask.count_bits()),
-        (Some(DropCause::NoDestination), 32)
+        (Some(DropCause::NoDestination), 64)
     );
     lab.bridge("br0").ports.insert("b".to_owned(), port);
     lab.configure();

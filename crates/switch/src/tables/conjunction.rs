@@ -1,0 +1,70 @@
+//! The lookup of a rule, with matches of several dimensions (ovs-fields(7), "Conjunctive Match Fields").
+//!
+//! Rules with `conjunction` actions stand for dimensions of a match. Where for each dimension of one a rule of one priority is for the packet, and
+//! no other rule of a higher one is, the packet is looked up again with that match's number in `conj_id`.
+
+use super::pipeline::Pipeline;
+use super::words::{self, StateWords};
+use super::{Rule, Rules};
+use classifier::Found;
+use flow::MatchField;
+use openflow::model::{Action, Instructions};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Whether a rule stands for dimensions of a match and does nothing by itself.
+fn is_dimension(rule: &Rule) -> bool {
+    let first = rule.instructions.apply.first();
+    matches!(first, Some(Action::Conjunction { .. } | Action::Note(_)))
+        && rule
+            .instructions
+            .apply
+            .iter()
+            .any(|action| matches!(action, Action::Conjunction { .. }))
+}
+
+impl Pipeline<'_> {
+    /// The rule for a packet.
+    pub(super) fn find<'r>(&mut self, rules: &'r Rules, key: &StateWords) -> Option<Found<'r, Rule>> {
+        let mut dimensions = SmallVec::<[(u32, Arc<Instructions>); 4]>::new();
+        let found = rules.lookup_where(key, &mut self.consulted, |rule, priority| {
+            let dimension = is_dimension(rule);
+            if dimension {
+                dimensions.push((priority, rule.instructions.clone()));
+            }
+            !dimension
+        });
+        if dimensions.is_empty() {
+            return found;
+        }
+        let floor = found.as_ref().map(|found| found.priority);
+        dimensions.retain(|(priority, _)| floor.is_none_or(|floor| *priority > floor));
+        dimensions.sort_by_key(|(priority, _)| Reverse(*priority));
+        for same in dimensions.chunk_by(|a, b| a.0 == b.0) {
+            for id in complete(same) {
+                let mut with_id = *key;
+                words::put(&mut with_id, MatchField::ConjId, id.into());
+                let whole = rules.lookup_where(&with_id, &mut self.consulted, |rule, _| !is_dimension(rule));
+                if whole.is_some() {
+                    return whole;
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The matches of which rules of one priority have all dimensions.
+fn complete(rules: &[(u32, Arc<Instructions>)]) -> Vec<u32> {
+    let mut seen = BTreeMap::<(u32, u8), u64>::new();
+    for action in rules.iter().flat_map(|(_, instructions)| &instructions.apply) {
+        if let Action::Conjunction { id, clause, n_clauses } = action {
+            *seen.entry((*id, *n_clauses)).or_default() |= 1u64.checked_shl((*clause).into()).unwrap_or(0);
+        }
+    }
+    let whole = |n: u8| u64::MAX >> (64 - u32::from(n).clamp(1, 64));
+    let complete = seen.into_iter().filter(|((_, n), clauses)| *clauses == whole(*n));
+    complete.map(|((id, _), _)| id).collect()
+}

@@ -1,0 +1,128 @@
+//! Reading and writing the fields of the packet under translation.
+
+use super::pipeline::Pipeline;
+use flow::{Field, Home, MatchField, MatchPrerequisite, TAG_PRESENT};
+use openflow::model::Subfield;
+use wire::{EtherType, VlanTag};
+
+impl Pipeline<'_> {
+    pub(super) fn push_vlan(&mut self, tpid: u16) {
+        self.touch_tags();
+        // The new tag has the outermost one's VLAN and priority (OpenFlow 1.3.5 §5.12.1).
+        let tci = self.state.key.tag(0).map_or(0, |tag| tag.tci);
+        self.push_tag(VlanTag { tpid, tci });
+    }
+
+    pub(super) fn pop_vlan(&mut self) {
+        if self.meets(MatchPrerequisite::VlanVid) {
+            self.pop_tag();
+        }
+    }
+
+    /// Writes to the outermost tag's control information; a tag comes or goes with the bit that says that there is one.
+    pub(super) fn set_tci(&mut self, value: u16, mask: u16) {
+        self.touch_tags();
+        let old = self.state.key.get(Field::VlanTci0) as u16;
+        let new = old & !mask | value & mask;
+        match (old & TAG_PRESENT != 0, new & TAG_PRESENT != 0) {
+            (true, true) => self.state.key.set(Field::VlanTci0, new.into()),
+            (false, true) => self.push_tag(VlanTag {
+                tpid: EtherType::VLAN.0,
+                tci: new & !TAG_PRESENT,
+            }),
+            (true, false) => self.pop_tag(),
+            (false, false) => {}
+        }
+    }
+
+    /// Writes a transport port, of whichever protocol.
+    pub(super) fn write_port(&mut self, field: Field, port: u16) {
+        use MatchPrerequisite as P;
+        if self.meets(P::Tcp) || self.meets(P::Udp) || self.meets(P::Sctp) {
+            self.read(field);
+            self.state.key.set(field, port.into());
+        }
+    }
+
+    pub(super) fn move_bits(&mut self, src: &Subfield, dst: &Subfield) {
+        if self.meets(src.field().info().prerequisite) && self.meets(dst.field().info().prerequisite) {
+            let bits = self.read_bits(src);
+            self.write_bits(dst, bits);
+            self.detail_of_bits(dst);
+        }
+    }
+
+    pub(super) fn read_bits(&mut self, src: &Subfield) -> u128 {
+        let mask = u128::MAX >> (128 - u32::from(src.n_bits()).min(128));
+        if let Home::Key { field, shift } = src.field().info().home {
+            self.consult(field, mask << src.ofs() << shift);
+        }
+        self.state.get(src.field()) >> src.ofs() & mask
+    }
+
+    pub(super) fn write_bits(&mut self, dst: &Subfield, value: u128) {
+        let mask = u128::MAX >> (128 - u32::from(dst.n_bits()).min(128));
+        self.write(dst.field(), (value & mask) << dst.ofs(), mask << dst.ofs());
+    }
+
+    /// Writes some bits of a field, if the packet has it.
+    pub(super) fn write(&mut self, to: MatchField, value: u128, mask: u128) {
+        let info = to.info();
+        let mask = mask & info.valid;
+        if !self.meets(info.prerequisite) {
+            return;
+        }
+        match info.home {
+            Home::Key {
+                field: Field::VlanTci0,
+                shift,
+            } => {
+                let (value, mask) = ((value & mask) << shift, mask << shift);
+                // Who writes a tag's identifier does not mean to take it off.
+                let keep = if to == MatchField::VlanTci { 0 } else { TAG_PRESENT };
+                return self.set_tci(value as u16 | keep, mask as u16 & !keep);
+            }
+            Home::Key { field, shift } => self.consult(field, mask << shift),
+            _ => {}
+        }
+        let kept = self.state.get(to) & !mask;
+        self.state.set(to, kept | value & mask);
+    }
+
+    /// Whether the packet has the fields that need this.
+    pub(super) fn meets(&mut self, prerequisite: MatchPrerequisite) -> bool {
+        use MatchPrerequisite as P;
+        match prerequisite {
+            P::None | P::Ethernet => true,
+            P::VlanVid => {
+                self.consult(Field::VlanTci0, TAG_PRESENT.into());
+                self.state.key.get(Field::VlanTci0) as u16 & TAG_PRESENT != 0
+            }
+            P::Arp => matches!(self.read(Field::EthType), 0x0806 | 0x8035),
+            P::Ipv4 => self.read(Field::EthType) == 0x0800,
+            P::Ipv6 => self.read(Field::EthType) == 0x86dd,
+            P::Ip => matches!(self.read(Field::EthType), 0x0800 | 0x86dd),
+            P::Mpls => matches!(self.read(Field::EthType), 0x8847 | 0x8848),
+            P::Pbb => self.read(Field::EthType) == 0x88e7,
+            P::Tcp => self.transport(P::Ip, 6),
+            P::Udp => self.transport(P::Ip, 17),
+            P::Sctp => self.transport(P::Ip, 132),
+            P::Icmpv4 => self.transport(P::Ipv4, 1),
+            P::Icmpv6 => self.transport(P::Ipv6, 58),
+            P::Nd => self.discovery(&[135, 136]),
+            P::NdSolicit => self.discovery(&[135]),
+            P::NdAdvert => self.discovery(&[136]),
+            _ => false,
+        }
+    }
+
+    fn transport(&mut self, ip: MatchPrerequisite, protocol: u128) -> bool {
+        self.meets(ip) && self.read(Field::IpProto) == protocol && self.read(Field::IpFrag) & 2 == 0
+    }
+
+    fn discovery(&mut self, kinds: &[u128]) -> bool {
+        self.meets(MatchPrerequisite::Icmpv6)
+            && kinds.contains(&self.read(Field::IcmpType))
+            && self.read(Field::IcmpCode) == 0
+    }
+}

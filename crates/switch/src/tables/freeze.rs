@@ -1,0 +1,265 @@
+//! A packet's way through the tables, interrupted: what is left to do, and how it goes on.
+//!
+//! A packet freezes where an action makes visible what its key does not show (behind a label), where what follows depends on what no key says
+//! (its length), or where a controller shall see it first. The lists of actions that it is in end there; what they have left is kept as
+//! [`Frame`]s, the innermost first. How far that reaches are the parts behind which the packet is as it was before: a copy, a group's bucket, a
+//! bridge. These go on at once.
+
+use super::pipeline::{Pipeline, Place};
+use super::translated::{BridgeRule, ForController, Memo};
+use crate::dep::Read;
+use dp::{Action, DropCause};
+use flow::{FlowState, META_WORDS, MatchField};
+use openflow::model::{self, Controller, Instructions, Subfield};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// What is left of a list of actions, and of the rule that it is of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Frame {
+    pub(super) table: u8,
+    pub(super) cookie: u64,
+    pub(super) rule: Option<BridgeRule>,
+    pub(super) actions: Vec<model::Action>,
+    /// Behind the actions, what the instructions say but apply-actions.
+    pub(super) then: Option<Arc<Instructions>>,
+}
+
+/// Where a packet goes on that was sent through the datapath again, or to a controller. Its fields are the packet's own then; this has the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frozen {
+    bridge: u32,
+    meta: [u64; META_WORDS],
+    stack: Vec<u128>,
+    limit: Option<u32>,
+    queue: u32,
+    action_set: Vec<model::Action>,
+    frames: Vec<Frame>,
+}
+
+/// A packet that freezes.
+pub(super) struct Freezing {
+    pub(super) why: Why,
+    pub(super) frames: Vec<Frame>,
+}
+
+/// Why a packet freezes.
+pub(super) enum Why {
+    /// Its key has to be read anew.
+    Recirculate,
+    /// It depends on whether it is longer than this, which a bit shall say.
+    Length(u16, Subfield),
+    /// A controller shall see it first.
+    Pause(Controller),
+}
+
+/// The handle of something: a hash of it, never 0.
+pub(super) fn handle(what: &impl Hash, seed: u64) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    (flow::mix(seed, hasher.finish()) as u32).max(1)
+}
+
+impl Pipeline<'_> {
+    /// Interrupts the packet's way behind the action that is running.
+    pub(super) fn freeze(&mut self, why: Why) {
+        self.freezing = Some(Freezing {
+            why,
+            frames: Vec::new(),
+        });
+    }
+
+    /// Keeps what a list and its rule have left.
+    pub(super) fn leave(&mut self, actions: &[model::Action], then: Option<&Arc<Instructions>>) {
+        if actions.is_empty() && then.is_none() {
+            return;
+        }
+        let frame = Frame {
+            table: self.place.table,
+            cookie: self.place.cookie,
+            rule: self.place.rule,
+            actions: actions.to_vec(),
+            then: then.cloned(),
+        };
+        if let Some(freezing) = &mut self.freezing {
+            freezing.frames.push(frame);
+        }
+    }
+
+    /// Ends a part of the way: the action set is run if the part has one, and what froze goes on.
+    pub(super) fn settle(&mut self) {
+        if self.freezing.is_none() {
+            self.exit = false;
+            self.run_action_set();
+        }
+        self.settle_frozen();
+    }
+
+    /// What froze goes on: by the datapath, by a controller, or in both directions at once.
+    pub(super) fn settle_frozen(&mut self) {
+        self.exit = false;
+        let Some(Freezing { why, frames }) = self.freezing.take() else {
+            return;
+        };
+        if self.failed {
+            return;
+        }
+        match why {
+            Why::Recirculate => {
+                self.commit();
+                let handle = self.keep_frozen(frames);
+                self.actions.push(Action::Recirc(handle));
+            }
+            Why::Pause(to) => {
+                let handle = self.keep_frozen(frames);
+                self.hand_over(&to, Some(handle));
+            }
+            Why::Length(len, bit) => self.both_lengths(len, &bit, &frames),
+        }
+    }
+
+    fn keep_frozen(&mut self, frames: Vec<Frame>) -> u32 {
+        let frozen = Frozen {
+            bridge: self.place.bridge.map_or(0, |bridge| bridge.id),
+            meta: *self.state.meta(),
+            stack: self.stack.clone(),
+            limit: self.limit,
+            queue: self.base_queue,
+            action_set: self.place.action_set.clone(),
+            frames,
+        };
+        self.remember(Memo::Frozen(Box::new(frozen)))
+    }
+
+    /// Notes something to be kept, and returns its handle.
+    pub(super) fn remember(&mut self, memo: Memo) -> u32 {
+        let mut seed = self.switch.seed;
+        let memo = Arc::new(memo);
+        let handle = loop {
+            let handle = memo.handle(seed);
+            let own = self.memos.iter().find(|(known, _)| *known == handle);
+            let own = own.map(|(_, memo)| memo).or(self.switch.memos.get(handle));
+            match own {
+                Some(other) if **other != *memo => seed = flow::mix(seed, 1),
+                _ => break handle,
+            }
+        };
+        if !self.memos.iter().any(|(known, _)| *known == handle) {
+            self.memos.push((handle, memo));
+            self.effects.push(dp::Effect::Memo(handle));
+        }
+        self.depend(Read::Memo(handle));
+        handle
+    }
+
+    /// Does what is left for longer packets, then for others.
+    fn both_lengths(&mut self, len: u16, bit: &Subfield, frames: &[Frame]) {
+        if self.forks == MAX_FORKS {
+            return self.fail();
+        }
+        self.forks += 1;
+        let at = self.actions.len();
+        self.actions.push(Action::IfLonger {
+            len,
+            then: 0,
+            otherwise: 0,
+        });
+        let (base, queue) = (self.base, self.base_queue);
+        let mut steps = [0; 2];
+        for (value, steps) in [1, 0].into_iter().zip(&mut steps) {
+            let before = self.actions.len();
+            let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
+            let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
+            self.write_bits(bit, value);
+            self.go_on(frames.to_vec());
+            self.settle();
+            (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
+            (self.base, self.base_queue) = (base, queue);
+            (self.state, self.place) = (*state, *place);
+            *steps = (self.actions.len() - before) as u32;
+        }
+        let [then, otherwise] = steps;
+        if let Some(action) = self.actions.get_mut(at) {
+            *action = Action::IfLonger { len, then, otherwise };
+        }
+        self.forks -= 1;
+    }
+
+    /// Does what frames have left.
+    fn go_on(&mut self, frames: Vec<Frame>) {
+        let mut frames = frames.into_iter();
+        while let Some(frame) = frames.next() {
+            (self.place.table, self.place.cookie, self.place.rule) = (frame.table, frame.cookie, frame.rule);
+            let through = self.run_rest(&frame.actions, frame.then.as_ref());
+            if let Some(next) = through {
+                self.look_up(next, None);
+            }
+            if let Some(freezing) = &mut self.freezing {
+                freezing.frames.extend(frames);
+                return;
+            }
+            if self.exit || self.failed {
+                return;
+            }
+        }
+    }
+
+    /// A packet goes on that was frozen, as it is now.
+    pub(super) fn thaw(&mut self, frozen: &Frozen) {
+        let Some(bridge) = self.switch.bridges.get(&frozen.bridge) else {
+            return self.dropped(DropCause::NoRule);
+        };
+        self.depend(Read::Bridge(bridge.id));
+        self.state = FlowState::with_meta(self.base, frozen.meta);
+        self.place = Place {
+            bridge: Some(bridge),
+            action_set: frozen.action_set.clone(),
+            ..Place::default()
+        };
+        self.stack = frozen.stack.clone();
+        self.limit = frozen.limit;
+        self.base_queue = frozen.queue;
+        self.go_on(frozen.frames.clone());
+        self.settle();
+    }
+
+    /// Hands the packet as it is now to a controller.
+    pub(super) fn hand_over(&mut self, to: &Controller, continuation: Option<u32>) {
+        let Some(bridge) = self.place.bridge else { return };
+        self.commit();
+        let meaning = ForController {
+            bridge: bridge.id,
+            controller: to.id,
+            reason: to.reason,
+            table: self.place.table,
+            cookie: self.place.cookie,
+            userdata: to.userdata.clone(),
+            meter: to.meter,
+            metadata: model::Match::metadata_of(&self.state),
+            continuation,
+        };
+        let handle = handle(&meaning, self.switch.seed);
+        if !self.controllers.iter().any(|(known, _)| *known == handle) {
+            self.controllers.push((handle, meaning));
+        }
+        let max_len = self
+            .limit
+            .map_or(to.max_len, |limit| to.max_len.min(limit.min(0xffff) as u16));
+        self.actions.push(Action::Controller { handle, max_len });
+    }
+}
+
+/// Decisions by length within each other.
+const MAX_FORKS: u32 = 8;
+
+impl Frozen {
+    /// The port that the packet came in on, as OpenFlow 1.1 and later number it.
+    pub(crate) fn in_port(&self) -> u32 {
+        FlowState::with_meta(flow::Key::ZERO, self.meta).get(MatchField::InPortOxm) as u32
+    }
+
+    /// The bridge that it is in, by its number in the switch.
+    pub(crate) fn bridge(&self) -> u32 {
+        self.bridge
+    }
+}

@@ -1,0 +1,216 @@
+//! Rules that packets make (`learn`), and rules that end with a TCP connection (`fin_timeout`).
+//!
+//! A translation changes nothing: a rule to be made is an effect, which the caller applies, and again while the megaflow carries packets. Later
+//! lookups of the same translation see the rule as if it was there.
+
+use super::pipeline::Pipeline;
+use super::translated::Memo;
+use super::words::{self, StateWords};
+use crate::dep::Read;
+use classifier::Match;
+use flow::{Field, MatchField};
+use openflow::model::{
+    self, Action, FlowCommand, FlowFlags, FlowMod, Instructions, Learn, LearnDst, LearnSpec, LearnSrc, Port, Value,
+};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A rule that packets make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// Its bridge, by its number in the switch.
+    pub bridge: u32,
+    /// The rule: a change of the rule of the same match and priority, or a new one.
+    pub change: FlowMod,
+    /// How many rules of its table may have its cookie; 0 for any number.
+    pub limit: u32,
+}
+
+impl Hash for Learned {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let change = &self.change;
+        (self.bridge, self.limit, change.table, change.new_cookie).hash(state);
+        (change.priority, change.idle_timeout, change.hard_timeout, change.flags).hash(state);
+        (&change.matching, &change.instructions).hash(state);
+    }
+}
+
+/// A rule that this translation makes, in the words of the tables.
+pub(super) struct Overlay {
+    bridge: u32,
+    table: u8,
+    pub(super) priority: u32,
+    matching: Match<{ words::WORDS }>,
+    pub(super) cookie: u64,
+    pub(super) instructions: Arc<Instructions>,
+}
+
+impl Overlay {
+    /// What it matches.
+    pub(super) fn condition(&self) -> model::Match {
+        words::match_of(&self.matching)
+    }
+
+    fn matches(&self, key: &StateWords) -> bool {
+        let (value, mask) = (self.matching.value(), self.matching.mask());
+        key.iter()
+            .zip(value)
+            .zip(mask)
+            .all(|((key, value), mask)| key & mask == *value)
+    }
+}
+
+impl Pipeline<'_> {
+    /// The rule that this translation has made in a table, if it is for the packet and none of a higher priority than `floor` is there.
+    pub(super) fn overlaid(&mut self, table: u8, key: &StateWords, floor: Option<u32>) -> Option<usize> {
+        let bridge = self.place.bridge?.id;
+        let mut best: Option<usize> = None;
+        for (at, rule) in self.overlays.iter().enumerate() {
+            if rule.bridge != bridge || rule.table != table {
+                continue;
+            }
+            words::unite(&mut self.consulted, rule.matching.mask());
+            let above = floor.is_none_or(|floor| rule.priority >= floor)
+                && best.is_none_or(|best| rule.priority >= self.overlays[best].priority);
+            if above && rule.matches(key) {
+                best = Some(at);
+            }
+        }
+        best
+    }
+
+    /// Makes a rule from the packet.
+    pub(super) fn learn(&mut self, learn: &Learn) {
+        let Some(bridge) = self.place.bridge else { return };
+        let change = self.rule_of(learn);
+        let Some(matching) = change.matching.normalized().to_state() else {
+            return;
+        };
+        let matching = words::match_words(&matching);
+        self.depend(Read::Table(bridge.id, learn.table));
+        let priority = u32::from(learn.priority);
+        let of_table = |rule: &&Overlay| rule.bridge == bridge.id && rule.table == learn.table;
+        let known = bridge
+            .tables
+            .table(learn.table)
+            .is_some_and(|table| table.rules.find_strict(&matching, priority).is_some());
+        let made = |rule: &&Overlay| rule.priority == priority && rule.matching == matching;
+        let known = known || self.overlays.iter().filter(of_table).any(|rule| made(&rule));
+        let room = learn.limit == 0 || known || {
+            let own = self
+                .overlays
+                .iter()
+                .filter(of_table)
+                .filter(|rule| rule.cookie == learn.cookie);
+            let there = bridge
+                .tables
+                .count_cookie(learn.table, learn.cookie, learn.limit as usize);
+            there + own.count() < learn.limit as usize
+        };
+        self.detail(|pipeline| {
+            let table = learn.table;
+            match room {
+                true => format!("table={table} {}", pipeline.text_of_rule(&change)),
+                false => String::from("exceeded limit for learn action"),
+            }
+        });
+        if room {
+            self.overlays.push(Overlay {
+                bridge: bridge.id,
+                table: learn.table,
+                priority,
+                matching,
+                cookie: learn.cookie,
+                instructions: Arc::new(change.instructions.clone()),
+            });
+            self.remember(Memo::Learned(Box::new(Learned {
+                bridge: bridge.id,
+                change,
+                limit: learn.limit,
+            })));
+        }
+        if let Some(result) = &learn.result {
+            self.write_bits(result, room.into());
+            self.detail_of_bits(result);
+        }
+    }
+
+    fn rule_of(&mut self, learn: &Learn) -> FlowMod {
+        let mut matching = model::Match::ANY;
+        let mut actions = Vec::new();
+        for spec in &learn.specs {
+            let value = self.value_of(spec);
+            match &spec.dst {
+                LearnDst::Match(dst) if dst.field() == MatchField::InPort => {
+                    matching.set(MatchField::InPort, value, u128::MAX);
+                }
+                LearnDst::Match(dst) => {
+                    let bits = bits_of(spec) << dst.ofs();
+                    matching.set(dst.field(), value << dst.ofs(), bits);
+                }
+                LearnDst::Load(dst) => {
+                    let bits = bits_of(spec) << dst.ofs();
+                    let whole = bits == dst.field().info().valid;
+                    actions.push(Action::SetField {
+                        field: dst.field(),
+                        value: Value::Word(value << dst.ofs()),
+                        mask: (!whole).then_some(Value::Word(bits)),
+                    });
+                }
+                LearnDst::Output => {
+                    let port = match spec.n_bits() {
+                        ..=16 => Port(flow::port_from_of10(value as u16)),
+                        _ => Port(value as u32),
+                    };
+                    actions.push(Action::Output { port, max_len: 0xffff });
+                }
+            }
+        }
+        if learn.fin_idle_timeout != 0 || learn.fin_hard_timeout != 0 {
+            actions.push(Action::FinTimeout {
+                idle: learn.fin_idle_timeout,
+                hard: learn.fin_hard_timeout,
+            });
+        }
+        FlowMod {
+            command: FlowCommand::ModifyStrict,
+            table: Some(learn.table),
+            new_cookie: Some(learn.cookie),
+            idle_timeout: learn.idle_timeout,
+            hard_timeout: learn.hard_timeout,
+            priority: learn.priority,
+            flags: match learn.send_flow_rem {
+                true => FlowFlags::SEND_FLOW_REM,
+                false => FlowFlags::default(),
+            },
+            matching,
+            instructions: Instructions::apply(actions),
+            ..FlowMod::default()
+        }
+    }
+
+    fn value_of(&mut self, spec: &LearnSpec) -> u128 {
+        match &spec.src {
+            LearnSrc::Field(src) => self.read_bits(src),
+            LearnSrc::Immediate { value, .. } => *value,
+        }
+    }
+
+    /// Lets the rule end soon, where the packet ends its TCP connection.
+    pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
+        const FIN_RST: u128 = 0x5;
+        let Some(rule) = self.place.rule else { return };
+        if !self.meets(flow::MatchPrerequisite::Tcp) {
+            return;
+        }
+        self.consult(Field::TcpFlags, FIN_RST);
+        if self.state.key.get(Field::TcpFlags) & FIN_RST != 0 {
+            self.remember(Memo::Closing { rule, idle, hard });
+        }
+    }
+}
+
+/// The bits of a value of a specification, from 0 up.
+fn bits_of(spec: &LearnSpec) -> u128 {
+    u128::MAX >> (128 - u32::from(spec.n_bits()).min(128))
+}

@@ -1,0 +1,227 @@
+//! Where packets leave: ports, floods, the bridge's own switching, controllers.
+
+use super::pipeline::Pipeline;
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::port::{Egress, Ingress};
+use crate::translate::Normal;
+use dp::{Action, DropCause, PortNo};
+use flow::{Field, MatchField};
+use openflow::model::{Controller, Port, Subfield};
+
+/// Why a controller gets a packet that a table has no rule for.
+const NO_MATCH: u8 = 0;
+/// Why a controller gets a packet that an action sends.
+const ACTION: u8 = 1;
+
+impl Pipeline<'_> {
+    /// The output action.
+    pub(super) fn output(&mut self, port: Port, max_len: u16) {
+        let in_port = self.in_port();
+        match port {
+            Port::NORMAL => self.normal(),
+            Port::FLOOD => self.flood(in_port, false),
+            Port::ALL => self.flood(in_port, true),
+            Port::CONTROLLER => self.hand_over(
+                &Controller {
+                    max_len,
+                    reason: ACTION,
+                    ..Controller::default()
+                },
+                None,
+            ),
+            Port::TABLE => {
+                self.resubmit(0, None);
+            }
+            Port::IN_PORT => self.output_to(in_port),
+            Port(number) if number == in_port => {
+                self.warning(|_| String::from("skipping output to input port"));
+                self.dropped(DropCause::Loop);
+            }
+            Port(number) => self.output_to(number),
+        }
+    }
+
+    /// Sends the packet to the port whose number is in a field.
+    pub(super) fn output_reg(&mut self, src: &Subfield, max_len: u16) {
+        let bits = self.read_bits(src);
+        let wide = src.field() != MatchField::InPort && src.n_bits() > 16;
+        let port = match wide {
+            true => bits as u32,
+            false => flow::port_from_of10(bits as u16),
+        };
+        self.detail(|_| format!("output port is {bits}"));
+        self.output(Port(port), max_len);
+    }
+
+    /// Sends no more than the first bytes.
+    pub(super) fn output_cut(&mut self, port: Port, max_len: u32) {
+        if matches!(
+            port,
+            Port::TABLE | Port::NORMAL | Port::FLOOD | Port::ALL | Port::CONTROLLER | Port::ANY
+        ) {
+            self.warning(|p| format!("output_trunc does not support port: {}", p.text_of_port(port)));
+            return;
+        }
+        let before = self.limit;
+        self.limit = Some(before.map_or(max_len, |limit| limit.min(max_len)));
+        self.output(port, 0);
+        self.limit = before;
+    }
+
+    /// Sends the packet through a queue of a port.
+    pub(super) fn enqueue(&mut self, port: Port, queue: u32) {
+        let in_port = self.in_port();
+        let number = if port == Port::IN_PORT { in_port } else { port.0 };
+        if number == in_port && port != Port::IN_PORT {
+            return self.dropped(DropCause::Loop);
+        }
+        let before = self.state.get(MatchField::SkbPriority);
+        self.state.set(MatchField::SkbPriority, queue.into());
+        self.output_to(number);
+        self.state.set(MatchField::SkbPriority, before);
+    }
+
+    pub(super) fn in_port(&self) -> u32 {
+        self.state.get(MatchField::InPortOxm) as u32
+    }
+
+    fn output_to(&mut self, number: u32) {
+        let Some(bridge) = self.place.bridge else { return };
+        let Some((port, interface)) = bridge.of_ports.get(&number).copied() else {
+            self.depend(Read::Flood(bridge.id));
+            self.warning(|_| String::from("Nonexistent output port"));
+            return self.dropped(DropCause::NoDestination);
+        };
+        self.depend(Read::Port(bridge.id, port));
+        if bridge.flags_of(number).no_fwd {
+            self.warning(|_| String::from("OFPPC_NO_FWD set, skipping output"));
+            return self.dropped(DropCause::PortDown);
+        }
+        let member = bridge.ports.get(&port).and_then(|port| port.members.get(interface));
+        self.send(member.map_or(Egress::None, |(_, egress)| *egress));
+    }
+
+    fn flood(&mut self, in_port: u32, all: bool) {
+        let Some(bridge) = self.place.bridge else { return };
+        self.depend(Read::Flood(bridge.id));
+        let ports = bridge.ports.values().filter(|port| all || !port.no_flood);
+        for (number, egress) in ports.flat_map(|port| &port.members) {
+            let flags = bridge.flags_of(*number);
+            let wanted = *number != in_port && !flags.no_fwd && (all || !flags.no_flood);
+            if wanted && *egress != Egress::None && !self.failed {
+                self.send(*egress);
+            }
+        }
+    }
+
+    /// Does what the bridge would do without rules.
+    fn normal(&mut self) {
+        let Some(bridge) = self.place.bridge else { return };
+        let in_port = self.in_port();
+        let Some((port, interface)) = bridge.of_ports.get(&in_port).copied() else {
+            self.depend(Read::Flood(bridge.id));
+            self.warning(|_| String::from("no input bundle, dropping"));
+            return self.dropped(DropCause::NoDestination);
+        };
+        let at = Ingress {
+            bridge: bridge.id,
+            port,
+            interface,
+        };
+        let mut key = self.state.key;
+        if self.own_tags && self.switch.vlan_limit < 2 {
+            key.set_tag(1, self.original.tag(1));
+        }
+        let effects = std::mem::take(&mut self.effects);
+        let Some(normal) = Normal::of(self.switch, &key, at, effects, self.report.is_some()) else {
+            return;
+        };
+        for line in normal.report {
+            self.detail(|_| line);
+        }
+        self.effects = normal.effects;
+        for field in Field::ALL {
+            self.consult(*field, normal.mask.get(*field));
+        }
+        normal.deps.into_iter().for_each(|dep| self.depend_on(dep));
+        if let Some(cause) = normal.drop {
+            self.dropped(cause);
+        }
+        for (tags, egress) in normal.outputs {
+            let state = Box::new(self.state);
+            let own_tags = self.own_tags;
+            for change in &tags {
+                match change {
+                    Action::PushVlan(tag) => self.push_tag(*tag),
+                    _ => self.pop_tag(),
+                }
+            }
+            self.send(egress);
+            self.state = *state;
+            self.own_tags = own_tags;
+        }
+    }
+
+    /// Sends the packet as it is now.
+    pub(super) fn send(&mut self, egress: Egress) {
+        match egress {
+            Egress::None => self.dropped(DropCause::PortDown),
+            Egress::Device(device) => self.send_to(device),
+            Egress::Patch(peer) => {
+                let (key, limit) = (self.state.key, self.limit);
+                self.enter(peer, key);
+                self.limit = limit;
+            }
+        }
+    }
+
+    fn send_to(&mut self, device: PortNo) {
+        self.commit();
+        self.commit_queue();
+        if let Some(limit) = self.limit {
+            self.actions.push(Action::Trunc(limit));
+        }
+        self.actions.push(Action::Output(device));
+    }
+
+    /// Whether a bridge takes packets from a port.
+    pub(super) fn receives(&mut self, bridge: &Bridge, number: u32) -> bool {
+        const BRIDGE_GROUP: u64 = 0x0180_c200_0000;
+        let flags = bridge.flags_of(number);
+        if !flags.no_recv && !flags.no_recv_stp {
+            return true;
+        }
+        let refuses = if flags.no_recv == flags.no_recv_stp {
+            true
+        } else if self.read(Field::EthDst) as u64 == BRIDGE_GROUP {
+            flags.no_recv_stp
+        } else {
+            flags.no_recv
+        };
+        if refuses {
+            self.dropped(DropCause::PortDown);
+        }
+        !refuses
+    }
+
+    /// What becomes of a packet that a table has no rule for.
+    pub(super) fn miss(&mut self, table: u8) {
+        let Some(bridge) = self.place.bridge else { return };
+        let in_port = self.in_port();
+        if let Some((port, _)) = bridge.of_ports.get(&in_port) {
+            self.depend(Read::Port(bridge.id, *port));
+        }
+        if !bridge.misses_to_controller || bridge.flags_of(in_port).no_packet_in {
+            return self.dropped(DropCause::NoRule);
+        }
+        (self.place.table, self.place.cookie, self.place.rule) = (table, u64::MAX, None);
+        self.hand_over(
+            &Controller {
+                reason: NO_MATCH,
+                ..Controller::default()
+            },
+            None,
+        );
+    }
+}

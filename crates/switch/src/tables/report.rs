@@ -1,0 +1,256 @@
+//! What a translation tells someone who watches it (`ofproto/trace`): the rules, what their actions did, in Open vSwitch's words.
+//!
+//! Nothing is written where nobody watches: texts are made by closures that are not called then.
+
+use super::RuleRef;
+use super::pipeline::Pipeline;
+use crate::bridge::Bridge;
+use flow::MatchField;
+use openflow::Version;
+use openflow::model::{Action, FlowMod, Instructions, Port, Subfield};
+use openflow::text::{self, Names, Style};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The packet comes into a bridge.
+    Bridge,
+    /// A table is looked up, or the action set runs.
+    Table,
+    /// A bucket of a group acts.
+    Bucket,
+    /// An action.
+    Action,
+    /// What it did.
+    Detail,
+    /// What it did not do.
+    Warning,
+    /// Why the packet is dropped as a whole.
+    Error,
+}
+
+/// A line, and those that belong to it.
+#[derive(Debug)]
+pub(crate) struct Node {
+    kind: Kind,
+    text: String,
+    within: Vec<Node>,
+}
+
+/// The lines of a translation.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    done: Vec<Node>,
+    /// Parts that are not at their end, the outermost first.
+    open: Vec<Node>,
+    /// Names of ports, bridge by bridge, where they are wanted.
+    names: BTreeMap<u32, Names>,
+    /// The last error.
+    error: Option<String>,
+}
+
+impl Report {
+    /// A report that names ports, where `names` has any.
+    pub(crate) fn new(names: BTreeMap<u32, Names>) -> Report {
+        Report {
+            names,
+            ..Report::default()
+        }
+    }
+
+    /// What was wrong, if the packet is dropped as a whole.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// The names of a bridge's ports.
+    pub(crate) fn names(&self, bridge: u32) -> Option<&Names> {
+        self.names.get(&bridge)
+    }
+
+    fn add(&mut self, node: Node) {
+        let list = self.open.last_mut().map_or(&mut self.done, |part| &mut part.within);
+        list.push(node);
+    }
+
+    fn close(&mut self) {
+        if let Some(part) = self.open.pop() {
+            self.add(part);
+        }
+    }
+
+    /// The text: parts within parts are indented, but the last of a list, behind which nothing of it comes.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        print(&mut out, &self.done, 0);
+        out
+    }
+}
+
+fn print(out: &mut String, nodes: &[Node], level: usize) {
+    for (at, node) in nodes.iter().enumerate() {
+        let is_part = matches!(node.kind, Kind::Bridge | Kind::Table);
+        let more = usize::from(at + 1 < nodes.len() || !is_part);
+        if node.kind == Kind::Bridge {
+            out.push('\n');
+        }
+        let indent = " ".repeat((level + more) * 4);
+        let text = &node.text;
+        let _ = match node.kind {
+            Kind::Bridge => writeln!(out, "{indent}{text}\n{indent}{}", "-".repeat(text.len())),
+            Kind::Table | Kind::Action | Kind::Bucket => writeln!(out, "{indent}{text}"),
+            Kind::Detail => writeln!(out, "{indent} -> {text}"),
+            Kind::Warning => writeln!(out, "{indent} >> {text}"),
+            Kind::Error => writeln!(out, "{indent} >>>> {text} <<<<"),
+        };
+        print(out, &node.within, level + 2 * more);
+    }
+}
+
+impl Pipeline<'_> {
+    /// Adds a line.
+    #[inline]
+    pub(super) fn line(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
+        if self.report.is_some() {
+            let text = text(self);
+            if let Some(report) = &mut self.report {
+                report.add(Node {
+                    kind,
+                    text,
+                    within: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// Adds a line to which those that follow belong.
+    #[inline]
+    pub(super) fn open(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
+        if self.report.is_some() {
+            let text = text(self);
+            if let Some(report) = &mut self.report {
+                report.open.push(Node {
+                    kind,
+                    text,
+                    within: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// Ends parts.
+    #[inline]
+    pub(super) fn close(&mut self, parts: usize) {
+        if let Some(report) = &mut self.report {
+            (0..parts).for_each(|_| report.close());
+        }
+    }
+
+    #[inline]
+    pub(super) fn detail(&mut self, text: impl FnOnce(&Self) -> String) {
+        self.line(Kind::Detail, text);
+    }
+
+    #[inline]
+    pub(super) fn warning(&mut self, text: impl FnOnce(&Self) -> String) {
+        self.line(Kind::Warning, text);
+    }
+
+    pub(super) fn error(&mut self, text: impl FnOnce(&Self) -> String) {
+        self.line(Kind::Error, text);
+        if let Some(report) = &mut self.report {
+            let last = report.open.last().map_or(&report.done, |part| &part.within).last();
+            report.error = last.map(|node| node.text.clone());
+        }
+    }
+
+    /// Tells what bits of a field are now.
+    pub(super) fn detail_of_bits(&mut self, bits: &Subfield) {
+        self.detail(|p| {
+            let value =
+                p.state.get(bits.field()) >> bits.ofs() & (u128::MAX >> (128 - u32::from(bits.n_bits()).min(128)));
+            let value = match bits.is_whole() {
+                true => text::field_value(bits.field(), value, p.style()),
+                false if value == 0 => String::from("0"),
+                false => format!("{value:#x}"),
+            };
+            format!("{bits} is now {value}")
+        });
+    }
+
+    fn style(&self) -> Style<'_> {
+        let bridge = self.place.bridge.map_or(0, |bridge| bridge.id);
+        Style {
+            version: Version::V13,
+            names: self.report.as_ref().and_then(|report| report.names(bridge)),
+        }
+    }
+
+    pub(super) fn text_of_action(&self, action: &Action) -> String {
+        text::actions(std::slice::from_ref(action), self.style())
+    }
+
+    pub(super) fn text_of_actions(&self, list: &[Action]) -> String {
+        text::actions(list, self.style())
+    }
+
+    pub(super) fn text_of_port(&self, port: Port) -> String {
+        text::port(port, self.style())
+    }
+
+    pub(super) fn text_of_goto(&self, table: u8) -> String {
+        let goto = Instructions {
+            goto: Some(table),
+            ..Instructions::default()
+        };
+        text::instructions(&goto, self.style())
+    }
+
+    pub(super) fn text_of_bridge(&self, bridge: &Bridge) -> String {
+        let ids = &self.switch.bridge_ids;
+        let name = ids.iter().find(|(_, id)| **id == bridge.id);
+        format!("bridge(\"{}\")", name.map_or("", |(name, _)| name))
+    }
+
+    pub(super) fn text_of_table(&self, bridge: &Bridge, at: RuleRef, cookie: u64) -> String {
+        let (priority, matching) = bridge.tables.describe(at).unwrap_or_default();
+        self.text_of_entry(at.table, &matching, priority, cookie)
+    }
+
+    fn text_of_entry(&self, table: u8, matching: &openflow::model::Match, priority: u16, cookie: u64) -> String {
+        let mut out = format!("{table:2}. {}", text::matching(matching, self.style()));
+        if !matching.is_any() {
+            out.push_str(", ");
+        }
+        let _ = write!(out, "priority {priority}");
+        if cookie != 0 {
+            let _ = write!(out, ", cookie {cookie:#x}");
+        }
+        out
+    }
+
+    /// A rule that this translation makes.
+    pub(super) fn text_of_overlay(&self, table: u8, at: usize, priority: u32) -> String {
+        let overlay = &self.overlays[at];
+        self.text_of_entry(table, &overlay.condition(), priority as u16, overlay.cookie)
+    }
+
+    /// A rule that is being made.
+    pub(super) fn text_of_rule(&self, change: &FlowMod) -> String {
+        let matching = text::matching(&change.matching, self.style());
+        let actions = text::actions(&change.instructions.apply, self.style());
+        let separator = if matching.is_empty() { "" } else { " " };
+        format!("{matching}{separator}priority={} actions={actions}", change.priority)
+    }
+}
+
+/// The instruction as text.
+pub(super) fn write_metadata(value: u64, mask: u64) -> String {
+    let field = MatchField::Metadata;
+    match u128::from(mask) == field.info().valid {
+        true => format!("write_metadata:{value:#x}"),
+        false => format!("write_metadata:{value:#x}/{mask:#x}"),
+    }
+}

@@ -1,0 +1,90 @@
+//! What comes of a translation.
+
+use super::freeze::Frozen;
+use super::learn::Learned;
+use super::{RuleRef, freeze};
+use dp::Translation;
+use openflow::model;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A rule of a bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BridgeRule {
+    /// The bridge, by its number in the switch.
+    pub bridge: u32,
+    /// The rule.
+    pub rule: RuleRef,
+}
+
+/// What controllers are told of a packet that an action hands to them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ForController {
+    /// The bridge, by its number in the switch.
+    pub bridge: u32,
+    /// To which controllers.
+    pub controller: u16,
+    /// Why, as messages number it.
+    pub reason: u8,
+    /// The table of the rule; of a miss, the table that had none.
+    pub table: u8,
+    /// The cookie of the rule; `u64::MAX` where there is none.
+    pub cookie: u64,
+    /// Bytes that the action wants handed back.
+    pub userdata: Vec<u8>,
+    /// The meter to police with, if not the controllers' own.
+    pub meter: Option<u32>,
+    /// The metadata: the ingress port at least.
+    pub metadata: model::Match,
+    /// What is to be done when the controller lets the packet go on: a handle of [`Memo::Frozen`], for `Switch::resume`.
+    pub continuation: Option<u32>,
+}
+
+/// Something that actions and effects of a translation speak of by a handle. The switch keeps it as long as megaflows that do are used.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Memo {
+    /// Where a packet goes on when it comes again: what [`dp::Action::Recirc`] names, and continuations.
+    Frozen(Box<Frozen>),
+    /// A rule that packets make.
+    Learned(Box<Learned>),
+    /// A rule whose TCP connection ends with the packet.
+    Closing {
+        /// The rule.
+        rule: BridgeRule,
+        /// Its idle timeout from now on, in seconds, if that is less; 0 leaves it.
+        idle: u16,
+        /// Its hard timeout from now on, in seconds, if that is less; 0 leaves it.
+        hard: u16,
+    },
+}
+
+/// A translation and what it used.
+#[derive(Clone, Debug)]
+pub struct Translated {
+    /// The translation.
+    pub translation: Translation,
+    /// The rules that its packets are counted by.
+    pub rules: SmallVec<[BridgeRule; 4]>,
+    /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the meaning is.
+    pub controllers: Vec<(u32, ForController)>,
+    /// What the switch has to know of before the translation is used ([`Switch::accept`](crate::Switch::accept)), by handle.
+    pub memos: Vec<(u32, Arc<Memo>)>,
+}
+
+impl From<Translation> for Translated {
+    fn from(translation: Translation) -> Translated {
+        Translated {
+            translation,
+            rules: SmallVec::new(),
+            controllers: Vec::new(),
+            memos: Vec::new(),
+        }
+    }
+}
+
+impl Memo {
+    /// A handle for it, which is the same whenever it is; never 0.
+    pub(super) fn handle(&self, seed: u64) -> u32 {
+        freeze::handle(self, seed)
+    }
+}
