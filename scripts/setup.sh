@@ -60,6 +60,7 @@ if [ "$goal" != build ]; then
 fi
 if [ "$goal" = test ]; then
     need git git "lists the files that are checked"
+    need ethtool ethtool "turns off what Open vSwitch's AF_XDP ports cannot take"
     need ovs-vswitchd openvswitch-switch "its programs are what ours are compared with (its services stay off)"
 fi
 ./scripts/cargo --find || command -v rustup >/dev/null || {

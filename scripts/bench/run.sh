@@ -2,19 +2,19 @@
 # Measures two veth hosts across each switch, in interleaved rounds of one run: absolute figures drift on shared machines, so what counts is
 # the median of the ratios of each round.
 #
-#   ROUNDS=5 SECONDS_TCP=3 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
+#   ROUNDS=5 SECONDS_TCP=3 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs spin ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
 #
 # CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is named with each figure; cubic is what
 # Linux comes with.
 #
-# Systems: oxvs; ovs (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need);
+# Systems: oxvs; spin (oxvs with worker-spin=20000, as a user asks for who wants what afxdp's thread does); ovs (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need);
 # bridge (the kernel's). Raw figures go to OUT (default: a file in the temporary directory, named at the end).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
 OXVS=$(realpath -m "${OXVS:-target/release/oxvs}")
 ROUNDS=${ROUNDS:-5} SECONDS_TCP=${SECONDS_TCP:-3} PINGS=${PINGS:-200} IDLE=${IDLE:-10}
-SYSTEMS=${SYSTEMS:-oxvs ovs afxdp bridge}
+SYSTEMS=${SYSTEMS:-oxvs spin ovs afxdp bridge}
 CC=${CC:-cubic}
 OUT=${OUT:-$(mktemp /tmp/oxvs-bench-XXXXXX.csv)}
 SW=oxvs-bench-sw A=oxvs-bench-a B=oxvs-bench-b
@@ -68,12 +68,14 @@ setup() {
         ip -n $SW link set p2 master br0
         ip -n $SW link set br0 up
         ;;
-    oxvs)
+    oxvs | spin)
+        [ "$1" = oxvs ] || options="-- set open_vswitch . other_config:worker-spin=20000"
         ip netns exec $SW "$OXVS" run --log-file="$dir/oxvs.log" --unixctl="$dir/ctl" >"$dir/out.log" 2>&1 &
         pid=$!
         appears "$dir/db.sock" && appears "$dir/ctl" || return 1
+        # shellcheck disable=SC2086 # a list of words
         "$OXVS" vsctl --timeout=10 add-br br0 -- set bridge br0 datapath_type=netdev \
-            -- add-port br0 p1 -- add-port br0 p2
+            -- add-port br0 p1 -- add-port br0 p2 $options || return 1
         ;;
     ovs | afxdp)
         ovsdb-tool create "$dir/conf.db" /usr/share/openvswitch/vswitch.ovsschema
@@ -146,13 +148,13 @@ summary() {
                 for (c = 3; c <= 7; c++) printf " %10s", median(all[s,c], n[s,c])
                 print ""
             }
-            for (s in systems) if (s != "oxvs" && "oxvs" in systems) {
+            for (o in systems) if (o == "oxvs" || o == "spin") for (s in systems) if (s != "oxvs" && s != "spin") {
                 for (c = 3; c <= 4; c++) {
                     list = ""; k = 0
-                    for (r in rounds) if (at[r,"oxvs",c] != "" && at[r,s,c] + 0 > 0) { list = list " " at[r,"oxvs",c] / at[r,s,c]; k++ }
+                    for (r in rounds) if (at[r,o,c] != "" && at[r,s,c] + 0 > 0) { list = list " " at[r,o,c] / at[r,s,c]; k++ }
                     m[c] = median(list, k)
                 }
-                printf "oxvs over %s: TCP %.2f, ping %.2f (median of the ratios of each round)\n", s, m[3], m[4]
+                printf "%s over %s: TCP %.2f, ping %.2f (median of the ratios of each round)\n", o, s, m[3], m[4]
             }
         }' "$OUT"
     echo "TCP with $CC; raw figures: $OUT"

@@ -28,14 +28,17 @@ const SCHEMA: &str = r#"{"name": "Bench", "version": "1.0.0", "tables": {"Row": 
 enum Load {
     /// Each client has one transaction under way.
     Sequential,
+    /// The same, client and server on one processor: neither waits for another one to wake up.
+    Together,
     /// Each client has [`WINDOW`] transactions under way.
     Pipelined,
     /// All clients watch what one more client does, [`WINDOW`] transactions at a time.
     Monitor,
 }
 
-const CELLS: [(Load, usize); 9] = [
+const CELLS: [(Load, usize); 10] = [
     (Load::Sequential, 1),
+    (Load::Together, 1),
     (Load::Sequential, 10),
     (Load::Sequential, 100),
     (Load::Pipelined, 1),
@@ -81,7 +84,7 @@ fn main() {
             for turn in 0..servers.len() {
                 let at = (turn + round as usize) % servers.len();
                 let (load, clients) = CELLS[cell];
-                servers[at].pin(load == Load::Sequential && clients == 1);
+                servers[at].pin(load == Load::Together);
                 let cpu = servers[at].cpu_time();
                 let rate = servers[at].measure(load, clients, time);
                 let cpu = (servers[at].cpu_time() - cpu).as_secs_f64() / (rate * time.as_secs_f64());
@@ -104,6 +107,7 @@ fn report(servers: &[Server], cells: &[usize], rates: &mut [Vec<Vec<(f64, f64)>>
         let (load, clients) = CELLS[cell];
         let what = match load {
             Load::Sequential => "sequential transactions",
+            Load::Together => "... on one processor",
             Load::Pipelined => "pipelined transactions",
             Load::Monitor => "monitor updates",
         };
@@ -216,7 +220,7 @@ impl Server {
         let requests: Vec<String> = (0..clients.max(1)).map(|at| mutate(&self.rows[at * 7])).collect();
         let mut clients: Vec<Client> = (0..clients).map(|_| Client::connect(&self.socket)).collect();
         match load {
-            Load::Sequential => drive(&mut clients, &requests, 1, time),
+            Load::Sequential | Load::Together => drive(&mut clients, &requests, 1, time),
             Load::Pipelined => drive(&mut clients, &requests, WINDOW, time),
             Load::Monitor => {
                 for client in &mut clients {

@@ -1,23 +1,24 @@
-//! Not falling asleep between the requests of several busy clients.
+//! Not falling asleep between the requests of busy clients.
 //!
-//! While one client reads its reply, another sends its next request. To put the thread to sleep in between and to wake it up, from another
-//! processor, costs as much as a transaction or, in virtual machines, several. So after a flush the thread looks for new events a few times
-//! (some 15 µs together) before it sleeps, provided that requests of several clients have come lately. With a single busy client it sleeps
-//! at once, because that client may need this very processor to go on; and idle, nothing lingers.
+//! While a client reads its reply it mostly has its next request ready, or another client sends one. To put the thread to sleep in between
+//! and to wake it up, from another processor, costs as much as several transactions. So after a flush the thread goes on looking for events
+//! for [`PATIENCE`] before it sleeps. Where that was in vain (the client has no more to say, or needs this very processor to say it), it
+//! sleeps at once after the next flush, after the next three if it was in vain again, and so on: what lingering wastes is bounded, and an idle
+//! server does not linger at all.
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::core::SessionId;
 use crate::server::Inner;
 
-/// How often to look.
-const LOOKS: u32 = 30;
+/// How long to look.
+const PATIENCE: Duration = Duration::from_micros(60);
 
-/// For so many requests of one client in a row the others are still reckoned with.
-const MEMORY: u32 = 64;
+/// After this many vain attempts in a row, the pauses grow no more.
+const MOST_FAILURES: u32 = 8;
 
 /// When to linger.
 #[derive(Debug, Default)]
@@ -25,27 +26,34 @@ pub(crate) struct Linger {
     flushed: Notify,
     /// Requests handled so far.
     handled: Cell<u64>,
-    last: Cell<Option<SessionId>>,
-    /// The requests until a single client counts as alone.
-    several: Cell<u32>,
+    /// Flushes to let pass.
+    pause: Cell<u32>,
+    /// Vain attempts in a row.
+    failures: Cell<u32>,
 }
 
 impl Linger {
     /// A client's request was handled.
-    pub(crate) fn handled(&self, session: SessionId) {
+    pub(crate) fn handled(&self) {
         self.handled.set(self.handled.get() + 1);
-        let same = self.last.replace(Some(session)).is_none_or(|last| last == session);
-        self.several.set(if same {
-            self.several.get().saturating_sub(1)
-        } else {
-            MEMORY
-        });
     }
 
     /// Replies have gone out.
     pub(crate) fn flushed(&self) {
-        if self.several.get() > 0 {
-            self.flushed.notify_one();
+        match self.pause.get() {
+            0 => self.flushed.notify_one(),
+            pause => self.pause.set(pause - 1),
+        }
+    }
+
+    /// Whether an attempt brought a request.
+    fn attempted(&self, paid: bool) {
+        if paid {
+            self.failures.set(0);
+        } else {
+            let failures = (self.failures.get() + 1).min(MOST_FAILURES);
+            self.failures.set(failures);
+            self.pause.set((1 << failures) - 1);
         }
     }
 }
@@ -55,14 +63,14 @@ pub(crate) async fn linger(inner: Rc<Inner>) {
     let linger = &inner.linger;
     loop {
         linger.flushed.notified().await;
-        let before = linger.handled.get();
-        for _ in 0..LOOKS {
+        let (began, before) = (Instant::now(), linger.handled.get());
+        while linger.handled.get() == before && began.elapsed() < PATIENCE {
+            // A client that waits for this very processor gets it.
+            std::thread::yield_now();
             // Lets the runtime look for events without waiting for them.
             tokio::task::yield_now().await;
-            if linger.handled.get() != before {
-                break;
-            }
         }
+        linger.attempted(linger.handled.get() != before);
     }
 }
 
@@ -71,13 +79,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_stays_alone_ends_the_lingering() {
+    fn pauses_double_while_lingering_is_in_vain_and_end_when_it_pays() {
         let linger = Linger::default();
-        linger.handled(SessionId(1));
-        assert_eq!(linger.several.get(), 0);
-        linger.handled(SessionId(2));
-        assert_eq!(linger.several.get(), MEMORY);
-        (0..MEMORY).for_each(|_| linger.handled(SessionId(2)));
-        assert_eq!(linger.several.get(), 0);
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            linger.attempted(false);
+            pauses.push(linger.pause.get());
+            (0..linger.pause.get()).for_each(|_| linger.flushed());
+            assert_eq!(linger.pause.get(), 0);
+        }
+        assert_eq!(pauses, [1, 3, 7, 15, 31, 63, 127, 255, 255, 255]);
+        linger.attempted(true);
+        linger.attempted(false);
+        assert_eq!(linger.pause.get(), 1);
     }
 }

@@ -253,7 +253,7 @@ impl Inner {
         if self.core.borrow().must_flush(&message) {
             self.flush();
         }
-        self.linger.handled(session);
+        self.linger.handled();
         let effect = self.core.borrow_mut().handle(session, message, now);
         if let Some(Effect::Convert(conversion)) = effect {
             let result = match self.stores.borrow_mut().get_mut(&conversion.name) {
