@@ -12,6 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["flow", "qos", "protocols", "ovsdb", "netdev"],
     &["classifier", "openflow", "dp"],
     &["dp-user", "dp-ebpf", "switch"],
+    &["ofproto"],
     &["mgmt"],
     &["ovsdb-server"],
     &["vswitchd", "tools", "lab"],
@@ -32,6 +33,7 @@ pub(crate) const SANS_IO: &[&str] = &[
     "openflow",
     "dp",
     "switch",
+    "ofproto",
 ];
 
 /// The only crates with unsafe code.

@@ -86,6 +86,11 @@ impl Bridges {
         })
     }
 
+    /// The interface of a name.
+    pub(crate) fn interface(&self, name: &str) -> Option<&InterfaceState> {
+        self.state.values().find_map(|bridge| bridge.interfaces.get(name))
+    }
+
     /// Whether the device of the interface of that name is open; `None` where there is no such interface.
     pub(crate) fn has_device(&self, name: &str) -> Option<bool> {
         let known = self.state.values().any(|bridge| bridge.interfaces.contains_key(name));

@@ -65,7 +65,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     add("time/warp", "[large_msecs] msecs", 1, 2, |state, args| {
         let total = milliseconds(args.first())?;
         state.shared.clock.warp(Duration::from_millis(total));
-        state.shared.update(|switch, now| switch.tick(now));
+        state.tick();
         state.recheck.notify_one();
         Ok("warped".to_owned())
     });

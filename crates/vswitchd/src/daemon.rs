@@ -163,7 +163,7 @@ impl Daemon {
                     state.bridges.borrow_mut().look_at_all();
                     self.reconfigure();
                 }
-                () = sleep_until(ageing) => state.shared.update(|switch, now| switch.tick(now)),
+                () = sleep_until(ageing) => state.tick(),
                 () = sleep_until(self.next_statistics) => {
                     self.owed.statistics = true;
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
@@ -244,6 +244,7 @@ impl Daemon {
                     reconfigure |= !event.deleted;
                 }
             }
+            self.state.openflow.links_changed(&self.state, &bridges);
         }
         if reconfigure {
             self.reconfigure();
@@ -254,7 +255,10 @@ impl Daemon {
     fn reconfigure(&mut self) {
         self.unseen = 0;
         if self.contended {
-            self.state.bridges.borrow_mut().apply(&Desired::default());
+            let nothing = Desired::default();
+            let mut bridges = self.state.bridges.borrow_mut();
+            bridges.apply(&nothing);
+            self.state.openflow.follow(&self.state, &nothing, &bridges);
             return;
         }
         if self.db.idl().lock_state() != LockState::Held || !self.db.idl().is_synced() {
@@ -268,6 +272,7 @@ impl Daemon {
                 self.state.datapath.set_spin(self.desired.worker_spin);
                 bridges.apply(&self.desired);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());
+                self.state.openflow.follow(&self.state, &self.desired, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
             }

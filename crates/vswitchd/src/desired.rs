@@ -4,6 +4,7 @@
 //! as a problem, in words for the user, and ends up in the row's own status columns.
 
 use netdev::Spec;
+use openflow::Versions;
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,6 +35,12 @@ pub(crate) struct Bridge {
     pub(crate) hwaddr: Option<MacAddr>,
     /// `other_config:datapath-id`.
     pub(crate) datapath_id: Option<u64>,
+    /// Versions of OpenFlow that are spoken.
+    pub(crate) protocols: Versions,
+    /// `other_config:dp-desc`.
+    pub(crate) description: Option<String>,
+    /// `other_config:dp-sn`.
+    pub(crate) serial: Option<String>,
     pub(crate) mac_aging: Duration,
     pub(crate) mac_table_size: usize,
     pub(crate) flood_vlans: VlanSet,

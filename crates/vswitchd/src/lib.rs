@@ -2,8 +2,8 @@
 //!
 //! A change's way through the files: [`daemon`] is told of it, [`rows`] reads typed rows into [`desired`], [`bridges`] compares that with
 //! what is there and changes devices, datapath and the switch's tables, [`status`] writes back what became of it. A packet's way touches
-//! this crate only in [`slowpath`], which answers a worker's upcall from the switch's tables. [`commands`] and [`show`] answer
-//! `ovs-appctl`.
+//! this crate only in [`slowpath`], which answers a worker's upcall from the switch's tables. [`openflow`] has the bridges' sockets for
+//! controllers and tools. [`commands`] and [`show`] answer `ovs-appctl`.
 //!
 //! Invariants
 //! - The daemon is always a client of a database, its own process's ([`run`]) or another's ([`main`]): there is one way of configuration.
@@ -17,6 +17,7 @@ mod daemon;
 mod desired;
 mod embedded;
 mod ofport;
+mod openflow;
 mod options;
 mod rows;
 mod serve;

@@ -3,6 +3,7 @@
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::unsupported;
 use netdev::Spec;
+use openflow::{Version, Versions};
 use ovsdb::{Uuid, rows};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,6 +66,9 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
         },
         hwaddr: config.get("hwaddr").and_then(|mac| mac.parse::<MacAddr>().ok()),
         datapath_id: config.get("datapath-id").and_then(|id| datapath_id(id)),
+        protocols: protocols(&row.protocols),
+        description: config.get("dp-desc").cloned(),
+        serial: config.get("dp-sn").cloned(),
         mac_aging: Duration::from_secs(aging.clamp(15, 3600)),
         mac_table_size: number(config, "mac-table-size")
             .unwrap_or(8192_usize)
@@ -269,6 +273,12 @@ fn vlan_limit(map: &BTreeMap<String, String>) -> u8 {
 
 fn flag(map: &BTreeMap<String, String>, key: &str) -> bool {
     map.get(key).is_some_and(|value| value == "true")
+}
+
+/// The versions of OpenFlow that a bridge speaks: all where none is named.
+fn protocols(names: &[String]) -> Versions {
+    let named: Versions = names.iter().filter_map(|name| name.parse::<Version>().ok()).collect();
+    if named == Versions::NONE { Versions::ALL } else { named }
 }
 
 /// A datapath id as the manual defines it: exactly 16 hex digits, or 1 to 16 behind `0x`; not zero.

@@ -1,6 +1,7 @@
 //! Everything the daemon holds: what its loop and its control commands work on.
 
 use crate::bridges::Bridges;
+use crate::openflow::OpenFlow;
 use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
 use dp_user::DpUser;
@@ -14,6 +15,7 @@ pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
     pub(crate) datapath: Arc<DpUser>,
     pub(crate) bridges: RefCell<Bridges>,
+    pub(crate) openflow: OpenFlow,
     /// Most megaflows that each worker caches.
     pub(crate) flow_limit: usize,
     /// Rings when a control command changed something that the loop must look at.
@@ -33,6 +35,7 @@ impl State {
             shared,
             datapath,
             bridges: RefCell::new(bridges),
+            openflow: OpenFlow::default(),
             flow_limit,
             recheck: Notify::new(),
             exit: Notify::new(),
@@ -42,6 +45,12 @@ impl State {
     /// The datapath as its trait.
     pub(crate) fn dp(&self) -> &dyn Datapath {
         &*self.datapath
+    }
+
+    /// Does in the switch's tables what is due by time.
+    pub(crate) fn tick(&self) {
+        self.shared.update(|switch, now| switch.tick(now));
+        self.openflow.rules_ended(self);
     }
 
     /// Gives up the devices behind datapath ports that failed.

@@ -17,7 +17,6 @@ pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     found.column("ipfix", row.ipfix.is_some());
     found.column("flow_tables", !row.flow_tables.is_empty());
     found.column("auto_attach", row.auto_attach.is_some());
-    found.column("protocols", !row.protocols.is_empty());
     found.column("stp_enable", row.stp_enable);
     found.column("rstp_enable", row.rstp_enable);
     found.column("mcast_snooping_enable", row.mcast_snooping_enable);
@@ -94,8 +93,6 @@ impl Found {
 /// Documented keys of `Bridge.other_config` without an effect here.
 const BRIDGE_KEYS: &[&str] = &[
     "controller-queue-size",
-    "dp-desc",
-    "dp-sn",
     "in-band-queue",
     "mcast-snooping-aging-time",
     "mcast-snooping-disable-flood-unregistered",

@@ -24,6 +24,7 @@ mod freeze;
 mod learn;
 mod memos;
 mod output;
+mod page;
 mod pipeline;
 mod report;
 mod rule;
@@ -38,6 +39,7 @@ pub use change::{Changed, Condition};
 pub use ends::Reason;
 pub use freeze::Frozen;
 pub use learn::Learned;
+pub use page::{Cursor, Found};
 pub use rule::{Removed, Rule, RuleRef};
 pub use translated::{BridgeRule, ForController, Memo, Translated};
 

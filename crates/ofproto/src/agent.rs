@@ -1,0 +1,325 @@
+//! The agent: connections, and work on what comes in on them.
+
+use crate::asynchronous::Happened;
+use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
+use crate::dump::Dump;
+use crate::env::Env;
+use crate::ports::{PortInfo, Ports};
+use crate::probe::Probing;
+use openflow::model::{Body, PortStatus, Role};
+use openflow::{Framer, Version, Versions};
+use std::collections::BTreeMap;
+use switch::tables::Removed;
+use wire::Nanos;
+
+/// What a bridge says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The bridge's name.
+    pub bridge: String,
+    /// Versions that connections may agree on; never none.
+    pub versions: Versions,
+    /// The bridge's identifier.
+    pub datapath_id: u64,
+    /// What the switch is, in words of its owner (`other_config:dp-desc`); at most 255 bytes are told.
+    pub description: String,
+    /// Its serial number (`other_config:dp-sn`); at most 31 bytes are told.
+    pub serial: String,
+    /// The version of the software.
+    pub software: String,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            bridge: String::new(),
+            versions: Versions::ALL,
+            datapath_id: 0,
+            description: "None".to_owned(),
+            serial: "None".to_owned(),
+            software: String::new(),
+        }
+    }
+}
+
+/// What is left to do for a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Nothing, until more comes in.
+    Idle,
+    /// More: call again.
+    Busy,
+    /// More, when what is to be sent has been taken.
+    Full,
+    /// The connection has to end, after what is to be sent has been.
+    Close(Closed),
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: Config,
+    pub(crate) ports: Ports,
+    /// How fragments are treated, as messages number it.
+    pub(crate) fragments: u16,
+    /// The last election's count.
+    pub(crate) generation: Option<u64>,
+    /// Who has just become master, so that others are not any more.
+    pub(crate) new_master: Option<ConnId>,
+    /// Ports that a request changed.
+    pub(crate) port_changes: Vec<PortStatus>,
+    /// Whether a request ended rules, which somebody may want to be told of.
+    pub(crate) rules_ended: bool,
+}
+
+/// The agent of a bridge. See the crate's page.
+#[derive(Debug)]
+pub struct Agent {
+    core: Core,
+    conns: BTreeMap<ConnId, Conn>,
+    next: u64,
+}
+
+impl Agent {
+    /// An agent without connections and ports.
+    pub fn new(config: Config) -> Agent {
+        Agent {
+            core: Core {
+                config,
+                ports: Ports::default(),
+                fragments: 0,
+                generation: None,
+                new_master: None,
+                port_changes: Vec::new(),
+                rules_ended: false,
+            },
+            conns: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Says otherwise what the bridge is. The identifier and the versions hold for connections that begin from now on; true where those that
+    /// there are should end because of it.
+    pub fn configure(&mut self, config: Config) -> bool {
+        let old = std::mem::replace(&mut self.core.config, config);
+        let new = &self.core.config;
+        (old.datapath_id, old.versions) != (new.datapath_id, new.versions)
+    }
+
+    /// Says what ports there are; connections are told of the difference.
+    pub fn set_ports(&mut self, ports: Vec<PortInfo>) {
+        let changes = self.core.ports.replace(ports);
+        self.tell_ports(&changes);
+    }
+
+    /// Begins a connection. Our hello waits to be sent.
+    pub fn connect(&mut self, options: Options, now: Nanos) -> ConnId {
+        self.next += 1;
+        let id = ConnId(self.next);
+        let conn = Conn::new(id, options, self.core.config.versions, now);
+        self.conns.insert(id, conn);
+        self.tap();
+        id
+    }
+
+    /// Ends a connection, and what it has begun.
+    pub fn disconnect(&mut self, id: ConnId) {
+        self.conns.remove(&id);
+        self.tap();
+    }
+
+    /// The connections.
+    pub fn connections(&self) -> impl Iterator<Item = (ConnId, &Options)> {
+        self.conns.iter().map(|(id, conn)| (*id, &conn.options))
+    }
+
+    /// The version that a connection uses; `None` before the hello.
+    pub fn version(&self, id: ConnId) -> Option<Version> {
+        self.conns.get(&id)?.version()
+    }
+
+    /// A connection's role.
+    pub fn role(&self, id: ConnId) -> Option<Role> {
+        Some(self.conns.get(&id)?.role)
+    }
+
+    /// What a connection has seen.
+    pub fn stats(&self, id: ConnId) -> Option<ConnStats> {
+        Some(self.conns.get(&id)?.stats)
+    }
+
+    /// Whether to read from a connection: not while it has more to do or its peer does not take what it asked for.
+    pub fn wants_input(&self, id: ConnId) -> bool {
+        self.conns.get(&id).is_some_and(|conn| {
+            let owes = conn.dump.is_some() || conn.out.is_full();
+            conn.closed.is_none() && !owes
+        })
+    }
+
+    /// Takes bytes that came in on a connection. [`Agent::run`] works on them.
+    pub fn receive(&mut self, id: ConnId, bytes: &[u8]) {
+        if let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.closed.is_none()) {
+            conn.framer.push(bytes);
+        }
+    }
+
+    /// Works on what came in on a connection, for `steps` messages or parts of long answers at most.
+    pub fn run(&mut self, id: ConnId, env: &impl Env, now: Nanos, steps: usize) -> Run {
+        for _ in 0..steps {
+            let Some(conn) = self.conns.get_mut(&id) else {
+                return Run::Close(Closed::Gone);
+            };
+            if let Some(closed) = &conn.closed {
+                return Run::Close(closed.clone());
+            }
+            if conn.out.is_full() {
+                return Run::Full;
+            }
+            if let Some(dump) = conn.dump.take() {
+                conn.dump = dump.step(conn, env, &self.core.config.bridge, now);
+                continue;
+            }
+            let mut framer = std::mem::take(&mut conn.framer);
+            let met = self.next_message(id, &mut framer, env, now);
+            let Some(conn) = self.conns.get_mut(&id) else {
+                return Run::Close(Closed::Gone);
+            };
+            conn.framer = framer;
+            match met {
+                Ok(true) => {}
+                Ok(false) => return Run::Idle,
+                Err(closed) => {
+                    conn.closed = Some(closed.clone());
+                    return Run::Close(closed);
+                }
+            }
+        }
+        Run::Busy
+    }
+
+    /// When [`Agent::tick`] has something to do for a connection; `None` for never.
+    pub fn next_event(&self, id: ConnId) -> Option<Nanos> {
+        self.conns.get(&id)?.probe.due()
+    }
+
+    /// Does what is due by time: probes a peer that is silent, and gives up one that stays so.
+    pub fn tick(&mut self, id: ConnId, now: Nanos) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        match conn.probe.tick(now) {
+            Probing::Wait => {}
+            Probing::Ask if conn.codec.is_some() => conn.send(0, Body::EchoRequest(Vec::new())),
+            Probing::Ask => {}
+            Probing::GiveUp => conn.closed = Some(Closed::Silent),
+        }
+    }
+
+    /// Bytes to be sent on a connection; empty where there are none.
+    pub fn transmit(&mut self, id: ConnId) -> Vec<u8> {
+        self.conns.get_mut(&id).map(|conn| conn.out.take()).unwrap_or_default()
+    }
+
+    /// The connections that have something to be sent.
+    pub fn ready(&self) -> impl Iterator<Item = ConnId> {
+        self.conns
+            .values()
+            .filter(|conn| conn.out.len() > 0)
+            .map(|conn| conn.id)
+    }
+
+    /// Tells of rules that have ended.
+    pub fn rules_ended(&mut self, ended: &[Removed]) {
+        for removed in ended {
+            let Some(message) = removed.message() else { continue };
+            let happened = Happened::FlowRemoved(message.reason);
+            for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {
+                conn.send(0, Body::FlowRemoved(Box::new(message.clone())));
+            }
+        }
+        self.overhear();
+    }
+
+    /// Works on the next message, if it is there; whether it was.
+    fn next_message(
+        &mut self,
+        id: ConnId,
+        framer: &mut Framer,
+        env: &impl Env,
+        now: Nanos,
+    ) -> Result<bool, Closed> {
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return Err(Closed::Gone);
+        };
+        let Some(message) = framer.next()? else {
+            return Ok(false);
+        };
+        conn.stats.received += 1;
+        conn.probe.heard(now);
+        if conn.tapped {
+            conn.overheard.extend_from_slice(message);
+        }
+        match conn.codec {
+            None => conn.greet(message)?,
+            Some(codec) => self.core.message(conn, codec, message, env, now),
+        }
+        self.after(id, env);
+        Ok(true)
+    }
+
+    /// Tells others what a request did.
+    fn after(&mut self, id: ConnId, env: &impl Env) {
+        if let Some(master) = self.core.new_master.take() {
+            let others = self.conns.values_mut().filter(|conn| conn.id != master);
+            for other in others.filter(|conn| conn.role == Role::Master) {
+                other.role = Role::Slave;
+            }
+        }
+        let changes = std::mem::take(&mut self.core.port_changes);
+        self.tell_ports(&changes);
+        if std::mem::take(&mut self.core.rules_ended) {
+            let bridge = &self.core.config.bridge;
+            let ended = env.change(|switch, _| (switch.take_removed(bridge), Vec::new()));
+            self.rules_ended(&ended);
+        }
+        debug_assert!(self.conns.contains_key(&id));
+        self.overhear();
+    }
+
+    fn tell_ports(&mut self, changes: &[PortStatus]) {
+        for change in changes {
+            let happened = Happened::PortStatus(change.reason);
+            for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {
+                conn.send(0, Body::PortStatus(Box::new(change.clone())));
+            }
+        }
+        self.overhear();
+    }
+
+    /// Passes on to those who listen what primary connections said and heard. Who does not read misses it.
+    fn overhear(&mut self) {
+        let mut overheard = Vec::new();
+        for conn in self.conns.values_mut().filter(|conn| !conn.overheard.is_empty()) {
+            overheard.append(&mut conn.overheard);
+        }
+        if overheard.is_empty() {
+            return;
+        }
+        let listeners = self.conns.values_mut().filter(|c| c.options.kind == Kind::Snoop);
+        for conn in listeners.filter(|conn| !conn.out.is_full() && conn.codec.is_some()) {
+            conn.out.push(&overheard);
+        }
+    }
+
+    fn tap(&mut self) {
+        let tapped = self.conns.values().any(|conn| conn.options.kind == Kind::Snoop);
+        for conn in self.conns.values_mut() {
+            conn.tapped = tapped && conn.options.kind == Kind::Primary;
+        }
+    }
+}
+
+impl Core {
+    /// Begins a long answer.
+    pub(crate) fn begin_dump(conn: &mut Conn, dump: Dump) {
+        conn.dump = Some(dump);
+    }
+}

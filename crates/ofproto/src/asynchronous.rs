@@ -1,0 +1,52 @@
+//! What a connection is told without asking.
+
+use crate::conn::{Conn, Kind};
+use openflow::Version;
+use openflow::model::{AsyncConfig, Role};
+
+/// Events by kind: which reasons are told, as bits; the first of each to masters and equals, the second to slaves.
+pub(crate) type Masks = AsyncConfig;
+
+/// What happened, with its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happened {
+    PortStatus(u8),
+    FlowRemoved(u8),
+}
+
+/// Reasons of packets: no rule, an action, of a group, of a set, of a packet-out; and no rule where a rule says so.
+const PACKET_IN: u32 = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6;
+const PORT_STATUS: u32 = 0b111;
+
+/// What is told where nobody has said otherwise.
+pub(crate) fn default_masks(version: Version) -> Masks {
+    let flow_removed = if version >= Version::V14 { 0x3f } else { 0x07 };
+    Masks {
+        packet_in: [PACKET_IN, 0],
+        port_status: [PORT_STATUS, PORT_STATUS],
+        flow_removed: [flow_removed, 0],
+    }
+}
+
+impl Conn {
+    /// What the connection is told of.
+    pub(crate) fn masks(&self) -> Masks {
+        self.masks
+            .unwrap_or_else(|| default_masks(self.version().unwrap_or(Version::V10)))
+    }
+
+    /// Whether the connection is told of an event.
+    pub(crate) fn hears(&self, happened: Happened) -> bool {
+        let silent = self.options.kind != Kind::Primary && self.miss_send_len == 0;
+        if self.codec.is_none() || self.options.kind == Kind::Snoop || silent || self.closed.is_some() {
+            return false;
+        }
+        let masks = self.masks();
+        let (of_role, reason) = match happened {
+            Happened::PortStatus(reason) => (masks.port_status, reason),
+            Happened::FlowRemoved(reason) => (masks.flow_removed, reason),
+        };
+        let mask = of_role[usize::from(self.role == Role::Slave)];
+        reason < 32 && mask & 1 << reason != 0
+    }
+}

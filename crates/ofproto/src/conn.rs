@@ -1,0 +1,245 @@
+//! A connection: what was agreed on it, and what waits on it.
+
+use crate::asynchronous::Masks;
+use crate::dump::Dump;
+use crate::outbox::Outbox;
+use crate::probe::Probe;
+use openflow::model::{Body, Message, PacketInFormat, Role, StatsRequest};
+use openflow::{Codec, ErrorBody, Framer, FramerError, Hello, OfError, Version, Versions, negotiate};
+use std::time::Duration;
+use wire::Nanos;
+
+/// A connection's number, never used again in its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(pub(crate) u64);
+
+/// What stands behind a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A controller that the switch connects to: it is told of packets, ports and ends of rules without asking.
+    Primary,
+    /// A tool, or a controller that connects to the switch: it is told when it has asked (a `miss_send_len` other than 0).
+    Service,
+    /// Somebody who listens to what is said with the controllers.
+    Snoop,
+}
+
+/// How a connection is treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What stands behind it.
+    pub kind: Kind,
+    /// Its name in logs.
+    pub name: String,
+    /// Whether a primary controller hears of anything before it asks (`Controller.enable_async_messages`).
+    pub asynchronous: bool,
+    /// After how long a silence the peer is asked whether it is there, and after how long without an answer the connection ends; `None` for
+    /// never.
+    pub probe: Option<Duration>,
+}
+
+/// Why a connection has to end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Closed {
+    /// The stream makes no sense.
+    #[error("{0}")]
+    Framing(#[from] FramerError),
+    /// The first message was no hello.
+    #[error("received message type {0} before hello")]
+    NoHello(u8),
+    /// There is no version that both sides have.
+    #[error("no version in common: we support {ours:#04x}, the peer supports {theirs:#04x} (bit n for version n)")]
+    NoVersion {
+        /// Our versions.
+        ours: u32,
+        /// The peer's.
+        theirs: u32,
+    },
+    /// The peer did not answer when it was asked whether it is there.
+    #[error("no response to inactivity probe")]
+    Silent,
+    /// There is no such connection.
+    #[error("no such connection")]
+    Gone,
+}
+
+/// What a connection has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnStats {
+    /// Messages that came.
+    pub received: u64,
+    /// Messages that went, or wait to go.
+    pub sent: u64,
+    /// Requests answered with an error.
+    pub refused: u64,
+}
+
+/// How long the list of what a multipart request asks in several messages may become, in bytes.
+const MAX_PARTIAL: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) id: ConnId,
+    pub(crate) options: Options,
+    pub(crate) framer: Framer,
+    /// `None` until the hello.
+    pub(crate) codec: Option<Codec>,
+    pub(crate) versions: Versions,
+    pub(crate) role: Role,
+    pub(crate) miss_send_len: u16,
+    pub(crate) masks: Option<Masks>,
+    pub(crate) packet_in_format: PacketInFormat,
+    pub(crate) controller_id: u16,
+    pub(crate) out: Outbox,
+    /// A long answer, which the rest waits for.
+    pub(crate) dump: Option<Dump>,
+    /// A request whose further parts are to come.
+    pub(crate) partial: Option<Partial>,
+    pub(crate) stats: ConnStats,
+    pub(crate) probe: Probe,
+    /// Why nothing more is read.
+    pub(crate) closed: Option<Closed>,
+    /// What primary connections say, for those who listen.
+    pub(crate) overheard: Vec<u8>,
+    /// Whether somebody listens.
+    pub(crate) tapped: bool,
+}
+
+/// A multipart request of which parts have come.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    pub(crate) xid: u32,
+    pub(crate) request: StatsRequest,
+    pub(crate) len: usize,
+}
+
+/// How much primary controllers are told of a packet without rule until they say otherwise.
+const DEFAULT_MISS_SEND_LEN: u16 = 128;
+
+impl Conn {
+    pub(crate) fn new(id: ConnId, options: Options, versions: Versions, now: Nanos) -> Conn {
+        let primary = options.kind == Kind::Primary && options.asynchronous;
+        let mut conn = Conn {
+            id,
+            probe: Probe::new(options.probe, now),
+            options,
+            framer: Framer::new(),
+            codec: None,
+            versions,
+            role: Role::Equal,
+            miss_send_len: if primary { DEFAULT_MISS_SEND_LEN } else { 0 },
+            masks: None,
+            packet_in_format: PacketInFormat::Standard,
+            controller_id: 0,
+            out: Outbox::default(),
+            dump: None,
+            partial: None,
+            stats: ConnStats::default(),
+            closed: None,
+            overheard: Vec::new(),
+            tapped: false,
+        };
+        let newest = versions.newest().unwrap_or(Version::V10);
+        let hello = Hello {
+            version: newest.number(),
+            bitmap: Some(versions),
+        };
+        let body = Body::Hello(hello);
+        conn.put(&Codec::new(newest).encode(&Message { xid: 1, body }));
+        conn
+    }
+
+    /// The version agreed on.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.codec.map(|codec| codec.version)
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(&mut self, xid: u32, body: Body) {
+        if let Some(codec) = self.codec {
+            let bytes = codec.encode(&Message { xid, body });
+            self.put(&bytes);
+        }
+    }
+
+    /// Refuses a request, of which `quoted` are the first bytes.
+    pub(crate) fn refuse(&mut self, xid: u32, error: OfError, quoted: &[u8]) {
+        self.stats.refused += 1;
+        self.send(xid, Body::Error(ErrorBody::of(error, quoted)));
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.stats.sent += 1;
+        self.out.push(bytes);
+        if self.tapped {
+            self.overheard.extend_from_slice(bytes);
+        }
+    }
+
+    /// What a connection's first message says.
+    pub(crate) fn greet(&mut self, message: &[u8]) -> Result<(), Closed> {
+        let kind = message.get(1).copied().unwrap_or_default();
+        let said = Codec::new(Version::V10).decode(message);
+        let Ok(Message { body: Body::Hello(theirs), xid }) = said else {
+            return Err(Closed::NoHello(kind));
+        };
+        if let Some(version) = negotiate(self.versions, theirs) {
+            self.codec = Some(Codec::new(version));
+            return Ok(());
+        }
+        let theirs_bits = theirs.bitmap.map_or(1 << (theirs.version & 31), Versions::bitmap);
+        let closed = Closed::NoVersion {
+            ours: self.versions.bitmap(),
+            theirs: theirs_bits,
+        };
+        let said = Version::from_number(theirs.version.clamp(Version::V10.number(), Version::V15.number()));
+        self.codec = Some(Codec::new(said.unwrap_or(Version::V10)));
+        let text = closed.to_string();
+        self.refuse(xid, OfError::HfcIncompatible, text.as_bytes());
+        Err(closed)
+    }
+
+    /// Puts the parts of a multipart request together. The whole request, when its last part is there.
+    pub(crate) fn assemble(
+        &mut self,
+        xid: u32,
+        more: bool,
+        request: StatsRequest,
+        len: usize,
+    ) -> Result<Option<StatsRequest>, OfError> {
+        let joined = match self.partial.take() {
+            Some(partial) if partial.xid == xid => join(partial, request, len)?,
+            // Its asker never came to the end of it; what it asks next is another thing.
+            _ if !more => return Ok(Some(request)),
+            _ => Partial { xid, request, len },
+        };
+        if !more {
+            return Ok(Some(joined.request));
+        }
+        if joined.len > MAX_PARTIAL {
+            return Err(OfError::BrcMultipartBufferOverflow);
+        }
+        self.partial = Some(joined);
+        Ok(None)
+    }
+}
+
+fn join(partial: Partial, request: StatsRequest, len: usize) -> Result<Partial, OfError> {
+    let Partial { xid, request: first, len: before } = partial;
+    let request = match (first, request) {
+        (StatsRequest::TableFeatures(mut all), StatsRequest::TableFeatures(more)) => {
+            all.extend(more);
+            StatsRequest::TableFeatures(all)
+        }
+        (StatsRequest::FlowMonitor(mut all), StatsRequest::FlowMonitor(more)) => {
+            all.extend(more);
+            StatsRequest::FlowMonitor(all)
+        }
+        _ => return Err(OfError::BrcBadStat),
+    };
+    Ok(Partial {
+        xid,
+        request,
+        len: before + len,
+    })
+}

@@ -1,0 +1,137 @@
+//! Statistics of rules, in parts.
+
+use crate::agent::Core;
+use crate::conn::Conn;
+use crate::env::Env;
+use openflow::OfError;
+use openflow::model::{AggregateStats, Body, Duration, FlowStats, FlowStatsRequest, StatsReply};
+use switch::tables::{Condition, Cursor, Found};
+use wire::Nanos;
+
+/// Rules that are looked at while the switch is locked once.
+const SLICE: usize = 512;
+
+/// An answer of many parts that is under way.
+#[derive(Debug)]
+pub(crate) struct Dump {
+    xid: u32,
+    table: Option<u8>,
+    condition: Condition,
+    at: Cursor,
+    kind: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Flows { nxm: bool },
+    Sum { nxm: bool, sum: AggregateStats },
+}
+
+impl Core {
+    pub(crate) fn dump_flows(
+        &self,
+        conn: &mut Conn,
+        xid: u32,
+        asked: &FlowStatsRequest,
+        env: &impl Env,
+    ) -> Result<(), OfError> {
+        let kind = What::Flows { nxm: asked.nxm };
+        self.begin(conn, xid, asked, kind, env)
+    }
+
+    pub(crate) fn aggregate(
+        &self,
+        conn: &mut Conn,
+        xid: u32,
+        asked: &FlowStatsRequest,
+        env: &impl Env,
+    ) -> Result<(), OfError> {
+        let sum = AggregateStats::default();
+        let kind = What::Sum { nxm: asked.nxm, sum };
+        self.begin(conn, xid, asked, kind, env)
+    }
+
+    fn begin(
+        &self,
+        conn: &mut Conn,
+        xid: u32,
+        asked: &FlowStatsRequest,
+        kind: What,
+        env: &impl Env,
+    ) -> Result<(), OfError> {
+        if asked.table.is_some_and(|table| table >= switch::tables::TABLES) {
+            return Err(OfError::BrcBadTableId);
+        }
+        let condition = Condition::of_request(asked)?;
+        env.push_statistics();
+        let dump = Dump {
+            xid,
+            table: asked.table,
+            condition,
+            at: Cursor::default(),
+            kind,
+        };
+        Core::begin_dump(conn, dump);
+        Ok(())
+    }
+}
+
+impl Dump {
+    /// Sends the next part; what is left to do.
+    pub(crate) fn step(mut self, conn: &mut Conn, env: &impl Env, bridge: &str, now: Nanos) -> Option<Dump> {
+        let mut flows = Vec::new();
+        let next = env.look(|switch| {
+            let tables = switch.bridge(bridge)?.tables();
+            tables.page(self.table, &self.condition, self.at, SLICE, |found| match &mut self.kind {
+                What::Flows { .. } => flows.push(stats(found, now)),
+                What::Sum { sum, .. } => {
+                    sum.flows += 1;
+                    sum.packets += found.rule.packets;
+                    sum.bytes += found.rule.bytes;
+                }
+            })
+        });
+        let more = next.is_some();
+        let reply = match self.kind {
+            What::Flows { nxm } if !more || !flows.is_empty() => Some(StatsReply::Flow { flows, nxm }),
+            What::Sum { nxm, sum } if !more => Some(StatsReply::Aggregate { stats: sum, nxm }),
+            _ => None,
+        };
+        if let Some(reply) = reply {
+            conn.send(self.xid, Body::StatsReply { more, reply });
+        }
+        self.at = next?;
+        Some(self)
+    }
+}
+
+/// A duration as messages have it.
+pub(crate) fn duration(since: Nanos, now: Nanos) -> Duration {
+    let age = now.since(since);
+    Duration {
+        sec: u32::try_from(age.as_secs()).unwrap_or(u32::MAX),
+        nsec: age.subsec_nanos(),
+    }
+}
+
+/// A rule's statistics.
+pub(crate) fn stats(found: Found<'_>, now: Nanos) -> FlowStats {
+    let rule = found.rule;
+    let age = |since: Nanos| Some(u16::try_from(now.since(since).as_secs()).unwrap_or(u16::MAX));
+    FlowStats {
+        table: found.at.table,
+        duration: duration(rule.created, now),
+        priority: found.priority,
+        idle_timeout: rule.idle_timeout,
+        hard_timeout: rule.hard_timeout,
+        idle_age: age(rule.used),
+        hard_age: age(rule.modified),
+        flags: rule.flags,
+        importance: rule.importance,
+        cookie: rule.cookie,
+        packets: rule.packets,
+        bytes: rule.bytes,
+        matching: found.matching(),
+        instructions: (*rule.instructions).clone(),
+    }
+}

@@ -1,0 +1,41 @@
+//! What the agent needs of the world.
+
+use dp::Change;
+use switch::Switch;
+use wire::Nanos;
+
+/// A port's counters, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct PortCounters {
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
+    pub rx_dropped: u64,
+    pub tx_dropped: u64,
+    pub rx_errors: u64,
+    pub tx_errors: u64,
+    pub rx_over_errors: u64,
+}
+
+/// The switch around an agent. Every call is short.
+pub trait Env {
+    /// Looks at the switch.
+    fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R;
+
+    /// Changes the switch. What the change makes stale, which it returns, is out of force when this returns.
+    fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R;
+
+    /// Makes the statistics of rules what they are now: what datapaths have carried since they last said so is credited when this returns.
+    fn push_statistics(&self);
+
+    /// What an interface has carried; `None` where it has no counters.
+    fn port_counters(&self, interface: &str) -> Option<PortCounters>;
+
+    /// Takes an interface up or down.
+    ///
+    /// # Errors
+    /// Its text says why it cannot be done.
+    fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String>;
+}

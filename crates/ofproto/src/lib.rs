@@ -1,0 +1,31 @@
+//! The OpenFlow agent of a bridge: what its controllers and tools say to it, and what it answers.
+//!
+//! An [`Agent`] knows the bridge's connections and the state of the protocol on each. It is given what came in on a connection
+//! ([`Agent::receive`]), made to work on that ([`Agent::run`]), and asked for what is to be sent ([`Agent::transmit`]). What it needs of the
+//! switch it has through an [`Env`]. It has no socket, no clock, no thread.
+//!
+//! Invariants
+//! - Every request is answered in order, with its answer or with the error that the specification has for it, which quotes it.
+//! - Memory is bounded for each connection: while its peer does not read, nothing is made for it. Long answers are made part by part, as the
+//!   peer takes them, and the switch is locked for one part only. Packets for a slow controller are dropped, and counted.
+//! - Nothing that a peer sends makes the agent panic.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod agent;
+mod asynchronous;
+mod conn;
+mod describe;
+mod dump;
+mod env;
+mod flows;
+mod outbox;
+mod ports;
+mod probe;
+mod request;
+mod settings;
+
+pub use agent::{Agent, Config, Run};
+pub use conn::{Closed, ConnId, ConnStats, Kind, Options};
+pub use env::{Env, PortCounters};
+pub use ports::PortInfo;

@@ -1,0 +1,29 @@
+//! What waits to be sent on a connection.
+
+/// As many bytes as a connection's peer may leave unread before nothing more is made for it.
+pub(crate) const HIGH_WATER: usize = 256 << 10;
+
+/// Bytes to be sent, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether the peer has to read before more is made for it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= HIGH_WATER
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+}

@@ -1,0 +1,222 @@
+//! The bridge's ports as messages have them.
+
+use crate::agent::Core;
+use crate::conn::Conn;
+use crate::dump::duration;
+use crate::env::{Env, PortCounters};
+use openflow::OfError;
+use openflow::model::{self, Body, Port, PortDesc, PortMod, PortStatus, StatsReply, config, state};
+use std::collections::BTreeMap;
+use wire::{MacAddr, Nanos};
+
+/// A port as the bridge has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Its number.
+    pub port: Port,
+    /// Its interface's name.
+    pub name: String,
+    /// Its address.
+    pub hw_addr: MacAddr,
+    /// Whether its administrator has taken it up.
+    pub admin_up: bool,
+    /// Whether it has a link.
+    pub link_up: bool,
+    /// Its speed in bit/s; `None` where that is not known.
+    pub speed: Option<u64>,
+    /// Whether it sends and receives at the same time.
+    pub full_duplex: bool,
+    /// When it came.
+    pub since: Nanos,
+}
+
+/// What connections set of a port, beside whether it is up.
+const SETTABLE: u32 = config::NO_RECV | config::NO_RECV_STP | config::NO_FLOOD | config::NO_FWD | config::NO_PACKET_IN;
+
+/// Reasons of changes.
+const ADDED: u8 = 0;
+const DELETED: u8 = 1;
+const MODIFIED: u8 = 2;
+
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    ports: BTreeMap<Port, OfPort>,
+}
+
+#[derive(Debug)]
+pub(crate) struct OfPort {
+    pub(crate) info: PortInfo,
+    /// What connections have set.
+    config: u32,
+}
+
+impl OfPort {
+    fn description(&self) -> PortDesc {
+        let down = if self.info.admin_up { 0 } else { config::PORT_DOWN };
+        let link = if self.info.link_up { 0 } else { state::LINK_DOWN };
+        PortDesc {
+            port: self.info.port,
+            hw_addr: self.info.hw_addr,
+            name: self.info.name.clone(),
+            config: self.config | down,
+            state: link,
+            current: features(self.info.speed, self.info.full_duplex),
+            advertised: 0,
+            supported: 0,
+            peer: 0,
+            current_speed: kbits(self.info.speed),
+            max_speed: 0,
+        }
+    }
+}
+
+fn kbits(speed: Option<u64>) -> u32 {
+    speed.map_or(0, |speed| u32::try_from(speed / 1000).unwrap_or(u32::MAX))
+}
+
+/// The bit for a rate, and that it goes over copper, which is what is said of links that are none (OpenFlow 1.3.5 §7.2.1).
+fn features(speed: Option<u64>, full_duplex: bool) -> u32 {
+    const COPPER: u32 = 1 << 11;
+    const OTHER: u32 = 1 << 10;
+    let Some(speed) = speed else { return 0 };
+    let bit = match (speed / 1_000_000, full_duplex) {
+        (10, false) => 1 << 0,
+        (10, true) => 1 << 1,
+        (100, false) => 1 << 2,
+        (100, true) => 1 << 3,
+        (1_000, false) => 1 << 4,
+        (1_000, true) => 1 << 5,
+        (10_000, true) => 1 << 6,
+        (40_000, true) => 1 << 7,
+        (100_000, true) => 1 << 8,
+        (1_000_000, true) => 1 << 9,
+        _ => OTHER,
+    };
+    bit | COPPER
+}
+
+impl Ports {
+    pub(crate) fn get(&self, port: Port) -> Option<&OfPort> {
+        self.ports.get(&port)
+    }
+
+    pub(crate) fn descriptions(&self) -> impl Iterator<Item = PortDesc> {
+        self.ports.values().map(OfPort::description)
+    }
+
+    /// Makes these the ports. What changed.
+    pub(crate) fn replace(&mut self, infos: Vec<PortInfo>) -> Vec<PortStatus> {
+        let mut changes = Vec::new();
+        let mut status = |reason, port: &OfPort| {
+            let desc = port.description();
+            changes.push(PortStatus { reason, desc });
+        };
+        let mut old = std::mem::take(&mut self.ports);
+        let infos: BTreeMap<Port, PortInfo> = infos.into_iter().map(|info| (info.port, info)).collect();
+        old.retain(|number, port| {
+            let stays = infos.get(number).is_some_and(|info| info.name == port.info.name);
+            if !stays {
+                status(DELETED, port);
+            }
+            stays
+        });
+        for (number, mut info) in infos {
+            let port = match old.remove(&number) {
+                Some(before) => {
+                    info.since = before.info.since;
+                    let described = before.description();
+                    let port = OfPort { info, ..before };
+                    if port.description() != described {
+                        status(MODIFIED, &port);
+                    }
+                    port
+                }
+                None => {
+                    let port = OfPort { info, config: 0 };
+                    status(ADDED, &port);
+                    port
+                }
+            };
+            self.ports.insert(number, port);
+        }
+        changes
+    }
+}
+
+impl Core {
+    pub(crate) fn port_mod(&mut self, change: &PortMod, env: &impl Env) -> Result<(), OfError> {
+        let port = self.ports.ports.get_mut(&change.port).ok_or(OfError::PmfcBadPort)?;
+        if port.info.hw_addr != change.hw_addr && change.hw_addr != MacAddr([0; 6]) {
+            return Err(OfError::PmfcBadHwAddr);
+        }
+        if change.mask & SETTABLE != 0 {
+            return Err(OfError::PmfcBadConfig);
+        }
+        if change.mask & config::PORT_DOWN != 0 {
+            let up = change.config & config::PORT_DOWN == 0;
+            env.set_port_up(&port.info.name, up).map_err(|_| OfError::PmfcEperm)?;
+            if port.info.admin_up != up {
+                port.info.admin_up = up;
+                let desc = port.description();
+                self.port_changes.push(PortStatus { reason: MODIFIED, desc });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn port_desc(&self, conn: &mut Conn, xid: u32, port: Port) -> Result<(), OfError> {
+        let wanted = |desc: &PortDesc| port == Port::ANY || desc.port == port;
+        let descriptions: Vec<PortDesc> = self.ports.descriptions().filter(wanted).collect();
+        if descriptions.is_empty() && port != Port::ANY {
+            return Err(OfError::BrcBadPort);
+        }
+        let reply = StatsReply::PortDesc(descriptions);
+        conn.send(xid, Body::StatsReply { more: false, reply });
+        Ok(())
+    }
+
+    pub(crate) fn port_stats(
+        &self,
+        conn: &mut Conn,
+        xid: u32,
+        port: Port,
+        env: &impl Env,
+        now: Nanos,
+    ) -> Result<(), OfError> {
+        // OpenFlow 1.0 says none where later versions say any, which is the same number here.
+        let wanted = |other: &&OfPort| port == Port::ANY || other.info.port == port;
+        let ports: Vec<&OfPort> = self.ports.ports.values().filter(wanted).collect();
+        if ports.is_empty() && port != Port::ANY {
+            return Err(OfError::BrcBadPort);
+        }
+        let stats = ports.into_iter().map(|port| {
+            let counters = env.port_counters(&port.info.name);
+            statistics(&port.info, counters, now)
+        });
+        let reply = StatsReply::Port(stats.collect());
+        conn.send(xid, Body::StatsReply { more: false, reply });
+        Ok(())
+    }
+}
+
+fn statistics(port: &PortInfo, counters: Option<PortCounters>, now: Nanos) -> model::PortStats {
+    let known = counters.is_some();
+    let c = counters.unwrap_or_default();
+    let or_unknown = |value: u64| if known { value } else { u64::MAX };
+    model::PortStats {
+        port: port.port,
+        rx_packets: or_unknown(c.rx_packets),
+        tx_packets: or_unknown(c.tx_packets),
+        rx_bytes: or_unknown(c.rx_bytes),
+        tx_bytes: or_unknown(c.tx_bytes),
+        rx_dropped: or_unknown(c.rx_dropped),
+        tx_dropped: or_unknown(c.tx_dropped),
+        rx_errors: or_unknown(c.rx_errors),
+        tx_errors: or_unknown(c.tx_errors),
+        rx_frame_errors: or_unknown(0),
+        rx_over_errors: or_unknown(c.rx_over_errors),
+        rx_crc_errors: or_unknown(0),
+        collisions: or_unknown(0),
+        duration: duration(port.since, now),
+    }
+}

@@ -1,0 +1,132 @@
+//! Which request is answered where.
+
+use crate::agent::Core;
+use crate::conn::{Conn, Kind};
+use crate::env::Env;
+use openflow::model::{Body, Message, Role, StatsRequest};
+use openflow::{Codec, HEADER_LEN, OfError, Version};
+use wire::Nanos;
+
+impl Core {
+    /// Answers a message, whose bytes are `message`.
+    pub(crate) fn message(&mut self, conn: &mut Conn, codec: Codec, message: &[u8], env: &impl Env, now: Nanos) {
+        let xid = message
+            .get(4..HEADER_LEN)
+            .and_then(|xid| xid.try_into().ok())
+            .map_or(0, u32::from_be_bytes);
+        let done = codec.decode(message).and_then(|Message { body, .. }| {
+            if conn.options.kind == Kind::Snoop {
+                // Who only listens is only answered what keeps the connection.
+                if let Body::EchoRequest(data) = body {
+                    conn.send(xid, Body::EchoReply(data));
+                }
+                return Ok(());
+            }
+            self.request(conn, xid, body, message.len(), env, now)
+        });
+        if let Err(error) = done
+            && !is_error(message)
+        {
+            conn.refuse(xid, error, message);
+        }
+    }
+
+    fn request(
+        &mut self,
+        conn: &mut Conn,
+        xid: u32,
+        body: Body,
+        len: usize,
+        env: &impl Env,
+        now: Nanos,
+    ) -> Result<(), OfError> {
+        if conn.role == Role::Slave && only_for_masters(&body) {
+            return Err(OfError::BrcIsSecondary);
+        }
+        match body {
+            Body::Hello(_) | Body::Error(_) | Body::EchoReply(_) | Body::FlowAge => {}
+            Body::EchoRequest(data) => conn.send(xid, Body::EchoReply(data)),
+            Body::FeaturesRequest => {
+                let features = self.features(conn.version());
+                conn.send(xid, Body::FeaturesReply(features));
+            }
+            Body::GetConfigRequest => self.get_config(conn, xid),
+            Body::SetConfig(config) => self.set_config(conn, config)?,
+            Body::FlowMod(change) => self.flow_mod(conn, &change, env)?,
+            Body::PortMod(change) => self.port_mod(&change, env)?,
+            Body::BarrierRequest => conn.send(xid, Body::BarrierReply),
+            Body::RoleRequest(asked) => self.role(conn, xid, asked)?,
+            Body::GetAsyncRequest => {
+                let masks = conn.masks();
+                conn.send(xid, Body::GetAsyncReply(masks));
+            }
+            Body::SetAsync(masks) => conn.masks = Some(masks),
+            Body::SetFlowFormat { nxm } => self.agree(conn, |codec| codec.nxm = nxm)?,
+            Body::FlowModTableId(on) => self.agree(conn, |codec| codec.table_id = on)?,
+            Body::SetPacketInFormat(format) => conn.packet_in_format = format,
+            Body::SetControllerId(id) => conn.controller_id = id,
+            Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port)?,
+            Body::StatsRequest { more, request } => {
+                if let Some(request) = conn.assemble(xid, more, request, len)? {
+                    self.statistics(conn, xid, request, env, now)?;
+                }
+            }
+            _ => return Err(OfError::BrcBadType),
+        }
+        Ok(())
+    }
+
+    /// Nicira's ways around what OpenFlow 1.0 lacks; in later versions they say nothing.
+    fn agree(&self, conn: &mut Conn, change: impl FnOnce(&mut Codec)) -> Result<(), OfError> {
+        if let Some(codec) = conn.codec.as_mut().filter(|codec| codec.version == Version::V10) {
+            change(codec);
+        }
+        Ok(())
+    }
+
+    fn statistics(
+        &mut self,
+        conn: &mut Conn,
+        xid: u32,
+        request: StatsRequest,
+        env: &impl Env,
+        now: Nanos,
+    ) -> Result<(), OfError> {
+        match request {
+            StatsRequest::Desc => self.desc(conn, xid),
+            StatsRequest::Flow(asked) => self.dump_flows(conn, xid, &asked, env)?,
+            StatsRequest::Aggregate(asked) => self.aggregate(conn, xid, &asked, env)?,
+            StatsRequest::Table => self.table_stats(conn, xid, env),
+            StatsRequest::Port(port) => self.port_stats(conn, xid, port, env, now)?,
+            StatsRequest::PortDesc(port) => self.port_desc(conn, xid, port)?,
+            StatsRequest::Queue { port, queue } => self.queue_stats(conn, xid, port, queue)?,
+            StatsRequest::QueueDesc { port, queue } => self.queue_desc(conn, xid, port, queue)?,
+            _ => return Err(OfError::BrcBadStat),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a message is an error or a reply, which is never answered with an error.
+fn is_error(message: &[u8]) -> bool {
+    message.get(1) == Some(&1)
+}
+
+/// Whether a slave may not say this (OpenFlow 1.3.5 §6.3.6).
+fn only_for_masters(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::FlowMod(_)
+            | Body::GroupMod(_)
+            | Body::PortMod(_)
+            | Body::TableMod(_)
+            | Body::MeterMod(_)
+            | Body::PacketOut(_)
+            | Body::BundleControl(_)
+            | Body::BundleAdd(_)
+            | Body::Resume(_)
+            | Body::TlvTableMod { .. }
+            | Body::CtFlushZone(_)
+    )
+}
+

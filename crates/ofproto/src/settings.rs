@@ -1,0 +1,70 @@
+//! Requests about the connection itself: configuration, roles, formats.
+
+use crate::agent::Core;
+use crate::conn::{Conn, Kind};
+use openflow::model::{Body, Config, Role, RoleMsg};
+use openflow::{OfError, Version};
+
+/// The bits of a configuration that say how fragments are treated; the next one is of old versions.
+const FRAGMENTS: u16 = 3;
+const INVALID_TTL_TO_CONTROLLER: u16 = 4;
+/// Fragments are put together before they are looked at, which is not done here.
+const REASSEMBLE: u16 = 2;
+
+impl Core {
+    pub(crate) fn get_config(&self, conn: &mut Conn, xid: u32) {
+        let config = Config {
+            flags: self.fragments,
+            miss_send_len: conn.miss_send_len,
+        };
+        conn.send(xid, Body::GetConfigReply(config));
+    }
+
+    pub(crate) fn set_config(&mut self, conn: &mut Conn, config: Config) -> Result<(), OfError> {
+        let known = match conn.version() {
+            Some(Version::V11 | Version::V12) => FRAGMENTS | INVALID_TTL_TO_CONTROLLER,
+            _ => FRAGMENTS,
+        };
+        if config.flags & !known != 0 {
+            return Err(OfError::ScfcBadFlags);
+        }
+        let may = conn.options.kind != Kind::Primary || conn.role != Role::Slave;
+        if may {
+            let fragments = config.flags & FRAGMENTS;
+            if fragments != 0 {
+                // Treated as any packet is what fragments are here; nothing else passes for done.
+                return Err(OfError::ScfcBadFlags);
+            }
+            debug_assert_ne!(fragments, REASSEMBLE);
+            self.fragments = fragments;
+        }
+        conn.miss_send_len = config.miss_send_len;
+        Ok(())
+    }
+
+    pub(crate) fn role(&mut self, conn: &mut Conn, xid: u32, asked: RoleMsg) -> Result<(), OfError> {
+        if asked.role != Role::NoChange {
+            if asked.role != Role::Equal
+                && let Some(generation) = asked.generation
+            {
+                // A count that wraps around: older is what lies behind (OpenFlow 1.3.5 §6.3.6).
+                let older = |seen: u64| (generation.wrapping_sub(seen) as i64) < 0;
+                if self.generation.is_some_and(older) {
+                    return Err(OfError::RrfcStale);
+                }
+                self.generation = Some(generation);
+            }
+            if asked.role == Role::Master {
+                self.new_master = Some(conn.id);
+            }
+            conn.role = asked.role;
+        }
+        let reply = RoleMsg {
+            role: conn.role,
+            generation: (!asked.nicira).then(|| self.generation.unwrap_or(u64::MAX)),
+            nicira: asked.nicira,
+        };
+        conn.send(xid, Body::RoleReply(reply));
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Walks over rules in steps, for those who must not hold the tables for long.
+
+use super::{Condition, FlowTables, Rule, RuleRef, words};
+use crate::tables::WORDS;
+use classifier::Entry;
+use openflow::model;
+
+/// Where a walk over the rules of tables goes on. The default is their beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    table: u8,
+    at: classifier::Cursor,
+}
+
+/// A rule that was met.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Its handle.
+    pub at: RuleRef,
+    /// Its priority.
+    pub priority: u16,
+    /// The rule.
+    pub rule: &'a Rule,
+    entry: &'a Entry<'a, Rule, WORDS>,
+}
+
+impl Found<'_> {
+    /// Its match.
+    pub fn matching(&self) -> model::Match {
+        words::match_of(&self.entry.matching())
+    }
+}
+
+impl FlowTables {
+    /// Looks at up to `max` rules from `from` on and shows those of a table, or of all, that meet a condition. Where to go on; `None` after the
+    /// last rule. A rule that is there all the time is met once, whatever comes and goes between the steps.
+    pub fn page(
+        &self,
+        table: Option<u8>,
+        condition: &Condition,
+        from: Cursor,
+        max: usize,
+        mut show: impl FnMut(Found<'_>),
+    ) -> Option<Cursor> {
+        let mut left = max;
+        let mut cursor = from;
+        for (number, there) in self.chosen(table).skip_while(|(number, _)| *number < from.table) {
+            if number != cursor.table {
+                cursor = Cursor { table: number, at: classifier::Cursor::default() };
+            }
+            let mut looked_at = 0;
+            let next = there.rules.page(cursor.at, left, |entry| {
+                looked_at += 1;
+                if condition.meets(&entry) {
+                    let at = RuleRef { table: number, id: entry.id };
+                    show(Found { at, priority: entry.priority as u16, rule: entry.rule, entry: &entry });
+                }
+            });
+            if let Some(at) = next {
+                return Some(Cursor { table: number, at });
+            }
+            left -= looked_at;
+            if left == 0 {
+                // The next table, if there is one, at its beginning.
+                let table = number.checked_add(1)?;
+                return Some(Cursor { table, at: classifier::Cursor::default() });
+            }
+        }
+        None
+    }
+}
+
+impl Condition {
+    /// Whether a rule is meant.
+    fn meets(&self, entry: &Entry<'_, Rule, WORDS>) -> bool {
+        (self.is_any_match() || self.matching.covers(&entry.matching())) && self.accepts(entry.rule)
+    }
+}

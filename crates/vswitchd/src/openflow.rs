@@ -1,0 +1,132 @@
+//! OpenFlow: the sockets of bridges, and what ties their agents to the switch.
+//!
+//! Each bridge has an agent, which knows the protocol; here are the tasks that move its connections' bytes. Tools connect to `BRIDGE.mgmt` and,
+//! to listen to what is said with controllers, to `BRIDGE.snoop`. Whoever makes connections otherwise hands them to [`BridgeAgent::add`].
+
+mod bridge;
+mod connection;
+mod environment;
+
+pub(crate) use bridge::BridgeAgent;
+
+use crate::bridges::{BridgeState, Bridges};
+use crate::desired::{self, Desired};
+use crate::state::State;
+use ofproto::{Config, PortInfo};
+use openflow::model::Port;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use wire::{MacAddr, Nanos};
+
+/// The agents of all bridges, by name.
+#[derive(Default)]
+pub(crate) struct OpenFlow {
+    bridges: RefCell<BTreeMap<String, Rc<BridgeAgent>>>,
+}
+
+impl OpenFlow {
+    /// Makes the agents what the configuration says, and tells them of their ports.
+    pub(crate) fn follow(&self, state: &Rc<State>, desired: &Desired, bridges: &Bridges) {
+        self.bridges.borrow_mut().retain(|name, agent| {
+            let stays = bridges.state().contains_key(name);
+            if !stays {
+                agent.end();
+            }
+            stays
+        });
+        for (name, wanted) in &desired.bridges {
+            let Some(there) = bridges.state().get(name) else { continue };
+            let config = config(name, wanted, there);
+            let known = self.bridge(name);
+            let agent = match known {
+                Some(agent) => {
+                    agent.configure(config);
+                    agent
+                }
+                None => {
+                    let agent = BridgeAgent::start(state, config);
+                    self.bridges.borrow_mut().insert(name.clone(), agent.clone());
+                    agent
+                }
+            };
+            agent.set_ports(ports(there, state.shared.clock.now()));
+        }
+    }
+
+    /// Tells agents of links that changed.
+    pub(crate) fn links_changed(&self, state: &State, bridges: &Bridges) {
+        let now = state.shared.clock.now();
+        for (name, agent) in &*self.bridges.borrow() {
+            if let Some(there) = bridges.state().get(name) {
+                agent.set_ports(ports(there, now));
+            }
+        }
+    }
+
+    /// Tells controllers of rules that have ended by themselves.
+    pub(crate) fn rules_ended(&self, state: &State) {
+        for (name, agent) in &*self.bridges.borrow() {
+            let ended = state.shared.switch.write().take_removed(name);
+            if !ended.is_empty() {
+                agent.rules_ended(&ended);
+            }
+        }
+    }
+
+    /// The agent of a bridge.
+    pub(crate) fn bridge(&self, name: &str) -> Option<Rc<BridgeAgent>> {
+        self.bridges.borrow().get(name).cloned()
+    }
+}
+
+fn config(name: &str, wanted: &desired::Bridge, there: &BridgeState) -> Config {
+    Config {
+        bridge: name.to_owned(),
+        versions: wanted.protocols,
+        datapath_id: there.datapath_id,
+        description: wanted.description.clone().unwrap_or_else(|| "None".to_owned()),
+        serial: wanted.serial.clone().unwrap_or_else(|| "None".to_owned()),
+        software: telemetry::version::COMPATIBLE.to_owned() + ", oxvs " + telemetry::version::OXVS,
+    }
+}
+
+/// The ports of a bridge as its agent is to know them.
+fn ports(bridge: &BridgeState, now: Nanos) -> Vec<PortInfo> {
+    let port = |(name, interface): (&String, &crate::bridges::InterfaceState)| {
+        let number = *interface.ofport.as_ref().ok()?;
+        let link = interface.link.as_ref();
+        if link.is_none() && interface.peer.is_none() {
+            return None;
+        }
+        Some(PortInfo {
+            port: port_number(number),
+            name: name.clone(),
+            hw_addr: link.map_or_else(|| patch_address(interface.uuid), |link| link.mac),
+            admin_up: link.is_none_or(|link| link.admin_up),
+            link_up: link.is_none_or(|link| link.carrier),
+            speed: link.and_then(|link| link.speed),
+            full_duplex: link.is_none_or(|link| link.full_duplex != Some(false)),
+            since: now,
+        })
+    };
+    bridge.interfaces.iter().filter_map(port).collect()
+}
+
+/// A port's number as OpenFlow 1.1 and later have it.
+fn port_number(number: u16) -> Port {
+    if number == crate::ofport::LOCAL {
+        Port::LOCAL
+    } else {
+        Port(number.into())
+    }
+}
+
+/// The address of a patch port, which has no device: one of its own that stays the same.
+fn patch_address(uuid: Option<ovsdb::Uuid>) -> MacAddr {
+    let mut mac = [0; 6];
+    let uuid = uuid.unwrap_or_default().as_u128().to_be_bytes();
+    mac.copy_from_slice(&uuid[..6]);
+    mac[0] = mac[0] & 0xfc | 0x02;
+    MacAddr(mac)
+}

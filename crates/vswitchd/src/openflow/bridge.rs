@@ -1,0 +1,146 @@
+//! A bridge's agent with its sockets and tasks.
+
+use super::connection;
+use crate::state::State;
+use mgmt::paths;
+use mgmt::stream::{Listener, Remote, Stream};
+use ofproto::{Agent, Config, ConnId, Kind, Options, PortInfo};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use switch::tables::Removed;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinHandle, spawn_local};
+
+/// The agent of a bridge, and the tasks of its connections.
+pub(crate) struct BridgeAgent {
+    pub(super) state: Weak<State>,
+    pub(super) agent: RefCell<Agent>,
+    connections: RefCell<BTreeMap<ConnId, Task>>,
+    listeners: RefCell<Vec<AbortHandle>>,
+}
+
+struct Task {
+    /// Rings when there is something to be sent.
+    wake: Rc<Notify>,
+    task: AbortHandle,
+}
+
+/// A connection that was added.
+pub(crate) struct Connection {
+    /// Its number in the agent.
+    #[expect(dead_code, reason = "for those who ask the agent about controllers")]
+    pub(crate) id: ConnId,
+    /// Ends with it; says why.
+    #[expect(dead_code, reason = "for those who connect again")]
+    pub(crate) task: JoinHandle<String>,
+}
+
+impl BridgeAgent {
+    /// An agent that listens at the bridge's sockets.
+    pub(crate) fn start(state: &Rc<State>, config: Config) -> Rc<BridgeAgent> {
+        let bridge = config.bridge.clone();
+        let this = Rc::new(BridgeAgent {
+            state: Rc::downgrade(state),
+            agent: RefCell::new(Agent::new(config)),
+            connections: RefCell::default(),
+            listeners: RefCell::default(),
+        });
+        for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
+            let path = paths::in_rundir(format!("{bridge}.{suffix}"));
+            let task = spawn_local(listen(this.clone(), Remote::PassiveUnix(path), kind));
+            this.listeners.borrow_mut().push(task.abort_handle());
+        }
+        this
+    }
+
+    /// Ends all its connections and closes its sockets.
+    pub(crate) fn end(&self) {
+        for listener in self.listeners.take() {
+            listener.abort();
+        }
+        self.reconnect();
+    }
+
+    /// Ends all its connections; who wants to be connected has to do it again.
+    pub(crate) fn reconnect(&self) {
+        for (id, connection) in self.connections.take() {
+            connection.task.abort();
+            self.agent.borrow_mut().disconnect(id);
+        }
+    }
+
+    /// Serves a connection until it ends.
+    pub(crate) fn add(self: &Rc<Self>, stream: Stream, options: Options) -> Connection {
+        let now = self.state.upgrade().map_or(wire::Nanos(0), |state| state.shared.clock.now());
+        let id = self.agent.borrow_mut().connect(options, now);
+        let wake = Rc::new(Notify::new());
+        let task = spawn_local(connection::serve(self.clone(), stream, id, wake.clone()));
+        let entry = Task {
+            wake,
+            task: task.abort_handle(),
+        };
+        self.connections.borrow_mut().insert(id, entry);
+        Connection { id, task }
+    }
+
+    pub(crate) fn configure(&self, config: Config) {
+        if self.agent.borrow_mut().configure(config) {
+            self.reconnect();
+        }
+    }
+
+    pub(crate) fn set_ports(&self, ports: Vec<PortInfo>) {
+        self.agent.borrow_mut().set_ports(ports);
+        self.wake();
+    }
+
+    pub(crate) fn rules_ended(&self, ended: &[Removed]) {
+        self.agent.borrow_mut().rules_ended(ended);
+        self.wake();
+    }
+
+    /// Wakes the tasks of connections that have something to be sent.
+    pub(super) fn wake(&self) {
+        let connections = self.connections.borrow();
+        for id in self.agent.borrow().ready() {
+            if let Some(task) = connections.get(&id) {
+                task.wake.notify_one();
+            }
+        }
+    }
+
+    pub(super) fn ended(&self, id: ConnId) {
+        self.agent.borrow_mut().disconnect(id);
+        self.connections.borrow_mut().remove(&id);
+    }
+}
+
+/// Accepts connections until told to end.
+async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
+    let mut listener = match Listener::bind(&remote).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(target: "bridge", "cannot listen at {remote}: {error}");
+            return;
+        }
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, name)) => {
+                let options = Options {
+                    kind,
+                    name,
+                    asynchronous: false,
+                    probe: None,
+                };
+                bridge.add(stream, options);
+            }
+            Err(error) => {
+                tracing::warn!(target: "bridge", "{remote}: accept failed: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A connection's bytes: from the socket to the agent, and back.
+
+use super::BridgeAgent;
+use mgmt::stream::Stream;
+use ofproto::{ConnId, Run};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Messages, or parts of long answers, after which others have their turn.
+const STEPS: usize = 64;
+/// Bytes read at once.
+const INPUT: usize = 64 << 10;
+/// How long a peer that is shown out may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Serves a connection until it ends; why it did.
+pub(super) async fn serve(bridge: Rc<BridgeAgent>, stream: Stream, id: ConnId, wake: Rc<Notify>) -> String {
+    let why = match exchange(&bridge, stream, id, &wake).await {
+        Ok(why) => why,
+        Err(error) => error.to_string(),
+    };
+    bridge.ended(id);
+    why
+}
+
+async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notify) -> std::io::Result<String> {
+    let (mut reader, mut writer) = stream.into_split();
+    let mut input = vec![0; INPUT];
+    let (mut output, mut sent) = (Vec::new(), 0);
+    loop {
+        let Some(state) = bridge.state.upgrade() else {
+            return Ok("the switch ends".to_owned());
+        };
+        let now = state.shared.clock.now();
+        let (run, due) = {
+            let mut agent = bridge.agent.borrow_mut();
+            agent.tick(id, now);
+            let run = agent.run(id, &*state, now, STEPS);
+            if sent == output.len() {
+                (output, sent) = (agent.transmit(id), 0);
+            }
+            (run, agent.next_event(id))
+        };
+        bridge.wake();
+        let wait = due.map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
+        let due = Instant::now() + wait.unwrap_or(Duration::from_secs(3600));
+        drop(state);
+        let pending = sent < output.len();
+        let idle = match run {
+            Run::Close(why) => {
+                let rest = writer.write_all(&output[sent..]);
+                let _ = timeout(LINGER, rest).await;
+                return Ok(why.to_string());
+            }
+            Run::Busy => {
+                // Sends what goes at once, without waiting for the rest.
+                let mut send = std::pin::pin!(writer.write(&output[sent..]));
+                let written = std::future::poll_fn(|cx| std::task::Poll::Ready(send.as_mut().poll(cx))).await;
+                if pending && let std::task::Poll::Ready(written) = written {
+                    sent += written?;
+                }
+                tokio::task::yield_now().await;
+                continue;
+            }
+            Run::Full => false,
+            Run::Idle => true,
+        };
+        tokio::select! {
+            biased;
+            written = writer.write(&output[sent..]), if pending => match written? {
+                0 => return Ok("the peer does not read".to_owned()),
+                n => sent += n,
+            },
+            read = reader.read(&mut input), if idle => match read? {
+                0 => return Ok("connection closed by peer".to_owned()),
+                n => bridge.agent.borrow_mut().receive(id, &input[..n]),
+            },
+            () = wake.notified() => {}
+            () = sleep_until(due) => {}
+        }
+    }
+}
