@@ -239,13 +239,7 @@ impl Agent {
     }
 
     /// Works on the next message, if it is there; whether it was.
-    fn next_message(
-        &mut self,
-        id: ConnId,
-        framer: &mut Framer,
-        env: &impl Env,
-        now: Nanos,
-    ) -> Result<bool, Closed> {
+    fn next_message(&mut self, id: ConnId, framer: &mut Framer, env: &impl Env, now: Nanos) -> Result<bool, Closed> {
         let Some(conn) = self.conns.get_mut(&id) else {
             return Err(Closed::Gone);
         };

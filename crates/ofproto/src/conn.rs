@@ -180,7 +180,11 @@ impl Conn {
     pub(crate) fn greet(&mut self, message: &[u8]) -> Result<(), Closed> {
         let kind = message.get(1).copied().unwrap_or_default();
         let said = Codec::new(Version::V10).decode(message);
-        let Ok(Message { body: Body::Hello(theirs), xid }) = said else {
+        let Ok(Message {
+            body: Body::Hello(theirs),
+            xid,
+        }) = said
+        else {
             return Err(Closed::NoHello(kind));
         };
         if let Some(version) = negotiate(self.versions, theirs) {
@@ -225,7 +229,11 @@ impl Conn {
 }
 
 fn join(partial: Partial, request: StatsRequest, len: usize) -> Result<Partial, OfError> {
-    let Partial { xid, request: first, len: before } = partial;
+    let Partial {
+        xid,
+        request: first,
+        len: before,
+    } = partial;
     let request = match (first, request) {
         (StatsRequest::TableFeatures(mut all), StatsRequest::TableFeatures(more)) => {
             all.extend(more);

@@ -82,12 +82,14 @@ impl Dump {
         let mut flows = Vec::new();
         let next = env.look(|switch| {
             let tables = switch.bridge(bridge)?.tables();
-            tables.page(self.table, &self.condition, self.at, SLICE, |found| match &mut self.kind {
-                What::Flows { .. } => flows.push(stats(found, now)),
-                What::Sum { sum, .. } => {
-                    sum.flows += 1;
-                    sum.packets += found.rule.packets;
-                    sum.bytes += found.rule.bytes;
+            tables.page(self.table, &self.condition, self.at, SLICE, |found| {
+                match &mut self.kind {
+                    What::Flows { .. } => flows.push(stats(found, now)),
+                    What::Sum { sum, .. } => {
+                        sum.flows += 1;
+                        sum.packets += found.rule.packets;
+                        sum.bytes += found.rule.bytes;
+                    }
                 }
             })
         });
@@ -105,12 +107,12 @@ impl Dump {
     }
 }
 
-/// A duration as messages have it.
+/// A duration as messages have it, in whole milliseconds: as Open vSwitch tells it, and as clients print it.
 pub(crate) fn duration(since: Nanos, now: Nanos) -> Duration {
     let age = now.since(since);
     Duration {
         sec: u32::try_from(age.as_secs()).unwrap_or(u32::MAX),
-        nsec: age.subsec_nanos(),
+        nsec: age.subsec_millis() * 1_000_000,
     }
 }
 

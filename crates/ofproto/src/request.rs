@@ -129,4 +129,3 @@ fn only_for_masters(body: &Body) -> bool {
             | Body::CtFlushZone(_)
     )
 }
-

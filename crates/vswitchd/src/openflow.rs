@@ -36,7 +36,9 @@ impl OpenFlow {
             stays
         });
         for (name, wanted) in &desired.bridges {
-            let Some(there) = bridges.state().get(name) else { continue };
+            let Some(there) = bridges.state().get(name) else {
+                continue;
+            };
             let config = config(name, wanted, there);
             let known = self.bridge(name);
             let agent = match known {

@@ -6,5 +6,6 @@
 mod clients;
 mod differential;
 mod fixture;
+mod openflow;
 mod restart;
 mod traffic;

@@ -46,14 +46,25 @@ impl FlowTables {
         let mut cursor = from;
         for (number, there) in self.chosen(table).skip_while(|(number, _)| *number < from.table) {
             if number != cursor.table {
-                cursor = Cursor { table: number, at: classifier::Cursor::default() };
+                cursor = Cursor {
+                    table: number,
+                    at: classifier::Cursor::default(),
+                };
             }
             let mut looked_at = 0;
             let next = there.rules.page(cursor.at, left, |entry| {
                 looked_at += 1;
                 if condition.meets(&entry) {
-                    let at = RuleRef { table: number, id: entry.id };
-                    show(Found { at, priority: entry.priority as u16, rule: entry.rule, entry: &entry });
+                    let at = RuleRef {
+                        table: number,
+                        id: entry.id,
+                    };
+                    show(Found {
+                        at,
+                        priority: entry.priority as u16,
+                        rule: entry.rule,
+                        entry: &entry,
+                    });
                 }
             });
             if let Some(at) = next {
@@ -63,7 +74,10 @@ impl FlowTables {
             if left == 0 {
                 // The next table, if there is one, at its beginning.
                 let table = number.checked_add(1)?;
-                return Some(Cursor { table, at: classifier::Cursor::default() });
+                return Some(Cursor {
+                    table,
+                    at: classifier::Cursor::default(),
+                });
             }
         }
         None

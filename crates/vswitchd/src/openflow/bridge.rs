@@ -73,7 +73,10 @@ impl BridgeAgent {
 
     /// Serves a connection until it ends.
     pub(crate) fn add(self: &Rc<Self>, stream: Stream, options: Options) -> Connection {
-        let now = self.state.upgrade().map_or(wire::Nanos(0), |state| state.shared.clock.now());
+        let now = self
+            .state
+            .upgrade()
+            .map_or(wire::Nanos(0), |state| state.shared.clock.now());
         let id = self.agent.borrow_mut().connect(options, now);
         let wake = Rc::new(Notify::new());
         let task = spawn_local(connection::serve(self.clone(), stream, id, wake.clone()));
@@ -102,9 +105,14 @@ impl BridgeAgent {
     }
 
     /// Wakes the tasks of connections that have something to be sent.
-    pub(super) fn wake(&self) {
+    fn wake(&self) {
+        self.wake_but(None);
+    }
+
+    /// The same for a task that is awake itself.
+    pub(super) fn wake_but(&self, awake: Option<ConnId>) {
         let connections = self.connections.borrow();
-        for id in self.agent.borrow().ready() {
+        for id in self.agent.borrow().ready().filter(|id| Some(*id) != awake) {
             if let Some(task) = connections.get(&id) {
                 task.wake.notify_one();
             }

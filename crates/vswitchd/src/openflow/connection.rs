@@ -44,7 +44,7 @@ async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notif
             }
             (run, agent.next_event(id))
         };
-        bridge.wake();
+        bridge.wake_but(Some(id));
         let wait = due.map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
         let due = Instant::now() + wait.unwrap_or(Duration::from_secs(3600));
         drop(state);

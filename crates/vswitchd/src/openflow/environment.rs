@@ -24,13 +24,19 @@ impl Env for State {
         }
     }
 
-    fn push_statistics(&self) {}
+    fn push_statistics(&self) {
+        self.dp().push_stats();
+    }
 
     fn port_counters(&self, interface: &str) -> Option<PortCounters> {
         let bridges = self.bridges.borrow();
         let interface = bridges.interface(interface)?;
         let counters = self.dp().port_counters(interface.port?)?;
-        let lost = interface.device.as_ref().map(|device| device.drops()).unwrap_or_default();
+        let lost = interface
+            .device
+            .as_ref()
+            .map(|device| device.drops())
+            .unwrap_or_default();
         Some(PortCounters {
             rx_packets: counters.rx_packets,
             tx_packets: counters.tx_packets,

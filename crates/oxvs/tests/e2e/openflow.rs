@@ -1,0 +1,124 @@
+//! Bridges as Debian's `ovs-ofctl` programs them.
+
+use crate::fixture::{dummy, dummy_bridge, in_namespace};
+use testkit::{Netns, Vswitch, eventually, ping, skip};
+
+const TOOLS: [&str; 3] = ["ovs-ofctl", "ovs-vsctl", "setpriv"];
+
+/// `ovs-ofctl`, which must succeed.
+#[track_caller]
+fn ofctl(switch: &Vswitch, args: &[&str]) -> String {
+    let words: Vec<&str> = ["--timeout=20"].iter().chain(args).copied().collect();
+    switch.tool("ovs-ofctl", &words).expect_ok()
+}
+
+/// Flows as they are printed, without what changes from run to run.
+fn flows(text: &str) -> Vec<String> {
+    let varies = |word: &&str| {
+        !["duration=", "idle_age=", "n_packets=", "n_bytes="]
+            .iter()
+            .any(|k| word.starts_with(k))
+    };
+    let line = |line: &str| line.split_whitespace().filter(varies).collect::<Vec<_>>().join(" ");
+    let mut flows: Vec<String> = text.lines().filter(|l| l.contains("actions=")).map(line).collect();
+    flows.sort();
+    flows
+}
+
+#[test]
+fn rules_come_and_go_by_ovs_ofctl_in_every_version() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2"]);
+    let shown = ofctl(&switch, &["show", "br0"]);
+    for part in [
+        "n_tables:254, n_buffers:0",
+        "1(p1)",
+        "2(p2)",
+        "LOCAL(br0)",
+        "frags=normal miss_send_len=0",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let builtin = flows(&ofctl(&switch, &["dump-flows", "br0"]));
+    assert_eq!(builtin, ["cookie=0x0, table=0, priority=0 actions=NORMAL"]);
+    for version in ["OpenFlow10", "OpenFlow11", "OpenFlow12"] {
+        let version = ["-O", version];
+        let with = |args: &[&str]| ofctl(&switch, &[&version, args].concat());
+        with(&["del-flows", "br0"]);
+        assert_eq!(flows(&with(&["dump-flows", "br0"])), Vec::<String>::new());
+        with(&[
+            "add-flow",
+            "br0",
+            "cookie=0x5,priority=7,ip,in_port=1,nw_dst=10.0.0.0/8,actions=mod_dl_dst:02:00:00:00:00:01,output:2",
+        ]);
+        with(&["add-flow", "br0", "priority=9,arp,actions=drop"]);
+        let wanted = [
+            "cookie=0x0, table=0, priority=9,arp actions=drop",
+            "cookie=0x5, table=0, priority=7,ip,in_port=1,nw_dst=10.0.0.0/8 actions=",
+        ];
+        let there = flows(&with(&["dump-flows", "br0"]));
+        assert!(
+            there.len() == 2 && there.iter().zip(wanted).all(|(a, b)| a.starts_with(b)),
+            "{there:?}"
+        );
+        with(&["del-flows", "br0", "arp"]);
+        assert!(with(&["dump-aggregate", "br0"]).contains("flow_count=1"));
+    }
+    let refused = switch.tool(
+        "ovs-ofctl",
+        &["-O", "OpenFlow13", "add-flow", "br0", "table=3,actions=goto_table:3"],
+    );
+    assert!(!refused.ok());
+}
+
+#[test]
+fn many_rules_come_back_in_one_dump() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1"]);
+    let file = switch.sandbox.arg("flows");
+    let rule = |n: u32| {
+        format!(
+            "priority=10,ip,nw_src=10.{}.{}.{},actions=output:1\n",
+            n >> 16,
+            n >> 8 & 255,
+            n & 255
+        )
+    };
+    std::fs::write(&file, (0..5000).map(rule).collect::<String>()).expect("the file is written");
+    ofctl(&switch, &["add-flows", "br0", &file]);
+    let there = flows(&ofctl(&switch, &["dump-flows", "br0"]));
+    assert_eq!(there.len(), 5001);
+    let table = ofctl(&switch, &["dump-tables", "br0"]);
+    assert!(table.contains("active=5001"), "{table}");
+}
+
+#[test]
+fn a_rule_forwards_between_hosts_until_it_is_deleted() {
+    if let Some(reason) = testkit::missing(true, &["ip", "ping", "ovs-ofctl", "ovs-vsctl", "setpriv"]) {
+        skip!("{reason}");
+    }
+    let ns = Netns::new("of");
+    let switch = in_namespace(&ns);
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
+    let mut hosts = Vec::new();
+    for n in 1..=2 {
+        let port = format!("h{n}");
+        hosts.push(Vswitch::host(&ns, &port, &port, &format!("10.2.0.{n}/24")));
+        switch.vsctl(&format!(
+            "add-port br0 {port} -- set interface {port} ofport_request={n}"
+        ));
+    }
+    let reaches = || ping(&hosts[0], "10.2.0.2", 1).received > 0;
+    assert!(!reaches(), "a secure bridge without rules forwards nothing");
+    ofctl(&switch, &["add-flow", "br0", "in_port=1,actions=output:2"]);
+    ofctl(&switch, &["add-flow", "br0", "in_port=2,actions=output:1"]);
+    eventually("the rules forward", || reaches().then_some(()));
+    ofctl(&switch, &["del-flows", "br0", "in_port=2"]);
+    assert!(!reaches());
+}
