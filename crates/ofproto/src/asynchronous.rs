@@ -25,6 +25,8 @@ pub(crate) fn default_masks(version: Version) -> Masks {
         packet_in: [PACKET_IN, 0],
         port_status: [PORT_STATUS, PORT_STATUS],
         flow_removed: [flow_removed, 0],
+        given: AsyncConfig::GIVEN_ALL,
+        ..AsyncConfig::default()
     }
 }
 

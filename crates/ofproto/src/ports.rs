@@ -66,6 +66,7 @@ impl OfPort {
             peer: 0,
             current_speed: kbits(self.info.speed),
             max_speed: 0,
+            ..PortDesc::default()
         }
     }
 }
@@ -218,5 +219,6 @@ fn statistics(port: &PortInfo, counters: Option<PortCounters>, now: Nanos) -> mo
         rx_crc_errors: or_unknown(0),
         collisions: or_unknown(0),
         duration: duration(port.since, now),
+        ..model::PortStats::default()
     }
 }

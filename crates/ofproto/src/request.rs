@@ -60,7 +60,7 @@ impl Core {
                 let masks = conn.masks();
                 conn.send(xid, Body::GetAsyncReply(masks));
             }
-            Body::SetAsync(masks) => conn.masks = Some(masks),
+            Body::SetAsync(masks) => conn.masks = Some(masks.over(&conn.masks())),
             Body::SetFlowFormat { nxm } => self.agree(conn, |codec| codec.nxm = nxm)?,
             Body::FlowModTableId(on) => self.agree(conn, |codec| codec.table_id = on)?,
             Body::SetPacketInFormat(format) => conn.packet_in_format = format,

@@ -63,6 +63,7 @@ impl Core {
             role: conn.role,
             generation: (!asked.nicira).then(|| self.generation.unwrap_or(u64::MAX)),
             nicira: asked.nicira,
+            short_id: 0,
         };
         conn.send(xid, Body::RoleReply(reply));
         Ok(())

@@ -107,6 +107,8 @@ impl Printer<'_> {
                 FlowUpdate::Abbrev { xid } => {
                     let _ = write!(self.out, "ABBREV xid={xid:#x}");
                 }
+                FlowUpdate::Paused => self.out.push_str("PAUSED"),
+                FlowUpdate::Resumed => self.out.push_str("RESUMED"),
                 FlowUpdate::Full {
                     event,
                     reason,
