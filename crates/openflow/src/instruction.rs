@@ -24,7 +24,7 @@ pub(crate) fn decode(version: Version, data: &[u8]) -> Result<Instructions, OfEr
 
 fn decode_any(version: Version, data: &[u8]) -> Result<Instructions, OfError> {
     if version == Version::V10 {
-        return decode10(data);
+        return decode_as_actions(version, data);
     }
     let mut data = Reader::new(data, bad_len(version));
     let mut result = Instructions::default();
@@ -84,9 +84,10 @@ fn bad_len(version: Version) -> OfError {
     }
 }
 
-/// In OpenFlow 1.0, metadata is written by an action; where that is the last one, it is as good as the instruction.
-fn decode10(data: &[u8]) -> Result<Instructions, OfError> {
-    let mut apply = action::decode(Version::V10, data)?;
+/// Reads what a rule does where it is a list of actions, as in OpenFlow 1.0 and in Nicira's monitors: metadata is written by an action; where
+/// that is the last one, it is as good as the instruction.
+pub(crate) fn decode_as_actions(version: Version, data: &[u8]) -> Result<Instructions, OfError> {
+    let mut apply = action::decode(version, data)?;
     let mut metadata = None;
     if let Some(Action::WriteMetadata { value, mask }) = apply.last() {
         metadata = Some((*value, *mask));
@@ -101,22 +102,11 @@ fn decode10(data: &[u8]) -> Result<Instructions, OfError> {
 
 /// Writes what a rule of this match does. OpenFlow 1.0 goes to a table by looking it up, and has no action set and no meters.
 pub(crate) fn encode(out: &mut Writer, version: Version, instructions: &Instructions, matching: &Match) {
-    let mut encoder = Encoder::new(version, matching);
     if version == Version::V10 {
-        encoder.encode(out, &instructions.apply);
-        if let Some((value, mask)) = instructions.metadata {
-            encoder.encode(out, &[Action::WriteMetadata { value, mask }]);
-        }
-        if let Some(table) = instructions.goto {
-            let goto = Action::Resubmit {
-                in_port: Port::IN_PORT,
-                table,
-                ct: false,
-            };
-            encoder.encode(out, &[goto]);
-        }
+        encode_as_actions(out, version, instructions, matching);
         return;
     }
+    let mut encoder = Encoder::new(version, matching);
     let metered = version >= Version::V15;
     let meter = instructions.meter.map(Action::Meter).into_iter();
     let first: Vec<_> = if metered { meter.collect() } else { Vec::new() };
@@ -154,6 +144,23 @@ pub(crate) fn encode(out: &mut Writer, version: Version, instructions: &Instruct
             out.u8(table);
             out.zeros(3);
         });
+    }
+}
+
+/// Writes what a rule does as a list of actions.
+pub(crate) fn encode_as_actions(out: &mut Writer, version: Version, instructions: &Instructions, matching: &Match) {
+    let mut encoder = Encoder::new(version, matching);
+    encoder.encode(out, &instructions.apply);
+    if let Some((value, mask)) = instructions.metadata {
+        encoder.encode(out, &[Action::WriteMetadata { value, mask }]);
+    }
+    if let Some(table) = instructions.goto {
+        let goto = Action::Resubmit {
+            in_port: Port::IN_PORT,
+            table,
+            ct: false,
+        };
+        encoder.encode(out, &[goto]);
     }
 }
 

@@ -247,6 +247,7 @@ pub(crate) fn encode_match(out: &mut Writer, matching: &Match, version: Version)
                 let port = port_to_of10(value as u32);
                 put(out, MatchField::InPort, version, port.into(), 0xffff);
             }
+            _ if version >= Version::V15 && register(field).is_some() => encode_register(out, matching, field, version),
             _ => put(out, field, version, value, mask),
         }
         // Tunnel metadata stands where the order of fields has it; nothing needs it.
@@ -258,6 +259,23 @@ pub(crate) fn encode_match(out: &mut Writer, matching: &Match, version: Version)
             let mask = (!exact).then_some(&mask);
             encode_set(out, field, version, &Value::Wide(tun.value.clone()), mask);
         }
+    }
+}
+
+/// The number of a register.
+fn register(field: MatchField) -> Option<u8> {
+    let number = (field as u8).checked_sub(MatchField::Reg0 as u8)?;
+    (number < 16).then_some(number)
+}
+
+/// A condition on a register as one on the packet register that it is half of, where the other half's is not written yet: OpenFlow 1.5 has
+/// these.
+fn encode_register(out: &mut Writer, matching: &Match, field: MatchField, version: Version) {
+    let number = register(field).unwrap_or(0);
+    let pair = MatchField::ALL[MatchField::Xreg0 as usize + usize::from(number / 2)];
+    let written = number % 2 == 1 && MatchField::reg(number - 1).is_some_and(|first| matching.get(first).is_some());
+    if let (false, Some((value, mask))) = (written, matching.get(pair)) {
+        put(out, pair, version, value, mask);
     }
 }
 

@@ -243,6 +243,7 @@ pub struct MeterFeatures {
     pub max_bands: u8,
     /// How many colours there are.
     pub max_color: u8,
-    /// Bits of OpenFlow 1.5: 1 is meters in action sets, 2 any position in a list, 4 several in a list.
+    /// Bits of OpenFlow 1.5: 1 is meters in action sets, 2 any position in a list, 4 several in a list. Where there are none, the message is
+    /// as short as in OpenFlow 1.3, which is all that `ovs-ofctl` takes.
     pub features: u32,
 }

@@ -193,7 +193,7 @@ impl Default for PortStats {
 }
 
 /// The names of the counters in [`PortStats::rfc2819`], as Open vSwitch has them in `Interface.statistics`.
-pub const RFC2819: [&str; 26] = [
+pub const RFC2819: [&str; 21] = [
     "rx_1_to_64_packets",
     "rx_65_to_127_packets",
     "rx_128_to_255_packets",
@@ -215,11 +215,6 @@ pub const RFC2819: [&str; 26] = [
     "rx_oversize_errors",
     "rx_fragmented_errors",
     "rx_jabber_errors",
-    "tx_dropped_late_collision",
-    "tx_dropped_max_retries",
-    "tx_dropped_excessive",
-    "rx_qos_dropped",
-    "tx_qos_dropped",
 ];
 
 /// A queue's counters.

@@ -244,6 +244,14 @@ pub(crate) fn says_all10(matching: &Match) -> bool {
     read.as_ref() == Ok(matching)
 }
 
+/// Whether OpenFlow 1.1's match can say all of this match.
+pub(crate) fn says_all11(matching: &Match) -> bool {
+    let mut out = Writer::new();
+    encode11(&mut out, matching);
+    let read = decode11(&mut Reader::new(&out.0, OfError::BrcBadLen));
+    read.as_ref() == Ok(matching)
+}
+
 /// Reads an OpenFlow 1.1 match.
 pub(super) fn decode11(data: &mut Reader<'_>) -> Result<Match, OfError> {
     let (kind, len) = (data.u16()?, data.u16()?);

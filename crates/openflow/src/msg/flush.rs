@@ -29,12 +29,10 @@ pub(super) fn decode(data: &mut Reader<'_>) -> Result<CtFlush, OfError> {
         match kind {
             ORIG => decode_tuple(&mut value, flush.proto, &mut flush.orig)?,
             REPLY => decode_tuple(&mut value, flush.proto, &mut flush.reply)?,
-            ZONE => {
-                flush.zone = Some(value.u16()?);
-                value.end()?;
-            }
+            ZONE => flush.zone = Some(value.u16()?),
             _ => return Err(OfError::BpcBadType),
         }
+        value.zeros(value.len(), OfError::BpcBadLen)?;
     }
     Ok(flush)
 }
@@ -55,7 +53,7 @@ fn decode_tuple(data: &mut Reader<'_>, proto: u8, tuple: &mut CtTuple) -> Result
             ICMP_CODE if icmp => tuple.icmp_code = Some(value.u8()?),
             _ => return Err(OfError::BpcBadType),
         }
-        value.end()?;
+        value.zeros(value.len(), OfError::BpcBadLen)?;
     }
     Ok(())
 }
@@ -69,8 +67,14 @@ pub(super) fn encode(out: &mut Writer, flush: &CtFlush) {
         }
     }
     if let Some(zone) = flush.zone {
-        put(out, ZONE, |out| out.u16(zone));
+        put(out, ZONE, |out| short(out, zone));
     }
+}
+
+/// A number in four bytes, at their beginning.
+fn short(out: &mut Writer, number: u16) {
+    out.u16(number);
+    out.zeros(2);
 }
 
 fn encode_tuple(out: &mut Writer, tuple: &CtTuple) {
@@ -86,12 +90,12 @@ fn encode_tuple(out: &mut Writer, tuple: &CtTuple) {
         (ICMP_ID, tuple.icmp_id),
     ] {
         if let Some(number) = number {
-            put(out, kind, |out| out.u16(number));
+            put(out, kind, |out| short(out, number));
         }
     }
     for (kind, number) in [(ICMP_TYPE, tuple.icmp_type), (ICMP_CODE, tuple.icmp_code)] {
         if let Some(number) = number {
-            put(out, kind, |out| out.u8(number));
+            put(out, kind, |out| out.bytes(&[number, 0, 0, 0]));
         }
     }
 }

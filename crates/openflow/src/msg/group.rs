@@ -531,7 +531,7 @@ pub(super) fn encode_meter_features(codec: &Codec, out: &mut Writer, f: &MeterFe
     out.u8(f.max_bands);
     out.u8(f.max_color);
     out.zeros(2);
-    if codec.version >= Version::V15 {
+    if codec.version >= Version::V15 && f.features != 0 {
         out.u32(f.features);
         out.zeros(4);
     }

@@ -360,23 +360,21 @@ fn finish(out: &mut Writer, start: usize) {
     out.patch_len(start + 2, start);
 }
 
-/// How a match begins that is OpenFlow 1.2's, which Open vSwitch sends in OpenFlow 1.1 too.
-const OXM: [u8; 2] = [0, 1];
-
-/// Reads a match in a version's own form.
+/// Reads a match in a version's own form. From OpenFlow 1.1 on, a match says which form it has; Open vSwitch uses the newer in 1.1 too.
 fn decode_match(version: Version, data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<Match, OfError> {
+    const FIXED: [u8; 2] = [0; 2];
     match version {
         Version::V10 => fixed::decode10(data),
-        Version::V11 if data.peek().first_chunk() != Some(&OXM) => fixed::decode11(data),
+        _ if data.peek().first_chunk() == Some(&FIXED) => fixed::decode11(data),
         _ => oxm::decode_ofp_match(data, unknown),
     }
 }
 
-/// Writes a match in a version's own form.
+/// Writes a match in a version's own form; in OpenFlow 1.1, in the newer one where its own cannot say all.
 fn encode_match(version: Version, out: &mut Writer, matching: &Match) {
     match version {
         Version::V10 => fixed::encode10(out, matching),
-        Version::V11 => fixed::encode11(out, matching),
+        Version::V11 if fixed::says_all11(matching) => fixed::encode11(out, matching),
         _ => oxm::encode_ofp_match(out, matching, version),
     }
 }

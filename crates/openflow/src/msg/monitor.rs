@@ -152,7 +152,10 @@ pub(super) fn decode_update_nx(version: Version, data: &mut Reader<'_>) -> Resul
         true => decode_match_of(version, &mut data, match_len, oxm::Unknown::Skip)?,
         false => decode_nx_match(&mut data, match_len)?.0,
     };
-    let instructions = if onf { version } else { Version::V10 };
+    let instructions = match onf {
+        true => instruction::decode(version, data.rest())?,
+        false => instruction::decode_as_actions(version, data.rest())?,
+    };
     Ok(FlowUpdate::Full {
         event,
         reason,
@@ -162,7 +165,7 @@ pub(super) fn decode_update_nx(version: Version, data: &mut Reader<'_>) -> Resul
         table,
         cookie,
         matching,
-        instructions: instruction::decode(instructions, data.rest())?,
+        instructions,
     })
 }
 
@@ -204,7 +207,7 @@ pub(super) fn encode_update_nx(version: Version, out: &mut Writer, update: &Flow
                 }
                 false => {
                     encode_nx_match(out, len_at, matching, (0, 0));
-                    instruction::encode(out, Version::V10, instructions, matching);
+                    instruction::encode_as_actions(out, version, instructions, matching);
                 }
             }
         }

@@ -201,11 +201,9 @@ fn put_custom(out: &mut Writer, counters: &[(String, u64)]) {
     out.zeros(2);
     out.u16(counters.len() as u16);
     for (name, count) in counters {
-        let name = &name.as_bytes()[..name.len().min(usize::from(u8::MAX) - 1)];
-        // The length counts the zero behind the name.
-        out.u8(name.len() as u8 + 1);
+        let name = &name.as_bytes()[..name.len().min(usize::from(u8::MAX))];
+        out.u8(name.len() as u8);
         out.bytes(name);
-        out.u8(0);
         out.u64(*count);
     }
 }
