@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::jsonrpc::{FrameError, Framer, Limits};
-use crate::stream::{self, Remote};
+use crate::stream::{self, Remote, Tls};
 
 /// A stream of any kind.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {}
@@ -27,6 +27,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
 pub struct IdlConnection {
     idl: Idl,
     remote: Option<Remote>,
+    tls: Tls,
     link: Option<Link>,
     backoff: Duration,
     retry_at: Option<Instant>,
@@ -72,28 +73,32 @@ impl IdlConnection {
     pub fn over(idl: Idl, stream: impl Io + 'static) -> IdlConnection {
         IdlConnection {
             link: Some(Link::new(stream)),
-            ..IdlConnection::new(idl, None)
+            ..IdlConnection::new(idl, None, Tls::default())
         }
     }
 
     /// A client of a server at `remote`, connected when it is first awaited and anew whenever that is needed.
-    pub fn to(idl: Idl, remote: Remote) -> IdlConnection {
-        IdlConnection::new(idl, Some(remote))
+    pub fn to(idl: Idl, remote: Remote, tls: Tls) -> IdlConnection {
+        IdlConnection::new(idl, Some(remote), tls)
     }
 
     /// Connects to `remote` once; a broken connection is the end.
     ///
     /// # Errors
     /// The system's.
-    pub async fn once(idl: Idl, remote: &Remote) -> Result<IdlConnection, ConnectionError> {
-        Ok(IdlConnection::over(idl, stream::connect_or_accept(remote).await?))
+    pub async fn once(idl: Idl, remote: &Remote, tls: &Tls) -> Result<IdlConnection, ConnectionError> {
+        Ok(IdlConnection::over(idl, stream::connect_or_accept(remote, tls).await?))
     }
 
-    fn new(idl: Idl, remote: Option<Remote>) -> IdlConnection {
-        let probe = matches!(remote, Some(Remote::Tcp { .. } | Remote::PassiveTcp { .. })).then_some(PROBE);
+    fn new(idl: Idl, remote: Option<Remote>, tls: Tls) -> IdlConnection {
+        let probe = remote
+            .as_ref()
+            .is_some_and(|remote| !remote.is_local())
+            .then_some(PROBE);
         IdlConnection {
             idl,
             remote,
+            tls,
             link: None,
             backoff: FIRST_BACKOFF,
             retry_at: None,
@@ -234,7 +239,7 @@ impl IdlConnection {
             sleep_until(at).await;
         }
         tracing::info!(target: "reconnect", "{remote}: connecting...");
-        let stream = stream::connect_or_accept(&remote).await?;
+        let stream = stream::connect_or_accept(&remote, &self.tls).await?;
         tracing::info!(target: "reconnect", "{remote}: connected");
         self.link = Some(Link::new(stream));
         Ok(())

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use mgmt::stream::{self, Listener, Remote};
+use mgmt::stream::{self, Listener, Remote, Tls};
 use mgmt::unixctl::{self, Server};
 use tempfile::TempDir;
 
@@ -106,12 +106,14 @@ fn sockets_with_long_names_are_reached_and_stale_ones_replaced() {
     for path in [dir.path().join("s"), deep.join("s")] {
         block_on(async {
             let passive = Remote::PassiveUnix(path.clone());
-            let mut listener = Listener::bind(&passive).await.unwrap();
-            let other = Listener::bind(&passive).await;
+            let mut listener = Listener::bind(&passive, &Tls::default()).await.unwrap();
+            let other = Listener::bind(&passive, &Tls::default()).await;
             assert_eq!(other.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
             // The probe of the second listener is the first to be accepted.
             listener.accept().await.unwrap();
-            let client = stream::connect(&Remote::Unix(path.clone())).await.unwrap();
+            let client = stream::connect(&Remote::Unix(path.clone()), &Tls::default())
+                .await
+                .unwrap();
             let (_, name) = listener.accept().await.unwrap();
             assert_eq!(name, "unix#1");
             drop((client, listener));
@@ -122,7 +124,9 @@ fn sockets_with_long_names_are_reached_and_stale_ones_replaced() {
             let stale: PathBuf = dir.path().join("stale");
             drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
             assert!(stale.exists());
-            Listener::bind(&Remote::PassiveUnix(stale)).await.unwrap();
+            Listener::bind(&Remote::PassiveUnix(stale), &Tls::default())
+                .await
+                .unwrap();
         });
     }
 }
@@ -130,10 +134,12 @@ fn sockets_with_long_names_are_reached_and_stale_ones_replaced() {
 #[test]
 fn tcp_is_listened_on_and_connected_to() {
     block_on(async {
-        let mut listener = Listener::bind(&"ptcp:0:127.0.0.1".parse().unwrap()).await.unwrap();
+        let mut listener = Listener::bind(&"ptcp:0:127.0.0.1".parse().unwrap(), &Tls::default())
+            .await
+            .unwrap();
         let port = listener.tcp_address().unwrap().port();
         let remote: Remote = format!("tcp:127.0.0.1:{port}").parse().unwrap();
-        let client = stream::connect(&remote).await.unwrap();
+        let client = stream::connect(&remote, &Tls::default()).await.unwrap();
         let (_, name) = listener.accept().await.unwrap();
         assert!(name.starts_with("tcp:127.0.0.1:"), "{name}");
         drop(client);

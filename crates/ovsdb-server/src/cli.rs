@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::pidfile::os_text;
+use mgmt::stream::tls;
 use mgmt::{daemon, paths, unixctl};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use telemetry::{version, vlog};
@@ -20,13 +21,6 @@ const OPTIONS: &[Opt] = &[
     Opt::value("run", None),
     Opt::flag("no-dbs", None),
     Opt::flag("disable-file-column-diff", None),
-    Opt::value("private-key", Some('p')),
-    Opt::value("certificate", Some('c')),
-    Opt::value("ca-cert", Some('C')),
-    Opt::value("bootstrap-ca-cert", None),
-    Opt::value("peer-ca-cert", None),
-    Opt::value("ssl-protocols", None),
-    Opt::value("ssl-ciphers", None),
     Opt::value("sync-from", None),
     Opt::value("sync-exclude-tables", None),
     Opt::flag("active", None),
@@ -60,7 +54,7 @@ fn fail(why: &str) -> ExitCode {
 
 /// Reads the command line; `None` when it only asked for help or the version.
 fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, String> {
-    let tables = vec![OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    let tables = vec![OPTIONS, tls::OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
     let mut parser = Parser::new(args, tables, Order::Mixed);
     let mut server = Options::default();
     let mut daemon = daemon::Options::new(PROGRAM);
@@ -79,6 +73,7 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
         if daemon
             .accept(name, value.as_deref())
             .map_err(|error| error.to_string())?
+            || tls::accept(&mut server.tls_settings, name, value.as_deref()).map_err(|error| error.to_string())?
         {
             continue;
         }
@@ -97,7 +92,7 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
             "sync-from" | "sync-exclude-tables" | "active" => {
                 return Err(format!("--{name}: active-backup replication is not supported"));
             }
-            // Files of keys are for SSL, whose remotes say themselves that they are not supported; column diffs are what we always write.
+            // Column diffs are what we always write.
             _ => {}
         }
     }
@@ -115,16 +110,17 @@ fn help() -> String {
          (default: {}).\n\
          \n\
          Remotes:\n\
-         \x20 --remote=REMOTE         listen or connect: punix:FILE, ptcp:PORT[:IP], unix:FILE,\n\
-         \x20                         tcp:HOST:PORT, or db:DB,TABLE,COLUMN for those that the\n\
-         \x20                         database itself names\n\
+         \x20 --remote=REMOTE         listen or connect: punix:FILE, ptcp:PORT[:IP], pssl:PORT[:IP],\n\
+         \x20                         unix:FILE, tcp:HOST:PORT, ssl:HOST:PORT, or\n\
+         \x20                         db:DB,TABLE,COLUMN for those that the database itself names\n\
          \x20 --no-dbs                serve no database at first\n\
          \x20 --run=COMMAND           serve for as long as COMMAND runs\n\
-         {}\n\
+         {}{}\n\
          Other options:\n\
          \x20 -h, --help              print this help\n\
          \x20 -V, --version           print the version\n",
         paths::default_db_file().display(),
+        tls::help(),
         daemon::help(PROGRAM),
     )
 }

@@ -77,7 +77,18 @@ impl Conn {
                 }
             }
         }
-        true
+        match self.socket.try_flush() {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.full.set(true);
+                self.wake();
+                false
+            }
+            Err(_) => {
+                self.end();
+                false
+            }
+        }
     }
 
     /// Ends the connection: its task cleans up.
@@ -115,7 +126,11 @@ impl Conn {
                 Poll::Pending => return false,
             }
         }
-        self.socket.drained();
+        match self.socket.poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.socket.drained(),
+            Poll::Ready(Err(_)) => self.ended.set(true),
+            Poll::Pending => return false,
+        }
         true
     }
 }

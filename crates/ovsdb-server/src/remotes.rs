@@ -1,5 +1,6 @@
 //! Where clients come from: sockets listened on, servers' own connections to clients, and rows of a database that name either.
 
+mod keys;
 mod rows;
 mod run;
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mgmt::stream::Remote;
+use mgmt::stream::{DEFAULT_DSCP, Remote};
 use tokio::task::{self, AbortHandle};
 
 use crate::server::Inner;
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) probe: Option<Duration>,
     pub(crate) max_backoff: Duration,
     pub(crate) read_only: bool,
+    /// The class of what is sent over TCP.
+    pub(crate) dscp: u8,
 }
 
 impl Default for Settings {
@@ -54,6 +57,7 @@ impl Default for Settings {
             probe: None,
             max_backoff: DEFAULT_MAX_BACKOFF,
             read_only: false,
+            dscp: DEFAULT_DSCP,
         }
     }
 }
@@ -61,8 +65,11 @@ impl Default for Settings {
 impl Settings {
     /// The time after which a silent client is probed.
     fn probe(&self, remote: &Remote) -> Option<Duration> {
-        let local = matches!(remote, Remote::Unix(_) | Remote::PassiveUnix(_));
-        let default = if local { Duration::ZERO } else { DEFAULT_PROBE };
+        let default = if remote.is_local() {
+            Duration::ZERO
+        } else {
+            DEFAULT_PROBE
+        };
         Some(self.probe.unwrap_or(default)).filter(|probe| !probe.is_zero())
     }
 }
@@ -140,6 +147,7 @@ impl Inner {
                 }
             }
         }
+        tables.extend(self.reconcile_keys());
         self.core.borrow_mut().watch(tables);
         let gone: Vec<String> = {
             let remotes = self.remotes.borrow();
@@ -176,7 +184,7 @@ impl Inner {
                 None
             }
             Ok(remote) if remote.is_passive() => {
-                let first = run::bind(&remote, &state).await.ok();
+                let first = run::bind(&self.tls, &remote, &state).await.ok();
                 let listen = run::listen(
                     self.clone(),
                     name.clone(),

@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgmt::pidfile::os_text;
-use mgmt::stream::Stream;
+use mgmt::stream::{Stream, Tls, tls};
 use ovsdb::DatabaseSchema;
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
@@ -39,6 +39,11 @@ pub struct Options {
     pub schema: Option<String>,
     /// The clients served at once; 0 for [`DEFAULT_MAX_SESSIONS`].
     pub max_sessions: usize,
+    /// The keys for remotes under TLS. Files may be named by columns: `db:DATABASE,TABLE,COLUMN`. Where these are the default, [`Options::tls`]
+    /// is left as it is.
+    pub tls_settings: tls::Settings,
+    /// Where the keys are kept for all of the process.
+    pub tls: Tls,
 }
 
 /// The clients served at once unless [`Options::max_sessions`] says otherwise.
@@ -81,6 +86,9 @@ pub(crate) struct Inner {
     pub(crate) remotes_changed: Notify,
     /// Asks for the end of the server.
     pub(crate) exit: Notify,
+    pub(crate) tls: Tls,
+    /// As configured, columns not resolved.
+    pub(crate) tls_settings: tls::Settings,
     /// Where all connections read to first.
     pub(crate) read_buffer: RefCell<Box<[u8]>>,
     pub(crate) linger: Linger,
@@ -123,6 +131,8 @@ impl Server {
             remotes: RefCell::default(),
             remotes_changed: Notify::new(),
             exit: Notify::new(),
+            tls: options.tls,
+            tls_settings: options.tls_settings,
             read_buffer: RefCell::new(vec![0; conn::READ].into()),
             linger: Linger::default(),
             flusher: RefCell::new(None),
@@ -145,6 +155,7 @@ impl Server {
         for file in &options.databases {
             inner.add_database(file, schema.as_ref())?;
         }
+        inner.check_keys().map_err(OpenError::Remote)?;
         for remote in &options.remotes {
             inner.add_remote(remote).map_err(OpenError::Remote)?;
         }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::task::{Context, Poll, ready};
 
-use mgmt::stream::Stream;
+use mgmt::stream::{Session, Stream};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -25,6 +25,7 @@ pub(crate) struct Socket {
 enum Either {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Tls(Session),
 }
 
 impl AsRawFd for Either {
@@ -32,6 +33,7 @@ impl AsRawFd for Either {
         match self {
             Either::Unix(stream) => stream.as_raw_fd(),
             Either::Tcp(stream) => stream.as_raw_fd(),
+            Either::Tls(session) => session.socket().as_raw_fd(),
         }
     }
 }
@@ -41,6 +43,7 @@ impl Either {
         match self {
             Either::Unix(stream) => (&mut &*stream).read(buffer),
             Either::Tcp(stream) => (&mut &*stream).read(buffer),
+            Either::Tls(session) => session.read(buffer),
         }
     }
 
@@ -48,6 +51,14 @@ impl Either {
         match self {
             Either::Unix(stream) => (&mut &*stream).write(bytes),
             Either::Tcp(stream) => (&mut &*stream).write(bytes),
+            Either::Tls(session) => session.write(bytes),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self {
+            Either::Unix(_) | Either::Tcp(_) => Ok(()),
+            Either::Tls(session) => session.flush(),
         }
     }
 
@@ -55,6 +66,7 @@ impl Either {
         match self {
             Either::Unix(stream) => stream.as_fd().try_clone_to_owned(),
             Either::Tcp(stream) => stream.as_fd().try_clone_to_owned(),
+            Either::Tls(session) => session.socket().as_fd().try_clone_to_owned(),
         }
     }
 }
@@ -68,6 +80,7 @@ impl Socket {
         let stream = match stream {
             Stream::Unix(stream) => Either::Unix(stream.into_std()?),
             Stream::Tcp(stream) => Either::Tcp(stream.into_std()?),
+            Stream::Tls(secure) => Either::Tls(secure.into_session()?),
         };
         let stream = watch(stream, Interest::READABLE)?;
         Ok(Socket {
@@ -100,8 +113,29 @@ impl Socket {
         self.stream.get_ref().write(bytes)
     }
 
+    /// Sends what was written; `WouldBlock` when something is left. Only TLS holds anything back.
+    pub(crate) fn try_flush(&self) -> io::Result<()> {
+        self.stream.get_ref().flush()
+    }
+
     /// Waits until a socket that was full takes something, and writes it.
     pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_full(cx, |stream| stream.write(bytes))
+    }
+
+    /// Waits until what was written is sent.
+    pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.try_flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.poll_full(cx, Either::flush),
+            result => Poll::Ready(result),
+        }
+    }
+
+    fn poll_full<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut operation: impl FnMut(&Either) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
         let mut full = self.full.borrow_mut();
         let watched = match &mut *full {
             Some(watched) => watched,
@@ -109,7 +143,7 @@ impl Socket {
         };
         loop {
             let mut ready = ready!(watched.poll_write_ready(cx))?;
-            if let Ok(result) = ready.try_io(|_| self.stream.get_ref().write(bytes)) {
+            if let Ok(result) = ready.try_io(|_| operation(self.stream.get_ref())) {
                 return Poll::Ready(result);
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::bridges::Bridges;
 use crate::desired::Desired;
+use crate::keys::Keys;
 use crate::rows::{self, Dummies, Tables};
 use crate::state::State;
 use crate::status::{Complaints, Report};
@@ -9,7 +10,9 @@ use anyhow::Context;
 use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
-use ovsdb::rows::{Bridge, Interface, OpenVSwitch, Port, TypedRow, all, bridge, interface, open_vswitch, port, select};
+use ovsdb::rows::{
+    Bridge, Interface, OpenVSwitch, Port, Ssl, TypedRow, all, bridge, interface, open_vswitch, port, select,
+};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,6 +38,7 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<Bridge>(&mut selection);
     select::<Port>(&mut selection);
     select::<Interface>(&mut selection);
+    select::<Ssl>(&mut selection);
     // What the daemon itself writes is not news to it.
     {
         use open_vswitch::columns::*;
@@ -91,6 +95,8 @@ pub(crate) struct Daemon {
     dummies: Dummies,
     /// Whether to make the root row of an empty database, as who owns the database does.
     init: bool,
+    /// The keys for TLS, unless somebody else keeps them up.
+    keys: Option<Keys>,
     desired: Desired,
     /// Whether `desired` comes from the database.
     configured: bool,
@@ -113,7 +119,13 @@ struct Owed {
 }
 
 impl Daemon {
-    pub(crate) fn new(state: Rc<State>, db: IdlConnection, dummies: Dummies, init: bool) -> anyhow::Result<Daemon> {
+    pub(crate) fn new(
+        state: Rc<State>,
+        db: IdlConnection,
+        dummies: Dummies,
+        init: bool,
+        keys: Option<Keys>,
+    ) -> anyhow::Result<Daemon> {
         let monitor = LinkMonitor::open().context("opening a netlink socket")?;
         Ok(Daemon {
             state,
@@ -121,6 +133,7 @@ impl Daemon {
             links: awaitable(Links(monitor))?,
             dummies,
             init,
+            keys,
             desired: Desired::default(),
             configured: false,
             complaints: Complaints::default(),
@@ -268,6 +281,9 @@ impl Daemon {
             Ok(tables) if tables.root.is_none() && self.init => self.insert_root(),
             Ok(tables) => {
                 self.desired = rows::desired(&tables, self.dummies);
+                if let Some(keys) = &self.keys {
+                    keys.apply(tables.ssl.as_ref());
+                }
                 let mut bridges = self.state.bridges.borrow_mut();
                 self.state.datapath.set_spin(self.desired.worker_spin);
                 bridges.apply(&self.desired);
@@ -287,6 +303,7 @@ impl Daemon {
             bridges: all(replica)?,
             ports: all(replica)?,
             interfaces: all(replica)?,
+            ssl: all::<Ssl>(replica)?.into_values().next(),
         })
     }
 

@@ -7,11 +7,15 @@ use crate::options::Options;
 use anyhow::{Context, anyhow};
 use mgmt::paths;
 use mgmt::pidfile::{Pidfile, os_text};
+use mgmt::stream::Tls;
 use mgmt::unixctl;
 use ovsdb_server::Server;
 use std::path::{Path, PathBuf};
 
 const PROGRAM: &str = "ovsdb-server";
+
+/// The remotes that users set with `set-manager`.
+const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
 
 /// The served database. Dropping it ends the server when what was written is on the disk.
 pub(crate) struct Embedded {
@@ -44,23 +48,22 @@ fn socket() -> PathBuf {
 }
 
 /// Opens the databases, and serves them where clients look for them.
-pub(crate) async fn start(options: &Options) -> anyhow::Result<Embedded> {
+pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedded> {
     let databases = databases(options);
     let socket = socket();
-    let mut remotes = vec![format!("punix:{}", socket.display())];
-    remotes.extend(
-        options
-            .remotes
-            .iter()
-            .filter(|remote| **remote != remotes[0])
-            .cloned()
-            .collect::<Vec<_>>(),
-    );
+    let mut remotes = vec![format!("punix:{}", socket.display()), MANAGERS.to_owned()];
+    for remote in &options.remotes {
+        if !remotes.contains(remote) {
+            remotes.push(remote.clone());
+        }
+    }
     let server = Server::open(ovsdb_server::Options {
         databases,
         remotes,
         schema: Some(ovsdb::schemas::OPEN_VSWITCH.to_owned()),
         max_sessions: 0,
+        tls_settings: options.tls.clone(),
+        tls: tls.clone(),
     })?;
     server.run_local().await;
 

@@ -16,6 +16,7 @@ mod commands;
 mod daemon;
 mod desired;
 mod embedded;
+mod keys;
 mod ofport;
 mod openflow;
 mod options;

@@ -3,6 +3,7 @@
 use crate::rows::Dummies;
 use mgmt::cli::{COMMON, Error, Item, Opt, Order, Parser};
 use mgmt::daemon;
+use mgmt::stream::tls;
 use std::ffi::OsString;
 
 /// Which of the two programs.
@@ -28,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) args: Vec<String>,
     /// `run`: where else the database listens.
     pub(crate) remotes: Vec<String>,
+    /// The keys of connections under TLS, unless the database names others.
+    pub(crate) tls: tls::Settings,
 }
 
 /// What to do.
@@ -42,17 +45,12 @@ const OPTIONS: &[Opt] = &[
     Opt::maybe("enable-dummy", None),
     Opt::flag("disable-system", None),
     Opt::flag("disable-system-route", None),
-    // Taken because start-up scripts pass them; TLS is not built yet and nothing here uses them.
-    Opt::value("private-key", Some('p')),
-    Opt::value("certificate", Some('c')),
-    Opt::value("ca-cert", Some('C')),
-    Opt::value("bootstrap-ca-cert", None),
 ];
 
 const RUN_OPTIONS: &[Opt] = &[Opt::value("remote", None)];
 
 pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) -> Result<Asked, Error> {
-    let mut tables = vec![COMMON, OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS];
+    let mut tables = vec![COMMON, OPTIONS, tls::OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS];
     if program == Program::Run {
         tables.push(RUN_OPTIONS);
     }
@@ -62,6 +60,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
         dummies: Dummies::Off,
         args: Vec::new(),
         remotes: Vec::new(),
+        tls: tls::Settings::default(),
     };
     while let Some(item) = parser.next()? {
         match item {
@@ -73,7 +72,9 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
             Item::Opt("enable-dummy", value) => options.dummies = dummies(value.as_deref())?,
             Item::Opt("remote", value) => options.remotes.extend(value),
             Item::Opt(name, value) => {
-                options.daemon.accept(name, value.as_deref())?;
+                if !tls::accept(&mut options.tls, name, value.as_deref())? {
+                    options.daemon.accept(name, value.as_deref())?;
+                }
             }
         }
     }
@@ -104,8 +105,8 @@ fn help(program: Program) -> String {
              DATABASE is made if it does not exist (default: {db}).\n\n\
              Options:\n  \
                --remote=REMOTE         let clients connect at REMOTE too: punix:FILE, ptcp:[PORT][:IP],\n                          \
-                                       or db:Open_vSwitch,Open_vSwitch,manager_options\n                          \
-                                       (always: punix:{sock})\n",
+                                       pssl:[PORT][:IP], … (always: punix:{sock}\n                          \
+                                       and the managers that the database names)\n",
             db = mgmt::paths::default_db_file().display(),
             sock = mgmt::paths::in_rundir("db.sock").display(),
         ),
@@ -121,7 +122,8 @@ fn help(program: Program) -> String {
     format!(
         "{usage}  --enable-dummy[=override]  test devices instead of the kernel's\n  \
            -h, --help              this text\n  \
-           -V, --version           versions\n{}",
+           -V, --version           versions\n{}{}",
+        tls::help(),
         daemon::help(Program::NAME)
     )
 }

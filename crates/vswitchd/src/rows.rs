@@ -29,6 +29,7 @@ pub(crate) struct Tables {
     pub(crate) bridges: BTreeMap<Uuid, rows::Bridge>,
     pub(crate) ports: BTreeMap<Uuid, rows::Port>,
     pub(crate) interfaces: BTreeMap<Uuid, rows::Interface>,
+    pub(crate) ssl: Option<rows::Ssl>,
 }
 
 /// Reads the whole configuration.

@@ -3,12 +3,13 @@
 use crate::commands;
 use crate::daemon::{self, Daemon};
 use crate::embedded;
+use crate::keys::Keys;
 use crate::options::{self, Asked, Options, Program};
 use crate::state::State;
 use anyhow::{Context, anyhow};
 use mgmt::daemon as process;
 use mgmt::idl::IdlConnection;
-use mgmt::stream::{Listener, Remote};
+use mgmt::stream::{Listener, Remote, Tls, tls};
 use mgmt::unixctl;
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -80,9 +81,15 @@ async fn switch(program: Program, options: &Options, process: process::Daemon) -
     let control = unixctl::Server::new(Program::NAME);
     commands::register(&control, &state);
 
+    let tls = Tls::default();
     let database = match program {
-        Program::Run => Some(embedded::start(options).await?),
+        Program::Run => Some(embedded::start(options, &tls).await?),
         Program::Vswitchd => None,
+    };
+    // Keys that were named to the embedded database, perhaps by columns of it, are kept up by that.
+    let keys = match program {
+        Program::Run if options.tls != tls::Settings::default() => None,
+        _ => Some(Keys::new(tls.clone(), options.tls.clone())),
     };
     let db = match &database {
         Some(database) => IdlConnection::over(idl, database.server.connect_in_memory()?),
@@ -95,6 +102,7 @@ async fn switch(program: Program, options: &Options, process: process::Daemon) -
             IdlConnection::to(
                 idl,
                 remote.parse::<Remote>().map_err(|error| anyhow!("{remote}: {error}"))?,
+                tls.clone(),
             )
         }
     };
@@ -107,7 +115,7 @@ async fn switch(program: Program, options: &Options, process: process::Daemon) -
     tracing::info!(target: "vswitchd", "{}", version.trim_end());
 
     let process = Rc::new(RefCell::new(process));
-    let daemon = Daemon::new(state, db, options.dummies, program == Program::Run)?;
+    let daemon = Daemon::new(state, db, options.dummies, program == Program::Run, keys)?;
     let switching = daemon.run(|| process.borrow_mut().ready());
     match &database {
         Some(database) => tokio::select! {

@@ -55,7 +55,6 @@ pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
 /// What the root row asks in vain.
 pub(crate) fn open_vswitch(row: &rows::OpenVSwitch) -> Vec<String> {
     let mut found = Found::default();
-    found.column("ssl", row.ssl.is_some());
     found.column("datapaths", !row.datapaths.is_empty());
     found.keys("other_config", &row.other_config, ROOT_KEYS);
     found.keys_unless("other_config", &row.other_config, "dpdk-init", &["false"]);

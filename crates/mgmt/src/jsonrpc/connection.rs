@@ -201,6 +201,7 @@ impl Sender {
     /// # Errors
     /// The stream's.
     pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.writer.write_all(bytes).await
+        self.writer.write_all(bytes).await?;
+        self.writer.flush().await
     }
 }

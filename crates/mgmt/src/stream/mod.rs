@@ -1,9 +1,12 @@
-//! Byte streams to peers: Unix sockets and TCP, connected to or accepted.
+//! Byte streams to peers: Unix sockets, TCP and TLS, connected to or accepted.
 //!
 //! Socket names may be longer than the 108 bytes that the kernel allows: such a socket is reached
 //! through a descriptor of its directory.
 
 mod remote;
+mod secure;
+mod session;
+pub mod tls;
 
 use std::fs;
 use std::io;
@@ -21,7 +24,12 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream, tcp, unix};
 
-pub use remote::{DEFAULT_PORT, Remote, RemoteError};
+pub use remote::{DEFAULT_PORT, OPENFLOW_PORT, Remote, RemoteError};
+pub use secure::Secure;
+pub use session::Session;
+pub use tls::Tls;
+
+use secure::Handshakes;
 
 /// A connected stream.
 #[derive(Debug)]
@@ -30,13 +38,15 @@ pub enum Stream {
     Unix(UnixStream),
     /// Over TCP.
     Tcp(TcpStream),
+    /// Over TCP, under TLS.
+    Tls(Box<Secure>),
 }
 
-/// Connects to a remote that is not passive.
+/// Connects to a remote that is not passive, with the keys of `tls` where it needs them.
 ///
 /// # Errors
-/// The system's; `InvalidInput` for a passive remote.
-pub async fn connect(remote: &Remote) -> io::Result<Stream> {
+/// The system's; `InvalidInput` for a passive remote, or when TLS is not configured as it should; why the handshake failed.
+pub async fn connect(remote: &Remote, tls: &Tls) -> io::Result<Stream> {
     match remote {
         Remote::Unix(file) => {
             let short = ShortPath::new(file)?;
@@ -47,7 +57,14 @@ pub async fn connect(remote: &Remote) -> io::Result<Stream> {
             stream.set_nodelay(true)?;
             Ok(Stream::Tcp(stream))
         }
-        Remote::PassiveUnix(_) | Remote::PassiveTcp { .. } => Err(io::Error::new(
+        Remote::Ssl { host, port } => {
+            // Without keys there is no need to trouble anybody.
+            let loaded = tls.load()?;
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(Stream::Tls(Box::new(Secure::connect(stream, host, &loaded).await?)))
+        }
+        Remote::PassiveUnix(_) | Remote::PassiveTcp { .. } | Remote::PassiveSsl { .. } => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("{remote} is for listening, not for connecting"),
         )),
@@ -57,15 +74,38 @@ pub async fn connect(remote: &Remote) -> io::Result<Stream> {
 /// Connects to `remote`, or, when it is passive, listens there and takes the first that connects.
 ///
 /// # Errors
-/// The system's.
-pub async fn connect_or_accept(remote: &Remote) -> io::Result<Stream> {
+/// As [`connect`].
+pub async fn connect_or_accept(remote: &Remote, tls: &Tls) -> io::Result<Stream> {
     if remote.is_passive() {
-        return Ok(Listener::bind(remote).await?.accept().await?.0);
+        return Ok(Listener::bind(remote, tls).await?.accept().await?.0);
     }
-    connect(remote).await
+    connect(remote, tls).await
 }
 
+/// The class of traffic of management connections unless another is configured (ovs-vswitchd.conf.db(5), `other_config:dscp`).
+pub const DEFAULT_DSCP: u8 = 48;
+
 impl Stream {
+    /// Marks what is sent over TCP with a Differentiated Services Code Point, 0 to 63.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_dscp(&self, dscp: u8) -> io::Result<()> {
+        let tcp = match self {
+            Stream::Unix(_) => return Ok(()),
+            Stream::Tcp(tcp) => tcp,
+            Stream::Tls(secure) => match secure.socket() {
+                Some(tcp) => tcp,
+                None => return Ok(()),
+            },
+        };
+        match tcp.local_addr()? {
+            SocketAddr::V4(_) => net::sockopt::set_ip_tos(tcp, dscp << 2)?,
+            SocketAddr::V6(_) => net::sockopt::set_ipv6_tclass(tcp, u32::from(dscp) << 2)?,
+        }
+        Ok(())
+    }
+
     /// Reading and writing apart, without a lock between them.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self {
@@ -76,6 +116,10 @@ impl Stream {
             Stream::Tcp(s) => {
                 let (r, w) = s.into_split();
                 (ReadHalf::Tcp(r), WriteHalf::Tcp(w))
+            }
+            Stream::Tls(s) => {
+                let (r, w) = tokio::io::split(*s);
+                (ReadHalf::Tls(r), WriteHalf::Tls(w))
             }
         }
     }
@@ -88,15 +132,19 @@ pub enum ReadHalf {
     Unix(unix::OwnedReadHalf),
     /// Over TCP.
     Tcp(tcp::OwnedReadHalf),
+    /// Under TLS.
+    Tls(tokio::io::ReadHalf<Secure>),
 }
 
-/// The writing half of a [`Stream`]; dropping it ends the peer's reading.
+/// The writing half of a [`Stream`]; dropping it ends the peer's reading, under TLS when the other half is dropped too.
 #[derive(Debug)]
 pub enum WriteHalf {
     /// Over a Unix socket.
     Unix(unix::OwnedWriteHalf),
     /// Over TCP.
     Tcp(tcp::OwnedWriteHalf),
+    /// Under TLS. What was written has to be flushed.
+    Tls(tokio::io::WriteHalf<Secure>),
 }
 
 /// Accepts streams; a Unix socket is removed from the file system when its listener is dropped.
@@ -109,32 +157,35 @@ pub struct Listener {
 
 #[derive(Debug)]
 enum ListenSocket {
-    Unix { listener: UnixListener, _file: BoundFile },
+    Unix {
+        listener: UnixListener,
+        _file: BoundFile,
+    },
     Tcp(TcpListener),
+    Ssl {
+        listener: TcpListener,
+        tls: Tls,
+        handshakes: Handshakes,
+    },
 }
 
 impl Listener {
     /// Listens on a passive remote. A Unix socket that nobody answers on any more is replaced; its
-    /// mode is 0770.
+    /// mode is 0770. Peers under TLS are shown the keys of `tls`, and are heard of when their handshake is done.
     ///
     /// # Errors
     /// The system's: `AddrInUse` when somebody else listens there; `InvalidInput` for a remote
     /// that is not passive.
-    pub async fn bind(remote: &Remote) -> io::Result<Listener> {
+    pub async fn bind(remote: &Remote, tls: &Tls) -> io::Result<Listener> {
         let socket = match remote {
             Remote::PassiveUnix(file) => bind_unix(file)?,
-            Remote::PassiveTcp { address, port } => {
-                let address = SocketAddr::new(*address, *port);
-                let socket = if address.is_ipv4() {
-                    TcpSocket::new_v4()?
-                } else {
-                    TcpSocket::new_v6()?
-                };
-                socket.set_reuseaddr(true)?;
-                socket.bind(address)?;
-                ListenSocket::Tcp(socket.listen(64)?)
-            }
-            Remote::Unix(_) | Remote::Tcp { .. } => {
+            Remote::PassiveTcp { address, port } => ListenSocket::Tcp(bind_tcp(SocketAddr::new(*address, *port))?),
+            Remote::PassiveSsl { address, port } => ListenSocket::Ssl {
+                listener: bind_tcp(SocketAddr::new(*address, *port))?,
+                tls: tls.clone(),
+                handshakes: Handshakes::default(),
+            },
+            Remote::Unix(_) | Remote::Tcp { .. } | Remote::Ssl { .. } => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
                     format!("{remote} is for connecting, not for listening"),
@@ -148,27 +199,43 @@ impl Listener {
         })
     }
 
-    /// The next stream, and a name for its peer to log: `unix#3`, `tcp:192.0.2.1:40000`.
+    /// The next stream, and a name for its peer to log: `unix#3`, `tcp:192.0.2.1:40000`, `ssl:192.0.2.1:40000`. May be given up
+    /// without a loss.
     ///
     /// # Errors
     /// The system's. Being out of descriptors is one; wait a moment then and go on.
     pub async fn accept(&mut self) -> io::Result<(Stream, String)> {
-        let (stream, peer) = match &self.socket {
+        match &mut self.socket {
             ListenSocket::Unix { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
-                (Stream::Unix(stream), None)
+                let name = format!("unix#{}", self.accepted);
+                self.accepted += 1;
+                Ok((Stream::Unix(stream), name))
             }
             ListenSocket::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                (Stream::Tcp(stream), Some(peer))
+                Ok((Stream::Tcp(stream), format!("tcp:{peer}")))
             }
-        };
-        let name = peer
-            .map(|p| format!("tcp:{p}"))
-            .unwrap_or(format!("unix#{}", self.accepted));
-        self.accepted += 1;
-        Ok((stream, name))
+            ListenSocket::Ssl {
+                listener,
+                tls,
+                handshakes,
+            } => loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        let (stream, peer) = accepted?;
+                        stream.set_nodelay(true)?;
+                        let peer = format!("ssl:{peer}");
+                        match tls.load() {
+                            Ok(loaded) => handshakes.start(stream, peer, loaded),
+                            Err(error) => telemetry::warn_limited!(target: "stream_ssl", "{peer}: {error}"),
+                        }
+                    }
+                    (stream, peer) = handshakes.next() => return Ok((Stream::Tls(Box::new(stream)), peer)),
+                }
+            },
+        }
     }
 
     /// The remote it was bound to.
@@ -179,10 +246,21 @@ impl Listener {
     /// The TCP address, with the port that the system chose for port 0.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         match &self.socket {
-            ListenSocket::Tcp(listener) => listener.local_addr().ok(),
+            ListenSocket::Tcp(listener) | ListenSocket::Ssl { listener, .. } => listener.local_addr().ok(),
             ListenSocket::Unix { .. } => None,
         }
     }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(64)
 }
 
 fn bind_unix(file: &Path) -> io::Result<ListenSocket> {
@@ -281,6 +359,7 @@ macro_rules! delegate_read {
                 match self.get_mut() {
                     $type::Unix(s) => Pin::new(s).poll_read(cx, buf),
                     $type::Tcp(s) => Pin::new(s).poll_read(cx, buf),
+                    $type::Tls(s) => Pin::new(s).poll_read(cx, buf),
                 }
             }
         }
@@ -295,6 +374,7 @@ macro_rules! delegate_write {
                 match self.get_mut() {
                     $type::Unix(s) => Pin::new(s).poll_write(cx, buf),
                     $type::Tcp(s) => Pin::new(s).poll_write(cx, buf),
+                    $type::Tls(s) => Pin::new(s).poll_write(cx, buf),
                 }
             }
 
@@ -306,17 +386,19 @@ macro_rules! delegate_write {
                 match self.get_mut() {
                     $type::Unix(s) => Pin::new(s).poll_write_vectored(cx, bufs),
                     $type::Tcp(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+                    $type::Tls(s) => Pin::new(s).poll_write_vectored(cx, bufs),
                 }
             }
 
             fn is_write_vectored(&self) -> bool {
-                true
+                !matches!(self, $type::Tls(_))
             }
 
             fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 match self.get_mut() {
                     $type::Unix(s) => Pin::new(s).poll_flush(cx),
                     $type::Tcp(s) => Pin::new(s).poll_flush(cx),
+                    $type::Tls(s) => Pin::new(s).poll_flush(cx),
                 }
             }
 
@@ -324,6 +406,7 @@ macro_rules! delegate_write {
                 match self.get_mut() {
                     $type::Unix(s) => Pin::new(s).poll_shutdown(cx),
                     $type::Tcp(s) => Pin::new(s).poll_shutdown(cx),
+                    $type::Tls(s) => Pin::new(s).poll_shutdown(cx),
                 }
             }
         }

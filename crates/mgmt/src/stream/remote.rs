@@ -1,5 +1,6 @@
-//! Names of peers, as every Open vSwitch program takes them: `tcp:HOST:PORT`, `unix:FILE` to
-//! connect, `ptcp:[PORT][:HOST]`, `punix:FILE` to listen (ovsdb(7), "Connection Methods").
+//! Names of peers, as every Open vSwitch program takes them: `tcp:HOST:PORT`, `ssl:HOST:PORT`,
+//! `unix:FILE` to connect, `ptcp:[PORT][:HOST]`, `pssl:[PORT][:HOST]`, `punix:FILE` to listen
+//! (ovsdb(7), "Connection Methods").
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,6 +12,9 @@ use crate::paths;
 /// The port of OVSDB, where none is named.
 pub const DEFAULT_PORT: u16 = 6640;
 
+/// The port of OpenFlow, where none is named.
+pub const OPENFLOW_PORT: u16 = 6653;
+
 /// Where to connect to or to listen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Remote {
@@ -18,6 +22,13 @@ pub enum Remote {
     Unix(PathBuf),
     /// Connect to a TCP port of a host, which is an address or a name.
     Tcp {
+        /// An address, without the brackets of IPv6, or a name.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Connect as [`Remote::Tcp`] does, under TLS.
+    Ssl {
         /// An address, without the brackets of IPv6, or a name.
         host: String,
         /// The port.
@@ -32,21 +43,27 @@ pub enum Remote {
         /// The port; 0 lets the system choose.
         port: u16,
     },
+    /// Listen as [`Remote::PassiveTcp`] does, for peers that speak TLS.
+    PassiveSsl {
+        /// The local address; unspecified listens on all of IPv4 (`0.0.0.0`) or of both (`::`).
+        address: IpAddr,
+        /// The port; 0 lets the system choose.
+        port: u16,
+    },
 }
 
 /// Why a string is not a [`Remote`]. Each names the string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
     /// There is no such connection method.
-    #[error("{0}: unknown connection method (use tcp:HOST:PORT, unix:FILE, ptcp:PORT[:IP] or punix:FILE)")]
+    #[error(
+        "{0}: unknown connection method (use tcp:HOST:PORT, ssl:HOST:PORT, unix:FILE, ptcp:PORT[:IP], pssl:PORT[:IP] or punix:FILE)"
+    )]
     UnknownMethod(String),
-    /// TLS.
-    #[error("{0}: SSL connections are not supported yet (use tcp: or unix:)")]
-    Ssl(String),
     /// No file name after `unix:` or `punix:`.
     #[error("{0}: a file name must follow")]
     NoFile(String),
-    /// No host after `tcp:`.
+    /// No host after `tcp:` or `ssl:`.
     #[error("{0}: host name or address must be specified")]
     NoHost(String),
     /// The port is not one.
@@ -73,7 +90,15 @@ pub enum RemoteError {
 impl Remote {
     /// Whether it is listened on rather than connected to.
     pub fn is_passive(&self) -> bool {
-        matches!(self, Remote::PassiveUnix(_) | Remote::PassiveTcp { .. })
+        matches!(
+            self,
+            Remote::PassiveUnix(_) | Remote::PassiveTcp { .. } | Remote::PassiveSsl { .. }
+        )
+    }
+
+    /// Whether the peer is a process of this machine, which cannot vanish without a word.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Remote::Unix(_) | Remote::PassiveUnix(_))
     }
 
     /// Whether `name` has the form of a remote, that is, begins with a connection method that
@@ -87,64 +112,88 @@ impl Remote {
 impl FromStr for Remote {
     type Err = RemoteError;
 
+    /// A remote of OVSDB: its port is that of OVSDB where none is named.
     fn from_str(s: &str) -> Result<Remote, RemoteError> {
+        Remote::parse(s, DEFAULT_PORT)
+    }
+}
+
+impl Remote {
+    /// Reads a remote whose port is `default_port` where none is named.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(s: &str, default_port: u16) -> Result<Remote, RemoteError> {
         let unknown = || RemoteError::UnknownMethod(s.to_owned());
         let (method, rest) = s.split_once(':').ok_or_else(unknown)?;
         let file = || match rest {
             "" => Err(RemoteError::NoFile(s.to_owned())),
             file => Ok(paths::in_rundir(file)),
         };
-        match method {
-            "unix" => Ok(Remote::Unix(file()?)),
-            "punix" => Ok(Remote::PassiveUnix(file()?)),
+        Ok(match method {
+            "unix" => Remote::Unix(file()?),
+            "punix" => Remote::PassiveUnix(file()?),
             "tcp" => {
-                let (host, port) = split_word(s, rest)?;
-                if host.is_empty() {
-                    return Err(RemoteError::NoHost(s.to_owned()));
-                }
-                Ok(Remote::Tcp {
-                    host: host.to_owned(),
-                    port: parse_port(s, port)?,
-                })
+                let (host, port) = active(s, rest, default_port)?;
+                Remote::Tcp { host, port }
+            }
+            "ssl" => {
+                let (host, port) = active(s, rest, default_port)?;
+                Remote::Ssl { host, port }
             }
             "ptcp" => {
-                let (port, address) = rest.split_once(':').unwrap_or((rest, ""));
-                let address = match address {
-                    "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                    text => parse_address(s, text)?,
-                };
-                Ok(Remote::PassiveTcp {
-                    address,
-                    port: parse_port(s, port)?,
-                })
+                let (address, port) = passive(s, rest, default_port)?;
+                Remote::PassiveTcp { address, port }
             }
-            "ssl" | "pssl" => Err(RemoteError::Ssl(s.to_owned())),
-            _ => Err(unknown()),
-        }
+            "pssl" => {
+                let (address, port) = passive(s, rest, default_port)?;
+                Remote::PassiveSsl { address, port }
+            }
+            _ => return Err(unknown()),
+        })
     }
+}
+
+/// `HOST[:PORT]`
+fn active(whole: &str, text: &str, default_port: u16) -> Result<(String, u16), RemoteError> {
+    let (host, port) = split_word(whole, text)?;
+    if host.is_empty() {
+        return Err(RemoteError::NoHost(whole.to_owned()));
+    }
+    Ok((host.to_owned(), parse_port(whole, port, default_port)?))
+}
+
+/// `[PORT][:ADDRESS]`
+fn passive(whole: &str, text: &str, default_port: u16) -> Result<(IpAddr, u16), RemoteError> {
+    let (port, address) = text.split_once(':').unwrap_or((text, ""));
+    let address = match address {
+        "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        text => parse_address(whole, text)?,
+    };
+    Ok((address, parse_port(whole, port, default_port)?))
 }
 
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = match self {
+            Remote::Unix(_) => "unix",
+            Remote::PassiveUnix(_) => "punix",
+            Remote::Tcp { .. } => "tcp",
+            Remote::PassiveTcp { .. } => "ptcp",
+            Remote::Ssl { .. } => "ssl",
+            Remote::PassiveSsl { .. } => "pssl",
+        };
         match self {
-            Remote::Unix(file) => write!(f, "unix:{}", file.display()),
-            Remote::PassiveUnix(file) => write!(f, "punix:{}", file.display()),
-            Remote::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
-            Remote::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
-            Remote::PassiveTcp {
-                address: IpAddr::V4(a),
-                port,
-            } if a.is_unspecified() => {
-                write!(f, "ptcp:{port}")
-            }
-            Remote::PassiveTcp {
-                address: IpAddr::V4(a),
-                port,
-            } => write!(f, "ptcp:{port}:{a}"),
-            Remote::PassiveTcp {
-                address: IpAddr::V6(a),
-                port,
-            } => write!(f, "ptcp:{port}:[{a}]"),
+            Remote::Unix(file) | Remote::PassiveUnix(file) => write!(f, "{method}:{}", file.display()),
+            Remote::Tcp { host, port } | Remote::Ssl { host, port } => match host.contains(':') {
+                true => write!(f, "{method}:[{host}]:{port}"),
+                false => write!(f, "{method}:{host}:{port}"),
+            },
+            Remote::PassiveTcp { address, port } | Remote::PassiveSsl { address, port } => match address {
+                IpAddr::V4(a) if a.is_unspecified() => write!(f, "{method}:{port}"),
+                IpAddr::V4(a) => write!(f, "{method}:{port}:{a}"),
+                IpAddr::V6(a) => write!(f, "{method}:{port}:[{a}]"),
+            },
         }
     }
 }
@@ -172,9 +221,9 @@ fn split_word<'a>(whole: &str, text: &'a str) -> Result<(&'a str, &'a str), Remo
     }
 }
 
-fn parse_port(whole: &str, text: &str) -> Result<u16, RemoteError> {
+fn parse_port(whole: &str, text: &str, default_port: u16) -> Result<u16, RemoteError> {
     if text.is_empty() {
-        return Ok(DEFAULT_PORT);
+        return Ok(default_port);
     }
     text.parse().map_err(|_| RemoteError::BadPort {
         remote: whole.to_owned(),
@@ -205,6 +254,10 @@ mod tests {
             "ptcp:6640",
             "ptcp:0:127.0.0.1",
             "ptcp:6640:[::]",
+            "ssl:10.0.0.1:6641",
+            "ssl:[::1]:6640",
+            "pssl:6640",
+            "pssl:0:127.0.0.1",
         ] {
             assert_eq!(text.parse::<Remote>().unwrap().to_string(), text);
         }
@@ -217,6 +270,9 @@ mod tests {
         assert_eq!(show("tcp:[::1]"), "tcp:[::1]:6640");
         assert_eq!(show("ptcp:"), "ptcp:6640");
         assert_eq!(show("ptcp::127.0.0.1"), "ptcp:6640:127.0.0.1");
+        assert_eq!(show("pssl:"), "pssl:6640");
+        let openflow = Remote::parse("ssl:h", OPENFLOW_PORT).unwrap();
+        assert_eq!(openflow.to_string(), "ssl:h:6653");
     }
 
     #[test]
@@ -232,8 +288,9 @@ mod tests {
             "ptcp:1:x",
             "tcp:1:2:3",
             "tcp:[::1]x",
-            "ssl:1.2.3.4:6640",
-            "pssl:",
+            "ssl:",
+            "ssl:h:x",
+            "pssl:x",
         ] {
             let error = wrong.parse::<Remote>().unwrap_err().to_string();
             assert!(error.starts_with(wrong), "{error}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::jsonrpc::{CallError, Connection, RecvError};
-use crate::stream::{self, Remote};
+use crate::stream::{self, Remote, Tls};
 use crate::{paths, pidfile};
 
 /// Why a target's socket is not known.
@@ -41,7 +41,7 @@ pub fn target_path(target: &str) -> Result<PathBuf, TargetError> {
 /// # Errors
 /// The system's, when the daemon cannot be reached or its answer cannot be understood.
 pub async fn call(path: &Path, method: &str, args: &[String]) -> io::Result<Result<String, String>> {
-    let stream = stream::connect(&Remote::Unix(path.to_owned())).await?;
+    let stream = stream::connect(&Remote::Unix(path.to_owned()), &Tls::default()).await?;
     let params = args.iter().map(|a| Value::from(a.as_str())).collect();
     let invalid = |e: RecvError| match e {
         RecvError::Io(e) => e,

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::REQUEST_LIMITS;
 use crate::jsonrpc::{Connection, Message};
 use crate::pidfile::os_text;
-use crate::stream::{Listener, Remote, Stream};
+use crate::stream::{Listener, Remote, Stream, Tls};
 
 /// Runs a command: its arguments in, its text or the text of its error out.
 pub type Handler = Box<dyn FnMut(&[String]) -> Result<String, String>>;
@@ -90,7 +90,7 @@ impl Server {
     /// # Errors
     /// The system's.
     pub async fn bind(path: &Path) -> io::Result<Listener> {
-        Listener::bind(&Remote::PassiveUnix(path.to_owned())).await
+        Listener::bind(&Remote::PassiveUnix(path.to_owned()), &Tls::default()).await
     }
 
     /// Adds a command that takes between `min` and `max` arguments, or replaces it. `usage` names

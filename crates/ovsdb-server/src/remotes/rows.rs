@@ -110,7 +110,7 @@ impl RowSource {
     }
 
     /// All that the column holds, in all rows.
-    fn values(&self, core: &Core) -> Vec<Atom> {
+    pub(super) fn values(&self, core: &Core) -> Vec<Atom> {
         let values = || {
             let db = core.database(&self.db)?;
             let at = db.schema().table_index(&self.table)?;
@@ -143,7 +143,15 @@ fn settings(table: &TableSchema, row: &Row) -> Settings {
         probe: time("inactivity_probe"),
         max_backoff: time("max_backoff").unwrap_or(Settings::default().max_backoff),
         read_only: one(table, row, "read_only").and_then(Atom::as_bool).unwrap_or(false),
+        dscp: dscp(table, row).unwrap_or(Settings::default().dscp),
     }
+}
+
+/// `other_config:dscp`, if it is legal.
+fn dscp(table: &TableSchema, row: &Row) -> Option<u8> {
+    let config = row.get(table.column_index("other_config")?);
+    let value = config.get_str("dscp")?.parse().ok()?;
+    (value < 64).then_some(value)
 }
 
 impl Inner {

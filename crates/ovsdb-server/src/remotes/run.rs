@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mgmt::pidfile::os_text;
-use mgmt::stream::{self, Listener, Remote, Stream};
+use mgmt::stream::{self, Listener, Remote, Stream, Tls};
 
 use super::{Settings, State};
 use crate::conn;
@@ -20,8 +20,8 @@ const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens, and notes how that went.
-pub(super) async fn bind(remote: &Remote, state: &RefCell<State>) -> io::Result<Listener> {
-    let result = Listener::bind(remote).await;
+pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>) -> io::Result<Listener> {
+    let result = Listener::bind(remote, tls).await;
     let mut state = state.borrow_mut();
     match &result {
         Ok(listener) => {
@@ -53,7 +53,7 @@ pub(super) async fn listen(
             None => {
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(settings.max_backoff.max(MIN_BACKOFF));
-                listener = bind(&remote, &state).await.ok();
+                listener = bind(&inner.tls, &remote, &state).await.ok();
             }
         }
     };
@@ -81,6 +81,7 @@ fn serve(
     settings: &Settings,
     state: &Rc<RefCell<State>>,
 ) {
+    mark(&stream, name, settings);
     let (server, state) = (inner.clone(), state.clone());
     let session = inner.connect(session_options(peer, name, remote, settings));
     inner.spawn(async move {
@@ -101,7 +102,7 @@ pub(super) async fn connect(
     let mut backoff = MIN_BACKOFF;
     loop {
         state.borrow_mut().state = Some("CONNECTING");
-        let why = match stream::connect(&remote).await {
+        let why = match stream::connect(&remote, &inner.tls).await {
             Ok(stream) => {
                 tracing::info!(target: "reconnect", "{name}: connected");
                 {
@@ -109,6 +110,7 @@ pub(super) async fn connect(
                     (state.state, state.last_error, state.connected) = (Some("ACTIVE"), None, Some(Instant::now()));
                 }
                 backoff = MIN_BACKOFF;
+                mark(&stream, &name, &settings);
                 let session = inner.connect(session_options(name.clone(), &name, &remote, &settings));
                 // The session must end properly even when the remote is removed: it has a task of its own.
                 let (done, ended) = tokio::sync::oneshot::channel();
@@ -130,6 +132,12 @@ pub(super) async fn connect(
         telemetry::info_limited!(target: "reconnect", "{name}: {why}; trying again in {} seconds", backoff.as_secs());
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(settings.max_backoff.max(MIN_BACKOFF));
+    }
+}
+
+fn mark(stream: &Stream, name: &str, settings: &Settings) {
+    if let Err(error) = stream.set_dscp(settings.dscp) {
+        telemetry::warn_limited!(target: "ovsdb_jsonrpc_server", "{name}: cannot set DSCP {} ({})", settings.dscp, os_text(&error));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The text of `--help`.
 
+use mgmt::stream::tls;
 use mgmt::{daemon, paths};
 
 use crate::table;
@@ -43,10 +44,11 @@ Copies and conversion:
 Locks, for tests:
   lock LOCK, steal LOCK, unlock LOCK
 
-SERVER is tcp:HOST[:PORT] or unix:FILE, or to wait for a connection ptcp:[PORT][:IP] or punix:FILE
+SERVER is tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:FILE, or to wait for a connection ptcp:[PORT][:IP],
+pssl:[PORT][:IP] or punix:FILE
 (default: {remote}).
 DATABASE is one that list-dbs shows (default: Open_vSwitch).
-{table}{daemon}
+{table}{tls}{daemon}
 Other options:
   -t, --timeout=SECS          give up after SECS seconds
   -h, --help                  show this text
@@ -54,6 +56,7 @@ Other options:
 ",
         remote = paths::default_remote(),
         table = table::HELP,
+        tls = tls::help(),
         daemon = daemon::help("ovsdb-client"),
     )
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::daemon::{self, Daemon, Options};
 use mgmt::jsonrpc::{CallError, Connection, Limits};
-use mgmt::stream::{Remote, RemoteError, connect_or_accept};
+use mgmt::stream::{Remote, RemoteError, Tls, connect_or_accept, tls};
 use mgmt::{paths, pidfile};
 use serde_json::Value;
 
@@ -44,12 +44,6 @@ const OPTIONS: &[Opt] = &[
     Opt::flag("no-db-change-aware", None),
     Opt::flag("leader-only", None),
     Opt::flag("no-leader-only", None),
-    Opt::value("private-key", Some('p')),
-    Opt::value("certificate", Some('c')),
-    Opt::value("ca-cert", Some('C')),
-    Opt::value("bootstrap-ca-cert", None),
-    Opt::value("ssl-protocols", None),
-    Opt::value("ssl-ciphers", None),
 ];
 
 /// What a command needs before it can begin.
@@ -105,6 +99,7 @@ struct Client {
     args: Vec<String>,
     style: Style,
     force: bool,
+    tls: Tls,
     daemon: Daemon,
     printer: Printer,
 }
@@ -116,7 +111,14 @@ where
     I::Item: Into<OsString>,
 {
     telemetry::vlog::init(PROGRAM);
-    let tables = vec![OPTIONS, daemon::OPTIONS, table::OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    let tables = vec![
+        OPTIONS,
+        tls::OPTIONS,
+        daemon::OPTIONS,
+        table::OPTIONS,
+        daemon::LOG_OPTIONS,
+        COMMON,
+    ];
     finish(PROGRAM, execute(Parser::new(args, tables, Order::Mixed)))
 }
 
@@ -126,6 +128,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
     let mut style = Style::new(Format::Table);
     let mut timeout: Option<Duration> = None;
     let mut force = false;
+    let mut keys = tls::Settings::default();
     let mut words: Vec<String> = Vec::new();
     while let Some(item) = parser.next()? {
         match item {
@@ -138,11 +141,11 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             Item::Opt("version", _) => {
                 return print(&format!("{}\n", telemetry::version::line(PROGRAM)));
             }
-            // Databases here are not clustered, so every server leads; keys wait for SSL.
+            // Databases here are not clustered, so every server leads.
             Item::Opt(name, _) if OPTIONS.iter().any(|o| o.long == name) => {}
             Item::Opt(name, value) => {
                 let value = value.as_deref();
-                if !style.accept(name, value)? {
+                if !style.accept(name, value)? && !tls::accept(&mut keys, name, value)? {
                     options.accept(name, value)?;
                 }
             }
@@ -178,6 +181,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
         args: words,
         style,
         force,
+        tls: Tls::new(keys),
         daemon,
         printer: Printer::new(style),
     };
@@ -220,7 +224,7 @@ impl Client {
         let names = split_servers(&self.server);
         let mut failure = Failure::new("no server");
         for name in names {
-            match connect(name).await {
+            match connect(name, &self.tls).await {
                 Ok(rpc) => return Ok(rpc),
                 Err(e) => failure = e,
             }
@@ -292,23 +296,20 @@ fn bare_text(error: &dyn std::fmt::Display) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-async fn connect(name: &str) -> Result<Connection, Failure> {
+async fn connect(name: &str, tls: &Tls) -> Result<Connection, Failure> {
     let what = if name.starts_with('p') {
         "connect or listen to"
     } else {
         "connect to"
     };
-    let remote: Remote = name.parse().map_err(|e| {
+    let remote: Remote = name.parse().map_err(|e: RemoteError| {
         // What is wrong goes to the log, as there; the error is the system's.
         tracing::error!(target: "stream", "{e}");
-        match e {
-            RemoteError::Ssl(_) => Failure::new(format!("failed to {what} \"{name}\" (Protocol not available)")),
-            _ => Failure::new(format!(
-                "failed to connect or listen to \"{name}\" (Address family not supported by protocol)"
-            )),
-        }
+        Failure::new(format!(
+            "failed to connect or listen to \"{name}\" (Address family not supported by protocol)"
+        ))
     })?;
-    match connect_or_accept(&remote).await {
+    match connect_or_accept(&remote, tls).await {
         Ok(stream) => Ok(Connection::with_limits(stream, LIMITS)),
         Err(e) => Err(Failure::new(format!(
             "failed to {what} \"{name}\" ({})",

@@ -28,7 +28,7 @@ pub(super) async fn run(client: &Client) -> Result<(), Failure> {
         return Err(Failure::new(e.to_string()));
     }
     loop {
-        if let Ok(mut rpc) = connect(&client.server).await {
+        if let Ok(mut rpc) = connect(&client.server, &client.tls).await {
             match watch(&mut rpc, &client.args[0], state).await {
                 Ok(()) => return Ok(()),
                 Err(CallError::Remote(error)) => {

@@ -1,6 +1,7 @@
 //! `--help`: every command on one screen or two, and how records are named.
 
 use mgmt::paths;
+use mgmt::stream::tls;
 use ovsdb::{DatabaseSchema, schemas};
 
 use super::PROGRAM;
@@ -18,6 +19,7 @@ pub(super) fn text() -> String {
     ));
     text.push_str(OPTIONS);
     text.push_str(table::HELP);
+    text.push_str(tls::help());
     text.push_str(LOGGING);
     text
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::daemon::{LOG_OPTIONS, accept_tool_log};
 use mgmt::paths;
+use mgmt::stream::tls;
 use telemetry::vlog::{self, Destination, Level};
 
 use super::grammar::{self, Command};
@@ -22,6 +23,7 @@ pub(super) struct Options {
     pub(super) timeout: Option<Duration>,
     pub(super) retry: bool,
     pub(super) style: Style,
+    pub(super) tls: tls::Settings,
 }
 
 /// What to do.
@@ -46,17 +48,6 @@ const GLOBAL: &[Opt] = &[
     Opt::flag("no-shuffle-remotes", None),
 ];
 
-/// Accepted, so that scripts go on working; there is no TLS yet.
-const TLS: &[Opt] = &[
-    Opt::value("private-key", Some('p')),
-    Opt::value("certificate", Some('c')),
-    Opt::value("ca-cert", Some('C')),
-    Opt::value("ssl-protocols", None),
-    Opt::value("ssl-ciphers", None),
-    Opt::value("bootstrap-ca-cert", None),
-    Opt::value("peer-ca-cert", None),
-];
-
 pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
     vlog::init(PROGRAM);
     vlog::set_all(Some(Destination::Console), Level::Warn);
@@ -66,7 +57,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
         COMMON,
         LOG_OPTIONS,
         table::OPTIONS,
-        TLS,
+        tls::OPTIONS,
         grammar::local_options(),
     ];
     let mut parser = Parser::new(args.iter().cloned(), tables.clone(), Order::OptionsFirst);
@@ -78,6 +69,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
         timeout: None,
         retry: false,
         style: Style::new(table::Format::List),
+        tls: tls::Settings::default(),
     };
     let mut leading = Vec::new();
     let mut words = Vec::new();
@@ -104,7 +96,9 @@ pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
             "help" => return Ok(Action::Print(help::text())),
             "version" => return Ok(Action::Print(format!("{}\n", telemetry::version::with_schema(PROGRAM)))),
             "leader-only" | "no-leader-only" | "shuffle-remotes" | "no-shuffle-remotes" => {}
-            _ if TLS.iter().any(|known| known.long == name) => {}
+            _ if tls::OPTIONS.iter().any(|known| known.long == name) => {
+                tls::accept(&mut options.tls, name, value.as_deref()).map_err(mistake)?;
+            }
             _ if grammar::local_options().iter().any(|known| known.long == name) => leading.push(match value {
                 Some(value) => format!("--{name}={value}"),
                 None => format!("--{name}"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgmt::idl::{ConnectionError, IdlConnection};
 use mgmt::paths;
-use mgmt::stream::{Remote, RemoteError};
+use mgmt::stream::{Remote, RemoteError, Tls};
 use ovsdb::idl::{Event, Idl, Selection, TxnStatus};
 use ovsdb::rows::{interface, open_vswitch};
 use ovsdb::{Atom, DatabaseSchema, Uuid, schemas};
@@ -81,6 +81,7 @@ async fn work(args: &[OsString], options: &Options, commands: &[Command]) -> Res
 }
 
 async fn connect(options: &Options, db: &str, selection: Selection) -> Result<IdlConnection, Stop> {
+    let tls = Tls::new(options.tls.clone());
     let mut failure = String::new();
     for name in options.db.split(',') {
         let remote: Remote = name
@@ -88,9 +89,9 @@ async fn connect(options: &Options, db: &str, selection: Selection) -> Result<Id
             .map_err(|error: RemoteError| Stop::Fatal(error.to_string()))?;
         let idl = Idl::new(db, selection.clone(), seed());
         if options.retry || remote.is_passive() {
-            return Ok(IdlConnection::to(idl, remote));
+            return Ok(IdlConnection::to(idl, remote, tls));
         }
-        match IdlConnection::once(idl, &remote).await {
+        match IdlConnection::once(idl, &remote, &tls).await {
             Ok(connection) => return Ok(connection),
             Err(error) => failure = connection_failed(name, &error),
         }

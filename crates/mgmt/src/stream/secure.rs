@@ -1,0 +1,177 @@
+//! A TCP connection under TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use super::session::Session;
+use super::tls::{self, Loaded};
+
+/// A handshake that takes longer has failed.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// A TCP connection whose handshake is done. Dropping it tells the peer that nothing more comes.
+#[derive(Debug)]
+pub struct Secure(Option<TlsStream<TcpStream>>);
+
+impl Secure {
+    /// Does the handshake as the side that connected to `host`.
+    pub(super) async fn connect(tcp: TcpStream, host: &str, loaded: &Loaded) -> io::Result<Secure> {
+        // The name only tells the server which of its certificates we would like to see, and an address tells it nothing.
+        let nobody = ServerName::from(std::net::IpAddr::from([0, 0, 0, 0]));
+        let name = ServerName::try_from(host.to_owned()).unwrap_or(nobody);
+        let connector = TlsConnector::from(loaded.client.clone());
+        let stream = within(connector.connect(name, tcp)).await?;
+        loaded.learn(host, stream.get_ref().1.peer_certificates())?;
+        Ok(Secure(Some(stream.into())))
+    }
+
+    /// Does the handshake as the side that listens.
+    pub(super) async fn accept(tcp: TcpStream, peer: &str, loaded: &Loaded) -> io::Result<Secure> {
+        let acceptor = TlsAcceptor::from(loaded.server.clone());
+        let stream = within(acceptor.accept(tcp)).await?;
+        loaded.learn(peer, stream.get_ref().1.peer_certificates())?;
+        Ok(Secure(Some(stream.into())))
+    }
+
+    /// For those that watch sockets themselves.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn into_session(mut self) -> io::Result<Session> {
+        let stream = self.0.take().ok_or(io::ErrorKind::NotConnected)?;
+        let (tcp, session) = match stream {
+            TlsStream::Client(stream) => {
+                let (tcp, session) = stream.into_inner();
+                (tcp, Connection::from(session))
+            }
+            TlsStream::Server(stream) => {
+                let (tcp, session) = stream.into_inner();
+                (tcp, Connection::from(session))
+            }
+        };
+        Ok(Session::new(tcp.into_std()?, session))
+    }
+
+    /// The socket.
+    pub(super) fn socket(&self) -> Option<&TcpStream> {
+        Some(self.0.as_ref()?.get_ref().0)
+    }
+
+    fn stream(&mut self) -> Result<Pin<&mut TlsStream<TcpStream>>, io::Error> {
+        let stream = self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(Pin::new(stream))
+    }
+}
+
+async fn within<T>(handshake: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match timeout(HANDSHAKE, handshake).await {
+        Ok(result) => result.map_err(tls::explain),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "TLS handshake timed out")),
+    }
+}
+
+impl Drop for Secure {
+    fn drop(&mut self) {
+        match &mut self.0 {
+            Some(TlsStream::Client(stream)) => {
+                let (tcp, session): (_, &mut ClientConnection) = stream.get_mut();
+                session.send_close_notify();
+                let _ = session.write_tls(&mut AtOnce(tcp));
+            }
+            Some(TlsStream::Server(stream)) => {
+                let (tcp, session): (_, &mut ServerConnection) = stream.get_mut();
+                session.send_close_notify();
+                let _ = session.write_tls(&mut AtOnce(tcp));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Writes what the socket takes at once.
+struct AtOnce<'a>(&'a TcpStream);
+
+impl io::Write for AtOnce<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsyncRead for Secure {
+    /// What travels here frames itself, so a stream that just ends, as some peers let it, has ended.
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match ready!(self.get_mut().stream()?.poll_read(cx, buf)) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            result => Poll::Ready(result),
+        }
+    }
+}
+
+impl AsyncWrite for Secure {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().stream()?.poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream()?.poll_shutdown(cx)
+    }
+}
+
+/// Handshakes that are under way at a listener. Where there are too many, the oldest is given up: an honest peer's takes milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    tasks: tokio::task::JoinSet<(io::Result<Secure>, String)>,
+    oldest: std::collections::VecDeque<tokio::task::AbortHandle>,
+}
+
+/// Handshakes under way at once, at one listener.
+const MAX_HANDSHAKES: usize = 64;
+
+impl Handshakes {
+    pub(super) fn start(&mut self, tcp: TcpStream, peer: String, loaded: Loaded) {
+        self.oldest.retain(|task| !task.is_finished());
+        if self.oldest.len() >= MAX_HANDSHAKES
+            && let Some(oldest) = self.oldest.pop_front()
+        {
+            oldest.abort();
+        }
+        let task = self.tasks.spawn(async move {
+            let result = Secure::accept(tcp, &peer, &loaded).await;
+            (result, peer)
+        });
+        self.oldest.push_back(task);
+    }
+
+    /// The next stream whose handshake succeeded; those that did not are logged. Waits for ever while there are none.
+    pub(super) async fn next(&mut self) -> (Secure, String) {
+        loop {
+            match self.tasks.join_next().await {
+                None => std::future::pending().await,
+                Some(Ok((Ok(stream), peer))) => return (stream, peer),
+                Some(Ok((Err(error), peer))) => {
+                    telemetry::warn_limited!(target: "stream_ssl", "{peer}: {}", crate::pidfile::os_text(&error));
+                }
+                Some(Err(_)) => {
+                    telemetry::warn_limited!(target: "stream_ssl", "too many TLS handshakes at once, the oldest was given up");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Keys and certificates in PEM files.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::SigningKey;
+
+use super::x509::Certificate;
+
+/// Why TLS cannot be used as configured.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file was not named.
+    #[error("{0} must be configured to use SSL")]
+    Missing(&'static str),
+    /// A file cannot be read.
+    #[error("{}: {}", .file.display(), crate::pidfile::os_text(source))]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{}: {why}", .file.display())]
+    Contents {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Key and certificate do not belong together.
+    #[error("{}: the private key is not that of the certificate {}", .key.display(), .certificate.display())]
+    Mismatch {
+        /// The key's file.
+        key: PathBuf,
+        /// The certificate's file.
+        certificate: PathBuf,
+    },
+    /// Protocols and ciphers do not go together.
+    #[error("SSL protocols and ciphers: {0}")]
+    Suites(String),
+}
+
+impl From<TlsError> for io::Error {
+    fn from(error: TlsError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// A file as it was when it was read; `None` if there was none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp(Option<(u64, u64, u64, i64, i64)>);
+
+impl Stamp {
+    pub(super) fn of(file: &Path) -> Stamp {
+        let stamp = |meta: fs::Metadata| (meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
+        Stamp(fs::metadata(file).ok().map(stamp))
+    }
+}
+
+/// No file of keys or certificates is larger.
+const MAX_SIZE: u64 = 4 << 20;
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let failed = |source| TlsError::Read {
+        file: file.to_owned(),
+        source,
+    };
+    if fs::metadata(file).map_err(failed)?.len() > MAX_SIZE {
+        return Err(wrong(file, "too large for keys or certificates"));
+    }
+    fs::read(file).map_err(failed)
+}
+
+fn wrong(file: &Path, why: impl Into<String>) -> TlsError {
+    TlsError::Contents {
+        file: file.to_owned(),
+        why: why.into(),
+    }
+}
+
+/// The certificates in a file, one at least, each of which can be read.
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let bytes = read(file)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let certificates = certificates.map_err(|error| wrong(file, error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(wrong(file, "no certificate in PEM format found"));
+    }
+    if certificates.iter().any(|der| Certificate::parse(der).is_err()) {
+        return Err(wrong(file, "malformed certificate"));
+    }
+    Ok(certificates)
+}
+
+/// The private key in a file.
+pub(super) fn private_key(file: &Path, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, TlsError> {
+    let bytes = read(file)?;
+    let key = PrivateKeyDer::from_pem_slice(&bytes)
+        .map_err(|error| wrong(file, format!("no private key in PEM format found ({error})")))?;
+    let key = provider.key_provider.load_private_key(key);
+    key.map_err(|error| {
+        let kinds = "RSA of 2048 to 4096 bits, ECDSA on P-256 or P-384 and Ed25519 are supported";
+        wrong(file, format!("private key not usable: {error} ({kinds})"))
+    })
+}
+
+/// Whether a private key is that of a certificate.
+pub(super) fn belong_together(key: &dyn SigningKey, certificate: &CertificateDer<'_>) -> bool {
+    let (Some(public), Ok(certificate)) = (key.public_key(), Certificate::parse(certificate)) else {
+        return true;
+    };
+    public.as_ref() == certificate.spki
+}
+
+/// `chain` with the issuers that are found among `others`, up to one that issued itself: what peers need that do not know these.
+pub(super) fn with_issuers(
+    mut chain: Vec<CertificateDer<'static>>,
+    others: &[CertificateDer<'static>],
+) -> Vec<CertificateDer<'static>> {
+    const LONGEST: usize = 10;
+    while chain.len() < LONGEST {
+        let Some(Ok(last)) = chain.last().map(|der| Certificate::parse(der)) else {
+            break;
+        };
+        if last.is_self_issued() {
+            break;
+        }
+        let issuer = last.issuer.to_vec();
+        let next = others
+            .iter()
+            .find(|der| Certificate::parse(der).is_ok_and(|other| other.subject == issuer));
+        match next {
+            Some(next) => chain.push(next.clone()),
+            None => break,
+        }
+    }
+    chain
+}
+
+/// Writes the certificate of an authority to a file that is not there yet.
+pub(super) fn write_authority(file: &Path, der: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut out = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o444)
+        .open(file)?;
+    let written = out.write_all(pem(der).as_bytes()).and_then(|()| out.sync_all());
+    if written.is_err() {
+        let _ = fs::remove_file(file);
+    }
+    written
+}
+
+fn pem(der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in der.chunks(48) {
+        for group in line.chunks(3) {
+            let bits = group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+            for at in 0..4 {
+                let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
+                text.push(if at > group.len() { '=' } else { char::from(digit) });
+            }
+        }
+        text.push('\n');
+    }
+    text + "-----END CERTIFICATE-----\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for len in 0..200u8 {
+            let der: Vec<u8> = (0..len).map(|i| i.wrapping_mul(37)).collect();
+            let read = CertificateDer::from_pem_slice(pem(&der).as_bytes()).unwrap();
+            assert_eq!(read.as_ref(), der);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! TLS as Open vSwitch uses it: each side has a certificate, and trusts whoever its authority certified (ovs-pki(8)). Names are not
+//! compared.
+//!
+//! A [`Tls`] is what a program is configured with; streams ask it anew for each handshake, so that files that changed are read again.
+
+mod chain;
+mod ciphers;
+mod der;
+mod files;
+mod options;
+mod verify;
+mod x509;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::{ResolvesClientCert, Resumption};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ServerConfig, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion};
+
+pub use chain::Fault;
+pub use ciphers::CipherError;
+pub use files::TlsError;
+pub use options::{OPTIONS, accept, help};
+
+use files::Stamp;
+use verify::{Trust, Verifier};
+
+/// How peers are checked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Authority {
+    /// Not configured: no connection is possible.
+    #[default]
+    Missing,
+    /// Not at all.
+    Anyone,
+    /// By the authorities in a file.
+    File(PathBuf),
+    /// By the authorities in a file, which is made of what the first peer offers if it does not exist.
+    Bootstrap(PathBuf),
+}
+
+/// What a program's TLS is configured with.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    /// The PEM file of the private key.
+    pub private_key: Option<PathBuf>,
+    /// The PEM file of the certificate, and of others that lead from it to its authority.
+    pub certificate: Option<PathBuf>,
+    /// Whom to trust.
+    pub authority: Authority,
+    /// A PEM file of more certificates to be sent to peers.
+    pub peer_ca_cert: Option<PathBuf>,
+    /// The versions that may be used; empty for all.
+    pub protocols: Vec<&'static SupportedProtocolVersion>,
+    /// The ciphers that may be used; empty for all.
+    pub suites: Vec<SupportedCipherSuite>,
+}
+
+/// A program's TLS. Clones are the same; the default has no keys, and refuses every connection.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    settings: Settings,
+    loaded: Option<(Vec<Stamp>, Loaded)>,
+    /// The files whose fault was logged.
+    complained: Vec<Stamp>,
+}
+
+/// The files' contents, ready for handshakes.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub(super) client: Arc<ClientConfig>,
+    pub(super) server: Arc<ServerConfig>,
+    /// The file to be made of what the next peer offers.
+    bootstrap: Option<PathBuf>,
+}
+
+impl Tls {
+    /// TLS with `settings`.
+    pub fn new(settings: Settings) -> Tls {
+        let tls = Tls::default();
+        tls.set(settings);
+        tls
+    }
+
+    /// Changes the settings, for handshakes to come.
+    pub fn set(&self, settings: Settings) {
+        let mut state = self.lock();
+        if state.settings != settings {
+            if settings.authority == Authority::Anyone {
+                tracing::warn!(target: "stream_ssl", "Peer certificate validation disabled (this is a security risk)");
+            }
+            *state = State {
+                settings,
+                ..State::default()
+            };
+        }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> Settings {
+        self.lock().settings.clone()
+    }
+
+    /// The files' contents, read again if they changed. While changed files are faulty, the former contents count.
+    ///
+    /// # Errors
+    /// A file that was not named or cannot be used.
+    pub(super) fn load(&self) -> Result<Loaded, TlsError> {
+        let mut state = self.lock();
+        let stamps: Vec<Stamp> = state.settings.files().map(Stamp::of).collect();
+        if let Some((then, loaded)) = &state.loaded
+            && *then == stamps
+        {
+            return Ok(loaded.clone());
+        }
+        match (load(&state.settings), &state.loaded) {
+            (Ok(loaded), _) => {
+                state.loaded = Some((stamps, loaded.clone()));
+                Ok(loaded)
+            }
+            (Err(error), Some((_, former))) => {
+                let former = former.clone();
+                if state.complained != stamps {
+                    tracing::warn!(target: "stream_ssl", "{error}; the keys and certificates read before stay in use");
+                    state.complained = stamps;
+                }
+                Ok(former)
+            }
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Settings {
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let authority = match &self.authority {
+            Authority::File(file) | Authority::Bootstrap(file) => Some(file),
+            Authority::Missing | Authority::Anyone => None,
+        };
+        let named = [&self.private_key, &self.certificate, &self.peer_ca_cert];
+        named
+            .into_iter()
+            .filter_map(Option::as_deref)
+            .chain(authority.map(PathBuf::as_path))
+    }
+}
+
+impl Loaded {
+    /// Keeps the authority that a peer offered in a completed handshake, if that is asked for.
+    pub(super) fn learn(&self, peer: &str, certificates: Option<&[CertificateDer<'_>]>) -> io::Result<()> {
+        let Some(file) = &self.bootstrap else { return Ok(()) };
+        let certificates: Vec<&[u8]> = certificates.unwrap_or_default().iter().map(AsRef::as_ref).collect();
+        let Some((leaf, sent)) = certificates.split_first() else {
+            return Err(io::Error::other("the peer sent no certificate"));
+        };
+        let authority = verify::offered_authority(leaf, sent).map_err(io::Error::other)?;
+        files::write_authority(file, authority)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+        tracing::info!(target: "stream_ssl", "{peer}: successfully bootstrapped CA cert to {}", file.display());
+        Ok(())
+    }
+}
+
+/// Why a handshake failed, in words.
+pub(super) fn explain(error: io::Error) -> io::Error {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls.map(verify::explain) {
+        Some(why) => io::Error::new(error.kind(), format!("TLS handshake failed: {why}")),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            io::Error::new(error.kind(), "TLS handshake failed: the peer closed the connection")
+        }
+        None => error,
+    }
+}
+
+fn load(settings: &Settings) -> Result<Loaded, TlsError> {
+    let key_file = settings
+        .private_key
+        .as_deref()
+        .ok_or(TlsError::Missing("Private key"))?;
+    let certificate_file = settings
+        .certificate
+        .as_deref()
+        .ok_or(TlsError::Missing("Certificate"))?;
+    let mut provider = ring::default_provider();
+    if !settings.suites.is_empty() {
+        provider.cipher_suites.clone_from(&settings.suites);
+    }
+    let (trust, bootstrap) = match &settings.authority {
+        Authority::Missing => return Err(TlsError::Missing("CA certificate")),
+        Authority::Anyone => (Trust::Anyone, None),
+        Authority::Bootstrap(file) if !file.exists() => (Trust::Next, Some(file.clone())),
+        Authority::File(file) | Authority::Bootstrap(file) => (Trust::Authorities(files::certificates(file)?), None),
+    };
+    let key = files::private_key(key_file, &provider)?;
+    let chain = files::certificates(certificate_file)?;
+    if !files::belong_together(&*key, &chain[0]) {
+        return Err(TlsError::Mismatch {
+            key: key_file.to_owned(),
+            certificate: certificate_file.to_owned(),
+        });
+    }
+    let chain = match (&settings.peer_ca_cert, &trust) {
+        (Some(file), _) => chain.into_iter().chain(files::certificates(file)?).collect(),
+        (None, Trust::Authorities(authorities)) => files::with_issuers(chain, authorities),
+        (None, _) => chain,
+    };
+    let identity = Arc::new(Identity(Arc::new(CertifiedKey::new(chain, key))));
+    configure(settings, Arc::new(provider), identity, trust, bootstrap)
+}
+
+fn configure(
+    settings: &Settings,
+    provider: Arc<CryptoProvider>,
+    identity: Arc<Identity>,
+    trust: Trust,
+    bootstrap: Option<PathBuf>,
+) -> Result<Loaded, TlsError> {
+    let versions = match settings.protocols.is_empty() {
+        true => rustls::ALL_VERSIONS,
+        false => settings.protocols.as_slice(),
+    };
+    let mismatch = |error: rustls::Error| TlsError::Suites(error.to_string());
+    let verifier = Verifier::new(trust, &provider);
+    let mut client = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(versions)
+        .map_err(mismatch)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier.clone())
+        .with_client_cert_resolver(identity.clone());
+    // A session resumed would skip the check of the peer's certificate.
+    client.resumption = Resumption::disabled();
+    let mut server = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .map_err(mismatch)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(identity);
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    Ok(Loaded {
+        client: Arc::new(client),
+        server: Arc::new(server),
+        bootstrap,
+    })
+}
+
+/// The key that this program shows, whoever asks.
+#[derive(Debug)]
+struct Identity(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Identity {
+    fn resolve(&self, _hints: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ResolvesServerCert for Identity {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
