@@ -1,4 +1,4 @@
-//! Runs one of the tools: `cargo run -p tools --example tool -- ovsdb-client list-dbs`.
+//! Runs one of the tools, or the server that they talk to: `cargo run -p tools --example tool -- ovsdb-client list-dbs`.
 
 use std::process::ExitCode;
 
@@ -10,8 +10,9 @@ fn main() -> ExitCode {
         Some("ovs-vsctl") => tools::vsctl::main(args),
         Some("ovsdb-client") => tools::ovsdb_client::main(args),
         Some("ovsdb-tool") => tools::ovsdb_tool::main(args),
+        Some("ovsdb-server") => ovsdb_server::main(&mut args),
         _ => {
-            eprintln!("usage: tool ovs-appctl|ovs-vsctl|ovsdb-client|ovsdb-tool ARG...");
+            eprintln!("usage: tool ovs-appctl|ovs-vsctl|ovsdb-client|ovsdb-tool|ovsdb-server ARG...");
             ExitCode::FAILURE
         }
     }

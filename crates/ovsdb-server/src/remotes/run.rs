@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mgmt::pidfile::os_text;
+use mgmt::reconnect::{Action, Policy, Reconnect};
 use mgmt::stream::{self, Listener, Remote, Stream, Tls};
 
 use super::{Settings, State};
@@ -91,7 +92,7 @@ fn serve(
     });
 }
 
-/// Connects, serves the other side, and connects again.
+/// Connects, serves the other side, and connects again. Silence is the session's to notice.
 pub(super) async fn connect(
     inner: Rc<Inner>,
     name: String,
@@ -99,17 +100,27 @@ pub(super) async fn connect(
     settings: Settings,
     state: Rc<RefCell<State>>,
 ) {
-    let mut backoff = MIN_BACKOFF;
+    let policy = Policy {
+        min_backoff: MIN_BACKOFF,
+        max_backoff: settings.max_backoff,
+        probe: None,
+    };
+    let mut machine = Reconnect::new(policy, inner.monotonic());
     loop {
-        state.borrow_mut().state = Some("CONNECTING");
-        let why = match stream::connect(&remote, &inner.tls).await {
+        if let Some(deadline) = machine.deadline() {
+            let wait = deadline.0.saturating_sub(inner.monotonic().0);
+            tokio::time::sleep(Duration::from_nanos(wait)).await;
+        }
+        if machine.poll(inner.monotonic()) != Some(Action::Connect) {
+            continue;
+        }
+        note(&state, &machine);
+        match stream::connect(&remote, &inner.tls).await {
             Ok(stream) => {
                 tracing::info!(target: "reconnect", "{name}: connected");
-                {
-                    let mut state = state.borrow_mut();
-                    (state.state, state.last_error, state.connected) = (Some("ACTIVE"), None, Some(Instant::now()));
-                }
-                backoff = MIN_BACKOFF;
+                machine.connected(inner.monotonic());
+                state.borrow_mut().connected = Some(Instant::now());
+                note(&state, &machine);
                 mark(&stream, &name, &settings);
                 let session = inner.connect(session_options(name.clone(), &name, &remote, &settings));
                 // The session must end properly even when the remote is removed: it has a task of its own.
@@ -121,18 +132,25 @@ pub(super) async fn connect(
                 });
                 let _ = ended.await;
                 state.borrow_mut().disconnected = Some(Instant::now());
-                "connection closed by peer".to_owned()
+                machine.heard(inner.monotonic());
+                machine.disconnected("connection closed by peer", inner.monotonic());
             }
-            Err(error) => os_text(&error),
-        };
-        {
-            let mut state = state.borrow_mut();
-            (state.state, state.last_error) = (Some("BACKOFF"), Some(why.clone()));
+            Err(error) => machine.failed(&os_text(&error), inner.monotonic()),
         }
-        telemetry::info_limited!(target: "reconnect", "{name}: {why}; trying again in {} seconds", backoff.as_secs());
-        tokio::time::sleep(backoff).await;
-        backoff = (backoff * 2).min(settings.max_backoff.max(MIN_BACKOFF));
+        note(&state, &machine);
+        let why = machine.last_error().unwrap_or_default();
+        let pause = machine.backoff().as_secs();
+        telemetry::info_limited!(target: "reconnect", "{name}: {why}; trying again in {pause} seconds");
     }
+}
+
+fn note(state: &RefCell<State>, machine: &Reconnect) {
+    let mut state = state.borrow_mut();
+    state.state = Some(machine.state().as_str());
+    state.last_error = match machine.is_connected() {
+        true => None,
+        false => machine.last_error().map(str::to_owned),
+    };
 }
 
 fn mark(stream: &Stream, name: &str, settings: &Settings) {
