@@ -127,7 +127,7 @@ impl BridgeAgent {
 
 /// Accepts connections until told to end.
 async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
-    let mut listener = match Listener::bind(&remote).await {
+    let mut listener = match Listener::bind(&remote, &mgmt::stream::Tls::default()).await {
         Ok(listener) => listener,
         Err(error) => {
             tracing::error!(target: "bridge", "cannot listen at {remote}: {error}");
