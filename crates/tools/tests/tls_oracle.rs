@@ -29,10 +29,8 @@ fn make_keys(sandbox: &Sandbox) {
 
 fn has_pki() -> bool {
     let found = ["ovs-pki", "openssl"].iter().all(|tool| {
-        let tried = Command::new(tool)
-            .arg("--help")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let mut tried = Command::new(tool);
+        tried.arg("--help").stdout(Stdio::null()).stderr(Stdio::null());
         tried.status().is_ok()
     });
     if !found {
