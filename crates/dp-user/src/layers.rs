@@ -107,11 +107,11 @@ impl Layers {
         let header: &[u8; 20] = data.first_chunk()?;
         let len = usize::from(header[0] & 0xf) * 4;
         let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        if header[0] >> 4 != 4 || len < 20 || end < len || end > data.len() {
+        if len < 20 || end < len || end > data.len() {
             return None;
         }
         let fragment = u16::from_be_bytes([header[6], header[7]]);
-        if fragment & 0x1fff == 0 && end - len >= least(header[9], false) {
+        if fragment & 0x1fff == 0 && is_whole(header[9], false, &data[len..end]) {
             self.transport = Some(Transport {
                 protocol: header[9],
                 start: self.start + len,
@@ -126,16 +126,19 @@ impl Layers {
     fn ipv6(&mut self, data: &[u8]) -> Option<Network> {
         let header: &[u8; 40] = data.first_chunk()?;
         let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
-        if header[0] >> 4 != 6 || end > data.len() {
+        if end > data.len() {
             return None;
         }
         let (mut protocol, mut at) = (header[6], 40);
         let (mut fragment, mut final_destination) = (false, true);
         loop {
             let rest = &data[at..end];
-            let extension: &[u8; 8] = match (protocol, rest.first_chunk()) {
-                (0 | 43 | 44 | 51 | 60, Some(extension)) => extension,
-                _ => break,
+            if !matches!(protocol, 0 | 43 | 44 | 51 | 60) {
+                break;
+            }
+            // A header that is cut short hides the payload.
+            let Some(extension) = rest.first_chunk::<8>() else {
+                return Some(Network::Ipv6);
             };
             let len = match protocol {
                 44 => {
@@ -143,14 +146,14 @@ impl Layers {
                     if offset & !7 != 0 {
                         return Some(Network::Ipv6);
                     }
-                    fragment |= offset & 1 != 0;
+                    fragment |= offset != 0;
                     8
                 }
                 51 => (usize::from(extension[1]) + 2) * 4,
                 _ => (usize::from(extension[1]) + 1) * 8,
             };
             if rest.len() < len {
-                break;
+                return Some(Network::Ipv6);
             }
             if protocol == 43 && extension[3] > 0 {
                 final_destination = false;
@@ -158,7 +161,7 @@ impl Layers {
             protocol = extension[0];
             at += len;
         }
-        if end - at >= least(protocol, true) {
+        if is_whole(protocol, true, &data[at..end]) {
             self.transport = Some(Transport {
                 protocol,
                 start: self.start + at,
@@ -194,14 +197,13 @@ fn arp(data: &[u8]) -> Option<Network> {
     (packet[..6] == [0, 1, 8, 0, 6, 4]).then_some(Network::Arp)
 }
 
-/// The length that a transport header has at least; more than any packet for a protocol that is not known.
-fn least(protocol: u8, ipv6: bool) -> usize {
+/// Whether a transport header is of a protocol that is known, and all there.
+fn is_whole(protocol: u8, ipv6: bool, data: &[u8]) -> bool {
     match (protocol, ipv6) {
-        (6, _) => 20,
-        (17 | 33 | 136, _) | (1, false) => 8,
-        (132, _) => 12,
-        (58, true) => 4,
-        _ => usize::MAX,
+        (6, _) => data.len() >= 20 && (20..=data.len()).contains(&(usize::from(data[12] >> 4) * 4)),
+        (17 | 33 | 136, _) | (1, false) | (58, true) => data.len() >= 8,
+        (132, _) => data.len() >= 12,
+        _ => false,
     }
 }
 

@@ -21,6 +21,14 @@ pub(crate) fn set_field(frame: &mut Frame, layers: &mut Layers, set: &SetField) 
     let at = match set.field() {
         Field::EthDst => 0,
         Field::EthSrc => 6,
+        Field::PktMark => {
+            frame.mark = frame.mark & !(set.mask() as u32) | set.value() as u32;
+            return;
+        }
+        Field::SkbPriority => {
+            frame.priority = frame.priority & !(set.mask() as u32) | set.value() as u32;
+            return;
+        }
         _ => return set_inner(frame, layers, set),
     };
     if let Some(bytes) = frame.data_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
@@ -160,45 +168,55 @@ impl Place {
             F::ArpTpa => network(Network::Arp, 24, 4, 0, Covered::Nothing),
             F::NdTarget => transport(&[58], neighbour_discovery(field, data, layers)?, 16, 0),
             F::NdSll | F::NdTll => transport(&[58], neighbour_discovery(field, data, layers)?, 6, 0),
+            F::NdReserved => transport(&[58], neighbour_discovery(field, data, layers)?, 4, 0),
+            F::NdOptionsType => transport(&[58], neighbour_discovery(field, data, layers)?, 2, 8),
+            F::MplsLse0 => network(Network::Mpls, 0, 4, 0, Covered::Nothing),
+            F::PbbIsid => network(Network::Pbb, 0, 4, 0, Covered::Nothing),
+            F::PbbUca => network(Network::Pbb, 0, 4, 27, Covered::Nothing),
             _ => None,
         }
     }
 }
 
-/// Where a field of a neighbour solicitation or advertisement is, from the ICMPv6 header. A malformed option, or one that comes twice, makes
-/// all of them unknown, as in a key.
+/// Where a field of a neighbour solicitation or advertisement is, from the ICMPv6 header, as in a key: an option of no length, or that is cut
+/// short, is the last; one that comes twice makes target and addresses unknown.
 fn neighbour_discovery(field: Field, data: &[u8], layers: &Layers) -> Option<usize> {
     let transport = layers.transport.as_ref()?;
     let message = data.get(transport.start..transport.end)?;
-    if transport.protocol != 58 || !matches!(message, [135 | 136, 0, ..]) || message.len() < 24 {
+    if transport.protocol != 58 || !matches!(message, [135 | 136, 0, ..]) {
+        return None;
+    }
+    if field == Field::NdReserved {
+        return Some(4);
+    }
+    if message.len() < 24 {
         return None;
     }
     let mut at = 24;
-    let (mut sll, mut tll) = (None, None);
-    while at < message.len() {
-        let header: &[u8; 8] = message[at..].first_chunk()?;
+    let (mut sll, mut tll, mut first) = (None, None, None);
+    while let Some(header) = message[at..].first_chunk::<8>() {
         let len = usize::from(header[1]) * 8;
         if len == 0 || len > message.len() - at {
-            return None;
+            break;
         }
+        let place = at + 2;
+        at += len;
         let address = match header[0] {
             1 if len == 8 => &mut sll,
             2 if len == 8 => &mut tll,
-            _ => {
-                at += len;
-                continue;
-            }
+            _ => continue,
         };
         if address.is_some_and(|place: usize| message[place..place + 6] != [0; 6]) {
             return None;
         }
-        *address = Some(at + 2);
-        at += len;
+        *address = Some(place);
+        first.get_or_insert(place - 2);
     }
     match field {
         Field::NdTarget => Some(8),
         Field::NdSll => sll,
-        _ => tll,
+        Field::NdTll => tll,
+        _ => first,
     }
 }
 

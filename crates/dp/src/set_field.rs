@@ -54,6 +54,16 @@ impl SetField {
             field,
             F::TpSrc | F::TpDst | F::TcpFlags | F::IcmpType | F::IcmpCode | F::NdTarget | F::NdSll | F::NdTll
         ) || matches!(field, F::ArpSpa | F::ArpTpa | F::ArpSha | F::ArpTha | F::ArpOp)
+            || matches!(
+                field,
+                F::PktMark
+                    | F::SkbPriority
+                    | F::NdReserved
+                    | F::NdOptionsType
+                    | F::MplsLse0
+                    | F::PbbIsid
+                    | F::PbbUca
+            )
     }
 
     /// The field.

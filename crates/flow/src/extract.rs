@@ -1,14 +1,20 @@
 //! From bytes to a key.
 //!
 //! Each layer that is not whole ends the walk: what was read of outer layers stays, the fields of inner ones are zero. Lengths in headers are
-//! believed only where the bytes are there, and what lies behind the length of an IP header (Ethernet padding) is not read.
+//! believed only where the bytes are there, and what lies behind the length of an IP header (Ethernet padding) is not read. What is whole is
+//! what Open vSwitch takes for whole: the version in an IP header, for example, is the EtherType's business.
 
 use crate::field::Field;
 use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
 use wire::EtherType;
 
+use crate::exthdr::Chain;
+
 /// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header with a type.
 const NOT_A_TYPE: u16 = 0x05ff;
+
+/// In a label stack entry: it is the last.
+const BOTTOM_OF_STACK: u128 = 0x100;
 
 /// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its outermost VLAN tag.
 pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
@@ -55,6 +61,8 @@ fn ethernet(key: &mut Key, data: &[u8], in_port: PortNo) -> Option<()> {
         EtherType::IPV4 => ipv4(key, rest),
         EtherType::IPV6 => ipv6(key, rest),
         EtherType::ARP | EtherType::RARP => arp(key, rest),
+        EtherType::MPLS | EtherType::MPLS_MULTICAST => mpls(key, rest),
+        EtherType::PBB => pbb(key, rest),
         _ => None,
     };
     Some(())
@@ -69,6 +77,27 @@ fn snap(rest: &mut &[u8]) -> Option<u16> {
     }
     *rest = &rest[8..];
     Some(kind)
+}
+
+/// Up to three MPLS label stack entries (RFC 3032 §2.1).
+fn mpls(key: &mut Key, data: &[u8]) -> Option<()> {
+    let mut entries = data.chunks_exact(4);
+    for field in [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2] {
+        let entry = be(entries.next()?);
+        key.set(field, entry);
+        if entry & BOTTOM_OF_STACK != 0 {
+            break;
+        }
+    }
+    Some(())
+}
+
+/// A backbone service instance tag (IEEE 802.1Q §9.7).
+fn pbb(key: &mut Key, data: &[u8]) -> Option<()> {
+    let tci = be(data.get(..4)?);
+    key.set(Field::PbbIsid, tci);
+    key.set(Field::PbbUca, tci >> 27);
+    Some(())
 }
 
 /// ARP for IPv4 over Ethernet (RFC 826).
@@ -90,7 +119,7 @@ fn ipv4(key: &mut Key, data: &[u8]) -> Option<()> {
     let header: &[u8; 20] = data.first_chunk()?;
     let header_len = usize::from(header[0] & 0xf) * 4;
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if header[0] >> 4 != 4 || header_len < 20 || total_len < header_len || total_len > data.len() {
+    if header_len < 20 || total_len < header_len || total_len > data.len() {
         return None;
     }
     let fragment = u16::from_be_bytes([header[6], header[7]]);
@@ -115,62 +144,46 @@ fn ipv4(key: &mut Key, data: &[u8]) -> Option<()> {
 fn ipv6(key: &mut Key, data: &[u8]) -> Option<()> {
     let header: &[u8; 40] = data.first_chunk()?;
     let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    if header[0] >> 4 != 6 || payload_len > data.len() - 40 {
+    if payload_len > data.len() - 40 {
         return None;
     }
-    let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+    key.set(Field::Ipv6Src, be(&header[8..24]));
+    key.set(Field::Ipv6Dst, be(&header[24..40]));
     let mut rest = &data[40..40 + payload_len];
-    let mut next = header[6];
-    let mut frag = Frag::No;
+    let mut chain = Chain::new(header[6]);
+    if chain.is_extension() {
+        chain.walk(&mut rest)?;
+    }
+    let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
     key.set(Field::IpTos, u128::from(first >> 20 & 0xff));
     key.set(Field::Ipv6Label, u128::from(first & 0xf_ffff));
     key.set(Field::IpTtl, header[7].into());
-    key.set(Field::Ipv6Src, be(&header[8..24]));
-    key.set(Field::Ipv6Dst, be(&header[24..40]));
-    // Every header is at least 8 bytes long, so this ends after at most 8 192 of them.
-    while frag != Frag::Later {
-        let extension: &[u8; 8] = match (next, rest.first_chunk()) {
-            (0 | 43 | 44 | 51 | 60, Some(extension)) => extension,
-            _ => break,
-        };
-        let len = match next {
-            44 => {
-                // The fragment header (RFC 8200 §4.5): an offset of 0 with more to come is the first one, 0 with none to come is whole.
-                let offset = u16::from_be_bytes([extension[2], extension[3]]);
-                match (offset & !7, offset & 1) {
-                    (0, 0) => {}
-                    (0, _) => frag = Frag::First,
-                    _ => frag = Frag::Later,
-                }
-                8
-            }
-            // The authentication header counts in 4-byte units (RFC 4302 §2.2), the others in 8-byte ones.
-            51 => (usize::from(extension[1]) + 2) * 4,
-            _ => (usize::from(extension[1]) + 1) * 8,
-        };
-        let Some(behind) = rest.get(len..) else { break };
-        next = extension[0];
-        rest = behind;
-    }
-    key.set(Field::IpProto, next.into());
-    key.set(Field::IpFrag, frag as u128);
-    if frag == Frag::Later {
+    key.set(Field::IpProto, chain.next.into());
+    key.set(Field::IpFrag, chain.frag as u128);
+    key.set(Field::Ipv6Exthdr, chain.seen.into());
+    if chain.frag == Frag::Later {
         return None;
     }
-    transport(key, next, true, rest)
+    transport(key, chain.next, true, rest)
 }
 
 /// TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792), ICMPv6 (RFC 4443).
 fn transport(key: &mut Key, protocol: u8, ipv6: bool, data: &[u8]) -> Option<()> {
     let header_len = match (protocol, ipv6) {
         (6, _) => 20,
-        (17, _) | (1, false) => 8,
+        (17, _) | (1, false) | (58, true) => 8,
         (132, _) => 12,
-        (58, true) => 4,
         _ => return None,
     };
     if data.len() < header_len {
         return None;
+    }
+    if protocol == 6 {
+        // A header that is longer than the packet, or shorter than itself, is none.
+        let len = usize::from(data[12] >> 4) * 4;
+        if len < 20 || len > data.len() {
+            return None;
+        }
     }
     match protocol {
         1 | 58 => {
@@ -191,31 +204,32 @@ fn transport(key: &mut Key, protocol: u8, ipv6: bool, data: &[u8]) -> Option<()>
     Some(())
 }
 
-/// The target and the link-layer address options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4, §4.6.1). A malformed
-/// option, or one that comes twice, makes all of them unknown.
+/// The reserved word, the target and the link-layer address options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4,
+/// §4.6.1). An option that says it is longer than the packet, or not long at all, is the last. One that comes twice makes target and addresses
+/// unknown.
 fn neighbour_discovery(key: &mut Key, data: &[u8]) -> Option<()> {
+    key.set(Field::NdReserved, be(data.get(..4)?));
     let target = data.get(4..20)?;
     let mut options = &data[20..];
     let (mut sll, mut tll) = (0, 0);
-    while !options.is_empty() {
-        let header: &[u8; 8] = options.first_chunk()?;
+    while let Some(header) = options.first_chunk::<8>() {
         let len = usize::from(header[1]) * 8;
         if len == 0 || len > options.len() {
-            return None;
+            break;
         }
+        options = &options[len..];
         let address = match header[0] {
             1 if len == 8 => &mut sll,
             2 if len == 8 => &mut tll,
-            _ => {
-                options = &options[len..];
-                continue;
-            }
+            _ => continue,
         };
         if *address != 0 {
             return None;
         }
         *address = be(&header[2..8]);
-        options = &options[len..];
+        if key.get(Field::NdOptionsType) == 0 {
+            key.set(Field::NdOptionsType, header[0].into());
+        }
     }
     key.set(Field::NdTarget, be(target));
     key.set(Field::NdSll, sll);

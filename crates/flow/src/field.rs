@@ -147,7 +147,7 @@ registry! {
     ArpOp "arp_op" "arp_op" 13 48 16 Arp;
     /// ARP target hardware address.
     ArpTha "arp_tha" "arp_tha" 14 0 48 Arp;
-    /// The type of the link-layer address option that was found; 0 where there is none, or where the reserved word is not zero.
+    /// The type of the first link-layer address option; 0 where there is none.
     NdOptionsType "nd_options_type" "nd_options_type" 14 48 8 Nd;
     /// The reserved word of a solicitation, flags and reserved bits of an advertisement.
     NdReserved "nd_reserved" "nd_reserved" 15 0 32 Nd;

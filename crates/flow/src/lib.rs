@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod display;
+mod exthdr;
 mod extract;
 mod field;
 mod key;

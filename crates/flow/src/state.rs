@@ -11,7 +11,7 @@ use crate::match_field::{Home, MatchField};
 use crate::{Key, Mask};
 
 /// Words of metadata.
-pub const META_WORDS: usize = 35;
+pub const META_WORDS: usize = 33;
 
 /// A packet's key and metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

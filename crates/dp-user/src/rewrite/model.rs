@@ -28,6 +28,10 @@ pub(crate) struct Shape {
 #[derive(Clone, Debug)]
 pub(crate) enum Net {
     Arp,
+    /// A label stack entry, and what may be more of them.
+    Mpls,
+    /// A backbone service instance tag.
+    Pbb,
     /// So many bytes of options, and flags with fragment offset.
     V4(usize, u16),
     V6(Vec<Extension>),
@@ -98,6 +102,9 @@ impl Model {
             F::EthDst | F::EthSrc => true,
             F::VlanTci0 => !shape.tags.is_empty(),
             F::ArpOp | F::ArpSha | F::ArpSpa | F::ArpTha | F::ArpTpa => matches!(shape.net, Net::Arp),
+            F::MplsLse0 => matches!(shape.net, Net::Mpls),
+            F::PbbIsid | F::PbbUca => matches!(shape.net, Net::Pbb),
+            F::NdReserved => l4 && self.is_nd(),
             F::IpTos | F::IpTtl => v4 || v6,
             F::Ipv4Src | F::Ipv4Dst => v4,
             F::Ipv6Src | F::Ipv6Dst | F::Ipv6Label => v6,
@@ -130,7 +137,7 @@ impl Model {
     /// Where the transport header begins, and the place of its checksum from there.
     pub(crate) fn checksum(&self) -> (usize, usize) {
         let extensions = match &self.shape.net {
-            Net::Arp => 0,
+            Net::Arp | Net::Mpls | Net::Pbb => 0,
             Net::V4(options, _) => 20 + options,
             Net::V6(extensions) => 40 + extensions.len() * 8,
         };
@@ -186,6 +193,16 @@ impl Model {
                 fields
                     .iter()
                     .for_each(|(field, len)| self.put(&mut bytes, *field, *len));
+            }
+            Net::Mpls => {
+                bytes.extend([0x88, 0x47]);
+                self.put(&mut bytes, Field::MplsLse0, 4);
+                bytes.extend(&self.shape.payload);
+            }
+            Net::Pbb => {
+                bytes.extend([0x88, 0xe7, 0x71 | (self.values.get(Field::PbbUca) as u8) << 3]);
+                self.put(&mut bytes, Field::PbbIsid, 3);
+                bytes.extend(&self.shape.payload);
             }
             Net::V4(options, fragment) => self.ipv4(&mut bytes, *options, *fragment, sums),
             Net::V6(extensions) => self.ipv6(&mut bytes, extensions, sums),
@@ -286,7 +303,11 @@ impl Model {
             L4::Icmp | L4::Nd(..) => {
                 self.put(&mut bytes, F::IcmpType, 1);
                 self.put(&mut bytes, F::IcmpCode, 1);
-                bytes.extend([0, 0, 0, 1, 0, 2]);
+                bytes.extend([0, 0]);
+                match self.shape.l4 {
+                    L4::Icmp => bytes.extend([0, 1, 0, 2]),
+                    _ => self.put(&mut bytes, F::NdReserved, 4),
+                }
             }
             L4::Unknown => {}
         }
@@ -366,7 +387,7 @@ impl Shape {
                     _ => None,
                 })
                 .unwrap_or((0, false)),
-            Net::Arp => (0, false),
+            Net::Arp | Net::Mpls | Net::Pbb => (0, false),
         }
     }
 
@@ -375,7 +396,7 @@ impl Shape {
     }
 
     fn has_l4(&self) -> bool {
-        !matches!(self.net, Net::Arp) && self.fragment().0 == 0
+        matches!(self.net, Net::V4(..) | Net::V6(_)) && self.fragment().0 == 0
     }
 }
 
@@ -398,6 +419,8 @@ pub(crate) fn any_model() -> impl Strategy<Value = Model> {
     let fragment = prop_oneof![6 => Just(0u16), 2 => Just(0x4000), 1 => Just(0x2000), 1 => Just(0x2001)];
     let net = prop_oneof![
         1 => Just(Net::Arp),
+        1 => Just(Net::Mpls),
+        1 => Just(Net::Pbb),
         4 => (0..4usize, fragment).prop_map(|(words, fragment)| Net::V4(words * 4, fragment)),
         2 => Just(Net::V6(Vec::new())),
         2 => prop::collection::vec(extension, 1..3).prop_map(Net::V6),
@@ -459,8 +482,10 @@ pub(crate) fn any_model() -> impl Strategy<Value = Model> {
     })
 }
 
-/// A write to some field; half of them to all of it.
+/// A write to some field; half of them to all of it. The kind of an option is left as it is: the option would be another.
 pub(crate) fn any_write() -> impl Strategy<Value = (Field, u128, u128)> {
     let mask = prop_oneof![2 => Just(u128::MAX), 1 => any::<u128>(), 1 => Just(0)];
-    (0..Field::ALL.len(), any::<u128>(), mask).prop_map(|(field, value, mask)| (Field::ALL[field], value, mask))
+    let field = (0..Field::ALL.len()).prop_map(|field| Field::ALL[field]);
+    let field = field.prop_filter("not the kind of an option", |field| *field != Field::NdOptionsType);
+    (field, any::<u128>(), mask)
 }

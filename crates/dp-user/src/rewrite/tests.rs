@@ -170,8 +170,12 @@ proptest! {
         for (field, value, mask) in writes {
             let Some(set) = SetField::new(field, value, mask) else { continue };
             let third_tag = matches!(key.get(Field::EthType), 0x8100 | 0x88a8 | 0x9100);
-            if third_tag || matches!(field, Field::IcmpType | Field::IcmpCode) {
-                // Steps over more tags than a key has; makes another message of it.
+            let ends_stack = field == Field::MplsLse0 && set.mask() & 0x100 != 0;
+            if third_tag || ends_stack || matches!(field, Field::IcmpType | Field::IcmpCode) {
+                // Steps over more tags than a key has; makes another packet of it.
+                continue;
+            }
+            if matches!(field, Field::PktMark | Field::SkbPriority) {
                 continue;
             }
             set_field(&mut frame, &mut layers, &set);
@@ -224,6 +228,40 @@ proptest! {
         }
         prop_assert_eq!(frame.len(), bytes.len());
     }
+}
+
+#[test]
+fn the_kind_of_an_option_is_written_where_there_is_one() {
+    let mut data = [&[0x33; 6][..], &[2; 6], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 40, 58, 255]].concat();
+    data.extend([1; 32]);
+    data.extend([[135, 0, 0, 0, 0, 0, 0, 0], [5; 8], [5; 8], [14, 1, 0, 0, 0, 0, 0, 0]].concat());
+    data.extend([1, 1, 7, 7, 7, 7, 7, 7]);
+    let before = data.clone();
+    let mut frame = Frame::from_slice(&data);
+    let set = |field, value| SetField::new(field, value, u128::MAX).unwrap();
+    let mut layers = Layers::UNKNOWN;
+    set_field(&mut frame, &mut layers, &set(Field::NdOptionsType, 2));
+    let key = flow::extract(frame.data(), flow::PortNo(1)).unwrap();
+    assert_eq!(key.get(Field::NdOptionsType), 2);
+    assert_eq!((key.get(Field::NdSll), key.get(Field::NdTll)), (0, 0x0707_0707_0707));
+    // The sum of the message changed by what the option did.
+    let sum = |data: &[u8]| Sum::ZERO.bytes(&data[54..]).fold();
+    assert_eq!(sum(frame.data()), sum(&before));
+    set_field(&mut frame, &mut layers, &set(Field::NdOptionsType, 1));
+    assert_eq!(frame.data(), before);
+}
+
+#[test]
+fn marks_are_written_to_what_goes_with_the_packet() {
+    let mut frame = Frame::from_slice(&[0; 60]);
+    frame.mark = 0xff00;
+    let mut layers = Layers::UNKNOWN;
+    for (field, value, mask) in [(Field::PktMark, 0x12, 0xff), (Field::SkbPriority, 7, u128::MAX)] {
+        set_field(&mut frame, &mut layers, &SetField::new(field, value, mask).unwrap());
+    }
+    assert_eq!((frame.mark, frame.priority), (0xff12, 7));
+    let copy = frame.duplicate();
+    assert_eq!((copy.mark, copy.priority, copy.data()), (0xff12, 7, &[0; 60][..]));
 }
 
 #[test]

@@ -246,10 +246,12 @@ fn a_neighbour_solicitation_has_its_target_and_option() {
         [135, 0, 0],
         "twice"
     );
-    assert_eq!(read(&[1, 0, 2, 2, 2, 2, 2, 2]), [135, 0, 0], "an option of no length");
-    assert_eq!(
-        read(&[1, 9, 2, 2, 2, 2, 2, 2]),
-        [135, 0, 0],
-        "an option that is cut short"
-    );
+    for last in [0, 9] {
+        let options = [1, 1, 2, 2, 2, 2, 2, 2, 1, last, 3, 3, 3, 3, 3, 3];
+        assert_eq!(
+            read(&options),
+            [135, target, 0x0202_0202_0202],
+            "an option of no length, or cut short, is the last"
+        );
+    }
 }
