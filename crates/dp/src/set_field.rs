@@ -56,13 +56,7 @@ impl SetField {
         ) || matches!(field, F::ArpSpa | F::ArpTpa | F::ArpSha | F::ArpTha | F::ArpOp)
             || matches!(
                 field,
-                F::PktMark
-                    | F::SkbPriority
-                    | F::NdReserved
-                    | F::NdOptionsType
-                    | F::MplsLse0
-                    | F::PbbIsid
-                    | F::PbbUca
+                F::PktMark | F::SkbPriority | F::NdReserved | F::NdOptionsType | F::MplsLse0 | F::PbbIsid | F::PbbUca
             )
     }
 

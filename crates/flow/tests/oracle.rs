@@ -140,10 +140,7 @@ fn network(rng: &mut Rng) -> (u16, Vec<u8>) {
             chain.extend(payload);
             data.extend((6 << 28 | rng.number() as u32 & 0xfff_ffff).to_be_bytes());
             data.extend((chain.len() as u16).to_be_bytes());
-            data.extend([
-                extensions.first().copied().unwrap_or(protocol),
-                rng.number() as u8,
-            ]);
+            data.extend([extensions.first().copied().unwrap_or(protocol), rng.number() as u8]);
             data.extend([[0x20; 16], [0xfe; 16]].concat());
             data.extend(chain);
             (0x86dd, data)
@@ -152,7 +149,18 @@ fn network(rng: &mut Rng) -> (u16, Vec<u8>) {
 }
 
 fn transport(rng: &mut Rng, ipv6: bool) -> (u8, Vec<u8>) {
-    let kinds = [(6, 20), (6, 32), (17, 8), (132, 12), (1, 8), (58, 8), (58, 24), (58, 24), (47, 8), (59, 0)];
+    let kinds = [
+        (6, 20),
+        (6, 32),
+        (17, 8),
+        (132, 12),
+        (1, 8),
+        (58, 8),
+        (58, 24),
+        (58, 24),
+        (47, 8),
+        (59, 0),
+    ];
     let (protocol, len) = *rng.pick(&kinds);
     let mut data: Vec<u8> = (0..len).map(|_| rng.number() as u8).collect();
     match (protocol, len) {
