@@ -4,12 +4,21 @@
 //! that two keys collide does not depend on the keys, the multiplications do not wait for one another, and a pair of words that a mask blanks
 //! adds a constant and can be left out.
 
-use flow::{KEY_WORDS, Key, Mask};
+use flow::{Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use wire::EtherType;
 
 /// Pairs of words in a key; the last word of an odd number is paired with zero.
 const PAIRS: usize = KEY_WORDS.div_ceil(2);
+
+/// Pairs of which a key of an IPv4 packet may have words that are not zero.
+const IPV4_PAIRS: [usize; 4] = [0, 1, 2, 5];
+/// Those that a key of an IPv6 packet has beside them.
+const IPV6_PAIRS: [usize; 2] = [3, 4];
+/// Those that others have beside both.
+const OTHER_PAIRS: Range<usize> = 6..PAIRS;
 
 /// Secrets drawn once per table.
 pub(crate) struct KeyHasher {
@@ -25,13 +34,21 @@ impl KeyHasher {
         }
     }
 
-    /// The hash of all of a key.
+    /// The hash of all of a key. Pairs of words that are zero in a packet of its kind are left out.
     #[inline]
     pub(crate) fn whole(&self, key: &Key) -> u64 {
-        let mut sum = 0u128;
-        for (n, secret) in self.secrets.iter().enumerate() {
+        let part = |sum: u128, n: usize| {
             let [a, b] = pair(key.words(), n);
-            sum = sum.wrapping_add(product(a, b, secret));
+            sum.wrapping_add(product(a, b, &self.secrets[n]))
+        };
+        let mut sum = IPV4_PAIRS.into_iter().fold(0, part);
+        let kind = EtherType(key.get(Field::EthType) as u16);
+        if kind != EtherType::IPV4 {
+            sum = IPV6_PAIRS.into_iter().fold(sum, part);
+            // A neighbour solicitation has more.
+            if kind != EtherType::IPV6 || key.get(Field::IpProto) == 58 {
+                sum = OTHER_PAIRS.fold(sum, part);
+            }
         }
         finish(sum)
     }
@@ -130,6 +147,33 @@ mod tests {
         assert_ne!(hasher.whole(&key(7)), hasher.whole(&other));
         assert!(pairs.matches(&other, &key(7)));
         assert!(!pairs.matches(&key(8), &key(7)));
+    }
+
+    #[test]
+    fn a_field_that_a_packet_of_its_kind_can_have_changes_the_hash() {
+        let hasher = KeyHasher::new();
+        for (kind, protocol) in [(0x800u16, 6u8), (0x86dd, 17), (0x86dd, 58), (0x806, 0), (0x8847, 0), (0x88e7, 0)] {
+            let mut key = key(1);
+            key.set(Field::EthType, kind.into());
+            key.set(Field::IpProto, protocol.into());
+            for field in Field::ALL {
+                use flow::Prerequisite as P;
+                let has = match field.info().prerequisite {
+                    P::None | P::Tag0 | P::Tag1 => true,
+                    P::Arp => kind == 0x806,
+                    P::Ipv4 => kind == 0x800,
+                    P::Ipv6 => kind == 0x86dd,
+                    P::Ip => matches!(kind, 0x800 | 0x86dd),
+                    P::Ports | P::Tcp => matches!(protocol, 6 | 17),
+                    P::Icmp | P::Nd => protocol == 58,
+                    P::Mpls => kind == 0x8847,
+                    P::Pbb => kind == 0x88e7,
+                };
+                let mut other = key;
+                other.set(*field, key.get(*field) ^ 1);
+                assert!(!has || hasher.whole(&key) != hasher.whole(&other), "{field:?} of {kind:x}");
+            }
+        }
     }
 
     #[test]

@@ -473,6 +473,12 @@ impl Pipeline {
         self.flows.credits().clear();
     }
 
+    /// Reports what megaflows have carried until now.
+    pub fn push_stats(&mut self, now: Nanos) {
+        let mut push = Push::default();
+        while self.push_step(&mut push, now) {}
+    }
+
     /// Does a step of reporting what megaflows have carried; `false` when all is reported.
     pub(crate) fn push_step(&mut self, push: &mut Push, now: Nanos) -> bool {
         if !self.flows.reap() {

@@ -1,7 +1,7 @@
 //! A switch and devices for tests.
 #![allow(dead_code)]
 
-use dp::{Action, Changes, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
+use dp::{Action, Carried, Changes, Credit, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{Budget, Inlet, Pipeline};
 use flow::{Field, Key, Mask};
 use netdev::{Dummy, Netdev};
@@ -19,6 +19,8 @@ pub(crate) struct FakeSwitch {
     answer: Box<Answer>,
     upcalls: AtomicU64,
     pub(crate) refreshed: Mutex<Vec<Effect>>,
+    /// What was reported, summed; when it was used last.
+    pub(crate) credited: Mutex<BTreeMap<Credit, Carried>>,
     pub(crate) failed: Mutex<Vec<PortNo>>,
     /// Handle, input port and bytes of what went to controllers.
     pub(crate) packet_ins: Mutex<Vec<(u32, PortNo, Vec<u8>)>>,
@@ -34,9 +36,17 @@ impl FakeSwitch {
             answer: Box::new(answer),
             upcalls: AtomicU64::new(0),
             refreshed: Mutex::default(),
+            credited: Mutex::default(),
             failed: Mutex::default(),
             packet_ins: Mutex::default(),
         })
+    }
+
+    /// Packets, bytes and time of last use of what was reported for a credit.
+    pub(crate) fn credited(&self, credit: u128) -> (u64, u64, Nanos) {
+        let credited = self.credited.lock();
+        let carried = credited.get(&Credit(credit)).copied().unwrap_or_default();
+        (carried.packets, carried.bytes, carried.used)
     }
 
     pub(crate) fn upcalls(&self) -> u64 {
@@ -52,6 +62,17 @@ impl Slowpath for FakeSwitch {
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
         self.refreshed.lock().extend_from_slice(effects);
+    }
+
+    fn credit(&self, credits: &[(Credit, Carried)], _now: Nanos) {
+        let mut credited = self.credited.lock();
+        for (credit, carried) in credits {
+            assert!(carried.packets > 0);
+            let sum = credited.entry(*credit).or_default();
+            sum.packets += carried.packets;
+            sum.bytes += carried.bytes;
+            sum.used = sum.used.max(carried.used);
+        }
     }
 
     fn port_failed(&self, port: PortNo) {
@@ -82,6 +103,12 @@ pub(crate) fn translation(actions: &[Action], fields: &[Field]) -> Translation {
 /// The same with dependencies.
 pub(crate) fn depending(mut translation: Translation, deps: &[u64]) -> Translation {
     translation.deps = deps.iter().map(|dep| Dep(*dep)).collect();
+    translation
+}
+
+/// The same with what counts it.
+pub(crate) fn credited(mut translation: Translation, credits: &[u128]) -> Translation {
+    translation.credits = credits.iter().map(|credit| Credit(*credit)).collect();
     translation
 }
 

@@ -1,8 +1,10 @@
 //! What the userspace datapath does, seen from outside.
 
 mod common;
+mod credits;
 mod datapath;
 mod equivalence;
 mod forwarding;
 mod invalidation;
 mod kernel;
+mod recirculation;
