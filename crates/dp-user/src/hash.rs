@@ -152,7 +152,14 @@ mod tests {
     #[test]
     fn a_field_that_a_packet_of_its_kind_can_have_changes_the_hash() {
         let hasher = KeyHasher::new();
-        for (kind, protocol) in [(0x800u16, 6u8), (0x86dd, 17), (0x86dd, 58), (0x806, 0), (0x8847, 0), (0x88e7, 0)] {
+        for (kind, protocol) in [
+            (0x800u16, 6u8),
+            (0x86dd, 17),
+            (0x86dd, 58),
+            (0x806, 0),
+            (0x8847, 0),
+            (0x88e7, 0),
+        ] {
             let mut key = key(1);
             key.set(Field::EthType, kind.into());
             key.set(Field::IpProto, protocol.into());
@@ -171,7 +178,10 @@ mod tests {
                 };
                 let mut other = key;
                 other.set(*field, key.get(*field) ^ 1);
-                assert!(!has || hasher.whole(&key) != hasher.whole(&other), "{field:?} of {kind:x}");
+                assert!(
+                    !has || hasher.whole(&key) != hasher.whole(&other),
+                    "{field:?} of {kind:x}"
+                );
             }
         }
     }

@@ -80,7 +80,10 @@ fn a_megaflow_that_goes_reports_first() {
 fn what_a_flush_of_many_megaflows_held_is_reported_before_statistics_are_answered() {
     let mut bench = Bench::new(2, counting());
     for first in (0..20_000).step_by(1000) {
-        bench.receive(0, &(first..first + 1000).map(|n| packet(10 + n, 9, n)).collect::<Vec<_>>());
+        bench.receive(
+            0,
+            &(first..first + 1000).map(|n| packet(10 + n, 9, n)).collect::<Vec<_>>(),
+        );
     }
     bench.changes.publish(&[Change::All]);
     bench.receive(0, &[packet(10, 9, 0)]);

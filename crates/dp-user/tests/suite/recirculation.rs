@@ -89,7 +89,10 @@ fn what_the_packet_is_changed_to_before_or_after_does_not_reach_the_other_copy()
     assert_eq!((one.len(), two.len()), (40, 40));
     assert!(one.iter().all(|packet| packet[5] == 0x66));
     assert!(two.iter().all(|packet| packet[5] == 0x55));
-    assert_eq!(two.iter().map(|p| number(p)).collect::<Vec<_>>(), (0..40).collect::<Vec<_>>());
+    assert_eq!(
+        two.iter().map(|p| number(p)).collect::<Vec<_>>(),
+        (0..40).collect::<Vec<_>>()
+    );
 }
 
 #[test]
