@@ -4,7 +4,7 @@
 //! requests this is one more wake-up with every reply, as expensive as the request itself. So only a socket that was found full is watched
 //! for writing, by a descriptor of its own, until it is not full any more.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -20,6 +20,8 @@ pub(crate) struct Socket {
     stream: AsyncFd<Either>,
     /// While the socket is full: its second descriptor.
     full: RefCell<Option<AsyncFd<OwnedFd>>>,
+    /// Nothing was read yet.
+    fresh: Cell<bool>,
 }
 
 enum Either {
@@ -86,11 +88,21 @@ impl Socket {
         Ok(Socket {
             stream,
             full: RefCell::new(None),
+            fresh: Cell::new(true),
         })
     }
 
     /// Reads once, when there is something to read. As many bytes as fit mean that there may be more.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        // What came with the end of the handshake has left the socket already.
+        if self.fresh.take()
+            && let Either::Tls(session) = self.stream.get_ref()
+        {
+            match session.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
         loop {
             let mut ready = ready!(self.stream.poll_read_ready(cx))?;
             match ready.try_io(|stream| stream.get_ref().read(buffer)) {

@@ -134,11 +134,7 @@ fn check(sandbox: &Sandbox, remote: &str) {
 
         // A dump of more than one record of TLS.
         let dumped = say(&["ovsdb-client", "--timeout=10", "get-schema", remote], &good);
-        assert!(
-            dumped.status == Some(0) && dumped.out.len() > 20_000,
-            "{:?}",
-            dumped.err
-        );
+        assert!(dumped.status == Some(0) && dumped.out.len() > 10_000, "{dumped:?}");
 
         for (keys, why) in [
             (
