@@ -21,6 +21,21 @@ pub struct RuleId {
     pub(crate) generation: u32,
 }
 
+impl RuleId {
+    /// The handle as a number.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.node as u64
+    }
+
+    /// The handle of [`RuleId::to_bits`]. Of another number, it is the handle of no rule, or of any.
+    pub const fn from_bits(bits: u64) -> RuleId {
+        RuleId {
+            node: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
 /// Why a rule was not inserted. The rule comes back.
 #[derive(Debug, Error)]
 pub enum InsertError<R> {
@@ -141,8 +156,13 @@ impl<R, const N: usize> Classifier<R, N> {
         self.arenas.node_mut(id.node).rule.as_mut()
     }
 
-    /// The rule of exactly this match and priority.
+    /// The rule of exactly this match and priority; of several, the one inserted last.
     pub fn find_strict(&self, matching: &Match<N>, priority: u32) -> Option<RuleId> {
+        self.find_strict_where(matching, priority, |_| true)
+    }
+
+    /// As [`Classifier::find_strict`], of the rules that `accept` accepts.
+    pub fn find_strict_where(&self, matching: &Match<N>, priority: u32, accept: impl Fn(&R) -> bool) -> Option<RuleId> {
         let shape = self.shapes.find(matching.mask())?;
         let mut node = self.shapes.get(shape).homes.iter().find_map(|(home, _)| {
             let subtable = self.subtable(*home);
@@ -151,8 +171,11 @@ impl<R, const N: usize> Classifier<R, N> {
         })?;
         while node != NONE {
             let here = self.arenas.node(node);
-            if here.priority <= priority {
-                return (here.priority == priority).then(|| self.id(node));
+            if here.priority < priority {
+                return None;
+            }
+            if here.priority == priority && here.rule.as_ref().is_some_and(&accept) {
+                return Some(self.id(node));
             }
             node = here.lower;
         }
@@ -164,8 +187,21 @@ impl<R, const N: usize> Classifier<R, N> {
     /// # Errors
     /// Hands the rule back where one of the same match and priority exists, or there is no room.
     pub fn insert(&mut self, matching: &Match<N>, priority: u32, rule: R) -> Result<RuleId, InsertError<R>> {
+        self.insert_as(matching, priority, rule, false)
+    }
+
+    /// As [`Classifier::insert`], also beside rules of the same match and priority: of those that a lookup accepts, it finds the one that was
+    /// inserted last. For tables in which versions of a rule stand beside each other for a while.
+    ///
+    /// # Errors
+    /// Hands the rule back where there is no room.
+    pub fn insert_over(&mut self, matching: &Match<N>, priority: u32, rule: R) -> Result<RuleId, InsertError<R>> {
+        self.insert_as(matching, priority, rule, true)
+    }
+
+    fn insert_as(&mut self, matching: &Match<N>, priority: u32, rule: R, over: bool) -> Result<RuleId, InsertError<R>> {
         let shape = self.shapes.intern(matching.mask());
-        let result = self.insert_in(shape, matching, priority, rule);
+        let result = self.insert_in(shape, matching, priority, rule, over);
         if self.shapes.get(shape).rules == 0 {
             self.forget_shape(shape);
         }
@@ -271,7 +307,14 @@ impl<R, const N: usize> Classifier<R, N> {
         None
     }
 
-    fn insert_in(&mut self, shape: u32, matching: &Match<N>, priority: u32, rule: R) -> Result<RuleId, InsertError<R>> {
+    fn insert_in(
+        &mut self,
+        shape: u32,
+        matching: &Match<N>,
+        priority: u32,
+        rule: R,
+        over: bool,
+    ) -> Result<RuleId, InsertError<R>> {
         let value = matching.value();
         let mut room = None;
         for at in 0..self.shapes.get(shape).homes.len() {
@@ -280,7 +323,7 @@ impl<R, const N: usize> Classifier<R, N> {
             let hash = subtable.hash(value, self.hash);
             let head = self.bucket(subtable, hash, value);
             if let Some(place) = head.and_then(|head| self.entry_in(head, shape, value)) {
-                return self.insert_beside(home, hash, &place, priority, rule);
+                return self.insert_beside((home, hash), &place, priority, rule, over);
             }
             if room.is_none() && self.has_room(home, shape, head) {
                 room = Some((home, hash, head));
@@ -315,16 +358,17 @@ impl<R, const N: usize> Classifier<R, N> {
     /// Adds a rule to a match that has some.
     fn insert_beside(
         &mut self,
-        home: u32,
-        hash: u32,
+        (home, hash): (u32, u32),
         place: &Place,
         priority: u32,
         rule: R,
+        over: bool,
     ) -> Result<RuleId, InsertError<R>> {
         let mut above = NONE;
         let mut below = place.node;
-        while below != NONE && self.arenas.node(below).priority >= priority {
-            if self.arenas.node(below).priority == priority {
+        let floor = if over { priority.saturating_add(1) } else { priority };
+        while below != NONE && self.arenas.node(below).priority >= floor {
+            if !over && self.arenas.node(below).priority == priority {
                 return Err(InsertError::Exists {
                     id: self.id(below),
                     rule,

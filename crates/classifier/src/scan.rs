@@ -93,7 +93,22 @@ impl<R, const N: usize> Classifier<R, N> {
 
     /// A rule of this priority that matches some key that `matching` does: what OpenFlow's check_overlap forbids.
     pub fn overlapping_at(&self, matching: &Match<N>, priority: u32) -> Option<RuleId> {
-        let first = self.related(matching, Relation::Overlapping, Some(priority), ControlFlow::Break);
+        self.overlapping_at_where(matching, priority, |_| true)
+    }
+
+    /// As [`Classifier::overlapping_at`], of the rules that `accept` accepts.
+    pub fn overlapping_at_where(
+        &self,
+        matching: &Match<N>,
+        priority: u32,
+        accept: impl Fn(&R) -> bool,
+    ) -> Option<RuleId> {
+        let first = self.related(matching, Relation::Overlapping, Some(priority), |node| {
+            match self.arenas.node(node).rule.as_ref().is_some_and(&accept) {
+                true => ControlFlow::Break(node),
+                false => ControlFlow::Continue(()),
+            }
+        });
         first.break_value().map(|node| self.id(node))
     }
 

@@ -3,7 +3,7 @@
 use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Learned};
 use crate::port::Port;
-use crate::tables::{FlowTables, Removed};
+use crate::tables::{FlowTables, Removed, TableEvent};
 use crate::{FailMode, PortFlags, VlanSet};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -35,6 +35,8 @@ pub struct Bridge {
     pub(crate) misses_to_controller: bool,
     /// Rules that went and that nobody has asked about.
     pub(crate) removed: Vec<Removed>,
+    /// What else happened in the tables.
+    pub(crate) events: Vec<TableEvent>,
 }
 
 /// An entry of a bridge's table of stations.

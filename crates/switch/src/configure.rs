@@ -76,7 +76,9 @@ impl Switch {
         self.bridge_ids.retain(|name, id| {
             let stays = config.bridges.contains_key(name);
             if !stays {
-                self.bridges.remove(id);
+                if let Some(mut bridge) = self.bridges.remove(id) {
+                    self.dead_meters.extend(bridge.tables.forget_meters());
+                }
                 stale.push(Read::Bridge(*id));
             }
             stays
@@ -103,6 +105,7 @@ impl Switch {
                 port_flags: HashMap::new(),
                 misses_to_controller: false,
                 removed: Vec::new(),
+                events: Vec::new(),
             });
             for port in bridge_config.ports.keys() {
                 if !bridge.port_ids.contains_key(port) {

@@ -14,6 +14,7 @@
 mod bridge;
 mod config;
 mod configure;
+mod control;
 mod dep;
 mod fdb;
 mod port;
@@ -28,6 +29,7 @@ pub use bridge::{Bridge, FdbEntry};
 pub use config::{
     Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, PortFlags, PriorityTags, SwitchConfig, VlanMode,
 };
+pub use control::{BundleError, BundleItem};
 pub use fdb::FdbStats;
 pub use switch::{FdbError, Switch};
 pub use vlan_set::VlanSet;

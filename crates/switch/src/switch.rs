@@ -4,10 +4,10 @@ use crate::PortFlags;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
-use crate::tables::{BridgeRule, Changed, Memo, Memos, Pipeline, Removed, Translated};
+use crate::tables::{BridgeRule, Memo, Memos, MeterNumbers, Pipeline, Translated};
 use dp::{Change, Effect, Key, PortNo};
 use openflow::OfError;
-use openflow::model::{Action, FlowMod};
+use openflow::model::Action;
 use std::collections::{BTreeMap, HashMap};
 use wire::{MacAddr, Nanos, Vid};
 
@@ -21,6 +21,9 @@ pub struct Switch {
     pub(crate) next_bridge: u32,
     pub(crate) attachments: HashMap<PortNo, Ingress>,
     pub(crate) memos: Memos,
+    pub(crate) meter_numbers: MeterNumbers,
+    /// The datapath's meters that bridges had that are gone.
+    pub(crate) dead_meters: Vec<u32>,
 }
 
 /// Why a station could not be entered or removed by hand.
@@ -51,6 +54,8 @@ impl Switch {
             next_bridge: 0,
             attachments: HashMap::new(),
             memos: Memos::default(),
+            meter_numbers: MeterNumbers::default(),
+            dead_meters: Vec::new(),
         }
     }
 
@@ -121,13 +126,14 @@ impl Switch {
                 let Some(bridge) = self.bridges.get_mut(&learned.bridge) else {
                     return;
                 };
+                let mut log = bridge.tables.log();
                 // A rule that cannot be there is not made; nobody is to be told.
-                let Ok(changed) = bridge.tables.learn(learned, now) else {
+                if bridge.tables.learn(learned, now, &mut log).is_err() {
                     return;
-                };
+                }
                 let id = bridge.id;
-                bridge.removed.extend(changed.removed);
-                stale.extend(changed.tables.into_iter().map(|table| Read::Table(id, table)));
+                bridge.events.append(&mut log.events);
+                stale.extend(log.stale.tables().into_iter().map(|table| Read::Table(id, table)));
             }
             Memo::Closing { rule, idle, hard } => {
                 if let Some(bridge) = self.bridges.get_mut(&rule.bridge) {
@@ -139,7 +145,7 @@ impl Switch {
 
     /// Forgets stations that have not been seen for their bridge's ageing time.
     pub fn tick(&mut self, now: Nanos) -> Vec<Change> {
-        let mut stale = Vec::new();
+        let (mut stale, mut ended) = (Vec::new(), Vec::new());
         for bridge in self.bridges.values_mut() {
             let before = stale.len();
             while let Some((vlan, mac)) = bridge.fdb.expire(now) {
@@ -149,17 +155,19 @@ impl Switch {
                 stale.truncate(before);
                 stale.push(Read::Bridge(bridge.id));
             }
-            let ended = bridge.tables.tick(now);
-            let mut tables: Vec<u8> = ended.iter().map(|removed| removed.at.table).collect();
-            tables.sort_unstable();
-            tables.dedup();
-            stale.extend(tables.into_iter().map(|table| Read::Table(bridge.id, table)));
-            bridge.removed.extend(ended);
+            let mut log = bridge.tables.log();
+            bridge.tables.end_old(now, &mut log);
+            bridge.events.append(&mut log.events);
+            ended.push((bridge.id, log.stale));
         }
         let mut forgotten = Vec::new();
         self.memos.tick(now, &mut forgotten);
         stale.extend(forgotten.into_iter().map(Read::Memo));
-        self.changes(stale)
+        let mut changes = self.changes(stale);
+        for (bridge, stale) in ended {
+            changes.extend(self.changes_of_tables(bridge, false, &stale));
+        }
+        changes
     }
 
     /// When [`Switch::tick`] has something to do; `None` while nothing ages.
@@ -170,28 +178,6 @@ impl Switch {
             .chain([self.memos.next_event()])
             .flatten()
             .min()
-    }
-
-    /// Changes a bridge's rules as a controller asks. Rules that went are to be had from [`Switch::take_removed`].
-    ///
-    /// # Errors
-    /// The error that the specification has for it, and [`OfError::FmfcUnknown`] where there is no such bridge; nothing is changed then.
-    pub fn flow_mod(&mut self, bridge: &str, change: &FlowMod, now: Nanos) -> Result<Vec<Change>, OfError> {
-        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
-        let was_builtin = bridge.tables.is_builtin();
-        let Changed { tables, removed, .. } = bridge.tables.flow_mod(change, now)?;
-        bridge.removed.extend(removed);
-        let id = bridge.id;
-        if was_builtin && !bridge.tables.is_builtin() {
-            return Ok(self.changes([Read::Bridge(id)]));
-        }
-        Ok(self.changes(tables.into_iter().map(|table| Read::Table(id, table))))
-    }
-
-    /// The rules of a bridge that went since the last time.
-    pub fn take_removed(&mut self, bridge: &str) -> Vec<Removed> {
-        self.bridge_mut(bridge)
-            .map_or_else(|_| Vec::new(), |bridge| std::mem::take(&mut bridge.removed))
     }
 
     /// Notes what a controller says of a port, by its OpenFlow port number.
@@ -310,7 +296,7 @@ impl Switch {
         Ok(())
     }
 
-    fn bridge_mut(&mut self, name: &str) -> Result<&mut Bridge, FdbError> {
+    pub(crate) fn bridge_mut(&mut self, name: &str) -> Result<&mut Bridge, FdbError> {
         let id = self.bridge_ids.get(name).ok_or(FdbError::NoBridge)?;
         self.bridges.get_mut(id).ok_or(FdbError::NoBridge)
     }

@@ -1,10 +1,12 @@
 //! Flow-mods (OpenFlow 1.3.5 §6.4).
 
-use super::{FlowTables, Learned, Reason, Removed, Rule, RuleRef, TABLES, check, words};
-use crate::tables::WORDS;
+use super::condition::match_words;
+use super::journal::Step;
+use super::update::{Log, TableEvent};
+use super::{Condition, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
 use classifier::Match;
 use openflow::OfError;
-use openflow::model::{ANY_GROUP, Action, FlowCommand, FlowFlags, FlowMod, Instructions, Port};
+use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions};
 use std::sync::Arc;
 use wire::Nanos;
 
@@ -21,98 +23,53 @@ pub struct Changed {
     pub removed: Vec<Removed>,
 }
 
-/// Which rules are meant.
-#[derive(Clone, Debug)]
-pub struct Condition {
-    pub(super) matching: Match<WORDS>,
-    cookie: u64,
-    cookie_mask: u64,
-    out_port: Port,
-    out_group: u32,
-}
-
-impl Condition {
-    /// Every rule.
-    pub const ANY: Condition = Condition {
-        matching: Match::ANY,
-        cookie: 0,
-        cookie_mask: 0,
-        out_port: Port::ANY,
-        out_group: ANY_GROUP,
-    };
-
-    /// The rules that a request for statistics is about.
-    ///
-    /// # Errors
-    /// [`OfError::BmcBadField`] where the match is of fields that no rule can be of.
-    pub fn of_request(request: &openflow::model::FlowStatsRequest) -> Result<Condition, OfError> {
-        Ok(Condition {
-            matching: match_words(&request.matching)?,
-            cookie: request.cookie,
-            cookie_mask: request.cookie_mask,
-            out_port: request.out_port,
-            out_group: request.out_group,
-        })
-    }
-
-    fn of_change(change: &FlowMod, matching: Match<WORDS>) -> Condition {
-        let deletes = matches!(change.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
-        Condition {
-            matching,
-            cookie: change.cookie,
-            cookie_mask: change.cookie_mask,
-            out_port: if deletes { change.out_port } else { Port::ANY },
-            out_group: if deletes { change.out_group } else { ANY_GROUP },
-        }
-    }
-
-    pub(super) fn is_any_match(&self) -> bool {
-        self.matching == Match::ANY
-    }
-
-    /// Whether a rule meets what is not about its match.
-    pub(super) fn accepts(&self, rule: &Rule) -> bool {
-        let sends = |to: &dyn Fn(&Action) -> bool| {
-            let lists = [&rule.instructions.apply, &rule.instructions.write];
-            lists.into_iter().any(|list| any_action(list, to))
-        };
-        (rule.cookie ^ self.cookie) & self.cookie_mask == 0
-            && (self.out_port == Port::ANY || sends(&|action| outputs_to(action, self.out_port)))
-            && (self.out_group == ANY_GROUP || sends(&|action| *action == Action::Group(self.out_group)))
-    }
-}
-
 impl FlowTables {
     /// Does what a controller asks.
     ///
     /// # Errors
     /// The error that the specification has for it; nothing is changed then.
     pub fn flow_mod(&mut self, change: &FlowMod, now: Nanos) -> Result<Changed, OfError> {
-        if change.table.is_some_and(|table| table >= TABLES) {
-            return Err(OfError::FmfcBadTableId);
+        let mut log = Log {
+            everything: true,
+            ..Log::default()
+        };
+        self.change(change, now, &mut log)?;
+        let removed = log.events.into_iter().filter_map(|event| match event {
+            TableEvent::Removed(removed) => Some(removed),
+            _ => None,
+        });
+        Ok(Changed {
+            tables: log.stale.tables(),
+            removed: removed.collect(),
+            added: log.added,
+            modified: log.modified,
+        })
+    }
+
+    /// Does what a controller asks, and notes what somebody hears of.
+    pub(crate) fn change(&mut self, change: &FlowMod, now: Nanos, log: &mut Log) -> Result<(), OfError> {
+        match change.table {
+            // The switch's own.
+            Some(TABLES) => return Err(OfError::BrcEperm),
+            Some(table) if table > TABLES => return Err(OfError::BrcBadTableId),
+            _ => {}
         }
         let matching = match_words(&change.matching)?;
-        let mut changed = Changed::default();
         match change.command {
-            FlowCommand::Add => self.add(change, &matching, now, &mut changed)?,
-            FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(change, &matching, now, &mut changed)?,
+            FlowCommand::Add => self.add(change, &matching, now, log)?,
+            FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(change, &matching, now, log)?,
             FlowCommand::Delete | FlowCommand::DeleteStrict => {
                 for at in self.meant(change, &matching) {
-                    changed.removed.extend(self.take(at, Reason::Delete, now));
+                    self.drop_rule(at, Reason::Delete, now, log);
                 }
             }
         }
-        let gone = changed.removed.iter().map(|removed| removed.at.table);
-        let rest = changed.added.iter().chain(&changed.modified).map(|at| at.table);
-        changed.tables = gone.chain(rest).collect();
-        changed.tables.sort_unstable();
-        changed.tables.dedup();
-        self.builtin &= changed.tables.is_empty();
-        Ok(changed)
+        self.builtin &= log.stale.is_empty();
+        Ok(())
     }
 
     /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout anew, and nothing has changed.
-    pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos) -> Result<Changed, OfError> {
+    pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let change = &learned.change;
         let matching = match_words(&change.matching)?;
         let number = change.table.unwrap_or(0);
@@ -123,88 +80,221 @@ impl FlowTables {
             let cookie = change.new_cookie.unwrap_or(0);
             let limit = learned.limit as usize;
             if limit != 0 && self.count_cookie(number, cookie, limit) >= limit {
-                return Ok(Changed::default());
+                return Ok(());
             }
-            return self.flow_mod(change, now);
+            return self.change(change, now, log);
         };
         if let Some(rule) = self.table_mut(number).rules.get_mut(id)
             && *rule.instructions == change.instructions
             && Some(rule.cookie) == change.new_cookie
         {
             rule.modified = rule.modified.max(now);
-            return Ok(Changed::default());
+            return Ok(());
         }
-        self.flow_mod(change, now)
+        self.change(change, now, log)
     }
 
-    fn add(
-        &mut self,
-        change: &FlowMod,
-        matching: &Match<WORDS>,
-        now: Nanos,
-        changed: &mut Changed,
-    ) -> Result<(), OfError> {
+    fn add(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let number = change.table.unwrap_or(0);
-        check::instructions(&change.instructions, number)?;
-        let mut rule = Rule::new(change, FlowTables::share(change.instructions.clone()), now);
+        self.check(&change.instructions, number)?;
         let table = self.table(number);
         let priority = u32::from(change.priority);
+        let known = table.and_then(|table| table.rules.find_strict(matching, priority));
         if change.flags.has(FlowFlags::CHECK_OVERLAP)
             && table.is_some_and(|table| table.rules.overlapping_at(matching, priority).is_some())
         {
             return Err(OfError::FmfcOverlap);
         }
-        match table.and_then(|table| table.rules.find_strict(matching, priority)) {
-            Some(id) => {
-                let old = self.take(RuleRef { table: number, id }, Reason::Delete, now);
-                if let Some(old) = old.filter(|_| !change.flags.has(FlowFlags::RESET_COUNTS)) {
-                    rule.packets = old.rule.packets;
-                    rule.bytes = old.rule.bytes;
-                }
-            }
-            None => self.make_room(number, now, &mut changed.removed)?,
+        let Some(id) = known else {
+            self.make_room(number, now, log)?;
+            let rule = Rule::new(change, self.instructions.share(&change.instructions), now);
+            return self.come(number, matching, change.priority, rule, log);
+        };
+        let mut rule = Rule::new(change, self.instructions.share(&change.instructions), now);
+        let keep = !change.flags.has(FlowFlags::RESET_COUNTS);
+        let old = RuleRef { table: number, id };
+        if self.retires(old) {
+            return self.replace(old, (matching, change.priority), rule, keep, None);
         }
-        changed.added.push(self.put(number, matching, change.priority, rule)?);
-        Ok(())
+        if let Some(old) = self.take(old).filter(|_| keep) {
+            rule.packets = old.packets;
+            rule.bytes = old.bytes;
+        }
+        self.come(number, matching, change.priority, rule, log)
     }
 
-    fn modify(
-        &mut self,
-        change: &FlowMod,
-        matching: &Match<WORDS>,
-        now: Nanos,
-        changed: &mut Changed,
-    ) -> Result<(), OfError> {
+    fn modify(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let meant = self.meant(change, matching);
         if meant.is_empty() {
             // A rule is asked for by what it does and by no other rule's cookie.
             return match change.new_cookie {
-                Some(_) if change.cookie_mask == 0 => self.add(change, matching, now, changed),
-                _ => check::instructions(&change.instructions, change.table.unwrap_or(0)),
+                Some(_) if change.cookie_mask == 0 => self.add(change, matching, now, log),
+                _ => self.check(&change.instructions, change.table.unwrap_or(0)),
             };
         }
         let last = meant.iter().map(|at| at.table).max().unwrap_or(0);
-        check::instructions(&change.instructions, last)?;
-        let instructions = FlowTables::share(change.instructions.clone());
+        self.check(&change.instructions, last)?;
+        let instructions = self.instructions.share(&change.instructions);
         for at in meant {
-            self.change_rule(at, change, &instructions, now);
-            changed.modified.push(at);
+            self.change_rule(at, change, &instructions, now, log)?;
         }
         Ok(())
     }
 
-    fn change_rule(&mut self, at: RuleRef, change: &FlowMod, instructions: &Arc<Instructions>, now: Nanos) {
-        let Some(rule) = self.table_mut(at.table).rules.get_mut(at.id) else {
+    fn change_rule(
+        &mut self,
+        at: RuleRef,
+        change: &FlowMod,
+        instructions: &Arc<Instructions>,
+        now: Nanos,
+        log: &mut Log,
+    ) -> Result<(), OfError> {
+        let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) else {
+            return Ok(());
+        };
+        let (matching, priority) = (entry.matching(), entry.priority as u16);
+        let cookie = change.new_cookie.unwrap_or(entry.rule.cookie);
+        let differs = cookie != entry.rule.cookie || !Arc::ptr_eq(instructions, &entry.rule.instructions);
+        let reset = change.flags.has(FlowFlags::RESET_COUNTS);
+        let change_it = |rule: &mut Rule| {
+            rule.cookie = cookie;
+            // The hard timeout begins anew; the place in the queue is early, which is no harm.
+            rule.modified = now;
+            rule.used = rule.used.max(now);
+            if reset {
+                (rule.packets, rule.bytes) = (0, 0);
+            }
+            std::mem::replace(&mut rule.instructions, instructions.clone())
+        };
+        if self.retires(at) {
+            let mut rule = entry.rule.clone();
+            change_it(&mut rule);
+            (rule.packets, rule.bytes, rule.queued) = (0, 0, None);
+            return self.replace(at, (&matching, priority), rule, !reset, Some(differs));
+        }
+        let Some(rule) = self.there(at.table).and_then(|table| table.rules.get_mut(at.id)) else {
+            return Ok(());
+        };
+        let before = change_it(rule);
+        if differs {
+            self.refer(at, &before, false);
+            self.refer(at, instructions, true);
+            self.instructions.release_held(before);
+        }
+        if let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) {
+            log.changed(at, priority, &matching, entry.rule, differs);
+        }
+        Ok(())
+    }
+
+    /// Puts a rule in, for packets to see or for the bundle under way.
+    fn come(
+        &mut self,
+        table: u8,
+        matching: &Match<WORDS>,
+        priority: u16,
+        mut rule: Rule,
+        log: &mut Log,
+    ) -> Result<(), OfError> {
+        if self.journal.active {
+            rule.span = Span::From(self.journal.versions().1);
+            let at = self.put(table, matching, priority, rule)?;
+            self.journal.stale.add(table, matching);
+            self.journal.push(Step::Came(at));
+        } else {
+            let at = self.put(table, matching, priority, rule)?;
+            if let Some(rule) = self.table(table).and_then(|table| table.rules.get(at.id)) {
+                log.came(at, priority, matching, rule);
+            }
+        }
+        self.watch_room(table, log);
+        Ok(())
+    }
+
+    /// Whether a change of a rule is a bundle's, and packets see the rule until then.
+    fn retires(&self, at: RuleRef) -> bool {
+        self.journal.active && self.rule(at).is_some_and(|rule| rule.span == Span::Always)
+    }
+
+    /// Lets a rule be there in the place of another once the bundle under way is committed.
+    fn replace(
+        &mut self,
+        old: RuleRef,
+        (matching, priority): (&Match<WORDS>, u16),
+        mut rule: Rule,
+        keep: bool,
+        modified: Option<bool>,
+    ) -> Result<(), OfError> {
+        let latest = self.journal.versions().1;
+        self.retire(old, latest);
+        rule.span = Span::From(latest);
+        let new = self.put(old.table, matching, priority, rule)?;
+        self.journal.stale.add(old.table, matching);
+        self.journal.push(Step::Replaced {
+            old,
+            new,
+            keep,
+            modified,
+        });
+        Ok(())
+    }
+
+    fn retire(&mut self, at: RuleRef, version: u32) {
+        self.note_evictable(at, false);
+        if let Some(table) = self.there(at.table) {
+            table.rules.set_span(at.id, Span::Until(version));
+        }
+    }
+
+    /// Takes a rule out, for packets or for the bundle under way.
+    pub(super) fn drop_rule(&mut self, at: RuleRef, reason: Reason, now: Nanos, log: &mut Log) {
+        if self.retires(at) {
+            let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) else {
+                return;
+            };
+            let matching = entry.matching();
+            self.journal.stale.add(at.table, &matching);
+            self.journal.push(Step::Went(at, reason));
+            self.retire(at, self.journal.versions().1);
+        } else if self.journal.active {
+            // One of this bundle's own, of which nobody has heard.
+            self.take(at);
+        } else {
+            self.end(at, reason, now, log);
+        }
+        self.watch_room(at.table, log);
+    }
+
+    /// Takes a rule out for good and tells of it.
+    pub(super) fn end(&mut self, at: RuleRef, reason: Reason, now: Nanos, log: &mut Log) {
+        let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) else {
             return;
         };
-        rule.instructions = instructions.clone();
-        rule.cookie = change.new_cookie.unwrap_or(rule.cookie);
-        // The hard timeout begins anew; the place in the queue is early, which is no harm.
-        rule.modified = now;
-        rule.used = rule.used.max(now);
-        if change.flags.has(FlowFlags::RESET_COUNTS) {
-            (rule.packets, rule.bytes) = (0, 0);
+        let (matching, priority) = (entry.matching(), entry.priority as u16);
+        if let Some(rule) = self.take(at) {
+            log.went(at, priority, &matching, rule, (reason, now));
         }
+    }
+
+    /// Whether a rule of a table may have these instructions.
+    fn check(&self, instructions: &Instructions, table: u8) -> Result<(), OfError> {
+        check::instructions(instructions, table)?;
+        check::references(instructions, self)
+    }
+
+    /// Whether a packet may be sent through these actions.
+    ///
+    /// # Errors
+    /// The error that the specification has for what is wrong with them.
+    pub fn check_actions(&self, actions: &[Action]) -> Result<(), OfError> {
+        check::actions_of(actions)?;
+        check::lists_references(actions, self)
+    }
+
+    /// Whether a rule is there for who changes rules.
+    pub(super) fn is_latest(&self, at: RuleRef) -> bool {
+        let there = self.table(at.table);
+        there.is_some_and(|table| table.rules.get(at.id).is_some_and(|rule| table.rules.is_latest(rule)))
     }
 
     /// The rules that a change or deletion is about.
@@ -214,11 +304,8 @@ impl FlowTables {
         let mut meant = Vec::new();
         for (number, table) in self.chosen(change.table) {
             let found = if strict {
-                table
-                    .rules
-                    .find_strict(matching, change.priority.into())
-                    .into_iter()
-                    .collect()
+                let found = table.rules.find_strict(matching, change.priority.into());
+                found.into_iter().collect()
             } else {
                 table.rules.covered_by(matching)
             };
@@ -227,30 +314,5 @@ impl FlowTables {
             meant.extend(found.map(|id| RuleRef { table: number, id }));
         }
         meant
-    }
-}
-
-fn match_words(matching: &openflow::model::Match) -> Result<Match<WORDS>, OfError> {
-    check::matching(matching)?;
-    let state = matching.normalized().to_state().ok_or(OfError::BmcBadField)?;
-    Ok(words::match_words(&state))
-}
-
-/// Whether one of the actions, or of those within, is so.
-fn any_action(list: &[Action], is: &dyn Fn(&Action) -> bool) -> bool {
-    list.iter().any(|action| {
-        is(action)
-            || match action {
-                Action::Clone(inner) => any_action(inner, is),
-                _ => false,
-            }
-    })
-}
-
-fn outputs_to(action: &Action, to: Port) -> bool {
-    match action {
-        Action::Output { port, .. } | Action::Enqueue { port, .. } | Action::OutputTrunc { port, .. } => *port == to,
-        Action::Controller(_) => to == Port::CONTROLLER,
-        _ => false,
     }
 }

@@ -1,6 +1,7 @@
 //! What a rule may ask for. What is not acted upon is refused when the rule comes, not when its packets do.
 
-use super::TABLES;
+use super::condition::each_action;
+use super::{FlowTables, TABLES};
 use flow::{Home, MatchField};
 use openflow::OfError;
 use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port};
@@ -19,14 +20,39 @@ pub(super) fn matching(matching: &Match) -> Result<(), OfError> {
 
 /// Whether instructions of a rule of `table` can be carried out.
 pub(super) fn instructions(instructions: &Instructions, table: u8) -> Result<(), OfError> {
-    if instructions.meter.is_some() {
-        return Err(OfError::BicUnsupInst);
-    }
     if instructions.goto.is_some_and(|to| to <= table || to >= TABLES) {
         return Err(OfError::BicBadTableId);
     }
     actions(&instructions.apply, 0)?;
     actions(&instructions.write, 0)
+}
+
+/// Whether what instructions refer to is there.
+pub(super) fn references(instructions: &Instructions, tables: &FlowTables) -> Result<(), OfError> {
+    if instructions.meter.is_some_and(|meter| tables.meter(meter).is_none()) {
+        return Err(OfError::MmfcInvalidMeter);
+    }
+    lists_references(&instructions.apply, tables)?;
+    lists_references(&instructions.write, tables)
+}
+
+/// Whether what actions refer to is there.
+pub(super) fn lists_references(list: &[Action], tables: &FlowTables) -> Result<(), OfError> {
+    let mut result = Ok(());
+    each_action(list, &mut |action| {
+        let wrong = match action {
+            Action::Group(group) if tables.groups.latest(*group).is_none() => OfError::BacBadOutGroup,
+            Action::Meter(meter) if tables.meter(*meter).is_none() => OfError::MmfcInvalidMeter,
+            _ => return,
+        };
+        result = result.and(Err(wrong));
+    });
+    result
+}
+
+/// Whether actions can be carried out.
+pub(super) fn actions_of(list: &[Action]) -> Result<(), OfError> {
+    actions(list, 0)
 }
 
 /// Actions within actions: what nobody needs more of, and what the stack has room for.
@@ -56,6 +82,8 @@ fn action(action: &Action, within: u32) -> Result<(), OfError> {
         Action::CheckPktLarger { dst, .. } => written(dst.field()),
         Action::Learn(learn) => self::learn(learn),
         Action::Controller(_)
+        | Action::Group(_)
+        | Action::Meter(_)
         | Action::SetVlanVid(_)
         | Action::SetVlanPcp(_)
         | Action::PopVlan

@@ -1,7 +1,7 @@
-//! How rules end by themselves: timeouts, and making room.
+//! How rules end by themselves.
 
-use super::{FlowTables, Overflow, Removed, RuleRef};
-use openflow::OfError;
+use super::update::{Log, TableEvent};
+use super::{FlowTables, Removed, RuleRef};
 use wire::Nanos;
 
 /// Why a rule went, as messages number it.
@@ -22,22 +22,43 @@ pub enum Reason {
     Eviction = 5,
 }
 
+/// Most rules that end in one call: one who holds the tables meanwhile does so for about a millisecond.
+const AT_ONCE: usize = 2048;
+
 impl FlowTables {
-    /// Takes out the rules whose time is over, in the order of their ends.
+    /// Takes out rules whose time is over, in the order of their ends; not more than some thousands, so that the next call may be due at once.
     pub fn tick(&mut self, now: Nanos) -> Vec<Removed> {
-        let mut removed = Vec::new();
-        while let Some((due, at)) = self.queue.first().copied().filter(|(due, _)| *due <= now) {
-            self.queue.remove(&(due, at));
+        let mut log = Log {
+            everything: true,
+            ..Log::default()
+        };
+        self.end_old(now, &mut log);
+        let removed = log.events.into_iter().filter_map(|event| match event {
+            TableEvent::Removed(removed) => Some(removed),
+            _ => None,
+        });
+        removed.collect()
+    }
+
+    /// As [`FlowTables::tick`], noting what somebody hears of.
+    pub(crate) fn end_old(&mut self, now: Nanos, log: &mut Log) {
+        for _ in 0..AT_ONCE {
+            let Some((due, at)) = self.queue.first().copied().filter(|(due, _)| *due <= now) else {
+                return;
+            };
             let Some((ended, end)) = self.rule(at).map(|rule| (rule.ended(now), rule.end())) else {
+                self.queue.remove(&(due, at));
                 continue;
             };
             match (ended, end) {
-                (Some(reason), _) => removed.extend(self.take(at, reason, now)),
+                (Some(reason), _) => {
+                    self.end(at, reason, now, log);
+                    self.watch_room(at.table, log);
+                }
                 (None, Some(end)) => self.queue_at(at, end),
-                (None, None) => {}
+                (None, None) => self.unqueue(at),
             }
         }
-        removed
     }
 
     /// Lets a rule end sooner: after so many seconds without packets, and in all, where that is not 0 and less than it has.
@@ -68,42 +89,22 @@ impl FlowTables {
         self.queue.first().map(|(due, _)| *due)
     }
 
-    /// Gives a rule that has no place in the queue one.
+    /// Gives a rule a place in the queue, in the place of any that it has.
     pub(super) fn queue_at(&mut self, at: RuleRef, due: Nanos) {
-        self.queue.insert((due, at));
-        self.requeued(at, Some(due));
-    }
-
-    /// Notes where a rule is in the queue.
-    fn requeued(&mut self, at: RuleRef, due: Option<Nanos>) {
-        let Some(table) = self
-            .tables
-            .get_mut(usize::from(at.table))
-            .and_then(Option::as_deref_mut)
-        else {
+        self.unqueue(at);
+        let Some(rule) = self.there(at.table).and_then(|table| table.rules.get_mut(at.id)) else {
             return;
         };
-        let Some(rule) = table.rules.get_mut(at.id) else { return };
-        let before = rule.rank(at.id);
-        rule.queued = due;
-        if table.overflow == Overflow::Evict {
-            let after = rule.rank(at.id);
-            table.evictable.remove(&before);
-            table.evictable.insert(after);
-        }
+        rule.queued = Some(due);
+        self.queue.insert((due, at));
+        self.note_evictable(at, true);
     }
 
-    /// Makes room in a table for one more rule.
-    pub(super) fn make_room(&mut self, table: u8, now: Nanos, removed: &mut Vec<Removed>) -> Result<(), OfError> {
-        loop {
-            let Some(there) = self.table(table) else { return Ok(()) };
-            if there.limit.is_none_or(|limit| there.rules.len() < limit) {
-                return Ok(());
-            }
-            // A rule that never ends and may not be evicted is the last of all; a table of none but the newcomer has nothing to give.
-            let (_, _, id) = *there.evictable.first().ok_or(OfError::FmfcTableFull)?;
-            let gone = self.take(RuleRef { table, id }, Reason::Eviction, now);
-            removed.push(gone.ok_or(OfError::FmfcTableFull)?);
+    fn unqueue(&mut self, at: RuleRef) {
+        self.note_evictable(at, false);
+        let rule = self.there(at.table).and_then(|table| table.rules.get_mut(at.id));
+        if let Some(due) = rule.and_then(|rule| rule.queued.take()) {
+            self.queue.remove(&(due, at));
         }
     }
 }

@@ -17,25 +17,40 @@ mod buckets;
 mod change;
 mod check;
 mod commit;
+mod condition;
 mod conjunction;
+mod credit;
 mod ends;
+mod evict;
 mod fields;
 mod freeze;
+mod group;
+mod group_mod;
+mod journal;
 mod learn;
 mod memos;
+mod meter;
 mod output;
 mod page;
 mod pipeline;
 mod report;
 mod rule;
+mod rules;
+mod shared;
 mod spread;
+mod stale;
+mod table;
+mod table_mod;
 mod translated;
+mod update;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-pub use change::{Changed, Condition};
+pub use change::Changed;
+pub use condition::Condition;
+pub use credit::Credited;
 pub use ends::Reason;
 pub use freeze::Frozen;
 pub use learn::Learned;
@@ -43,43 +58,30 @@ pub use page::{Cursor, Found};
 pub use rule::{Removed, Rule, RuleRef};
 pub use translated::{BridgeRule, ForController, Memo, Translated};
 
+pub use group::{Group, GroupTable, MAX_GROUP, group_features};
+pub(crate) use meter::MeterNumbers;
+pub use meter::{Meter, MeterChange, MeterTable, meter_features, meter_stats};
+pub use table::{Overflow, TableMiss, TableSettings};
+pub(crate) use update::Log;
+pub use update::{RuleImage, RuleUpdate, TableEvent};
+
 use crate::FailMode;
-use classifier::{Classifier, Entry, Match, RuleId};
+use classifier::{Classifier, Entry, Match};
+use journal::Journal;
 pub(crate) use memos::Memos;
-use openflow::model;
+use openflow::{OfError, model};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use report::Report;
+use rules::{Rules, Span};
+use shared::Shared;
+pub(crate) use stale::Stale;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use table::Table;
 use wire::Nanos;
 use words::WORDS;
 
 /// Tables that a bridge has, numbered from 0.
 pub const TABLES: u8 = 254;
-
-/// What a table does when it has as many rules as it may.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
-    /// It refuses more.
-    #[default]
-    Refuse,
-    /// The rule of least importance goes; of those, the one that ends first.
-    Evict,
-}
-
-/// The rules of a table.
-type Rules = Classifier<Rule, WORDS>;
-
-/// One table.
-#[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) rules: Rules,
-    /// Most rules; any number without it.
-    limit: Option<usize>,
-    overflow: Overflow,
-    /// Of a table that evicts: importance, end (never last), rule.
-    evictable: BTreeSet<(u16, Nanos, RuleId)>,
-}
 
 /// The tables of a bridge. See the module's page.
 #[derive(Debug)]
@@ -90,6 +92,16 @@ pub struct FlowTables {
     /// When rules have to be looked at.
     queue: BTreeSet<(Nanos, RuleRef)>,
     builtin: bool,
+    groups: GroupTable,
+    meters: MeterTable,
+    /// The rules that send to a group, by group.
+    by_group: BTreeSet<(u32, RuleRef)>,
+    /// The rules that a meter polices, by meter.
+    by_meter: BTreeSet<(u32, RuleRef)>,
+    instructions: Shared,
+    journal: Journal,
+    /// Whether changes are told with all that is to be said of the rules.
+    monitored: bool,
 }
 
 impl FlowTables {
@@ -101,6 +113,13 @@ impl FlowTables {
             tables: Vec::new(),
             queue: BTreeSet::new(),
             builtin: true,
+            groups: GroupTable::default(),
+            meters: MeterTable::default(),
+            by_group: BTreeSet::new(),
+            by_meter: BTreeSet::new(),
+            instructions: Shared::new(seed),
+            journal: Journal::default(),
+            monitored: false,
         };
         tables.tables.resize_with(usize::from(TABLES), || None);
         if mode == FailMode::Standalone {
@@ -110,14 +129,25 @@ impl FlowTables {
             };
             let rule = Rule::builtin(model::Instructions::apply(vec![output]), now);
             // The only rule there is: nothing can be in its way.
-            let _ = tables.table_mut(0).rules.insert(&Match::ANY, 0, rule);
+            let _ = tables.table_mut(0).rules.put(&Match::ANY, 0, rule);
         }
         tables
     }
 
-    /// Tables as [`FlowTables::new`] makes them, in which no handle of these means a rule.
-    pub(crate) fn renewed(&self, mode: FailMode, now: Nanos) -> FlowTables {
-        FlowTables::new(mode, flow::mix(self.seed, 1), now)
+    /// Tables as [`FlowTables::new`] makes them, in which no handle of these means a rule. They take over groups, meters and settings.
+    pub(crate) fn renewed(&mut self, mode: FailMode, now: Nanos) -> FlowTables {
+        let mut tables = FlowTables::new(mode, flow::mix(self.seed, 1), now);
+        tables.groups = std::mem::take(&mut self.groups);
+        tables.groups.abort();
+        tables.meters = std::mem::take(&mut self.meters);
+        tables.monitored = self.monitored;
+        let mut log = Log::default();
+        for (number, table) in (0..).zip(self.tables.iter_mut().map(Option::as_deref_mut)) {
+            if let Some(table) = table {
+                tables.configure_table(number, std::mem::take(&mut table.settings), now, &mut log);
+            }
+        }
+        tables
     }
 
     /// Whether nothing was changed since the tables were made.
@@ -125,9 +155,48 @@ impl FlowTables {
         self.builtin
     }
 
+    /// The group of a number.
+    pub fn group(&self, id: u32) -> Option<&Group> {
+        self.groups.get(id)
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &GroupTable {
+        &self.groups
+    }
+
+    /// The meter of a number.
+    pub fn meter(&self, id: u32) -> Option<&Meter> {
+        self.meters.get(id)
+    }
+
+    /// The meters.
+    pub fn meters(&self) -> &MeterTable {
+        &self.meters
+    }
+
+    /// How many rules a meter polices.
+    pub fn metered(&self, id: u32) -> usize {
+        users(&self.by_meter, id).count()
+    }
+
+    /// Groups as messages describe them: that of a number, or all for [`model::ALL_GROUPS`].
+    pub fn group_descriptions(&self, wanted: u32) -> Vec<model::GroupDesc> {
+        self.groups.descriptions(wanted)
+    }
+
+    /// The counters of groups: of that of a number, or of all for [`model::ALL_GROUPS`].
+    pub fn group_stats(&self, wanted: u32, now: Nanos) -> Vec<model::GroupStats> {
+        self.groups.stats(wanted, now, |id| users(&self.by_group, id).count())
+    }
+
     /// How many rules there are in all tables.
     pub fn len(&self) -> usize {
-        self.tables.iter().flatten().map(|table| table.rules.len()).sum()
+        self.tables
+            .iter()
+            .flatten()
+            .map(|table| table.rules.committed_len())
+            .sum()
     }
 
     /// Whether there are no rules.
@@ -137,7 +206,7 @@ impl FlowTables {
 
     /// How many rules a table has.
     pub fn rules_in(&self, table: u8) -> usize {
-        self.table(table).map_or(0, |table| table.rules.len())
+        self.table(table).map_or(0, |table| table.rules.committed_len())
     }
 
     /// The rule, unless it is gone.
@@ -166,19 +235,15 @@ impl FlowTables {
             if condition.is_any_match() {
                 table.rules.iter().for_each(&mut visit);
             } else {
-                let covered = table.rules.covered_by(&condition.matching);
-                covered.iter().filter_map(|id| table.rules.entry(*id)).for_each(visit);
+                let covered = classifier_covered(&table.rules, &condition.matching);
+                covered.filter_map(|id| table.rules.entry(id)).for_each(visit);
             }
         }
     }
 
     /// Adds what a datapath has carried by a rule since the last time, `used` being when the last packet came.
     pub fn credit(&mut self, at: RuleRef, packets: u64, bytes: u64, used: Nanos) {
-        let table = self
-            .tables
-            .get_mut(usize::from(at.table))
-            .and_then(Option::as_deref_mut);
-        if let Some(rule) = table.and_then(|table| table.rules.get_mut(at.id)) {
+        if let Some(rule) = self.there(at.table).and_then(|table| table.rules.get_mut(at.id)) {
             rule.credit(packets, bytes, used);
         }
     }
@@ -190,33 +255,37 @@ impl FlowTables {
         own.take(most).count()
     }
 
-    /// Sets how many rules a table may have (any number for `None`) and what it does beyond. Rules that are too many already stay.
-    pub fn set_limit(&mut self, table: u8, limit: Option<usize>, overflow: Overflow) {
-        if table >= TABLES {
-            return;
+    /// Adds what a datapath has carried by a bucket of a group. See [`Credited::Bucket`].
+    pub fn credit_bucket(&mut self, group: u32, generation: u32, bucket: u16, packets: u64, bytes: u64) {
+        self.groups.credit(group, generation, bucket, packets, bytes);
+    }
+
+    /// Adds to a table's counters packets that were looked up in it.
+    pub fn credit_lookups(&mut self, table: u8, matched: bool, packets: u64) {
+        if table < TABLES {
+            self.table_mut(table).count(matched, packets);
         }
-        let table = self.table_mut(table);
-        table.limit = limit;
-        table.overflow = overflow;
-        table.evictable = match overflow {
-            Overflow::Refuse => BTreeSet::new(),
-            Overflow::Evict => table.rules.iter().map(|e| e.rule.rank(e.id)).collect(),
-        };
+    }
+
+    /// Whether changes are told with all that is to be said of the rules, for monitors.
+    pub fn set_monitored(&mut self, monitored: bool) {
+        self.monitored = monitored;
     }
 
     pub(crate) fn table(&self, number: u8) -> Option<&Table> {
         self.tables.get(usize::from(number))?.as_deref()
     }
 
+    fn there(&mut self, number: u8) -> Option<&mut Table> {
+        self.tables.get_mut(usize::from(number))?.as_deref_mut()
+    }
+
     fn table_mut(&mut self, number: u8) -> &mut Table {
         let seed = flow::mix(self.seed, number.into());
+        let (committed, latest) = self.journal.versions();
         self.tables[usize::from(number)].get_or_insert_with(|| {
-            Box::new(Table {
-                rules: Classifier::new(words::layout(), seed),
-                limit: None,
-                overflow: Overflow::Refuse,
-                evictable: BTreeSet::new(),
-            })
+            let rules = Classifier::new(words::layout(), seed);
+            Box::new(Table::new(Rules::new(rules, committed, latest)))
         })
     }
 
@@ -230,51 +299,79 @@ impl FlowTables {
     }
 
     /// Puts a rule in where there is none of its match and priority.
-    fn put(
-        &mut self,
-        table: u8,
-        matching: &Match<WORDS>,
-        priority: u16,
-        rule: Rule,
-    ) -> Result<RuleRef, openflow::OfError> {
-        let due = rule.end();
+    fn put(&mut self, table: u8, matching: &Match<WORDS>, priority: u16, rule: Rule) -> Result<RuleRef, OfError> {
+        let (due, instructions) = (rule.end(), rule.instructions.clone());
         let there = self.table_mut(table);
         let id = there
             .rules
-            .insert(matching, priority.into(), rule)
-            .map_err(|_| openflow::OfError::FmfcTableFull)?;
-        if there.overflow == Overflow::Evict
-            && let Some(rule) = there.rules.get(id)
-        {
-            there.evictable.insert(rule.rank(id));
-        }
+            .put(matching, priority.into(), rule)
+            .ok_or(OfError::FmfcTableFull)?;
         let at = RuleRef { table, id };
+        self.refer(at, &instructions, true);
         if let Some(due) = due {
             self.queue_at(at, due);
         }
         Ok(at)
     }
 
-    /// Takes a rule out.
-    fn take(&mut self, at: RuleRef, reason: Reason, now: Nanos) -> Option<Removed> {
-        let (priority, matching) = self.describe(at)?;
-        let table = self.tables.get_mut(usize::from(at.table))?.as_deref_mut()?;
-        let rule = table.rules.remove(at.id)?;
-        table.evictable.remove(&rule.rank(at.id));
+    /// Takes a rule out for good.
+    fn take(&mut self, at: RuleRef) -> Option<Rule> {
+        self.note_evictable(at, false);
+        let rule = self.there(at.table)?.rules.take(at.id)?;
         if let Some(queued) = rule.queued {
             self.queue.remove(&(queued, at));
         }
-        Some(Removed {
-            at,
-            priority,
-            matching,
-            reason,
-            when: now,
-            rule,
-        })
+        self.refer(at, &rule.instructions, false);
+        self.instructions.release(&rule.instructions);
+        Some(rule)
     }
 
-    fn share(instructions: model::Instructions) -> Arc<model::Instructions> {
-        Arc::new(instructions)
+    /// Notes which groups and meters a rule refers to, or that it does no more.
+    fn refer(&mut self, at: RuleRef, instructions: &model::Instructions, refers: bool) {
+        let note = |set: &mut BTreeSet<(u32, RuleRef)>, id: u32| {
+            if refers {
+                set.insert((id, at));
+            } else {
+                set.remove(&(id, at));
+            }
+        };
+        let (groups, meters) = (&mut self.by_group, &mut self.by_meter);
+        if let Some(meter) = instructions.meter {
+            note(meters, meter);
+        }
+        for list in [&instructions.apply, &instructions.write] {
+            condition::each_action(list, &mut |action| match action {
+                model::Action::Group(group) => note(groups, *group),
+                model::Action::Meter(meter) => note(meters, *meter),
+                model::Action::Controller(model::Controller { meter: Some(meter), .. }) => note(meters, *meter),
+                _ => {}
+            });
+        }
+    }
+}
+
+/// The committed rules that match no key that `matching` does not.
+fn classifier_covered<'a>(rules: &'a Rules, matching: &Match<WORDS>) -> impl Iterator<Item = classifier::RuleId> + 'a {
+    let all: &Classifier<Rule, WORDS> = rules;
+    let committed = |id: &_| all.get(*id).is_some_and(|rule| rules.is_committed(rule));
+    all.covered_by(matching).into_iter().filter(committed)
+}
+
+/// The rules that use a group or meter.
+fn users(index: &BTreeSet<(u32, RuleRef)>, id: u32) -> impl Iterator<Item = RuleRef> + '_ {
+    let first = RuleRef {
+        table: 0,
+        id: classifier::RuleId::from_bits(0),
+    };
+    let used = index.range((id, first)..).take_while(move |(used, _)| *used == id);
+    used.map(|(_, at)| *at)
+}
+
+/// How long something is there.
+fn duration(now: Nanos, since: Nanos) -> model::Duration {
+    let age = now.since(since);
+    model::Duration {
+        sec: u32::try_from(age.as_secs()).unwrap_or(u32::MAX),
+        nsec: age.subsec_nanos(),
     }
 }

@@ -1,6 +1,7 @@
 //! Rules.
 
 use super::Reason;
+use super::rules::Span;
 use classifier::RuleId;
 use openflow::model::{self, FlowFlags, Instructions};
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Rule {
     pub bytes: u64,
     /// Its place in the queue of ends.
     pub(super) queued: Option<Nanos>,
+    /// When it is there.
+    pub(super) span: Span,
 }
 
 /// A rule that is gone.
@@ -77,6 +80,7 @@ impl Rule {
             packets: 0,
             bytes: 0,
             queued: None,
+            span: Span::Always,
         }
     }
 
@@ -103,11 +107,6 @@ impl Rule {
         } else {
             None
         }
-    }
-
-    /// Its place among those that may have to make room.
-    pub(super) fn rank(&self, id: RuleId) -> (u16, Nanos, RuleId) {
-        (self.importance, self.queued.unwrap_or(Nanos::MAX), id)
     }
 
     pub(super) fn credit(&mut self, packets: u64, bytes: u64, used: Nanos) {

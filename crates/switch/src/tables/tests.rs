@@ -205,7 +205,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     assert_eq!(tables.flow_mod(&goto, T1).unwrap_err(), OfError::BicBadTableId);
     let mut table = add(1, &[], 1);
     table.table = Some(254);
-    assert_eq!(tables.flow_mod(&table, T1).unwrap_err(), OfError::FmfcBadTableId);
+    assert_eq!(tables.flow_mod(&table, T1).unwrap_err(), OfError::BrcEperm);
     let label = add(1, &[(F::EthType, 0x8847, 0xffff), (F::MplsLabel, 1, 0xfffff)], 1);
     assert_eq!(tables.flow_mod(&label, T1).unwrap_err(), OfError::BmcBadField);
     let mut action = add(1, &[], 1);
@@ -258,9 +258,13 @@ fn a_full_table_refuses_or_evicts_the_least_important() {
     tables.flow_mod(&add(5, &[in_port(2)], 22), T1).unwrap();
 
     tables.set_limit(0, Some(2), Overflow::Evict);
-    let mut important = add(5, &[in_port(1)], 1);
-    important.importance = 9;
-    tables.flow_mod(&important, T1).unwrap();
+    // A rule that never ends by itself is never evicted.
+    assert_eq!(tables.flow_mod(&third, T1).unwrap_err(), OfError::FmfcTableFull);
+    for (port, importance) in [(1, 9), (2, 0)] {
+        let mut important = add(5, &[in_port(port)], port as u32);
+        (important.importance, important.idle_timeout) = (importance, 60);
+        tables.flow_mod(&important, T1).unwrap();
+    }
     let changed = tables.flow_mod(&third, T1).unwrap();
     assert_eq!(changed.removed[0].reason, Reason::Eviction);
     assert_eq!(ports(&tables), [1, 3]);

@@ -1,0 +1,291 @@
+//! What controllers ask of a bridge's tables.
+//!
+//! What happened beside what was asked (rules ended, tables ran short of room) is to be had from [`Switch::take_events`].
+
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::switch::Switch;
+use crate::tables::{Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
+use dp::{Carried, Change, Credit};
+use openflow::model::{FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod};
+use openflow::{OfError, Version};
+use wire::Nanos;
+
+/// A message of a bundle.
+#[derive(Clone, Copy, Debug)]
+pub enum BundleItem<'a> {
+    /// A change of rules.
+    Flow(&'a FlowMod),
+    /// A change of groups.
+    Group(&'a GroupMod),
+    /// A change of a port, whose number is checked here; the caller makes it when the bundle is committed.
+    Port(&'a PortMod),
+    /// A packet, whose actions are checked here; the caller sends it when the bundle is committed.
+    PacketOut(&'a PacketOut),
+}
+
+/// Why a bundle failed. Nothing is changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("message {at} of the bundle: {error:?}")]
+pub struct BundleError {
+    /// The message that could not be carried out, from 0.
+    pub at: usize,
+    /// Why.
+    pub error: OfError,
+}
+
+impl Switch {
+    /// Changes a bridge's rules as a controller asks.
+    ///
+    /// # Errors
+    /// The error that the specification has for it, and [`OfError::FmfcUnknown`] where there is no such bridge; nothing is changed then.
+    pub fn flow_mod(&mut self, bridge: &str, change: &FlowMod, now: Nanos) -> Result<Vec<Change>, OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
+        let was_builtin = bridge.tables.is_builtin();
+        let mut log = bridge.tables.log();
+        bridge.tables.change(change, now, &mut log)?;
+        bridge.events.append(&mut log.events);
+        let id = bridge.id;
+        let begins = was_builtin && !bridge.tables.is_builtin();
+        Ok(self.changes_of_tables(id, begins, &log.stale))
+    }
+
+    /// Changes a bridge's groups as a controller asks. Rules that send to groups that go, go too.
+    ///
+    /// # Errors
+    /// The error that the specification has for it, and [`OfError::GmfcUnknownGroup`] where there is no such bridge; nothing is changed then.
+    pub fn group_mod(&mut self, bridge: &str, change: &GroupMod, now: Nanos) -> Result<Vec<Change>, OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::GmfcUnknownGroup)?;
+        let mut log = bridge.tables.log();
+        let groups = bridge.tables.group_mod(change, now, &mut log)?;
+        bridge.events.append(&mut log.events);
+        let id = bridge.id;
+        let mut changes = self.changes_of_tables(id, false, &log.stale);
+        changes.extend(self.changes(groups.into_iter().map(|group| Read::Group(id, group))));
+        Ok(changes)
+    }
+
+    /// Changes a bridge's meters as a controller asks. Rules that meters that go police, go too. Before the changes are published the datapath is
+    /// to be told of meters that are set, and of those that are deleted after that; then their numbers are to be given back by
+    /// [`Switch::meters_deleted`].
+    ///
+    /// # Errors
+    /// The error that the specification has for it, and [`OfError::MmfcUnknown`] where there is no such bridge; nothing is changed then.
+    pub fn meter_mod(
+        &mut self,
+        bridge: &str,
+        change: &MeterMod,
+        now: Nanos,
+    ) -> Result<(Vec<Change>, Vec<MeterChange>), OfError> {
+        let id = *self.bridge_ids.get(bridge).ok_or(OfError::MmfcUnknown)?;
+        let bridge = self.bridges.get_mut(&id).ok_or(OfError::MmfcUnknown)?;
+        let mut log = bridge.tables.log();
+        let told = bridge
+            .tables
+            .meter_mod(change, &mut self.meter_numbers, now, &mut log)?;
+        bridge.events.append(&mut log.events);
+        Ok((self.changes_of_tables(id, false, &log.stale), told))
+    }
+
+    /// What the datapath is to be told of meters since bridges went by [`Switch::configure`], as after [`Switch::meter_mod`].
+    pub fn take_meter_changes(&mut self) -> Vec<MeterChange> {
+        let gone = std::mem::take(&mut self.dead_meters);
+        gone.into_iter().map(|number| MeterChange::Delete { number }).collect()
+    }
+
+    /// Notes that the datapath has forgotten meters: their numbers are for others.
+    pub fn meters_deleted(&mut self, told: &[MeterChange]) {
+        for change in told {
+            if let MeterChange::Delete { number } = change {
+                self.meter_numbers.give(*number);
+            }
+        }
+    }
+
+    /// Changes how tables treat packets without rule (OpenFlow 1.1 and 1.2), make room, and tell of it (OpenFlow 1.4 and later).
+    ///
+    /// # Errors
+    /// The error that the specification has for it, and [`OfError::TmfcBadTable`] where there is no such bridge; nothing is changed then.
+    pub fn table_mod(&mut self, bridge: &str, change: &TableMod, version: Version) -> Result<Vec<Change>, OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::TmfcBadTable)?;
+        let was_builtin = bridge.tables.is_builtin();
+        let mut log = bridge.tables.log();
+        let tables = bridge.tables.table_mod(change, version, &mut log)?;
+        bridge.events.append(&mut log.events);
+        let id = bridge.id;
+        let begins = was_builtin && !bridge.tables.is_builtin();
+        let mut changes = self.changes_of_tables(id, begins, &log.stale);
+        changes.extend(self.changes(tables.into_iter().map(|table| Read::Table(id, table))));
+        Ok(changes)
+    }
+
+    /// Sets what the database says of a table. Rules that are too many then go, where they may be evicted.
+    pub fn set_table(&mut self, bridge: &str, table: u8, settings: TableSettings, now: Nanos) -> Vec<Change> {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return Vec::new();
+        };
+        let mut log = bridge.tables.log();
+        bridge.tables.configure_table(table, settings, now, &mut log);
+        bridge.events.append(&mut log.events);
+        let id = bridge.id;
+        self.changes_of_tables(id, false, &log.stale)
+    }
+
+    /// Carries out a bundle as a whole. For one of many messages see [`Switch::bundle_open`].
+    ///
+    /// # Errors
+    /// The first message that could not be carried out; nothing is changed then.
+    pub fn bundle(&mut self, bridge: &str, items: &[BundleItem<'_>], now: Nanos) -> Result<Vec<Change>, BundleError> {
+        let failed = |error| BundleError { at: 0, error };
+        self.bundle_open(bridge, now).map_err(failed)?;
+        if let Err(error) = self.bundle_apply(bridge, items, now) {
+            self.bundle_abort(bridge);
+            while !self.bundle_settle(bridge, usize::MAX, now) {}
+            return Err(error);
+        }
+        let changes = self.bundle_commit(bridge);
+        while !self.bundle_settle(bridge, usize::MAX, now) {}
+        Ok(changes)
+    }
+
+    /// Begins a bundle that is carried out in steps, between which packets and others have their turn: [`Switch::bundle_apply`] for some
+    /// messages at a time, [`Switch::bundle_commit`] or [`Switch::bundle_abort`], then [`Switch::bundle_settle`] until that says that it was all.
+    /// Packets see nothing of it until the commit, and all from then on. A bridge has one bundle under way; who does all this for a bridge lets
+    /// no other change its tables meanwhile.
+    ///
+    /// # Errors
+    /// [`OfError::BfcBundleInProgress`] where one is under way, [`OfError::BfcUnknown`] where there is no such bridge.
+    pub fn bundle_open(&mut self, bridge: &str, now: Nanos) -> Result<(), OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::BfcUnknown)?;
+        if bridge.tables.has_bundle() {
+            return Err(OfError::BfcBundleInProgress);
+        }
+        let mut log = bridge.tables.log();
+        bridge.tables.open(&mut log, now);
+        bridge.events.append(&mut log.events);
+        Ok(())
+    }
+
+    /// Carries out messages of the bundle under way. The caller gives it up where one fails.
+    ///
+    /// # Errors
+    /// The first message that could not be carried out, counted from the first one here. [`OfError::BfcBadId`] where no bundle is under way.
+    pub fn bundle_apply(&mut self, bridge: &str, items: &[BundleItem<'_>], now: Nanos) -> Result<(), BundleError> {
+        let failed = |at: usize| move |error: OfError| BundleError { at, error };
+        let bridge = self.bridge_mut(bridge).map_err(|_| failed(0)(OfError::BfcUnknown))?;
+        if !bridge.tables.has_bundle() {
+            return Err(failed(0)(OfError::BfcBadId));
+        }
+        let mut log = bridge.tables.log();
+        bridge.tables.in_bundle(true);
+        let apply = |(at, item)| bridge.bundle_item(item, now, &mut log).map_err(failed(at));
+        let result = items.iter().enumerate().try_for_each(apply);
+        bridge.tables.in_bundle(false);
+        bridge.events.append(&mut log.events);
+        result
+    }
+
+    /// Makes what the bundle under way has done what packets see.
+    pub fn bundle_commit(&mut self, bridge: &str) -> Vec<Change> {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return Vec::new();
+        };
+        let was_builtin = bridge.tables.is_builtin();
+        let mut log = bridge.tables.log();
+        let groups = bridge.tables.commit(&mut log);
+        let id = bridge.id;
+        let begins = was_builtin && !bridge.tables.is_builtin();
+        let mut changes = self.changes_of_tables(id, begins, &log.stale);
+        changes.extend(self.changes(groups.into_iter().map(|group| Read::Group(id, group))));
+        changes
+    }
+
+    /// Forgets what the bundle under way has done.
+    pub fn bundle_abort(&mut self, bridge: &str) {
+        if let Ok(bridge) = self.bridge_mut(bridge) {
+            bridge.tables.abort();
+        }
+    }
+
+    /// Does a part of what is left to do after a bundle: for up to `most` rules. Whether that was all.
+    pub fn bundle_settle(&mut self, bridge: &str, most: usize, now: Nanos) -> bool {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return true;
+        };
+        let mut log = bridge.tables.log();
+        let done = bridge.tables.settle(most, &mut log, now);
+        bridge.events.append(&mut log.events);
+        done
+    }
+
+    /// Whether all changes of a bridge's rules are noted among its events, for monitors.
+    pub fn set_monitored(&mut self, bridge: &str, monitored: bool) {
+        if let Ok(bridge) = self.bridge_mut(bridge) {
+            bridge.tables.set_monitored(monitored);
+        }
+    }
+
+    /// What happened in a bridge's tables since the last time.
+    pub fn take_events(&mut self, bridge: &str) -> Vec<TableEvent> {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return Vec::new();
+        };
+        let mut events = std::mem::take(&mut bridge.events);
+        events.extend(std::mem::take(&mut bridge.removed).into_iter().map(TableEvent::Removed));
+        events
+    }
+
+    /// The rules of a bridge that went since the last time, for who wants no other events.
+    pub fn take_removed(&mut self, bridge: &str) -> Vec<Removed> {
+        let removed = |event| match event {
+            TableEvent::Removed(removed) => Some(removed),
+            _ => None,
+        };
+        self.take_events(bridge).into_iter().filter_map(removed).collect()
+    }
+
+    /// Adds what a datapath has carried.
+    pub fn credit_all(&mut self, carried: &[(Credit, Carried)]) {
+        for (credit, carried) in carried {
+            let Carried { packets, bytes, used } = *carried;
+            let Some(credited) = Credited::of(*credit) else {
+                continue;
+            };
+            let (Credited::Rule { bridge, .. } | Credited::Bucket { bridge, .. } | Credited::Lookup { bridge, .. }) =
+                credited;
+            let Some(bridge) = self.bridges.get_mut(&bridge) else {
+                continue;
+            };
+            match credited {
+                Credited::Rule { rule, .. } => bridge.tables.credit(rule, packets, bytes, used),
+                Credited::Bucket {
+                    group,
+                    generation,
+                    bucket,
+                    ..
+                } => bridge.tables.credit_bucket(group, generation, bucket, packets, bytes),
+                Credited::Lookup { table, matched, .. } => bridge.tables.credit_lookups(table, matched, packets),
+            }
+        }
+    }
+
+    /// What is stale by a change of a bridge's tables; `begins` where it was the first since the bridge was made.
+    pub(crate) fn changes_of_tables(&self, bridge: u32, begins: bool, stale: &Stale) -> Vec<Change> {
+        if begins {
+            return self.changes([Read::Bridge(bridge)]);
+        }
+        self.changes(stale.tables().into_iter().map(|table| Read::Table(bridge, table)))
+    }
+}
+
+impl Bridge {
+    fn bundle_item(&mut self, item: &BundleItem<'_>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
+        match item {
+            BundleItem::Flow(change) => self.tables.change(change, now, log),
+            BundleItem::Group(change) => self.tables.group_mod(change, now, log).map(drop),
+            BundleItem::Port(change) if !self.of_ports.contains_key(&change.port.0) => Err(OfError::PmfcBadPort),
+            BundleItem::Port(_) => Ok(()),
+            BundleItem::PacketOut(packet) => self.tables.check_actions(&packet.actions),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Which rules a request is about.
+
+use super::{Rule, WORDS, check, words};
+use classifier::Match;
+use openflow::OfError;
+use openflow::model::{self, ANY_GROUP, Action, FlowCommand, FlowMod, Port};
+
+/// Which rules are meant.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    pub(super) matching: Match<WORDS>,
+    cookie: u64,
+    cookie_mask: u64,
+    out_port: Port,
+    out_group: u32,
+}
+
+impl Condition {
+    /// Every rule.
+    pub const ANY: Condition = Condition {
+        matching: Match::ANY,
+        cookie: 0,
+        cookie_mask: 0,
+        out_port: Port::ANY,
+        out_group: ANY_GROUP,
+    };
+
+    /// The rules that a request for statistics is about.
+    ///
+    /// # Errors
+    /// [`OfError::BmcBadField`] where the match is of fields that no rule can be of.
+    pub fn of_request(request: &model::FlowStatsRequest) -> Result<Condition, OfError> {
+        Ok(Condition {
+            matching: match_words(&request.matching)?,
+            cookie: request.cookie,
+            cookie_mask: request.cookie_mask,
+            out_port: request.out_port,
+            out_group: request.out_group,
+        })
+    }
+
+    pub(super) fn of_change(change: &FlowMod, matching: Match<WORDS>) -> Condition {
+        let deletes = matches!(change.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
+        Condition {
+            matching,
+            cookie: change.cookie,
+            cookie_mask: change.cookie_mask,
+            out_port: if deletes { change.out_port } else { Port::ANY },
+            out_group: if deletes { change.out_group } else { ANY_GROUP },
+        }
+    }
+
+    pub(super) fn is_any_match(&self) -> bool {
+        self.matching == Match::ANY
+    }
+
+    /// Whether a rule meets what is not about its match.
+    pub(super) fn accepts(&self, rule: &Rule) -> bool {
+        (rule.cookie ^ self.cookie) & self.cookie_mask == 0
+            && sends_to(&rule.instructions, self.out_port, self.out_group)
+    }
+}
+
+/// Whether instructions send to a port and a group; any will do for [`Port::ANY`] and [`ANY_GROUP`].
+pub(super) fn sends_to(instructions: &model::Instructions, port: Port, group: u32) -> bool {
+    let sends = |to: &dyn Fn(&Action) -> bool| {
+        let lists = [&instructions.apply, &instructions.write];
+        lists.into_iter().any(|list| any_action(list, to))
+    };
+    (port == Port::ANY || sends(&|action| outputs_to(action, port)))
+        && (group == ANY_GROUP || sends(&|action| *action == Action::Group(group)))
+}
+
+/// The match of a message as tables have it.
+pub(super) fn match_words(matching: &model::Match) -> Result<Match<WORDS>, OfError> {
+    check::matching(matching)?;
+    let state = matching.normalized().to_state().ok_or(OfError::BmcBadField)?;
+    Ok(words::match_words(&state))
+}
+
+/// Shows actions, and those within them.
+pub(super) fn each_action(list: &[Action], show: &mut impl FnMut(&Action)) {
+    for action in list {
+        show(action);
+        if let Action::Clone(inner) = action {
+            each_action(inner, show);
+        }
+    }
+}
+
+/// Whether one of the actions, or of those within, is so.
+fn any_action(list: &[Action], is: &dyn Fn(&Action) -> bool) -> bool {
+    list.iter().any(|action| {
+        is(action)
+            || match action {
+                Action::Clone(inner) => any_action(inner, is),
+                _ => false,
+            }
+    })
+}
+
+fn outputs_to(action: &Action, to: Port) -> bool {
+    match action {
+        Action::Output { port, .. } | Action::Enqueue { port, .. } | Action::OutputTrunc { port, .. } => *port == to,
+        Action::Controller(_) => to == Port::CONTROLLER,
+        _ => false,
+    }
+}

@@ -1,0 +1,125 @@
+//! What a datapath's packets are counted by, as the numbers that it carries along.
+
+use super::RuleRef;
+use classifier::RuleId;
+use dp::Credit;
+
+/// Something that counts packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Credited {
+    /// A rule.
+    Rule {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The rule.
+        rule: RuleRef,
+    },
+    /// A bucket of a group, and with it the group.
+    Bucket {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The group.
+        group: u32,
+        /// The group's [`Group::generation`](super::Group::generation).
+        generation: u32,
+        /// The bucket's place in the group, from 0. A place behind the last counts for the group alone: its packets that no bucket got.
+        bucket: u16,
+    },
+    /// A table that was looked into.
+    Lookup {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The table.
+        table: u8,
+        /// Whether it had a rule.
+        matched: bool,
+    },
+}
+
+const RULE: u128 = 1;
+const BUCKET: u128 = 2;
+const LOOKUP: u128 = 3;
+
+impl Credited {
+    /// Its number.
+    pub fn credit(self) -> Credit {
+        let number =
+            |kind: u128, bridge: u32, small: u8| kind << 124 | u128::from(bridge) << 88 | u128::from(small) << 80;
+        Credit(match self {
+            Credited::Rule { bridge, rule } => number(RULE, bridge, rule.table) | u128::from(rule.id.to_bits()),
+            Credited::Bucket {
+                bridge,
+                group,
+                generation,
+                bucket,
+            } => {
+                number(BUCKET, bridge, 0) | u128::from(bucket) << 64 | u128::from(generation) << 32 | u128::from(group)
+            }
+            Credited::Lookup { bridge, table, matched } => number(LOOKUP, bridge, table) | u128::from(matched),
+        })
+    }
+
+    /// What a number means; `None` for those that mean nothing.
+    pub fn of(credit: Credit) -> Option<Credited> {
+        let number = credit.0;
+        let (bridge, small) = ((number >> 88) as u32, (number >> 80) as u8);
+        Some(match number >> 124 {
+            RULE => Credited::Rule {
+                bridge,
+                rule: RuleRef {
+                    table: small,
+                    id: RuleId::from_bits(number as u64),
+                },
+            },
+            BUCKET => Credited::Bucket {
+                bridge,
+                group: number as u32,
+                generation: (number >> 32) as u32,
+                bucket: (number >> 64) as u16,
+            },
+            LOOKUP => Credited::Lookup {
+                bridge,
+                table: small,
+                matched: number & 1 != 0,
+            },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_means_what_it_was_made_of() {
+        let rule = RuleRef {
+            table: 253,
+            id: RuleId::from_bits(0xfedc_ba98_7654_3210),
+        };
+        let bridge = u32::MAX - 1;
+        let all = [
+            Credited::Rule { bridge, rule },
+            Credited::Bucket {
+                bridge,
+                group: 0xffff_ff00,
+                generation: 0xabcd_ef01,
+                bucket: 0xffff,
+            },
+            Credited::Lookup {
+                bridge,
+                table: 253,
+                matched: true,
+            },
+            Credited::Lookup {
+                bridge: 0,
+                table: 0,
+                matched: false,
+            },
+        ];
+        for credited in all {
+            assert_eq!(Credited::of(credited.credit()), Some(credited));
+        }
+        assert_eq!(Credited::of(Credit(0)), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! Groups (OpenFlow 1.5.1 §5.10): lists of actions that rules share.
+
+use openflow::model::{self, Action, Bucket, GroupType, Selection};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wire::Nanos;
+
+/// Groups have numbers up to this.
+pub const MAX_GROUP: u32 = 0xffff_ff00;
+
+/// A group as packets meet it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its number.
+    pub id: u32,
+    /// How it treats its buckets.
+    pub kind: GroupType,
+    /// How one of type select selects, if a controller said so.
+    pub selection: Option<Selection>,
+    /// Its buckets, in the order in which they are tried.
+    pub buckets: Vec<Bucket>,
+    /// Differs between groups of the same number that were there at different times, and before and after a change.
+    pub generation: u32,
+}
+
+impl Group {
+    /// The groups that its buckets send to.
+    pub fn chained(&self) -> impl Iterator<Item = u32> + '_ {
+        chained(&self.buckets)
+    }
+}
+
+/// The groups that buckets send to.
+pub(super) fn chained(buckets: &[Bucket]) -> impl Iterator<Item = u32> + '_ {
+    buckets
+        .iter()
+        .flat_map(|bucket| &bucket.actions)
+        .filter_map(|action| match action {
+            Action::Group(group) => Some(*group),
+            _ => None,
+        })
+}
+
+/// A group and its counters.
+#[derive(Clone, Debug)]
+struct Counted {
+    group: Arc<Group>,
+    created: Nanos,
+    packets: u64,
+    bytes: u64,
+    buckets: Vec<(u64, u64)>,
+}
+
+impl Counted {
+    fn new(group: Group, created: Nanos) -> Counted {
+        Counted {
+            created,
+            packets: 0,
+            bytes: 0,
+            buckets: vec![(0, 0); group.buckets.len()],
+            group: Arc::new(group),
+        }
+    }
+}
+
+/// The groups of a bridge.
+///
+/// While a bundle is under way, its groups stand in a second layer that packets do not see.
+#[derive(Debug, Default)]
+pub struct GroupTable {
+    groups: BTreeMap<u32, Counted>,
+    /// What a bundle has made of groups; `None` for those that it took out.
+    coming: BTreeMap<u32, Option<Counted>>,
+    generation: u32,
+}
+
+impl GroupTable {
+    /// The group of a number.
+    pub fn get(&self, id: u32) -> Option<&Group> {
+        self.groups.get(&id).map(|counted| &*counted.group)
+    }
+
+    /// The group of a number, for who keeps it.
+    pub fn shared(&self, id: u32) -> Option<Arc<Group>> {
+        self.groups.get(&id).map(|counted| counted.group.clone())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// All groups, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values().map(|counted| &*counted.group)
+    }
+
+    /// Adds what a datapath has carried by a bucket.
+    pub(super) fn credit(&mut self, id: u32, generation: u32, bucket: u16, packets: u64, bytes: u64) {
+        let Some(counted) = self.groups.get_mut(&id).filter(|c| c.group.generation == generation) else {
+            return;
+        };
+        counted.packets += packets;
+        counted.bytes += bytes;
+        if let Some(bucket) = counted.buckets.get_mut(usize::from(bucket)) {
+            bucket.0 += packets;
+            bucket.1 += bytes;
+        }
+    }
+
+    /// The groups of a number, or all, as messages describe them.
+    pub(super) fn descriptions(&self, wanted: u32) -> Vec<model::GroupDesc> {
+        self.wanted(wanted).map(|counted| describe(&counted.group)).collect()
+    }
+
+    /// The counters of the group of a number, or of all; `references` says how many rules use one.
+    pub(super) fn stats(&self, wanted: u32, now: Nanos, references: impl Fn(u32) -> usize) -> Vec<model::GroupStats> {
+        self.wanted(wanted)
+            .map(|counted| model::GroupStats {
+                group: counted.group.id,
+                ref_count: u32::try_from(references(counted.group.id)).unwrap_or(u32::MAX),
+                packets: counted.packets,
+                bytes: counted.bytes,
+                duration: super::duration(now, counted.created),
+                buckets: counted.buckets.clone(),
+            })
+            .collect()
+    }
+
+    fn wanted(&self, wanted: u32) -> impl Iterator<Item = &Counted> {
+        let range = if wanted == model::ALL_GROUPS {
+            0..=u32::MAX
+        } else {
+            wanted..=wanted
+        };
+        self.groups.range(range).map(|(_, counted)| counted)
+    }
+
+    /// As who changes groups sees it: with what the bundle under way has made.
+    pub(super) fn latest(&self, id: u32) -> Option<&Group> {
+        let counted = match self.coming.get(&id) {
+            Some(coming) => coming.as_ref(),
+            None => self.groups.get(&id),
+        };
+        counted.map(|counted| &*counted.group)
+    }
+
+    /// The numbers of all groups, as who changes them sees it.
+    pub(super) fn latest_ids(&self) -> Vec<u32> {
+        let there = self.groups.keys().filter(|id| !self.coming.contains_key(id));
+        let coming = self.coming.iter().filter(|(_, group)| group.is_some());
+        let mut ids: Vec<u32> = there.chain(coming.map(|(id, _)| id)).copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Puts a group in, in the place of any of its number: for packets at once, or when the bundle is committed. One that was there keeps its
+    /// age.
+    pub(super) fn put(&mut self, mut group: Group, now: Nanos, in_bundle: bool) {
+        self.generation = self.generation.wrapping_add(1);
+        group.generation = self.generation;
+        let id = group.id;
+        let old = match self.coming.get(&id) {
+            Some(coming) => coming.as_ref(),
+            None => self.groups.get(&id),
+        };
+        let counted = Counted::new(group, old.map_or(now, |old| old.created));
+        if in_bundle {
+            self.coming.insert(id, Some(counted));
+        } else {
+            self.coming.remove(&id);
+            self.groups.insert(id, counted);
+        }
+    }
+
+    /// Takes a group out.
+    pub(super) fn remove(&mut self, id: u32, in_bundle: bool) {
+        if in_bundle {
+            self.coming.insert(id, None);
+        } else {
+            self.coming.remove(&id);
+            self.groups.remove(&id);
+        }
+    }
+
+    /// Makes what a bundle has changed what packets see. Returns the numbers of the groups.
+    pub(super) fn commit(&mut self) -> Vec<u32> {
+        let coming = std::mem::take(&mut self.coming);
+        let ids = coming.keys().copied().collect();
+        for (id, group) in coming {
+            match group {
+                Some(group) => drop(self.groups.insert(id, group)),
+                None => drop(self.groups.remove(&id)),
+            }
+        }
+        ids
+    }
+
+    /// Forgets what a bundle has changed.
+    pub(super) fn abort(&mut self) {
+        self.coming.clear();
+    }
+}
+
+fn describe(group: &Group) -> model::GroupDesc {
+    model::GroupDesc {
+        group: group.id,
+        kind: group.kind,
+        buckets: group.buckets.clone(),
+        selection: group.selection.clone(),
+    }
+}
+
+/// What groups a bridge can have.
+pub fn group_features() -> model::GroupFeatures {
+    /// Weights in select groups, live buckets in select groups, groups behind groups.
+    const CAPABILITIES: u32 = 1 | 2 | 4;
+    /// Output, copies of the time to live, MPLS time to live, VLAN tags, MPLS labels, queue, group, time to live, set-field.
+    const ACTIONS: u32 = {
+        let numbers = [0, 11, 12, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27];
+        let mut bits = 0;
+        let mut n = 0;
+        while n < numbers.len() {
+            bits |= 1 << numbers[n];
+            n += 1;
+        }
+        bits
+    };
+    model::GroupFeatures {
+        types: 0xf,
+        capabilities: CAPABILITIES,
+        max_groups: [MAX_GROUP; 4],
+        actions: [ACTIONS; 4],
+    }
+}

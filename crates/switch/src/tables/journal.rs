@@ -1,0 +1,220 @@
+//! Bundles: changes that packets see all at once, or never.
+//!
+//! Between [`FlowTables::open`] and [`FlowTables::commit`] or [`FlowTables::abort`], changes that are made with [`FlowTables::in_bundle`] set are
+//! of a version that only who changes rules sees. What is left to do when that is decided is done by [`FlowTables::settle`], in as many steps as
+//! one likes. Other changes meanwhile (rules end, packets make rules) are in force at once, and are to the bundle as if they came after it.
+
+use super::update::Log;
+use super::{FlowTables, Reason, RuleRef, Span, Stale};
+use wire::Nanos;
+
+/// A change of a bundle.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// A rule is coming.
+    Came(RuleRef),
+    /// A rule is going.
+    Went(RuleRef, Reason),
+    /// A rule is coming for another that is going.
+    Replaced {
+        old: RuleRef,
+        new: RuleRef,
+        /// Whether the new one goes on with the old one's counters.
+        keep: bool,
+        /// Whether it is a change of the old one, and what of it is then other: for monitors.
+        modified: Option<bool>,
+    },
+}
+
+/// What a bundle has done, and what of it is left to settle.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    committed: u32,
+    /// More than `committed` while a bundle is under way.
+    latest: u32,
+    /// The last version that was used.
+    last: u32,
+    pub(super) active: bool,
+    steps: Vec<Step>,
+    /// The first step that is not settled, of a bundle that is committed.
+    settled: usize,
+    /// The packets that the bundle is about.
+    pub(super) stale: Stale,
+}
+
+impl Journal {
+    /// What packets see, and what who changes rules sees.
+    pub(super) fn versions(&self) -> (u32, u32) {
+        (self.committed, self.latest)
+    }
+
+    pub(super) fn push(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+}
+
+impl FlowTables {
+    /// Begins a bundle. What an earlier one has left is settled first.
+    pub(crate) fn open(&mut self, log: &mut Log, now: Nanos) {
+        while !self.settle(usize::MAX, log, now) {}
+        self.journal.last += 1;
+        self.journal.latest = self.journal.last;
+        self.set_versions();
+    }
+
+    /// Whether a bundle is under way.
+    pub(crate) fn has_bundle(&self) -> bool {
+        self.journal.latest > self.journal.committed
+    }
+
+    /// Whether changes are the bundle's from here on. Without one under way they are not.
+    pub(crate) fn in_bundle(&mut self, active: bool) {
+        self.journal.active = active && self.journal.latest > self.journal.committed;
+    }
+
+    /// Makes what the bundle has done what packets see. Returns the groups that it has changed.
+    pub(crate) fn commit(&mut self, log: &mut Log) -> Vec<u32> {
+        self.journal.active = false;
+        self.journal.committed = self.journal.latest;
+        self.journal.settled = 0;
+        self.builtin &= self.journal.steps.is_empty();
+        self.set_versions();
+        log.stale.extend(&std::mem::take(&mut self.journal.stale));
+        self.groups.commit()
+    }
+
+    /// Forgets what the bundle has done.
+    pub(crate) fn abort(&mut self) {
+        self.journal.active = false;
+        self.journal.latest = self.journal.committed;
+        self.journal.settled = usize::MAX;
+        self.journal.stale = Stale::default();
+        self.set_versions();
+        self.groups.abort();
+    }
+
+    /// Does up to `most` of what is left to do after a bundle. Whether that was all. What is stale by it was told by the commit.
+    pub(crate) fn settle(&mut self, most: usize, log: &mut Log, now: Nanos) -> bool {
+        if self.journal.settled == usize::MAX {
+            let left = self.journal.steps.len().saturating_sub(most);
+            for step in self.journal.steps.split_off(left).into_iter().rev() {
+                self.undo(step);
+            }
+        } else if self.journal.latest == self.journal.committed {
+            let end = self.journal.settled.saturating_add(most).min(self.journal.steps.len());
+            for n in self.journal.settled..end {
+                self.finish(self.journal.steps[n], log, now);
+            }
+            self.journal.settled = end;
+            if end == self.journal.steps.len() {
+                self.journal.steps = Vec::new();
+            }
+        }
+        if self.journal.steps.is_empty() {
+            self.journal.settled = 0;
+        }
+        self.journal.steps.is_empty()
+    }
+
+    fn set_versions(&mut self) {
+        let (committed, latest) = self.journal.versions();
+        for table in self.tables.iter_mut().flatten() {
+            table.rules.set_versions(committed, latest);
+        }
+    }
+
+    fn finish(&mut self, step: Step, log: &mut Log, now: Nanos) {
+        match step {
+            Step::Came(at) => {
+                self.set_span(at, Span::Always);
+                self.tell_came(at, log);
+            }
+            Step::Went(at, reason) => {
+                if self.span(at).is_some_and(|span| span != Span::Always) {
+                    self.end(at, reason, now, log);
+                }
+            }
+            Step::Replaced {
+                old,
+                new,
+                keep,
+                modified,
+            } => {
+                let gone = self
+                    .span(old)
+                    .filter(|span| *span != Span::Always)
+                    .and_then(|_| self.take(old));
+                self.set_span(new, Span::Always);
+                let rule = self.there(new.table).and_then(|table| table.rules.get_mut(new.id));
+                if let (Some(gone), Some(rule), true) = (gone, rule, keep) {
+                    rule.credit(gone.packets, gone.bytes, gone.used);
+                }
+                match modified {
+                    None => self.tell_came(new, log),
+                    Some(differs) => self.tell_changed(new, differs, log),
+                }
+            }
+        }
+    }
+
+    fn undo(&mut self, step: Step) {
+        let (came, went) = match step {
+            Step::Came(at) => (Some(at), None),
+            Step::Went(at, _) => (None, Some(at)),
+            Step::Replaced { old, new, .. } => (Some(new), Some(old)),
+        };
+        if let Some(at) = came.filter(|at| matches!(self.span(*at), Some(Span::From(_)))) {
+            self.take(at);
+        }
+        if let Some(at) = went.filter(|at| matches!(self.span(*at), Some(Span::Until(_)))) {
+            if self.has_twin(at) {
+                self.take(at);
+            } else {
+                self.set_span(at, Span::Always);
+                self.note_evictable(at, true);
+            }
+        }
+    }
+
+    /// Whether a rule has come meanwhile that has the match and priority of one that was to go and stays.
+    fn has_twin(&self, at: RuleRef) -> bool {
+        let Some(table) = self.table(at.table) else {
+            return false;
+        };
+        let Some(entry) = table.rules.entry(at.id) else {
+            return false;
+        };
+        let twin = table
+            .rules
+            .find_strict_where(&entry.matching(), entry.priority, |rule| rule.span == Span::Always);
+        twin.is_some()
+    }
+
+    fn span(&self, at: RuleRef) -> Option<Span> {
+        self.rule(at).map(|rule| rule.span)
+    }
+
+    fn set_span(&mut self, at: RuleRef, span: Span) {
+        if let Some(table) = self.there(at.table) {
+            table.rules.set_span(at.id, span);
+        }
+    }
+
+    fn tell_came(&self, at: RuleRef, log: &mut Log) {
+        if !log.monitored && !log.everything {
+            return;
+        }
+        if let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) {
+            log.came(at, entry.priority as u16, &entry.matching(), entry.rule);
+        }
+    }
+
+    fn tell_changed(&self, at: RuleRef, differs: bool, log: &mut Log) {
+        if !log.monitored && !log.everything {
+            return;
+        }
+        if let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) {
+            log.changed(at, entry.priority as u16, &entry.matching(), entry.rule, differs);
+        }
+    }
+}

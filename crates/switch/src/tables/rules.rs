@@ -1,0 +1,205 @@
+//! A table's rules, some of which packets do not see yet, or still see.
+//!
+//! While a bundle is under way, rules that it brings are *coming* and rules that it takes are *going*. Lookups see what is committed; who changes
+//! rules sees what will be. To commit is to raise one number; the rules are made plain afterwards, little by little.
+
+use super::{Rule, WORDS};
+use classifier::{Classifier, Cursor, Entry, Found, Match, RuleId};
+use std::ops::{Deref, DerefMut};
+
+/// When a rule is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Span {
+    /// At all times.
+    #[default]
+    Always,
+    /// From this version on.
+    From(u32),
+    /// Before this version.
+    Until(u32),
+}
+
+impl Span {
+    fn holds(self, version: u32) -> bool {
+        match self {
+            Span::Always => true,
+            Span::From(first) => version >= first,
+            Span::Until(end) => version < end,
+        }
+    }
+}
+
+/// The rules of a table. What is not here is the classifier's: it knows nothing of versions.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    all: Classifier<Rule, WORDS>,
+    /// What lookups see.
+    committed: u32,
+    /// What who changes rules sees.
+    latest: u32,
+    /// How many rules are not there at all times.
+    spanned: usize,
+    /// How many rules there are in the latest version.
+    len: usize,
+    /// How many are committed.
+    len_committed: usize,
+}
+
+impl Deref for Rules {
+    type Target = Classifier<Rule, WORDS>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl DerefMut for Rules {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.all
+    }
+}
+
+impl Rules {
+    pub(super) fn new(all: Classifier<Rule, WORDS>, committed: u32, latest: u32) -> Rules {
+        Rules {
+            all,
+            committed,
+            latest,
+            spanned: 0,
+            len: 0,
+            len_committed: 0,
+        }
+    }
+
+    /// As [`Classifier::lookup`], of what is committed.
+    #[inline]
+    pub(crate) fn lookup<'a>(&'a self, key: &[u64; WORDS], consulted: &mut [u64; WORDS]) -> Option<Found<'a, Rule>> {
+        if self.spanned == 0 {
+            return self.all.lookup(key, consulted);
+        }
+        let committed = self.committed;
+        self.all
+            .lookup_where(key, consulted, |rule, _| rule.span.holds(committed))
+    }
+
+    /// As [`Classifier::lookup_where`], of what is committed.
+    pub(crate) fn lookup_where<'a>(
+        &'a self,
+        key: &[u64; WORDS],
+        consulted: &mut [u64; WORDS],
+        mut accept: impl FnMut(&Rule, u32) -> bool,
+    ) -> Option<Found<'a, Rule>> {
+        let committed = self.committed;
+        self.all.lookup_where(key, consulted, |rule, priority| {
+            rule.span.holds(committed) && accept(rule, priority)
+        })
+    }
+
+    /// How many rules there are in the latest version.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many rules are committed.
+    pub(crate) fn committed_len(&self) -> usize {
+        self.len_committed
+    }
+
+    /// As [`Classifier::page`], of the committed rules.
+    pub(crate) fn page(
+        &self,
+        from: Cursor,
+        max: usize,
+        mut visit: impl FnMut(Entry<'_, Rule, WORDS>),
+    ) -> Option<Cursor> {
+        self.all.page(from, max, |entry| {
+            if self.is_committed(entry.rule) {
+                visit(entry);
+            }
+        })
+    }
+
+    /// The committed rules, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry<'_, Rule, WORDS>> {
+        let committed = self.committed;
+        self.all.iter().filter(move |entry| entry.rule.span.holds(committed))
+    }
+
+    /// Whether the rule is there for who looks things up.
+    pub(super) fn is_committed(&self, rule: &Rule) -> bool {
+        rule.span.holds(self.committed)
+    }
+
+    /// Whether the rule is there for who changes rules.
+    pub(super) fn is_latest(&self, rule: &Rule) -> bool {
+        rule.span.holds(self.latest)
+    }
+
+    /// The latest version's rule of exactly this match and priority.
+    pub(crate) fn find_strict(&self, matching: &Match<WORDS>, priority: u32) -> Option<RuleId> {
+        self.all
+            .find_strict_where(matching, priority, |rule| self.is_latest(rule))
+    }
+
+    /// The latest version's rules that match no key that `matching` does not.
+    pub(super) fn covered_by(&self, matching: &Match<WORDS>) -> Vec<RuleId> {
+        let mut found = self.all.covered_by(matching);
+        if self.spanned > 0 {
+            found.retain(|id| self.all.get(*id).is_some_and(|rule| self.is_latest(rule)));
+        }
+        found
+    }
+
+    /// A rule of the latest version and this priority that matches some key that `matching` does.
+    pub(super) fn overlapping_at(&self, matching: &Match<WORDS>, priority: u32) -> Option<RuleId> {
+        self.all
+            .overlapping_at_where(matching, priority, |rule| self.is_latest(rule))
+    }
+
+    /// Puts a rule in; the latest version has none of its match and priority.
+    pub(super) fn put(&mut self, matching: &Match<WORDS>, priority: u32, rule: Rule) -> Option<RuleId> {
+        let span = rule.span;
+        let id = self.all.insert_over(matching, priority, rule).ok()?;
+        self.count(span, 1);
+        Some(id)
+    }
+
+    /// Takes a rule out for good.
+    pub(super) fn take(&mut self, id: RuleId) -> Option<Rule> {
+        let rule = self.all.remove(id)?;
+        self.count(rule.span, usize::MAX);
+        Some(rule)
+    }
+
+    /// Says when a rule is there.
+    pub(super) fn set_span(&mut self, id: RuleId, span: Span) {
+        let Some(rule) = self.all.get_mut(id) else { return };
+        let before = std::mem::replace(&mut rule.span, span);
+        self.count(before, usize::MAX);
+        self.count(span, 1);
+    }
+
+    /// Says what is seen: what is latest becomes committed, or what is committed the latest, or something new the latest.
+    pub(super) fn set_versions(&mut self, committed: u32, latest: u32) {
+        if committed != self.committed {
+            self.len_committed = self.len;
+        } else if latest < self.latest {
+            self.len = self.len_committed;
+        }
+        self.committed = committed;
+        self.latest = latest;
+    }
+
+    /// Counts a rule in (1) or out (-1, wrapping).
+    fn count(&mut self, span: Span, one: usize) {
+        if span != Span::Always {
+            self.spanned = self.spanned.wrapping_add(one);
+        }
+        if span.holds(self.latest) {
+            self.len = self.len.wrapping_add(one);
+        }
+        if span.holds(self.committed) {
+            self.len_committed = self.len_committed.wrapping_add(one);
+        }
+    }
+}
