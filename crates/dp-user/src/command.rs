@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 /// Packets of [`Command::Execute`] that may wait for a worker.
 const EXECUTES: usize = 4096;
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     },
     /// Let go of a port.
     DelPort { port: PortNo, done: Sender<()> },
+    /// Cache at most so many megaflows, each for as long as it is idle for less than this.
+    Limit { flows: usize, idle: Duration },
     /// Forget all megaflows.
     Flush { done: Sender<()> },
     /// Report what megaflows have carried; the channel is closed when that is done.

@@ -33,6 +33,8 @@ pub struct DpUser {
     control: Mutex<()>,
     ports: RwLock<HashMap<PortNo, Port>>,
     meters: Arc<Meters>,
+    /// Most megaflows of a worker, and how long one stays, where that has been changed.
+    limits: Mutex<Option<(usize, Duration)>>,
 }
 
 struct Handle {
@@ -60,6 +62,7 @@ impl DpUser {
             control: Mutex::new(()),
             ports: RwLock::default(),
             meters: Arc::default(),
+            limits: Mutex::default(),
             spin: Arc::new(SpinTime::new(options.spin)),
             options,
         };
@@ -78,6 +81,27 @@ impl DpUser {
     /// Changes [`Options::spin`] while the workers run.
     pub fn set_spin(&self, spin: Duration) {
         self.spin.set(spin);
+    }
+
+    /// Changes, while the workers run, how many megaflows all of them together cache at most, and how long one stays that carries nothing
+    /// ([`Options::idle_timeout`]). What is beyond the limit goes little by little.
+    pub fn set_limits(&self, flows: usize, idle: Duration) {
+        let per_worker = flows.div_ceil(self.workers.len()).max(1);
+        if self.limits.lock().replace((per_worker, idle)) == Some((per_worker, idle)) {
+            return;
+        }
+        for worker in &self.workers {
+            worker.commands.push(Command::Limit {
+                flows: per_worker,
+                idle,
+            });
+        }
+    }
+
+    /// How many megaflows all workers together cache at most.
+    pub fn flow_limit(&self) -> usize {
+        let per_worker = self.limits.lock().map_or(self.options.flow_limit, |(flows, _)| flows);
+        per_worker * self.workers.len()
     }
 
     fn start(&self, number: usize, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> io::Result<Handle> {

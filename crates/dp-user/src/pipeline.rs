@@ -444,7 +444,7 @@ impl Pipeline {
     /// Does a step of what is done aside from packets: ageing, freeing. Returns when it wants to be called again, if ever.
     pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
         self.apply_changes();
-        let more_to_free = self.flows.reap();
+        let more_to_free = self.flows.reap() | self.flows.trim();
         self.flows.sweep(now, &mut self.effects);
         self.report(now);
         let next = self.flows.next_sweep();
@@ -463,6 +463,11 @@ impl Pipeline {
             return Some(Nanos::ZERO);
         }
         next
+    }
+
+    /// Caches at most so many megaflows from now on, each for as long as it is idle for less than this.
+    pub fn set_limits(&mut self, flows: usize, idle: Duration) {
+        self.flows.set_limits(flows, idle);
     }
 
     /// Tells the switch what is noted of what megaflows have carried.

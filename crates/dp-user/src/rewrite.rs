@@ -329,4 +329,6 @@ fn update(data: &mut [u8], at: usize, change: Sum) {
 }
 
 #[cfg(test)]
+pub(crate) mod model;
+#[cfg(test)]
 mod tests;

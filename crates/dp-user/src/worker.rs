@@ -261,6 +261,7 @@ impl Worker {
                     self.del_port(port);
                     let _ = done.send(());
                 }
+                Command::Limit { flows, idle } => self.pipeline.set_limits(flows, idle),
                 Command::Flush { done } => {
                     self.pipeline.flush();
                     let _ = done.send(());

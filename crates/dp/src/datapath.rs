@@ -44,7 +44,8 @@ pub trait Datapath: Send + Sync {
     /// How well the caches work, summed over workers.
     fn cache_stats(&self) -> CacheStats;
 
-    /// Makes a meter, or another of one that is there, whose statistics then begin anew.
+    /// Makes a meter, or another of one that is there: it goes on to count its packets, those of its bands begin anew (OpenFlow 1.5
+    /// §7.3.4.5).
     ///
     /// # Errors
     /// [`DpError::BadMeter`] where the number is not less than [`MAX_METERS`](crate::MAX_METERS), or the bands are more than

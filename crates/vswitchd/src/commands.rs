@@ -47,7 +47,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         Ok(String::new())
     });
     add("upcall/show", "", 0, 0, |state, _| {
-        Ok(show::upcall_show(state.dp(), state.flow_limit))
+        Ok(show::upcall_show(state.dp(), state.datapath.flow_limit()))
     });
     add("ofproto/list", "", 0, 0, |state, _| {
         let bridges = state.bridges.borrow();

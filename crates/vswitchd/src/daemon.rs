@@ -286,6 +286,11 @@ impl Daemon {
                 }
                 let mut bridges = self.state.bridges.borrow_mut();
                 self.state.datapath.set_spin(self.desired.worker_spin);
+                let defaults = &self.state.datapath_options;
+                self.state.datapath.set_limits(
+                    self.desired.flow_limit.unwrap_or(defaults.flow_limit * self.state.datapath.workers()),
+                    self.desired.max_idle.unwrap_or(defaults.idle_timeout),
+                );
                 bridges.apply(&self.desired);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());
                 self.state.openflow.follow(&self.state, &self.desired, &bridges);

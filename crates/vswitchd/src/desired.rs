@@ -19,6 +19,10 @@ pub(crate) struct Desired {
     pub(crate) stats_interval: Option<Duration>,
     /// How long workers look for more packets before they sleep.
     pub(crate) worker_spin: Duration,
+    /// Most megaflows that the datapath caches.
+    pub(crate) flow_limit: Option<usize>,
+    /// How long a megaflow stays that carries nothing.
+    pub(crate) max_idle: Option<Duration>,
     /// How many VLAN tags of a packet count.
     pub(crate) vlan_limit: u8,
     /// Keys and columns of the root row that ask for what is not built.

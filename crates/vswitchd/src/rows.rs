@@ -46,6 +46,8 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
                 .unwrap_or(0)
                 .min(MAX_SPIN_MICROS),
         ),
+        flow_limit: number(&root.other_config, "flow-limit"),
+        max_idle: number(&root.other_config, "max-idle").map(|ms: u64| Duration::from_millis(ms.max(500))),
         vlan_limit: vlan_limit(&root.other_config),
         unsupported: unsupported::open_vswitch(root),
     };

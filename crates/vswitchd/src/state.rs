@@ -16,8 +16,8 @@ pub(crate) struct State {
     pub(crate) datapath: Arc<DpUser>,
     pub(crate) bridges: RefCell<Bridges>,
     pub(crate) openflow: OpenFlow,
-    /// Most megaflows that each worker caches.
-    pub(crate) flow_limit: usize,
+    /// What the datapath does unless the configuration says otherwise.
+    pub(crate) datapath_options: dp_user::Options,
     /// Rings when a control command changed something that the loop must look at.
     pub(crate) recheck: Notify,
     /// Rings when a control command wants the daemon to end.
@@ -28,15 +28,14 @@ impl State {
     pub(crate) fn start(seed: u64) -> io::Result<State> {
         let shared = Shared::new(seed);
         let options = dp_user::Options::default();
-        let flow_limit = options.flow_limit;
-        let datapath = DpUser::new(options, shared.clone(), shared.changes.clone())?;
+        let datapath = DpUser::new(options.clone(), shared.clone(), shared.changes.clone())?;
         let bridges = Bridges::new(shared.clone(), datapath.clone());
         Ok(State {
             shared,
             datapath,
             bridges: RefCell::new(bridges),
             openflow: OpenFlow::default(),
-            flow_limit,
+            datapath_options: options,
             recheck: Notify::new(),
             exit: Notify::new(),
         })

@@ -10,6 +10,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use testkit::Packet;
 use wire::VlanTag;
 
+#[path = "reference.rs"]
+mod reference;
+
 /// Handle, port, bytes, length of the whole.
 type Taken = (u32, PortNo, Vec<u8>, usize);
 
@@ -433,6 +436,11 @@ fn any_action() -> impl Strategy<Value = Action> {
         1 => (0..200u16).prop_map(|max_len| Action::Controller { handle: 1, max_len }),
         1 => (0..3u32).prop_map(Action::Meter),
         1 => (0..6u32).prop_map(Action::Clone),
+        1 => (0..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),
+        1 => (1..3u32).prop_map(Action::Recirc),
+        1 => any::<u32>().prop_map(Action::SetQueue),
+        1 => any::<u32>().prop_map(|tci| Action::PushPbb { tci }),
+        1 => Just(Action::PopPbb),
     ]
 }
 

@@ -34,6 +34,9 @@ use wire::Nanos;
 /// Most subtables with masks of their own.
 const MAX_MASKS: usize = 128;
 
+/// Megaflows beyond the limit that are removed in one step.
+const TRIM: usize = 256;
+
 /// How many megaflows are looked at to find one that was not used for long.
 const EVICTION_SAMPLES: usize = 8;
 
@@ -72,6 +75,21 @@ impl FlowTable {
             recirculating: 0,
             credits: Vec::new(),
         }
+    }
+
+    /// Changes what [`FlowTable::new`] was told.
+    pub(crate) fn set_limits(&mut self, limit: usize, idle: Duration) {
+        self.limit = limit.max(1);
+        self.sweep.set_idle(idle);
+    }
+
+    /// Removes a few of the megaflows beyond the limit; returns whether there are more.
+    pub(crate) fn trim(&mut self) -> bool {
+        let surplus = self.len().saturating_sub(self.limit);
+        for _ in 0..surplus.min(TRIM) {
+            self.evict();
+        }
+        surplus > TRIM
     }
 
     /// How many megaflows there are.

@@ -37,6 +37,12 @@ impl Sweep {
         }
     }
 
+    /// Changes the time, from a pass on that is due at once.
+    pub(super) fn set_idle(&mut self, idle: Duration) {
+        self.idle = idle;
+        self.due = Nanos::ZERO;
+    }
+
     /// Notes that a megaflow was used or made.
     #[inline]
     pub(super) fn traffic(&mut self) {

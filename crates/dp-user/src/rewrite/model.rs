@@ -92,6 +92,11 @@ impl Model {
         Model { shape, values }
     }
 
+    /// Whether its type is behind a length.
+    pub(crate) fn is_snap(&self) -> bool {
+        self.shape.snap
+    }
+
     /// Whether the packet has a field.
     pub(crate) fn has(&self, field: Field) -> bool {
         use Field as F;

@@ -211,3 +211,23 @@ fn senders_of_ever_new_masks_do_not_make_lookups_longer() {
     assert_eq!(bench.housekeep(), None);
     assert_eq!(bench.pipeline.cache_stats().masks, 0);
 }
+
+#[test]
+fn limits_change_while_megaflows_are_cached() {
+    let table = Arc::new(AtomicU32::new(1));
+    let mut bench = Bench::new(2, one_port(&table));
+    bench.receive(0, &(0..900).map(|n| packet(n, 9, n)).collect::<Vec<_>>());
+    bench.housekeep();
+    bench.pipeline.set_limits(100, Duration::from_secs(2));
+    bench.housekeep();
+    assert_eq!(bench.pipeline.cache_stats().flows, 100);
+    bench.receive(0, &(0..900).map(|n| packet(n, 9, n)).collect::<Vec<_>>());
+    bench.housekeep();
+    assert_eq!(bench.pipeline.cache_stats().flows, 100);
+    bench.now += Duration::from_millis(1900);
+    bench.housekeep();
+    assert_eq!(bench.pipeline.cache_stats().flows, 100);
+    bench.now += Duration::from_millis(1200);
+    bench.housekeep();
+    assert_eq!(bench.pipeline.cache_stats().flows, 0);
+}
