@@ -132,7 +132,15 @@ impl Slowpath for Switch {
             5 => &[Action::Clone(3), address, label, one, two],
             6 => &[Action::Meter(1), Action::Trunc(20), one, two],
             7 => &[controller, one],
-            8 => &[Action::SetQueue(3), Action::Clone(1), Action::Recirc(8), branch, two, tag, one],
+            8 => &[
+                Action::SetQueue(3),
+                Action::Clone(1),
+                Action::Recirc(8),
+                branch,
+                two,
+                tag,
+                one,
+            ],
             _ => &[],
         };
         let mut mask = Mask::exact(Field::EthSrc);

@@ -288,7 +288,9 @@ impl Daemon {
                 self.state.datapath.set_spin(self.desired.worker_spin);
                 let defaults = &self.state.datapath_options;
                 self.state.datapath.set_limits(
-                    self.desired.flow_limit.unwrap_or(defaults.flow_limit * self.state.datapath.workers()),
+                    self.desired
+                        .flow_limit
+                        .unwrap_or(defaults.flow_limit * self.state.datapath.workers()),
                     self.desired.max_idle.unwrap_or(defaults.idle_timeout),
                 );
                 bridges.apply(&self.desired);

@@ -46,12 +46,18 @@ impl Plain {
                     outcome.again.push((*id, self.bytes.clone(), self.queue, self.mark));
                 }
                 Action::Clone(len) => {
-                    let copy = Plain { limit: None, ..self.clone() };
+                    let copy = Plain {
+                        limit: None,
+                        ..self.clone()
+                    };
                     copy.run(&actions[range(at, *len)], outcome);
                     at += *len as usize;
                 }
                 Action::IfLonger { len, then, otherwise } => {
-                    let copy = Plain { limit: None, ..self.clone() };
+                    let copy = Plain {
+                        limit: None,
+                        ..self.clone()
+                    };
                     let branch = match self.bytes.len() > usize::from(*len) {
                         true => range(at, *then),
                         false => range(at + *then as usize, *otherwise),
@@ -67,7 +73,9 @@ impl Plain {
     }
 
     fn kind(&self, at: usize) -> u16 {
-        self.bytes.get(at..at + 2).map_or(0, |kind| u16::from_be_bytes([kind[0], kind[1]]))
+        self.bytes
+            .get(at..at + 2)
+            .map_or(0, |kind| u16::from_be_bytes([kind[0], kind[1]]))
     }
 
     /// Where the type behind all tags is.
@@ -89,7 +97,10 @@ impl Plain {
                 self.bytes.drain(12..16);
             }
             Action::PushMpls { ethertype, lse } => {
-                self.bytes.splice(at..at + 2, [ethertype.to_be_bytes().as_slice(), &lse.to_be_bytes()].concat());
+                self.bytes.splice(
+                    at..at + 2,
+                    [ethertype.to_be_bytes().as_slice(), &lse.to_be_bytes()].concat(),
+                );
             }
             Action::PopMpls { ethertype } if matches!(self.kind(at), 0x8847 | 0x8848) && self.bytes.len() >= at + 6 => {
                 self.bytes.splice(at..at + 6, ethertype.to_be_bytes());

@@ -1,10 +1,9 @@
+use super::model::{L4, Model, Net, Sums, any_model, any_write};
 use super::*;
 use crate::layers::Layers;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use super::model::{L4, Model, Net, Sums, any_model, any_write};
 use netdev::{Gso, Offload, checksum, gso};
 use proptest::prelude::*;
-
 
 /// Writes to a frame, and to the model that it was made of.
 fn write_all(frame: &mut Frame, model: &mut Model, writes: &[(Field, u128, u128)]) {
