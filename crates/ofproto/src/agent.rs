@@ -2,11 +2,10 @@
 
 use crate::asynchronous::Happened;
 use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
-use crate::dump::Dump;
 use crate::env::Env;
 use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
-use openflow::model::{Body, PortStatus, Role};
+use openflow::model::{Body, PortStatus, Role, RoleStatus};
 use openflow::{Framer, Version, Versions};
 use std::collections::BTreeMap;
 use switch::tables::Removed;
@@ -27,6 +26,8 @@ pub struct Config {
     pub serial: String,
     /// The version of the software.
     pub software: String,
+    /// Packets that may wait for a controller (`other_config:controller-queue-size`), at least 1.
+    pub queue: usize,
 }
 
 impl Default for Config {
@@ -38,6 +39,7 @@ impl Default for Config {
             description: "None".to_owned(),
             serial: "None".to_owned(),
             software: String::new(),
+            queue: 100,
         }
     }
 }
@@ -60,8 +62,10 @@ pub enum Run {
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) ports: Ports,
-    /// How fragments are treated, as messages number it.
-    pub(crate) fragments: u16,
+    /// Whether it may have changed who is told of packets without rules.
+    pub(crate) listeners_changed: bool,
+    /// Whether somebody wants to be told of those.
+    misses_wanted: bool,
     /// The last election's count.
     pub(crate) generation: Option<u64>,
     /// Who has just become master, so that others are not any more.
@@ -72,11 +76,14 @@ pub(crate) struct Core {
     pub(crate) rules_ended: bool,
 }
 
+/// Why a role changed: another connection became master.
+const ANOTHER_MASTER: u8 = 0;
+
 /// The agent of a bridge. See the crate's page.
 #[derive(Debug)]
 pub struct Agent {
     core: Core,
-    conns: BTreeMap<ConnId, Conn>,
+    pub(crate) conns: BTreeMap<ConnId, Conn>,
     next: u64,
 }
 
@@ -87,7 +94,8 @@ impl Agent {
             core: Core {
                 config,
                 ports: Ports::default(),
-                fragments: 0,
+                listeners_changed: false,
+                misses_wanted: false,
                 generation: None,
                 new_master: None,
                 port_changes: Vec::new(),
@@ -107,8 +115,17 @@ impl Agent {
     }
 
     /// Says what ports there are; connections are told of the difference.
-    pub fn set_ports(&mut self, ports: Vec<PortInfo>) {
+    pub fn set_ports(&mut self, ports: Vec<PortInfo>, env: &impl Env) {
         let changes = self.core.ports.replace(ports);
+        for gone in changes.iter().filter(|change| change.reason == crate::ports::DELETED) {
+            // What was said of it does not hold for another port of its number.
+            let number = gone.desc.port.0;
+            let bridge = &self.core.config.bridge;
+            env.change(|switch, _| {
+                let stale = switch.set_port_flags(bridge, number, switch::PortFlags::default());
+                ((), stale.unwrap_or_default())
+            });
+        }
         self.tell_ports(&changes);
     }
 
@@ -116,16 +133,17 @@ impl Agent {
     pub fn connect(&mut self, options: Options, now: Nanos) -> ConnId {
         self.next += 1;
         let id = ConnId(self.next);
-        let conn = Conn::new(id, options, self.core.config.versions, now);
+        let conn = Conn::new(id, options, self.core.config.versions, self.core.config.queue, now);
         self.conns.insert(id, conn);
         self.tap();
         id
     }
 
     /// Ends a connection, and what it has begun.
-    pub fn disconnect(&mut self, id: ConnId) {
+    pub fn disconnect(&mut self, id: ConnId, env: &impl Env) {
         self.conns.remove(&id);
         self.tap();
+        self.listen_to_misses(env);
     }
 
     /// The connections.
@@ -145,7 +163,11 @@ impl Agent {
 
     /// What a connection has seen.
     pub fn stats(&self, id: ConnId) -> Option<ConnStats> {
-        Some(self.conns.get(&id)?.stats)
+        let conn = self.conns.get(&id)?;
+        Some(ConnStats {
+            dropped: conn.packets.dropped,
+            ..conn.stats
+        })
     }
 
     /// Whether to read from a connection: not while it has more to do or its peer does not take what it asked for.
@@ -172,6 +194,7 @@ impl Agent {
             if let Some(closed) = &conn.closed {
                 return Run::Close(closed.clone());
             }
+            conn.send_packets(now);
             if conn.out.is_full() {
                 return Run::Full;
             }
@@ -199,7 +222,9 @@ impl Agent {
 
     /// When [`Agent::tick`] has something to do for a connection; `None` for never.
     pub fn next_event(&self, id: ConnId) -> Option<Nanos> {
-        self.conns.get(&id)?.probe.due()
+        let conn = self.conns.get(&id)?;
+        let packets = conn.packets.next_event().filter(|_| !conn.out.is_full());
+        [conn.probe.due(), packets].into_iter().flatten().min()
     }
 
     /// Does what is due by time: probes a peer that is silent, and gives up one that stays so.
@@ -252,7 +277,10 @@ impl Agent {
             conn.overheard.extend_from_slice(message);
         }
         match conn.codec {
-            None => conn.greet(message)?,
+            None => {
+                conn.greet(message)?;
+                self.core.listeners_changed = true;
+            }
             Some(codec) => self.core.message(conn, codec, message, env, now),
         }
         self.after(id, env);
@@ -265,7 +293,18 @@ impl Agent {
             let others = self.conns.values_mut().filter(|conn| conn.id != master);
             for other in others.filter(|conn| conn.role == Role::Master) {
                 other.role = Role::Slave;
+                if other.hears(Happened::RoleStatus(ANOTHER_MASTER)) && other.version() >= Some(Version::V14) {
+                    let status = RoleStatus {
+                        role: Role::Slave,
+                        reason: ANOTHER_MASTER,
+                        generation: self.core.generation,
+                    };
+                    other.send(0, Body::RoleStatus(status));
+                }
             }
+        }
+        if std::mem::take(&mut self.core.listeners_changed) {
+            self.listen_to_misses(env);
         }
         let changes = std::mem::take(&mut self.core.port_changes);
         self.tell_ports(&changes);
@@ -276,6 +315,19 @@ impl Agent {
         }
         debug_assert!(self.conns.contains_key(&id));
         self.overhear();
+    }
+
+    /// Lets the switch hand over packets without rules if a connection, of a version that knows no rules for them, wants them.
+    fn listen_to_misses(&mut self, env: &impl Env) {
+        let wants = |conn: &Conn| {
+            conn.version() < Some(Version::V13) && conn.controller_id == 0 && conn.hears(Happened::PacketIn(0))
+        };
+        let wanted = self.conns.values().any(wants);
+        if wanted != self.core.misses_wanted {
+            self.core.misses_wanted = wanted;
+            let bridge = &self.core.config.bridge;
+            env.change(|switch, _| ((), switch.set_misses_to_controller(bridge, wanted)));
+        }
     }
 
     fn tell_ports(&mut self, changes: &[PortStatus]) {
@@ -289,7 +341,7 @@ impl Agent {
     }
 
     /// Passes on to those who listen what primary connections said and heard. Who does not read misses it.
-    fn overhear(&mut self) {
+    pub(crate) fn overhear(&mut self) {
         let mut overheard = Vec::new();
         for conn in self.conns.values_mut().filter(|conn| !conn.overheard.is_empty()) {
             overheard.append(&mut conn.overheard);
@@ -308,12 +360,5 @@ impl Agent {
         for conn in self.conns.values_mut() {
             conn.tapped = tapped && conn.options.kind == Kind::Primary;
         }
-    }
-}
-
-impl Core {
-    /// Begins a long answer.
-    pub(crate) fn begin_dump(conn: &mut Conn, dump: Dump) {
-        conn.dump = Some(dump);
     }
 }

@@ -10,8 +10,10 @@ pub(crate) type Masks = AsyncConfig;
 /// What happened, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
+    PacketIn(u8),
     PortStatus(u8),
     FlowRemoved(u8),
+    RoleStatus(u8),
 }
 
 /// Reasons of packets: no rule, an action, of a group, of a set, of a packet-out; and no rule where a rule says so.
@@ -45,6 +47,8 @@ impl Conn {
         }
         let masks = self.masks();
         let (of_role, reason) = match happened {
+            Happened::PacketIn(reason) => (masks.packet_in, reason),
+            Happened::RoleStatus(reason) => (masks.role_status, reason),
             Happened::PortStatus(reason) => (masks.port_status, reason),
             Happened::FlowRemoved(reason) => (masks.flow_removed, reason),
         };

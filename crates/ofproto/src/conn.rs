@@ -1,10 +1,11 @@
 //! A connection: what was agreed on it, and what waits on it.
 
 use crate::asynchronous::Masks;
-use crate::dump::Dump;
+use crate::dump::Job;
+use crate::limit::{Limit, Waiting};
 use crate::outbox::Outbox;
 use crate::probe::Probe;
-use openflow::model::{Body, Message, PacketInFormat, Role, StatsRequest};
+use openflow::model::{Body, Message, PacketIn, PacketInFormat, Role, StatsRequest};
 use openflow::{Codec, ErrorBody, Framer, FramerError, Hello, OfError, Version, Versions, negotiate};
 use std::time::Duration;
 use wire::Nanos;
@@ -36,6 +37,21 @@ pub struct Options {
     /// After how long a silence the peer is asked whether it is there, and after how long without an answer the connection ends; `None` for
     /// never.
     pub probe: Option<Duration>,
+    /// How many packets it is told of; any number without it.
+    pub limit: Option<Limit>,
+}
+
+impl Options {
+    /// A connection without limits, of which nothing is expected.
+    pub fn new(kind: Kind, name: String) -> Options {
+        Options {
+            kind,
+            name,
+            asynchronous: true,
+            probe: None,
+            limit: None,
+        }
+    }
 }
 
 /// Why a connection has to end.
@@ -72,6 +88,8 @@ pub struct ConnStats {
     pub sent: u64,
     /// Requests answered with an error.
     pub refused: u64,
+    /// Packets that it was not told of, for lack of room or by its limit.
+    pub dropped: u64,
 }
 
 /// How long the list of what a multipart request asks in several messages may become, in bytes.
@@ -92,11 +110,13 @@ pub(crate) struct Conn {
     pub(crate) controller_id: u16,
     pub(crate) out: Outbox,
     /// A long answer, which the rest waits for.
-    pub(crate) dump: Option<Dump>,
+    pub(crate) dump: Option<Job>,
     /// A request whose further parts are to come.
     pub(crate) partial: Option<Partial>,
     pub(crate) stats: ConnStats,
     pub(crate) probe: Probe,
+    /// Packets that it is to be told of.
+    pub(crate) packets: Waiting<PacketIn>,
     /// Why nothing more is read.
     pub(crate) closed: Option<Closed>,
     /// What primary connections say, for those who listen.
@@ -117,11 +137,12 @@ pub(crate) struct Partial {
 const DEFAULT_MISS_SEND_LEN: u16 = 128;
 
 impl Conn {
-    pub(crate) fn new(id: ConnId, options: Options, versions: Versions, now: Nanos) -> Conn {
+    pub(crate) fn new(id: ConnId, options: Options, versions: Versions, queue: usize, now: Nanos) -> Conn {
         let primary = options.kind == Kind::Primary && options.asynchronous;
         let mut conn = Conn {
             id,
             probe: Probe::new(options.probe, now),
+            packets: Waiting::new(queue, options.limit, now),
             options,
             framer: Framer::new(),
             codec: None,

@@ -8,7 +8,7 @@ use openflow::{OfError, Version};
 use switch::tables::TABLES;
 
 /// The rules that a table can have where nobody has said less.
-const MAX_ENTRIES: u32 = 1_000_000;
+pub(crate) const MAX_ENTRIES: u32 = 1_000_000;
 /// OpenFlow 1.0's wildcards: all of its fields.
 const WILDCARDS: u32 = (1 << 22) - 1;
 /// OpenFlow 1.0's actions: output to enqueue.
@@ -24,6 +24,9 @@ impl Core {
         }
         if version > Version::V10 {
             can |= STP_OR_GROUP_STATS;
+        }
+        if version >= Version::V14 {
+            can |= BUNDLES | FLOW_MONITORING;
         }
         Features {
             datapath_id: self.config.datapath_id,

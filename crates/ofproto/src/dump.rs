@@ -3,8 +3,9 @@
 use crate::agent::Core;
 use crate::conn::Conn;
 use crate::env::Env;
+use crate::features::FeaturesDump;
 use openflow::OfError;
-use openflow::model::{AggregateStats, Body, Duration, FlowStats, FlowStatsRequest, StatsReply};
+use openflow::model::{AggregateStats, Body, Duration, FlowCounters, FlowStats, FlowStatsRequest, StatsReply};
 use switch::tables::{Condition, Cursor, Found};
 use wire::Nanos;
 
@@ -12,6 +13,23 @@ use wire::Nanos;
 const SLICE: usize = 512;
 
 /// An answer of many parts that is under way.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Rules(Dump),
+    Features(FeaturesDump),
+}
+
+impl Job {
+    /// Sends the next part; what is left to do.
+    pub(crate) fn step(self, conn: &mut Conn, env: &impl Env, bridge: &str, now: Nanos) -> Option<Job> {
+        match self {
+            Job::Rules(dump) => dump.step(conn, env, bridge, now).map(Job::Rules),
+            Job::Features(dump) => dump.step(conn),
+        }
+    }
+}
+
+/// Statistics of rules that are under way.
 #[derive(Debug)]
 pub(crate) struct Dump {
     xid: u32,
@@ -24,6 +42,7 @@ pub(crate) struct Dump {
 #[derive(Debug)]
 enum What {
     Flows { nxm: bool },
+    Counters,
     Sum { nxm: bool, sum: AggregateStats },
 }
 
@@ -37,6 +56,16 @@ impl Core {
     ) -> Result<(), OfError> {
         let kind = What::Flows { nxm: asked.nxm };
         self.begin(conn, xid, asked, kind, env)
+    }
+
+    pub(crate) fn dump_counters(
+        &self,
+        conn: &mut Conn,
+        xid: u32,
+        asked: &FlowStatsRequest,
+        env: &impl Env,
+    ) -> Result<(), OfError> {
+        self.begin(conn, xid, asked, What::Counters, env)
     }
 
     pub(crate) fn aggregate(
@@ -71,20 +100,21 @@ impl Core {
             at: Cursor::default(),
             kind,
         };
-        Core::begin_dump(conn, dump);
+        conn.dump = Some(Job::Rules(dump));
         Ok(())
     }
 }
 
 impl Dump {
     /// Sends the next part; what is left to do.
-    pub(crate) fn step(mut self, conn: &mut Conn, env: &impl Env, bridge: &str, now: Nanos) -> Option<Dump> {
-        let mut flows = Vec::new();
+    fn step(mut self, conn: &mut Conn, env: &impl Env, bridge: &str, now: Nanos) -> Option<Dump> {
+        let (mut flows, mut counters) = (Vec::new(), Vec::new());
         let next = env.look(|switch| {
             let tables = switch.bridge(bridge)?.tables();
             tables.page(self.table, &self.condition, self.at, SLICE, |found| {
                 match &mut self.kind {
-                    What::Flows { .. } => flows.push(stats(found, now)),
+                    What::Flows { .. } => flows.push(stats(&found, now)),
+                    What::Counters => counters.push(counted(&found, now)),
                     What::Sum { sum, .. } => {
                         sum.flows += 1;
                         sum.packets += found.rule.packets;
@@ -96,6 +126,7 @@ impl Dump {
         let more = next.is_some();
         let reply = match self.kind {
             What::Flows { nxm } if !more || !flows.is_empty() => Some(StatsReply::Flow { flows, nxm }),
+            What::Counters if !more || !counters.is_empty() => Some(StatsReply::FlowStats(counters)),
             What::Sum { nxm, sum } if !more => Some(StatsReply::Aggregate { stats: sum, nxm }),
             _ => None,
         };
@@ -117,17 +148,16 @@ pub(crate) fn duration(since: Nanos, now: Nanos) -> Duration {
 }
 
 /// A rule's statistics.
-pub(crate) fn stats(found: Found<'_>, now: Nanos) -> FlowStats {
+pub(crate) fn stats(found: &Found<'_>, now: Nanos) -> FlowStats {
     let rule = found.rule;
-    let age = |since: Nanos| Some(u16::try_from(now.since(since).as_secs()).unwrap_or(u16::MAX));
     FlowStats {
         table: found.at.table,
         duration: duration(rule.created, now),
         priority: found.priority,
         idle_timeout: rule.idle_timeout,
         hard_timeout: rule.hard_timeout,
-        idle_age: age(rule.used),
-        hard_age: age(rule.modified),
+        idle_age: age(rule.used, now),
+        hard_age: age(rule.modified, now),
         flags: rule.flags,
         importance: rule.importance,
         cookie: rule.cookie,
@@ -135,5 +165,24 @@ pub(crate) fn stats(found: Found<'_>, now: Nanos) -> FlowStats {
         bytes: rule.bytes,
         matching: found.matching(),
         instructions: (*rule.instructions).clone(),
+    }
+}
+
+fn age(since: Nanos, now: Nanos) -> Option<u16> {
+    Some(u16::try_from(now.since(since).as_secs()).unwrap_or(u16::MAX))
+}
+
+/// A rule's counters.
+fn counted(found: &Found<'_>, now: Nanos) -> FlowCounters {
+    let rule = found.rule;
+    FlowCounters {
+        table: found.at.table,
+        reason: 0,
+        priority: found.priority,
+        duration: duration(rule.created, now),
+        idle_age: age(rule.used, now),
+        packets: rule.packets,
+        bytes: rule.bytes,
+        matching: found.matching(),
     }
 }

@@ -1,7 +1,9 @@
 //! What the agent needs of the world.
 
 use dp::Change;
+use flow::PortNo;
 use switch::Switch;
+use switch::tables::Translated;
 use wire::Nanos;
 
 /// A port's counters, since it was made.
@@ -32,6 +34,10 @@ pub trait Env {
 
     /// What an interface has carried; `None` where it has no counters.
     fn port_counters(&self, interface: &str) -> Option<PortCounters>;
+
+    /// Has a packet go as a translation says, as if it had come in on a port of the datapath (0 where it came in on none). What else the
+    /// translation asks for is done first.
+    fn execute(&self, in_port: PortNo, packet: &[u8], translated: &Translated);
 
     /// Takes an interface up or down.
     ///

@@ -4,9 +4,11 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::duration;
 use crate::env::{Env, PortCounters};
+use flow::PortNo;
 use openflow::OfError;
 use openflow::model::{self, Body, Port, PortDesc, PortMod, PortStatus, StatsReply, config, state};
 use std::collections::BTreeMap;
+use switch::PortFlags;
 use wire::{MacAddr, Nanos};
 
 /// A port as the bridge has it.
@@ -26,16 +28,19 @@ pub struct PortInfo {
     pub speed: Option<u64>,
     /// Whether it sends and receives at the same time.
     pub full_duplex: bool,
+    /// The datapath's port; `None` for a patch.
+    pub device: Option<PortNo>,
     /// When it came.
     pub since: Nanos,
 }
 
 /// What connections set of a port, beside whether it is up.
-const SETTABLE: u32 = config::NO_RECV | config::NO_RECV_STP | config::NO_FLOOD | config::NO_FWD | config::NO_PACKET_IN;
+const SETTABLE: u32 =
+    config::NO_STP | config::NO_RECV | config::NO_RECV_STP | config::NO_FLOOD | config::NO_FWD | config::NO_PACKET_IN;
 
 /// Reasons of changes.
 const ADDED: u8 = 0;
-const DELETED: u8 = 1;
+pub(crate) const DELETED: u8 = 1;
 const MODIFIED: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -68,6 +73,18 @@ impl OfPort {
             max_speed: 0,
             ..PortDesc::default()
         }
+    }
+}
+
+/// A port's configuration as the switch acts upon it. There is no spanning tree for a port to take part in or not.
+fn flags(config: u32) -> PortFlags {
+    let has = |bit: u32| config & bit != 0;
+    PortFlags {
+        no_recv: has(config::NO_RECV),
+        no_recv_stp: has(config::NO_RECV_STP),
+        no_flood: has(config::NO_FLOOD),
+        no_fwd: has(config::NO_FWD),
+        no_packet_in: has(config::NO_PACKET_IN),
     }
 }
 
@@ -150,17 +167,31 @@ impl Core {
         if port.info.hw_addr != change.hw_addr && change.hw_addr != MacAddr([0; 6]) {
             return Err(OfError::PmfcBadHwAddr);
         }
-        if change.mask & SETTABLE != 0 {
+        if change.mask & !(SETTABLE | config::PORT_DOWN) != 0 {
             return Err(OfError::PmfcBadConfig);
+        }
+        let before = port.description();
+        let settable = change.mask & SETTABLE;
+        let wanted = port.config & !settable | change.config & settable;
+        if wanted != port.config {
+            let (bridge, number) = (&self.config.bridge, change.port.0);
+            env.change(|switch, _| match switch.set_port_flags(bridge, number, flags(wanted)) {
+                Ok(stale) => (Ok(()), stale),
+                Err(error) => (Err(error), Vec::new()),
+            })?;
+            port.config = wanted;
         }
         if change.mask & config::PORT_DOWN != 0 {
             let up = change.config & config::PORT_DOWN == 0;
-            env.set_port_up(&port.info.name, up).map_err(|_| OfError::PmfcEperm)?;
             if port.info.admin_up != up {
+                env.set_port_up(&port.info.name, up).map_err(|_| OfError::PmfcEperm)?;
                 port.info.admin_up = up;
-                let desc = port.description();
-                self.port_changes.push(PortStatus { reason: MODIFIED, desc });
+                port.info.link_up &= up;
             }
+        }
+        let desc = port.description();
+        if desc != before {
+            self.port_changes.push(PortStatus { reason: MODIFIED, desc });
         }
         Ok(())
     }

@@ -3,9 +3,18 @@
 use crate::agent::Core;
 use crate::conn::{Conn, Kind};
 use crate::env::Env;
-use openflow::model::{Body, Message, Role, StatsRequest};
+use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequest, TlvTable};
 use openflow::{Codec, HEADER_LEN, OfError, Version};
 use wire::Nanos;
+
+/// Changes of the map of tunnel options.
+const TLV_ADD: u16 = 0;
+const TLV_DELETE: u16 = 1;
+const TLV_CLEAR: u16 = 2;
+
+/// What bundles can be.
+const ATOMIC: u32 = 1;
+const ORDERED: u32 = 2;
 
 impl Core {
     /// Answers a message, whose bytes are `message`.
@@ -53,6 +62,8 @@ impl Core {
             Body::GetConfigRequest => self.get_config(conn, xid),
             Body::SetConfig(config) => self.set_config(conn, config)?,
             Body::FlowMod(change) => self.flow_mod(conn, &change, env)?,
+            Body::PacketOut(packet) => self.packet_out(conn, &packet, env)?,
+            Body::Resume(packet) => self.resume(conn, &packet, env)?,
             Body::PortMod(change) => self.port_mod(&change, env)?,
             Body::BarrierRequest => conn.send(xid, Body::BarrierReply),
             Body::RoleRequest(asked) => self.role(conn, xid, asked)?,
@@ -60,11 +71,27 @@ impl Core {
                 let masks = conn.masks();
                 conn.send(xid, Body::GetAsyncReply(masks));
             }
-            Body::SetAsync(masks) => conn.masks = Some(masks.over(&conn.masks())),
+            Body::SetAsync(masks) => {
+                conn.masks = Some(masks.over(&conn.masks()));
+                self.listeners_changed = true;
+            }
             Body::SetFlowFormat { nxm } => self.agree(conn, |codec| codec.nxm = nxm)?,
             Body::FlowModTableId(on) => self.agree(conn, |codec| codec.table_id = on)?,
             Body::SetPacketInFormat(format) => conn.packet_in_format = format,
-            Body::SetControllerId(id) => conn.controller_id = id,
+            Body::SetControllerId(id) => {
+                conn.controller_id = id;
+                self.listeners_changed = true;
+            }
+            // No tunnel has options here: there is no room for fields of them.
+            Body::TlvTableRequest => conn.send(xid, Body::TlvTableReply(TlvTable::default())),
+            Body::TlvTableMod { command: TLV_ADD, .. } => return Err(OfError::NxTtmfcTableFull),
+            Body::TlvTableMod {
+                command: TLV_DELETE | TLV_CLEAR,
+                ..
+            } => {}
+            Body::TlvTableMod { .. } => return Err(OfError::NxTtmfcBadCommand),
+            // Connections are not tracked.
+            Body::CtFlushZone(_) | Body::CtFlush(_) => return Err(OfError::NxBacCtDatapathSupport),
             Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port)?,
             Body::StatsRequest { more, request } => {
                 if let Some(request) = conn.assemble(xid, more, request, len)? {
@@ -95,6 +122,16 @@ impl Core {
         match request {
             StatsRequest::Desc => self.desc(conn, xid),
             StatsRequest::Flow(asked) => self.dump_flows(conn, xid, &asked, env)?,
+            StatsRequest::FlowStats(asked) => self.dump_counters(conn, xid, &asked, env)?,
+            StatsRequest::TableFeatures(asked) => self.table_features(conn, xid, &asked)?,
+            StatsRequest::BundleFeatures(_) => {
+                let features = BundleFeatures {
+                    flags: ATOMIC | ORDERED,
+                    schedule: None,
+                };
+                let reply = StatsReply::BundleFeatures(features);
+                conn.send(xid, Body::StatsReply { more: false, reply });
+            }
             StatsRequest::Aggregate(asked) => self.aggregate(conn, xid, &asked, env)?,
             StatsRequest::Table => self.table_stats(conn, xid, env),
             StatsRequest::Port(port) => self.port_stats(conn, xid, port, env, now)?,

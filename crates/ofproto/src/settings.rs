@@ -8,13 +8,11 @@ use openflow::{OfError, Version};
 /// The bits of a configuration that say how fragments are treated; the next one is of old versions.
 const FRAGMENTS: u16 = 3;
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
-/// Fragments are put together before they are looked at, which is not done here.
-const REASSEMBLE: u16 = 2;
 
 impl Core {
     pub(crate) fn get_config(&self, conn: &mut Conn, xid: u32) {
         let config = Config {
-            flags: self.fragments,
+            flags: 0,
             miss_send_len: conn.miss_send_len,
         };
         conn.send(xid, Body::GetConfigReply(config));
@@ -35,9 +33,8 @@ impl Core {
                 // Treated as any packet is what fragments are here; nothing else passes for done.
                 return Err(OfError::ScfcBadFlags);
             }
-            debug_assert_ne!(fragments, REASSEMBLE);
-            self.fragments = fragments;
         }
+        self.listeners_changed = true;
         conn.miss_send_len = config.miss_send_len;
         Ok(())
     }
@@ -58,6 +55,7 @@ impl Core {
                 self.new_master = Some(conn.id);
             }
             conn.role = asked.role;
+            self.listeners_changed = true;
         }
         let reply = RoleMsg {
             role: conn.role,

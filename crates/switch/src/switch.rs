@@ -239,6 +239,12 @@ impl Switch {
         self.bridges.get(self.bridge_ids.get(name)?)
     }
 
+    /// The name of the bridge of a number, as [`crate::tables::ForController`] has it.
+    pub fn bridge_name(&self, number: u32) -> Option<&str> {
+        let mut bridges = self.bridge_ids.iter();
+        bridges.find(|(_, id)| **id == number).map(|(name, _)| name.as_str())
+    }
+
     /// The names of all bridges.
     pub fn bridge_names(&self) -> impl Iterator<Item = &str> {
         self.bridge_ids.keys().map(String::as_str)

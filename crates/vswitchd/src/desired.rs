@@ -45,6 +45,8 @@ pub(crate) struct Bridge {
     pub(crate) description: Option<String>,
     /// `other_config:dp-sn`.
     pub(crate) serial: Option<String>,
+    /// Packets that may wait for a controller.
+    pub(crate) controller_queue: usize,
     pub(crate) mac_aging: Duration,
     pub(crate) mac_table_size: usize,
     pub(crate) flood_vlans: VlanSet,

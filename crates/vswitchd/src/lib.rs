@@ -20,6 +20,7 @@ mod keys;
 mod ofport;
 mod openflow;
 mod options;
+mod packets;
 mod rows;
 mod serve;
 mod show;

@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use wire::{MacAddr, Nanos};
 
+/// Packets that go to agents before others have their turn.
+const BATCH: usize = 64;
+
 /// The agents of all bridges, by name.
 #[derive(Default)]
 pub(crate) struct OpenFlow {
@@ -52,7 +55,7 @@ impl OpenFlow {
                     agent
                 }
             };
-            agent.set_ports(ports(there, state.shared.clock.now()));
+            agent.set_ports(ports(there, state.shared.clock.now()), state);
         }
     }
 
@@ -61,7 +64,7 @@ impl OpenFlow {
         let now = state.shared.clock.now();
         for (name, agent) in &*self.bridges.borrow() {
             if let Some(there) = bridges.state().get(name) {
-                agent.set_ports(ports(there, now));
+                agent.set_ports(ports(there, now), state);
             }
         }
     }
@@ -73,6 +76,26 @@ impl OpenFlow {
             if !ended.is_empty() {
                 agent.rules_ended(&ended);
             }
+        }
+    }
+
+    /// Takes packets from workers to the agents, as long as the daemon runs.
+    pub(crate) async fn deliver(state: Rc<State>) {
+        loop {
+            let packets = state.shared.packets.take(BATCH).await;
+            let now = state.shared.clock.now();
+            let mut told: BTreeMap<u32, Option<Rc<BridgeAgent>>> = BTreeMap::new();
+            for packet in &packets {
+                let agent = told.entry(packet.meaning.bridge).or_insert_with_key(|number| {
+                    let switch = state.shared.switch.read();
+                    state.openflow.bridge(switch.bridge_name(*number)?)
+                });
+                if let Some(agent) = agent {
+                    agent.packet_in(packet, now);
+                }
+            }
+            told.into_values().flatten().for_each(|agent| agent.wake());
+            tokio::task::yield_now().await;
         }
     }
 
@@ -90,6 +113,7 @@ fn config(name: &str, wanted: &desired::Bridge, there: &BridgeState) -> Config {
         description: wanted.description.clone().unwrap_or_else(|| "None".to_owned()),
         serial: wanted.serial.clone().unwrap_or_else(|| "None".to_owned()),
         software: telemetry::version::COMPATIBLE.to_owned() + ", oxvs " + telemetry::version::OXVS,
+        queue: wanted.controller_queue,
     }
 }
 
@@ -109,6 +133,7 @@ fn ports(bridge: &BridgeState, now: Nanos) -> Vec<PortInfo> {
             link_up: link.is_none_or(|link| link.carrier),
             speed: link.and_then(|link| link.speed),
             full_duplex: link.is_none_or(|link| link.full_duplex != Some(false)),
+            device: interface.port,
             since: now,
         })
     };

@@ -72,6 +72,9 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
         protocols: protocols(&row.protocols),
         description: config.get("dp-desc").cloned(),
         serial: config.get("dp-sn").cloned(),
+        controller_queue: number(config, "controller-queue-size")
+            .filter(|size| (1..=512).contains(size))
+            .unwrap_or(100_usize),
         mac_aging: Duration::from_secs(aging.clamp(15, 3600)),
         mac_table_size: number(config, "mac-table-size")
             .unwrap_or(8192_usize)

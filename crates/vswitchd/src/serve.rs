@@ -4,6 +4,7 @@ use crate::commands;
 use crate::daemon::{self, Daemon};
 use crate::embedded;
 use crate::keys::Keys;
+use crate::openflow::OpenFlow;
 use crate::options::{self, Asked, Options, Program};
 use crate::state::State;
 use anyhow::{Context, anyhow};
@@ -78,6 +79,7 @@ async fn switch(program: Program, options: &Options, process: process::Daemon) -
     let seed = uuid::Uuid::new_v4().as_u128();
     let idl = daemon::idl(seed);
     let state = Rc::new(State::start(seed as u64).context("starting the datapath")?);
+    tokio::task::spawn_local(OpenFlow::deliver(state.clone()));
     let control = unixctl::Server::new(Program::NAME);
     commands::register(&control, &state);
 

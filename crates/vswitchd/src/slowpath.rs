@@ -1,10 +1,12 @@
 //! What workers ask of the switch: the shared tables behind [`dp::Slowpath`].
 
 use crate::clock::Clock;
-use dp::{Change, Changes, Effect, PortNo, Slowpath, Translation, Upcall};
+use crate::packets::Packets;
+use dp::{Change, Changes, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use switch::Switch;
+use switch::tables::Translated;
 use tokio::sync::Notify;
 use wire::Nanos;
 
@@ -13,6 +15,8 @@ pub(crate) struct Shared {
     pub(crate) switch: RwLock<Switch>,
     pub(crate) changes: Arc<Changes>,
     pub(crate) clock: Clock,
+    /// Packets for controllers.
+    pub(crate) packets: Packets,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
 }
@@ -23,6 +27,7 @@ impl Shared {
             switch: RwLock::new(Switch::new(seed)),
             changes: Arc::new(Changes::new()),
             clock: Clock::start(),
+            packets: Packets::default(),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
         })
@@ -35,6 +40,16 @@ impl Shared {
         let stale = change(&mut switch, now);
         // Still under the lock: nobody may translate by the new tables before the old megaflows are on their way out.
         self.changes.publish(&stale);
+    }
+
+    /// Notes and does what a translation asks for beside its actions.
+    pub(crate) fn accept(&self, translated: &Translated) {
+        if !translated.controllers.is_empty() && self.packets.know(translated) {
+            self.changes.publish(&[Change::All]);
+        }
+        if !translated.translation.effects.is_empty() {
+            self.update(|switch, now| switch.accept(translated, now));
+        }
     }
 
     /// Waits for ports whose device failed, and takes them.
@@ -52,14 +67,16 @@ impl Shared {
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
         let translated = self.switch.read().translate_rules(upcall.key);
-        if !translated.translation.effects.is_empty() {
-            self.update(|switch, now| switch.accept(&translated, now));
-        }
+        self.accept(&translated);
         translated.translation
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
         self.update(|switch, now| switch.apply(effects, now));
+    }
+
+    fn packet_in(&self, packet: &PacketIn<'_>, _now: Nanos) -> bool {
+        self.packets.push(packet)
     }
 
     fn port_failed(&self, port: PortNo) {

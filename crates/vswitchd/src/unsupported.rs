@@ -91,7 +91,6 @@ impl Found {
 
 /// Documented keys of `Bridge.other_config` without an effect here.
 const BRIDGE_KEYS: &[&str] = &[
-    "controller-queue-size",
     "in-band-queue",
     "mcast-snooping-aging-time",
     "mcast-snooping-disable-flood-unregistered",

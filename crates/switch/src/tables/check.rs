@@ -142,7 +142,7 @@ fn field(field: MatchField) -> Result<(), OfError> {
     }
 }
 
-fn written(which: MatchField) -> Result<(), OfError> {
+pub(super) fn written(which: MatchField) -> Result<(), OfError> {
     let in_packet = match which.info().home {
         Home::Key { field, .. } => dp::SetField::writable(field),
         Home::Meta { .. } => true,
@@ -156,7 +156,7 @@ fn written(which: MatchField) -> Result<(), OfError> {
     }
 }
 
-fn is_seen(field: MatchField) -> bool {
+pub(super) fn is_seen(field: MatchField) -> bool {
     use MatchField as F;
     let info = field.info();
     let conntrack = field.name().starts_with("ct_");

@@ -11,6 +11,7 @@
 //! - Until the first change, [`FlowTables::is_builtin`] holds: the tables do what the fail mode says, and nobody needs to look into them.
 #![deny(missing_docs)]
 
+pub mod abilities;
 mod act;
 mod action_set;
 mod buckets;

@@ -1,6 +1,7 @@
 //! A bridge's agent with its sockets and tasks.
 
 use super::connection;
+use crate::packets::Packet;
 use crate::state::State;
 use mgmt::paths;
 use mgmt::stream::{Listener, Remote, Stream};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use switch::tables::Removed;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
+use wire::Nanos;
 
 /// The agent of a bridge, and the tasks of its connections.
 pub(crate) struct BridgeAgent {
@@ -67,16 +69,13 @@ impl BridgeAgent {
     pub(crate) fn reconnect(&self) {
         for (id, connection) in self.connections.take() {
             connection.task.abort();
-            self.agent.borrow_mut().disconnect(id);
+            self.forget(id);
         }
     }
 
     /// Serves a connection until it ends.
     pub(crate) fn add(self: &Rc<Self>, stream: Stream, options: Options) -> Connection {
-        let now = self
-            .state
-            .upgrade()
-            .map_or(wire::Nanos(0), |state| state.shared.clock.now());
+        let now = self.state.upgrade().map_or(Nanos(0), |state| state.shared.clock.now());
         let id = self.agent.borrow_mut().connect(options, now);
         let wake = Rc::new(Notify::new());
         let task = spawn_local(connection::serve(self.clone(), stream, id, wake.clone()));
@@ -94,9 +93,14 @@ impl BridgeAgent {
         }
     }
 
-    pub(crate) fn set_ports(&self, ports: Vec<PortInfo>) {
-        self.agent.borrow_mut().set_ports(ports);
+    pub(crate) fn set_ports(&self, ports: Vec<PortInfo>, state: &State) {
+        self.agent.borrow_mut().set_ports(ports, state);
         self.wake();
+    }
+
+    pub(crate) fn packet_in(&self, packet: &Packet, now: Nanos) {
+        let mut agent = self.agent.borrow_mut();
+        agent.packet_in(&packet.meaning, &packet.data, packet.total_len, now);
     }
 
     pub(crate) fn rules_ended(&self, ended: &[Removed]) {
@@ -105,7 +109,7 @@ impl BridgeAgent {
     }
 
     /// Wakes the tasks of connections that have something to be sent.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.wake_but(None);
     }
 
@@ -120,8 +124,14 @@ impl BridgeAgent {
     }
 
     pub(super) fn ended(&self, id: ConnId) {
-        self.agent.borrow_mut().disconnect(id);
+        self.forget(id);
         self.connections.borrow_mut().remove(&id);
+    }
+
+    fn forget(&self, id: ConnId) {
+        if let Some(state) = self.state.upgrade() {
+            self.agent.borrow_mut().disconnect(id, &*state);
+        }
     }
 }
 
@@ -137,13 +147,7 @@ async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
     loop {
         match listener.accept().await {
             Ok((stream, name)) => {
-                let options = Options {
-                    kind,
-                    name,
-                    asynchronous: false,
-                    probe: None,
-                };
-                bridge.add(stream, options);
+                bridge.add(stream, Options::new(kind, name));
             }
             Err(error) => {
                 tracing::warn!(target: "bridge", "{remote}: accept failed: {error}");

@@ -1,9 +1,10 @@
 //! The daemon as agents need it.
 
 use crate::state::State;
-use dp::Change;
+use dp::{Change, PortNo};
 use ofproto::{Env, PortCounters};
 use switch::Switch;
+use switch::tables::Translated;
 use wire::Nanos;
 
 impl Env for State {
@@ -48,6 +49,11 @@ impl Env for State {
             tx_errors: counters.tx_errors,
             rx_over_errors: lost.queue_full,
         })
+    }
+
+    fn execute(&self, in_port: PortNo, packet: &[u8], translated: &Translated) {
+        self.shared.accept(translated);
+        self.dp().execute(in_port, packet, &translated.translation.actions);
     }
 
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String> {

@@ -1,0 +1,157 @@
+//! What tables can do, in parts: the answer is more than a megabyte long.
+
+use crate::agent::Core;
+use crate::conn::Conn;
+use crate::dump::Job;
+use flow::{Maskable, MatchField};
+use openflow::OfError;
+use openflow::model::{Action, Body, FeatureId, FieldId, Port, StatsReply, TableFeatures, TableProperty, Value};
+use switch::tables::{TABLES, abilities};
+
+/// Tables that are described in one part.
+const SLICE: u8 = 8;
+
+/// A description of all tables that is under way.
+#[derive(Debug)]
+pub(crate) struct FeaturesDump {
+    xid: u32,
+    next: u8,
+    actions: Vec<FeatureId>,
+    matches: Vec<FieldId>,
+    sets: Vec<FieldId>,
+}
+
+impl Core {
+    pub(crate) fn table_features(&self, conn: &mut Conn, xid: u32, asked: &[TableFeatures]) -> Result<(), OfError> {
+        if !asked.is_empty() {
+            // What tables can do is not for others to choose.
+            return Err(OfError::TffcEperm);
+        }
+        conn.dump = Some(Job::Features(FeaturesDump {
+            xid,
+            next: 0,
+            actions: actions(),
+            matches: fields(abilities::matches_field),
+            sets: unmasked(fields(abilities::sets_field)),
+        }));
+        Ok(())
+    }
+}
+
+impl FeaturesDump {
+    /// Sends the next part; what is left to do.
+    pub(crate) fn step(mut self, conn: &mut Conn) -> Option<Job> {
+        let end = self.next.saturating_add(SLICE).min(TABLES);
+        let tables = (self.next..end).map(|table| self.table(table)).collect();
+        self.next = end;
+        let more = end < TABLES;
+        let reply = StatsReply::TableFeatures(tables);
+        conn.send(self.xid, Body::StatsReply { more, reply });
+        more.then_some(Job::Features(self))
+    }
+
+    fn table(&self, table: u8) -> TableFeatures {
+        let last = table + 1 == TABLES;
+        let instructions: Vec<FeatureId> = (1..=6)
+            .filter(|kind| *kind != GOTO || !last)
+            .filter(|kind| *kind != METER || abilities::meters())
+            .map(FeatureId::new)
+            .collect();
+        let next: Vec<u8> = (table + 1..TABLES).collect();
+        let mut properties = Vec::new();
+        for miss in [false, true] {
+            properties.extend([
+                TableProperty::Instructions {
+                    miss,
+                    ids: instructions.clone(),
+                },
+                TableProperty::NextTables {
+                    miss,
+                    tables: next.clone(),
+                },
+                TableProperty::WriteActions {
+                    miss,
+                    ids: self.actions.clone(),
+                },
+                TableProperty::ApplyActions {
+                    miss,
+                    ids: self.actions.clone(),
+                },
+                TableProperty::WriteSetField {
+                    miss,
+                    fields: self.sets.clone(),
+                },
+                TableProperty::ApplySetField {
+                    miss,
+                    fields: self.sets.clone(),
+                },
+            ]);
+        }
+        properties.push(TableProperty::Match(self.matches.clone()));
+        properties.push(TableProperty::Wildcards(unmasked(self.matches.clone())));
+        TableFeatures {
+            table,
+            metadata_match: u64::MAX,
+            metadata_write: u64::MAX,
+            max_entries: crate::describe::MAX_ENTRIES,
+            properties,
+            ..TableFeatures::default()
+        }
+    }
+}
+
+const GOTO: u16 = 1;
+const METER: u16 = 6;
+
+fn unmasked(ids: Vec<FieldId>) -> Vec<FieldId> {
+    ids.into_iter().map(|id| FieldId { masked: false, ..id }).collect()
+}
+
+fn fields(wanted: impl Fn(MatchField) -> bool) -> Vec<FieldId> {
+    let there = MatchField::ALL
+        .iter()
+        .copied()
+        .filter(|field| !field.info().ids.is_empty());
+    there
+        .filter(|field| wanted(*field))
+        .map(|field| FieldId {
+            field,
+            masked: field.info().maskable == Maskable::Any,
+        })
+        .collect()
+}
+
+/// The actions that rules can have, of those that the specification numbers (OpenFlow 1.3.5 §7.2.4).
+fn actions() -> Vec<FeatureId> {
+    let output = Action::Output {
+        port: Port::IN_PORT,
+        max_len: 0,
+    };
+    let examples = [
+        (0, output),
+        (11, Action::CopyTtlOut),
+        (12, Action::CopyTtlIn),
+        (15, Action::SetMplsTtl(1)),
+        (16, Action::DecMplsTtl),
+        (17, Action::PushVlan(0x8100)),
+        (18, Action::PopVlan),
+        (19, Action::PushMpls(0x8847)),
+        (20, Action::PopMpls(0x0800)),
+        (21, Action::SetQueue(0)),
+        (22, Action::Group(0)),
+        (23, Action::SetTtl(1)),
+        (24, Action::DecTtl(vec![0])),
+        (
+            25,
+            Action::SetField {
+                field: MatchField::EthDst,
+                value: Value::Word(0),
+                mask: None,
+            },
+        ),
+        (26, Action::PushPbb(0x88e7)),
+        (27, Action::PopPbb),
+    ];
+    let can = examples.iter().filter(|(_, action)| abilities::does(action));
+    can.map(|(kind, _)| FeatureId::new(*kind)).collect()
+}

@@ -1,0 +1,64 @@
+//! Packets for controllers.
+
+use crate::agent::Agent;
+use crate::asynchronous::Happened;
+use crate::conn::Conn;
+use flow::MatchField;
+use openflow::model::{Body, PacketIn, Port};
+use switch::tables::ForController;
+use wire::Nanos;
+
+/// The reason of a packet that no rule was for.
+const NO_MATCH: u8 = 0;
+/// The cookie where there is no rule.
+const NO_COOKIE: u64 = u64::MAX;
+
+impl Agent {
+    /// Tells controllers of a packet: its first bytes, and how long it is.
+    pub fn packet_in(&mut self, meaning: &ForController, packet: &[u8], total_len: usize, now: Nanos) {
+        let happened = Happened::PacketIn(meaning.reason);
+        let in_port = in_port(meaning);
+        let listens = |conn: &&mut Conn| conn.controller_id == meaning.controller && conn.hears(happened);
+        for conn in self.conns.values_mut().filter(listens) {
+            let mut wanted = packet.len();
+            if meaning.reason == NO_MATCH && meaning.cookie == NO_COOKIE && conn.miss_send_len != u16::MAX {
+                wanted = wanted.min(conn.miss_send_len.into());
+            }
+            let message = PacketIn {
+                format: conn.packet_in_format,
+                buffer_id: None,
+                total_len: u32::try_from(total_len).unwrap_or(u32::MAX),
+                reason: meaning.reason,
+                table: meaning.table,
+                cookie: meaning.cookie,
+                metadata: meaning.metadata.clone(),
+                data: packet[..wanted].to_vec(),
+                userdata: meaning.userdata.clone(),
+                continuation: meaning.continuation.map(continuation).unwrap_or_default(),
+            };
+            conn.packets.push(in_port, message);
+            conn.send_packets(now);
+        }
+        self.overhear();
+    }
+}
+
+impl Conn {
+    /// Sends packets that wait, as far as the peer takes them and its limit allows.
+    pub(crate) fn send_packets(&mut self, now: Nanos) {
+        while !self.out.is_full() {
+            let Some(packet) = self.packets.pop(now) else { return };
+            self.send(0, Body::PacketIn(Box::new(packet)));
+        }
+    }
+}
+
+fn in_port(meaning: &ForController) -> Port {
+    let number = meaning.metadata.exact(MatchField::InPortOxm);
+    number.and_then(|port| u32::try_from(port).ok()).map_or(Port::ANY, Port)
+}
+
+/// What a paused packet's message carries, so that it can go on: the switch's own word for where it was.
+fn continuation(handle: u32) -> Vec<u8> {
+    handle.to_be_bytes().to_vec()
+}

@@ -1,0 +1,86 @@
+//! Packets from controllers.
+
+use crate::agent::Core;
+use crate::conn::Conn;
+use crate::env::Env;
+use flow::{MatchField, PortNo};
+use openflow::check::{self, Limits};
+use openflow::model::{Match, PacketIn, PacketOut, Port};
+use openflow::{OfError, Version};
+use switch::tables::abilities;
+
+/// The shortest packet: an Ethernet header.
+const SHORTEST: usize = 14;
+
+impl Core {
+    pub(crate) fn packet_out(&self, conn: &Conn, out: &PacketOut, env: &impl Env) -> Result<(), OfError> {
+        let version = conn.version().unwrap_or(Version::V10);
+        if out.buffer_id.is_some() {
+            // No packets are kept.
+            return Err(OfError::BrcBufferUnknown);
+        }
+        let device = self.ingress(out.in_port)?;
+        let mut known = Match::ANY;
+        known.set(MatchField::InPortOxm, out.in_port.0.into(), u32::MAX.into());
+        let key = key(version, &out.data, device)?;
+        check::actions(version, &known_of(&key, known), &out.actions, &Limits::default())?;
+        abilities::packet_out(&out.actions)?;
+        let bridge = &self.config.bridge;
+        let translated = env.look(|switch| switch.translate_actions(bridge, &key, out.in_port.0, &out.actions));
+        if let Some(translated) = translated {
+            env.execute(device, &out.data, &translated);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn resume(&self, conn: &Conn, packet: &PacketIn, env: &impl Env) -> Result<(), OfError> {
+        let handle = packet.continuation.first_chunk().copied().map(u32::from_be_bytes);
+        let handle = handle
+            .filter(|_| packet.continuation.len() == 4)
+            .ok_or(OfError::NxRStale)?;
+        let device = self.ingress(packet.in_port())?;
+        let key = key(conn.version().unwrap_or(Version::V10), &packet.data, device)?;
+        let translated = env
+            .look(|switch| switch.resume(handle, &key))
+            .ok_or(OfError::NxRStale)?;
+        env.execute(device, &packet.data, &translated);
+        Ok(())
+    }
+
+    /// The datapath's port of a port that a packet is said to have come in on.
+    fn ingress(&self, port: Port) -> Result<PortNo, OfError> {
+        match self.ports.get(port) {
+            Some(known) => Ok(known.info.device.unwrap_or(NO_DEVICE)),
+            // A controller's own packet, or one that came from nowhere.
+            None if matches!(port, Port::CONTROLLER | Port::ANY) => Ok(NO_DEVICE),
+            // As Open vSwitch: a number that a port could have is as good as none.
+            None if port.0 != 0 && port.0 < 0xff00 => Ok(NO_DEVICE),
+            None => Err(OfError::BrcBadPort),
+        }
+    }
+}
+
+/// The number that no port of a datapath has.
+const NO_DEVICE: PortNo = PortNo(0);
+
+fn key(version: Version, packet: &[u8], device: PortNo) -> Result<flow::Key, OfError> {
+    let short = if version >= Version::V12 {
+        OfError::BrcBadPacket
+    } else {
+        OfError::BrcBadLen
+    };
+    let whole = Some(packet).filter(|packet| packet.len() >= SHORTEST);
+    whole.and_then(|packet| flow::extract(packet, device)).ok_or(short)
+}
+
+/// What is known of a packet's fields, as far as actions have to suit them.
+fn known_of(key: &flow::Key, mut known: Match) -> Match {
+    let state = flow::FlowState::new(*key, 0);
+    for field in [MatchField::EthType, MatchField::NwProto, MatchField::VlanTci] {
+        let value = state.get(field);
+        if value != 0 || field == MatchField::EthType {
+            known.set(field, value, field.info().valid);
+        }
+    }
+    known
+}

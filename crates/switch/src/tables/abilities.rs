@@ -1,0 +1,41 @@
+//! What rules may ask for: what a switch says it can, is what it does not refuse.
+
+use super::{TABLES, check};
+use flow::MatchField;
+use openflow::OfError;
+use openflow::model::{Action, Instructions, Port};
+
+/// Whether rules can match a field.
+pub fn matches_field(field: MatchField) -> bool {
+    check::is_seen(field)
+}
+
+/// Whether actions can set a field.
+pub fn sets_field(field: MatchField) -> bool {
+    check::written(field).is_ok()
+}
+
+/// Whether rules can have an action, where what it speaks of is there.
+pub fn does(action: &Action) -> bool {
+    let refused = check::instructions(&Instructions::apply(vec![action.clone()]), 0).err();
+    refused.is_none_or(|error| error == OfError::BacBadOutGroup)
+}
+
+/// Whether rules can have meters.
+pub fn meters() -> bool {
+    let instructions = Instructions {
+        meter: Some(1),
+        ..Instructions::default()
+    };
+    check::instructions(&instructions, 0).err() != Some(OfError::BicUnsupInst)
+}
+
+/// Whether a controller can have actions done to a packet that it sends: those of rules, and going through the tables.
+///
+/// # Errors
+/// The error that the specification has for it.
+pub fn packet_out(actions: &[Action]) -> Result<(), OfError> {
+    let through_tables = |action: &&Action| !matches!(action, Action::Output { port: Port::TABLE, .. });
+    let others = actions.iter().filter(through_tables).cloned().collect();
+    check::instructions(&Instructions::apply(others), TABLES - 1)
+}

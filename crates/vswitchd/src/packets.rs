@@ -1,0 +1,190 @@
+//! Packets on their way from workers to controllers.
+//!
+//! Workers must not wait: they leave a copy here, if there is room, and go on. The control thread takes them, one of each port in turn, so that
+//! a port that floods costs others nothing. What a packet's handle means is kept here too; handles are as many as different meanings there are,
+//! so a limit on them, at which all megaflows are made anew, bounds the memory.
+
+use dp::{PacketIn, PortNo};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use switch::tables::{ForController, Translated};
+use tokio::sync::Notify;
+
+/// Packets that may wait in all.
+const MOST: usize = 2048;
+/// Packets that one port may have waiting.
+const MOST_OF_PORT: usize = 512;
+/// Meanings that are kept.
+const MEANINGS: usize = 65_536;
+
+/// Packets for controllers, and what their handles mean.
+#[derive(Default)]
+pub(crate) struct Packets {
+    meanings: RwLock<HashMap<u32, Arc<ForController>>>,
+    queue: Mutex<Queue>,
+    notify: Notify,
+}
+
+/// A packet for controllers.
+pub(crate) struct Packet {
+    pub(crate) meaning: Arc<ForController>,
+    pub(crate) data: Box<[u8]>,
+    pub(crate) total_len: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    ports: BTreeMap<PortNo, VecDeque<Packet>>,
+    turns: VecDeque<PortNo>,
+    len: usize,
+}
+
+impl Packets {
+    /// Notes what the handles of a translation mean. True where there was no room for more and all are forgotten: whatever was translated
+    /// before has to be translated again.
+    pub(crate) fn know(&self, translated: &Translated) -> bool {
+        let known = self.meanings.read();
+        let new = translated
+            .controllers
+            .iter()
+            .filter(|(handle, _)| !known.contains_key(handle));
+        if new.count() == 0 {
+            return false;
+        }
+        drop(known);
+        let mut known = self.meanings.write();
+        let full = known.len() + translated.controllers.len() > MEANINGS;
+        if full {
+            known.clear();
+        }
+        for (handle, meaning) in &translated.controllers {
+            known.entry(*handle).or_insert_with(|| Arc::new(meaning.clone()));
+        }
+        full
+    }
+
+    /// Takes a copy of a packet. `false` where there is no room for it.
+    pub(crate) fn push(&self, packet: &PacketIn<'_>) -> bool {
+        let Some(meaning) = self.meanings.read().get(&packet.handle).cloned() else {
+            return false;
+        };
+        let mut queue = self.queue.lock();
+        let room = queue.has_room(packet.in_port);
+        if room {
+            let copy = Packet {
+                meaning,
+                data: packet.packet.into(),
+                total_len: packet.total_len,
+            };
+            queue.push(packet.in_port, copy);
+            self.notify.notify_one();
+        }
+        room
+    }
+
+    /// Waits for packets, and takes up to `most`.
+    pub(crate) async fn take(&self, most: usize) -> Vec<Packet> {
+        loop {
+            let taken: Vec<Packet> = {
+                let mut queue = self.queue.lock();
+                std::iter::from_fn(|| queue.pop()).take(most).collect()
+            };
+            if !taken.is_empty() {
+                return taken;
+            }
+            self.notify.notified().await;
+        }
+    }
+}
+
+impl Queue {
+    fn has_room(&self, port: PortNo) -> bool {
+        let own = self.ports.get(&port).map_or(0, VecDeque::len);
+        // The last places are for ports that have little waiting.
+        self.len < MOST && own < MOST_OF_PORT && (self.len < MOST / 2 || own < MOST / 64)
+    }
+
+    fn push(&mut self, port: PortNo, packet: Packet) {
+        let queue = self.ports.entry(port).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(port);
+        }
+        queue.push_back(packet);
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<Packet> {
+        let port = self.turns.pop_front()?;
+        let queue = self.ports.get_mut(&port)?;
+        let packet = queue.pop_front()?;
+        self.len -= 1;
+        if queue.is_empty() {
+            self.ports.remove(&port);
+        } else {
+            self.turns.push_back(port);
+        }
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openflow::model::Match;
+
+    fn meaning(cookie: u64) -> ForController {
+        ForController {
+            bridge: 1,
+            controller: 0,
+            reason: 1,
+            table: 0,
+            cookie,
+            userdata: Vec::new(),
+            meter: None,
+            metadata: Match::ANY,
+            continuation: None,
+        }
+    }
+
+    fn packet(handle: u32, port: u32) -> PacketIn<'static> {
+        PacketIn {
+            handle,
+            in_port: PortNo(port),
+            packet: b"packet",
+            total_len: 60,
+        }
+    }
+
+    fn translated(handle: u32) -> Translated {
+        let mut switch = switch::Switch::new(1);
+        switch.configure(switch::SwitchConfig::default(), wire::Nanos(0));
+        let mut translated = switch.translate_rules(&flow::Key::ZERO);
+        translated.controllers = vec![(handle, meaning(handle.into()))];
+        translated
+    }
+
+    #[test]
+    fn a_port_that_floods_leaves_room_for_others_and_their_turn() {
+        let packets = Packets::default();
+        packets.know(&translated(7));
+        let taken = (0..MOST).filter(|_| packets.push(&packet(7, 1))).count();
+        assert!(taken < MOST / 2);
+        assert!(packets.push(&packet(7, 2)));
+        let mut queue = packets.queue.lock();
+        assert!(queue.pop().is_some());
+        assert_eq!(queue.turns.front(), Some(&PortNo(2)));
+    }
+
+    #[test]
+    fn an_unknown_handle_is_refused_and_meanings_are_bounded() {
+        let packets = Packets::default();
+        assert!(!packets.push(&packet(7, 1)));
+        let full = (0..=MEANINGS as u32)
+            .filter(|handle| packets.know(&translated(*handle)))
+            .count();
+        assert_eq!(full, 1);
+        assert!(!packets.push(&packet(7, 1)));
+        assert!(packets.push(&packet(MEANINGS as u32, 1)));
+    }
+}
