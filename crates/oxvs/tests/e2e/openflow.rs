@@ -1,7 +1,8 @@
 //! Bridges as Debian's `ovs-ofctl` programs them.
 
 use crate::fixture::{dummy, dummy_bridge, in_namespace};
-use testkit::{Netns, Vswitch, eventually, ping, skip};
+use std::path::Path;
+use testkit::{Netns, Packet, Vswitch, eventually, mac, pcap, ping, skip};
 
 const TOOLS: [&str; 3] = ["ovs-ofctl", "ovs-vsctl", "setpriv"];
 
@@ -44,7 +45,7 @@ fn rules_come_and_go_by_ovs_ofctl_in_every_version() {
     }
     let builtin = flows(&ofctl(&switch, &["dump-flows", "br0"]));
     assert_eq!(builtin, ["cookie=0x0, table=0, priority=0 actions=NORMAL"]);
-    for version in ["OpenFlow10", "OpenFlow11", "OpenFlow12"] {
+    for version in ["OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow14"] {
         let version = ["-O", version];
         let with = |args: &[&str]| ofctl(&switch, &[&version, args].concat());
         with(&["del-flows", "br0"]);
@@ -121,4 +122,89 @@ fn a_rule_forwards_between_hosts_until_it_is_deleted() {
     eventually("the rules forward", || reaches().then_some(()));
     ofctl(&switch, &["del-flows", "br0", "in_port=2"]);
     assert!(!reaches());
+}
+
+#[test]
+fn packets_go_to_monitors_and_come_from_packet_outs() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2"]);
+    ofctl(
+        &switch,
+        &["add-flow", "br0", "priority=5,in_port=1,actions=controller:60,output:2"],
+    );
+    let log = switch.sandbox.arg("monitor.log");
+    let pid = switch.sandbox.arg("monitor.pid");
+    let arguments = ["monitor", "br0", "65534", "--detach", "--no-chdir"];
+    let (log_file, pid_file) = (format!("--log-file={log}.vlog"), format!("--pidfile={pid}"));
+    let words = [&arguments[..], &[&log_file, &pid_file]].concat();
+    let redirected = format!("exec ovs-ofctl {} 2> {log}", words.join(" "));
+    testkit::try_run(&["sh", "-c", &redirected], &switch.sandbox.env()).expect_ok();
+    let frame = Packet::new(mac(1), mac(2)).payload(0x88b5, &[7; 100]);
+    switch.appctl(&["netdev-dummy/receive", "p1", &frame.hex()]);
+    let told = eventually("the monitor is told of the packet", || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.contains("PACKET_IN").then_some(text)
+    });
+    for part in ["total_len=114", "in_port=1 (via action) data_len=60", "dl_type=0x88b5"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let sent = || pcap::frames(Path::new(&switch.sandbox.arg("p2.tx")));
+    eventually("the rule's output is done too", || (sent().len() == 1).then_some(()));
+
+    let frame = Packet::new(mac(3), mac(4))
+        .payload(0x88b5, b"from a controller")
+        .padded();
+    let hex = frame.hex();
+    ofctl(
+        &switch,
+        &[
+            "packet-out",
+            "br0",
+            &format!("in_port=controller packet={hex} actions=output:2"),
+        ],
+    );
+    eventually("the packet goes where its actions say", || {
+        sent().contains(&frame.clone().bytes()).then_some(())
+    });
+    ofctl(
+        &switch,
+        &["packet-out", "br0", &format!("in_port=1 packet={hex} actions=TABLE")],
+    );
+    eventually("the packet goes through the tables", || {
+        (sent().len() == 3).then_some(())
+    });
+    let text = std::fs::read_to_string(&log).unwrap_or_default();
+    assert_eq!(text.matches("PACKET_IN").count(), 2, "{text}");
+    let process = std::fs::read_to_string(&pid).unwrap_or_default();
+    testkit::try_run(&["kill", process.trim()], &[]).expect_ok();
+}
+
+#[test]
+fn a_port_does_what_a_controller_says_of_it() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2", "p3"]);
+    let sent = |port: &str| pcap::frames(Path::new(&switch.sandbox.arg(&format!("{port}.tx")))).len();
+    let flood = |n: u8| {
+        let frame = Packet::new(mac(9), mac(n.into())).payload(0x88b5, &[n; 50]);
+        switch.appctl(&["netdev-dummy/receive", "p1", &frame.hex()]);
+    };
+    ofctl(&switch, &["mod-port", "br0", "p2", "no-flood"]);
+    assert!(ofctl(&switch, &["show", "br0"]).contains("NO_FLOOD"));
+    flood(1);
+    eventually("the other port floods", || (sent("p3") == 1).then_some(()));
+    assert_eq!(sent("p2"), 0);
+    ofctl(&switch, &["mod-port", "br0", "p2", "flood"]);
+    ofctl(&switch, &["mod-port", "br0", "p3", "no-forward"]);
+    flood(2);
+    eventually("the port floods again", || (sent("p2") == 1).then_some(()));
+    assert_eq!(sent("p3"), 1);
+    ofctl(&switch, &["mod-port", "br0", "p1", "down"]);
+    assert_eq!(switch.get("interface", "p1", "admin_state"), "down");
+    assert!(ofctl(&switch, &["show", "br0"]).contains("PORT_DOWN"));
 }
