@@ -176,14 +176,14 @@ impl<'a> Checker<'a> {
             Action::SetTos(_) | Action::SetEcn(_) | Action::SetTtl(_) | Action::DecTtl(_) => self.later(&[P::Ip]),
             Action::SetTpSrc(_) | Action::SetTpDst(_) => self.later(&TRANSPORT),
             Action::SetMplsLabel(_) | Action::SetMplsTc(_) | Action::SetMplsTtl(_) | Action::DecMplsTtl => {
-                self.need(P::Mpls)
+                self.later(&[P::Mpls])
             }
             Action::PushMpls(ethertype) => {
                 self.becomes((*ethertype).into());
                 Ok(())
             }
             Action::PopMpls(ethertype) => {
-                self.need(P::Mpls)?;
+                self.later(&[P::Mpls])?;
                 self.becomes((*ethertype).into());
                 Ok(())
             }
@@ -209,7 +209,7 @@ impl<'a> Checker<'a> {
                 self.known = known;
                 result
             }
-            Action::DecNshTtl => self.need(P::Nsh),
+            Action::DecNshTtl => self.later(&[P::Nsh]),
             Action::Encap { packet_type, .. } => {
                 self.known.clear(F::EthType);
                 match packet_type >> 16 {

@@ -1,113 +1,205 @@
-//! The text grammar beside Debian's `ovs-ofctl`: a table of flows is put to both, and acceptance and what is printed compared.
+//! The text grammar beside Debian's `ovs-ofctl`: a table of flows is put to both, and acceptance, the words of errors, the usable flow formats
+//! and what is printed are compared.
 
 use openflow::model::{Body, FlowCommand, FlowMod, Message};
 use openflow::text::{
-    Names, ParseError, Style, flow_mod, instructions, matching, parse_flow, parse_instructions, parse_match,
+    Names, Protocols, Style, flow_mod, instructions, matching, parse_flow, parse_flow_usable, parse_instructions,
+    parse_match,
 };
 use openflow::{Codec, Version};
+use std::fmt::Write;
 use std::process::Command;
+use std::thread;
 
 const FLOWS: &str = include_str!("text_flows.txt");
 
 /// Lines that differ, each with its reason.
 const DIFFERENCES: &str = include_str!("text_differences.txt");
 
-const STYLE: Style<'static> = Style {
-    version: Version::V10,
-    names: None,
-};
+const ALL: &str = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15";
 
 fn flows() -> impl Iterator<Item = &'static str> {
     FLOWS.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// The flow as it is behind its way over the wire, where OpenFlow 1.0 turns some actions into others.
-fn over_the_wire(flow: &FlowMod) -> Option<FlowMod> {
+fn differs(text: &str) -> bool {
+    DIFFERENCES.lines().any(|known| known == text)
+}
+
+/// The flow as it is behind its way over the wire, which turns some actions into others.
+fn sent(flow: &FlowMod, protocol: Protocols) -> Option<String> {
+    let version = protocol.version()?;
     let codec = Codec {
-        nxm: true,
-        table_id: true,
-        ..Codec::new(Version::V10)
+        nxm: Protocols::NXM_ANY.has(protocol),
+        table_id: Protocols::TABLE.has(protocol),
+        ..Codec::new(version)
     };
     let message = Message {
         xid: 1,
         body: Body::FlowMod(Box::new(flow.clone())),
     };
     match codec.decode(&codec.encode(&message)).ok()?.body {
-        Body::FlowMod(flow) => Some(*flow),
+        Body::FlowMod(flow) => Some(flow_mod(&flow, Style::of(version))),
         _ => None,
     }
 }
 
-fn ours(text: &str) -> Result<Option<String>, ParseError> {
-    let flow = parse_flow(FlowCommand::Add, text, &Names::default())?;
-    Ok(over_the_wire(&flow).map(|flow| flow_mod(&flow, STYLE)))
+/// What there is to say of a flow.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Error(String),
+    /// The usable formats, the one that is chosen, and the flow in it, if it can be printed.
+    Flow(String, String, Option<String>),
 }
 
-/// What `ovs-ofctl` says: the flow as it prints it, none where it prints no flow, or the error.
-fn theirs(text: &str) -> Option<Result<Option<String>, String>> {
-    let output = Command::new("ovs-ofctl").args(["parse-flow", text]).output().ok()?;
-    let errors = String::from_utf8_lossy(&output.stderr);
+fn ours(text: &str) -> Said {
+    match parse_flow_usable(FlowCommand::Add, text, &Names::default()) {
+        Err(e) => Said::Error(e.to_string()),
+        Ok((flow, usable)) => match usable.iter().next() {
+            None => Said::Error("no usable protocol".into()),
+            Some(chosen) => Said::Flow(usable.to_string(), chosen.to_string(), sent(&flow, chosen)),
+        },
+    }
+}
+
+/// What `ovs-ofctl` says; `None` where there is none.
+fn theirs(text: &str) -> Option<Said> {
+    let output = Command::new("ovs-ofctl")
+        .args(["-O", ALL, "parse-flow", text])
+        .output()
+        .ok()?;
     if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
         let error = errors.lines().find_map(|l| l.strip_prefix("ovs-ofctl: "));
-        return Some(Err(error.unwrap_or_default().to_string()));
+        return Some(Said::Error(error.unwrap_or_default().to_string()));
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
-    let flow = stdout
-        .lines()
-        .find_map(|l| Some(l.split_once("FLOW_MOD (xid=0x1): ")?.1));
-    Some(Ok(flow.filter(|f| !f.contains("***")).map(str::to_string)))
+    let behind = |mark: &str| stdout.lines().find_map(|l| Some(l.split_once(mark)?.1.to_string()));
+    Some(Said::Flow(
+        behind("usable protocols: ")?,
+        behind("chosen protocol: ")?,
+        behind("(xid=0x1): ").filter(|f| !f.contains("***")),
+    ))
 }
 
 #[test]
 fn flows_are_read_and_printed_as_ovs_ofctl_does() {
-    let known: Vec<&str> = DIFFERENCES.lines().filter(|line| !line.starts_with('#')).collect();
-    let (mut compared, mut words, mut refused, mut differ, mut wrong) = (0, 0, 0, 0, Vec::new());
-    for text in flows() {
-        let Some(theirs) = theirs(text) else {
+    let lines: Vec<_> = flows().collect();
+    let parts = lines.chunks(lines.len() / 4 + 1);
+    let results = thread::scope(|scope| {
+        let threads: Vec<_> = parts.map(|part| scope.spawn(|| compare(part))).collect();
+        threads
+            .into_iter()
+            .map(|t| t.join().expect("a comparison"))
+            .collect::<Option<Vec<_>>>()
+    });
+    let Some(results) = results else {
+        println!("skipped: there is no ovs-ofctl");
+        return;
+    };
+    let found: Vec<_> = results.into_iter().flatten().collect();
+    let unknown: Vec<_> = found
+        .iter()
+        .filter(|(text, _)| !differs(text))
+        .map(|(_, what)| what.as_str())
+        .collect();
+    assert!(unknown.is_empty(), "{} differ:\n{}", unknown.len(), unknown.join("\n"));
+    for known in DIFFERENCES.lines().filter(|line| !line.starts_with('#')) {
+        assert!(
+            found.iter().any(|(text, _)| *text == known),
+            "written down as a difference, and is none: {known}"
+        );
+    }
+}
+
+/// The lines that differ, with how.
+fn compare(lines: &[&'static str]) -> Option<Vec<(&'static str, String)>> {
+    let mut found = Vec::new();
+    for text in lines {
+        let (ours, theirs) = (ours(text), theirs(text)?);
+        let same = match (&ours, &theirs) {
+            // What is not printed there cannot be compared.
+            (Said::Flow(usable, chosen, _), Said::Flow(u, c, None)) => (usable, chosen) == (u, c),
+            _ => ours == theirs,
+        };
+        if !same {
+            found.push((*text, format!("{text}\n  ours   {ours:?}\n  theirs {theirs:?}")));
+        }
+    }
+    Some(found)
+}
+
+#[test]
+fn flows_are_printed_in_the_words_of_every_version() {
+    let read = |text: &'static str| Some((text, parse_flow_usable(FlowCommand::Add, text, &Names::default()).ok()?));
+    let flows: Vec<_> = flows().filter(|text| !differs(text)).filter_map(read).collect();
+    let mut faults = Vec::new();
+    for (flag, format) in [
+        ("OpenFlow10", Protocols::NXM_TABLE),
+        ("OpenFlow11", Protocols::OF11),
+        ("OpenFlow12", Protocols::OF12),
+        ("OpenFlow13", Protocols::OF13),
+        ("OpenFlow14", Protocols::OF14),
+        ("OpenFlow15", Protocols::OF15),
+    ] {
+        let usable: Vec<_> = flows.iter().filter(|(_, (_, usable))| usable.has(format)).collect();
+        let file: String = usable.iter().fold(String::new(), |mut file, (text, _)| {
+            let _ = writeln!(file, "{}", text.replace('#', " "));
+            file
+        });
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("flows");
+        std::fs::write(&path, file).expect("a file");
+        let name = format.to_string();
+        let command = Command::new("ovs-ofctl")
+            .args(["-O", flag, "-F", &name, "parse-flows"])
+            .arg(&path)
+            .output();
+        let Ok(output) = command else {
             println!("skipped: there is no ovs-ofctl");
             return;
         };
-        compared += 1;
-        let difference = match (ours(text), theirs) {
-            (Ok(Some(ours)), Ok(Some(theirs))) if ours != theirs => format!("ours {ours}\n  theirs {theirs}"),
-            (Ok(ours), Err(theirs)) => format!("accepted as {ours:?}\n  theirs {theirs}"),
-            (Err(ours), Ok(theirs)) => format!("refused: {ours}\n  theirs {theirs:?}"),
-            (Err(ours), Err(theirs)) => {
-                refused += 1;
-                words += usize::from(ours.to_string() == theirs);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{format}: {errors}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let printed: Vec<_> = stdout
+            .lines()
+            .filter_map(|l| Some(l.split_once("FLOW_MOD (")?.1))
+            .collect();
+        assert_eq!(printed.len(), usable.len());
+        for ((text, (flow, _)), theirs) in usable.iter().zip(printed) {
+            let Some((_, theirs)) = theirs.split_once("): ") else {
                 continue;
+            };
+            let ours = sent(flow, format).unwrap_or_default();
+            if !theirs.contains("***") && ours != theirs {
+                faults.push(format!("{format} {text}\n  ours   {ours}\n  theirs {theirs}"));
             }
-            _ => continue,
-        };
-        if known.contains(&text) {
-            differ += 1;
-        } else {
-            wrong.push(format!("{text}\n  {difference}"));
         }
     }
-    println!("{compared} compared; {refused} refused by both, {words} of them in the same words");
-    assert_eq!(differ, known.len(), "a difference is written down that is none");
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults.join("\n"));
 }
 
 #[test]
 fn what_is_printed_reads_as_what_it_was_printed_from() {
-    for text in flows().filter(|text| !DIFFERENCES.lines().any(|known| known == *text)) {
-        let Ok(flow) = parse_flow(FlowCommand::Add, text, &Names::default()) else {
+    let names = Names::default();
+    for text in flows() {
+        let Ok(flow) = parse_flow(FlowCommand::Add, text, &names) else {
             continue;
         };
-        let names = Names::default();
-        let printed = matching(&flow.matching, STYLE);
-        assert_eq!(
-            parse_match(&printed, &names).as_ref(),
-            Ok(&flow.matching),
-            "{text}: {printed}"
-        );
-        let printed = instructions(&flow.instructions, STYLE);
-        assert_eq!(
-            parse_instructions(&printed, &names).as_ref(),
-            Ok(&flow.instructions),
-            "{text}: {printed}"
-        );
+        for style in [Version::V10, Version::V13].map(Style::of) {
+            let printed = matching(&flow.matching, style);
+            assert_eq!(
+                parse_match(&printed, &names).as_ref(),
+                Ok(&flow.matching),
+                "{text}: {printed}"
+            );
+            let printed = instructions(&flow.instructions, style);
+            assert_eq!(
+                parse_instructions(&printed, &names).as_ref(),
+                Ok(&flow.instructions),
+                "{text}: {printed}"
+            );
+        }
     }
 }

@@ -8,11 +8,11 @@ use flow::{Home, MatchField as F};
 use std::net::Ipv4Addr;
 use wire::MacAddr;
 
-/// What is before and behind the arrow.
-pub(super) fn arrow<'t>(text: &'t str, shown: &str) -> Parsed<(&'t str, &'t str)> {
+/// What is before the arrow, which is called `what`, and behind it.
+pub(super) fn arrow<'t>(text: &'t str, what: &str) -> Parsed<(&'t str, &'t str)> {
     match text.split_once("->") {
         Some((left, right)) => Ok((left.trim(), right.trim())),
-        None => error(format!("{shown}: missing `->'")),
+        None => error(format!("{text}: missing `->' following {what}")),
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn writable(part: Subfield) -> Parsed<Subfield> {
 }
 
 pub(super) fn movement(text: &str) -> Parsed<Action> {
-    let (src, dst) = arrow(text, text)?;
+    let (src, dst) = arrow(text, "source")?;
     let (src, dst) = (subfield(src)?, writable(subfield(dst)?)?);
     if src.n_bits() != dst.n_bits() {
         return error(format!(
@@ -74,10 +74,15 @@ pub(super) fn movement(text: &str) -> Parsed<Action> {
     Ok(Action::Move { src, dst })
 }
 
+/// Whether a number has no more than so many bits.
+pub(super) fn fits(number: u128, bits: usize) -> bool {
+    bits >= 128 || number >> bits == 0
+}
+
 pub(super) fn load(text: &str) -> Parsed<Action> {
-    let (value, dst) = arrow(text, text)?;
+    let (value, dst) = arrow(text, "value")?;
     let dst = writable(subfield(dst)?)?;
-    let Some(number) = number::wide(value) else {
+    let Some(number) = number::wide(value).filter(|n| fits(*n, dst.field().bytes() * 8)) else {
         return error(format!("{text}: cannot parse integer value"));
     };
     if dst.n_bits() < 128 && number >> dst.n_bits() != 0 {
@@ -260,45 +265,45 @@ pub(super) fn check_pkt_larger(size: &str, tail: &str) -> Parsed<Action> {
 
 pub(super) fn encap(text: &str) -> Parsed<Action> {
     let mut rest = text;
-    let pair = token::next(&mut rest);
-    let found = pair.and_then(|p| {
-        HEADERS
-            .iter()
-            .find(|(_, name)| *name == p.key)
-            .map(|(t, _)| (*t, p.value))
-    });
-    let Some((packet_type, inner)) = found else {
-        return error(format!("Encap hdr not supported: {text}"));
+    let Some(pair) = token::next(&mut rest) else {
+        return error(format!("Missing encap hdr: {text}"));
     };
+    let Some((packet_type, _)) = HEADERS.iter().find(|(_, name)| *name == pair.key) else {
+        return error(format!("Encap hdr not supported: {}", pair.value));
+    };
+    let nsh = pair.key == "nsh";
     let mut properties = Vec::new();
-    let mut rest = inner;
+    let mut rest = pair.value;
     while let Some(pair) = token::next(&mut rest) {
         properties.push(match pair.key {
-            "md_type" => EncapProperty::NshMdType(number::named(pair.value, "md_type")?),
-            "tlv" => tlv(pair.value)?,
-            key => return error(format!("unknown encap property {key}")),
+            "md_type" if nsh => match number::named(pair.value, "md_type")? {
+                kind @ 1..=2 => EncapProperty::NshMdType(kind),
+                _ => return error("invalid md_type"),
+            },
+            "tlv" if nsh => tlv(pair.value)?,
+            key => return error(format!("Invalid property: {key}")),
         });
     }
     Ok(Action::Encap {
-        packet_type,
+        packet_type: *packet_type,
         hdr_size: 0,
         properties,
     })
 }
 
 pub(super) fn tlv(text: &str) -> Parsed<EncapProperty> {
+    let bad = || ParseError::new(format!("Invalid NSH TLV header: {text}"));
     let [class, kind, data] = token::parts(text)[..] else {
-        return error(format!("invalid tlv {text}"));
+        return Err(bad());
     };
-    let digits = data.strip_prefix("0x").unwrap_or(data);
-    let data = note(digits)?;
+    let data = note(data.strip_prefix("0x").unwrap_or(data)).map_err(|_| bad())?;
     match data.len() {
         0..=120 => Ok(EncapProperty::NshTlv {
             class: number::named(class, "tlv_class")?,
             kind: number::named(kind, "tlv_type")?,
             data,
         }),
-        _ => error(format!("invalid tlv {text}")),
+        _ => Err(bad()),
     }
 }
 
@@ -311,14 +316,21 @@ pub(super) fn decap(text: &str) -> Parsed<u32> {
     let Some(pair) = token::next(&mut rest).filter(|p| p.key == "packet_type") else {
         return error(format!("Invalid decap argument: {text}"));
     };
-    let (mut space, mut kind): (u16, u16) = (0, 0);
+    let (mut space, mut kind) = (None, None);
     let mut rest = pair.value;
     while let Some(pair) = token::next(&mut rest) {
         match pair.key {
-            "ns" => space = number::named(pair.value, "ns")?,
-            "type" => kind = number::named(pair.value, "type")?,
-            _ => return error(format!("Invalid decap argument: {text}")),
+            "ns" => match number::named::<u16>(pair.value, "ns")? {
+                number @ 0..=1 => space = Some(number),
+                number => return error(format!("Unsupported ns value: {number}")),
+            },
+            "type" => kind = Some(number::named::<u16>(pair.value, "type")?),
+            _ => {}
         }
     }
-    Ok(u32::from(space) << 16 | u32::from(kind))
+    match (space, kind) {
+        (Some(space), Some(kind)) => Ok(u32::from(space) << 16 | u32::from(kind)),
+        (None, _) => error("Missing packet_type attribute ns"),
+        (_, None) => error("Missing packet_type attribute type"),
+    }
 }

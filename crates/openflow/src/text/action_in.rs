@@ -75,6 +75,8 @@ impl Usable {
 pub(super) struct Reader<'a> {
     pub(super) names: &'a Names,
     pub(super) usable: &'a Usable,
+    /// Whether it reads what is done to a connection.
+    in_ct: bool,
     depth: u8,
 }
 
@@ -93,6 +95,7 @@ impl<'a> Reader<'a> {
         Reader {
             names,
             usable,
+            in_ct: false,
             depth: 0,
         }
     }
@@ -108,12 +111,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// For what is done to a connection.
+    pub(super) fn of_connection(&self) -> Parsed<Reader<'a>> {
+        Ok(Reader {
+            in_ct: true,
+            ..self.deeper()?
+        })
+    }
+
     pub(super) fn actions(&self, text: &str) -> Parsed<Vec<Action>> {
         let mut actions = Vec::new();
         let mut dropped = false;
         let mut rest = text;
         while let Some(pair) = token::next(&mut rest) {
-            if pair.key == "drop" && !pair.given {
+            if pair.key == "drop" {
                 dropped = true;
                 continue;
             }
@@ -123,7 +134,7 @@ impl<'a> Reader<'a> {
             {
                 return error(format!("{name} instruction not allowed here"));
             }
-            let action = self.action(&pair)?;
+            let action = self.checked(&pair)?;
             match &action {
                 Action::Meter(_) => self.usable.only(Protocols::OF15),
                 _ => self.tag(&pair, &action, &actions),
@@ -142,7 +153,7 @@ impl<'a> Reader<'a> {
         let mut last = 0;
         let mut rest = text;
         while let Some(pair) = token::next(&mut rest) {
-            if pair.key == "drop" && !pair.given {
+            if pair.key == "drop" {
                 dropped = true;
                 continue;
             }
@@ -168,7 +179,7 @@ impl<'a> Reader<'a> {
                 }
                 (1, "apply_actions") => return error("apply_actions is the default instruction"),
                 (1, _) => {
-                    let action = self.action(&pair)?;
+                    let action = self.checked(&pair)?;
                     self.tag(&pair, &action, &result.apply);
                     result.apply.push(action);
                 }
@@ -200,6 +211,22 @@ impl<'a> Reader<'a> {
             if !before.iter().any(puts) {
                 self.usable.tagged.set(true);
             }
+        }
+    }
+
+    /// An action that may be where it is.
+    fn checked(&self, pair: &Pair<'_>) -> Parsed<Action> {
+        let action = self.action(pair)?;
+        let set = match &action {
+            _ if self.in_ct => None,
+            Action::Nat(_) => return error("Cannot have NAT action outside of \"ct\" action"),
+            Action::SetField { field, .. } => Some(*field),
+            Action::Load { dst, .. } | Action::Move { dst, .. } => Some(dst.field()),
+            _ => None,
+        };
+        match set {
+            Some(F::CtMark | F::CtLabel) => error("cannot set CT fields outside of ct action"),
+            _ => Ok(action),
         }
     }
 
@@ -272,8 +299,8 @@ impl<'a> Reader<'a> {
             "pop" => Action::Pop(writable(subfield(value)?)?),
             "delete_field" => match F::from_name(value) {
                 Some(f) if f.info().home == Home::Elsewhere => Action::DeleteField(f),
-                Some(_) => return error(format!("{value}: not a tunnel metadata field")),
-                None => return error(format!("{value}: unknown field `{value}'")),
+                Some(_) => return error("actions are invalid with specified match (OFPBAC_BAD_ARGUMENT)"),
+                None => return error(format!("unknown field `{value}'")),
             },
             "set_tunnel" => {
                 let id = number::u64(value)?;
@@ -312,8 +339,8 @@ impl<'a> Reader<'a> {
             }
             key => match parse_port(key, self.names) {
                 Some(Port::CONTROLLER) => Action::Controller(self.controller(value)?).simple(),
-                Some(port) if !pair.given => output(port),
-                _ => return error(format!("unknown action {key}")),
+                Some(port) => output(port),
+                None => return error(format!("unknown action {key}")),
             },
         })
     }
@@ -326,13 +353,15 @@ impl<'a> Reader<'a> {
         if let Some(to) = self.port(text) {
             return Ok(output(to));
         }
-        if text.contains("port=") {
+        if text.contains("port") && text.contains("max_len") {
             let (mut to, mut max_len) = (None, 0);
             let mut rest = text;
             while let Some(pair) = token::next(&mut rest) {
                 match pair.key {
                     "port" => match self.port(pair.value) {
-                        Some(port) => to = Some(port),
+                        Some(port @ (Port::LOCAL | Port::IN_PORT)) => to = Some(port),
+                        Some(port) if port.0 < 0xff00 => to = Some(port),
+                        Some(_) => return error(format!("output to unsupported truncate port: {}", pair.value)),
                         None => return error(format!("output to unknown truncate port: {}", pair.value)),
                     },
                     "max_len" => max_len = number::u32(pair.value)?,
@@ -378,7 +407,10 @@ impl<'a> Reader<'a> {
                 },
                 "max_len" => c.max_len = number::named(value, "max_len")?,
                 "id" => c.id = number::named(value, "id")?,
-                "userdata" => c.userdata = note(value)?,
+                "userdata" => match note(value) {
+                    Ok(bytes) => c.userdata = bytes,
+                    Err(_) => return error("bad hex digit in `controller' action `userdata'"),
+                },
                 "pause" => c.pause = true,
                 "meter_id" => c.meter = Some(number::u32(value)?),
                 key => return error(format!("unknown key \"{key}\" parsing controller action")),
@@ -402,11 +434,19 @@ impl<'a> Reader<'a> {
     }
 
     fn bundle(&self, text: &str, load: bool) -> Parsed<Action> {
+        let wanted = if load { 5 } else { 4 };
         let (head, members) = match text.split_once("members:").or_else(|| text.split_once("slaves:")) {
             Some((head, members)) => (token::parts(head), token::parts(members)),
-            None => return error(format!("{text}: not enough arguments to bundle action")),
+            None => match token::parts(text).get(wanted) {
+                Some(other) => {
+                    let word = other.split(':').next().unwrap_or("");
+                    return error(format!(
+                        "{text}: missing member delimiter, expected `members', got `{word}'"
+                    ));
+                }
+                None => return error(format!("{text}: not enough arguments to bundle action")),
+            },
         };
-        let wanted = if load { 5 } else { 4 };
         if head.len() < wanted {
             return error(format!("{text}: not enough arguments to bundle action"));
         }
@@ -443,9 +483,6 @@ impl<'a> Reader<'a> {
             Some("ct") => true,
             Some(other) => return error(format!("{other}: unknown parameter")),
         };
-        if in_port.is_empty() && number.is_empty() {
-            return error("at least one \"in_port\" or \"table\" must be specified on resubmit");
-        }
         let in_port = match in_port {
             "" => Port::IN_PORT,
             name => match self.port(name) {
@@ -460,6 +497,9 @@ impl<'a> Reader<'a> {
                 Err(_) => return error(format!("{number}: resubmit to unknown table")),
             },
         };
+        if in_port == Port::IN_PORT && table == 255 {
+            return error("at least one \"in_port\" or \"table\" must be specified on resubmit");
+        }
         Ok(Action::Resubmit { in_port, table, ct })
     }
 
@@ -476,7 +516,10 @@ impl<'a> Reader<'a> {
         while let Some(pair) = token::next(&mut rest) {
             let value = pair.value;
             match pair.key {
-                "probability" => s.probability = number::named(value, "probability")?,
+                "probability" => match number::named(value, "probability")? {
+                    0 => return error("invalid probability value \"0\""),
+                    probability => s.probability = probability,
+                },
                 "collector_set_id" => s.collector_set_id = number::u32(value)?,
                 "obs_domain_id" => s.obs_domain_id = number::u32(value)?,
                 "obs_point_id" => s.obs_point_id = number::u32(value)?,
@@ -497,7 +540,10 @@ impl<'a> Reader<'a> {
 
     /// `value[/mask]->field`.
     pub(super) fn set_field(&self, text: &str) -> Parsed<Action> {
-        let (value, name) = arrow(text, text)?;
+        let (value, name) = arrow(text, "value")?;
+        if name.is_empty() {
+            return error(format!("{text}: missing field name following `->'"));
+        }
         let Some(of) = F::from_name(name) else {
             return error(format!("{name} is not a valid OXM field name"));
         };

@@ -133,7 +133,7 @@ fn action(action: &Action, style: Style<'_>) -> String {
         Action::Ct(c) => ct(c, style),
         Action::Nat(n) => nat(n),
         Action::CtClear => "ct_clear".into(),
-        Action::Clone(actions) => format!("clone({})", list(actions, style)),
+        Action::Clone(actions) => format!("clone({})", self::actions(actions, style)),
         Action::CheckPktLarger { pkt_len, dst } => format!("check_pkt_larger({pkt_len})->{dst}"),
         Action::Encap {
             packet_type,

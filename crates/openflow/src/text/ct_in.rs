@@ -24,7 +24,8 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Ct, ParseError> {
             "commit" => ct.commit = true,
             "force" => ct.force = true,
             "table" => {
-                let table = parse_table(value, reader.names)?;
+                let table = parse_table(value, reader.names);
+                let table = table.map_err(|_| ParseError::new(format!("unknown table {value}")))?;
                 if table == 255 {
                     return error(format!("invalid table {table:#x}"));
                 }
@@ -46,12 +47,15 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Ct, ParseError> {
                 ct.alg = match value {
                     "ftp" => 21,
                     "tftp" => 69,
-                    _ => number::named(value, "alg")?,
+                    _ => match number::named(value, "alg") {
+                        Ok(port) => port,
+                        Err(_) => return error(format!("invalid conntrack helper \"{value}\"")),
+                    },
                 }
             }
             "nat" => ct.actions.push(Action::Nat(parse_nat(pair.given.then_some(value))?)),
             "exec" => {
-                for action in reader.deeper()?.actions(value)? {
+                for action in reader.of_connection()?.actions(value)? {
                     let field = match &action {
                         Action::SetField { field, .. } => Some(*field),
                         Action::Load { dst, .. } | Action::Move { dst, .. } => Some(dst.field()),
@@ -59,7 +63,13 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Ct, ParseError> {
                     };
                     match field {
                         Some(F::CtMark | F::CtLabel) => sets.push(action),
-                        _ => return error("ct action doesn't support nested action that does not modify ct fields"),
+                        Some(field) => {
+                            return error(format!("ct action doesn't support nested modification of {field}"));
+                        }
+                        None => {
+                            let name = action.name();
+                            return error(format!("ct action doesn't support nested action {name}"));
+                        }
                     }
                 }
             }
@@ -112,7 +122,7 @@ pub(super) fn parse_nat(text: Option<&str>) -> Result<Nat, ParseError> {
 
 /// `addr[-addr][:port[-port]]`, IPv6 addresses in brackets where ports follow.
 fn range(nat: &mut Nat, text: &str) -> Result<(), ParseError> {
-    let bad = || ParseError::new(format!("invalid nat range \"{text}\""));
+    let bad = || ParseError::new(format!("garbage ({text}) after nat range \"{text}\" (pos: 0)"));
     let bracket = text.rfind(']');
     let colons = text.bytes().filter(|b| *b == b':').count();
     let (addrs, ports) = match bracket {

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
 
 const TCP_FLAGS: [&str; 12] = [
-    "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[9]", "[10]", "[11]",
+    "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]",
 ];
 const CT_STATE: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
 const TUN_FLAGS: [&str; 1] = ["oam"];
@@ -44,11 +44,11 @@ pub(super) fn format(field: MatchField, value: u128, mask: u128, style: Style<'_
             }
         }
         Format::Ipv6 => {
-            let value = Ipv6Addr::from(value);
+            let value = ipv6(value);
             match prefix(mask, 128) {
-                Some(128) => value.to_string(),
+                Some(128) => value,
                 Some(bits) => format!("{value}/{bits}"),
-                None => format!("{value}/{}", Ipv6Addr::from(mask)),
+                None => format!("{value}/{}", ipv6(mask)),
             }
         }
         Format::Port => match field {
@@ -61,10 +61,18 @@ pub(super) fn format(field: MatchField, value: u128, mask: u128, style: Style<'_
         },
         Format::TcpFlags => flags(&TCP_FLAGS, value, mask, info.valid),
         Format::TunFlags => signs(&TUN_FLAGS, value, mask),
-        Format::CtState => signs(&CT_STATE, value, mask),
+        Format::CtState => flags(&CT_STATE, value, mask, info.valid),
         // Types of the namespace of Ethernet types are written as those are.
         Format::PacketType if value >> 16 == 1 => format!("(1,{})", hex(value & 0xffff)),
         Format::PacketType => format!("({},{})", value >> 16, value & 0xffff),
+    }
+}
+
+/// An IPv6 address; its end as an IPv4 address where there is nothing else in it.
+pub(super) fn ipv6(address: u128) -> String {
+    match address {
+        0x1_0000..=0xffff_ffff => format!("::{}", Ipv4Addr::from(address as u32)),
+        _ => Ipv6Addr::from(address).to_string(),
     }
 }
 
@@ -212,9 +220,11 @@ fn part(field: MatchField, text: &str, whole: &str) -> Result<u128, ParseError> 
             Err(_) => Err(bad("invalid IPv6 address")),
         },
         _ => {
-            let number = wide(text).ok_or_else(|| bad(&format!("bad syntax for {field} value")))?;
+            let negative = text.strip_prefix('-').and_then(wide);
+            let number = wide(text).or(negative);
+            let number = number.ok_or_else(|| bad(&format!("bad syntax for {field} value")))?;
             let bits = u32::from(field.info().bits);
-            match bits < 128 && number >> bits != 0 {
+            match negative.is_some() || bits < 128 && number >> bits != 0 {
                 true => Err(bad(&format!(
                     "value too large for {}-byte field {field}",
                     field.bytes()
@@ -261,15 +271,14 @@ pub(super) fn mac(text: &str) -> Option<u128> {
 
 /// `(0,0x800)` as a packet type.
 fn packet_type(text: &str) -> Result<u128, ParseError> {
-    let bad = |what: &str| ParseError::new(format!("{text}: bad syntax for packet type {what}"));
-    let inner = text.strip_prefix('(').ok_or_else(|| bad("missing '('"))?;
-    let inner = inner.strip_suffix(')').ok_or_else(|| bad("missing ')'"))?;
-    let (space, kind) = inner.split_once(',').ok_or_else(|| bad("missing ','"))?;
+    let bad = |rest: &str, what: &str| ParseError::new(format!("{rest}: bad syntax for packet type {what}"));
+    let inner = text.strip_prefix('(').ok_or_else(|| bad(text, "missing '('"))?;
     let number = |text: &str| wide(text.trim()).filter(|n| *n <= 0xffff);
-    match (number(space), number(kind)) {
-        (Some(space), Some(kind)) => Ok(space << 16 | kind),
-        _ => Err(bad("namespace or type")),
-    }
+    let (space, rest) = inner.split_once(',').ok_or_else(|| bad(inner, "missing ','"))?;
+    let space = number(space).ok_or_else(|| bad(inner, "namespace"))?;
+    let kind = rest.strip_suffix(')').ok_or_else(|| bad(rest, "missing ')'"))?;
+    let kind = number(kind).ok_or_else(|| bad(rest, "ns_type"))?;
+    Ok(space << 16 | kind)
 }
 
 /// `+a-b`, `a|b`, or numbers with or without a mask.

@@ -1,6 +1,6 @@
 //! Reading the `learn` action.
 
-use super::action_args::{arrow, subfield, writable};
+use super::action_args::{arrow, fits, subfield, writable};
 use super::action_in::{Reader, error};
 use super::{ParseError, field, number, parse_table, token};
 use crate::model::{Learn, LearnDst, LearnSpec, LearnSrc, Subfield, Value};
@@ -46,11 +46,14 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Learn, ParseError
 }
 
 fn load(text: &str) -> Result<LearnSpec, ParseError> {
-    let (src, dst) = arrow(text, text)?;
-    let dst = writable(subfield(dst)?)?;
+    let (src, right) = arrow(text, "source")?;
+    let dst = writable(subfield(right)?)?;
     let src = match number::wide(src) {
         Some(value) => immediate(text, value, dst)?,
-        None => LearnSrc::Field(same_width(text, subfield(src)?, dst)?),
+        None => {
+            let from = subfield(src)?;
+            LearnSrc::Field(same_width(text, (src, from), (right, dst))?)
+        }
     };
     Ok(LearnSpec {
         src,
@@ -60,21 +63,19 @@ fn load(text: &str) -> Result<LearnSpec, ParseError> {
 
 fn immediate(text: &str, value: u128, dst: Subfield) -> Result<LearnSrc, ParseError> {
     let n_bits = dst.n_bits();
-    match n_bits < 128 && value >> n_bits != 0 {
-        true => error(format!("{text}: value does not fit into {n_bits} bits")),
-        false => Ok(LearnSrc::Immediate { value, n_bits }),
+    match fits(value, n_bits.into()) {
+        true => Ok(LearnSrc::Immediate { value, n_bits }),
+        false => error(format!("{text}: value {value:#x} does not fit into {n_bits} bits")),
     }
 }
 
-fn same_width(text: &str, src: Subfield, dst: Subfield) -> Result<Subfield, ParseError> {
-    match src.n_bits() == dst.n_bits() {
-        true => Ok(src),
-        false => error(format!(
-            "{text}: bit widths of {} ({}) and {} ({}) differ",
-            src.field(),
-            src.n_bits(),
-            dst.field(),
-            dst.n_bits()
+/// The source, if it is as wide as what it is for; each with its name.
+fn same_width(text: &str, src: (&str, Subfield), dst: (&str, Subfield)) -> Result<Subfield, ParseError> {
+    match (src.1.n_bits(), dst.1.n_bits()) {
+        (from, to) if from == to => Ok(src.1),
+        (from, to) => error(format!(
+            "{text}: bit widths of {} ({from}) and {} ({to}) differ",
+            dst.0, src.0
         )),
     }
 }
@@ -96,18 +97,27 @@ fn condition(reader: &Reader<'_>, key: &str, value: Option<&str>) -> Result<Lear
             dst: LearnDst::Match(dst),
         });
     };
-    let src = if let Ok(src) = subfield(value) {
-        LearnSrc::Field(same_width(&shown, src, dst)?)
-    } else if let (false, Some(number)) = (dst.is_whole(), number::wide(value)) {
-        immediate(&shown, number, dst)?
-    } else {
+    let src = match subfield(value) {
+        Ok(src) => LearnSrc::Field(same_width(&shown, (value, src), (key, dst))?),
+        Err(part) if !dst.is_whole() => {
+            let number = match number::wide(value) {
+                Some(number) => immediate(&shown, number, dst),
+                None => error(format!("{shown}: cannot parse integer value")),
+            };
+            number.or_else(|e| {
+                error(format!(
+                    "{shown}: {key} value {value} cannot be parsed as a subfield ({part}) or an immediate value ({e})"
+                ))
+            })?
+        }
+        Err(_) =>
         match field::parse(dst.field(), value, reader.names)? {
             Some((Value::Word(value), None)) => LearnSrc::Immediate {
                 value: value & dst.field().info().valid,
                 n_bits: dst.n_bits(),
             },
             _ => return error(format!("{shown}: value must be exact")),
-        }
+        },
     };
     Ok(LearnSpec {
         src,

@@ -7,7 +7,7 @@ use crate::model::{Match, Value};
 use flow::{Format, MatchField as F};
 
 /// Protocols that have a short name: Ethernet type, protocol number, name.
-pub(super) const PROTOCOLS: [(u128, Option<u128>, &str); 16] = [
+pub(super) const PROTOCOLS: [(u128, Option<u128>, &str); 18] = [
     (0x0800, Some(1), "icmp"),
     (0x0800, Some(6), "tcp"),
     (0x0800, Some(17), "udp"),
@@ -19,6 +19,8 @@ pub(super) const PROTOCOLS: [(u128, Option<u128>, &str); 16] = [
     (0x0800, None, "ip"),
     (0x86dd, None, "ipv6"),
     (0x86dd, None, "ip6"),
+    (0x0800, None, "ip4"),
+    (0x0800, None, "ipv4"),
     (0x0806, None, "arp"),
     (0x8035, None, "rarp"),
     (0x8847, None, "mpls"),
