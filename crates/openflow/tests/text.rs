@@ -3,8 +3,7 @@
 
 use openflow::model::{Body, FlowCommand, FlowMod, Message};
 use openflow::text::{
-    Names, Protocols, Style, flow_mod, instructions, matching, parse_flow, parse_flow_usable, parse_instructions,
-    parse_match,
+    Names, Protocols, Style, flow_mod, instructions, matching, parse_flow_usable, parse_instructions, parse_match,
 };
 use openflow::{Codec, Version};
 use std::fmt::Write;
@@ -15,6 +14,9 @@ const FLOWS: &str = include_str!("text_flows.txt");
 
 /// Lines that differ, each with its reason.
 const DIFFERENCES: &str = include_str!("text_differences.txt");
+
+/// Flow formats and lines that are printed otherwise in them, each with its reason.
+const VERSION_DIFFERENCES: &str = include_str!("text_version_differences.txt");
 
 const ALL: &str = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15";
 
@@ -29,6 +31,11 @@ fn differs(text: &str) -> bool {
 /// The flow as it is behind its way over the wire, which turns some actions into others.
 fn sent(flow: &FlowMod, protocol: Protocols) -> Option<String> {
     let version = protocol.version()?;
+    let mut flow = flow.clone();
+    if version > Version::V10 {
+        // Later versions ask for a table.
+        flow.table = flow.table.or(Some(0));
+    }
     let codec = Codec {
         nxm: Protocols::NXM_ANY.has(protocol),
         table_id: Protocols::TABLE.has(protocol),
@@ -36,7 +43,7 @@ fn sent(flow: &FlowMod, protocol: Protocols) -> Option<String> {
     };
     let message = Message {
         xid: 1,
-        body: Body::FlowMod(Box::new(flow.clone())),
+        body: Body::FlowMod(Box::new(flow)),
     };
     match codec.decode(&codec.encode(&message)).ok()?.body {
         Body::FlowMod(flow) => Some(flow_mod(&flow, Style::of(version))),
@@ -160,7 +167,8 @@ fn flows_are_printed_in_the_words_of_every_version() {
             return;
         };
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{format}: {errors}");
+        let error: Vec<_> = errors.lines().filter(|l| l.starts_with("ovs-ofctl: ")).collect();
+        assert!(output.status.success(), "{format}: {error:?}");
         let stdout = String::from_utf8_lossy(&output.stdout);
         let printed: Vec<_> = stdout
             .lines()
@@ -171,20 +179,37 @@ fn flows_are_printed_in_the_words_of_every_version() {
             let Some((_, theirs)) = theirs.split_once("): ") else {
                 continue;
             };
+            // Where the switch may choose the table, it is said there as its number for any.
+            let theirs = theirs.replacen("table:255 ", "", 1);
             let ours = sent(flow, format).unwrap_or_default();
             if !theirs.contains("***") && ours != theirs {
-                faults.push(format!("{format} {text}\n  ours   {ours}\n  theirs {theirs}"));
+                faults.push((
+                    format!("{format} {text}"),
+                    format!("{format} {text}\n  ours   {ours}\n  theirs {theirs}"),
+                ));
             }
         }
     }
-    assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults.join("\n"));
+    let known: Vec<_> = VERSION_DIFFERENCES
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    let unknown = faults.iter().filter(|(name, _)| !known.contains(&name.as_str()));
+    let unknown: Vec<_> = unknown.map(|(_, what)| what.as_str()).collect();
+    assert!(unknown.is_empty(), "{} differ:\n{}", unknown.len(), unknown.join("\n"));
+    for known in known {
+        assert!(
+            faults.iter().any(|(name, _)| name == known),
+            "written down as a difference, and is none: {known}"
+        );
+    }
 }
 
 #[test]
 fn what_is_printed_reads_as_what_it_was_printed_from() {
     let names = Names::default();
     for text in flows() {
-        let Ok(flow) = parse_flow(FlowCommand::Add, text, &names) else {
+        let Ok((flow, _)) = parse_flow_usable(FlowCommand::Add, text, &names) else {
             continue;
         };
         for style in [Version::V10, Version::V13].map(Style::of) {

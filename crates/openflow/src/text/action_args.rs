@@ -8,11 +8,18 @@ use flow::{Home, MatchField as F};
 use std::net::Ipv4Addr;
 use wire::MacAddr;
 
-/// What is before the arrow, which is called `what`, and behind it.
-pub(super) fn arrow<'t>(text: &'t str, what: &str) -> Parsed<(&'t str, &'t str)> {
-    match text.split_once("->") {
-        Some((left, right)) => Ok((left.trim(), right.trim())),
-        None => error(format!("{text}: missing `->' following {what}")),
+/// What is before the arrow, and behind it.
+pub(super) fn arrow(text: &str) -> Option<(&str, &str)> {
+    let (left, right) = text.split_once("->")?;
+    Some((left.trim(), right.trim()))
+}
+
+/// The same of a value and where it goes.
+pub(super) fn value_arrow(text: &str) -> Parsed<(&str, &str)> {
+    match arrow(text) {
+        None => error(format!("{text}: missing `->'")),
+        Some((_, "")) => error(format!("{text}: missing field name following `->'")),
+        Some(parts) => Ok(parts),
     }
 }
 
@@ -57,21 +64,27 @@ pub(super) fn subfield(text: &str) -> Parsed<Subfield> {
 pub(super) fn writable(part: Subfield) -> Parsed<Subfield> {
     match part.field().writable() {
         true => Ok(part),
-        false => error(format!("{} is read-only", part.field())),
+        false => error("actions are invalid with specified match (OFPBAC_BAD_SET_ARGUMENT)"),
     }
 }
 
 pub(super) fn movement(text: &str) -> Parsed<Action> {
-    let (src, dst) = arrow(text, "source")?;
+    let Some((src, dst)) = arrow(text) else {
+        return error(format!("{text}: missing `->' following source"));
+    };
     let (src, dst) = (subfield(src)?, writable(subfield(dst)?)?);
-    if src.n_bits() != dst.n_bits() {
-        return error(format!(
-            "{text}: source field is {} bits wide but destination is {} bits wide",
-            src.n_bits(),
-            dst.n_bits()
-        ));
-    }
+    as_wide(text, src, dst)?;
     Ok(Action::Move { src, dst })
+}
+
+/// Refuses to copy more or fewer bits than there is room for.
+pub(super) fn as_wide(text: &str, src: Subfield, dst: Subfield) -> Parsed<()> {
+    match (src.n_bits(), dst.n_bits()) {
+        (from, to) if from == to => Ok(()),
+        (from, to) => error(format!(
+            "{text}: source field is {from} bits wide but destination is {to} bits wide"
+        )),
+    }
 }
 
 /// Whether a number has no more than so many bits.
@@ -80,7 +93,7 @@ pub(super) fn fits(number: u128, bits: usize) -> bool {
 }
 
 pub(super) fn load(text: &str) -> Parsed<Action> {
-    let (value, dst) = arrow(text, "value")?;
+    let (value, dst) = value_arrow(text)?;
     let dst = writable(subfield(dst)?)?;
     let Some(number) = number::wide(value).filter(|n| fits(*n, dst.field().bytes() * 8)) else {
         return error(format!("{text}: cannot parse integer value"));
@@ -174,7 +187,9 @@ pub(super) fn conjunction(text: &str) -> Parsed<Action> {
     let Some((id, (clause, n))) = text.split_once(',').and_then(|(id, c)| Some((id, c.split_once('/')?))) else {
         return error(SYNTAX);
     };
-    let id = number::u32(id.trim())?;
+    let Some(id) = number::unsigned(id.trim()).and_then(|id| u32::try_from(id).ok()) else {
+        return error(SYNTAX);
+    };
     let (clause, n_clauses): (u8, u8) = match (clause.trim().parse(), n.trim().parse()) {
         (Ok(clause), Ok(n)) => (clause, n),
         _ => return error(SYNTAX),

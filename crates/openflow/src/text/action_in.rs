@@ -1,10 +1,9 @@
 //! Reading actions and instructions.
 
 use super::action_args::{
-    arrow, check_pkt_larger, conjunction, decap, encap, ethertype, fin_timeout, hash_fields, ipv4, load, mac, metadata,
-    movement, multipath, note, subfield, writable,
+    check_pkt_larger, conjunction, decap, encap, ethertype, fin_timeout, ipv4, load, mac, metadata, movement,
+    multipath, note, subfield, value_arrow, writable,
 };
-use super::action_out::REASONS;
 use super::field;
 use super::token::{self, Pair};
 use super::{Names, ParseError, Protocols, ct_in, learn_in, number, parse_port, parse_table};
@@ -111,6 +110,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The list within an action, in which no meter may be.
+    fn nested(&self, outer: &str, text: &str) -> Parsed<Vec<Action>> {
+        let actions = self.deeper()?.actions(text)?;
+        match actions.iter().any(|a| matches!(a, Action::Meter(_))) {
+            true => error(format!("{outer} action doesn't support nested action meter")),
+            false => Ok(actions),
+        }
+    }
+
     /// For what is done to a connection.
     pub(super) fn of_connection(&self) -> Parsed<Reader<'a>> {
         Ok(Reader {
@@ -184,7 +192,7 @@ impl<'a> Reader<'a> {
                     result.apply.push(action);
                 }
                 (2, _) => result.clear = true,
-                (3, _) => result.write = self.deeper()?.actions(pair.value)?,
+                (3, _) => result.write = self.nested("write_actions", pair.value)?,
                 (4, _) => {
                     result.metadata = Some(metadata(pair.value)?);
                     self.usable.only(Protocols::METADATA);
@@ -246,8 +254,13 @@ impl<'a> Reader<'a> {
             }
             "push_mpls" => Action::PushMpls(number::named(value, "push_mpls")?),
             "pop_mpls" => Action::PopMpls(number::named(value, "pop_mpls")?),
-            "push_pbb" => Action::PushPbb(ethertype(value, &[0x88e7], "PBB")?),
-            "pop_pbb" => Action::PopPbb,
+            "push_pbb" | "pop_pbb" => {
+                self.usable.only(Protocols::since(Version::V13));
+                match pair.key {
+                    "push_pbb" => Action::PushPbb(ethertype(value, &[0x88e7], "PBB")?),
+                    _ => Action::PopPbb,
+                }
+            }
             "mod_vlan_vid" | "set_vlan_vid" => match number::named(value, "VLAN VID")? {
                 vid @ 0..=0xfff => Action::SetVlanVid(vid),
                 _ => return error(format!("{value}: not a valid VLAN VID")),
@@ -289,8 +302,13 @@ impl<'a> Reader<'a> {
             },
             "set_mpls_ttl" => Action::SetMplsTtl(number::named(value, "MPLS TTL")?),
             "dec_mpls_ttl" => Action::DecMplsTtl,
-            "copy_ttl_in" => Action::CopyTtlIn,
-            "copy_ttl_out" => Action::CopyTtlOut,
+            "copy_ttl_in" | "copy_ttl_out" => {
+                self.usable.only(Protocols::since(Version::V11));
+                match pair.key {
+                    "copy_ttl_in" => Action::CopyTtlIn,
+                    _ => Action::CopyTtlOut,
+                }
+            }
             "dec_nsh_ttl" => Action::DecNshTtl,
             "move" => return movement(value),
             "load" => return load(value),
@@ -324,7 +342,7 @@ impl<'a> Reader<'a> {
             "ct" => Action::Ct(Box::new(ct_in::parse(self, value)?)),
             "nat" => Action::Nat(ct_in::parse_nat(pair.given.then_some(value))?),
             "ct_clear" => Action::CtClear,
-            "clone" => Action::Clone(self.deeper()?.actions(value)?),
+            "clone" => Action::Clone(self.nested("clone", value)?),
             "check_pkt_larger" => return check_pkt_larger(value, pair.tail),
             "encap" => {
                 self.usable.only(Protocols::since(Version::V13));
@@ -347,132 +365,6 @@ impl<'a> Reader<'a> {
 
     pub(super) fn port(&self, text: &str) -> Option<Port> {
         parse_port(text, self.names)
-    }
-
-    fn output(&self, text: &str) -> Parsed<Action> {
-        if let Some(to) = self.port(text) {
-            return Ok(output(to));
-        }
-        if text.contains("port") && text.contains("max_len") {
-            let (mut to, mut max_len) = (None, 0);
-            let mut rest = text;
-            while let Some(pair) = token::next(&mut rest) {
-                match pair.key {
-                    "port" => match self.port(pair.value) {
-                        Some(port @ (Port::LOCAL | Port::IN_PORT)) => to = Some(port),
-                        Some(port) if port.0 < 0xff00 => to = Some(port),
-                        Some(_) => return error(format!("output to unsupported truncate port: {}", pair.value)),
-                        None => return error(format!("output to unknown truncate port: {}", pair.value)),
-                    },
-                    "max_len" => max_len = number::u32(pair.value)?,
-                    key => return error(format!("invalid key '{key}' in output_trunc argument")),
-                }
-            }
-            let Some(port) = to else {
-                return error("output_trunc requires a port");
-            };
-            return match max_len {
-                0..14 => error(format!("max_len {max_len} is less than the minimum value 14")),
-                _ => Ok(Action::OutputTrunc { port, max_len }),
-            };
-        }
-        match subfield(text) {
-            Ok(src) => Ok(Action::OutputReg {
-                src,
-                max_len: MAX_LEN_WHOLE,
-            }),
-            Err(_) => error(format!("{text}: output to unknown port")),
-        }
-    }
-
-    fn controller(&self, text: &str) -> Parsed<Controller> {
-        let mut c = Controller::default();
-        if text.is_empty() {
-            return Ok(c);
-        }
-        if let Some(max_len) = number::unsigned(text) {
-            let Ok(max_len) = u16::try_from(max_len) else {
-                return error(format!("invalid max_len \"{text}\""));
-            };
-            c.max_len = max_len;
-            return Ok(c);
-        }
-        let mut rest = text;
-        while let Some(pair) = token::next(&mut rest) {
-            let value = pair.value;
-            match pair.key {
-                "reason" => match REASONS.iter().position(|r| *r == value) {
-                    Some(reason) => c.reason = reason as u8,
-                    None => return error(format!("unknown reason \"{value}\"")),
-                },
-                "max_len" => c.max_len = number::named(value, "max_len")?,
-                "id" => c.id = number::named(value, "id")?,
-                "userdata" => match note(value) {
-                    Ok(bytes) => c.userdata = bytes,
-                    Err(_) => return error("bad hex digit in `controller' action `userdata'"),
-                },
-                "pause" => c.pause = true,
-                "meter_id" => c.meter = Some(number::u32(value)?),
-                key => return error(format!("unknown key \"{key}\" parsing controller action")),
-            }
-        }
-        Ok(c)
-    }
-
-    fn enqueue(&self, text: &str) -> Parsed<Action> {
-        const SYNTAX: &str = "\"enqueue\" syntax is \"enqueue:PORT:QUEUE\" or \"enqueue(PORT,QUEUE)\"";
-        let Some((to, queue)) = text.split_once([':', ',']) else {
-            return error(SYNTAX);
-        };
-        let Some(port) = self.port(to.trim()) else {
-            return error(format!("{to}: enqueue to unknown port"));
-        };
-        Ok(Action::Enqueue {
-            port,
-            queue: number::u32(queue.trim())?,
-        })
-    }
-
-    fn bundle(&self, text: &str, load: bool) -> Parsed<Action> {
-        let wanted = if load { 5 } else { 4 };
-        let (head, members) = match text.split_once("members:").or_else(|| text.split_once("slaves:")) {
-            Some((head, members)) => (token::parts(head), token::parts(members)),
-            None => match token::parts(text).get(wanted) {
-                Some(other) => {
-                    let word = other.split(':').next().unwrap_or("");
-                    return error(format!(
-                        "{text}: missing member delimiter, expected `members', got `{word}'"
-                    ));
-                }
-                None => return error(format!("{text}: not enough arguments to bundle action")),
-            },
-        };
-        if head.len() < wanted {
-            return error(format!("{text}: not enough arguments to bundle action"));
-        }
-        let algorithm = match head[2] {
-            "active_backup" => BundleAlgorithm::ActiveBackup,
-            "hrw" => BundleAlgorithm::Hrw,
-            other => return error(format!("{text}: unknown algorithm `{other}'")),
-        };
-        if head[3] != "ofport" {
-            return error(format!("{text}: unknown member_type `{}'", head[3]));
-        }
-        let members = members.into_iter().map(|m| match self.port(m) {
-            Some(port) => Ok(port),
-            None => error(format!("{m}: bad port number")),
-        });
-        Ok(Action::Bundle(Bundle {
-            algorithm,
-            fields: hash_fields(head[0], text)?,
-            basis: number::named(head[1], "basis")?,
-            members: members.collect::<Result<_, _>>()?,
-            dst: if load {
-                Some(writable(subfield(head[4])?)?)
-            } else {
-                None
-            },
-        }))
     }
 
     fn resubmit(&self, text: &str) -> Parsed<Action> {
@@ -540,10 +432,7 @@ impl<'a> Reader<'a> {
 
     /// `value[/mask]->field`.
     pub(super) fn set_field(&self, text: &str) -> Parsed<Action> {
-        let (value, name) = arrow(text, "value")?;
-        if name.is_empty() {
-            return error(format!("{text}: missing field name following `->'"));
-        }
+        let (value, name) = value_arrow(text)?;
         let Some(of) = F::from_name(name) else {
             return error(format!("{name} is not a valid OXM field name"));
         };
@@ -581,7 +470,7 @@ impl Action {
     }
 }
 
-fn output(port: Port) -> Action {
+pub(super) fn output(port: Port) -> Action {
     let max_len = if port == Port::CONTROLLER { MAX_LEN_WHOLE } else { 0 };
     Action::Output { port, max_len }
 }

@@ -122,6 +122,7 @@ pub(super) fn parse_nat(text: Option<&str>) -> Result<Nat, ParseError> {
 
 /// `addr[-addr][:port[-port]]`, IPv6 addresses in brackets where ports follow.
 fn range(nat: &mut Nat, text: &str) -> Result<(), ParseError> {
+    let reversed = || ParseError::new(format!("invalid nat range \"{text}\""));
     let bad = || ParseError::new(format!("garbage ({text}) after nat range \"{text}\" (pos: 0)"));
     let bracket = text.rfind(']');
     let colons = text.bytes().filter(|b| *b == b':').count();
@@ -143,13 +144,13 @@ fn range(nat: &mut Nat, text: &str) -> Result<(), ParseError> {
     } else if let Ok(first) = first.parse::<Ipv4Addr>() {
         let last = last.map(|l| l.parse::<Ipv4Addr>()).transpose().map_err(|_| bad())?;
         if last.is_some_and(|last| last < first) {
-            return Err(bad());
+            return Err(reversed());
         }
         NatAddrs::Ipv4(first, last.filter(|last| *last != first))
     } else if let Ok(first) = first.parse::<Ipv6Addr>() {
         let last = last.map(|l| l.parse::<Ipv6Addr>()).transpose().map_err(|_| bad())?;
         if last.is_some_and(|last| last < first) {
-            return Err(bad());
+            return Err(reversed());
         }
         NatAddrs::Ipv6(first, last.filter(|last| *last != first))
     } else {
@@ -161,7 +162,7 @@ fn range(nat: &mut Nat, text: &str) -> Result<(), ParseError> {
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
                 if last < first {
-                    return Err(bad());
+                    return Err(reversed());
                 }
                 (first, (last != first).then_some(last))
             }

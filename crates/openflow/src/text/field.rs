@@ -104,6 +104,13 @@ fn signs(names: &[&str], value: u128, mask: u128) -> String {
 pub(super) fn format_value(field: MatchField, value: &Value, mask: Option<&Value>, style: Style<'_>) -> String {
     match (value, mask) {
         (Value::Word(value), None) => format(field, *value, field.info().valid, style),
+        // Here, other than in matches, the value is decimal beside a mask too.
+        (Value::Word(value), Some(Value::Word(mask))) if matches!(field.info().format, Format::Decimal) => {
+            format!("{value}/{}", hex(*mask))
+        }
+        (Value::Word(value), Some(Value::Word(mask))) if field == MatchField::NshFlags => {
+            format!("{value}/{}", hex(*mask))
+        }
         (Value::Word(value), Some(Value::Word(mask))) => format(field, *value, *mask, style),
         (_, None) => hex_bytes(value),
         (_, Some(mask)) => format!("{}/{}", hex_bytes(value), hex_bytes(mask)),
@@ -135,9 +142,10 @@ pub(super) fn parse(
     let bad = |what: &str| ParseError::new(format!("{text}: {what}"));
     if info.home == Home::Elsewhere {
         let (value, mask) = split(text);
-        let bytes = |text: &str| wide_bytes(text).ok_or_else(|| bad(&format!("bad syntax for {field} value")));
-        let mut value = bytes(value)?;
-        let mut mask = mask.map(bytes).transpose()?;
+        let bytes =
+            |text: &str, what: &str| wide_bytes(text).ok_or_else(|| bad(&format!("bad syntax for {field} {what}")));
+        let mut value = bytes(value, "value")?;
+        let mut mask = mask.map(|mask| bytes(mask, "mask")).transpose()?;
         if let Some(mask) = &mut mask {
             let len = mask.len().max(value.len());
             for bytes in [mask, &mut value] {
@@ -154,7 +162,10 @@ pub(super) fn parse(
     match info.format {
         Format::Port => {
             let found = parse_port(text, names);
-            let port = found.ok_or_else(|| bad(&format!("invalid or unknown port for {field}")))?;
+            let port = found.ok_or_else(|| match field {
+                MatchField::InPort => bad(&format!("invalid or unknown port for {field}")),
+                _ => bad(&format!("port value out of range for {field}")),
+            })?;
             let value = match field {
                 MatchField::InPort => flow::port_to_of10(port.0).into(),
                 _ => port.0.into(),
@@ -252,6 +263,9 @@ fn parse_mask(field: MatchField, text: &str, whole: &str) -> Result<u128, ParseE
             0 => 0,
             _ => (u128::MAX << (128 - bits)) >> (128 - width),
         }),
+        Err(_) if text.parse::<i32>().is_ok() && width == 32 => {
+            Err(bad("IPv4 network prefix bits not between 0 and 32, inclusive"))
+        }
         Ok(_) if width == 32 => Err(bad("IPv4 network prefix bits not between 0 and 32, inclusive")),
         Ok(_) => Err(bad("IPv6 network prefix bits not between 0 and 128, inclusive")),
         Err(_) => part(field, text, whole),
@@ -275,7 +289,7 @@ fn packet_type(text: &str) -> Result<u128, ParseError> {
     let inner = text.strip_prefix('(').ok_or_else(|| bad(text, "missing '('"))?;
     let number = |text: &str| wide(text.trim()).filter(|n| *n <= 0xffff);
     let (space, rest) = inner.split_once(',').ok_or_else(|| bad(inner, "missing ','"))?;
-    let space = number(space).ok_or_else(|| bad(inner, "namespace"))?;
+    let space = number(space).ok_or_else(|| bad(inner, "ns"))?;
     let kind = rest.strip_suffix(')').ok_or_else(|| bad(rest, "missing ')'"))?;
     let kind = number(kind).ok_or_else(|| bad(rest, "ns_type"))?;
     Ok(space << 16 | kind)
@@ -297,7 +311,7 @@ fn parse_flags(text: &str, names: &[&str], valid: u128, what: &str) -> Result<(u
         };
     }
     if !text.starts_with(['+', '-']) {
-        let all = text.split('|').map(|name| bit(name).ok_or_else(|| unknown(name)));
+        let all = text.split('|').map(|name| bit(name).ok_or_else(|| unknown(text)));
         let value = all.into_iter().try_fold(0, |set, bit| Ok(set | bit?))?;
         return Ok((value, valid));
     }

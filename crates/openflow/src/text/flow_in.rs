@@ -1,6 +1,6 @@
 //! Reading matches and flows.
 
-use super::action_args::{subfield, wide_load};
+use super::action_args::{fits, subfield, wide_load};
 use super::action_in::{Reader, Usable};
 use super::flow_out::flag;
 use super::match_out::PROTOCOLS;
@@ -55,8 +55,8 @@ pub fn parse_flow(command: FlowCommand, text: &str, names: &Names) -> Result<Flo
 /// What is wrong, in the words of `ovs-ofctl`.
 pub fn parse_flow_usable(command: FlowCommand, text: &str, names: &Names) -> Result<(FlowMod, Protocols), ParseError> {
     let (m, mut usable) = read(command, Fields::of(command), text, names)?;
-    if m.instructions.is_empty() {
-        return Ok((m, usable));
+    if usable.is_empty() {
+        return Err(unsayable());
     }
     let limits = Limits {
         tables: 255,
@@ -150,6 +150,11 @@ pub(super) fn read(
     }
     restrict(&usable, &m.matching);
     Ok((m, usable.get()))
+}
+
+/// That nothing can say the match, or nothing can say both the match and the actions.
+fn unsayable() -> ParseError {
+    ParseError::new("actions are invalid with specified match (OFPBAC_MATCH_INCONSISTENT)")
 }
 
 /// Takes out the flow formats that have not got what the match as a whole, or actions on it, need.
@@ -276,7 +281,12 @@ impl Conditions {
             self.matching.set(F::VlanTci, 0, 0xffff);
             return Ok(true);
         }
-        let Some((value, mask)) = field::parse(of, text, names)? else {
+        let parsed = field::parse(of, text, names)?;
+        let presence = of.info().home == Home::Elsewhere && matches!(text, "*" | "0/0");
+        if presence {
+            return Err(ParseError::new(format!("{key}: a value is needed to match this field")));
+        }
+        let Some((value, mask)) = parsed else {
             return Ok(true);
         };
         match (value, mask) {
@@ -286,13 +296,23 @@ impl Conditions {
                     _ => of.info().valid,
                 };
                 if mask != 0 {
-                    self.usable.only(Protocols::matching(of, Some(mask)));
+                    self.sayable(of, mask)?;
                 }
                 self.set(of, key, value & mask & of.info().valid, mask);
             }
             (value, mask) => self.take_wide(of, &value, mask.as_ref(), text)?,
         }
         Ok(true)
+    }
+
+    /// Notes in which flow formats a field can be matched so.
+    fn sayable(&self, of: F, mask: u128) -> Result<(), ParseError> {
+        let protocols = Protocols::matching(of, Some(mask));
+        self.usable.only(protocols);
+        match protocols.is_empty() {
+            true => Err(unsayable()),
+            false => Ok(()),
+        }
     }
 
     /// Takes a condition on a tunnel metadata field.
@@ -317,16 +337,24 @@ impl Conditions {
     /// Takes a condition on some bits of a field.
     fn part(&mut self, key: &str, text: &str) -> Result<bool, ParseError> {
         let part = subfield(key)?;
-        let Some(number) = number::wide(text) else {
+        let whole = part.field().bytes() * 8;
+        let Some(number) = number::wide(text).filter(|n| fits(*n, whole)) else {
             return Err(ParseError::new(format!("{key}: cannot parse integer value: {text}")));
         };
         let bits = u32::from(part.n_bits());
-        if bits < 128 && number >> bits != 0 {
+        if !fits(number, bits as usize) {
             return Err(ParseError::new(format!(
                 "{key}: value {number:#x} does not fit into {bits} bits"
             )));
         }
         let of = part.field();
+        if of.info().home == Home::Elsewhere && part.is_whole() {
+            let Some((value, _)) = field::parse(of, text, &Names::default())? else {
+                return Ok(true);
+            };
+            self.take_wide(of, &value, None, text)?;
+            return Ok(true);
+        }
         if of.info().home == Home::Elsewhere {
             let Action::SetField { value, mask, .. } = wide_load(part, number) else {
                 return Ok(true);
@@ -337,7 +365,7 @@ impl Conditions {
         let mask = u128::MAX >> (128 - bits);
         let (old_value, old_mask) = self.matching.get(of).unwrap_or((0, 0));
         let (value, mask) = (number << part.ofs(), mask << part.ofs());
-        self.usable.only(Protocols::matching(of, Some(mask)));
+        self.sayable(of, mask)?;
         self.set(of, key, old_value & !mask | value, old_mask | mask);
         Ok(true)
     }

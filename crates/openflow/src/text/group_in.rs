@@ -1,8 +1,9 @@
 //! Reading groups.
 
 use super::action_in::{Reader, Usable};
-use super::{Names, ParseError, Protocols, bucket_ids, number, token};
+use super::{Names, ParseError, Protocols, field, number, token};
 use crate::model::*;
+use flow::MatchField as F;
 
 fn error<T>(message: impl Into<String>) -> Result<T, ParseError> {
     Err(ParseError::new(message))
@@ -68,7 +69,7 @@ pub fn parse_group_mod(command: GroupCommand, text: &str, names: &Names) -> Resu
                 param_said = true;
             }
             "fields" if !makes => return error("fields are not needed"),
-            "fields" => return error("fields are not supported"),
+            "fields" => fields(&mut selection, value, names)?,
             key => return error(format!("unknown keyword {key}")),
         }
     }
@@ -83,6 +84,9 @@ pub fn parse_group_mod(command: GroupCommand, text: &str, names: &Names) -> Resu
     }
     if selection.method.is_empty() && (param_said && selection.param != 0) {
         return error("selection_method_param is only allowed with \"selection_method\"");
+    }
+    if !selection.fields.is_empty() && selection.method != "hash" {
+        return error("fields may only be specified with \"selection_method=hash\"");
     }
     m.selection = (!selection.method.is_empty()).then_some(selection);
     let mut numbers = Vec::new();
@@ -143,6 +147,32 @@ fn group_type(text: &str) -> Result<GroupType, ParseError> {
         Some((kind, _)) => Ok(kind),
         None => error(format!("invalid group type {text}")),
     }
+}
+
+/// `field`, or `field=bits`, for each field that a selection looks at.
+fn fields(selection: &mut Selection, text: &str, names: &Names) -> Result<(), ParseError> {
+    let mut rest = text;
+    while let Some(pair) = token::next(&mut rest) {
+        let Some(of) = F::from_name(pair.key) else {
+            return error(format!("{}: unknown field {}", pair.value, pair.key));
+        };
+        if selection.fields.iter().any(|(f, _)| *f == of) {
+            return error(format!("{}: duplicate field", pair.key));
+        }
+        let bits = match pair.value {
+            "" => Value::all_ones(of),
+            value => match field::parse(of, value, names)? {
+                Some((bits, None)) if bits.low() == 0 => {
+                    return error(format!("{value}: values are wildcards here and must not be all-zeros"));
+                }
+                Some((bits, None)) => bits,
+                _ => return error(format!("{value}: wildcards not allowed here")),
+            },
+        };
+        let at = selection.fields.partition_point(|(f, _)| *f < of);
+        selection.fields.insert(at, (of, bits));
+    }
+    Ok(())
 }
 
 /// A bucket, and the number that it is given.

@@ -1,6 +1,7 @@
 //! Groups and meters as text.
 
-use super::{Style, actions, bucket_ids, port};
+use super::field::{format_value, hex_bytes};
+use super::{Style, actions, port};
 use crate::Version;
 use crate::model::*;
 use std::fmt::Write;
@@ -9,7 +10,14 @@ use std::fmt::Write;
 pub fn group_desc(desc: &GroupDesc, style: Style<'_>) -> String {
     let mut out = String::new();
     let kind = Some(desc.kind);
-    group(&mut out, desc.group, kind, None, &desc.buckets, style);
+    group(
+        &mut out,
+        desc.group,
+        kind,
+        desc.selection.as_ref(),
+        &desc.buckets,
+        style,
+    );
     out
 }
 
@@ -54,6 +62,16 @@ fn group(
         let _ = write!(out, ",selection_method={}", selection.method);
         if selection.param != 0 {
             let _ = write!(out, ",selection_method_param={}", selection.param);
+        }
+        let fields = selection.fields.iter().map(|(field, bits)| match bits {
+            bits if *bits == Value::all_ones(*field) => field.to_string(),
+            Value::Wide(_) => format!("{field}={}", hex_bytes(bits)),
+            bits => format!("{field}={}", format_value(*field, bits, None, style)),
+        });
+        match &fields.collect::<Vec<_>>()[..] {
+            [] => {}
+            [field] => *out += &format!(",fields={field}"),
+            fields => *out += &format!(",fields({})", fields.join(",")),
         }
     }
     let usual = u16::from(kind == Some(GroupType::Select));

@@ -1,10 +1,9 @@
 //! Reading the `learn` action.
 
-use super::action_args::{arrow, fits, subfield, writable};
+use super::action_args::{arrow, as_wide, fits, subfield, writable};
 use super::action_in::{Reader, error};
 use super::{ParseError, field, number, parse_table, token};
 use crate::model::{Learn, LearnDst, LearnSpec, LearnSrc, Subfield, Value};
-use flow::MatchField as F;
 
 pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Learn, ParseError> {
     let mut learn = Learn::default();
@@ -28,7 +27,10 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Learn, ParseError
             "delete_learned" => learn.delete_learned = true,
             "limit" => learn.limit = number::u32(value)?,
             "result_dst" => {
-                let part = writable(subfield(value)?)?;
+                let part = subfield(value)?;
+                if !part.field().writable() {
+                    return error(format!("{value} is read-only"));
+                }
                 if part.n_bits() != 1 {
                     return error("result_dst in 'learn' action must be a single bit");
                 }
@@ -39,20 +41,30 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Learn, ParseError
                 src: LearnSrc::Field(subfield(value)?),
                 dst: LearnDst::Output,
             }),
-            key => learn.specs.push(condition(reader, key, pair.given.then_some(value))?),
+            key => {
+                let value = pair.given.then_some(value);
+                learn.specs.push(condition(reader, text, key, value)?);
+            }
         }
     }
     Ok(learn)
 }
 
 fn load(text: &str) -> Result<LearnSpec, ParseError> {
-    let (src, right) = arrow(text, "source")?;
-    let dst = writable(subfield(right)?)?;
+    let Some((src, dst)) = arrow(text) else {
+        return error(format!("load: missing `->' in `{text}'"));
+    };
+    let dst = writable(subfield(dst)?)?;
     let src = match number::wide(src) {
-        Some(value) => immediate(text, value, dst)?,
+        Some(value) if fits(value, dst.n_bits().into()) => LearnSrc::Immediate {
+            value,
+            n_bits: dst.n_bits(),
+        },
+        Some(_) => return error(format!("{text}: value does not fit into {} bits", dst.n_bits())),
         None => {
-            let from = subfield(src)?;
-            LearnSrc::Field(same_width(text, (src, from), (right, dst))?)
+            let src = subfield(src)?;
+            as_wide(text, src, dst)?;
+            LearnSrc::Field(src)
         }
     };
     Ok(LearnSpec {
@@ -61,66 +73,52 @@ fn load(text: &str) -> Result<LearnSpec, ParseError> {
     })
 }
 
-fn immediate(text: &str, value: u128, dst: Subfield) -> Result<LearnSrc, ParseError> {
-    let n_bits = dst.n_bits();
-    match fits(value, n_bits.into()) {
-        true => Ok(LearnSrc::Immediate { value, n_bits }),
-        false => error(format!("{text}: value {value:#x} does not fit into {n_bits} bits")),
-    }
-}
-
-/// The source, if it is as wide as what it is for; each with its name.
-fn same_width(text: &str, src: (&str, Subfield), dst: (&str, Subfield)) -> Result<Subfield, ParseError> {
-    match (src.1.n_bits(), dst.1.n_bits()) {
-        (from, to) if from == to => Ok(src.1),
-        (from, to) => error(format!(
-            "{text}: bit widths of {} ({from}) and {} ({to}) differ",
-            dst.0, src.0
+/// `FIELD`, `FIELD[..]`, `FIELD=value`, `FIELD[..]=FIELD[..]`; `whole` is the text of the action.
+fn condition(reader: &Reader<'_>, whole: &str, key: &str, value: Option<&str>) -> Result<LearnSpec, ParseError> {
+    let Ok(dst) = subfield(key) else {
+        return error(format!("{whole}: unknown keyword {key}"));
+    };
+    let spec = |src| LearnSpec {
+        src,
+        dst: LearnDst::Match(dst),
+    };
+    let Some(value) = value else {
+        return Ok(spec(LearnSrc::Field(dst)));
+    };
+    let part = match subfield(value) {
+        Ok(src) if src.n_bits() == dst.n_bits() => return Ok(spec(LearnSrc::Field(src))),
+        Ok(src) => {
+            return error(format!(
+                "{whole}: bit widths of {key} ({}) and {value} ({}) differ",
+                src.n_bits(),
+                dst.n_bits()
+            ));
+        }
+        Err(part) => part,
+    };
+    match immediate(reader, whole, value, dst) {
+        Ok(src) => Ok(spec(src)),
+        Err(e) => error(format!(
+            "{whole}: {key} value {value} cannot be parsed as a subfield ({part}) or an immediate value ({e})"
         )),
     }
 }
 
-/// `FIELD`, `FIELD[..]`, `FIELD=value`, `FIELD[..]=FIELD[..]`.
-fn condition(reader: &Reader<'_>, key: &str, value: Option<&str>) -> Result<LearnSpec, ParseError> {
-    let shown = match value {
-        Some(value) => format!("{key}={value}"),
-        None => key.to_string(),
-    };
-    let named = F::from_name(key.split('[').next().unwrap_or(key));
-    if named.is_none() {
-        return error(format!("{shown}: unknown keyword {key}"));
+/// A value of the field, or a number for a part of it.
+fn immediate(reader: &Reader<'_>, whole: &str, text: &str, dst: Subfield) -> Result<LearnSrc, ParseError> {
+    let (field, n_bits) = (dst.field(), dst.n_bits());
+    if !dst.is_whole() {
+        return match number::wide(text) {
+            Some(value) if fits(value, n_bits.into()) => Ok(LearnSrc::Immediate { value, n_bits }),
+            Some(value) => error(format!("{whole}: value {value:#x} does not fit into {n_bits} bits")),
+            None => error(format!("{whole}: cannot parse integer value")),
+        };
     }
-    let dst = subfield(key)?;
-    let Some(value) = value else {
-        return Ok(LearnSpec {
-            src: LearnSrc::Field(dst),
-            dst: LearnDst::Match(dst),
-        });
-    };
-    let src = match subfield(value) {
-        Ok(src) => LearnSrc::Field(same_width(&shown, (value, src), (key, dst))?),
-        Err(part) if !dst.is_whole() => {
-            let number = match number::wide(value) {
-                Some(number) => immediate(&shown, number, dst),
-                None => error(format!("{shown}: cannot parse integer value")),
-            };
-            number.or_else(|e| {
-                error(format!(
-                    "{shown}: {key} value {value} cannot be parsed as a subfield ({part}) or an immediate value ({e})"
-                ))
-            })?
-        }
-        Err(_) =>
-        match field::parse(dst.field(), value, reader.names)? {
-            Some((Value::Word(value), None)) => LearnSrc::Immediate {
-                value: value & dst.field().info().valid,
-                n_bits: dst.n_bits(),
-            },
-            _ => return error(format!("{shown}: value must be exact")),
-        },
-    };
-    Ok(LearnSpec {
-        src,
-        dst: LearnDst::Match(dst),
-    })
+    match field::parse(field, text, reader.names)? {
+        Some((Value::Word(value), None)) => Ok(LearnSrc::Immediate {
+            value: value & field.info().valid,
+            n_bits,
+        }),
+        _ => error(format!("{text}: wildcards not allowed here")),
+    }
 }

@@ -7,7 +7,7 @@ use crate::model::{Match, Value};
 use flow::{Format, MatchField as F};
 
 /// Protocols that have a short name: Ethernet type, protocol number, name.
-pub(super) const PROTOCOLS: [(u128, Option<u128>, &str); 18] = [
+pub(super) const PROTOCOLS: [(u128, Option<u128>, &str); 17] = [
     (0x0800, Some(1), "icmp"),
     (0x0800, Some(6), "tcp"),
     (0x0800, Some(17), "udp"),
@@ -25,7 +25,6 @@ pub(super) const PROTOCOLS: [(u128, Option<u128>, &str); 18] = [
     (0x8035, None, "rarp"),
     (0x8847, None, "mpls"),
     (0x8848, None, "mplsm"),
-    (0x86dd, Some(58), "icmpv6"),
 ];
 
 /// What comes before the protocol.
@@ -240,6 +239,7 @@ fn put(out: &mut Vec<String>, m: &Match, field: F, style: Style<'_>) {
         F::Ipv6Label if exact => format!("0x{value:05x}"),
         F::Ipv6Label => format!("0x{value:05x}/0x{mask:05x}"),
         F::CtZone => value.to_string(),
+        F::NshFlags if !exact => format!("{value:#04x}/{mask:#04x}"),
         // Of these, 16-bit numbers, a zero has its 0x too.
         _ if !exact && field.info().format == Format::Decimal && field.info().bits == 16 => {
             format!("{value:#x}/{mask:#x}")

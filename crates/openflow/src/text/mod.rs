@@ -16,6 +16,7 @@ mod lines;
 mod match_out;
 mod meter;
 mod number;
+mod port_args;
 pub mod print;
 mod protocol;
 mod requests;
@@ -50,13 +51,6 @@ impl ParseError {
     pub(crate) fn new(message: impl Into<String>) -> ParseError {
         ParseError(message.into())
     }
-}
-
-mod bucket_ids {
-    pub(super) const MAX: u32 = 0xffff_ff00;
-    pub(super) const FIRST: u32 = 0xffff_fffd;
-    pub(super) const LAST: u32 = 0xffff_fffe;
-    pub(super) const ALL: u32 = 0xffff_ffff;
 }
 
 /// The names of a switch's ports and tables.
@@ -128,12 +122,12 @@ fn plain(name: &str) -> bool {
 
 /// The port that a text means: a reserved port's name in any case, a number, or a name.
 pub fn parse_port(text: &str, names: &Names) -> Option<Port> {
-    if let Some(number) = number::unsigned(text) {
-        return match number {
-            0..0xff00 => Some(Port(number as u32)),
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        return match text.parse::<u64>().ok()? {
+            number @ 0..0xff00 => Some(Port(number as u32)),
             // OpenFlow 1.0's numbers of reserved ports mean these.
-            0xfff8..=0xfffc | 0xfffe | 0xffff if number != 0xfffd => Some(Port(number as u32 | 0xffff_0000)),
-            0xffff_ff00..=0xffff_ffff => Some(Port(number as u32)),
+            number @ (0xfff8..=0xfffc | 0xfffe | 0xffff) => Some(Port(number as u32 | 0xffff_0000)),
+            number @ 0xffff_ff00..=0xffff_ffff => Some(Port(number as u32)),
             _ => None,
         };
     }

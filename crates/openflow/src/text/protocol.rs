@@ -3,7 +3,7 @@
 use super::ParseError;
 use super::field::prefix;
 use crate::Version;
-use flow::MatchField as F;
+use flow::{Maskable, MatchField as F};
 use std::fmt;
 use std::ops::{BitAnd, BitAndAssign, BitOr};
 
@@ -87,8 +87,16 @@ impl Protocols {
 
     /// Those that can match a field: all bits of it, or those in a mask.
     pub(super) fn matching(field: F, mask: Option<u128>) -> Protocols {
-        let mask = mask.filter(|m| *m != field.info().valid);
+        let valid = field.info().valid;
+        let mask = mask.filter(|m| m & valid != valid);
+        if field.info().maskable == Maskable::Exact && mask.is_some() {
+            return Protocols::NONE;
+        }
         match field {
+            // No message has these.
+            F::SkbPriority | F::TunTos | F::TunTtl => Protocols::NONE,
+            F::PbbIsid | F::Ipv6Exthdr => Protocols::since(Version::V13),
+            F::PbbUca => Protocols::since(Version::V14),
             F::InPort | F::EthType | F::DlVlan | F::DlVlanPcp | F::VlanPcp => Protocols::ANY,
             F::NwProto | F::NwTos | F::IpDscp | F::ArpOp | F::IcmpType | F::IcmpCode => Protocols::ANY,
             F::VlanVid | F::VlanTci | F::TcpSrc | F::TcpDst | F::UdpSrc | F::UdpDst => match mask {

@@ -2,7 +2,7 @@
 
 use super::action_in::Reader;
 use super::flow_in::{self, Conditions, Fields};
-use super::{Names, ParseError, Protocols, parse_port, parse_table, token};
+use super::{Names, ParseError, Protocols, number, parse_port, parse_table, token};
 use crate::model::*;
 use flow::MatchField as F;
 
@@ -142,7 +142,7 @@ pub fn parse_flow_monitor_request(text: &str, names: &Names) -> Result<(FlowMoni
                 Some(port) => request.out_port = port,
                 None => return error(format!("{value} is not a valid OpenFlow port")),
             },
-            "out_group" => return error("out_group is not supported"),
+            "out_group" => request.out_group = number::u32(value)?,
             key => return error(format!("{text}: unknown keyword {key}")),
         }
     }
