@@ -3,7 +3,7 @@
 use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Learned};
 use crate::port::Port;
-use crate::tables::{FlowTables, Removed, TableEvent};
+use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, PortFlags, VlanSet};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -27,6 +27,7 @@ pub struct Bridge {
     pub(crate) next_port: u32,
     pub(crate) fdb: Fdb,
     pub(crate) tables: FlowTables,
+    pub(crate) hidden: Hidden,
     /// Port and interface by OpenFlow port number.
     pub(crate) of_ports: HashMap<u32, (u32, usize)>,
     /// What controllers have said of ports, by OpenFlow port number.

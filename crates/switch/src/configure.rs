@@ -8,7 +8,7 @@ use crate::dep::Read;
 use crate::fdb::Fdb;
 use crate::port::{Egress, Ingress, Port, PortVlans};
 use crate::switch::Switch;
-use crate::tables::FlowTables;
+use crate::tables::{FlowTables, Hidden};
 use crate::{Attach, BridgeConfig, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
 use std::collections::{BTreeMap, HashMap};
@@ -101,6 +101,7 @@ impl Switch {
                 next_port: 0,
                 fdb: Fdb::new(seed),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
+                hidden: Hidden::default(),
                 of_ports: HashMap::new(),
                 port_flags: HashMap::new(),
                 misses_to_controller: false,

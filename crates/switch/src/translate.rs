@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
             return;
         };
-        if !bridge.tables.is_builtin() {
+        if !bridge.tables.is_builtin() || !bridge.hidden.is_empty() {
             self.has_rules = true;
             self.visits = MAX_VISITS + 1;
             return;

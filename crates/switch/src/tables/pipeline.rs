@@ -349,6 +349,15 @@ impl<'a> Pipeline<'a> {
                 words::words_of(&state)
             }
         };
+        if table == 0
+            && let Some(rules) = bridge.hidden.rules()
+            && let Some(found) = self.find(rules, &key)
+        {
+            self.place.cookie = 0;
+            self.place.rule = None;
+            self.open(Kind::Table, |_| format!("{table:2}. priority {}", found.priority));
+            return Some(found.rule.instructions.clone());
+        }
         let rules = bridge.tables.table(table).map(|table| &table.rules);
         let found = rules.and_then(|rules| self.find(rules, &key));
         if !self.overlays.is_empty() {

@@ -1,0 +1,210 @@
+//! Rules that are the switch's own: above every priority that a controller can name, in the way of every packet that table 0 is asked about,
+//! and in no dump, count or timeout.
+//!
+//! They let the switch reach its controllers over its own ports, and go on switching when none answers.
+
+use super::rule::Rule;
+use super::{Rules, words};
+use crate::dep::Read;
+use crate::switch::Switch;
+use classifier::Classifier;
+use dp::Change;
+use openflow::model::{Instructions, Match};
+use wire::Nanos;
+
+/// A rule of the switch's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HiddenRule {
+    /// Above 65535; the highest that matches counts.
+    pub priority: u32,
+    /// Which packets. What no packet can have never matches.
+    pub matching: Match,
+    /// What is done with them.
+    pub instructions: Instructions,
+}
+
+/// A bridge's hidden rules.
+#[derive(Debug, Default)]
+pub(crate) struct Hidden {
+    given: Vec<HiddenRule>,
+    rules: Option<Box<Rules>>,
+}
+
+impl Hidden {
+    /// The rules, if there are any.
+    pub(crate) fn rules(&self) -> Option<&Rules> {
+        self.rules.as_deref()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_none()
+    }
+
+    fn replace(&mut self, given: Vec<HiddenRule>, seed: u64, now: Nanos) {
+        let mut rules: Rules = Classifier::new(words::layout(), seed);
+        for rule in &given {
+            debug_assert!(rule.priority > u16::MAX.into());
+            if let Some(state) = rule.matching.to_state() {
+                // Two that say the same are one.
+                let made = Rule::builtin(rule.instructions.clone(), now);
+                let _ = rules.insert(&words::match_words(&state), rule.priority, made);
+            }
+        }
+        self.rules = (!given.is_empty()).then(|| Box::new(rules));
+        self.given = given;
+    }
+}
+
+impl Switch {
+    /// Makes a bridge's hidden rules these.
+    pub fn set_hidden_rules(&mut self, bridge: &str, rules: Vec<HiddenRule>, now: Nanos) -> Vec<Change> {
+        let seed = self.seed;
+        let id = self.bridge_ids.get(bridge);
+        let Some(bridge) = id.and_then(|id| self.bridges.get_mut(id)) else {
+            return Vec::new();
+        };
+        if bridge.hidden.given == rules {
+            return Vec::new();
+        }
+        bridge.hidden.replace(rules, flow::mix(seed, bridge.id.into()), now);
+        let id = bridge.id;
+        self.changes([Read::Bridge(id)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
+    use dp::{Action as Out, Key, PortNo};
+    use flow::Field;
+    use openflow::model::{Action, FlowMod, Port};
+    use std::collections::BTreeMap;
+
+    fn switch(mode: FailMode) -> Switch {
+        let mut ports = BTreeMap::new();
+        for number in [1, 2, 3] {
+            let interface = InterfaceConfig {
+                name: format!("p{number}"),
+                ofport: number,
+                attach: Attach::Device(PortNo(number.into())),
+                up: true,
+            };
+            let config = PortConfig {
+                interfaces: vec![interface],
+                ..PortConfig::default()
+            };
+            ports.insert(format!("p{number}"), config);
+        }
+        let bridge = BridgeConfig {
+            fail_mode: mode,
+            ports,
+            ..BridgeConfig::default()
+        };
+        let mut config = SwitchConfig::default();
+        config.bridges.insert("br0".to_owned(), bridge);
+        let mut switch = Switch::new(1);
+        switch.configure(config, Nanos::ZERO);
+        switch
+    }
+
+    fn to(port: Port) -> Instructions {
+        Instructions::apply(vec![Action::Output { port, max_len: 0 }])
+    }
+
+    fn hidden(priority: u32, fields: &[(flow::MatchField, u128)], port: Port) -> HiddenRule {
+        let mut matching = Match::default();
+        for (field, value) in fields {
+            matching.set(*field, *value, u128::MAX);
+        }
+        HiddenRule {
+            priority,
+            matching,
+            instructions: to(port),
+        }
+    }
+
+    fn packet(eth_type: u16) -> Key {
+        let mut key = Key::ZERO;
+        key.set(Field::InPort, 1);
+        key.set(Field::EthSrc, 0x0200_0000_0001);
+        key.set(Field::EthDst, 0x0200_0000_0002);
+        key.set(Field::EthType, eth_type.into());
+        key
+    }
+
+    /// The ports that a packet leaves by.
+    fn ways(switch: &Switch, key: &Key) -> Vec<u32> {
+        let actions = switch.translate_rules(key).translation.actions;
+        let port = |action: &Out| match action {
+            Out::Output(port) => Some(port.0),
+            _ => None,
+        };
+        actions.iter().filter_map(port).collect()
+    }
+
+    const T: Nanos = Nanos::ZERO;
+
+    #[test]
+    fn they_go_before_every_rule_and_nobody_sees_them() {
+        let mut switch = switch(FailMode::Secure);
+        let rule = FlowMod {
+            priority: u16::MAX,
+            instructions: to(Port(2)),
+            ..FlowMod::default()
+        };
+        switch.flow_mod("br0", &rule, T).unwrap();
+        let arp = [(flow::MatchField::EthType, 0x0806)];
+        let changes = switch.set_hidden_rules("br0", vec![hidden(180_001, &arp, Port(3))], T);
+        assert_ne!(changes, []);
+        assert_eq!(ways(&switch, &packet(0x0806)), [3]);
+        assert_eq!(ways(&switch, &packet(0x0800)), [2]);
+        let there = switch.bridge("br0").unwrap().tables();
+        assert_eq!((there.len(), there.rules_in(0)), (1, 1));
+        let all = FlowMod {
+            command: openflow::model::FlowCommand::Delete,
+            ..FlowMod::default()
+        };
+        switch.flow_mod("br0", &all, T).unwrap();
+        assert_eq!(ways(&switch, &packet(0x0806)), [3]);
+        assert_eq!(ways(&switch, &packet(0x0800)), []);
+        assert_ne!(switch.set_hidden_rules("br0", Vec::new(), T), []);
+        assert_eq!(ways(&switch, &packet(0x0806)), []);
+    }
+
+    #[test]
+    fn the_higher_priority_counts_among_them_and_the_same_again_changes_nothing() {
+        let mut switch = switch(FailMode::Secure);
+        let arp = [(flow::MatchField::EthType, 0x0806)];
+        let rules = vec![
+            hidden(15_790_320, &[], Port::NORMAL),
+            hidden(180_001, &arp, Port(3)),
+        ];
+        switch.set_hidden_rules("br0", rules.clone(), T);
+        assert_eq!(ways(&switch, &packet(0x0806)), [2, 3]);
+        assert_eq!(switch.set_hidden_rules("br0", rules, T), []);
+        assert_eq!(switch.set_hidden_rules("br9", Vec::new(), T), []);
+    }
+
+    #[test]
+    fn a_bridge_that_nobody_programmed_heeds_them_too() {
+        let mut switch = switch(FailMode::Standalone);
+        assert_eq!(ways(&switch, &packet(0x0800)), [2, 3]);
+        let ip = [(flow::MatchField::EthType, 0x0800)];
+        switch.set_hidden_rules("br0", vec![hidden(70_000, &ip, Port(3))], T);
+        assert_eq!(ways(&switch, &packet(0x0800)), [3]);
+        assert_eq!(ways(&switch, &packet(0x0806)), [2, 3]);
+    }
+
+    #[test]
+    fn megaflows_are_no_wider_than_what_hidden_rules_looked_at() {
+        let mut switch = switch(FailMode::Secure);
+        let arp = [(flow::MatchField::EthType, 0x0806), (flow::MatchField::EthDst, 0x0200_0000_0002)];
+        switch.set_hidden_rules("br0", vec![hidden(180_001, &arp, Port(3))], T);
+        let other = switch.translate_rules(&packet(0x0800)).translation;
+        assert_eq!(other.mask.get(Field::EthType), 0xffff);
+        let whole = switch.translate_rules(&packet(0x0806)).translation;
+        assert_eq!(whole.mask.get(Field::EthDst), 0xffff_ffff_ffff);
+    }
+}
