@@ -4,7 +4,8 @@
 //! They let the switch reach its controllers over its own ports, and go on switching when none answers.
 
 use super::rule::Rule;
-use super::{Rules, words};
+use super::rules::Rules;
+use super::words;
 use crate::dep::Read;
 use crate::switch::Switch;
 use classifier::Classifier;
@@ -42,7 +43,7 @@ impl Hidden {
     }
 
     fn replace(&mut self, given: Vec<HiddenRule>, seed: u64, now: Nanos) {
-        let mut rules: Rules = Classifier::new(words::layout(), seed);
+        let mut rules = Rules::new(Classifier::new(words::layout(), seed), 0, 0);
         for rule in &given {
             debug_assert!(rule.priority > u16::MAX.into());
             if let Some(state) = rule.matching.to_state() {
@@ -177,10 +178,7 @@ mod tests {
     fn the_higher_priority_counts_among_them_and_the_same_again_changes_nothing() {
         let mut switch = switch(FailMode::Secure);
         let arp = [(flow::MatchField::EthType, 0x0806)];
-        let rules = vec![
-            hidden(15_790_320, &[], Port::NORMAL),
-            hidden(180_001, &arp, Port(3)),
-        ];
+        let rules = vec![hidden(15_790_320, &[], Port::NORMAL), hidden(180_001, &arp, Port(3))];
         switch.set_hidden_rules("br0", rules.clone(), T);
         assert_eq!(ways(&switch, &packet(0x0806)), [2, 3]);
         assert_eq!(switch.set_hidden_rules("br0", rules, T), []);
@@ -200,7 +198,10 @@ mod tests {
     #[test]
     fn megaflows_are_no_wider_than_what_hidden_rules_looked_at() {
         let mut switch = switch(FailMode::Secure);
-        let arp = [(flow::MatchField::EthType, 0x0806), (flow::MatchField::EthDst, 0x0200_0000_0002)];
+        let arp = [
+            (flow::MatchField::EthType, 0x0806),
+            (flow::MatchField::EthDst, 0x0200_0000_0002),
+        ];
         switch.set_hidden_rules("br0", vec![hidden(180_001, &arp, Port(3))], T);
         let other = switch.translate_rules(&packet(0x0800)).translation;
         assert_eq!(other.mask.get(Field::EthType), 0xffff);
