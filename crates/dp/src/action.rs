@@ -114,7 +114,7 @@ impl fmt::Display for Action {
             }
             Action::Trunc(len) => write!(f, "trunc({len})"),
             Action::Controller { handle, max_len } => {
-                write!(f, "userspace(controller(recirc_id={handle},max_len={max_len}))")
+                crate::show::userspace(f, &crate::show::ToController::unknown(*handle), *max_len)
             }
             Action::Meter(id) => write!(f, "meter({id})"),
             Action::Clone(actions) => write!(f, "clone({actions})"),
@@ -133,7 +133,7 @@ impl fmt::Display for Action {
 }
 
 /// The parts of a label stack entry; each with its mask where not all of the entry is meant.
-fn mpls(f: &mut fmt::Formatter<'_>, lse: u32, mask: u32) -> fmt::Result {
+pub(crate) fn mpls(f: &mut fmt::Formatter<'_>, lse: u32, mask: u32) -> fmt::Result {
     let parts = |entry: u32| (entry >> 12, entry >> 9 & 7, entry & 0xff, entry >> 8 & 1);
     let (label, tc, ttl, bos) = parts(lse);
     if mask == u32::MAX {

@@ -27,5 +27,5 @@ pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
 pub use set_field::SetField;
-pub use show::ActionList;
+pub use show::{ActionList, ToController};
 pub use upcall::{Carried, Credit, Effect, PacketIn, Slowpath, Translation, Upcall};

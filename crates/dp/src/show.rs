@@ -12,6 +12,24 @@ pub struct ActionList<'a> {
     actions: &'a [Action],
     context: Context,
     port_name: Option<&'a dyn Fn(PortNo) -> Option<String>>,
+    controller: Option<&'a dyn Fn(u32) -> Option<ToController>>,
+}
+
+/// What the switch knows of a copy for a controller, to be printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToController {
+    /// The reason, as in a message of OpenFlow.
+    pub reason: u8,
+    /// There is no copy, only the packet's way is continued.
+    pub dont_send: bool,
+    /// The controller may let the packet go on.
+    pub continuation: bool,
+    /// The number of what is continued.
+    pub recirc_id: u32,
+    /// The cookie of the rule.
+    pub cookie: u64,
+    /// The controller's number.
+    pub controller_id: u16,
 }
 
 impl<'a> ActionList<'a> {
@@ -24,6 +42,16 @@ impl<'a> ActionList<'a> {
                 protocol: key.get(Field::IpProto) as u8,
             },
             port_name: None,
+            controller: None,
+        }
+    }
+
+    /// Prints what the switch knows of copies for controllers, by their handle.
+    #[must_use]
+    pub fn with_controllers(self, controller: &'a dyn Fn(u32) -> Option<ToController>) -> ActionList<'a> {
+        ActionList {
+            controller: Some(controller),
+            ..self
         }
     }
 
@@ -69,6 +97,10 @@ impl<'a> ActionList<'a> {
                     self.list(f, copy, context)?;
                     f.write_char(')')?;
                     rest = behind;
+                }
+                Action::Controller { handle, max_len } => {
+                    let known = self.controller.and_then(|controller| controller(*handle));
+                    userspace(f, &known.unwrap_or_else(|| ToController::unknown(*handle)), *max_len)?;
                 }
                 Action::IfLonger { len, then, otherwise } => {
                     let (then, behind) = rest.split_at((*then as usize).min(rest.len()));
@@ -146,9 +178,42 @@ impl Context {
             F::TcpFlags => "tcp_flags",
             F::IcmpType | F::IcmpCode => ["icmp", "icmpv6"][usize::from(v6)],
             F::NdTarget | F::NdSll | F::NdTll => "nd",
+            F::NdReserved | F::NdOptionsType => "nd_ext",
+            F::PktMark => "skb_mark",
+            F::SkbPriority => "skb_priority",
+            F::MplsLse0 => "mpls",
+            F::PbbIsid | F::PbbUca => "pbb",
             _ => "arp",
         }
     }
+}
+
+impl ToController {
+    /// Of a handle of which nothing else is known.
+    pub(crate) fn unknown(handle: u32) -> ToController {
+        ToController {
+            reason: 1,
+            recirc_id: handle,
+            ..ToController::default()
+        }
+    }
+}
+
+/// A copy for a controller.
+pub(crate) fn userspace(f: &mut fmt::Formatter<'_>, to: &ToController, max_len: u16) -> fmt::Result {
+    write!(
+        f,
+        "userspace(pid=0,controller(reason={},dont_send={},continuation={},recirc_id={},rule_cookie=",
+        to.reason,
+        u8::from(to.dont_send),
+        u8::from(to.continuation),
+        to.recirc_id
+    )?;
+    match to.cookie {
+        0 => f.write_char('0')?,
+        cookie => write!(f, "0x{cookie:x}")?,
+    }
+    write!(f, ",controller_id={},max_len={max_len}))", to.controller_id)
 }
 
 /// Writes to one header.
@@ -195,6 +260,8 @@ fn place(field: Field) -> usize {
         F::NdTarget,
         F::NdSll,
         F::NdTll,
+        F::NdReserved,
+        F::NdOptionsType,
     ]);
     order.position(|other| other == field).unwrap_or(usize::MAX)
 }
@@ -206,6 +273,14 @@ fn part(f: &mut fmt::Formatter<'_>, set: &SetField, header: &str) -> fmt::Result
     let name = match set.field() {
         F::VlanTci0 => return vlan(f, value, mask),
         F::TcpFlags => return write!(f, "0x{value:03x}/0x{mask:03x}"),
+        F::MplsLse0 => return crate::action::mpls(f, value as u32, mask as u32),
+        F::PktMark | F::SkbPriority => {
+            number(f, set.field(), value, false)?;
+            return match mask == set.field().max_value() {
+                true => Ok(()),
+                false => write!(f, "/0x{mask:x}"),
+            };
+        }
         F::EthSrc | F::Ipv4Src | F::Ipv6Src | F::TpSrc => "src",
         F::EthDst | F::Ipv4Dst | F::Ipv6Dst | F::TpDst => "dst",
         F::IpTos if header == "ipv6" => "tclass",
@@ -223,6 +298,8 @@ fn part(f: &mut fmt::Formatter<'_>, set: &SetField, header: &str) -> fmt::Result
         F::NdTarget => "target",
         F::NdSll => "sll",
         F::NdTll => "tll",
+        F::PbbIsid => "isid",
+        F::PbbUca => "uca",
         other => other.info().name,
     };
     write!(f, "{name}=")?;
@@ -258,131 +335,13 @@ fn number(f: &mut fmt::Formatter<'_>, field: Field, value: u128, mask: bool) -> 
         }
         F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa => write!(f, "{}", Ipv4Addr::from_bits(value as u32)),
         F::Ipv6Src | F::Ipv6Dst | F::NdTarget => write!(f, "{}", Ipv6Addr::from_bits(value)),
-        F::IpTos | F::Ipv6Label => write!(f, "0x{value:x}"),
+        F::IpTos | F::Ipv6Label | F::NdReserved | F::PktMark | F::SkbPriority if value == 0 => f.write_char('0'),
+        F::IpTos | F::Ipv6Label | F::NdReserved | F::PktMark | F::SkbPriority => write!(f, "0x{value:x}"),
         _ if mask => write!(f, "0x{value:x}"),
         _ => write!(f, "{value}"),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    fn set(field: Field, value: u128, mask: u128) -> Action {
-        Action::SetField(SetField::new(field, value, mask).unwrap())
-    }
-
-    fn key(kind: u16, protocol: u8) -> Key {
-        let mut key = Key::ZERO;
-        key.set(Field::EthType, kind.into());
-        key.set(Field::IpProto, protocol.into());
-        key
-    }
-
-    fn lists() -> Vec<(Vec<Action>, Key, &'static str)> {
-        use Field as F;
-        let all = u128::MAX;
-        let v6 = 0x2001_0db8_u128 << 96 | 1;
-        vec![
-            (
-                vec![
-                    set(F::EthDst, 0x0200_0000_0002, all),
-                    set(F::EthSrc, 0x0200_0000_0001, 0xffff_ff00_0000),
-                    set(F::Ipv4Src, 0x0a00_0001, 0xffff_ff00),
-                    set(F::IpTtl, 63, all),
-                    set(F::IpTos, 0x10, 0xfc),
-                    set(F::TpDst, 80, 0xff),
-                    Action::Output(PortNo(2)),
-                ],
-                key(0x800, 6),
-                "set(eth(src=02:00:00:00:00:00/ff:ff:ff:00:00:00,dst=02:00:00:00:00:02)),\
-                 set(ipv4(src=10.0.0.0/255.255.255.0,tos=0x10/0xfc,ttl=63)),set(tcp(dst=80/0xff)),2",
-            ),
-            (
-                vec![
-                    set(F::Ipv6Src, v6, all),
-                    set(F::Ipv6Dst, v6, all << 96),
-                    set(F::Ipv6Label, 0x12345, 0xff),
-                    set(F::IpTos, 0x10, all),
-                    set(F::IpTtl, 3, 0xf),
-                    set(F::NdTarget, v6, all),
-                    set(F::NdSll, 1, all),
-                ],
-                key(0x86dd, 58),
-                "set(ipv6(src=2001:db8::1,dst=2001:db8::/ffff:ffff::,label=0x45/0xff,tclass=0x10,hlimit=3/0xf)),\
-                 set(nd(target=2001:db8::1,sll=00:00:00:00:00:01))",
-            ),
-            (
-                vec![
-                    set(F::ArpTpa, 0x0102_0304, 0xffff_ff00),
-                    set(F::ArpOp, 1, 3),
-                    set(F::ArpSha, 5, all),
-                ],
-                key(0x806, 0),
-                "set(arp(tip=1.2.3.0/255.255.255.0,op=1/0x3,sha=00:00:00:00:00:05))",
-            ),
-            (
-                vec![
-                    set(F::VlanTci0, 0x6005, all),
-                    set(F::TpSrc, 53, all),
-                    Action::Clone(2),
-                    set(F::TpSrc, 54, all),
-                    Action::Output(PortNo(3)),
-                    Action::Output(PortNo(4)),
-                ],
-                key(0x800, 17),
-                "set(vlan(vid=5,pcp=3)),set(udp(src=53)),clone(set(udp(src=54)),3),4",
-            ),
-            (
-                vec![
-                    Action::SetMpls {
-                        lse: 0x500b,
-                        mask: 0xff1ff,
-                    },
-                    set(F::IcmpCode, 0, all),
-                    set(F::IcmpType, 8, all),
-                ],
-                key(0x800, 1),
-                "set(mpls(label=5/0xff,tc=0/0,ttl=11/0xff,bos=0/1)),set(icmp(type=8,code=0))",
-            ),
-        ]
-    }
-
-    #[test]
-    fn lists_print_as_in_open_vswitch() {
-        for (actions, key, text) in lists() {
-            assert_eq!(ActionList::new(&actions, &key).to_string(), text);
-        }
-        assert_eq!(ActionList::new(&[], &Key::ZERO).to_string(), "drop");
-        let others = [
-            Action::PushMpls {
-                ethertype: 0x8847,
-                lse: 5 << 12 | 1 << 8 | 64,
-            },
-            Action::PopMpls { ethertype: 0x800 },
-            set(Field::IpTtl, 1, u128::MAX),
-            Action::Trunc(100),
-            Action::Meter(3),
-            Action::PopVlan,
-            Action::Output(PortNo(7)),
-        ];
-        let names = |port: PortNo| (port.0 == 7).then(|| String::from("eth0"));
-        assert_eq!(
-            ActionList::new(&others, &key(0x86dd, 0)).with_names(&names).to_string(),
-            "push_mpls(label=5,tc=0,ttl=64,bos=1,eth_type=0x8847),pop_mpls(eth_type=0x800),set(ipv4(ttl=1)),trunc(100),meter(3),pop_vlan,eth0"
-        );
-    }
-
-    #[test]
-    fn open_vswitch_reads_what_is_printed_and_prints_the_same() {
-        for (_, _, text) in lists() {
-            let Ok(output) = Command::new("ovs-dpctl").args(["parse-actions", text]).output() else {
-                eprintln!("skipped: there is no ovs-dpctl");
-                return;
-            };
-            let theirs = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(theirs.trim_end(), text);
-        }
-    }
-}
+#[path = "show_tests.rs"]
+mod tests;

@@ -120,6 +120,7 @@ impl<'a> Masked<'a> {
                         ("proto", F::IpProto, Style::Decimal),
                         ("tclass", F::IpTos, Style::Hex),
                         ("hlimit", F::IpTtl, Style::Decimal),
+                        ("exthdr", F::Ipv6Exthdr, Style::Hex),
                         ("frag", F::IpFrag, Style::Frag),
                     ],
                 )?;
@@ -132,8 +133,22 @@ impl<'a> Masked<'a> {
                         ("sll", F::NdSll, Style::Mac),
                         ("tll", F::NdTll, Style::Mac),
                     ],
+                )?;
+                self.group(
+                    f,
+                    "nd_ext",
+                    &[
+                        ("nd_reserved", F::NdReserved, Style::Hex),
+                        ("nd_options_type", F::NdOptionsType, Style::Decimal),
+                    ],
                 )
             }
+            EtherType::MPLS | EtherType::MPLS_MULTICAST => self.mpls(f),
+            EtherType::PBB => self.group(
+                f,
+                "pbb",
+                &[("isid", F::PbbIsid, Style::Decimal), ("uca", F::PbbUca, Style::Decimal)],
+            ),
             EtherType::ARP | EtherType::RARP => self.group(
                 f,
                 "arp",
@@ -147,6 +162,45 @@ impl<'a> Masked<'a> {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// Label stack entries, down to the last that the mask covers.
+    fn mpls(&self, f: &mut dyn Write) -> fmt::Result {
+        use Field as F;
+        let entries = [F::MplsLse0, F::MplsLse1, F::MplsLse2];
+        let Some(last) = entries.iter().rposition(|entry| self.bits(*entry) != 0) else {
+            return Ok(());
+        };
+        let exact = entries[..=last]
+            .iter()
+            .all(|entry| self.bits(*entry) == entry.max_value());
+        let parts = |entry: u128| (entry >> 12, entry >> 9 & 7, entry & 0xff, entry >> 8 & 1);
+        for (number, entry) in entries[..=last].iter().enumerate() {
+            f.write_str(if number == 0 { ",mpls(" } else { "," })?;
+            let (label, tc, ttl, bos) = parts(self.value(*entry));
+            if exact {
+                write!(f, "label={label},tc={tc},ttl={ttl},bos={bos}")?;
+            } else {
+                let masks = parts(self.bits(*entry));
+                write!(f, "label={label}/0x{:x},tc={tc}/{:x}", masks.0, masks.1)?;
+                write!(f, ",ttl={ttl}/0x{:x},bos={bos}/{:x}", masks.2, masks.3)?;
+            }
+        }
+        f.write_str(")")
+    }
+
+    /// Metadata: nothing where the mask covers none of it.
+    fn mark(&self, f: &mut dyn Write, name: &str, field: Field) -> fmt::Result {
+        let bits = self.bits(field);
+        if bits == 0 {
+            return Ok(());
+        }
+        write!(f, "{name}(")?;
+        Style::Hex.write(f, self.value(field))?;
+        if bits != field.max_value() {
+            write!(f, "/0x{bits:x}")?;
+        }
+        f.write_str("),")
     }
 
     fn transport(&self, f: &mut dyn Write, icmp: &str) -> fmt::Result {
@@ -172,18 +226,34 @@ impl<'a> Masked<'a> {
             name,
             &[("src", F::TpSrc, Style::Decimal), ("dst", F::TpDst, Style::Decimal)],
         )?;
-        let bits = self.bits(F::TcpFlags);
+        let (flags, bits) = (self.value(F::TcpFlags) as u16, self.bits(F::TcpFlags) as u16);
         if bits == 0 {
-            Ok(())
-        } else {
-            write!(f, ",tcp_flags(0x{:03x}/0x{bits:03x})", self.value(F::TcpFlags))
+            return Ok(());
         }
+        f.write_str(",tcp_flags(")?;
+        let names = TCP_FLAGS
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| (bits & 1 << bit) != 0)
+            .map(|(bit, name)| (flags & 1 << bit != 0, name));
+        if u128::from(bits) == F::TcpFlags.max_value() {
+            let set: Vec<&str> = names.filter(|(set, _)| *set).map(|(_, name)| *name).collect();
+            f.write_str(if set.is_empty() { "0" } else { "" })?;
+            f.write_str(&set.join("|"))?;
+        } else {
+            for (set, name) in names {
+                write!(f, "{}{name}", if set { '+' } else { '-' })?;
+            }
+        }
+        f.write_str(")")
     }
 }
 
 impl fmt::Display for Masked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Field as F;
+        self.mark(f, "skb_priority", F::SkbPriority)?;
+        self.mark(f, "skb_mark", F::PktMark)?;
         match self.value(F::RecircId) {
             0 => f.write_str("recirc_id(0)")?,
             id => write!(f, "recirc_id(0x{id:x})")?,
@@ -194,6 +264,8 @@ impl fmt::Display for Masked<'_> {
                 None => write!(f, ",in_port({})", self.key.in_port())?,
             }
         }
+        // All packets are of Ethernet.
+        f.write_str(",packet_type(ns=0,id=0)")?;
         self.group(
             f,
             "eth",
@@ -221,6 +293,11 @@ impl fmt::Display for Masked<'_> {
     }
 }
 
+/// The names of TCP's flags, from the lowest bit up.
+pub(crate) const TCP_FLAGS: [&str; 12] = [
+    "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]",
+];
+
 /// How a field's value is written.
 enum Style {
     Decimal,
@@ -235,6 +312,7 @@ impl Style {
     fn write(&self, f: &mut dyn Write, value: u128) -> fmt::Result {
         match self {
             Style::Decimal => write!(f, "{value}"),
+            Style::Hex if value == 0 => f.write_str("0"),
             Style::Hex => write!(f, "0x{value:x}"),
             Style::Mac => write!(f, "{}", MacAddr::from_u64(value as u64)),
             Style::Ipv4 => write!(f, "{}", Ipv4Addr::from_bits(value as u32)),
@@ -250,11 +328,6 @@ impl Style {
     fn write_mask(&self, f: &mut dyn Write, bits: u128) -> fmt::Result {
         match self {
             Style::Decimal => write!(f, "0x{bits:x}"),
-            // A prefix is written as its length.
-            Style::Ipv4 if (bits as u32).leading_ones() + (bits as u32).trailing_zeros() == 32 => {
-                write!(f, "{}", bits.count_ones())
-            }
-            Style::Ipv6 if bits.leading_ones() + bits.trailing_zeros() == 128 => write!(f, "{}", bits.count_ones()),
             _ => self.write(f, bits),
         }
     }
@@ -291,7 +364,7 @@ mod tests {
         mask.add_bits(Field::EthDst, 0xffff_ffff_0000);
         assert_eq!(
             key.display(&mask).to_string(),
-            "recirc_id(0),in_port(2),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:00/ff:ff:ff:ff:00:00),eth_type(0x0800),ipv4(frag=no)"
+            "recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:00/ff:ff:ff:ff:00:00),eth_type(0x0800),ipv4(frag=no)"
         );
         let mut mask = Mask::exact(Field::InPort);
         mask.add(Field::EthType);
@@ -301,7 +374,7 @@ mod tests {
         let names = |port: PortNo| (port.0 == 2).then(|| String::from("eth0"));
         assert_eq!(
             key.display(&mask).with_names(&names).to_string(),
-            "recirc_id(0),in_port(eth0),eth_type(0x0800),ipv4(src=10.0.0.0/24,proto=17),udp(dst=256/0xff00)"
+            "recirc_id(0),in_port(eth0),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(src=10.0.0.0/255.255.255.0,proto=17),udp(dst=256/0xff00)"
         );
     }
 
@@ -315,14 +388,17 @@ mod tests {
         mask.add_bits(Field::VlanTci1, 0x1fff);
         assert_eq!(
             key.display(&mask).to_string(),
-            "recirc_id(0),in_port(1),eth_type(0x88a8),vlan(vid=10,pcp=1),encap(eth_type(0x8100),vlan(vid=20),encap(eth_type(0x0800)))"
+            "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x88a8),vlan(vid=10,pcp=1),encap(eth_type(0x8100),vlan(vid=20),encap(eth_type(0x0800)))"
         );
         let mut mask = Mask::exact(Field::InPort);
         mask.add_bits(Field::VlanTci0, 0x1fff);
         assert_eq!(
             key.display(&mask).to_string(),
-            "recirc_id(0),in_port(1),eth_type(0x88a8),vlan(vid=10),encap()"
+            "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x88a8),vlan(vid=10),encap()"
         );
-        assert_eq!(key.display(&Mask::EMPTY).to_string(), "recirc_id(0)");
+        assert_eq!(
+            key.display(&Mask::EMPTY).to_string(),
+            "recirc_id(0),packet_type(ns=0,id=0)"
+        );
     }
 }

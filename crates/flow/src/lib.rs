@@ -17,6 +17,7 @@ mod field;
 mod key;
 mod mask;
 mod match_field;
+mod odp;
 mod state;
 
 pub use display::Masked;
@@ -25,4 +26,5 @@ pub use field::{Field, FieldInfo, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, PortNo, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};
+pub use odp::{OdpError, parse_odp};
 pub use state::{FlowMaskState, FlowState, META_WORDS, PORT_UNSET, StateMatch, port_from_of10, port_to_of10};
