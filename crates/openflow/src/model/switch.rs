@@ -195,7 +195,7 @@ impl FeatureId {
 pub struct FieldId {
     /// Which.
     pub field: MatchField,
-    /// Whether it may be masked.
+    /// Whether it may be masked; said in [`TableProperty::Match`] only.
     pub masked: bool,
 }
 

@@ -24,6 +24,16 @@ const WRITE_COPY_FIELD: u16 = 18;
 const APPLY_COPY_FIELD: u16 = 20;
 const PACKET_TYPES: u16 = 22;
 
+/// What has to be there if there is anything, as bits of types.
+const REQUIRED: u32 = 1 << INSTRUCTIONS
+    | 1 << NEXT_TABLES
+    | 1 << WRITE_ACTIONS
+    | 1 << APPLY_ACTIONS
+    | 1 << MATCH
+    | 1 << WILDCARDS
+    | 1 << WRITE_SET_FIELD
+    | 1 << APPLY_SET_FIELD;
+
 pub(super) fn decode(version: Version, data: &mut Reader<'_>) -> Result<Vec<TableProperty>, OfError> {
     let mut result = Vec::new();
     let mut seen = 0u32;
@@ -53,24 +63,24 @@ pub(super) fn decode(version: Version, data: &mut Reader<'_>) -> Result<Vec<Tabl
                 miss,
                 ids: ids(&mut value)?,
             },
-            MATCH => P::Match(fields(&mut value)?),
-            WILDCARDS => P::Wildcards(fields(&mut value)?),
+            MATCH => P::Match(fields(&mut value, true)?),
+            WILDCARDS => P::Wildcards(fields(&mut value, false)?),
             12..=13 => P::WriteSetField {
                 miss,
-                fields: fields(&mut value)?,
+                fields: fields(&mut value, false)?,
             },
             14..=15 => P::ApplySetField {
                 miss,
-                fields: fields(&mut value)?,
+                fields: fields(&mut value, false)?,
             },
             SYNC_FROM if version >= Version::V14 => P::SyncFrom(value.rest().to_vec()),
             18..=19 if version >= Version::V15 => P::WriteCopyField {
                 miss,
-                fields: fields(&mut value)?,
+                fields: fields(&mut value, false)?,
             },
             20..=21 if version >= Version::V15 => P::ApplyCopyField {
                 miss,
-                fields: fields(&mut value)?,
+                fields: fields(&mut value, false)?,
             },
             PACKET_TYPES if version >= Version::V15 => {
                 let mut types = Vec::new();
@@ -83,7 +93,12 @@ pub(super) fn decode(version: Version, data: &mut Reader<'_>) -> Result<Vec<Tabl
             _ => return Err(OfError::BpcBadType),
         });
     }
-    Ok(result)
+    match result.is_empty() || seen & REQUIRED == REQUIRED {
+        true => Ok(result),
+        // Older versions have no error of its own for this.
+        false if version < Version::V15 => Err(OfError::BpcBadValue),
+        false => Err(OfError::TffcBadFeatures),
+    }
 }
 
 /// Instructions or actions: their headers.
@@ -107,11 +122,15 @@ fn ids(data: &mut Reader<'_>) -> Result<Vec<FeatureId>, OfError> {
     Ok(ids)
 }
 
-/// Fields: their headers. Those that are not known here are additions of the other side, and left out.
-fn fields(data: &mut Reader<'_>) -> Result<Vec<FieldId>, OfError> {
+/// Fields: their headers. Those that are not known here are additions of the other side, and left out. Only of matches is it said whether they
+/// may be masked.
+fn fields(data: &mut Reader<'_>, masks: bool) -> Result<Vec<FieldId>, OfError> {
     let mut fields = Vec::new();
     while !data.is_empty() {
         if let Some((field, masked)) = oxm::decode_id(data)? {
+            if masked && !masks {
+                return Err(OfError::BmcBadMask);
+            }
             fields.push(FieldId { field, masked });
         }
     }
