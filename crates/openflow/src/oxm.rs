@@ -62,7 +62,14 @@ pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Opti
     let mut cookie = None;
     while !data.is_empty() {
         let header = read_header(&mut data)?;
+        let known = header.field().is_some() || header.class == 1 && header.number == COOKIE_NUMBER;
+        if !known && unknown == Unknown::Refuse && header.len > data.len() {
+            return Err(OfError::BmcBadField);
+        }
         let body = data.take(header.len)?;
+        if header.masked && !covers(body) {
+            return Err(OfError::BmcBadWildcards);
+        }
         if header.class == 1 && header.number == COOKIE_NUMBER && header.len >= 8 {
             if cookie.is_some() {
                 return Err(OfError::BmcDupField);
@@ -94,6 +101,12 @@ pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Opti
         }
     }
     Ok((matching, cookie))
+}
+
+/// Whether a value has no bits that its mask, behind it and as long, has not.
+fn covers(body: &[u8]) -> bool {
+    let (value, mask) = body.split_at(body.len() / 2);
+    value.iter().zip(mask).all(|(v, m)| v & !m == 0)
 }
 
 fn decode_cookie(body: &[u8], masked: bool) -> Result<(u64, u64), OfError> {
@@ -154,6 +167,12 @@ pub(crate) fn decode_values(data: &[u8]) -> Result<Vec<(MatchField, Value)>, OfE
         let field = header.field().ok_or(OfError::BmcBadField)?;
         let (value, mask) = decode_body(field, header.masked, data.take(header.len)?, OfError::BmcBadLen)?;
         if mask.is_some() {
+            return Err(OfError::BmcBadMask);
+        }
+        let all = field.info().valid;
+        if let Value::Word(word) = &value
+            && (word & !all != 0 || *word != all && field.info().maskable == flow::Maskable::Exact)
+        {
             return Err(OfError::BmcBadMask);
         }
         if fields.iter().any(|(other, _)| *other == field) {
@@ -327,7 +346,11 @@ pub(crate) fn encode_cookie(out: &mut Writer, cookie: u64, mask: u64) {
 pub(crate) fn decode_ofp_match(data: &mut Reader<'_>, unknown: Unknown) -> Result<Match, OfError> {
     const OXM: u16 = 1;
     let start = data.peek();
-    let (kind, len) = (data.u16()?, usize::from(data.u16()?));
+    let Some([a, b, c, d]) = start.first_chunk() else {
+        return Err(OfError::BmcBadLen);
+    };
+    let (kind, len) = (u16::from_be_bytes([*a, *b]), usize::from(u16::from_be_bytes([*c, *d])));
+    data.skip(HEADER)?;
     if kind != OXM {
         return Err(OfError::BmcBadType);
     }

@@ -59,8 +59,10 @@ fn decode_list(scope: Scope, data: &[u8]) -> Result<Vec<Action>, OfError> {
         };
         let kind = u16::from_be_bytes([*a, *b]);
         let len = usize::from(u16::from_be_bytes([*c, *d]));
-        if len < 8 || len % 8 != 0 {
-            return Err(OfError::BacBadLen);
+        let fits =
+            len >= 8 && len % 8 == 0 && len <= data.len() && fixed_len(scope.version, kind).is_none_or(|n| n == len);
+        if !fits {
+            return Err(unknown(scope.version, kind, data.peek()).unwrap_or(OfError::BacBadLen));
         }
         let mut body = data.sub(len, OfError::BacBadLen)?;
         body.skip(4)?;
@@ -72,6 +74,43 @@ fn decode_list(scope: Scope, data: &[u8]) -> Result<Vec<Action>, OfError> {
         actions.push(action);
     }
     Ok(actions)
+}
+
+/// The length of an action that has but one.
+fn fixed_len(version: Version, kind: u16) -> Option<usize> {
+    const MOVE: u16 = 28;
+    const SET_FIELD: u16 = 25;
+    let longer: &[u16] = match version {
+        Version::V10 => &[4, 5, 11],
+        Version::V11 => &[0, 3, 4],
+        _ => &[0],
+    };
+    match kind {
+        EXPERIMENTER | SET_FIELD | MOVE => None,
+        _ if longer.contains(&kind) => Some(16),
+        _ => Some(8),
+    }
+}
+
+/// The error for an action of a type that there is none of: that comes before what is wrong with its length.
+fn unknown(version: Version, kind: u16, data: &[u8]) -> Option<OfError> {
+    if kind == EXPERIMENTER {
+        let mut data = Reader::new(data.get(4..)?, OfError::BacBadLen);
+        let (vendor, subtype) = (data.u32().ok()?, data.u16());
+        return match subtype {
+            _ if vendor != NICIRA => Some(OfError::BacBadVendor),
+            Ok(1 | 2 | 4..=10 | 12..=50) | Err(_) => None,
+            Ok(_) => Some(OfError::BacBadVendorType),
+        };
+    }
+    let known = match version {
+        Version::V10 => kind <= 11,
+        Version::V11 => matches!(kind, 0..=24),
+        Version::V12 => matches!(kind, 0 | 11 | 12 | 15..=25),
+        Version::V13 | Version::V14 => matches!(kind, 0 | 11 | 12 | 15..=27),
+        Version::V15 => matches!(kind, 0 | 11 | 12 | 15..=29),
+    };
+    (!known).then_some(OfError::BacBadType)
 }
 
 fn experimenter(scope: Scope, mut body: Reader<'_>) -> Result<Action, OfError> {

@@ -10,8 +10,24 @@ use crate::model::{
 use crate::{OfError, oxm};
 use flow::MatchField;
 
+/// The bytes of an action up to behind its subtype.
+const HEADER: usize = 10;
+
+/// The length of an action that has but one.
+fn fixed_len(subtype: u16) -> Option<usize> {
+    match subtype {
+        1 | 2 | 4 | 5 | 14 | 17..=20 | 23..=26 | 30 | 31 | 34 | 39 | 40 | 43 | 44 | 47 | 48 => Some(16),
+        7 | 9 | 15 | 29 => Some(24),
+        10 | 22 => Some(32),
+        _ => None,
+    }
+}
+
 /// Reads an action of a subtype, from behind the subtype.
 pub(super) fn decode(scope: Scope, subtype: u16, mut body: Reader<'_>) -> Result<Action, OfError> {
+    if fixed_len(subtype).is_some_and(|len| body.len() + HEADER != len) {
+        return Err(OfError::BacBadLen);
+    }
     let action = match subtype {
         1 => {
             let in_port = port10(body.u16()?);

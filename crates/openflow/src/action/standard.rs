@@ -2,7 +2,7 @@
 
 use super::{port10, port11};
 use crate::buf::Reader;
-use crate::model::{Action, Subfield, Value};
+use crate::model::{Action, Port, Subfield, Value};
 use crate::{OfError, Version, oxm};
 use flow::MatchField;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use wire::MacAddr;
 pub(super) fn decode10(kind: u16, mut body: Reader<'_>) -> Result<Action, OfError> {
     let action = match kind {
         0 => Action::Output {
-            port: port10(body.u16()?),
+            port: output(port10(body.u16()?))?,
             max_len: body.u16()?,
         },
         1 => vlan_vid(&mut body)?,
@@ -46,7 +46,7 @@ pub(super) fn decode10(kind: u16, mut body: Reader<'_>) -> Result<Action, OfErro
 pub(super) fn decode11(version: Version, kind: u16, mut body: Reader<'_>) -> Result<Action, OfError> {
     let action = match kind {
         0 => {
-            let port = port11(body.u32()?, OfError::BacBadOutPort)?;
+            let port = output(port11(body.u32()?, OfError::BacBadOutPort)?)?;
             let max_len = body.u16()?;
             body.skip(6)?;
             Action::Output { port, max_len }
@@ -82,6 +82,17 @@ pub(super) fn decode11(version: Version, kind: u16, mut body: Reader<'_>) -> Res
     };
     body.end()?;
     Ok(action)
+}
+
+/// A port that can be sent to: one that may be there, or a reserved one that means some.
+fn output(port: Port) -> Result<Port, OfError> {
+    match port {
+        Port::IN_PORT | Port::TABLE | Port::NORMAL | Port::FLOOD | Port::ALL | Port::CONTROLLER | Port::LOCAL => {
+            Ok(port)
+        }
+        Port(0..0xff00) => Ok(port),
+        _ => Err(OfError::BacBadOutPort),
+    }
 }
 
 fn only11(kind: u16, body: &mut Reader<'_>) -> Result<Action, OfError> {

@@ -119,7 +119,9 @@ impl Match {
         if value & !mask != 0 {
             return Err(OfError::BmcBadWildcards);
         }
-        if value & !info.valid != 0 {
+        // Between the ports and the reserved ones there are none.
+        let no_port = field == MatchField::InPortOxm && matches!(value, 0xff00..=0xffff_feff);
+        if value & !info.valid != 0 || no_port {
             return Err(OfError::BmcBadValue);
         }
         if !self.meets(info.prerequisite) {

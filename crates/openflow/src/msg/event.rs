@@ -147,7 +147,7 @@ pub(super) fn decode_async14(codec: &Codec, data: &mut Reader<'_>, request: bool
             _ if kind <= last(codec.version) => {
                 let mask = value.u32()?;
                 value.end()?;
-                if request && mask & !reasons(Version::V14, kind) != 0 {
+                if request && mask & !reasons(codec.version, kind) != 0 {
                     return Err(OfError::AcfcInvalid);
                 }
                 masks[usize::from(kind / 2)][usize::from(kind % 2 == 0)] = mask;

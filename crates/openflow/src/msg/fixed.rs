@@ -254,6 +254,8 @@ pub(crate) fn says_all11(matching: &Match) -> bool {
 
 /// Reads an OpenFlow 1.1 match.
 pub(super) fn decode11(data: &mut Reader<'_>) -> Result<Match, OfError> {
+    let mut data = data.sub(usize::from(LEN11).min(data.len()), OfError::BmcBadLen)?;
+    let data = &mut data;
     let (kind, len) = (data.u16()?, data.u16()?);
     if kind != 0 {
         return Err(OfError::BmcBadType);

@@ -44,7 +44,7 @@ fn command10(codec: &Codec, number: u16) -> Result<(FlowCommand, Option<u8>), Of
 fn flags10(flags: u16) -> Result<FlowFlags, OfError> {
     match flags {
         0..=3 => Ok(FlowFlags(flags)),
-        _ if flags & 4 != 0 => Err(OfError::FmfcTableFull),
+        _ if flags & !7 == 0 => Err(OfError::FmfcTableFull),
         _ => Err(OfError::FmfcBadFlags),
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn decode_mod_nx(codec: &Codec, data: &mut Reader<'_>) -> Result<Flow
     let flags = flags10(data.u16()?)?;
     let match_len = data.u16()?;
     data.skip(6)?;
-    let (matching, filter) = decode_nx_match(data, match_len)?;
+    let (matching, filter) = decode_nx_match(data, match_len, oxm::Unknown::Refuse)?;
     let changes = command as u8 <= 2;
     if command == FlowCommand::Add && filter.is_some() {
         // A new rule has no cookie yet that could be asked for.
@@ -122,14 +122,14 @@ pub(super) fn decode_mod_nx(codec: &Codec, data: &mut Reader<'_>) -> Result<Flow
 type NxMatch = (Match, Option<(u64, u64)>);
 
 /// Reads Nicira's match of a length, and its padding.
-pub(super) fn decode_nx_match(data: &mut Reader<'_>, len: u16) -> Result<NxMatch, OfError> {
+pub(super) fn decode_nx_match(data: &mut Reader<'_>, len: u16, unknown: oxm::Unknown) -> Result<NxMatch, OfError> {
     let len = usize::from(len);
     let padded = len.next_multiple_of(8);
     if padded > data.len() {
-        return Err(OfError::NxBrcNxmInvalid);
+        return Err(OfError::BmcBadLen);
     }
     let bytes = data.take(padded)?;
-    oxm::decode_match(&bytes[..len], oxm::Unknown::Refuse)
+    oxm::decode_match(&bytes[..len], unknown)
 }
 
 fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError> {
@@ -146,7 +146,7 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
     let mut out_port = Port(data.u32()?);
     let mut out_group = data.u32()?;
     if deletes {
-        out_port = port11(out_port.0, OfError::BrcBadPort)?;
+        out_port = port11(out_port.0, OfError::BacBadOutPort)?;
     } else {
         (out_port, out_group) = (Port::ANY, ANY_GROUP);
     }
@@ -313,7 +313,7 @@ pub(super) fn decode_removed_nx(data: &mut Reader<'_>) -> Result<FlowRemoved, Of
     let duration = duration(data)?;
     let (idle_timeout, match_len) = (data.u16()?, data.u16()?);
     let (packets, bytes) = (data.u64()?, data.u64()?);
-    let (matching, _) = decode_nx_match(data, match_len)?;
+    let (matching, _) = decode_nx_match(data, match_len, oxm::Unknown::Refuse)?;
     data.end()?;
     Ok(FlowRemoved {
         table: number.checked_sub(1),

@@ -45,7 +45,7 @@ pub(super) fn decode_stats(codec: &Codec, nxm: bool, data: &mut Reader<'_>) -> R
     let (cookie, packets, bytes) = (data.u64()?, data.u64()?, data.u64()?);
     let matching = match first {
         Some(matching) => matching,
-        None if nxm => decode_nx_match(&mut data, match_len)?.0,
+        None if nxm => decode_nx_match(&mut data, match_len, oxm::Unknown::Skip)?.0,
         None => decode_match(version, &mut data, oxm::Unknown::Skip)?,
     };
     Ok(FlowStats {
@@ -123,7 +123,7 @@ pub(super) fn decode_request(codec: &Codec, data: &mut Reader<'_>) -> Result<Flo
     }
     let table = table(data.u8()?);
     data.skip(3)?;
-    let out_port = port11(data.u32()?, OfError::BrcBadPort)?;
+    let out_port = port11(data.u32()?, OfError::BacBadOutPort)?;
     let out_group = data.u32()?;
     data.skip(4)?;
     let (cookie, cookie_mask) = (data.u64()?, data.u64()?);
@@ -142,7 +142,7 @@ pub(super) fn decode_request_nx(data: &mut Reader<'_>) -> Result<FlowStatsReques
     let (out_port, match_len) = (port10(data.u16()?), data.u16()?);
     let table = table(data.u8()?);
     data.skip(3)?;
-    let (matching, cookie) = decode_nx_match(data, match_len)?;
+    let (matching, cookie) = decode_nx_match(data, match_len, oxm::Unknown::Refuse)?;
     let (cookie, cookie_mask) = cookie.unwrap_or((0, 0));
     Ok(FlowStatsRequest {
         table,

@@ -39,7 +39,7 @@ pub(super) fn decode(data: &mut Reader<'_>) -> Result<CtFlush, OfError> {
 
 fn decode_tuple(data: &mut Reader<'_>, proto: u8, tuple: &mut CtTuple) -> Result<(), OfError> {
     // Addresses begin at a multiple of 8 bytes.
-    data.zeros(data.len().min(4), OfError::NxBrcMustBeZero)?;
+    data.skip(data.len().min(4))?;
     let icmp = matches!(proto, 1 | 58);
     let mut properties = Properties::new(data);
     while let Some((kind, mut value)) = properties.next()? {
@@ -55,7 +55,11 @@ fn decode_tuple(data: &mut Reader<'_>, proto: u8, tuple: &mut CtTuple) -> Result
         }
         value.zeros(value.len(), OfError::BpcBadLen)?;
     }
-    Ok(())
+    let old = |addr: Option<std::net::Ipv6Addr>| addr.map(|a| a.to_ipv4_mapped().is_some());
+    match (old(tuple.src), old(tuple.dst)) {
+        (Some(a), Some(b)) if a != b => Err(OfError::BpcBadValue),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn encode(out: &mut Writer, flush: &CtFlush) {

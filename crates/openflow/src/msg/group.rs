@@ -61,18 +61,42 @@ fn decode(version: Version, new: bool, data: &mut Reader<'_>) -> Result<GroupMod
         }
         false => m.buckets = decode_buckets(version, data)?,
     }
-    check(&m)?;
+    check(&m, new)?;
     Ok(m)
 }
 
 /// What cannot be, whatever groups there are.
-fn check(m: &GroupMod) -> Result<(), OfError> {
+fn check(m: &GroupMod, new: bool) -> Result<(), OfError> {
+    use bucket_ids::{ALL, FIRST, LAST, MAX};
+    let one = matches!(m.bucket_id, FIRST | LAST | 0..=MAX);
+    let named = match m.command {
+        GroupCommand::InsertBucket => one,
+        GroupCommand::RemoveBucket => one || m.bucket_id == ALL,
+        _ => m.bucket_id == ALL,
+    };
+    if new && (!named || m.buckets.iter().any(|b| b.id > MAX)) {
+        return Err(OfError::GmfcBadBucket);
+    }
+    if let Some(selection) = &m.selection {
+        let sets = matches!(
+            m.command,
+            GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrMod
+        );
+        let known = matches!(selection.method.as_str(), "hash" | "dp_hash");
+        if !sets || !known || m.kind != GroupType::Select {
+            return Err(OfError::BpcBadValue);
+        }
+    }
     let adds = !matches!(m.command, GroupCommand::Delete | GroupCommand::RemoveBucket);
     if adds && m.group > 0xffff_ff00 {
         return Err(OfError::GmfcInvalidGroup);
     }
     let failover = m.kind == GroupType::FastFailover;
     for bucket in &m.buckets {
+        let watches = bucket.watch_port != Port::ANY || bucket.watch_group != ANY_GROUP;
+        if watches && matches!(m.kind, GroupType::All | GroupType::Indirect) {
+            return Err(OfError::GmfcWatchUnsupported);
+        }
         if bucket.weight > 1 && m.kind != GroupType::Select {
             return Err(OfError::GmfcInvalidGroup);
         }
@@ -86,16 +110,25 @@ fn check(m: &GroupMod) -> Result<(), OfError> {
     }
 }
 
+/// The next bucket, behind its length.
+fn bucket<'a>(data: &mut Reader<'a>, header: usize) -> Result<Reader<'a>, OfError> {
+    let len = match data.peek().first_chunk() {
+        Some([a, b]) => usize::from(u16::from_be_bytes([*a, *b])),
+        None => 0,
+    };
+    if len < header || len % 8 != 0 || len > data.len() {
+        return Err(OfError::GmfcBadBucket);
+    }
+    let mut bucket = data.sub(len, OfError::GmfcBadBucket)?;
+    bucket.skip(2)?;
+    Ok(bucket)
+}
+
 fn decode_buckets(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucket>, OfError> {
     const HEADER: usize = 16;
     let mut buckets = Vec::new();
     while !data.is_empty() {
-        let len = usize::from(data.u16()?);
-        let rest = len.checked_sub(2).ok_or(OfError::GmfcBadBucket)?;
-        if len < HEADER || len % 8 != 0 {
-            return Err(OfError::GmfcBadBucket);
-        }
-        let mut bucket = data.sub(rest, OfError::GmfcBadBucket)?;
+        let mut bucket = bucket(data, HEADER)?;
         let weight = bucket.u16()?;
         let watch_port = port11(bucket.u32()?, OfError::GmfcBadWatch)?;
         let watch_group = bucket.u32()?;
@@ -113,9 +146,9 @@ fn decode_buckets(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucket>
 
 fn decode_buckets15(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucket>, OfError> {
     let mut buckets: Vec<Bucket> = Vec::new();
+    const HEADER: usize = 8;
     while !data.is_empty() {
-        let len = usize::from(data.u16()?).checked_sub(2).ok_or(OfError::GmfcBadBucket)?;
-        let mut bucket = data.sub(len, OfError::GmfcBadBucket)?;
+        let mut bucket = bucket(data, HEADER)?;
         let actions_len = usize::from(bucket.u16()?);
         let id = bucket.u32()?;
         let actions = action::decode(version, bucket.take(actions_len)?)?;
@@ -129,11 +162,15 @@ fn decode_buckets15(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucke
         while !bucket.is_empty() {
             let (kind, mut value) = super::property::next(&mut bucket)?;
             match kind {
-                property::WEIGHT => next.weight = value.u16()?,
+                property::WEIGHT => {
+                    next.weight = value.u16()?;
+                    value.skip(2)?;
+                }
                 property::WATCH_PORT => next.watch_port = port11(value.u32()?, OfError::GmfcBadWatch)?,
                 property::WATCH_GROUP => next.watch_group = value.u32()?,
                 _ => return Err(OfError::BpcBadType),
             }
+            value.end()?;
         }
         if buckets.iter().any(|b| b.id == id) {
             return Err(OfError::GmfcBucketExists);

@@ -65,6 +65,9 @@ impl Codec {
         if version != self.version.number() {
             return Err(OfError::BrcBadVersion);
         }
+        if data.len() % 8 != 0 && self.aligned(kind, data) {
+            return Err(OfError::BrcBadLen);
+        }
         let body = self.decode_body(kind, &mut message)?;
         message.end()?;
         if let Body::BundleAdd(add) = &body {
@@ -82,6 +85,25 @@ impl Codec {
             }
         }
         Ok(Message { xid, body })
+    }
+
+    /// Whether messages of a type are made of parts of 8 bytes: their last are matches, actions or properties.
+    fn aligned(&self, kind: u8, data: &[u8]) -> bool {
+        const STATS: [u16; 5] = [1, 2, 12, 16, 17];
+        let version = self.version;
+        match kind {
+            EXPERIMENTER => nicira::aligned(data),
+            14 => true,
+            11 | 15 if version > Version::V10 => true,
+            16 | 17 | 28 | 30..=33 if version >= Version::V14 => true,
+            16 if version == Version::V10 => nicira::aligned_stats(data, 12),
+            18 if version > Version::V10 => {
+                let request = data.get(8..10).map(|b| u16::from_be_bytes([b[0], b[1]]));
+                request.is_some_and(|kind| STATS.contains(&kind)) || nicira::aligned_stats(data, 16)
+            }
+            29 => version >= Version::V13,
+            _ => false,
+        }
     }
 
     /// Writes a message. An answer too long for one message becomes several.
@@ -144,7 +166,7 @@ impl Codec {
             6 => Body::FeaturesReply(switch::decode_features(self, data)?),
             7 => Body::GetConfigRequest,
             8 => Body::GetConfigReply(switch::decode_config(data)?),
-            9 => Body::SetConfig(switch::decode_config(data)?),
+            9 => Body::SetConfig(switch::decode_set_config(self, data)?),
             10 => Body::PacketIn(Box::new(packet::decode_in(self, data)?)),
             11 => Body::FlowRemoved(Box::new(flow::decode_removed(self, data)?)),
             12 => Body::PortStatus(Box::new(port::decode_status(self, data)?)),

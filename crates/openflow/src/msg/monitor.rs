@@ -15,7 +15,7 @@ pub(super) fn decode_nx(data: &mut Reader<'_>) -> Result<FlowMonitorRequest, OfE
     if flags & !0x3f != 0 || flags & 0xf == 0 {
         return Err(OfError::MofcBadFlags);
     }
-    let (matching, _) = decode_nx_match(data, match_len)?;
+    let (matching, _) = decode_nx_match(data, match_len, oxm::Unknown::Refuse)?;
     Ok(FlowMonitorRequest {
         id,
         command: MonitorCommand::Add,
@@ -41,7 +41,7 @@ pub(super) fn encode_nx(out: &mut Writer, r: &FlowMonitorRequest) {
 /// The form of the foundation's extension of OpenFlow 1.3: Nicira's, with the version's ports and matches.
 pub(super) fn decode_onf(version: Version, data: &mut Reader<'_>) -> Result<FlowMonitorRequest, OfError> {
     let (id, flags, match_len) = (data.u32()?, data.u16()?, data.u16()?);
-    let out_port = port11(data.u32()?, OfError::BrcBadPort)?;
+    let out_port = port11(data.u32()?, OfError::BacBadOutPort)?;
     let table = table(data.u8()?);
     data.zeros(3, OfError::NxBrcMustBeZero)?;
     if flags & !0x3f != 0 || flags & 0xf == 0 {
@@ -103,7 +103,7 @@ pub(super) fn decode(version: Version, data: &mut Reader<'_>) -> Result<FlowMoni
     if flags & !0x7f != 0 || command != MonitorCommand::Delete && flags & 0xf == 0 {
         return Err(OfError::MofcBadFlags);
     }
-    let out_port = port11(port, OfError::BrcBadPort)?;
+    let out_port = port11(port, OfError::BacBadOutPort)?;
     Ok(FlowMonitorRequest {
         id,
         command,
@@ -150,7 +150,7 @@ pub(super) fn decode_update_nx(version: Version, data: &mut Reader<'_>) -> Resul
     let onf = version >= Version::V13;
     let matching = match onf {
         true => decode_match_of(version, &mut data, match_len, oxm::Unknown::Skip)?,
-        false => decode_nx_match(&mut data, match_len)?.0,
+        false => decode_nx_match(&mut data, match_len, oxm::Unknown::Skip)?.0,
     };
     let instructions = match onf {
         true => instruction::decode(version, data.rest())?,

@@ -50,6 +50,41 @@ mod kind {
 const FORMAT_OPENFLOW10: u32 = 0;
 const FORMAT_NXM: u32 = 2;
 
+/// Whether a message of an experimenter is made of parts of 8 bytes.
+pub(super) fn aligned(message: &[u8]) -> bool {
+    let word = |at: usize| {
+        message
+            .get(at..at + 4)
+            .map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    let kinds: &[u32] = match word(8) {
+        Some(NICIRA) => &[
+            kind::FLOW_MOD,
+            kind::PACKET_IN2,
+            kind::RESUME,
+            kind::SET_ASYNC2,
+            kind::TLV_TABLE_MOD,
+            kind::GROUP_MOD,
+            kind::CT_FLUSH,
+        ],
+        Some(ONF) => &[kind::ROLE_STATUS, kind::REQUEST_FORWARD, kind::BUNDLE_CONTROL],
+        _ => &[],
+    };
+    word(12).is_some_and(|kind| kinds.contains(&kind))
+}
+
+/// Whether a request for an experimenter's statistics, whose header is at `at`, is made of parts of 8 bytes.
+pub(super) fn aligned_stats(message: &[u8], at: usize) -> bool {
+    let word = |at: usize| {
+        message
+            .get(at..at + 4)
+            .map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    let experimenter = message.get(8..10) == Some(&[0xff, 0xff]);
+    let kind = (word(at), word(at + 4));
+    experimenter && matches!(kind, (Some(NICIRA), Some(0..=2)) | (Some(ONF), Some(ONF_MONITOR)))
+}
+
 /// Reads a message of an experimenter, from behind the message's header.
 pub(super) fn decode(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfError> {
     let (vendor, subtype) = (data.u32()?, data.u32()?);

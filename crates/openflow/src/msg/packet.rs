@@ -117,7 +117,7 @@ pub(super) fn decode_nx(data: &mut Reader<'_>) -> Result<PacketIn, OfError> {
     let (reason, table, cookie) = (data.u8()?, data.u8()?, data.u64()?);
     let match_len = data.u16()?;
     data.skip(6)?;
-    let (metadata, _) = decode_nx_match(data, match_len)?;
+    let (metadata, _) = decode_nx_match(data, match_len, oxm::Unknown::Skip)?;
     data.skip(2)?;
     Ok(PacketIn {
         format: PacketInFormat::Nxt,
@@ -154,27 +154,42 @@ pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result
         ..PacketIn::new(Port(0), Vec::new())
     };
     let mut full_len = None;
+    let mut whole = false;
     while !data.is_empty() {
         let (kind, mut value) = property::next(data)?;
         match kind {
-            0 => packet.data = value.rest().to_vec(),
+            0 => {
+                packet.data = value.rest().to_vec();
+                whole = true;
+            }
             1 => full_len = Some(value.u32()?),
             2 => packet.buffer_id = Some(value.u32()?),
-            3 => packet.table = value.u8()?,
+            3 => packet.table = short(&mut value)?,
             4 => {
                 value.skip(4)?;
                 packet.cookie = value.u64()?;
             }
-            5 => packet.reason = value.u8()?,
+            5 => packet.reason = short(&mut value)?,
             6 => packet.metadata = oxm::decode_match(value.rest(), unknown)?.0,
             7 => packet.userdata = value.rest().to_vec(),
-            0x8000.. | 8 => packet.continuation = value.rest().to_vec(),
-            _ if unknown == oxm::Unknown::Skip => {}
+            8 => packet.continuation = value.rest().to_vec(),
+            _ if unknown == oxm::Unknown::Skip => continue,
             _ => return Err(OfError::BpcBadType),
         }
+        value.end()?;
+    }
+    if !whole {
+        return Err(OfError::BrcBadLen);
     }
     packet.total_len = full_len.unwrap_or(packet.data.len() as u32);
     Ok(packet)
+}
+
+/// A byte, with or without padding to four.
+fn short(value: &mut Reader<'_>) -> Result<u8, OfError> {
+    let number = value.u8()?;
+    value.skip(value.len().min(3))?;
+    Ok(number)
 }
 
 pub(super) fn encode_nx2(out: &mut Writer, packet: &PacketIn) {
@@ -211,8 +226,13 @@ pub(super) fn decode_out(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketO
         actions_len = data.u16()?;
         data.skip(2)?;
         metadata = oxm::decode_ofp_match(data, oxm::Unknown::Refuse)?;
-        in_port = Port(metadata.exact(F::InPortOxm).map_or(Port::CONTROLLER.0, |p| p as u32));
+        in_port = Port(metadata.exact(F::InPortOxm).ok_or(OfError::BrcBadPort)? as u32);
         metadata.clear(F::InPortOxm);
+        // What belongs to the packet itself is in the packet.
+        let of_pipeline = |field: F| field < F::EthDst || field == F::PacketType;
+        if !metadata.entries().iter().all(|e| of_pipeline(e.field)) {
+            return Err(OfError::BrcPipelineFieldsOnly);
+        }
     } else {
         in_port = decode_port(version, data)?;
         actions_len = data.u16()?;

@@ -55,9 +55,18 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &QueueStats) {
 }
 
 pub(super) fn decode_request(codec: &Codec, data: &mut Reader<'_>) -> Result<Port, OfError> {
-    let port = decode_port(codec.version, data)?;
-    data.skip(if codec.version == Version::V10 { 2 } else { 4 })?;
-    Ok(port)
+    let old = codec.version == Version::V10;
+    let port = match old {
+        true => crate::action::port10(data.u16()?),
+        false => crate::action::port11(data.u32()?, OfError::QofcBadPort)?,
+    };
+    data.skip(if old { 2 } else { 4 })?;
+    // OpenFlow 1.0 asks for one port.
+    match port {
+        Port(0..0xff00) | Port::LOCAL => Ok(port),
+        Port::ANY if !old => Ok(port),
+        _ => Err(OfError::QofcBadPort),
+    }
 }
 
 pub(super) fn encode_request(codec: &Codec, out: &mut Writer, port: Port) {

@@ -46,6 +46,22 @@ pub(super) fn decode_config(data: &mut Reader<'_>) -> Result<Config, OfError> {
     })
 }
 
+/// Reads how a switch shall be set.
+pub(super) fn decode_set_config(codec: &Codec, data: &mut Reader<'_>) -> Result<Config, OfError> {
+    const FRAGMENTS: u16 = 3;
+    /// Packets whose time to live ends go to controllers; OpenFlow 1.1 and 1.2, and Open vSwitch's tool says it in 1.0 too.
+    const INVALID_TTL: u16 = 4;
+    let config = decode_config(data)?;
+    let known = match codec.version {
+        Version::V10 | Version::V11 | Version::V12 => FRAGMENTS | INVALID_TTL,
+        _ => FRAGMENTS,
+    };
+    match config.flags & !known {
+        0 => Ok(config),
+        _ => Err(OfError::ScfcBadFlags),
+    }
+}
+
 pub(super) fn encode_config(out: &mut Writer, config: &Config) {
     out.u16(config.flags);
     out.u16(config.miss_send_len);

@@ -213,11 +213,17 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &TableStats) {
 const FEATURES: usize = 64;
 
 pub(super) fn decode_features(codec: &Codec, data: &mut Reader<'_>) -> Result<TableFeatures, OfError> {
-    let len = usize::from(data.u16()?);
-    if len < FEATURES || len % 8 != 0 {
-        return Err(OfError::BrcBadLen);
+    // The specification has no word for a wrong length here but that for properties.
+    const BAD_LEN: OfError = OfError::BpcBadLen;
+    let len = match data.peek().first_chunk() {
+        Some([a, b]) => usize::from(u16::from_be_bytes([*a, *b])),
+        None => 0,
+    };
+    if len < FEATURES || len % 8 != 0 || len > data.len() {
+        return Err(BAD_LEN);
     }
-    let mut data = data.sub(len - 2, OfError::BrcBadLen)?;
+    let mut data = data.sub(len, BAD_LEN)?;
+    data.skip(2)?;
     let new = codec.version >= Version::V15;
     let mut features = TableFeatures {
         table: data.u8()?,

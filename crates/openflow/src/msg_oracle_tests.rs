@@ -1,0 +1,201 @@
+//! What is wrong with a message: the same is said as Debian's ovs-ofctl says of it.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Messages with one thing changed: a byte, a length, the end.
+fn spoilt(message: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = vec![message.to_vec()];
+    let with_len = |mut bytes: Vec<u8>| {
+        let len = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes
+    };
+    for len in HEADER_LEN..message.len() {
+        all.push(with_len(message[..len].to_vec()));
+    }
+    for more in [1, 4, 8, 16] {
+        all.push(with_len([message, &vec![0; more]].concat()));
+    }
+    for at in HEADER_LEN..message.len().min(400) {
+        for change in [0x01, 0x80, 0xff, 0x08] {
+            let mut bytes = message.to_vec();
+            bytes[at] ^= change;
+            all.push(bytes);
+        }
+    }
+    all
+}
+
+/// What ovs-ofctl says of each message: the error's name, or nothing.
+fn oracle(messages: &[Vec<u8>]) -> Vec<Option<String>> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for message in messages {
+        file.write_all(message).unwrap();
+        // What is said of the next message is behind what is said of this.
+        file.write_all(&[1, 19, 0, 8, 0, 0, 0, 0]).unwrap();
+    }
+    let out = Command::new("ovs-ofctl")
+        .arg("ofp-parse")
+        .arg(file.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let parts: Vec<_> = text.split("OFPT_BARRIER_REPLY (xid=0x0):\n").collect();
+    assert_eq!(
+        parts.len(),
+        messages.len() + 1,
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let error = |part: &str| {
+        let (_, rest) = part.split_once("***decode error: ")?;
+        Some(rest.split_once("***")?.0.to_string())
+    };
+    parts[..messages.len()].iter().map(|part| error(part)).collect()
+}
+
+/// Whether a message is one that controllers send. What switches send is read more leniently here.
+fn asks(body: &Body) -> bool {
+    !matches!(
+        body,
+        Body::Error(_)
+            | Body::StatsReply { .. }
+            | Body::FeaturesReply(_)
+            | Body::GetConfigReply(_)
+            | Body::PacketIn(_)
+            | Body::FlowRemoved(_)
+            | Body::PortStatus(_)
+            | Body::QueueGetConfigReply { .. }
+            | Body::RoleReply(_)
+            | Body::GetAsyncReply(_)
+            | Body::RoleStatus(_)
+            | Body::TableStatus(_)
+            | Body::RequestForward(_)
+            | Body::TlvTableReply(_)
+            // The message within is the receiver's business.
+            | Body::BundleAdd(_)
+    )
+}
+
+/// Where another error is said: of what message, the error here, and there ("ok" for none). An empty word is any.
+const OTHERWISE: &[(&str, &str, &str)] = &[
+    // The tool prints what the switch refuses; the specification says so too.
+    ("BundleControl", "", "ok"),
+    ("", "NXBRC_MUST_BE_ZERO", "ok"),
+    ("CtFlush", "OFPBPC_BAD_LEN", "ok"),
+    ("CtFlush", "OFPBPC_BAD_TYPE", "ok"),
+    ("GroupMod", "OFPGMFC_BAD_WATCH", "ok"),
+    ("GroupMod", "OFPBPC_BAD_LEN", "ok"),
+    ("MeterMod", "OFPMMFC_BAD_FLAGS", "ok"),
+    ("PortMod", "OFPPMFC_BAD_CONFIG", "ok"),
+    ("PortMod", "OFPBPC_BAD_TYPE", "ok"),
+    ("Resume", "", "ok"),
+    ("SetFlowFormat", "OFPBRC_EPERM", "ok"),
+    ("StatsRequest FlowMonitor", "OFPMOFC_BAD_COMMAND", "ok"),
+    ("StatsRequest FlowMonitor", "OFPBMC_BAD_LEN", "ok"),
+    ("StatsRequest TableFeatures", "", "ok"),
+    ("TableMod", "", "ok"),
+    // Bytes behind the match.
+    ("StatsRequest Flow", "OFPBRC_BAD_LEN", "ok"),
+    ("StatsRequest Aggregate", "OFPBRC_BAD_LEN", "ok"),
+    // The byte of the command that says the table where that was agreed on.
+    ("FlowMod", "OFPFMFC_BAD_COMMAND", "ok"),
+    // The specification has a code for ports in these messages.
+    ("", "OFPBRC_BAD_PORT", "OFPBAC_BAD_OUT_PORT"),
+    ("", "OFPPMFC_BAD_PORT", "OFPBAC_BAD_OUT_PORT"),
+    ("", "OFPQOFC_BAD_PORT", "OFPBAC_BAD_OUT_PORT"),
+    // A known field with a wrong length is a wrong length.
+    ("", "OFPBMC_BAD_LEN", "OFPBMC_BAD_FIELD"),
+    // Where a change of rules adds one, the conditions for deletions are not looked at.
+    ("FlowMod", "ok", "OFPBAC_BAD_OUT_PORT"),
+    // Looked at when the rule meets the tables.
+    ("FlowMod", "ok", "OFPBIC_BAD_TABLE_ID"),
+    ("FlowMod", "ok", "OFPBAC_MATCH_INCONSISTENT"),
+    // Nicira's actions are read in every version, and backbone tags are acted upon.
+    ("FlowMod", "ok", "OFPBAC_BAD_VENDOR_TYPE"),
+    ("FlowMod", "OFPBAC_BAD_LEN", "OFPBAC_BAD_VENDOR_TYPE"),
+    ("FlowMod", "OFPBAC_BAD_ARGUMENT", "OFPBAC_BAD_TYPE"),
+    // OpenFlow 1.1 has no error for lengths of instructions.
+    ("FlowMod", "OFPBAC_BAD_LEN", "OFPBIC_BAD_LEN"),
+    // Actions of OpenFlow 1.1 are no types of later versions.
+    ("", "OFPBAC_BAD_TYPE", "OFPBAC_BAD_LEN"),
+    ("", "OFPBAC_BAD_TYPE", "OFPBIC_BAD_LEN"),
+    // OpenFlow 1.5 has more events.
+    ("SetAsync", "", "OFPACFC_UNSUPPORTED"),
+    // Open vSwitch's own words.
+    ("StatsRequest TableFeatures", "", "OFPTFFC_BAD_FEATURES"),
+    ("TableMod", "OFPBPC_BAD_TYPE", "OFPBRC_BAD_TYPE"),
+    ("GroupMod", "OFPBPC_BAD_EXPERIMENTER", "OFPBPC_BAD_EXP_TYPE"),
+    // Two things are wrong, and the other is said first.
+    ("FlowMod", "OFPBAC_BAD_LEN", "OFPBMC_BAD_LEN"),
+    ("FlowMod", "OFPBAC_BAD_SET_LEN", "OFPBAC_BAD_SET_TYPE"),
+    ("FlowMod", "OFPBMC_BAD_FIELD", "OFPBMC_BAD_LEN"),
+    ("FlowMod", "OFPBRC_EPERM", "OFPBRC_BAD_LEN"),
+    ("FlowMonitorResumed", "OFPBRC_BAD_LEN", "OFPBRC_BAD_SUBTYPE"),
+    ("GroupMod", "OFPBAC_BAD_LEN", "OFPBRC_BAD_LEN"),
+    ("GroupMod", "OFPBMC_BAD_FIELD", ""),
+    ("GroupMod", "OFPBMC_BAD_LEN", ""),
+    ("GroupMod", "OFPGMFC_BAD_BUCKET", "OFPBPC_BAD_LEN"),
+    ("GroupMod", "OFPGMFC_BAD_COMMAND", "OFPGMFC_BAD_BUCKET"),
+    ("PacketOut", "OFPBAC_BAD_LEN", "OFPBRC_BAD_LEN"),
+    ("PacketOut", "OFPBMC_BAD_FIELD", ""),
+    ("PacketOut", "OFPBMC_BAD_LEN", ""),
+    ("Resume", "", "OFPBRC_BAD_LEN"),
+    ("Resume", "ok", "OFPBPC_BAD_LEN"),
+    ("SetAsync", "ok", "NXTTMFC_BAD_FIELD_IDX"),
+    ("StatsRequest FlowMonitor", "OFPBMC_BAD_LEN", "OFPBRC_BAD_STAT"),
+    ("StatsRequest TableFeatures", "", ""),
+];
+
+/// The name of a message's kind, and of its part's.
+fn name(body: &Body) -> String {
+    let word = |text: String| -> String { text.chars().take_while(|c| c.is_alphanumeric()).collect() };
+    match body {
+        Body::StatsRequest { request, .. } => format!("StatsRequest {}", word(format!("{request:?}"))),
+        _ => word(format!("{body:?}")),
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_spoilt_message_is_said_as_ovs_ofctl_says() {
+    if !has_tool() {
+        return;
+    }
+    let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    let (mut same, mut errors) = (0, 0);
+    for version in Version::ALL {
+        let codec = Codec::new(version);
+        for body in all_samples(version) {
+            if more::beyond_open_vswitch(version, &body) || !asks(&body) {
+                continue;
+            }
+            let name = name(&body);
+            let messages = spoilt(&codec.encode(&Message { xid: 1, body }));
+            for (message, theirs) in messages.iter().zip(oracle(&messages)) {
+                let ours = codec.decode(message).err().map_or("ok", |e| e.name());
+                let theirs = theirs.as_deref().unwrap_or("ok");
+                if ours == theirs {
+                    same += 1;
+                    errors += usize::from(ours != "ok");
+                    continue;
+                }
+                let is = |word: &str, other: &str| word.is_empty() || word == other;
+                if !OTHERWISE
+                    .iter()
+                    .any(|(n, a, b)| is(n, &name) && is(a, ours) && is(b, theirs))
+                {
+                    let entry = found.entry(format!("{name}: here {ours}, there {theirs}"));
+                    entry.or_insert((0, hex(message))).0 += 1;
+                }
+            }
+        }
+    }
+    let found: Vec<_> = found
+        .iter()
+        .map(|(what, (n, hex))| format!("{what}: {n}, as {hex}"))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(same > 30_000 && errors > 10_000, "{same} {errors}");
+}
