@@ -14,7 +14,7 @@ const METER: u16 = 6;
 const EXPERIMENTER: u16 = 0xffff;
 
 /// Reads what a rule does: in OpenFlow 1.0 a list of actions, later a list of instructions.
-pub(crate) fn decode(version: Version, data: &[u8]) -> Result<Instructions, OfError> {
+pub fn decode(version: Version, data: &[u8]) -> Result<Instructions, OfError> {
     let instructions = decode_any(version, data)?;
     match instructions.beside_conjunction() {
         None => Ok(instructions),

@@ -22,7 +22,9 @@ mod oxm;
 pub mod text;
 mod version;
 
+pub use action::decode as decode_actions;
 pub use error::{Code, ErrorBody, ErrorKind, OfError, Vendor};
 pub use framer::{Framer, FramerError, HEADER_LEN, MAX_LEN};
+pub use instruction::decode as decode_instructions;
 pub use msg::Codec;
 pub use version::{Hello, UnknownVersion, Version, Versions, negotiate};

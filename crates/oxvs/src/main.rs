@@ -38,6 +38,12 @@ const COMMANDS: &[Command] = &[
         about: "ask and direct a running daemon",
     },
     Command {
+        name: "ofctl",
+        program: "ovs-ofctl",
+        main: |args| tools::ofctl::main(args),
+        about: "ask and tell OpenFlow switches: flows, groups, meters, ports",
+    },
+    Command {
         name: "ovsdb-client",
         program: "ovsdb-client",
         main: |args| tools::ovsdb_client::main(args),

@@ -7,12 +7,13 @@ fn main() -> ExitCode {
     let name = args.next().unwrap_or_default();
     match name.to_str() {
         Some("ovs-appctl") => tools::appctl::main(args),
+        Some("ovs-ofctl") => tools::ofctl::main(args),
         Some("ovs-vsctl") => tools::vsctl::main(args),
         Some("ovsdb-client") => tools::ovsdb_client::main(args),
         Some("ovsdb-tool") => tools::ovsdb_tool::main(args),
         Some("ovsdb-server") => ovsdb_server::main(&mut args),
         _ => {
-            eprintln!("usage: tool ovs-appctl|ovs-vsctl|ovsdb-client|ovsdb-tool|ovsdb-server ARG...");
+            eprintln!("usage: tool ovs-appctl|ovs-ofctl|ovs-vsctl|ovsdb-client|ovsdb-tool|ovsdb-server ARG...");
             ExitCode::FAILURE
         }
     }

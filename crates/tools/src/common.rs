@@ -113,6 +113,15 @@ pub(crate) fn parse_json(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|e| Failure::new(format!("\"{text}\": {e}")))
 }
 
+/// Ends the process by SIGALRM when so much time has gone.
+pub(crate) fn alarm(timeout: Duration) {
+    std::thread::spawn(move || {
+        std::thread::sleep(timeout);
+        let failure = die_of_alarm();
+        std::process::exit(failure.status.into());
+    });
+}
+
 fn die_of_alarm() -> Failure {
     use rustix::process::{Signal, getpid, kill_process};
     tracing::warn!(target: "fatal_signal", "terminating with signal 14 (Alarm clock)");

@@ -1,5 +1,5 @@
 //! The command line tools, in the manner of Open vSwitch's: `appctl`, `ovsdb-client`,
-//! `ovsdb-tool`, `vsctl`. Each is a module with `main(args)`; they share [`table`], which prints
+//! `ovsdb-tool`, `vsctl`, `ofctl`. Each is a module with `main(args)`; they share [`table`], which prints
 //! what they find.
 //!
 //! Goal: a script written for Open vSwitch's tools does not notice the difference. Outputs, exit
@@ -7,6 +7,7 @@
 
 pub mod appctl;
 mod common;
+pub mod ofctl;
 pub mod ovsdb_client;
 pub mod ovsdb_tool;
 pub mod table;

@@ -41,7 +41,7 @@ impl Scope {
 }
 
 /// Reads a list of actions.
-pub(crate) fn decode(version: Version, data: &[u8]) -> Result<Vec<Action>, OfError> {
+pub fn decode(version: Version, data: &[u8]) -> Result<Vec<Action>, OfError> {
     let scope = Scope {
         version,
         depth: 0,

@@ -133,17 +133,23 @@ pub fn parse_bundle_file<'a>(
     text: &'a str,
     names: &'a Names,
 ) -> impl Iterator<Item = Result<(BundleStep, Protocols), ParseError>> + 'a {
+    each(name, text, |line| parse_bundle_line(line, names))
+}
+
+/// Reads one line of a bundle's file.
+///
+/// # Errors
+/// What is wrong, in the words of `ovs-ofctl`.
+pub fn parse_bundle_line(line: &str, names: &Names) -> Result<(BundleStep, Protocols), ParseError> {
     const KINDS: [(&str, u8); 3] = [("flow", 0), ("group", 1), ("packet-out", 2)];
-    each(name, text, |line| {
-        let mut rest = line;
-        match keyword(&mut rest, &KINDS) {
-            Some(0) => parse_flow_line(rest, names).map(|(m, usable)| (BundleStep::Flow(Box::new(m)), usable)),
-            Some(1) => parse_group_line(rest, names).map(|(m, usable)| (BundleStep::Group(m), usable)),
-            Some(_) => parse_packet_out(rest, names).map(|(m, usable)| (BundleStep::PacketOut(Box::new(m)), usable)),
-            None => {
-                let word = line.trim_start().split([',', ' ', '\t', '\r']).next().unwrap_or("");
-                Err(ParseError::new(format!("Unsupported bundle message type: {word}")))
-            }
+    let mut rest = line;
+    match keyword(&mut rest, &KINDS) {
+        Some(0) => parse_flow_line(rest, names).map(|(m, usable)| (BundleStep::Flow(Box::new(m)), usable)),
+        Some(1) => parse_group_line(rest, names).map(|(m, usable)| (BundleStep::Group(m), usable)),
+        Some(_) => parse_packet_out(rest, names).map(|(m, usable)| (BundleStep::PacketOut(Box::new(m)), usable)),
+        None => {
+            let word = line.trim_start().split([',', ' ', '\t', '\r']).next().unwrap_or("");
+            Err(ParseError::new(format!("Unsupported bundle message type: {word}")))
         }
-    })
+    }
 }

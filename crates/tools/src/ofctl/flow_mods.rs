@@ -1,0 +1,296 @@
+//! Changes of flows: `add-flow`, `add-flows`, `mod-flows`, `del-flows`.
+//!
+//! A file is read twice: first to see that all of it makes sense and in which formats it can be sent, then to send it. So a mistake in its
+//! last line changes nothing, and no more of it is held than a piece on its way.
+
+use super::Ctl;
+use super::bundle::Transaction;
+use super::conn::{Conn, is_error};
+use super::names::Wanted;
+use crate::common::Failure;
+use mgmt::pidfile;
+use openflow::model::{Body, FlowCommand, FlowMod};
+use openflow::text::{Names, ParseError, Protocols, parse_flow_line, parse_flow_usable};
+use openflow::Version;
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read, stdin};
+
+/// How much is sent at once.
+const PIECE: usize = 256 << 10;
+
+/// Where texts come from, one a line, as often as is wanted.
+pub(crate) enum Source {
+    /// The command line.
+    Word(String),
+    /// A file that is there as long as it is wanted.
+    File(String),
+    /// Standard input, or what else is read once: its name and its text.
+    Text(String, Vec<u8>),
+}
+
+impl Source {
+    /// The text itself, or the file that `-` or a name means.
+    pub(crate) fn of(word: &str, is_file: bool) -> Result<Source, Failure> {
+        if word == "-" {
+            let mut text = Vec::new();
+            stdin()
+                .lock()
+                .read_to_end(&mut text)
+                .map_err(|e| Failure::new(format!("-: read failed ({})", pidfile::os_text(&e))))?;
+            return Ok(Source::Text("-".into(), text));
+        }
+        match is_file {
+            false => Ok(Source::Word(word.to_owned())),
+            true => {
+                let file = open(word)?;
+                let regular = file.metadata().is_ok_and(|m| m.is_file());
+                if regular {
+                    return Ok(Source::File(word.to_owned()));
+                }
+                let mut text = Vec::new();
+                let mut file = file;
+                file.read_to_end(&mut text)
+                    .map_err(|e| Failure::new(format!("{word}: read failed ({})", pidfile::os_text(&e))))?;
+                Ok(Source::Text(word.to_owned(), text))
+            }
+        }
+    }
+
+    /// Tells of each line that says something, with the words that errors in it begin with.
+    pub(crate) fn each(&self, mut tell: impl FnMut(&str, &dyn Fn() -> String) -> Result<(), Failure>) -> Result<(), Failure> {
+        match self {
+            Source::Word(text) => tell(text, &String::new),
+            Source::File(name) => lines(name, &mut BufReader::with_capacity(PIECE, open(name)?), tell),
+            Source::Text(name, text) => lines(name, &mut Cursor::new(text), tell),
+        }
+    }
+}
+
+fn open(name: &str) -> Result<File, Failure> {
+    File::open(name).map_err(|e| Failure::new(format!("{name}: open failed ({})", pidfile::os_text(&e))))
+}
+
+fn lines(
+    name: &str,
+    from: &mut dyn BufRead,
+    mut tell: impl FnMut(&str, &dyn Fn() -> String) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut number = 0u64;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let read = from
+            .read_line(&mut line)
+            .map_err(|e| Failure::new(format!("{name}: read failed ({})", pidfile::os_text(&e))))?;
+        if read == 0 {
+            return Ok(());
+        }
+        number += 1;
+        let said = line.split('#').next().unwrap_or_default();
+        let said = said.trim_end_matches(['\n', '\r']);
+        if !said.trim_ascii().is_empty() {
+            tell(said, &|| format!("{name}:{number}: "))?;
+        }
+    }
+}
+
+/// Reads texts that may name ports and tables of a switch, which is asked for their names only when a text cannot be read without them.
+pub(crate) struct Reading<'a> {
+    ctl: &'a Ctl,
+    target: &'a str,
+    none: Names,
+    asked: OnceCell<Names>,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn new(ctl: &'a Ctl, target: &'a str) -> Reading<'a> {
+        Reading {
+            ctl,
+            target,
+            none: Names::default(),
+            asked: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn read<T>(
+        &self,
+        place: &dyn Fn() -> String,
+        read: impl Fn(&Names) -> Result<T, ParseError>,
+    ) -> Result<T, Failure> {
+        let names = self.asked.get().unwrap_or(&self.none);
+        let error = match read(names) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let fail = |e: ParseError| Failure::new(format!("{}{e}", place()));
+        if self.asked.get().is_some() || !self.ctl.options.accept_names() {
+            return Err(fail(error));
+        }
+        let before = self.ctl.xid.get();
+        let names = self.ctl.names(self.target, Wanted::Both)?;
+        self.ctl.xid.set(before);
+        read(self.asked.get_or_init(|| names)).map_err(fail)
+    }
+
+    /// Goes on with the transactions' numbers as if the names had been asked for.
+    pub(crate) fn count(&self) {
+        if self.ctl.options.accept_names() {
+            self.ctl.skip_xids(4);
+        }
+    }
+}
+
+/// A change as a version has it: those that leave the table open mean the first.
+pub(crate) fn for_version(mut m: FlowMod, version: Version) -> FlowMod {
+    let deletes = matches!(m.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
+    if m.table.is_none() && (version == Version::V11 || version > Version::V11 && !deletes) {
+        m.table = Some(0);
+    }
+    m
+}
+
+fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<FlowCommand>) -> Result<(), Failure> {
+    let reading = Reading::new(ctl, target);
+    let parse = |line: &str, place: &dyn Fn() -> String| {
+        reading.read(place, |names| match command {
+            Some(command) => parse_flow_usable(command, line, names),
+            None => parse_flow_line(line, names),
+        })
+    };
+    let mut usable = Protocols::ANY;
+    let mut count = 0u32;
+    source.each(|line, place| {
+        usable &= parse(line, place)?.1;
+        count += 1;
+        Ok(())
+    })?;
+    reading.count();
+    if ctl.options.bundle {
+        let mut transaction = Transaction::open(ctl, target, usable, count)?;
+        source.each(|line, place| {
+            let (m, _) = parse(line, place)?;
+            let m = for_version(m, transaction.version());
+            transaction.add(Body::FlowMod(Box::new(m)))
+        })?;
+        let result = transaction.commit();
+        return transaction_end(ctl, target, result, |index| {
+            let mut n = 0;
+            let mut found = None;
+            source.each(|line, place| {
+                if n == index {
+                    found = Some(Body::FlowMod(Box::new(for_version(parse(line, place)?.0, Version::V14))));
+                }
+                n += 1;
+                Ok(())
+            })?;
+            Ok(found)
+        });
+    }
+    let mut conn = ctl.open_for_change(target, usable)?;
+    let mut pipe = Pipe::new(ctl, target);
+    source.each(|line, place| {
+        let (m, _) = parse(line, place)?;
+        let m = for_version(m, conn.version);
+        pipe.send(&mut conn, Body::FlowMod(Box::new(m)))
+    })?;
+    pipe.finish(&mut conn)
+}
+
+pub(crate) use super::bundle::transaction_end;
+
+/// Sends changes without waiting for each; errors are heard meanwhile.
+pub(crate) struct Pipe<'a> {
+    ctl: &'a Ctl,
+    target: &'a str,
+    piece: Vec<u8>,
+    sent: bool,
+}
+
+impl<'a> Pipe<'a> {
+    pub(crate) fn new(ctl: &'a Ctl, target: &'a str) -> Pipe<'a> {
+        Pipe {
+            ctl,
+            target,
+            piece: Vec::new(),
+            sent: false,
+        }
+    }
+
+    pub(crate) fn send(&mut self, conn: &mut Conn, body: Body) -> Result<(), Failure> {
+        let xid = self.ctl.xid();
+        // The next number would be that of a barrier, which only the last change needs.
+        self.ctl.skip_xids(1);
+        self.sent = true;
+        self.piece.extend(conn.encode(xid, body));
+        if self.piece.len() >= PIECE {
+            self.flush(conn)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, conn: &mut Conn) -> Result<(), Failure> {
+        let mut error = None;
+        let result = conn.stream_out(&self.piece, &mut |message| {
+            if is_error(message) {
+                error = Some(message.to_vec());
+            }
+            error.is_some()
+        });
+        self.piece.clear();
+        result.map_err(|e| conn.talking(e))?;
+        match error {
+            Some(error) => self.ctl.refused(self.target, &error),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until all is carried out.
+    pub(crate) fn finish(&mut self, conn: &mut Conn) -> Result<(), Failure> {
+        if !self.sent {
+            return Ok(());
+        }
+        let barrier = self.ctl.xid.get();
+        self.piece.extend(conn.encode(barrier, Body::BarrierRequest));
+        self.flush(conn)?;
+        loop {
+            let message = conn.recv().map(<[u8]>::to_vec);
+            let message = message.map_err(|e| conn.talking(e))?;
+            if is_error(&message) {
+                return self.ctl.refused(self.target, &message);
+            }
+            if super::conn::xid_of(&message) == barrier {
+                return Ok(());
+            }
+        }
+    }
+}
+
+pub(super) fn add_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    // The word may say what to do, too.
+    change(ctl, &args[0], &Source::of(&args[1], false)?, None)
+}
+
+pub(super) fn add_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    change(ctl, &args[0], &Source::of(&args[1], true)?, None)
+}
+
+pub(super) fn mod_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let command = match ctl.options.strict {
+        true => FlowCommand::ModifyStrict,
+        false => FlowCommand::Modify,
+    };
+    change(ctl, &args[0], &Source::of(&args[1], false)?, Some(command))
+}
+
+pub(super) fn del_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let command = match ctl.options.strict {
+        true => FlowCommand::DeleteStrict,
+        false => FlowCommand::Delete,
+    };
+    let source = match args.get(1) {
+        Some(word) => Source::of(word, false)?,
+        None => Source::Word(String::new()),
+    };
+    change(ctl, &args[0], &source, Some(command))
+}

@@ -1,0 +1,139 @@
+//! The names of a switch's ports and tables.
+
+use super::Ctl;
+use crate::common::Failure;
+use openflow::model::{Body, PortDesc, StatsReply, StatsRequest};
+use openflow::text::{Names, ParseError, parse_port};
+use openflow::{HEADER_LEN, Version};
+use openflow::model::Port;
+use std::collections::BTreeMap;
+
+/// Which names a text may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Both,
+    Ports,
+    Tables,
+}
+
+impl Ctl {
+    /// Reads a text that may name ports and tables of a switch, which is asked for their names only if the text cannot be read without them.
+    pub(crate) fn read_with_names<T>(
+        &self,
+        target: &str,
+        wanted: Wanted,
+        read: impl Fn(&Names) -> Result<T, ParseError>,
+    ) -> Result<T, Failure> {
+        let fail = |e: ParseError| Failure::new(e.to_string());
+        if !self.options.accept_names() {
+            return read(&Names::default()).map_err(fail);
+        }
+        // Transactions have the numbers they have where names are always asked for.
+        let connections = if wanted == Wanted::Both { 2 } else { 1 };
+        let before = self.xid.get();
+        let result = match read(&Names::default()) {
+            Ok(value) => Ok(value),
+            Err(_) => read(&self.names(target, wanted)?).map_err(fail),
+        };
+        self.xid.set(before);
+        self.skip_xids(2 * connections);
+        result
+    }
+
+    /// The names of a switch's ports, and of its tables.
+    pub(crate) fn names(&self, target: &str, wanted: Wanted) -> Result<Names, Failure> {
+        let tables = match wanted {
+            Wanted::Both | Wanted::Tables => self.table_names(target)?,
+            Wanted::Ports => BTreeMap::new(),
+        };
+        let ports = match wanted {
+            Wanted::Both | Wanted::Ports => self.ports(target)?,
+            Wanted::Tables => Vec::new(),
+        };
+        let ports = ports.into_iter().map(|port| (port.port.0, port.name)).collect();
+        Ok(Names { ports, tables })
+    }
+
+    /// The names to print in place of numbers, if that is wanted.
+    pub(crate) fn shown_names(&self, target: &str) -> Result<Option<Names>, Failure> {
+        match self.options.show_names() {
+            true => self.names(target, Wanted::Both).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// A switch's ports.
+    pub(crate) fn ports(&self, target: &str) -> Result<Vec<PortDesc>, Failure> {
+        let mut conn = self.open(target)?;
+        let mut ports = Vec::new();
+        if conn.version < Version::V13 {
+            let request = conn.encode(self.xid(), Body::FeaturesRequest);
+            let reply = conn.transact(&request)?;
+            let message = conn.codec().decode(&reply);
+            match message.map(|m| m.body) {
+                Ok(Body::FeaturesReply(features)) => ports = features.ports,
+                _ => return Err(Failure::new(format!("{target}: received bad features reply"))),
+            }
+            ports.sort_by_key(|port| port.port.0);
+            return Ok(ports);
+        }
+        let codec = conn.codec();
+        conn.statistics(self, StatsRequest::PortDesc(Port::ANY), |part| {
+            match codec.decode(part).map(|m| m.body) {
+                Ok(Body::StatsReply {
+                    reply: StatsReply::PortDesc(part),
+                    ..
+                }) => ports.extend(part),
+                _ => return Err(Failure::new(format!("{target}: received bad port descriptions"))),
+            }
+            Ok(())
+        })?;
+        ports.sort_by_key(|port| port.port.0);
+        Ok(ports)
+    }
+
+    fn table_names(&self, target: &str) -> Result<BTreeMap<u8, String>, Failure> {
+        let mut conn = self.open(target)?;
+        let mut names = BTreeMap::new();
+        let old = conn.version < Version::V13;
+        let request = match old {
+            true => StatsRequest::Table,
+            false => StatsRequest::TableFeatures(Vec::new()),
+        };
+        // Where a table's name is: behind its number and padding.
+        let (at, len) = match conn.version {
+            Version::V10 => (4, Some(64)),
+            Version::V11 => (8, Some(88)),
+            Version::V12 => (8, Some(128)),
+            _ => (8, None),
+        };
+        let header = HEADER_LEN + if conn.version == Version::V10 { 4 } else { 8 };
+        conn.statistics(self, request, |part| {
+            let mut rest = part.get(header..).unwrap_or_default();
+            while rest.len() >= at + 32 {
+                let number = rest[if len.is_some() { 0 } else { 2 }];
+                let name = &rest[at..at + 32];
+                let end = name.iter().position(|b| *b == 0).unwrap_or(32);
+                if end > 0 {
+                    names.insert(number, String::from_utf8_lossy(&name[..end]).into_owned());
+                }
+                let len = len.unwrap_or_else(|| usize::from(u16::from_be_bytes([rest[0], rest[1]])));
+                rest = rest.get(len.max(1)..).unwrap_or_default();
+            }
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// The port that a word means: a number, a reserved port, or a name of the switch's.
+    pub(crate) fn port(&self, target: &str, word: &str) -> Result<Port, Failure> {
+        if let Some(port) = parse_port(word, &Names::default()) {
+            return Ok(port);
+        }
+        let ports = match self.options.accept_names() {
+            true => self.names(target, Wanted::Ports)?,
+            false => Names::default(),
+        };
+        parse_port(word, &ports).ok_or_else(|| Failure::new(format!("{target}: unknown port `{word}'")))
+    }
+}

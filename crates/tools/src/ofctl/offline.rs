@@ -1,0 +1,204 @@
+//! What needs no switch: printing of messages, parsing of texts.
+
+use super::Ctl;
+use super::flow_mods::{Source, for_version};
+use crate::common::{Failure, print};
+use mgmt::pidfile;
+use openflow::model::{Body, GroupCommand, Message};
+use openflow::text::print::{message, message_to};
+use openflow::text::{Names, Protocols, Style, parse_flow_line, parse_flow_usable, parse_group_mod};
+use openflow::{Codec, Hello, Version, Versions};
+use openflow::model::FlowCommand;
+use std::io::Read;
+
+/// The bytes that pairs of digits say, with spaces between them anywhere.
+pub(super) fn bytes(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|c| !c.is_ascii_whitespace())
+        .map(|c| c.to_digit(16).map(|d| d as u8))
+        .collect::<Option<_>>()?;
+    let pairs = digits.chunks(2).map(|pair| Some(pair[0] << 4 | *pair.get(1)?));
+    pairs.collect()
+}
+
+pub(super) fn ofp_print(_: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let trailing = || Failure::new("trailing garbage following hex bytes");
+    let data = bytes(&args[0]).ok_or_else(trailing)?;
+    let verbosity = args.get(1).map_or(2, |word| word.parse().unwrap_or(0));
+    print(&message(&data, None, verbosity))
+}
+
+pub(super) fn ofp_parse(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let name = &args[0];
+    let mut data = Vec::new();
+    let read = match name.as_str() {
+        "-" => std::io::stdin().lock().read_to_end(&mut data),
+        file => std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut data)),
+    };
+    read.map_err(|e| Failure::new(format!("{name}: open failed ({})", pidfile::os_text(&e))))?;
+    let mut out = String::new();
+    let mut rest = &data[..];
+    while !rest.is_empty() {
+        let length = rest.get(2..4).map(|b| usize::from(u16::from_be_bytes([b[0], b[1]])));
+        let Some(length) = length.filter(|_| rest.len() >= 8) else {
+            print(&out)?;
+            return Err(Failure::new(format!("{name}: unexpected end of file mid-message")));
+        };
+        if length < 8 {
+            print(&out)?;
+            return Err(Failure::new(format!(
+                "{name}: {length}-byte message is too short for OpenFlow"
+            )));
+        }
+        let Some((data, behind)) = rest.split_at_checked(length) else {
+            print(&out)?;
+            return Err(Failure::new(format!("{name}: unexpected end of file mid-message")));
+        };
+        message_to(&mut out, data, None, ctl.options.verbosity.saturating_add(2));
+        rest = behind;
+    }
+    print(&out)
+}
+
+/// Says in which formats flows can be sent, and how each looks in the first of them that is allowed.
+fn show_flows(ctl: &Ctl, flows: Vec<openflow::model::FlowMod>, usable: Protocols) -> Result<(), Failure> {
+    let mut out = format!("usable protocols: {usable}\n");
+    let chosen = (usable & ctl.options.protocols).iter().next();
+    let Some(chosen) = chosen else {
+        print(&out)?;
+        return Err(Failure::new("no usable protocol"));
+    };
+    out += &format!("chosen protocol: {chosen}\n");
+    let version = chosen.version().unwrap_or(Version::V10);
+    let is_in = |set: Protocols| !(chosen & set).is_empty();
+    let codec = Codec {
+        nxm: is_in(Protocols::NXM_ANY),
+        table_id: is_in(Protocols::OF10_TABLE | Protocols::NXM_TABLE),
+        ..Codec::new(version)
+    };
+    for flow in flows {
+        let body = Body::FlowMod(Box::new(for_version(flow, version)));
+        let data = codec.encode(&Message { xid: ctl.xid(), body });
+        message_to(&mut out, &data, None, ctl.options.verbosity);
+    }
+    print(&out)
+}
+
+fn parse_error(e: openflow::text::ParseError) -> Failure {
+    Failure::new(e.to_string())
+}
+
+pub(super) fn parse_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let (flow, usable) = parse_flow_usable(FlowCommand::Add, &args[0], &Names::default()).map_err(parse_error)?;
+    show_flows(ctl, vec![flow], usable)
+}
+
+pub(super) fn parse_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let source = Source::of(&args[0], true)?;
+    let mut flows = Vec::new();
+    let mut usable = Protocols::ANY;
+    source.each(|line, place| {
+        let parsed = parse_flow_line(line, &Names::default());
+        let (flow, formats) = parsed.map_err(|e| Failure::new(format!("{}{e}", place())))?;
+        usable &= formats;
+        flows.push(flow);
+        Ok(())
+    })?;
+    show_flows(ctl, flows, usable)
+}
+
+pub(super) fn parse_group(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let (group, usable) = parse_group_mod(GroupCommand::Add, &args[0], &Names::default()).map_err(parse_error)?;
+    let mut out = format!("usable protocols: {usable}\n");
+    if let Some(version) = (usable & ctl.options.protocols).version() {
+        let body = Body::GroupMod(group);
+        let data = Codec::new(version).encode(&Message { xid: ctl.xid(), body });
+        message_to(&mut out, &data, None, ctl.options.verbosity);
+    }
+    print(&out)
+}
+
+/// Reads lists of actions or instructions in hexadecimal digits from standard input, one a line, and prints each.
+fn parse_hex(word: &str, what: &str, instructions: bool) -> Result<(), Failure> {
+    let version: Version = word
+        .parse()
+        .map_err(|_| Failure::new(format!("{word}: not a valid OpenFlow version")))?;
+    let mut input = String::new();
+    std::io::stdin()
+        .lock()
+        .read_to_string(&mut input)
+        .map_err(|e| Failure::new(format!("-: read failed ({})", pidfile::os_text(&e))))?;
+    let mut out = String::new();
+    for line in input.lines() {
+        let said = line.split('#').next().unwrap_or_default();
+        if said.trim().is_empty() {
+            continue;
+        }
+        let Some(data) = bytes(said) else {
+            return Err(Failure::new("Trailing garbage in hex data"));
+        };
+        let read = match instructions {
+            true => openflow::decode_instructions(version, &data),
+            false => openflow::decode_actions(version, &data).map(openflow::model::Instructions::apply),
+        };
+        match read {
+            Ok(read) => {
+                let text = openflow::text::instructions(&read, Style::of(version));
+                out += &format!("actions={text}\n\n");
+            }
+            Err(error) => out += &format!("bad {version} {what}: {error}\n\n"),
+        }
+    }
+    print(&out)
+}
+
+pub(super) fn parse_actions(_: &Ctl, args: &[String]) -> Result<(), Failure> {
+    parse_hex(&args[0], "actions", false)
+}
+
+pub(super) fn parse_instructions(_: &Ctl, args: &[String]) -> Result<(), Failure> {
+    parse_hex(&args[0], "instructions", true)
+}
+
+pub(super) fn print_error(_: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let name = &args[0];
+    let found = openflow::OfError::ALL.iter().find(|e| e.name() == name);
+    let Some(error) = found else {
+        return Err(Failure::new(format!("unknown error \"{name}\"")));
+    };
+    let mut out = String::new();
+    for version in Version::ALL {
+        let code = error.code(version);
+        out += &match code {
+            Some(code) => format!("{version}: vendor {:#x}, type {}, code {}\n", code.vendor.number(), code.kind, code.code),
+            None => format!("{version}: vendor 0, type -1, code -1\n"),
+        };
+    }
+    print(&out)
+}
+
+pub(super) fn encode_hello(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let word = args[0].trim_start_matches("0x");
+    let bitmap = u32::from_str_radix(word, 16).unwrap_or(0);
+    let versions = Versions::from_bitmap(bitmap);
+    let Some(newest) = versions.newest() else {
+        return Err(Failure::new(format!("{}: no known version", args[0])));
+    };
+    let all = (2u32 << newest.number()) - 2;
+    let body = Body::Hello(Hello {
+        version: newest.number(),
+        bitmap: (bitmap != all).then_some(versions),
+    });
+    let data = Codec::new(newest).encode(&Message { xid: ctl.xid(), body });
+    let mut out = String::new();
+    for (n, line) in data.chunks(16).enumerate() {
+        out += &format!("{:08x} ", n * 16);
+        for byte in line {
+            out += &format!(" {byte:02x}");
+        }
+        out.push('\n');
+    }
+    message_to(&mut out, &data, None, ctl.options.verbosity);
+    print(&out)
+}

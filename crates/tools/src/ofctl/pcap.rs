@@ -1,0 +1,137 @@
+//! `ofp-parse-pcap`: the OpenFlow messages in captured TCP streams.
+
+use super::Ctl;
+use super::out::Out;
+use crate::common::Failure;
+use mgmt::pidfile;
+use openflow::text::print::message_to;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+/// The ports of OpenFlow, unless others are named.
+const PORTS: [u16; 2] = [6653, 6633];
+
+/// One direction of a connection: addresses and ports of both ends.
+type Flow = (Ipv4Addr, u16, Ipv4Addr, u16);
+
+/// What came of a direction and is not yet a message.
+#[derive(Default)]
+struct Stream {
+    next: Option<u32>,
+    bytes: Vec<u8>,
+    /// Segments that came before others that they follow.
+    early: Vec<(u32, Vec<u8>)>,
+}
+
+impl Stream {
+    fn take(&mut self, sequence: u32, syn: bool, data: &[u8]) {
+        if syn {
+            *self = Stream {
+                next: Some(sequence.wrapping_add(1)),
+                ..Stream::default()
+            };
+            return;
+        }
+        self.early.push((sequence, data.to_vec()));
+        let mut next = *self.next.get_or_insert(sequence);
+        loop {
+            let found = self.early.iter().position(|(at, data)| {
+                let behind = next.wrapping_sub(*at);
+                behind < 1 << 31 && (behind as usize) <= data.len()
+            });
+            let Some(found) = found else { break };
+            let (at, data) = self.early.swap_remove(found);
+            let fresh = &data[next.wrapping_sub(at) as usize..];
+            self.bytes.extend_from_slice(fresh);
+            next = next.wrapping_add(fresh.len() as u32);
+        }
+        self.next = Some(next);
+    }
+}
+
+pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let file = &args[0];
+    let ports: Vec<u16> = match &args[1..] {
+        [] => PORTS.to_vec(),
+        words => words.iter().filter_map(|word| word.parse().ok()).collect(),
+    };
+    let data = std::fs::read(file).map_err(|e| Failure::new(format!("{file}: open failed ({})", pidfile::os_text(&e))))?;
+    let bad = || Failure::new(format!("{file}: bad magic or truncated pcap header"));
+    let (mut rest, little, nanos) = header(&data).ok_or_else(bad)?;
+    let word = |bytes: &[u8]| {
+        bytes.first_chunk().map(|b| match little {
+            true => u32::from_le_bytes(*b),
+            false => u32::from_be_bytes(*b),
+        })
+    };
+    let mut streams: HashMap<Flow, Stream> = HashMap::new();
+    let mut out = Out::default();
+    while let (Some(seconds), Some(fraction), Some(len)) = (
+        word(rest),
+        word(rest.get(4..).unwrap_or_default()),
+        word(rest.get(8..).unwrap_or_default()),
+    ) {
+        let Some(frame) = rest.get(16..).and_then(|r| r.get(..len as usize)) else { break };
+        rest = &rest[16 + len as usize..];
+        let Some((flow, sequence, syn, payload)) = segment(frame) else { continue };
+        if !ports.contains(&flow.1) && !ports.contains(&flow.3) {
+            continue;
+        }
+        let stream = streams.entry(flow).or_default();
+        stream.take(sequence, syn, payload);
+        let mut at = 0;
+        while let Some([a, b]) = stream.bytes.get(at + 2..at + 4).and_then(|b| b.first_chunk()) {
+            let len = usize::from(u16::from_be_bytes([*a, *b]));
+            let Some(message) = stream.bytes.get(at..at + len.max(8)) else { break };
+            if ctl.options.timestamp {
+                let millis = if nanos { fraction / 1_000_000 } else { fraction / 1000 };
+                let _ = write!(out.text, "{} ", super::monitor::timestamp(seconds.into(), millis));
+            }
+            let (from, from_port, to, to_port) = flow;
+            let _ = writeln!(out.text, "{from}.{from_port} > {to}.{to_port}:");
+            message_to(&mut out.text, message, None, ctl.options.verbosity.saturating_add(1));
+            out.text.push('\n');
+            at += message.len();
+        }
+        stream.bytes.drain(..at);
+        out.flow()?;
+    }
+    out.flush()
+}
+
+/// The records behind a file's header, whether its numbers begin with the low byte, and whether it counts nanoseconds.
+fn header(data: &[u8]) -> Option<(&[u8], bool, bool)> {
+    let (little, nanos) = match data.first_chunk()? {
+        [0xd4, 0xc3, 0xb2, 0xa1] => (true, false),
+        [0xa1, 0xb2, 0xc3, 0xd4] => (false, false),
+        [0x4d, 0x3c, 0xb2, 0xa1] => (true, true),
+        [0xa1, 0xb2, 0x3c, 0x4d] => (false, true),
+        _ => return None,
+    };
+    Some((data.get(24..)?, little, nanos))
+}
+
+/// The TCP segment in a frame: its direction, where it belongs, whether it begins a stream, and its bytes.
+fn segment(frame: &[u8]) -> Option<(Flow, u32, bool, &[u8])> {
+    let half = |data: &[u8], at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+    let mut at = 12;
+    while matches!(half(frame, at)?, 0x8100 | 0x88a8) {
+        at += 4;
+    }
+    if half(frame, at)? != 0x0800 {
+        return None;
+    }
+    let ip = frame.get(at + 2..)?;
+    if ip.get(9)? != &6 {
+        return None;
+    }
+    let ip = ip.get(..usize::from(half(ip, 2)?))?;
+    let address = |at: usize| ip.get(at..at + 4)?.first_chunk::<4>().map(|b| Ipv4Addr::from(*b));
+    let (from, to) = (address(12)?, address(16)?);
+    let tcp = ip.get(usize::from(ip[0] & 15) * 4..)?;
+    let sequence = u32::from_be_bytes(*tcp.get(4..8)?.first_chunk()?);
+    let payload = tcp.get(usize::from(tcp.get(12)? >> 4) * 4..)?;
+    let syn = tcp.get(13)? & 2 != 0;
+    Some(((from, half(tcp, 0)?, to, half(tcp, 2)?), sequence, syn, payload))
+}
