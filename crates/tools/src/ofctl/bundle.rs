@@ -189,9 +189,7 @@ pub(super) fn bundle(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let (target, file) = (&args[0], &args[1]);
     let source = Source::of(file, true)?;
     let reading = Reading::new(ctl, target);
-    let parse = |line: &str, place: &dyn Fn() -> String| {
-        reading.read(place, |names| parse_bundle_line(line, names))
-    };
+    let parse = |line: &str, place: &dyn Fn() -> String| reading.read(place, |names| parse_bundle_line(line, names));
     let mut usable = Protocols::ANY;
     let mut count = 0;
     source.each(|line, place| {

@@ -18,7 +18,9 @@ fn colors() -> &'static Colors {
     COLORS.get_or_init(|| {
         let set = std::env::var("OVS_COLORS").unwrap_or_default();
         let of = |name: &str, default: &str| {
-            let own = set.split(':').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+            let own = set
+                .split(':')
+                .find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
             format!("\x1b[{}m", own.unwrap_or(default))
         };
         Colors {
@@ -57,7 +59,11 @@ pub(super) fn flow(out: &mut String, text: &str) {
         let (word, separator) = pair.split_at(end);
         match word.split_once('=') {
             Some((key, value)) => {
-                let color = if matches!(key, "table" | "priority") { &c.special } else { &c.param };
+                let color = if matches!(key, "table" | "priority") {
+                    &c.special
+                } else {
+                    &c.param
+                };
                 paint(out, color, key);
                 // The sign belongs to its key.
                 out.push('=');

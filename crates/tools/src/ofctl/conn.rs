@@ -163,7 +163,11 @@ fn unix(path: &Path) -> io::Result<Stream> {
         return Err(ErrorKind::InvalidFilename.into());
     };
     use rustix::fs::{Mode, OFlags};
-    let directory = rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let directory = rustix::fs::open(
+        parent,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let number = std::os::fd::AsRawFd::as_raw_fd(&directory);
     UnixStream::connect(PathBuf::from(format!("/proc/self/fd/{number}")).join(name)).map(Stream::Unix)
 }
@@ -260,7 +264,9 @@ impl Conn {
             return Err(rustix::io::Errno::PROTO.into());
         };
         negotiate(ours, theirs).ok_or_else(|| {
-            let offered = theirs.bitmap.map_or((2u32 << theirs.version.min(30)) - 2, Versions::bitmap);
+            let offered = theirs
+                .bitmap
+                .map_or((2u32 << theirs.version.min(30)) - 2, Versions::bitmap);
             tracing::warn!(
                 target: "vconn",
                 "{}: version negotiation failed (we support {}, peer supports {})",
@@ -333,11 +339,7 @@ impl Conn {
     }
 
     /// Sends what is in `bytes` while messages come in, which `heard` is told of. Returns early when `heard` says so.
-    pub(crate) fn stream_out(
-        &mut self,
-        mut bytes: &[u8],
-        heard: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> io::Result<()> {
+    pub(crate) fn stream_out(&mut self, mut bytes: &[u8], heard: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
         self.stream.set_nonblocking(true)?;
         let result = loop {
             while let Some(message) = self.recv_now()? {

@@ -22,9 +22,7 @@ impl Ctl {
     fn none_usable(&self, usable: Protocols) -> Failure {
         let allowed = self.options.protocols;
         Failure::new(match (usable & allowed).is_empty() {
-            true => format!(
-                "none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed})"
-            ),
+            true => format!("none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed})"),
             false => format!("switch does not support any of the usable flow formats ({usable})"),
         })
     }

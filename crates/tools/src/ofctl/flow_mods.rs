@@ -9,9 +9,9 @@ use super::conn::{Conn, is_error};
 use super::names::Wanted;
 use crate::common::Failure;
 use mgmt::pidfile;
+use openflow::Version;
 use openflow::model::{Body, FlowCommand, FlowMod};
 use openflow::text::{Names, ParseError, Protocols, parse_flow_line, parse_flow_usable};
-use openflow::Version;
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, stdin};
@@ -58,7 +58,10 @@ impl Source {
     }
 
     /// Tells of each line that says something, with the words that errors in it begin with.
-    pub(crate) fn each(&self, mut tell: impl FnMut(&str, &dyn Fn() -> String) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(crate) fn each(
+        &self,
+        mut tell: impl FnMut(&str, &dyn Fn() -> String) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         match self {
             Source::Word(text) => tell(text, &String::new),
             Source::File(name) => lines(name, &mut BufReader::with_capacity(PIECE, open(name)?), tell),
@@ -179,7 +182,10 @@ fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<FlowCommand>
             let mut found = None;
             source.each(|line, place| {
                 if n == index {
-                    found = Some(Body::FlowMod(Box::new(for_version(parse(line, place)?.0, Version::V14))));
+                    found = Some(Body::FlowMod(Box::new(for_version(
+                        parse(line, place)?.0,
+                        Version::V14,
+                    ))));
                 }
                 n += 1;
                 Ok(())

@@ -14,9 +14,7 @@ impl Ctl {
     fn prepare(&self, args: &[String]) -> Result<(Conn, FlowStatsRequest), Failure> {
         let target = &args[0];
         let (mut request, usable) = match args.get(1) {
-            Some(text) => {
-                self.read_with_names(target, Wanted::Both, |names| parse_flow_stats_request(text, names))?
-            }
+            Some(text) => self.read_with_names(target, Wanted::Both, |names| parse_flow_stats_request(text, names))?,
             None => (FlowStatsRequest::default(), Protocols::ANY),
         };
         let mut conn = self.open(target)?;
@@ -99,4 +97,3 @@ pub(super) fn aggregate(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let (mut conn, request) = ctl.prepare(args)?;
     ctl.print_statistics(&mut conn, &args[0], StatsRequest::Aggregate(request))
 }
-

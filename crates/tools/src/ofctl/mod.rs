@@ -107,8 +107,20 @@ const ANY: usize = usize::MAX;
 
 static COMMANDS: &[Command] = &[
     reads("show", "switch", 1, 1, show::show),
-    reads("monitor", "switch [misslen] [invalid_ttl] [watch:[...]]", 1, 4, monitor::monitor),
-    reads("monitor2", "switch [misslen] [invalid_ttl] [watch:[...]]", 1, 4, monitor::monitor),
+    reads(
+        "monitor",
+        "switch [misslen] [invalid_ttl] [watch:[...]]",
+        1,
+        4,
+        monitor::monitor,
+    ),
+    reads(
+        "monitor2",
+        "switch [misslen] [invalid_ttl] [watch:[...]]",
+        1,
+        4,
+        monitor::monitor,
+    ),
     reads("snoop", "switch", 1, 1, monitor::snoop),
     reads("dump-desc", "switch", 1, 1, show::desc),
     reads("dump-tables", "switch", 1, 1, tables::stats),
@@ -133,7 +145,13 @@ static COMMANDS: &[Command] = &[
     reads("dump-meters", "switch", 1, 2, meters::dump),
     reads("meter-stats", "switch [meter]", 1, 2, meters::stats),
     reads("meter-features", "switch", 1, 1, meters::features),
-    writes("packet-out", "switch \"in_port=<port> packet=<hex data> actions=...\"", 2, ANY, misc::packet_out),
+    writes(
+        "packet-out",
+        "switch \"in_port=<port> packet=<hex data> actions=...\"",
+        2,
+        ANY,
+        misc::packet_out,
+    ),
     reads("dump-ports", "switch [port]", 1, 2, ports::stats),
     reads("dump-ports-desc", "switch [port]", 1, 2, ports::descs),
     writes("mod-port", "switch iface act", 3, 3, ports::modify),
@@ -146,7 +164,13 @@ static COMMANDS: &[Command] = &[
     reads("dump-ipfix-bridge", "switch", 1, 1, misc::ipfix_bridge),
     reads("dump-ipfix-flow", "switch", 1, 1, misc::ipfix_flow),
     writes("ct-flush-zone", "switch zone", 2, 2, misc::ct_flush_zone),
-    writes("ct-flush", "switch [zone=N] [ct-orig-tuple [ct-reply-tuple]]", 1, 4, misc::ct_flush),
+    writes(
+        "ct-flush",
+        "switch [zone=N] [ct-orig-tuple [ct-reply-tuple]]",
+        1,
+        4,
+        misc::ct_flush,
+    ),
     reads("ofp-parse", "file", 1, 1, offline::ofp_parse),
     reads("ofp-parse-pcap", "pcap", 1, ANY, pcap::ofp_parse_pcap),
     writes("add-group", "switch group", 2, 2, groups::add),
@@ -191,14 +215,18 @@ fn execute(args: Vec<OsString>) -> Result<(), Failure> {
     };
     if words.len() < command.min {
         let min = command.min;
-        return Err(Failure::new(format!("'{name}' command requires at least {min} arguments")));
+        return Err(Failure::new(format!(
+            "'{name}' command requires at least {min} arguments"
+        )));
     }
     if words.len() > command.max {
         let max = command.max;
         return Err(Failure::new(format!("'{name}' command takes at most {max} arguments")));
     }
     if command.writes && options.read_only {
-        return Err(Failure::new(format!("'{name}' command does not work in read only mode")));
+        return Err(Failure::new(format!(
+            "'{name}' command does not work in read only mode"
+        )));
     }
     if let Some(timeout) = options.timeout {
         crate::common::alarm(timeout);

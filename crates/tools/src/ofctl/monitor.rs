@@ -214,7 +214,11 @@ fn read_all(mut conn: Conn, to: &mpsc::Sender<io::Result<Vec<u8>>>) {
 }
 
 fn heard(shared: &Shared, data: &[u8], answer_echo: bool, resume: bool) {
-    shared.say(&message(data, shared.names.as_ref(), shared.verbosity.saturating_add(2)));
+    shared.say(&message(
+        data,
+        shared.names.as_ref(),
+        shared.verbosity.saturating_add(2),
+    ));
     if let Some(reply) = echo_reply(data).filter(|_| answer_echo) {
         let _ = shared.writer.borrow_mut().write_all(&reply);
     }
@@ -230,7 +234,10 @@ fn heard(shared: &Shared, data: &[u8], answer_echo: bool, resume: bool) {
     {
         let xid = shared.next_xid();
         let body = Body::Resume(packet);
-        let _ = shared.writer.borrow_mut().write_all(&shared.codec.encode(&Message { xid, body }));
+        let _ = shared
+            .writer
+            .borrow_mut()
+            .write_all(&shared.codec.encode(&Message { xid, body }));
     }
 }
 
@@ -300,7 +307,12 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
         let s = shared.clone();
         let block = move |_: &[String]| {
             if s.blocked.replace(blocked) == blocked {
-                return Err(if blocked { "already blocking" } else { "already unblocked" }.to_owned());
+                return Err(if blocked {
+                    "already blocking"
+                } else {
+                    "already unblocked"
+                }
+                .to_owned());
             }
             s.changed.notify_one();
             Ok(String::new())

@@ -2,10 +2,10 @@
 
 use super::Ctl;
 use crate::common::Failure;
+use openflow::model::Port;
 use openflow::model::{Body, PortDesc, StatsReply, StatsRequest};
 use openflow::text::{Names, ParseError, parse_port};
 use openflow::{HEADER_LEN, Version};
-use openflow::model::Port;
 use std::collections::BTreeMap;
 
 /// Which names a text may have.

@@ -4,11 +4,11 @@ use super::Ctl;
 use super::flow_mods::{Source, for_version};
 use crate::common::{Failure, print};
 use mgmt::pidfile;
+use openflow::model::FlowCommand;
 use openflow::model::{Body, GroupCommand, Message};
 use openflow::text::print::{message, message_to};
 use openflow::text::{Names, Protocols, Style, parse_flow_line, parse_flow_usable, parse_group_mod};
 use openflow::{Codec, Hello, Version, Versions};
-use openflow::model::FlowCommand;
 use std::io::Read;
 
 /// The bytes that pairs of digits say, with spaces between them anywhere.
@@ -171,7 +171,12 @@ pub(super) fn print_error(_: &Ctl, args: &[String]) -> Result<(), Failure> {
     for version in Version::ALL {
         let code = error.code(version);
         out += &match code {
-            Some(code) => format!("{version}: vendor {:#x}, type {}, code {}\n", code.vendor.number(), code.kind, code.code),
+            Some(code) => format!(
+                "{version}: vendor {:#x}, type {}, code {}\n",
+                code.vendor.number(),
+                code.kind,
+                code.code
+            ),
             None => format!("{version}: vendor 0, type -1, code -1\n"),
         };
     }

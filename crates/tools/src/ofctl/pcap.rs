@@ -56,7 +56,8 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
         [] => PORTS.to_vec(),
         words => words.iter().filter_map(|word| word.parse().ok()).collect(),
     };
-    let data = std::fs::read(file).map_err(|e| Failure::new(format!("{file}: open failed ({})", pidfile::os_text(&e))))?;
+    let data =
+        std::fs::read(file).map_err(|e| Failure::new(format!("{file}: open failed ({})", pidfile::os_text(&e))))?;
     let bad = || Failure::new(format!("{file}: bad magic or truncated pcap header"));
     let (mut rest, little, nanos) = header(&data).ok_or_else(bad)?;
     let word = |bytes: &[u8]| {
@@ -72,9 +73,13 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
         word(rest.get(4..).unwrap_or_default()),
         word(rest.get(8..).unwrap_or_default()),
     ) {
-        let Some(frame) = rest.get(16..).and_then(|r| r.get(..len as usize)) else { break };
+        let Some(frame) = rest.get(16..).and_then(|r| r.get(..len as usize)) else {
+            break;
+        };
         rest = &rest[16 + len as usize..];
-        let Some((flow, sequence, syn, payload)) = segment(frame) else { continue };
+        let Some((flow, sequence, syn, payload)) = segment(frame) else {
+            continue;
+        };
         if !ports.contains(&flow.1) && !ports.contains(&flow.3) {
             continue;
         }
@@ -83,7 +88,9 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
         let mut at = 0;
         while let Some([a, b]) = stream.bytes.get(at + 2..at + 4).and_then(|b| b.first_chunk()) {
             let len = usize::from(u16::from_be_bytes([*a, *b]));
-            let Some(message) = stream.bytes.get(at..at + len.max(8)) else { break };
+            let Some(message) = stream.bytes.get(at..at + len.max(8)) else {
+                break;
+            };
             if ctl.options.timestamp {
                 let millis = if nanos { fraction / 1_000_000 } else { fraction / 1000 };
                 let _ = write!(out.text, "{} ", super::monitor::timestamp(seconds.into(), millis));

@@ -6,9 +6,7 @@ use super::conn::Conn;
 use super::flow_mods::{Pipe, Reading, Source, for_version};
 use super::out::Out;
 use crate::common::Failure;
-use openflow::model::{
-    Body, FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest, Instructions, Match,
-};
+use openflow::model::{Body, FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest, Instructions, Match};
 use openflow::text::{Protocols, Style, instructions, matching, parse_flow_usable};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

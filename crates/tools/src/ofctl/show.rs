@@ -15,12 +15,7 @@ impl Ctl {
     }
 
     /// Sends a request for statistics and prints all parts of the answer.
-    pub(crate) fn print_statistics(
-        &self,
-        conn: &mut Conn,
-        target: &str,
-        request: StatsRequest,
-    ) -> Result<(), Failure> {
+    pub(crate) fn print_statistics(&self, conn: &mut Conn, target: &str, request: StatsRequest) -> Result<(), Failure> {
         let body = Body::StatsRequest { more: false, request };
         let request = conn.encode(self.xid(), body);
         self.print_multipart(conn, target, &request)

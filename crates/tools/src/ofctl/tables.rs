@@ -5,10 +5,10 @@ use super::conn::Conn;
 use super::names::Wanted;
 use super::out::Out;
 use crate::common::Failure;
+use openflow::Version;
 use openflow::model::{Body, StatsReply, StatsRequest, TableMod, Vacancy, table_config};
 use openflow::text::print::TablePrinter;
 use openflow::text::{Protocols, TableSetting, parse_table_mod};
-use openflow::Version;
 
 pub(super) fn stats(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     ctl.dump(&args[0], StatsRequest::Table)
@@ -16,9 +16,7 @@ pub(super) fn stats(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
 
 fn needs(command: &str, version: Version) -> Failure {
     let minor = version.number() - 1;
-    Failure::new(format!(
-        "{command} needs OpenFlow 1.{minor} or later ('-O {version}')"
-    ))
+    Failure::new(format!("{command} needs OpenFlow 1.{minor} or later ('-O {version}')"))
 }
 
 pub(super) fn features(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
@@ -63,7 +61,9 @@ pub(super) fn modify(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         (read.0, read.1)
     };
     let allowed = setting.versions();
-    let usable = allowed.into_iter().fold(Protocols::NONE, |set, v| set | Protocols::of(v));
+    let usable = allowed
+        .into_iter()
+        .fold(Protocols::NONE, |set, v| set | Protocols::of(v));
     if (usable & ctl.options.protocols).is_empty() {
         return Err(requires(&args[2], &allowed));
     }
@@ -138,7 +138,10 @@ fn rename(ctl: &Ctl, target: &str, table: &str, name: &str) -> Result<(), Failur
         return Err(requires(&format!("name:{name}"), &versions));
     }
     if name.len() >= NAME {
-        return Err(Failure::new(format!("table name \"{name}\" is longer than {} bytes", NAME - 1)));
+        return Err(Failure::new(format!(
+            "table name \"{name}\" is longer than {} bytes",
+            NAME - 1
+        )));
     }
     let mut conn = ctl.open_for_change(target, usable)?;
     let mut parts: Vec<Vec<u8>> = Vec::new();
