@@ -22,6 +22,7 @@ mod reserved;
 mod switch;
 pub mod tables;
 mod tags;
+pub mod trace;
 mod translate;
 mod vlan_set;
 

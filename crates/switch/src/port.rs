@@ -36,7 +36,7 @@ pub(crate) enum Egress {
 }
 
 /// Where a packet comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ingress {
     pub(crate) bridge: u32,
     pub(crate) port: u32,

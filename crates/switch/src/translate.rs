@@ -68,6 +68,8 @@ pub(crate) struct Walk<'a> {
     patched: Option<SmallVec<[(usize, Ingress); 2]>>,
     /// What was decided, for someone who watches.
     report: Option<Vec<String>>,
+    /// Whether what is learned is told as such.
+    effective: bool,
 }
 
 /// A copy that NORMAL sends: what is done to its tags first, and where it goes.
@@ -91,12 +93,13 @@ impl Normal {
         key: &Key,
         at: Ingress,
         effects: SmallVec<[Effect; 2]>,
-        watched: bool,
+        (watched, effective): (bool, bool),
     ) -> Option<Normal> {
         let bridge = switch.bridges.get(&at.bridge)?;
         let mut walk = Walk::new(switch, key);
         walk.effects = effects;
         walk.report = watched.then(Vec::new);
+        walk.effective = effective;
         walk.patched = Some(SmallVec::new());
         walk.normal(bridge, at, Tags::default(), 0);
         let devices = walk
@@ -139,6 +142,7 @@ impl<'a> Walk<'a> {
             has_rules: false,
             patched: None,
             report: None,
+            effective: false,
         }
     }
 
@@ -208,6 +212,13 @@ impl<'a> Walk<'a> {
             return;
         }
         self.depend(Read::Source(at.bridge, vlan, mac));
+        if self.effective && self.is_news(at, vlan, mac) {
+            self.tell(|walk| {
+                let port = walk.switch.bridges.get(&at.bridge).and_then(|bridge| bridge.ports.get(&at.port));
+                let name = port.map_or("", |port| &port.name);
+                format!("learned that {mac} is on port {name} in VLAN {}", vlan.get())
+            });
+        }
         // A copy that comes by again moves the station; what counts is where it was seen last.
         self.effects.retain(|effect| match *effect {
             Effect::Learn {
@@ -225,6 +236,25 @@ impl<'a> Walk<'a> {
             port: at.port,
             gratuitous_arp: false,
         });
+    }
+
+    /// Whether a station is not known where it was seen.
+    fn is_news(&self, at: Ingress, vlan: Vid, mac: MacAddr) -> bool {
+        let learned = self.effects.iter().find_map(|effect| match effect {
+            Effect::Learn {
+                bridge,
+                vlan: seen,
+                mac: station,
+                port,
+                ..
+            } => ((*bridge, *seen, *station) == (at.bridge, vlan, mac)).then_some(*port),
+            Effect::Memo(_) => None,
+        });
+        let known = || {
+            let bridge = self.switch.bridges.get(&at.bridge)?;
+            bridge.fdb.lookup(vlan, mac).map(|(port, _)| port)
+        };
+        learned.or_else(known) != Some(at.port)
     }
 
     /// The port of a station, as it is once this packet's effects are applied.

@@ -13,6 +13,9 @@ impl Pipeline<'_> {
     /// Runs actions in order.
     pub(super) fn run_list(&mut self, list: &[Action]) -> Ran {
         for (at, action) in list.iter().enumerate() {
+            if self.hides(action) {
+                return Ran::Frozen(at);
+            }
             self.line(Kind::Action, |p| p.text_of_action(action));
             let goes_on = self.act(action);
             if self.freezing.is_some() {
@@ -54,8 +57,12 @@ impl Pipeline<'_> {
             Action::SetTpSrc(port) => self.write_port(Field::TpSrc, *port),
             Action::SetTpDst(port) => self.write_port(Field::TpDst, *port),
             Action::Move { src, dst } => self.move_bits(src, dst),
-            Action::Load { dst, value } => self.write_bits(dst, (*value).into()),
+            Action::Load { dst, value } => {
+                self.warn_unmet(dst.field());
+                self.write_bits(dst, (*value).into());
+            }
             Action::SetField { field, value, mask } => {
+                self.warn_unmet(*field);
                 let mask = mask.as_ref().map_or(u128::MAX, |mask| mask.low());
                 self.write(*field, value.low(), mask);
             }
@@ -71,10 +78,22 @@ impl Pipeline<'_> {
                 None => self.error(|_| String::from("stack underflow")),
             },
             Action::DecTtl(controllers) => return self.dec_ttl(controllers),
+            Action::SetMplsLabel(label) => self.set_lse(label << 12, 0xffff_f000),
+            Action::SetMplsTc(tc) => self.set_lse(u32::from(*tc) << 9, 0xe00),
+            Action::SetMplsTtl(ttl) => self.set_lse((*ttl).into(), 0xff),
+            Action::DecMplsTtl => return self.dec_mpls_ttl(),
+            Action::PushMpls(ethertype) => self.push_mpls(*ethertype),
+            Action::PopMpls(ethertype) => self.pop_mpls(*ethertype),
+            Action::CopyTtlOut => self.copy_ttl_out(),
+            Action::CopyTtlIn => self.copy_ttl_in(),
+            Action::PushPbb(_) => self.push_pbb(),
+            Action::PopPbb => self.pop_pbb(),
             Action::SetQueue(queue) => self.state.set(MatchField::SkbPriority, (*queue).into()),
             Action::PopQueue => {
+                if self.state.get(MatchField::SkbPriority) != 0 {
+                    self.detail(|_| String::from("queue = 0"));
+                }
                 self.state.set(MatchField::SkbPriority, 0);
-                self.detail(|_| String::from("queue = 0"));
             }
             Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
             Action::Resubmit { in_port, table, .. } => {
@@ -84,7 +103,10 @@ impl Pipeline<'_> {
             Action::Learn(learn) => self.learn(learn),
             Action::Clone(list) => self.on_copy(|copy| {
                 copy.run_rest(list, None);
+                // Who exits, exits from all; the action set is another matter.
+                let exit = copy.exit;
                 copy.settle();
+                copy.exit |= exit;
             }),
             Action::CheckPktLarger { pkt_len, dst } => self.freeze(Why::Length(*pkt_len, *dst)),
             Action::Exit => self.exit = true,
@@ -94,6 +116,13 @@ impl Pipeline<'_> {
             _ => {}
         }
         true
+    }
+
+    /// Tells that a write will do nothing.
+    fn warn_unmet(&mut self, field: MatchField) {
+        if self.report.is_some() && !self.meets(field.info().prerequisite) {
+            self.warning(|_| format!("unmet prerequisites for {field}, set_field ignored"));
+        }
     }
 
     /// Takes one from the time to live; a packet that has none left goes no further on this list.

@@ -55,6 +55,7 @@ impl Pipeline<'_> {
         if self.place.action_set.is_empty() || self.failed {
             return;
         }
+        self.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
         let list = ordered(&std::mem::take(&mut self.place.action_set));
         if list.is_empty() {
             return;

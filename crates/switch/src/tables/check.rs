@@ -6,9 +6,6 @@ use flow::{Home, MatchField};
 use openflow::OfError;
 use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port};
 
-/// Fields that packets have and states do not: a rule that looks at one would look at zeros.
-const UNSEEN: std::ops::RangeInclusive<MatchField> = MatchField::PbbIsid..=MatchField::MplsTtl;
-
 /// Whether a match is of fields that are looked at.
 pub(super) fn matching(matching: &Match) -> Result<(), OfError> {
     let unseen = matching.entries().iter().any(|entry| !is_seen(entry.field));
@@ -76,6 +73,8 @@ fn action(action: &Action, within: u32) -> Result<(), OfError> {
         Action::Clone(inner) => actions(inner, within + 1),
         Action::PushVlan(0x8100 | 0x88a8) => Ok(()),
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
+        Action::PushMpls(0x8847 | 0x8848) | Action::PushPbb(0x88e7) => Ok(()),
+        Action::PushMpls(_) | Action::PushPbb(_) => Err(OfError::BacBadArgument),
         Action::OutputTrunc { port, .. } | Action::Enqueue { port, .. } => output(*port),
         Action::Bundle(bundle) => bundle.dst.map_or(Ok(()), |dst| written(dst.field())),
         Action::Multipath(multipath) => written(multipath.dst.field()),
@@ -99,6 +98,14 @@ fn action(action: &Action, within: u32) -> Result<(), OfError> {
         | Action::DecTtl(_)
         | Action::Resubmit { .. }
         | Action::Note(_)
+        | Action::SetMplsLabel(_)
+        | Action::SetMplsTc(_)
+        | Action::SetMplsTtl(_)
+        | Action::DecMplsTtl
+        | Action::PopMpls(_)
+        | Action::PopPbb
+        | Action::CopyTtlOut
+        | Action::CopyTtlIn
         | Action::SetQueue(_)
         | Action::PopQueue
         | Action::FinTimeout { .. }
@@ -161,9 +168,6 @@ pub(super) fn is_seen(field: MatchField) -> bool {
     let info = field.info();
     let conntrack = field.name().starts_with("ct_");
     let nsh = field.name().starts_with("nsh_");
-    let other = matches!(
-        field,
-        F::DpHash | F::Ipv6Exthdr | F::NdReserved | F::NdOptionsType | F::RecircId
-    );
-    info.home != Home::Elsewhere && !UNSEEN.contains(&field) && !conntrack && !nsh && !other
+    let other = matches!(field, F::DpHash | F::RecircId);
+    info.home != Home::Elsewhere && !conntrack && !nsh && !other
 }

@@ -1,9 +1,8 @@
 //! The packet as tables see it, made the one that the datapath has.
 
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Tags};
 use dp::{Action, SetField};
 use flow::{Field, Key, MatchField};
-use smallvec::SmallVec;
 use wire::VlanTag;
 
 /// The fields of tags.
@@ -13,10 +12,13 @@ impl Pipeline<'_> {
     /// Appends the actions that make the datapath's packet the one that tables see. All bits that can differ are in the mask: whoever writes a
     /// field puts the bits that he writes there.
     pub(super) fn commit(&mut self) {
-        if self.base == self.state.key {
+        if self.base == self.state.key && self.base_buried == self.buried {
             return;
         }
-        let (have, want) = (tags(&self.base), tags(&self.state.key));
+        let (have, want) = (
+            tags(&self.base, &self.base_buried),
+            tags(&self.state.key, &self.buried),
+        );
         let common = have
             .iter()
             .rev()
@@ -27,7 +29,9 @@ impl Pipeline<'_> {
         self.actions.extend(std::iter::repeat_n(Action::PopVlan, pops));
         let pushed = want[..want.len() - common].iter().rev();
         self.actions.extend(pushed.map(|tag| Action::PushVlan(*tag)));
-        for field in Field::ALL.iter().filter(|field| **field != Field::VlanTci0) {
+        self.commit_label();
+        let others = |field: &&Field| !matches!(**field, Field::VlanTci0 | Field::SkbPriority | Field::MplsLse0);
+        for field in Field::ALL.iter().filter(others) {
             let (have, want) = (self.base.get(*field), self.state.key.get(*field));
             if have != want
                 && let Some(set) = SetField::new(*field, want, have ^ want)
@@ -36,6 +40,22 @@ impl Pipeline<'_> {
             }
         }
         self.base = self.state.key;
+        self.base_buried.clone_from(&self.buried);
+    }
+
+    /// Writes to the outermost label; one that was put on by the last step is put on as it shall be.
+    fn commit_label(&mut self) {
+        let (have, want) = (self.base.get(Field::MplsLse0) as u32, self.state.key.get(Field::MplsLse0) as u32);
+        if have == want {
+            return;
+        }
+        match self.actions.last_mut() {
+            Some(Action::PushMpls { lse, .. }) => *lse = want,
+            _ => self.actions.push(Action::SetMpls {
+                lse: want,
+                mask: have ^ want,
+            }),
+        }
     }
 
     /// Appends the choice of the queue that tables want.
@@ -50,10 +70,11 @@ impl Pipeline<'_> {
     /// Puts a tag on.
     pub(super) fn push_tag(&mut self, tag: VlanTag) {
         self.touch_tags();
-        let outer = self.state.key.tag(0);
-        if self.switch.vlan_limit >= 2 {
-            self.state.key.set_tag(1, outer);
+        let (outer, inner) = (self.state.key.tag(0), self.state.key.tag(1));
+        if let Some(inner) = inner {
+            self.buried.insert(0, inner);
         }
+        self.state.key.set_tag(1, outer);
         self.state.key.set_tag(0, Some(tag));
     }
 
@@ -61,8 +82,9 @@ impl Pipeline<'_> {
     pub(super) fn pop_tag(&mut self) {
         self.touch_tags();
         let inner = self.state.key.tag(1);
+        let deeper = (!self.buried.is_empty()).then(|| self.buried.remove(0));
         self.state.key.set_tag(0, inner);
-        self.state.key.set_tag(1, None);
+        self.state.key.set_tag(1, deeper);
     }
 
     /// Notes that the tags are written to.
@@ -87,8 +109,13 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
     let mut at = 0;
     while at < actions.len() {
         match actions[at] {
-            Action::IfLonger { then, otherwise, .. } => {
-                let end = at + 1 + (then + otherwise) as usize;
+            Action::IfLonger { .. } | Action::Clone(_) => {
+                let steps = match actions[at] {
+                    Action::IfLonger { then, otherwise, .. } => then + otherwise,
+                    Action::Clone(steps) => steps,
+                    _ => 0,
+                };
+                let end = at + 1 + steps as usize;
                 if actions[at..end].iter().any(shows) {
                     kept = end;
                 }
@@ -106,6 +133,7 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
 }
 
 /// The tags of a packet, the outermost first.
-fn tags(key: &Key) -> SmallVec<[VlanTag; 2]> {
-    [key.tag(0), key.tag(1)].into_iter().flatten().collect()
+fn tags(key: &Key, buried: &Tags) -> Tags {
+    let all = [key.tag(0), key.tag(1)].into_iter().flatten();
+    all.chain(buried.iter().copied()).collect()
 }

@@ -8,8 +8,9 @@
 use super::pipeline::{Pipeline, Place};
 use super::translated::{BridgeRule, ForController, Memo};
 use crate::dep::Read;
+use crate::port::Ingress;
 use dp::{Action, DropCause};
-use flow::{FlowState, META_WORDS, MatchField};
+use flow::{FlowState, META_WORDS};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct Frozen {
     queue: u32,
     action_set: Vec<model::Action>,
     frames: Vec<Frame>,
+    /// Where the packet comes into a bridge, if that is what is left.
+    enters: Option<Ingress>,
 }
 
 /// A packet that freezes.
@@ -107,18 +110,25 @@ impl Pipeline<'_> {
         match why {
             Why::Recirculate => {
                 self.commit();
-                let handle = self.keep_frozen(frames);
+                let handle = self.keep_frozen(frames, None);
                 self.actions.push(Action::Recirc(handle));
             }
             Why::Pause(to) => {
-                let handle = self.keep_frozen(frames);
+                let handle = self.keep_frozen(frames, None);
                 self.hand_over(&to, Some(handle));
             }
             Why::Length(len, bit) => self.both_lengths(len, &bit, &frames),
         }
     }
 
-    fn keep_frozen(&mut self, frames: Vec<Frame>) -> u32 {
+    /// Sends the packet through the datapath again, after which it comes into a bridge.
+    pub(super) fn enter_again(&mut self, at: Ingress) {
+        self.commit();
+        let handle = self.keep_frozen(Vec::new(), Some(at));
+        self.actions.push(Action::Recirc(handle));
+    }
+
+    fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> u32 {
         let frozen = Frozen {
             bridge: self.place.bridge.map_or(0, |bridge| bridge.id),
             meta: *self.state.meta(),
@@ -127,6 +137,7 @@ impl Pipeline<'_> {
             queue: self.base_queue,
             action_set: self.place.action_set.clone(),
             frames,
+            enters,
         };
         self.remember(Memo::Frozen(Box::new(frozen)))
     }
@@ -170,10 +181,14 @@ impl Pipeline<'_> {
             let before = self.actions.len();
             let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
             let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
+            let (hidden, covered) = (self.hidden, self.covered.clone());
+            let (buried, base_buried) = (self.buried.clone(), self.base_buried.clone());
             self.write_bits(bit, value);
             self.go_on(frames.to_vec());
             self.settle();
             (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
+            (self.hidden, self.covered) = (hidden, covered);
+            (self.buried, self.base_buried) = (buried, base_buried);
             (self.base, self.base_queue) = (base, queue);
             (self.state, self.place) = (*state, *place);
             *steps = (self.actions.len() - before) as u32;
@@ -219,6 +234,10 @@ impl Pipeline<'_> {
         self.stack = frozen.stack.clone();
         self.limit = frozen.limit;
         self.base_queue = frozen.queue;
+        if let Some(at) = frozen.enters {
+            let key = self.state.key;
+            return self.enter(at, key);
+        }
         self.go_on(frozen.frames.clone());
         self.settle();
     }
@@ -251,15 +270,3 @@ impl Pipeline<'_> {
 
 /// Decisions by length within each other.
 const MAX_FORKS: u32 = 8;
-
-impl Frozen {
-    /// The port that the packet came in on, as OpenFlow 1.1 and later number it.
-    pub(crate) fn in_port(&self) -> u32 {
-        FlowState::with_meta(flow::Key::ZERO, self.meta).get(MatchField::InPortOxm) as u32
-    }
-
-    /// The bridge that it is in, by its number in the switch.
-    pub(crate) fn bridge(&self) -> u32 {
-        self.bridge
-    }
-}

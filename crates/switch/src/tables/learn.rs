@@ -82,6 +82,9 @@ impl Pipeline<'_> {
     /// Makes a rule from the packet.
     pub(super) fn learn(&mut self, learn: &Learn) {
         let Some(bridge) = self.place.bridge else { return };
+        if self.suppressed() {
+            return self.warning(|_| String::from("suppressing side effects, so learn action ignored"));
+        }
         let change = self.rule_of(learn);
         let Some(matching) = change.matching.normalized().to_state() else {
             return;
@@ -151,10 +154,13 @@ impl Pipeline<'_> {
                 LearnDst::Load(dst) => {
                     let bits = bits_of(spec) << dst.ofs();
                     let whole = bits == dst.field().info().valid;
-                    actions.push(Action::SetField {
-                        field: dst.field(),
-                        value: Value::Word(value << dst.ofs()),
-                        mask: (!whole).then_some(Value::Word(bits)),
+                    actions.push(match u64::try_from(value) {
+                        Ok(value) if dst.n_bits() <= 64 => Action::Load { dst: *dst, value },
+                        _ => Action::SetField {
+                            field: dst.field(),
+                            value: Value::Word(value << dst.ofs()),
+                            mask: (!whole).then_some(Value::Word(bits)),
+                        },
                     });
                 }
                 LearnDst::Output => {

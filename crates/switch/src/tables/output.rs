@@ -134,7 +134,7 @@ impl Pipeline<'_> {
             key.set_tag(1, self.original.tag(1));
         }
         let effects = std::mem::take(&mut self.effects);
-        let Some(normal) = Normal::of(self.switch, &key, at, effects, self.report.is_some()) else {
+        let Some(normal) = Normal::of(self.switch, &key, at, effects, (self.report.is_some(), !self.suppressed())) else {
             return;
         };
         for line in normal.report {
@@ -168,6 +168,7 @@ impl Pipeline<'_> {
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
             Egress::Device(device) => self.send_to(device),
+            Egress::Patch(peer) if self.hidden => self.enter_again(peer),
             Egress::Patch(peer) => {
                 let (key, limit) = (self.state.key, self.limit);
                 self.enter(peer, key);

@@ -27,6 +27,9 @@ const MAX_LOOKUPS: u32 = 4096;
 /// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the stack of a worker has room for.
 const MAX_NESTED: u32 = 320;
 
+/// VLAN tags.
+pub(super) type Tags = SmallVec<[wire::VlanTag; 2]>;
+
 /// A translation in the making.
 pub(crate) struct Pipeline<'a> {
     pub(super) switch: &'a Switch,
@@ -42,6 +45,13 @@ pub(crate) struct Pipeline<'a> {
     pub(super) own_tags: bool,
     /// Most bytes that are sent.
     pub(super) limit: Option<u32>,
+    /// Whether a header is off behind which the packet is not known.
+    pub(super) hidden: bool,
+    /// The packet behind each header that was put on here, the innermost first.
+    pub(super) covered: Vec<Key>,
+    /// The tags behind the second one, the outermost first: as tables see the packet, and as the datapath has it.
+    pub(super) buried: Tags,
+    pub(super) base_buried: Tags,
     pub(super) consulted: words::StateWords,
     pub(super) actions: Vec<Action>,
     pub(super) place: Place<'a>,
@@ -72,6 +82,16 @@ pub(super) struct Place<'a> {
     pub(super) rule: Option<BridgeRule>,
     pub(super) cookie: u64,
     pub(super) action_set: Vec<model::Action>,
+}
+
+/// Where a packet begins its way, if that is not the port of its key.
+pub(crate) enum Start<'s> {
+    /// As it came in.
+    Received,
+    /// In the first table of a bridge, with metadata; the OpenFlow port is that of the metadata, whether there is one or not.
+    At(u32, FlowState),
+    /// With actions, in a bridge.
+    Actions(u32, FlowState, &'s [model::Action]),
 }
 
 /// How a list of actions ended.
@@ -109,7 +129,7 @@ impl<'a> Pipeline<'a> {
         actions: &[model::Action],
     ) -> Translated {
         let mut pipeline = Pipeline::new(switch, key);
-        pipeline.run_actions(bridge, port, actions);
+        pipeline.run_from(&Start::Actions(bridge, FlowState::new(*key, port), actions));
         pipeline.finish()
     }
 
@@ -123,6 +143,10 @@ impl<'a> Pipeline<'a> {
             base_queue: 0,
             own_tags: true,
             limit: None,
+            hidden: false,
+            covered: Vec::new(),
+            buried: Tags::new(),
+            base_buried: Tags::new(),
             consulted: [0; words::WORDS],
             actions: Vec::new(),
             place: Place::default(),
@@ -174,11 +198,16 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Runs actions on the packet as if a rule of a bridge had them, the packet having come in on a port of it.
-    pub(crate) fn run_actions(&mut self, bridge: u32, in_port: u32, actions: &[model::Action]) {
+    /// The packet's way from somewhere else.
+    pub(crate) fn run_from(&mut self, start: &Start<'_>) {
+        let (bridge, state, actions) = match start {
+            Start::Received => return self.run(),
+            Start::At(bridge, state) => (*bridge, state, None),
+            Start::Actions(bridge, state, actions) => (*bridge, state, Some(*actions)),
+        };
         let key = self.original;
         self.base = self.visible(key);
-        self.state = FlowState::new(self.base, in_port);
+        self.state = FlowState::with_meta(self.base, *state.meta());
         self.consult(Field::InPort, u128::MAX);
         self.consult(Field::RecircId, u128::MAX);
         let Some(bridge) = self.switch.bridges.get(&bridge) else {
@@ -191,9 +220,28 @@ impl<'a> Pipeline<'a> {
             ..Place::default()
         };
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
-        self.run_rest(actions, None);
-        self.settle();
+        match actions {
+            Some(actions) => {
+                self.run_rest(actions, None);
+                self.settle();
+            }
+            None => self.run_tables(bridge),
+        }
+        self.note_last();
         self.close(1);
+    }
+
+    /// The packet's way through the tables of the bridge that it is in.
+    fn run_tables(&mut self, bridge: &Bridge) {
+        let in_port = self.state.get(MatchField::InPortOxm) as u32;
+        if self.receives(bridge, in_port) {
+            if !self.look_up(0, None) && !self.failed {
+                self.miss(0);
+            }
+            let reopened = self.reopen();
+            self.settle();
+            self.close(reopened);
+        }
     }
 
     /// The packet as far as its tags count: behind the last one that does, nothing is known but a type.
@@ -238,14 +286,15 @@ impl<'a> Pipeline<'a> {
         };
         let place = Box::new(std::mem::replace(&mut self.place, within));
         let stack = std::mem::take(&mut self.stack);
+        let (hidden, own_tags) = (self.hidden, self.own_tags);
+        let (covered, buried) = (self.covered.clone(), self.buried.clone());
+        let before = (self.actions.len(), self.base, self.base_queue);
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
-        if self.receives(bridge, *number) {
-            if !self.look_up(0, None) && !self.failed {
-                self.miss(0);
-            }
-            self.settle();
-        }
+        self.run_tables(bridge);
         self.close(1);
+        self.contain(before);
+        (self.hidden, self.own_tags) = (hidden, own_tags);
+        (self.covered, self.buried) = (covered, buried);
         self.stack = stack;
         self.place = *place;
         self.state = *state;
@@ -260,8 +309,7 @@ impl<'a> Pipeline<'a> {
         loop {
             self.lookups += 1;
             if self.lookups > MAX_LOOKUPS {
-                self.error(|_| format!("over {MAX_LOOKUPS} resubmit actions"));
-                self.fail();
+                self.fatal(|_| format!("over {MAX_LOOKUPS} resubmit actions"));
                 found = true;
                 break;
             }
@@ -300,8 +348,7 @@ impl<'a> Pipeline<'a> {
     /// Whether a lookup may be so much deeper, which it then is.
     pub(super) fn deeper(&mut self, levels: u32) -> bool {
         if self.depth + levels > MAX_DEPTH {
-            self.error(|_| format!("over max translation depth {MAX_DEPTH}"));
-            self.fail();
+            self.fatal(|_| format!("over max translation depth {MAX_DEPTH}"));
             return false;
         }
         self.depth += levels;
@@ -315,8 +362,7 @@ impl<'a> Pipeline<'a> {
     /// Whether there is room for one more call within calls, which is then taken.
     fn nest(&mut self) -> bool {
         if self.nested == MAX_NESTED {
-            self.error(|_| format!("over {MAX_NESTED} lookups and copies within each other"));
-            self.fail();
+            self.fatal(|_| format!("over {MAX_NESTED} lookups and copies within each other"));
             return false;
         }
         self.nested += 1;
@@ -330,8 +376,12 @@ impl<'a> Pipeline<'a> {
         }
         let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
         let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
+        let (hidden, covered, buried) = (self.hidden, self.covered.clone(), self.buried.clone());
+        let before = (self.actions.len(), self.base, self.base_queue);
         run(self);
+        self.contain(before);
         self.nested -= 1;
+        (self.hidden, self.covered, self.buried) = (hidden, covered, buried);
         (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
         (self.state, self.place) = (*state, *place);
     }

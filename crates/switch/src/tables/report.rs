@@ -5,7 +5,7 @@
 use super::RuleRef;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
-use flow::MatchField;
+use flow::{FlowState, MatchField};
 use openflow::Version;
 use openflow::model::{Action, FlowMod, Instructions, Port, Subfield};
 use openflow::text::{self, Names, Style};
@@ -49,13 +49,18 @@ pub(crate) struct Report {
     names: BTreeMap<u32, Names>,
     /// The last error.
     error: Option<String>,
+    /// The packet at the end of its first bridge.
+    last: Option<FlowState>,
+    /// Whether what the packet teaches will be applied.
+    effective: bool,
 }
 
 impl Report {
     /// A report that names ports, where `names` has any.
-    pub(crate) fn new(names: BTreeMap<u32, Names>) -> Report {
+    pub(crate) fn new(names: BTreeMap<u32, Names>, effective: bool) -> Report {
         Report {
             names,
+            effective,
             ..Report::default()
         }
     }
@@ -73,6 +78,14 @@ impl Report {
     fn add(&mut self, node: Node) {
         let list = self.open.last_mut().map_or(&mut self.done, |part| &mut part.within);
         list.push(node);
+    }
+
+    /// Goes on with the part that was closed last.
+    fn reopen(&mut self) {
+        let list = self.open.last_mut().map_or(&mut self.done, |part| &mut part.within);
+        if let Some(part) = list.pop_if(|node| node.kind == Kind::Table) {
+            self.open.push(part);
+        }
     }
 
     fn close(&mut self) {
@@ -110,6 +123,39 @@ fn print(out: &mut String, nodes: &[Node], level: usize) {
 }
 
 impl Pipeline<'_> {
+    /// Tells what happens.
+    pub(crate) fn watch(&mut self, report: Report) {
+        self.report = Some(Box::new(report));
+    }
+
+    /// What was told, and the packet as it was at the end of its first bridge.
+    pub(crate) fn told(&mut self) -> (Report, Option<FlowState>) {
+        let report = self.report.take().map_or_else(Report::default, |report| *report);
+        let last = report.last;
+        (report, last)
+    }
+
+    /// Notes the packet as it is at the end of its first bridge.
+    pub(super) fn note_last(&mut self) {
+        let state = self.state;
+        if let Some(report) = self.report.as_mut().filter(|report| report.open.len() == 1) {
+            report.last = Some(state);
+        }
+    }
+
+    /// What comes behind the lookup of a bridge's first table is told with it. Returns how many parts are to be closed then.
+    pub(super) fn reopen(&mut self) -> usize {
+        let Some(report) = &mut self.report else { return 0 };
+        let before = report.open.len();
+        report.reopen();
+        report.open.len() - before
+    }
+
+    /// Whether what the packet teaches is only told, not applied.
+    pub(super) fn suppressed(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| !report.effective)
+    }
+
     /// Adds a line.
     #[inline]
     pub(super) fn line(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
@@ -158,12 +204,18 @@ impl Pipeline<'_> {
         self.line(Kind::Warning, text);
     }
 
-    pub(super) fn error(&mut self, text: impl FnOnce(&Self) -> String) {
-        self.line(Kind::Error, text);
+    /// Adds a line on why the packet is dropped as a whole, and has it dropped.
+    pub(super) fn fatal(&mut self, text: impl FnOnce(&Self) -> String) {
+        self.error(text);
+        self.fail();
         if let Some(report) = &mut self.report {
             let last = report.open.last().map_or(&report.done, |part| &part.within).last();
             report.error = last.map(|node| node.text.clone());
         }
+    }
+
+    pub(super) fn error(&mut self, text: impl FnOnce(&Self) -> String) {
+        self.line(Kind::Error, text);
     }
 
     /// Tells what bits of a field are now.
@@ -249,8 +301,9 @@ impl Pipeline<'_> {
 /// The instruction as text.
 pub(super) fn write_metadata(value: u64, mask: u64) -> String {
     let field = MatchField::Metadata;
+    let value = if value == 0 { String::from("0") } else { format!("{value:#x}") };
     match u128::from(mask) == field.info().valid {
-        true => format!("write_metadata:{value:#x}"),
-        false => format!("write_metadata:{value:#x}/{mask:#x}"),
+        true => format!("write_metadata:{value}"),
+        false => format!("write_metadata:{value}/{mask:#x}"),
     }
 }

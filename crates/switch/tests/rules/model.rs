@@ -111,7 +111,8 @@ impl Topology {
         config
     }
 
-    fn ofports(&self, bridge: &str) -> Vec<u16> {
+    /// OpenFlow numbers of a bridge's ports.
+    pub(crate) fn ofports(&self, bridge: &str) -> Vec<u16> {
         let of_bridge = self.0.iter().filter(|port| port.0 == bridge && port.2 < 0xff00);
         of_bridge.map(|port| port.2).collect()
     }

@@ -1,0 +1,300 @@
+//! Headers before the packet's own: MPLS label stacks (RFC 3032) and backbone headers (IEEE 802.1Q §9.7).
+//!
+//! What is behind a header that a packet came with, no key shows. Once such a header is off, whoever asks for what was behind it sends the packet
+//! through the datapath again (`Pipeline::hides`). What is behind headers that were put on here is remembered.
+
+use super::freeze::Why;
+use super::pipeline::Pipeline;
+use dp::Action as Step;
+use flow::{Field, Home, Key, MatchField, MatchPrerequisite};
+use openflow::model::Action;
+
+/// The fields of a label stack, the outermost entry first.
+const STACK: [Field; 3] = [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2];
+/// In an entry: it is the last of the stack.
+const BOTTOM: u32 = 0x100;
+/// In an entry: the time to live.
+const TTL: u32 = 0xff;
+
+/// The first word of the key that has what is behind the Ethernet header.
+const BEHIND_ETHERNET: u8 = 4;
+
+/// Clears all that is behind the Ethernet header and its tags, except what says how the packet is handled.
+fn clear_payload(key: &mut Key) {
+    let payload = |field: &&Field| field.info().word >= BEHIND_ETHERNET && **field != Field::SkbPriority;
+    Field::ALL.iter().filter(payload).for_each(|field| key.set(*field, 0));
+}
+
+/// Whether an action is about what is behind the Ethernet header, or may be.
+fn looks_behind(action: &Action) -> bool {
+    match action {
+        Action::Output { .. }
+        | Action::OutputTrunc { .. }
+        | Action::OutputReg { .. }
+        | Action::Enqueue { .. }
+        | Action::SetVlanVid(_)
+        | Action::SetVlanPcp(_)
+        | Action::PushVlan(_)
+        | Action::PopVlan
+        | Action::SetEthSrc(_)
+        | Action::SetEthDst(_)
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::Group(_)
+        | Action::Note(_)
+        | Action::Exit
+        | Action::Push(_)
+        | Action::Meter(_)
+        | Action::WriteMetadata { .. }
+        | Action::Controller(_)
+        | Action::CheckPktLarger { .. } => match action {
+            Action::Push(src) => is_behind(src.field()),
+            Action::OutputReg { src, .. } => is_behind(src.field()),
+            _ => false,
+        },
+        Action::SetField { field, .. } => is_behind(*field),
+        Action::Load { dst, .. } | Action::Pop(dst) => is_behind(dst.field()),
+        Action::Move { src, dst } => is_behind(src.field()) || is_behind(dst.field()),
+        _ => true,
+    }
+}
+
+fn is_behind(field: MatchField) -> bool {
+    match field.info().home {
+        Home::Key { field, .. } => field.info().word >= BEHIND_ETHERNET && field != Field::SkbPriority,
+        _ => false,
+    }
+}
+
+impl Pipeline<'_> {
+    /// Interrupts the packet's way before an action that asks for what no key shows. Whether it did.
+    pub(super) fn hides(&mut self, action: &Action) -> bool {
+        let hides = self.hidden && looks_behind(action);
+        if hides {
+            self.freeze(Why::Recirculate);
+        }
+        hides
+    }
+
+    /// Puts a label on, outside any other.
+    pub(super) fn push_mpls(&mut self, ethertype: u16) {
+        self.commit();
+        let depth = self.depth_of_stack();
+        let lse = match depth {
+            0 => self.first_lse(),
+            _ => self.read(Field::MplsLse0) as u32 & !BOTTOM,
+        };
+        let deepest = self.state.key.get(Field::MplsLse2) as u32;
+        if depth == STACK.len() && deepest != 0 {
+            self.error(|_| {
+                String::from("dropping packet on which an MPLS push action can't be performed as it would have more MPLS LSEs than the 3 supported.")
+            });
+            self.exit = true;
+            return self.dropped(dp::DropCause::Malformed);
+        }
+        if depth == 0 {
+            self.covered.push(self.state.key);
+            clear_payload(&mut self.state.key);
+        }
+        for at in (1..STACK.len()).rev() {
+            let above = self.state.key.get(STACK[at - 1]);
+            self.state.key.set(STACK[at], above);
+        }
+        self.state.key.set(Field::MplsLse0, lse.into());
+        self.state.key.set(Field::EthType, ethertype.into());
+        self.actions.push(Step::PushMpls { ethertype, lse });
+        self.hidden = false;
+        self.base = self.state.key;
+    }
+
+    /// The first label of a packet: explicit null (RFC 3032 §2.1), with the priority and the time to live of an IP packet.
+    fn first_lse(&mut self) -> u32 {
+        let kind = self.read(Field::EthType);
+        let label: u32 = if kind == 0x86dd { 2 } else { 0 };
+        if !self.meets(MatchPrerequisite::Ip) {
+            return label << 12 | BOTTOM | 64;
+        }
+        self.consult(Field::IpTos, 0xfc);
+        let tos = self.state.key.get(Field::IpTos) as u32;
+        let ttl = match self.read(Field::IpTtl) as u32 {
+            0 => 64,
+            ttl => ttl,
+        };
+        label << 12 | (tos >> 2 & 7) << 9 | BOTTOM | ttl
+    }
+
+    /// Takes a label off.
+    pub(super) fn pop_mpls(&mut self, ethertype: u16) {
+        if self.depth_of_stack() == 0 {
+            return;
+        }
+        self.commit();
+        let last = self.read(Field::MplsLse0) as u32 & BOTTOM != 0;
+        for at in 1..STACK.len() {
+            self.consult(STACK[at], u128::MAX);
+            let below = self.state.key.get(STACK[at]);
+            self.state.key.set(STACK[at - 1], below);
+        }
+        self.state.key.set(Field::MplsLse2, 0);
+        self.actions.push(Step::PopMpls { ethertype });
+        match self.covered.pop() {
+            Some(inner) if last && inner.get(Field::EthType) == u128::from(ethertype) => self.uncover(&inner),
+            inner => {
+                // Of entries within others it is known how many there are, but not of those behind the third.
+                self.hidden = last || self.state.key.get(Field::MplsLse1) != 0;
+                if last {
+                    clear_payload(&mut self.state.key);
+                } else {
+                    self.covered.extend(inner);
+                }
+                self.state.key.set(Field::EthType, ethertype.into());
+            }
+        }
+        self.base = self.state.key;
+    }
+
+    /// Makes the packet what it was before a header was put on, but for what is outside.
+    fn uncover(&mut self, inner: &Key) {
+        let outside = |field: &&Field| field.info().word < BEHIND_ETHERNET || **field == Field::SkbPriority;
+        let mut key = *inner;
+        for field in Field::ALL.iter().filter(outside) {
+            key.set(*field, self.state.key.get(*field));
+        }
+        key.set(Field::EthType, inner.get(Field::EthType));
+        self.state.key = key;
+    }
+
+    /// Makes the steps since `before` (their number, the packet and the queue then) those of a copy, where they change headers: what they took
+    /// off, no later step could put on again.
+    pub(super) fn contain(&mut self, before: (usize, Key, u32)) {
+        let (start, base, queue) = before;
+        let headers = [Field::EthType, Field::MplsLse0, Field::MplsLse1, Field::MplsLse2, Field::PbbIsid];
+        if headers.iter().all(|field| base.get(*field) == self.base.get(*field)) {
+            return;
+        }
+        let steps = self.actions.len().saturating_sub(start) as u32;
+        self.actions.insert(start, Step::Clone(steps));
+        (self.base, self.base_queue) = (base, queue);
+    }
+
+    /// How many labels the packet has, as far as the key goes.
+    fn depth_of_stack(&mut self) -> usize {
+        if !self.meets(MatchPrerequisite::Mpls) {
+            return 0;
+        }
+        let mut depth = 0;
+        for field in STACK {
+            self.consult(field, BOTTOM.into());
+            let entry = self.state.key.get(field) as u32;
+            depth += 1;
+            if entry & BOTTOM != 0 {
+                return depth;
+            }
+        }
+        depth
+    }
+
+    /// Writes to the outermost label stack entry.
+    pub(super) fn set_lse(&mut self, value: u32, mask: u32) {
+        if self.meets(MatchPrerequisite::Mpls) {
+            self.consult(Field::MplsLse0, mask.into());
+            let kept = self.state.key.get(Field::MplsLse0) as u32 & !mask;
+            self.state.key.set(Field::MplsLse0, (kept | value & mask).into());
+        }
+    }
+
+    /// Takes one from the outermost label's time to live. Whether the list goes on behind it.
+    pub(super) fn dec_mpls_ttl(&mut self) -> bool {
+        if !self.meets(MatchPrerequisite::Mpls) {
+            return true;
+        }
+        self.consult(Field::MplsLse0, TTL.into());
+        let ttl = self.state.key.get(Field::MplsLse0) as u32 & TTL;
+        if ttl > 1 {
+            self.set_lse(ttl - 1, TTL);
+            return true;
+        }
+        self.warning(|_| String::from("MPLS decrement TTL exception"));
+        self.ttl_over(0);
+        false
+    }
+
+    /// Copies the time to live from the next header to the outermost, where both are known.
+    pub(super) fn copy_ttl_out(&mut self) {
+        if let Some(ttl) = self.inner_ttl() {
+            self.set_lse(ttl, TTL);
+        }
+    }
+
+    /// The time to live of the header behind the outermost label.
+    fn inner_ttl(&mut self) -> Option<u32> {
+        if !self.meets(MatchPrerequisite::Mpls) {
+            return None;
+        }
+        self.consult(Field::MplsLse0, BOTTOM.into());
+        if self.state.key.get(Field::MplsLse0) as u32 & BOTTOM == 0 {
+            return Some(self.read(Field::MplsLse1) as u32 & TTL);
+        }
+        let inner = self.covered.last()?;
+        let is_ip = matches!(inner.get(Field::EthType), 0x0800 | 0x86dd);
+        // A header that was put on here: its time to live is one that the decision has looked at.
+        is_ip.then(|| inner.get(Field::IpTtl) as u32)
+    }
+
+    /// Copies the time to live from the outermost header to the next: off with the label, and on again over the changed header.
+    pub(super) fn copy_ttl_in(&mut self) {
+        if !self.meets(MatchPrerequisite::Mpls) {
+            return;
+        }
+        let lse = self.read(Field::MplsLse0) as u32;
+        let ethertype = self.state.key.get(Field::EthType) as u16;
+        let inner = match lse & BOTTOM {
+            0 => ethertype,
+            _ => match self.covered.last() {
+                Some(inner) => inner.get(Field::EthType) as u16,
+                None => return,
+            },
+        };
+        self.pop_mpls(inner);
+        if lse & BOTTOM == 0 {
+            self.set_lse(lse & TTL, TTL);
+        } else if self.meets(MatchPrerequisite::Ip) {
+            self.state.key.set(Field::IpTtl, (lse & TTL).into());
+        }
+        self.push_mpls(ethertype);
+        self.set_lse(lse, u32::MAX);
+    }
+
+    /// Puts a backbone header before the packet.
+    pub(super) fn push_pbb(&mut self) {
+        self.commit();
+        self.touch_tags();
+        let known = self.meets(MatchPrerequisite::Pbb);
+        let isid = if known { self.read(Field::PbbIsid) as u32 } else { 0 };
+        let pcp = self.state.key.tag(0).map_or(0, |tag| u32::from(tag.tci >> 13));
+        self.covered.push(self.state.key);
+        clear_payload(&mut self.state.key);
+        self.state.key.set_tag(0, None);
+        self.state.key.set_tag(1, None);
+        self.state.key.set(Field::EthType, 0x88e7);
+        self.state.key.set(Field::PbbIsid, isid.into());
+        self.actions.push(Step::PushPbb { tci: pcp << 29 | isid });
+        self.hidden = false;
+        self.base = self.state.key;
+    }
+
+    /// Takes a backbone header off.
+    pub(super) fn pop_pbb(&mut self) {
+        if !self.meets(MatchPrerequisite::Pbb) {
+            return;
+        }
+        self.commit();
+        self.touch_tags();
+        self.actions.push(Step::PopPbb);
+        // The addresses behind it are its own, and its tags: nothing of the packet is known but where it came in.
+        self.base = self.state.key;
+        self.base.set(Field::EthType, 0);
+        self.covered.pop();
+        self.freeze(Why::Recirculate);
+    }
+}

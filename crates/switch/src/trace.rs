@@ -1,0 +1,147 @@
+//! `ofproto/trace`: a packet's way through the tables, told step by step as Open vSwitch tells it.
+//!
+//! It is the translation that tells, the same that answers upcalls; it only has somebody to tell it to.
+
+mod odp;
+mod text;
+
+use crate::switch::Switch;
+use crate::tables::{Pipeline, Report, Start, Translated};
+use dp::{ActionList, Key, PortNo};
+use flow::{Field, FlowState, MatchField};
+use openflow::model::{Action, Match};
+use openflow::text::{Names, Style};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+pub use odp::{OdpError, parse_key};
+
+/// Whose way is traced, and how it is told.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The name of the bridge that the packet comes into.
+    pub bridge: &'a str,
+    /// The packet, and its metadata. The port that it comes in on is the OpenFlow one; the key's own need not be right.
+    pub state: FlowState,
+    /// Actions to run instead of the bridge's tables.
+    pub actions: Option<&'a [Action]>,
+    /// Names of ports for the text, bridge by bridge; numbers are printed where there are none.
+    pub names: BTreeMap<String, Names>,
+    /// Names of datapath ports, for the same.
+    pub devices: BTreeMap<u32, String>,
+    /// Whether there is a packet, so that what it teaches will be applied.
+    pub effective: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A packet that comes into a bridge by a port, told with numbers.
+    pub fn new(bridge: &'a str, key: Key, port: u32) -> Request<'a> {
+        Request {
+            bridge,
+            state: FlowState::new(key, port),
+            actions: None,
+            names: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            effective: false,
+        }
+    }
+}
+
+/// What a trace found.
+#[derive(Debug)]
+pub struct Traced {
+    /// The text.
+    pub text: String,
+    /// What a datapath would be told.
+    pub translated: Translated,
+}
+
+impl Switch {
+    /// Traces a packet; changes nothing. `None` where there is no such bridge.
+    pub fn trace(&self, request: &Request<'_>) -> Option<Traced> {
+        let id = *self.bridge_ids.get(request.bridge)?;
+        let mut key = request.state.key;
+        let port = request.state.get(MatchField::InPortOxm) as u32;
+        let device = self.device(id, port).map_or(0, |device| device.0);
+        key.set(Field::InPort, device.into());
+        let names = request.names.iter();
+        let names = names.filter_map(|(name, names)| Some((*self.bridge_ids.get(name)?, names.clone())));
+        let report = Report::new(names.collect(), request.effective);
+
+        let start = match request.actions {
+            Some(actions) => Start::Actions(id, request.state, actions),
+            None => Start::At(id, request.state),
+        };
+        let mut pipeline = Pipeline::new(self, &key);
+        pipeline.watch(report);
+        pipeline.run_from(&start);
+        let (report, last) = pipeline.told();
+        let translated = pipeline.finish();
+
+        let style = Style {
+            names: request.names.get(request.bridge),
+            ..Style::PLAIN
+        };
+        let flow = text::flow(&request.state, style);
+        let mut out = format!("Flow: {flow}\n{}\n", report.text());
+        let last = last.map_or_else(|| flow.clone(), |last| text::flow(&last, style));
+        let unchanged = last == flow;
+        let _ = writeln!(out, "Final flow: {}", if unchanged { "unchanged" } else { &last });
+        let _ = writeln!(out, "Megaflow: {}", self.megaflow(&request.state, &translated, style));
+        let device_name = |port: PortNo| request.devices.get(&port.0).cloned();
+        let list = ActionList::new(&translated.translation.actions, &key).with_names(&device_name);
+        let mut actions = list.to_string();
+        for (handle, to) in &translated.controllers {
+            let short = format!("userspace(controller(recirc_id={handle},");
+            let long = format!(
+                "userspace(pid=0,controller(reason={},dont_send={},continuation={},recirc_id={handle},rule_cookie={:#x},controller_id={},",
+                to.reason,
+                u8::from(!request.effective),
+                u8::from(to.continuation.is_some()),
+                to.cookie,
+                to.controller
+            );
+            actions = actions.replace(&short, &long.replace("cookie=0x0,", "cookie=0,"));
+        }
+        let _ = writeln!(out, "Datapath actions: {actions}");
+        if let Some(error) = report.error() {
+            let _ = writeln!(out, "Translation failed ({}), packet is dropped.", text::failure(error));
+        }
+        Some(Traced { text: out, translated })
+    }
+
+    /// The bridge and the OpenFlow port of a datapath port.
+    pub fn attachment(&self, port: PortNo) -> Option<(&str, u32)> {
+        let at = self.attachments.get(&port)?;
+        let (name, _) = self.bridge_ids.iter().find(|(_, id)| **id == at.bridge)?;
+        let port = self.bridges.get(&at.bridge)?.ports.get(&at.port)?;
+        let (number, _) = port.members.get(at.interface)?;
+        Some((name, *number))
+    }
+
+    fn device(&self, bridge: u32, port: u32) -> Option<PortNo> {
+        let (at, interface) = *self.bridges.get(&bridge)?.of_ports.get(&port)?;
+        let own = |at: &crate::port::Ingress| (at.bridge, at.port, at.interface);
+        let found = self.attachments.iter().find(|(_, there)| own(there) == (bridge, at, interface));
+        found.map(|(device, _)| *device)
+    }
+
+    fn megaflow(&self, state: &FlowState, translated: &Translated, style: Style<'_>) -> String {
+        let mask = &translated.translation.mask;
+        let mut matching = Match::ANY;
+        for field in MatchField::ALL.iter().filter(|field| field.info().canonical) {
+            if let flow::Home::Key { field: home, shift } = field.info().home {
+                let bits = mask.get(home) >> shift & field.info().valid;
+                if *field != MatchField::RecircId && bits != 0 {
+                    matching.set(*field, state.get(*field) & bits, bits);
+                }
+            }
+        }
+        matching.set(
+            MatchField::InPortOxm,
+            state.get(MatchField::InPortOxm),
+            MatchField::InPortOxm.info().valid,
+        );
+        format!("recirc_id=0,eth,{}", text::condition(&matching.normalized(), state, mask, style))
+    }
+}

@@ -1,0 +1,82 @@
+//! Flows as `ofproto/trace` prints them: all that a packet has, and the metadata that is not zero.
+
+use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, PORT_UNSET, TAG_PRESENT};
+use openflow::model::Match;
+use openflow::text::{Style, matching};
+use std::fmt::Write;
+
+/// What a packet has.
+pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
+    let mut all = Match::ANY;
+    for field in F::ALL.iter().filter(|field| field.info().canonical) {
+        let value = state.get(*field);
+        let info = field.info();
+        let shown = match info.home {
+            Home::Elsewhere => false,
+            Home::Meta { .. } if *field == F::ActsetOutput => value != 0 && value != u128::from(PORT_UNSET),
+            Home::Meta { .. } if *field == F::InPortOxm => true,
+            Home::Meta { .. } => value != 0,
+            Home::Key { field: home, .. } => match home {
+                Field::RecircId | Field::SkbPriority | Field::PktMark => value != 0,
+                // What Open vSwitch shows only of packets for which it matters.
+                Field::Ipv6Exthdr | Field::NdReserved | Field::NdOptionsType => false,
+                Field::NdSll | Field::NdTll => all.meets(MatchPrerequisite::Nd),
+                // Of later fragments there is only the protocol.
+                Field::IcmpType | Field::IcmpCode if state.key.get(Field::IpFrag) & 2 != 0 => false,
+                _ => all.meets(info.prerequisite),
+            },
+        };
+        if shown {
+            all.set(*field, value, info.valid);
+        }
+    }
+    let mut text = with_inner_tag(matching(&all, style), state);
+    let lse = |field| state.key.get(field) as u32;
+    if all.meets(MatchPrerequisite::Mpls) && lse(Field::MplsLse0) & 0x100 == 0 {
+        let _ = write!(text, ",mpls_lse1={}", lse(Field::MplsLse1));
+        if lse(Field::MplsLse1) & 0x100 == 0 {
+            let _ = write!(text, ",mpls_lse2={}", lse(Field::MplsLse2));
+        }
+    }
+    text
+}
+
+/// The second tag stands behind the first.
+fn with_inner_tag(text: String, state: &FlowState) -> String {
+    if state.key.tag(0).is_none() {
+        return text;
+    }
+    let inner = match state.key.tag(1) {
+        Some(tag) => format!(",dl_vlan1={},dl_vlan_pcp1={}", tag.tci & 0xfff, tag.tci >> 13),
+        None => String::from(",vlan_tci1=0x0000"),
+    };
+    text.replacen(",dl_src=", &format!("{inner},dl_src="), 1)
+}
+
+/// What a megaflow looks at.
+pub(super) fn condition(all: &Match, state: &FlowState, mask: &Mask, style: Style<'_>) -> String {
+    let mut text = matching(all, style);
+    if mask.get(Field::VlanTci1) as u16 & !TAG_PRESENT != 0
+        && let Some(tag) = state.key.tag(1)
+    {
+        let _ = write!(text, ",dl_vlan1={}", tag.tci & 0xfff);
+    }
+    for (field, name) in [(Field::MplsLse1, "mpls_lse1"), (Field::MplsLse2, "mpls_lse2")] {
+        let bits = mask.get(field) as u32;
+        if bits != 0 && all.meets(MatchPrerequisite::Mpls) {
+            let _ = write!(text, ",{name}={:#x}/{bits:#x}", state.key.get(field) as u32 & bits);
+        }
+    }
+    text
+}
+
+/// Why a translation failed, in the words of its last line.
+pub(super) fn failure(error: &str) -> &'static str {
+    if error.contains("depth") || error.contains("within each other") {
+        "Recursion too deep"
+    } else if error.contains("resubmit") {
+        "Too many resubmits"
+    } else {
+        "Stack too deep"
+    }
+}
