@@ -3,6 +3,7 @@
 use super::freeze::Why;
 use super::pipeline::{Pipeline, Ran};
 use super::report::Kind;
+use super::{Credited, Group};
 use flow::{Field, MatchField, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::{Action, Controller, Port};
 
@@ -155,12 +156,23 @@ impl Pipeline<'_> {
     }
 
     /// Measures the packet.
-    fn measured(&mut self, meter: u32) {
-        self.commit();
-        self.actions.push(dp::Action::Meter(meter));
+    pub(super) fn meter(&mut self, id: u32) {
+        // A rule goes with its meter.
+        if let Some(meter) = self.place.bridge.and_then(|bridge| bridge.tables.meter(id)) {
+            self.commit();
+            self.actions.push(dp::Action::Meter(meter.number));
+        }
     }
 
-    pub(super) fn meter(&mut self, meter: u32) {
-        self.measured(meter);
+    /// Counts a packet of a group's bucket.
+    pub(super) fn credit_bucket(&mut self, group: &Group, bucket: u16) {
+        let Some(bridge) = self.place.bridge else { return };
+        let credited = Credited::Bucket {
+            bridge: bridge.id,
+            group: group.id,
+            generation: group.generation,
+            bucket,
+        };
+        self.credits.push(credited.credit());
     }
 }

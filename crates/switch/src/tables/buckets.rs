@@ -1,7 +1,161 @@
 //! Groups: which of their buckets act on a packet (OpenFlow 1.3.5 §5.6).
 
+use super::action_set::ordered;
+use super::group::Group;
 use super::pipeline::Pipeline;
+use super::report::Kind;
+use crate::dep::Read;
+use dp::DropCause;
+use flow::{Field, Home, MatchPrerequisite};
+use openflow::model::{ANY_GROUP, Bucket, GroupType, Port, Selection};
+
+/// Groups that watch groups, within each other.
+const MAX_WATCHED: u32 = 32;
+
+/// A bucket's number of credits to a group that no bucket of it got.
+const NO_BUCKET: u16 = u16::MAX;
 
 impl Pipeline<'_> {
-    pub(super) fn group(&mut self, _group: u32) {}
+    /// Does what a group says.
+    pub(super) fn group(&mut self, id: u32) {
+        let Some(bridge) = self.place.bridge else { return };
+        self.depend(Read::Group(bridge.id, id));
+        let Some(group) = bridge.tables.group(id) else {
+            return self.dropped(DropCause::NoDestination);
+        };
+        if !self.deeper(1) {
+            return;
+        }
+        self.credit_bucket(group, NO_BUCKET);
+        match group.kind {
+            GroupType::All | GroupType::Indirect => {
+                for at in 0..group.buckets.len() {
+                    self.bucket(group, at);
+                }
+            }
+            GroupType::FastFailover => {
+                let live = (0..group.buckets.len()).find(|at| self.is_bucket_live(&group.buckets[*at], 0));
+                self.one_bucket(group, live);
+            }
+            GroupType::Select => {
+                let chosen = self.select(group);
+                self.one_bucket(group, chosen);
+            }
+        }
+        self.shallower(1);
+    }
+
+    fn one_bucket(&mut self, group: &Group, chosen: Option<usize>) {
+        let Some(at) = chosen else {
+            self.detail(|_| String::from("no live bucket"));
+            return self.dropped(DropCause::PortDown);
+        };
+        self.detail(|_| format!("using bucket {}", group.buckets[at].id));
+        self.bucket(group, at);
+    }
+
+    /// Lets a bucket act on a copy of the packet, its actions being an action set.
+    fn bucket(&mut self, group: &Group, at: usize) {
+        if self.failed {
+            return;
+        }
+        let Some(bucket) = group.buckets.get(at) else { return };
+        self.credit_bucket(group, at as u16);
+        let list = ordered(&bucket.actions);
+        self.open(Kind::Bucket, |_| format!("bucket {}", bucket.id));
+        self.on_copy(|copy| {
+            copy.place.action_set.clear();
+            copy.run_rest(&list, None);
+            copy.settle_frozen();
+        });
+        self.close(1);
+    }
+
+    /// Whether what a bucket watches is live; it is where it watches nothing.
+    fn is_bucket_live(&mut self, bucket: &Bucket, within: u32) -> bool {
+        let (port, group) = (bucket.watch_port, bucket.watch_group);
+        if port == Port::ANY && group == ANY_GROUP {
+            return true;
+        }
+        port != Port::ANY && self.is_live(port) || group != ANY_GROUP && self.is_group_live(group, within)
+    }
+
+    /// Whether one of a group's buckets is live.
+    fn is_group_live(&mut self, id: u32, within: u32) -> bool {
+        let Some(bridge) = self.place.bridge else { return false };
+        self.depend(Read::Group(bridge.id, id));
+        let Some(group) = bridge.tables.group(id) else {
+            return false;
+        };
+        within < MAX_WATCHED && group.buckets.iter().any(|bucket| self.is_bucket_live(bucket, within + 1))
+    }
+
+    /// One of the live buckets, by their weights and a hash of the packet: the same for the packets of a flow, and another for no more flows
+    /// than must when a bucket dies.
+    fn select(&mut self, group: &Group) -> Option<usize> {
+        let mut live = Vec::new();
+        for (at, bucket) in group.buckets.iter().enumerate() {
+            if bucket.weight > 0 && self.is_bucket_live(bucket, 0) {
+                live.push(at);
+            }
+        }
+        if live.len() < 2 {
+            return live.first().copied();
+        }
+        let hash = self.hash_for(group.selection.as_ref());
+        let score = |at: &usize| {
+            let bucket = &group.buckets[*at];
+            // A random number between 0 and 1 to the power of 1 / weight, as its logarithm: the highest wins in proportion to the weights.
+            let random = (flow::mix(hash, bucket.id.into()) >> 11) as f64 + 0.5;
+            (random / (1u64 << 53) as f64).ln() / f64::from(bucket.weight)
+        };
+        live.into_iter().max_by(|a, b| score(a).total_cmp(&score(b)))
+    }
+
+    /// The hash that selects: of the fields that the controller has named, else of addresses, protocol and ports.
+    fn hash_for(&mut self, selection: Option<&Selection>) -> u64 {
+        let basis = selection.map_or(0, |selection| selection.param);
+        let mut hash = flow::mix(0, basis);
+        let mut add = |value: u128| hash = flow::mix(flow::mix(hash, (value >> 64) as u64), value as u64);
+        let named = selection.filter(|selection| selection.method == "hash" && !selection.fields.is_empty());
+        if let Some(selection) = named {
+            for (field, mask) in &selection.fields {
+                let info = field.info();
+                if !self.meets(info.prerequisite) {
+                    continue;
+                }
+                let mask = mask.low() & info.valid;
+                if let Home::Key { field, shift } = info.home {
+                    self.consult(field, mask << shift);
+                }
+                add(self.state.get(*field) & mask);
+            }
+            return hash;
+        }
+        use Field as F;
+        let kind = self.read(F::EthType);
+        match kind {
+            0x0800 | 0x86dd => {
+                let (src, dst) = match kind {
+                    0x0800 => (F::Ipv4Src, F::Ipv4Dst),
+                    _ => (F::Ipv6Src, F::Ipv6Dst),
+                };
+                for field in [src, dst, F::IpProto] {
+                    add(self.read(field));
+                }
+                use MatchPrerequisite as P;
+                if [P::Tcp, P::Udp, P::Sctp].into_iter().any(|transport| self.meets(transport)) {
+                    add(self.read(F::TpSrc));
+                    add(self.read(F::TpDst));
+                }
+            }
+            _ => {
+                for field in [F::EthSrc, F::EthDst] {
+                    add(self.read(field));
+                }
+                add(kind);
+            }
+        }
+        hash
+    }
 }

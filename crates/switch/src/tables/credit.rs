@@ -14,7 +14,7 @@ pub enum Credited {
         /// The rule.
         rule: RuleRef,
     },
-    /// A bucket of a group, and with it the group.
+    /// A bucket of a group, or the group.
     Bucket {
         /// The bridge, by its number in the switch.
         bridge: u32,
@@ -22,7 +22,7 @@ pub enum Credited {
         group: u32,
         /// The group's [`Group::generation`](super::Group::generation).
         generation: u32,
-        /// The bucket's place in the group, from 0. A place behind the last counts for the group alone: its packets that no bucket got.
+        /// The bucket's place in the group, from 0. A place behind the last stands for the group.
         bucket: u16,
     },
     /// A table that was looked into.

@@ -207,7 +207,7 @@ impl Pipeline<'_> {
             (self.place.table, self.place.cookie, self.place.rule) = (frame.table, frame.cookie, frame.rule);
             let through = self.run_rest(&frame.actions, frame.then.as_ref());
             if let Some(next) = through {
-                self.look_up(next, None);
+                self.look_up(next, None, true);
             }
             if let Some(freezing) = &mut self.freezing {
                 freezing.frames.extend(frames);

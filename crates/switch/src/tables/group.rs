@@ -105,12 +105,13 @@ impl GroupTable {
         let Some(counted) = self.groups.get_mut(&id).filter(|c| c.group.generation == generation) else {
             return;
         };
-        counted.packets += packets;
-        counted.bytes += bytes;
-        if let Some(bucket) = counted.buckets.get_mut(usize::from(bucket)) {
-            bucket.0 += packets;
-            bucket.1 += bytes;
-        }
+        // A packet is the group's once, whichever and however many buckets act on it.
+        let counters = match counted.buckets.get_mut(usize::from(bucket)) {
+            Some((packets, bytes)) => (packets, bytes),
+            None => (&mut counted.packets, &mut counted.bytes),
+        };
+        *counters.0 += packets;
+        *counters.1 += bytes;
     }
 
     /// The groups of a number, or all, as messages describe them.

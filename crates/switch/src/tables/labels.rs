@@ -168,8 +168,19 @@ impl Pipeline<'_> {
     /// off, no later step could put on again.
     pub(super) fn contain(&mut self, before: (usize, Key, u32)) {
         let (start, base, queue) = before;
-        let headers = [Field::EthType, Field::MplsLse0, Field::MplsLse1, Field::MplsLse2, Field::PbbIsid];
-        if headers.iter().all(|field| base.get(*field) == self.base.get(*field)) {
+        let header = |step: &Step| matches!(step, Step::PushMpls { .. } | Step::PopMpls { .. } | Step::PushPbb { .. } | Step::PopPbb);
+        // Those within copies have been seen to.
+        let mut at = start;
+        let changed = loop {
+            match self.actions.get(at) {
+                None => break false,
+                Some(Step::Clone(steps)) => at += 1 + *steps as usize,
+                Some(Step::IfLonger { then, otherwise, .. }) => at += 1 + (*then + *otherwise) as usize,
+                Some(step) if header(step) => break true,
+                Some(_) => at += 1,
+            }
+        };
+        if !changed {
             return;
         }
         let steps = self.actions.len().saturating_sub(start) as u32;

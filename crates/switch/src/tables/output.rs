@@ -1,6 +1,8 @@
 //! Where packets leave: ports, floods, the bridge's own switching, controllers.
 
 use super::pipeline::Pipeline;
+use super::report::Kind;
+use super::{TABLES, TableMiss};
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress};
@@ -206,16 +208,25 @@ impl Pipeline<'_> {
         !refuses
     }
 
-    /// What becomes of a packet that a table has no rule for.
-    pub(super) fn miss(&mut self, table: u8) {
-        let Some(bridge) = self.place.bridge else { return };
+    /// What becomes of a packet that a table has no rule for. Whether it goes on to the next table.
+    pub(super) fn miss(&mut self, table: u8) -> bool {
+        let Some(bridge) = self.place.bridge else { return false };
+        let to_controller = match bridge.tables.miss(table) {
+            TableMiss::Continue if table + 1 < TABLES => return true,
+            TableMiss::Continue | TableMiss::Drop => false,
+            TableMiss::Controller => true,
+            TableMiss::Default => bridge.misses_to_controller,
+        };
         let in_port = self.in_port();
         if let Some((port, _)) = bridge.of_ports.get(&in_port) {
             self.depend(Read::Port(bridge.id, *port));
         }
-        if !bridge.misses_to_controller || bridge.flags_of(in_port).no_packet_in {
-            return self.dropped(DropCause::NoRule);
+        if !to_controller || bridge.flags_of(in_port).no_packet_in {
+            self.line(Kind::Action, |_| String::from("drop"));
+            self.dropped(DropCause::NoRule);
+            return false;
         }
+        self.line(Kind::Action, |_| String::from("CONTROLLER:65535"));
         (self.place.table, self.place.cookie, self.place.rule) = (table, u64::MAX, None);
         self.hand_over(
             &Controller {
@@ -224,5 +235,6 @@ impl Pipeline<'_> {
             },
             None,
         );
+        false
     }
 }

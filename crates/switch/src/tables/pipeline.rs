@@ -9,12 +9,12 @@ use super::freeze::Freezing;
 use super::learn::Overlay;
 use super::report::{Kind, Report};
 use super::translated::{BridgeRule, ForController, Memo, Translated};
-use super::{RuleRef, words};
+use super::{Credited, RuleRef, words};
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
 use crate::switch::Switch;
-use dp::{Action, Dep, DropCause, Effect, Key, Translation};
+use dp::{Action, Credit, Dep, DropCause, Effect, Key, Translation};
 use flow::{Field, FlowState, MatchField};
 use openflow::model::{self, Instructions};
 use smallvec::SmallVec;
@@ -63,6 +63,7 @@ pub(crate) struct Pipeline<'a> {
     pub(super) deps: SmallVec<[Dep; 4]>,
     pub(super) effects: SmallVec<[Effect; 2]>,
     pub(super) rules: SmallVec<[BridgeRule; 4]>,
+    pub(super) credits: SmallVec<[Credit; 4]>,
     pub(super) controllers: Vec<(u32, ForController)>,
     pub(super) memos: Vec<(u32, Arc<Memo>)>,
     pub(super) overlays: Vec<Overlay>,
@@ -157,6 +158,7 @@ impl<'a> Pipeline<'a> {
             deps: SmallVec::new(),
             effects: SmallVec::new(),
             rules: SmallVec::new(),
+            credits: SmallVec::new(),
             controllers: Vec::new(),
             memos: Vec::new(),
             overlays: Vec::new(),
@@ -235,9 +237,7 @@ impl<'a> Pipeline<'a> {
     fn run_tables(&mut self, bridge: &Bridge) {
         let in_port = self.state.get(MatchField::InPortOxm) as u32;
         if self.receives(bridge, in_port) {
-            if !self.look_up(0, None) && !self.failed {
-                self.miss(0);
-            }
+            self.look_up(0, None, true);
             let reopened = self.reopen();
             self.settle();
             self.close(reopened);
@@ -301,25 +301,29 @@ impl<'a> Pipeline<'a> {
         self.depth -= 1;
     }
 
-    /// Does what the rule says that a table has for the packet, and those of the tables that it goes on with. Whether there was a rule.
-    pub(super) fn look_up(&mut self, table: u8, in_port: Option<u32>) -> bool {
-        let (mut table, mut in_port) = (table, in_port);
-        let mut found = false;
+    /// Does what the rule says that a table has for the packet, and those of the tables that it goes on with. `misses` says whether what the
+    /// table is told to do with packets that it has no rule for is done.
+    pub(super) fn look_up(&mut self, table: u8, in_port: Option<u32>, misses: bool) {
+        let (mut table, mut in_port, mut misses) = (table, in_port, misses);
         let mut opened = 0;
         loop {
             self.lookups += 1;
             if self.lookups > MAX_LOOKUPS {
                 self.fatal(|_| format!("over {MAX_LOOKUPS} resubmit actions"));
-                found = true;
                 break;
             }
             let instructions = self.rule(table, in_port.take());
             opened += 1;
             let Some(instructions) = instructions else {
-                self.line(Kind::Action, |_| String::from("drop"));
+                if !misses {
+                    self.line(Kind::Action, |_| String::from("drop"));
+                } else if self.miss(table) {
+                    table += 1;
+                    continue;
+                }
                 break;
             };
-            found = true;
+            misses = true;
             self.place.table = table;
             match self.run_rule(&instructions) {
                 Some(next) if self.is_running() => table = next,
@@ -327,7 +331,6 @@ impl<'a> Pipeline<'a> {
             }
         }
         self.close(opened);
-        found
     }
 
     /// A lookup by an action, after which the list goes on.
@@ -338,7 +341,7 @@ impl<'a> Pipeline<'a> {
             return;
         }
         if self.nest() {
-            self.look_up(table, in_port);
+            self.look_up(table, in_port, false);
             self.nested -= 1;
         }
         self.depth -= deeper;
@@ -420,6 +423,13 @@ impl<'a> Pipeline<'a> {
                 return Some(self.overlays[at].instructions.clone());
             }
         }
+        let matched = found.is_some();
+        let lookup = Credited::Lookup {
+            bridge: bridge.id,
+            table,
+            matched,
+        };
+        self.credits.push(lookup.credit());
         let Some(found) = found else {
             self.open(Kind::Table, |_| format!("{table:2}. No match."));
             return None;
@@ -429,6 +439,11 @@ impl<'a> Pipeline<'a> {
             rule: RuleRef { table, id: found.id },
         };
         self.rules.push(rule);
+        let credited = Credited::Rule {
+            bridge: rule.bridge,
+            rule: rule.rule,
+        };
+        self.credits.push(credited.credit());
         self.place.cookie = found.rule.cookie;
         self.place.rule = Some(rule);
         self.open(Kind::Table, |p| p.text_of_table(bridge, rule.rule, found.rule.cookie));
@@ -530,7 +545,7 @@ impl<'a> Pipeline<'a> {
             mask: words::mask_of(&self.consulted),
             deps: self.deps,
             effects: self.effects,
-            credits: Default::default(),
+            credits: self.credits,
         };
         Translated {
             translation,
