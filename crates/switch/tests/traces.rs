@@ -18,8 +18,8 @@ mod steps;
 use flow::{PortNo, extract};
 use frames::{Frame, run};
 use model::{BRIDGES, Topology};
-use openflow::model::FlowCommand;
-use openflow::text::{Names, parse_flow};
+use openflow::model::{FlowCommand, GroupCommand, MeterCommand};
+use openflow::text::{Names, parse_flow, parse_group_mod, parse_meter_mod};
 use std::collections::BTreeMap;
 use switch::Switch;
 use switch::trace::Request;
@@ -148,6 +148,18 @@ fn install(oracle: &Vswitch, ours: &mut Switch, rng: &mut Rng, topology: &Topolo
     let ofctl = |words: &[&str]| oracle.tool("ovs-ofctl", words).expect_ok();
     for bridge in BRIDGES {
         ofctl(&["-O", "OpenFlow14", "del-flows", bridge]);
+        ofctl(&["-O", "OpenFlow14", "del-groups", bridge]);
+        for group in programs::groups(rng, topology, bridge) {
+            ofctl(&["-O", "OpenFlow14", "add-group", bridge, &group]);
+            let (change, _) = parse_group_mod(GroupCommand::Add, &group, &Names::default()).unwrap();
+            ours.group_mod(bridge, &change, Nanos::ZERO).unwrap();
+            all.push(format!("{bridge} {group}"));
+        }
+        ofctl(&["-O", "OpenFlow14", "del-meters", bridge]);
+        let meter = "meter=1,kbps,band=type=drop,rate=100";
+        ofctl(&["-O", "OpenFlow14", "add-meter", bridge, meter]);
+        let change = parse_meter_mod(MeterCommand::Add, meter).unwrap();
+        ours.meter_mod(bridge, &change, Nanos::ZERO).unwrap();
         let mut rules = programs::rules(rng, topology, bridge);
         let file = oracle.sandbox.arg("flows");
         loop {

@@ -261,6 +261,15 @@ impl Pipeline<'_> {
         if !self.controllers.iter().any(|(known, _)| *known == handle) {
             self.controllers.push((handle, meaning));
         }
+        let meter = match to.meter {
+            Some(id) => bridge.tables.meter(id),
+            None => bridge.tables.meters().controller(),
+        };
+        if let Some(meter) = meter {
+            // What the meter drops is the copy for the controller.
+            self.actions.push(Action::Clone(2));
+            self.actions.push(Action::Meter(meter.number));
+        }
         let max_len = self
             .limit
             .map_or(to.max_len, |limit| to.max_len.min(limit.min(0xffff) as u16));

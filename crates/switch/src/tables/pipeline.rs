@@ -87,8 +87,6 @@ pub(super) struct Place<'a> {
 
 /// Where a packet begins its way, if that is not the port of its key.
 pub(crate) enum Start<'s> {
-    /// As it came in.
-    Received,
     /// In the first table of a bridge, with metadata; the OpenFlow port is that of the metadata, whether there is one or not.
     At(u32, FlowState),
     /// With actions, in a bridge.
@@ -203,7 +201,6 @@ impl<'a> Pipeline<'a> {
     /// The packet's way from somewhere else.
     pub(crate) fn run_from(&mut self, start: &Start<'_>) {
         let (bridge, state, actions) = match start {
-            Start::Received => return self.run(),
             Start::At(bridge, state) => (*bridge, state, None),
             Start::Actions(bridge, state, actions) => (*bridge, state, Some(*actions)),
         };

@@ -71,17 +71,6 @@ impl Rules {
         }
     }
 
-    /// As [`Classifier::lookup`], of what is committed.
-    #[inline]
-    pub(crate) fn lookup<'a>(&'a self, key: &[u64; WORDS], consulted: &mut [u64; WORDS]) -> Option<Found<'a, Rule>> {
-        if self.spanned == 0 {
-            return self.all.lookup(key, consulted);
-        }
-        let committed = self.committed;
-        self.all
-            .lookup_where(key, consulted, |rule, _| rule.span.holds(committed))
-    }
-
     /// As [`Classifier::lookup_where`], of what is committed.
     pub(crate) fn lookup_where<'a>(
         &'a self,

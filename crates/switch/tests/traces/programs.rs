@@ -23,6 +23,29 @@ pub(crate) fn rules(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<Str
     rules
 }
 
+/// Groups of all types but select, which chooses by a hash that is the switch's own.
+pub(crate) fn groups(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<String> {
+    let ports = topology.ofports(bridge);
+    let mut bucket = |rng: &mut Rng| {
+        let set = *rng.pick(&["set_field:02:00:00:00:00:08->eth_src,", "set_queue:2,", "set_field:6->reg3,", ""]);
+        format!("bucket={set}output:{}", rng.pick(&ports))
+    };
+    let all: Vec<String> = (0..1 + rng.below(3)).map(|_| bucket(rng)).collect();
+    let indirect = bucket(rng);
+    let watched: Vec<String> = (0..2)
+        .map(|at| {
+            let watch = *rng.pick(&["watch_port:99", "watch_port:1", "watch_group:1"]);
+            format!("bucket={watch},output:{}", 1 + at)
+        })
+        .collect();
+    vec![
+        format!("group_id=1,type=all,{}", all.join(",")),
+        format!("group_id=2,type=indirect,{indirect}"),
+        format!("group_id=3,type=ff,{}", watched.join(",")),
+        "group_id=4,type=all,bucket=group:2,bucket=group:3".to_owned(),
+    ]
+}
+
 /// The kind of a rule's packets: what a match says of them, and which actions they can have.
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
@@ -73,6 +96,9 @@ fn rule(rng: &mut Rng, topology: &Topology, bridge: &str) -> String {
     conditions(rng, class, &mut parts);
     let tagged = parts.iter().any(|part| part.starts_with("dl_vlan="));
     let mut actions = Vec::new();
+    if rng.chance(6) {
+        actions.push("meter:1".to_owned());
+    }
     for _ in 0..rng.below(6) {
         actions.push(action(rng, &ports, table, class, tagged, 0));
     }
@@ -127,7 +153,7 @@ fn conditions(rng: &mut Rng, class: Class, parts: &mut Vec<String>) {
 fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool, within: u32) -> String {
     let port = *rng.pick(ports);
     loop {
-        return match rng.below(44) {
+        return match rng.below(46) {
             0..=4 => format!("output:{port}"),
             5 => "IN_PORT".to_owned(),
             6 => (*rng.pick(&["FLOOD", "ALL", "NORMAL"])).to_owned(),
@@ -170,6 +196,8 @@ fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool
             35 if within == 0 && rng.chance(30) => "exit".to_owned(),
             36 => format!("learn(table={},priority={},NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15],output:NXM_OF_IN_PORT[])", TABLES + rng.below(2), 60_001 + rng.below(3)),
             37 => format!("resubmit(,{})", TABLES + rng.below(2)),
+            38 | 39 => format!("group:{}", 1 + rng.below(4)),
+            40 if rng.chance(30) => "check_pkt_larger(100)->NXM_NX_REG2[0]".to_owned(),
             _ => match class {
                 Class::Ip => (*rng.pick(&["dec_ttl", "mod_nw_tos:72", "set_field:2->nw_ecn", "set_field:10.0.0.9->ip_dst", "set_field:10.1.0.0/255.255.0.0->ip_src", "set_field:9->nw_ttl", "push_mpls:0x8847"])).to_owned(),
                 Class::Ipv6 => (*rng.pick(&["dec_ttl", "set_field:2001:db8::9->ipv6_dst", "set_field:0x5->ipv6_label", "set_field:7->nw_ttl"])).to_owned(),
