@@ -122,7 +122,10 @@ impl Switch {
     fn device(&self, bridge: u32, port: u32) -> Option<PortNo> {
         let (at, interface) = *self.bridges.get(&bridge)?.of_ports.get(&port)?;
         let own = |at: &crate::port::Ingress| (at.bridge, at.port, at.interface);
-        let found = self.attachments.iter().find(|(_, there)| own(there) == (bridge, at, interface));
+        let found = self
+            .attachments
+            .iter()
+            .find(|(_, there)| own(there) == (bridge, at, interface));
         found.map(|(device, _)| *device)
     }
 
@@ -142,6 +145,9 @@ impl Switch {
             state.get(MatchField::InPortOxm),
             MatchField::InPortOxm.info().valid,
         );
-        format!("recirc_id=0,eth,{}", text::condition(&matching.normalized(), state, mask, style))
+        format!(
+            "recirc_id=0,eth,{}",
+            text::condition(&matching.normalized(), state, mask, style)
+        )
     }
 }

@@ -214,7 +214,11 @@ impl<'a> Walk<'a> {
         self.depend(Read::Source(at.bridge, vlan, mac));
         if self.effective && self.is_news(at, vlan, mac) {
             self.tell(|walk| {
-                let port = walk.switch.bridges.get(&at.bridge).and_then(|bridge| bridge.ports.get(&at.port));
+                let port = walk
+                    .switch
+                    .bridges
+                    .get(&at.bridge)
+                    .and_then(|bridge| bridge.ports.get(&at.port));
                 let name = port.map_or("", |port| &port.name);
                 format!("learned that {mac} is on port {name} in VLAN {}", vlan.get())
             });

@@ -80,8 +80,16 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
             }
             let (mine, own) = (told(&traced.text), told(&theirs));
             if mine != own {
-                let at = mine.iter().zip(&own).position(|(a, b)| a != b).unwrap_or(mine.len().min(own.len()));
-                faults.push(format!("from line {at}: {:?} and theirs {:?}", mine.get(at), own.get(at)));
+                let at = mine
+                    .iter()
+                    .zip(&own)
+                    .position(|(a, b)| a != b)
+                    .unwrap_or(mine.len().min(own.len()));
+                faults.push(format!(
+                    "from line {at}: {:?} and theirs {:?}",
+                    mine.get(at),
+                    own.get(at)
+                ));
             }
             if faults.is_empty() {
                 continue;
@@ -99,14 +107,25 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
             ));
         }
     }
-    eprintln!("{compared} compared, {} wrong, known differences: {excused:#?}", wrong.len());
+    eprintln!(
+        "{compared} compared, {} wrong, known differences: {excused:#?}",
+        wrong.len()
+    );
     if env("ORACLE_ALL").is_some() {
         wrong.iter().for_each(|case| eprintln!("{case}\n########"));
     }
-    assert!(wrong.is_empty(), "{} of {compared} differ; the first:\n{}", wrong.len(), wrong[0]);
+    assert!(
+        wrong.is_empty(),
+        "{} of {compared} differ; the first:\n{}",
+        wrong.len(),
+        wrong[0]
+    );
     let known: u64 = excused.values().sum();
     assert!(known * 3 < compared, "the excuses are too wide: {known} of {compared}");
-    assert!(sent * 3 > compared, "nearly everything is dropped: {sent} of {compared}");
+    assert!(
+        sent * 3 > compared,
+        "nearly everything is dropped: {sent} of {compared}"
+    );
 }
 
 /// Why we mean to differ, if we do.
@@ -169,9 +188,20 @@ fn install(oracle: &Vswitch, ours: &mut Switch, rng: &mut Rng, topology: &Topolo
                 break;
             }
             // Actions that do not suit what those before them made of the packet.
-            let line = done.stderr.split("flows:").nth(1).and_then(|rest| rest.split(':').next());
-            let line: usize = line.and_then(|line| line.parse().ok()).unwrap_or_else(|| panic!("{}", done.stderr));
-            assert!(done.stderr.contains("INCONSISTENT"), "{}: {}", rules[line - 1], done.stderr);
+            let line = done
+                .stderr
+                .split("flows:")
+                .nth(1)
+                .and_then(|rest| rest.split(':').next());
+            let line: usize = line
+                .and_then(|line| line.parse().ok())
+                .unwrap_or_else(|| panic!("{}", done.stderr));
+            assert!(
+                done.stderr.contains("INCONSISTENT"),
+                "{}: {}",
+                rules[line - 1],
+                done.stderr
+            );
             rules.remove(line - 1);
         }
         // As Open vSwitch has them, so that both have the same ones.

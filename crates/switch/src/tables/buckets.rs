@@ -87,7 +87,11 @@ impl Pipeline<'_> {
         let Some(group) = bridge.tables.group(id) else {
             return false;
         };
-        within < MAX_WATCHED && group.buckets.iter().any(|bucket| self.is_bucket_live(bucket, within + 1))
+        within < MAX_WATCHED
+            && group
+                .buckets
+                .iter()
+                .any(|bucket| self.is_bucket_live(bucket, within + 1))
     }
 
     /// One of the live buckets, by their weights and a hash of the packet: the same for the packets of a flow, and another for no more flows
@@ -144,7 +148,10 @@ impl Pipeline<'_> {
                     add(self.read(field));
                 }
                 use MatchPrerequisite as P;
-                if [P::Tcp, P::Udp, P::Sctp].into_iter().any(|transport| self.meets(transport)) {
+                if [P::Tcp, P::Udp, P::Sctp]
+                    .into_iter()
+                    .any(|transport| self.meets(transport))
+                {
                     add(self.read(F::TpSrc));
                     add(self.read(F::TpDst));
                 }

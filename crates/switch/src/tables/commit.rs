@@ -15,10 +15,7 @@ impl Pipeline<'_> {
         if self.base == self.state.key && self.base_buried == self.buried {
             return;
         }
-        let (have, want) = (
-            tags(&self.base, &self.base_buried),
-            tags(&self.state.key, &self.buried),
-        );
+        let (have, want) = (tags(&self.base, &self.base_buried), tags(&self.state.key, &self.buried));
         let common = have
             .iter()
             .rev()
@@ -45,7 +42,10 @@ impl Pipeline<'_> {
 
     /// Writes to the outermost label; one that was put on by the last step is put on as it shall be.
     fn commit_label(&mut self) {
-        let (have, want) = (self.base.get(Field::MplsLse0) as u32, self.state.key.get(Field::MplsLse0) as u32);
+        let (have, want) = (
+            self.base.get(Field::MplsLse0) as u32,
+            self.state.key.get(Field::MplsLse0) as u32,
+        );
         if have == want {
             return;
         }

@@ -168,7 +168,12 @@ impl Pipeline<'_> {
     /// off, no later step could put on again.
     pub(super) fn contain(&mut self, before: (usize, Key, u32)) {
         let (start, base, queue) = before;
-        let header = |step: &Step| matches!(step, Step::PushMpls { .. } | Step::PopMpls { .. } | Step::PushPbb { .. } | Step::PopPbb);
+        let header = |step: &Step| {
+            matches!(
+                step,
+                Step::PushMpls { .. } | Step::PopMpls { .. } | Step::PushPbb { .. } | Step::PopPbb
+            )
+        };
         // Those within copies have been seen to.
         let mut at = start;
         let changed = loop {

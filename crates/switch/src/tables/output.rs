@@ -136,7 +136,13 @@ impl Pipeline<'_> {
             key.set_tag(1, self.original.tag(1));
         }
         let effects = std::mem::take(&mut self.effects);
-        let Some(normal) = Normal::of(self.switch, &key, at, effects, (self.report.is_some(), !self.suppressed())) else {
+        let Some(normal) = Normal::of(
+            self.switch,
+            &key,
+            at,
+            effects,
+            (self.report.is_some(), !self.suppressed()),
+        ) else {
             return;
         };
         for line in normal.report {

@@ -301,7 +301,11 @@ impl Pipeline<'_> {
 /// The instruction as text.
 pub(super) fn write_metadata(value: u64, mask: u64) -> String {
     let field = MatchField::Metadata;
-    let value = if value == 0 { String::from("0") } else { format!("{value:#x}") };
+    let value = if value == 0 {
+        String::from("0")
+    } else {
+        format!("{value:#x}")
+    };
     match u128::from(mask) == field.info().valid {
         true => format!("write_metadata:{value}"),
         false => format!("write_metadata:{value}/{mask:#x}"),

@@ -24,7 +24,12 @@ pub fn parse_key(text: &str, port: &dyn Fn(&str) -> Option<u32>) -> Result<Key, 
     Ok(key)
 }
 
-fn read(key: &mut Key, text: &str, port: &dyn Fn(&str) -> Option<u32>, tags: &mut Vec<VlanTag>) -> Result<(), OdpError> {
+fn read(
+    key: &mut Key,
+    text: &str,
+    port: &dyn Fn(&str) -> Option<u32>,
+    tags: &mut Vec<VlanTag>,
+) -> Result<(), OdpError> {
     let mut rest = text.trim();
     while !rest.is_empty() {
         let error = || OdpError(rest.to_owned());
@@ -82,7 +87,10 @@ fn group(key: &mut Key, name: &str, inside: &str) -> Option<()> {
         return Some(());
     }
     // What no packet here has; zero is no news.
-    if matches!(name, "dp_hash" | "ct_state" | "ct_zone" | "ct_mark" | "ct_label" | "packet_type") {
+    if matches!(
+        name,
+        "dp_hash" | "ct_state" | "ct_zone" | "ct_mark" | "ct_label" | "packet_type"
+    ) {
         return Some(());
     }
     for (part, value) in parts(inside)? {
@@ -184,7 +192,13 @@ mod tests {
         let key = parse_key(&format!("in_port(p1),{udp}"), &|name| (name == "p1").then_some(7)).unwrap();
         assert_eq!((key.in_port(), key.get(Field::TpDst)), (PortNo(7), 80));
         let mut mask = Mask::EMPTY;
-        for field in [Field::InPort, Field::EthSrc, Field::EthDst, Field::EthType, Field::IpTos] {
+        for field in [
+            Field::InPort,
+            Field::EthSrc,
+            Field::EthDst,
+            Field::EthType,
+            Field::IpTos,
+        ] {
             mask.add(field);
         }
         let again = parse_key(&key.display(&mask).to_string(), &|_| None).unwrap();
@@ -195,7 +209,13 @@ mod tests {
     fn tags_are_read_from_outside_to_inside() {
         let text = "in_port(1),eth(),eth_type(0x88a8),vlan(vid=10,pcp=1),encap(eth_type(0x8100),vlan(vid=20,pcp=0),encap(eth_type(0x0806)))";
         let key = parse_key(text, &|_| None).unwrap();
-        assert_eq!(key.tag(0), Some(VlanTag { tpid: 0x88a8, tci: 10 | 1 << 13 }));
+        assert_eq!(
+            key.tag(0),
+            Some(VlanTag {
+                tpid: 0x88a8,
+                tci: 10 | 1 << 13
+            })
+        );
         assert_eq!(key.tag(1), Some(VlanTag { tpid: 0x8100, tci: 20 }));
         assert_eq!(key.get(Field::EthType), 0x0806);
         let frame = [2u8, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x12, 0x34];
@@ -206,7 +226,14 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        for text in ["foo(3)", "in_port(x)", "eth(src=1", "eth(src)", "ipv4(tos=0x100)", "in_port"] {
+        for text in [
+            "foo(3)",
+            "in_port(x)",
+            "eth(src=1",
+            "eth(src)",
+            "ipv4(tos=0x100)",
+            "in_port",
+        ] {
             assert!(parse_key(text, &|_| None).is_err(), "{text}");
         }
     }

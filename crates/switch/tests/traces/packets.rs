@@ -20,7 +20,12 @@ pub(crate) fn random(rng: &mut Rng, topology: &Topology) -> (u32, Vec<u8>) {
         3 => {
             // A neighbour solicitation with a source link-layer address.
             let mut bytes = packet.ipv6(v6(a), v6(b)).bytes();
-            let payload = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &v6(b).octets(), &[1, 1, 2, 0, 0, 0, 0, 9]].concat();
+            let payload = [
+                &[135, 0, 0, 0, 0, 0, 0, 0][..],
+                &v6(b).octets(),
+                &[1, 1, 2, 0, 0, 0, 0, 9],
+            ]
+            .concat();
             return (port, with_ipv6(&mut bytes, 58, &payload));
         }
         4 => {

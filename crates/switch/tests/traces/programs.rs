@@ -27,7 +27,12 @@ pub(crate) fn rules(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<Str
 pub(crate) fn groups(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<String> {
     let ports = topology.ofports(bridge);
     let mut bucket = |rng: &mut Rng| {
-        let set = *rng.pick(&["set_field:02:00:00:00:00:08->eth_src,", "set_queue:2,", "set_field:6->reg3,", ""]);
+        let set = *rng.pick(&[
+            "set_field:02:00:00:00:00:08->eth_src,",
+            "set_queue:2,",
+            "set_field:6->reg3,",
+            "",
+        ]);
         format!("bucket={set}output:{}", rng.pick(&ports))
     };
     let all: Vec<String> = (0..1 + rng.below(3)).map(|_| bucket(rng)).collect();
@@ -103,9 +108,22 @@ fn rule(rng: &mut Rng, topology: &Topology, bridge: &str) -> String {
         actions.push(action(rng, &ports, table, class, tagged, 0));
     }
     if rng.chance(15) && table + 1 < TABLES {
-        let sets = ["set_field:02:00:00:00:00:07->eth_src", "set_field:5->reg5", "set_queue:4", "dec_ttl"];
-        let set = if matches!(class, Class::Ip | Class::Tcp) { rng.below(4) } else { rng.below(3) };
-        let out = if rng.chance(80) { format!(",output:{}", rng.pick(&ports)) } else { String::new() };
+        let sets = [
+            "set_field:02:00:00:00:00:07->eth_src",
+            "set_field:5->reg5",
+            "set_queue:4",
+            "dec_ttl",
+        ];
+        let set = if matches!(class, Class::Ip | Class::Tcp) {
+            rng.below(4)
+        } else {
+            rng.below(3)
+        };
+        let out = if rng.chance(80) {
+            format!(",output:{}", rng.pick(&ports))
+        } else {
+            String::new()
+        };
         actions.push(format!("write_actions({}{out})", sets[set]));
     }
     if rng.chance(10) {
@@ -128,7 +146,10 @@ fn conditions(rng: &mut Rng, class: Class, parts: &mut Vec<String>) {
         parts.push("dl_dst=02:00:00:00:00:00/ff:ff:ff:ff:ff:fe".to_owned());
     }
     if rng.chance(15) {
-        parts.push(rng.pick(&["dl_vlan=10", "dl_vlan=20", "vlan_tci=0x0000", "vlan_tci=0x1000/0x1000"]).to_string());
+        parts.push(
+            rng.pick(&["dl_vlan=10", "dl_vlan=20", "vlan_tci=0x0000", "vlan_tci=0x1000/0x1000"])
+                .to_string(),
+        );
     }
     if rng.chance(12) {
         parts.push(format!("reg{}={}", rng.below(3), rng.below(3)));
@@ -138,9 +159,27 @@ fn conditions(rng: &mut Rng, class: Class, parts: &mut Vec<String>) {
     }
     let extra: &[&str] = match class {
         Class::Any => &[],
-        Class::Ip => &["nw_src=10.0.0.0/24", "nw_dst=10.0.1.1", "nw_tos=184", "nw_ttl=64", "nw_frag=no", "nw_proto=17", "nw_ecn=1"],
-        Class::Ipv6 => &["ipv6_src=2001:db8::/126", "ipv6_dst=2001:db8::3", "nw_proto=6", "ipv6_label=0x0"],
-        Class::Tcp => &["tp_dst=80", "tp_src=80/0xfffe", "tcp_flags=+syn-ack", "nw_dst=10.0.0.0/255.255.0.1"],
+        Class::Ip => &[
+            "nw_src=10.0.0.0/24",
+            "nw_dst=10.0.1.1",
+            "nw_tos=184",
+            "nw_ttl=64",
+            "nw_frag=no",
+            "nw_proto=17",
+            "nw_ecn=1",
+        ],
+        Class::Ipv6 => &[
+            "ipv6_src=2001:db8::/126",
+            "ipv6_dst=2001:db8::3",
+            "nw_proto=6",
+            "ipv6_label=0x0",
+        ],
+        Class::Tcp => &[
+            "tp_dst=80",
+            "tp_src=80/0xfffe",
+            "tcp_flags=+syn-ack",
+            "nw_dst=10.0.0.0/255.255.0.1",
+        ],
         Class::Udp => &["tp_dst=81", "nw_src=10.0.0.0/30"],
         Class::Arp => &["arp_op=1", "arp_spa=10.0.0.0/24", "arp_tpa=10.0.1.1"],
         Class::Mpls => &["mpls_bos=1", "mpls_label=5", "mpls_tc=0"],
@@ -183,8 +222,15 @@ fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool
             27 => format!("output(port={port},max_len={})", 60 + rng.below(40)),
             28 => "output:NXM_NX_REG0[0..15]".to_owned(),
             29 => "note:01.02.03".to_owned(),
-            30 => format!("controller(max_len={},id={},userdata=0a.0b)", 100 + rng.below(9), rng.below(2)),
-            31 => format!("bundle(eth_src,0,active_backup,ofport,members:{port},{})", rng.pick(ports)),
+            30 => format!(
+                "controller(max_len={},id={},userdata=0a.0b)",
+                100 + rng.below(9),
+                rng.below(2)
+            ),
+            31 => format!(
+                "bundle(eth_src,0,active_backup,ofport,members:{port},{})",
+                rng.pick(ports)
+            ),
             32 => format!("bundle_load(eth_src,0,active_backup,ofport,NXM_NX_REG2[0..15],members:99,{port})"),
             33 => "multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG1[0..3])".to_owned(),
             34 if within == 0 => {
@@ -194,17 +240,56 @@ fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool
                 format!("clone({})", inner.join(","))
             }
             35 if within == 0 && rng.chance(30) => "exit".to_owned(),
-            36 => format!("learn(table={},priority={},NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15],output:NXM_OF_IN_PORT[])", TABLES + rng.below(2), 60_001 + rng.below(3)),
+            36 => format!(
+                "learn(table={},priority={},NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15],output:NXM_OF_IN_PORT[])",
+                TABLES + rng.below(2),
+                60_001 + rng.below(3)
+            ),
             37 => format!("resubmit(,{})", TABLES + rng.below(2)),
             38 | 39 => format!("group:{}", 1 + rng.below(4)),
             40 if rng.chance(30) => "check_pkt_larger(100)->NXM_NX_REG2[0]".to_owned(),
             _ => match class {
-                Class::Ip => (*rng.pick(&["dec_ttl", "mod_nw_tos:72", "set_field:2->nw_ecn", "set_field:10.0.0.9->ip_dst", "set_field:10.1.0.0/255.255.0.0->ip_src", "set_field:9->nw_ttl", "push_mpls:0x8847"])).to_owned(),
-                Class::Ipv6 => (*rng.pick(&["dec_ttl", "set_field:2001:db8::9->ipv6_dst", "set_field:0x5->ipv6_label", "set_field:7->nw_ttl"])).to_owned(),
-                Class::Tcp => (*rng.pick(&["set_field:99->tcp_dst", "dec_ttl", "mod_tp_src:7", "fin_timeout(idle_timeout=5)"])).to_owned(),
-                Class::Udp => (*rng.pick(&["set_field:99->udp_dst", "set_field:0x100/0xff00->udp_src", "dec_ttl"])).to_owned(),
-                Class::Arp => (*rng.pick(&["set_field:2->arp_op", "set_field:10.0.0.8->arp_tpa", "move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]"])).to_owned(),
-                Class::Mpls => (*rng.pick(&["dec_mpls_ttl", "set_field:9->mpls_label", "set_mpls_tc:3", "set_mpls_ttl:77", "push_mpls:0x8847"])).to_owned(),
+                Class::Ip => (*rng.pick(&[
+                    "dec_ttl",
+                    "mod_nw_tos:72",
+                    "set_field:2->nw_ecn",
+                    "set_field:10.0.0.9->ip_dst",
+                    "set_field:10.1.0.0/255.255.0.0->ip_src",
+                    "set_field:9->nw_ttl",
+                    "push_mpls:0x8847",
+                ]))
+                .to_owned(),
+                Class::Ipv6 => (*rng.pick(&[
+                    "dec_ttl",
+                    "set_field:2001:db8::9->ipv6_dst",
+                    "set_field:0x5->ipv6_label",
+                    "set_field:7->nw_ttl",
+                ]))
+                .to_owned(),
+                Class::Tcp => (*rng.pick(&[
+                    "set_field:99->tcp_dst",
+                    "dec_ttl",
+                    "mod_tp_src:7",
+                    "fin_timeout(idle_timeout=5)",
+                ]))
+                .to_owned(),
+                Class::Udp => {
+                    (*rng.pick(&["set_field:99->udp_dst", "set_field:0x100/0xff00->udp_src", "dec_ttl"])).to_owned()
+                }
+                Class::Arp => (*rng.pick(&[
+                    "set_field:2->arp_op",
+                    "set_field:10.0.0.8->arp_tpa",
+                    "move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]",
+                ]))
+                .to_owned(),
+                Class::Mpls => (*rng.pick(&[
+                    "dec_mpls_ttl",
+                    "set_field:9->mpls_label",
+                    "set_mpls_tc:3",
+                    "set_mpls_ttl:77",
+                    "push_mpls:0x8847",
+                ]))
+                .to_owned(),
                 Class::Any => continue,
             },
         };
