@@ -435,6 +435,7 @@ impl Pipeline {
     #[cold]
     fn read_changes(&mut self) {
         self.epoch = self.changes.since(self.epoch, &mut self.pending);
+        self.flows.begin_changes();
         for change in &self.pending {
             self.flows.apply(change);
         }

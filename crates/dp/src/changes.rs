@@ -4,8 +4,10 @@
 //! with the last one it saw, once a batch: a load, no lock. Only when they differ does it take the lock and read what is new. A worker that
 //! fell behind further than the log reaches is told that everything changed.
 
+use flow::{Key, Mask};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Something in the tables that a translation read, by a number that the switch chose (a hash of bridge, VLAN and address, for example).
@@ -13,12 +15,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Dep(pub u64);
 
 /// What changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Anything may have changed: no megaflow is valid any more.
     All,
     /// What translations recorded under this dependency.
     Dep(Dep),
+    /// Of what translations recorded under this dependency, that of packets in a region: a rule came or went that other packets do not
+    /// match. The region is of packets as they came in, so the dependency must be one of translations that looked at them as they were then;
+    /// what looked after it had changed them needs another one.
+    Overlap(Dep, Arc<Region>),
+}
+
+/// Packets whose keys equal one in the bits of a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// The values.
+    pub key: Key,
+    /// The bits that count.
+    pub mask: Mask,
 }
 
 /// Longest history kept; a reader further behind gets [`Change::All`].
@@ -52,7 +67,7 @@ impl Changes {
             if recent.len() == HISTORY {
                 recent.pop_front();
             }
-            recent.push_back(*change);
+            recent.push_back(change.clone());
         }
         self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
     }
@@ -65,7 +80,7 @@ impl Changes {
         if behind > recent.len() as u64 {
             out.push(Change::All);
         } else {
-            out.extend(recent.iter().skip(recent.len() - behind as usize));
+            out.extend(recent.iter().skip(recent.len() - behind as usize).cloned());
         }
         current
     }

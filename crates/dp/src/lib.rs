@@ -21,7 +21,7 @@ mod show;
 mod upcall;
 
 pub use action::{Action, MAX_RECIRCULATIONS};
-pub use changes::{Change, Changes, Dep};
+pub use changes::{Change, Changes, Dep, Region};
 pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCounters};
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};

@@ -110,11 +110,11 @@ pub trait Slowpath: Send + Sync {
 }
 
 impl Translation {
-    /// Whether `change` makes this translation stale.
+    /// Whether `change` may make this translation stale; of a region, whatever the packet.
     pub fn depends_on(&self, change: &Change) -> bool {
         match change {
             Change::All => true,
-            Change::Dep(dep) => self.deps.contains(dep),
+            Change::Dep(dep) | Change::Overlap(dep, _) => self.deps.contains(dep),
         }
     }
 }

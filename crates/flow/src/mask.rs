@@ -75,6 +75,17 @@ impl Mask {
         mask
     }
 
+    /// The bits that both have.
+    #[must_use]
+    pub fn intersection(&self, other: &Mask) -> Mask {
+        let mut mask = Mask::EMPTY;
+        for (n, (own, bits)) in self.words.iter().zip(&other.words).enumerate() {
+            mask.words[n] = own & bits;
+            mask.used |= u32::from(own & bits != 0) << n;
+        }
+        mask
+    }
+
     /// Whether every bit of `other` is in this mask.
     pub fn covers(&self, other: &Mask) -> bool {
         self.words

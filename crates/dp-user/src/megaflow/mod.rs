@@ -21,7 +21,7 @@ pub(crate) use storage::Flow;
 
 use crate::hash::KeyHasher;
 use deps::DepIndex;
-use dp::{Action, Carried, Change, Credit, DropCause, Translation};
+use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Key, Mask, PortNo};
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -33,6 +33,9 @@ use wire::Nanos;
 
 /// Most subtables with masks of their own.
 const MAX_MASKS: usize = 128;
+
+/// Most megaflows that are looked at one by one to apply the changes of a batch.
+const OVERLAP: usize = 32_768;
 
 /// Megaflows beyond the limit that are removed in one step.
 const TRIM: usize = 256;
@@ -55,6 +58,9 @@ pub(crate) struct FlowTable {
     graveyard: Vec<Chunk>,
     /// How many megaflows let packets begin anew.
     recirculating: usize,
+    /// Megaflows looked at to apply changes.
+    looked_at: usize,
+    found: Vec<u32>,
     /// What megaflows have carried and is still to be reported.
     credits: Vec<(Credit, Carried)>,
 }
@@ -73,6 +79,8 @@ impl FlowTable {
             sweep: Sweep::new(idle),
             graveyard: Vec::new(),
             recirculating: 0,
+            looked_at: 0,
+            found: Vec::new(),
             credits: Vec::new(),
         }
     }
@@ -193,9 +201,12 @@ impl FlowTable {
 
     /// Removes what a change made stale.
     pub(crate) fn apply(&mut self, change: &Change) {
-        let Change::Dep(dep) = change else {
-            self.clear();
-            return;
+        let dep = match change {
+            Change::All => return self.clear(),
+            Change::Dep(dep) => dep,
+            Change::Overlap(dep, region) if self.remove_overlap(*dep, region) => return,
+            // That took too long: more goes than has to.
+            Change::Overlap(dep, _) => dep,
         };
         if self.is_most(self.deps.live(*dep)) {
             self.clear();
@@ -206,6 +217,35 @@ impl FlowTable {
                 self.remove(number);
             }
         }
+    }
+
+    /// Begins to apply changes: what has been looked at for earlier ones no longer counts.
+    pub(crate) fn begin_changes(&mut self) {
+        self.looked_at = 0;
+    }
+
+    /// Removes the megaflows that depend on `dep` and cover a packet of the region; `false`, with some of them left, where that takes long.
+    fn remove_overlap(&mut self, dep: Dep, region: &Region) -> bool {
+        if self.deps.live(dep) == 0 {
+            return true;
+        }
+        let mut found = std::mem::take(&mut self.found);
+        let looked_at = self.subtables.overlapping(
+            &self.hasher,
+            region,
+            &self.storage,
+            OVERLAP - self.looked_at,
+            &mut found,
+        );
+        let done = looked_at.is_some();
+        self.looked_at += looked_at.unwrap_or(OVERLAP - self.looked_at);
+        for number in found.drain(..) {
+            if self.storage.origin(number).deps.contains(&dep) {
+                self.remove(number);
+            }
+        }
+        self.found = found;
+        done
     }
 
     /// Forgets all megaflows. The memory is freed by [`FlowTable::reap`].

@@ -2,6 +2,7 @@
 
 use super::storage::Storage;
 use crate::hash::{KeyHasher, MaskPairs};
+use dp::Region;
 use flow::{Key, Mask};
 use hashbrown::{HashMap, HashTable};
 
@@ -77,6 +78,41 @@ impl Subtables {
             entry.hash == hash && storage.get(entry.flow).is_some_and(|flow| flow.key == *masked)
         });
         found.map(|entry| entry.flow)
+    }
+
+    /// Adds the megaflows that cover a packet of a region to `found`; returns how many it looked at, or `None` where that would be more than
+    /// `most`.
+    pub(super) fn overlapping(
+        &self,
+        hasher: &KeyHasher,
+        region: &Region,
+        storage: &Storage,
+        most: usize,
+        found: &mut Vec<u32>,
+    ) -> Option<usize> {
+        let mut looked_at = 0;
+        for &number in &self.order {
+            let table = &self.tables[number as usize];
+            let both = table.mask.intersection(&region.mask);
+            if both == table.mask {
+                // The region says all that the mask looks at: there is one such megaflow at most.
+                let masked = region.key.masked(&table.mask);
+                found.extend(self.find(number, hasher.masked(&masked, &table.pairs), &masked, storage));
+                looked_at += 1;
+                continue;
+            }
+            looked_at += table.entries.len();
+            if looked_at > most {
+                break;
+            }
+            let covers = |entry: &&Entry| {
+                storage
+                    .get(entry.flow)
+                    .is_some_and(|flow| both.eq_key(&flow.key, &region.key))
+            };
+            found.extend(table.entries.iter().filter(covers).map(|entry| entry.flow));
+        }
+        (looked_at <= most).then_some(looked_at)
     }
 
     /// The subtable of a mask, made where there is none.

@@ -1,8 +1,8 @@
 //! Megaflows and the tables they were made from.
 
 use crate::common::{Bench, FakeSwitch, depending, mac, output, packet, translation};
-use dp::{Change, Changes, Dep, Effect};
-use flow::Field;
+use dp::{Change, Changes, Dep, Effect, Region};
+use flow::{Field, Key, Mask};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -230,4 +230,81 @@ fn limits_change_while_megaflows_are_cached() {
     bench.now += Duration::from_millis(1200);
     bench.housekeep();
     assert_eq!(bench.pipeline.cache_stats().flows, 0);
+}
+
+/// A change of what is in a region.
+fn overlap(dep: u64, fields: &[(Field, u128, u128)]) -> Change {
+    let (mut key, mut mask) = (Key::ZERO, Mask::EMPTY);
+    for (field, value, bits) in fields {
+        key.set(*field, value & bits);
+        mask.add_bits(*field, *bits);
+    }
+    Change::Overlap(Dep(dep), Arc::new(Region { key, mask }))
+}
+
+#[test]
+fn a_change_of_a_region_removes_what_depends_on_it_and_covers_packets_of_it() {
+    // Even stations' megaflows look at the destination, odd ones' at the source too; those from 100 on depend on another table.
+    let switch = FakeSwitch::new(|key| {
+        let dst = key.get(Field::EthDst) & 0xffff;
+        let fields = [Field::EthDst, Field::EthSrc];
+        let answer = translation(&[output(1)], &fields[..1 + dst as usize % 2]);
+        depending(answer, &[if dst < 100 { 1 } else { 2 }, 50])
+    });
+    let mut bench = Bench::new(2, switch);
+    let packets: Vec<_> = (0..200).map(|n| packet(n, n % 3, n)).collect();
+    let mut asked = |change: Change| {
+        bench.receive(0, &packets);
+        let before = bench.switch.upcalls();
+        bench.changes.publish(&[change]);
+        bench.receive(0, &packets);
+        bench.switch.upcalls() - before
+    };
+    let station = |n: u32| u128::from(mac(n).to_u64());
+    let all = u128::MAX;
+    // One of each mask, found without looking at others.
+    assert_eq!(asked(overlap(1, &[(Field::EthDst, station(6), all)])), 1);
+    assert_eq!(asked(overlap(2, &[(Field::EthDst, station(6), all)])), 0);
+    assert_eq!(
+        asked(overlap(
+            1,
+            &[(Field::EthDst, station(7), all), (Field::EthSrc, station(1), all)]
+        )),
+        1
+    );
+    assert_eq!(
+        asked(overlap(
+            1,
+            &[(Field::EthDst, station(7), all), (Field::EthSrc, station(2), all)]
+        )),
+        0
+    );
+    // Whatever says nothing of what a megaflow looks at may be of its packets.
+    assert_eq!(asked(overlap(1, &[(Field::EthSrc, station(1), all)])), 50 + 17);
+    assert_eq!(asked(overlap(1, &[(Field::TpDst, 80, all)])), 100);
+    assert_eq!(asked(overlap(50, &[(Field::EthDst, station(0), 0xff0)])), 16);
+    assert_eq!(asked(overlap(3, &[])), 0);
+}
+
+#[test]
+fn many_changes_of_regions_cost_no_more_than_forgetting_what_depends_on_them() {
+    let mut bench = Bench::new(2, one_port(&Arc::new(AtomicU32::new(1))));
+    let packets: Vec<_> = (0..3000).map(|n| packet(n, 9, n)).collect();
+    bench.receive(0, &packets);
+    // Each of them would have all megaflows looked at, and none of them covers a packet of theirs.
+    let other = |n: u128| {
+        overlap(
+            1,
+            &[
+                (Field::EthDst, 0xffff << 32, 0xffff << 32),
+                (Field::TpDst, n, u128::MAX),
+            ],
+        )
+    };
+    bench.changes.publish(&[other(1), other(2)]);
+    bench.receive(0, &packets);
+    assert_eq!(bench.switch.upcalls(), 3000);
+    bench.changes.publish(&(0..100).map(other).collect::<Vec<_>>());
+    bench.receive(0, &packets);
+    assert_eq!(bench.switch.upcalls(), 6000);
 }
