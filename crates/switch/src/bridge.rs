@@ -4,7 +4,7 @@ use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Learned};
 use crate::port::Port;
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
-use crate::{FailMode, PortFlags, VlanSet};
+use crate::{FailMode, FragMode, PortFlags, VlanSet};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use wire::{MacAddr, Nanos, Vid};
@@ -30,6 +30,8 @@ pub struct Bridge {
     pub(crate) hidden: Hidden,
     /// Port and interface by OpenFlow port number.
     pub(crate) of_ports: HashMap<u32, (u32, usize)>,
+    /// What becomes of fragments.
+    pub(crate) frags: FragMode,
     /// What controllers have said of ports, by OpenFlow port number.
     pub(crate) port_flags: HashMap<u32, PortFlags>,
     /// Whether controllers get the packets that tables have no rules for (OpenFlow 1.0 §4.4).

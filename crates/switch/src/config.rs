@@ -144,6 +144,18 @@ pub struct InterfaceConfig {
     pub up: bool,
 }
 
+/// What becomes of IP fragments in OpenFlow tables (`OFPC_FRAG_MASK`; `set-frags` of `ovs-ofctl`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FragMode {
+    /// They go through the tables with ports of zero, also the first ones.
+    #[default]
+    Normal,
+    /// They are dropped.
+    Drop,
+    /// The first ones go through the tables with their ports, later ones with ports of zero.
+    NxMatch,
+}
+
 /// What a controller may say of a port (OpenFlow 1.3.5 §7.2.1, `ofp_port_config`; OpenFlow 1.0 §5.2.1 has more).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortFlags {

@@ -9,7 +9,7 @@ use crate::fdb::Fdb;
 use crate::port::{Egress, Ingress, Port, PortVlans};
 use crate::switch::Switch;
 use crate::tables::{FlowTables, Hidden};
-use crate::{Attach, BridgeConfig, PortConfig, SwitchConfig};
+use crate::{Attach, BridgeConfig, FragMode, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -103,6 +103,7 @@ impl Switch {
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 hidden: Hidden::default(),
                 of_ports: HashMap::new(),
+                frags: FragMode::Normal,
                 port_flags: HashMap::new(),
                 misses_to_controller: false,
                 removed: Vec::new(),

@@ -1,6 +1,6 @@
 //! The switch as its caller sees it. How it is configured is in `configure`, how it answers in `translate`.
 
-use crate::PortFlags;
+use crate::{FragMode, PortFlags};
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
@@ -197,6 +197,17 @@ impl Switch {
         }
         let id = bridge.id;
         Ok(self.changes([Read::Port(id, at), Read::Flood(id)]))
+    }
+
+    /// Sets what becomes of fragments in a bridge's tables.
+    pub fn set_frag_mode(&mut self, bridge: &str, mode: FragMode) -> Vec<Change> {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return Vec::new();
+        };
+        let changes = bridge.frags != mode;
+        bridge.frags = mode;
+        let id = bridge.id;
+        self.changes(changes.then_some(Read::Bridge(id)))
     }
 
     /// Notes whether controllers get the packets that a bridge's tables have no rules for, as those of OpenFlow 1.0 to 1.2 do.

@@ -77,7 +77,17 @@ impl Pipeline<'_> {
         if port == Port::ANY && group == ANY_GROUP {
             return true;
         }
-        port != Port::ANY && self.is_live(port) || group != ANY_GROUP && self.is_group_live(group, within)
+        if port != Port::ANY && self.is_live(port) || group != ANY_GROUP && self.is_group_live(group, within) {
+            return true;
+        }
+        self.detail(|p| {
+            let cause = match port {
+                Port::ANY => format!("group {group}"),
+                _ => format!("port {}", p.text_of_port(port)),
+            };
+            format!("bucket {}: not live due to {cause}", bucket.id)
+        });
+        false
     }
 
     /// Whether one of a group's buckets is live.

@@ -10,6 +10,7 @@ use super::learn::Overlay;
 use super::report::{Kind, Report};
 use super::translated::{BridgeRule, ForController, Memo, Translated};
 use super::{Credited, RuleRef, words};
+use crate::FragMode;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
@@ -408,8 +409,24 @@ impl<'a> Pipeline<'a> {
             self.open(Kind::Table, |_| format!("{table:2}. priority {}", found.priority));
             return Some(found.rule.instructions.clone());
         }
+        let mut key = key;
+        let fragment = self.state.key.get(Field::IpFrag) != 0;
+        if bridge.frags == FragMode::Drop {
+            self.consult(Field::IpFrag, u128::MAX);
+            if fragment {
+                self.open(Kind::Table, |_| format!("{table:2}. No match."));
+                return None;
+            }
+        }
+        if fragment && bridge.frags == FragMode::Normal {
+            words::clear_ports(&mut key);
+        }
         let rules = bridge.tables.table(table).map(|table| &table.rules);
         let found = rules.and_then(|rules| self.find(rules, &key));
+        if words::has_ports(&self.consulted) {
+            // Whether it is a fragment says whether these ports count.
+            self.consult(Field::IpFrag, u128::MAX);
+        }
         if !self.overlays.is_empty() {
             let floor = found.as_ref().map(|found| found.priority);
             if let Some(at) = self.overlaid(table, &key, floor) {

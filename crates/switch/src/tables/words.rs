@@ -84,6 +84,22 @@ pub(crate) fn consult(words: &mut StateWords, field: Field, bits: u128) {
     }
 }
 
+/// What OpenFlow 1.0 calls ports: of ICMP, type and code.
+const PORTS: [Field; 4] = [Field::TpSrc, Field::TpDst, Field::IcmpType, Field::IcmpCode];
+
+/// Sets the ports to zero.
+pub(crate) fn clear_ports(words: &mut StateWords) {
+    for field in PORTS {
+        let info = field.info();
+        words[META_WORDS + usize::from(info.word)] &= !((field.max_value() as u64) << info.shift);
+    }
+}
+
+/// Whether there are bits of ports.
+pub(crate) fn has_ports(words: &StateWords) -> bool {
+    PORTS.into_iter().any(|field| of_key(words, field) != 0)
+}
+
 /// Adds the bits of a mask to the words of another.
 pub(crate) fn unite(words: &mut StateWords, bits: &StateWords) {
     for (word, bits) in words.iter_mut().zip(bits) {
