@@ -28,7 +28,8 @@ mod vlan_set;
 
 pub use bridge::{Bridge, FdbEntry};
 pub use config::{
-    Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, PortConfig, PortFlags, PriorityTags, SwitchConfig, VlanMode,
+    Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, PortConfig, PortFlags, PriorityTags, SwitchConfig,
+    VlanMode,
 };
 pub use control::{BundleError, BundleItem};
 pub use fdb::FdbStats;

@@ -1,10 +1,10 @@
 //! The switch as its caller sees it. How it is configured is in `configure`, how it answers in `translate`.
 
-use crate::{FragMode, PortFlags};
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
 use crate::tables::{BridgeRule, Memo, Memos, MeterNumbers, Pipeline, Translated};
+use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, Key, PortNo};
 use openflow::OfError;
 use openflow::model::Action;

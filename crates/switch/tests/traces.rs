@@ -155,7 +155,12 @@ fn told(text: &str) -> Vec<String> {
     let text = text.replace("vlan_tci=0x0000/0x1fff", "vlan_tci=0x0000");
     let text = text.replace(". reg0=0x2, priority 0\n", ". No match.\n");
     // It says of a flow whose metadata alone is another that it has changed, and prints it as it was.
-    let flow = text.lines().next().unwrap_or_default().trim_start_matches("Flow: ").to_owned();
+    let flow = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("Flow: ")
+        .to_owned();
     let text = text.replace(&format!("Final flow: {flow}\n"), "Final flow: unchanged\n");
     let lines = text.lines().map(str::to_owned);
     lines
