@@ -2,13 +2,15 @@
 
 use crate::asynchronous::Happened;
 use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
+use crate::dump::Job;
 use crate::env::Env;
+use crate::events::Events;
 use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
-use openflow::model::{Body, PortStatus, Role, RoleStatus};
-use openflow::{Framer, Version, Versions};
+use openflow::model::{Body, Message, PortStatus, Role, RoleStatus};
+use openflow::{Framer, OfError, Version, Versions};
 use std::collections::BTreeMap;
-use switch::tables::Removed;
+use std::time::Duration;
 use wire::Nanos;
 
 /// What a bridge says of itself.
@@ -28,6 +30,8 @@ pub struct Config {
     pub software: String,
     /// Packets that may wait for a controller (`other_config:controller-queue-size`), at least 1.
     pub queue: usize,
+    /// After how long a silence a bundle is given up (`other_config:bundle-idle-timeout`).
+    pub bundle_timeout: Duration,
 }
 
 impl Default for Config {
@@ -40,6 +44,7 @@ impl Default for Config {
             serial: "None".to_owned(),
             software: String::new(),
             queue: 100,
+            bundle_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -51,6 +56,8 @@ pub enum Run {
     Idle,
     /// More: call again.
     Busy,
+    /// More, when another connection's bundle is carried out: when it is among [`Agent::ready`].
+    Wait,
     /// More, when what is to be sent has been taken.
     Full,
     /// The connection has to end, after what is to be sent has been.
@@ -72,8 +79,14 @@ pub(crate) struct Core {
     pub(crate) new_master: Option<ConnId>,
     /// Ports that a request changed.
     pub(crate) port_changes: Vec<PortStatus>,
-    /// Whether a request ended rules, which somebody may want to be told of.
-    pub(crate) rules_ended: bool,
+    /// What happened in the tables, and is to be told.
+    pub(crate) events: Vec<Events>,
+    /// A change that others may want to be told of, and whose it was.
+    pub(crate) forward: Option<(ConnId, Message)>,
+    /// Whose bundle is being carried out; others wait.
+    pub(crate) committing: Option<ConnId>,
+    /// Whether monitors came or went.
+    pub(crate) monitors_changed: bool,
 }
 
 /// Why a role changed: another connection became master.
@@ -82,7 +95,7 @@ const ANOTHER_MASTER: u8 = 0;
 /// The agent of a bridge. See the crate's page.
 #[derive(Debug)]
 pub struct Agent {
-    core: Core,
+    pub(crate) core: Core,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     next: u64,
 }
@@ -99,7 +112,10 @@ impl Agent {
                 generation: None,
                 new_master: None,
                 port_changes: Vec::new(),
-                rules_ended: false,
+                events: Vec::new(),
+                forward: None,
+                committing: None,
+                monitors_changed: false,
             },
             conns: BTreeMap::new(),
             next: 0,
@@ -112,6 +128,11 @@ impl Agent {
         let old = std::mem::replace(&mut self.core.config, config);
         let new = &self.core.config;
         (old.datapath_id, old.versions) != (new.datapath_id, new.versions)
+    }
+
+    /// What the bridge is said to be.
+    pub fn config(&self) -> &Config {
+        &self.core.config
     }
 
     /// Says what ports there are; connections are told of the difference.
@@ -140,9 +161,14 @@ impl Agent {
     }
 
     /// Ends a connection, and what it has begun.
-    pub fn disconnect(&mut self, id: ConnId, env: &impl Env) {
-        self.conns.remove(&id);
+    pub fn disconnect(&mut self, id: ConnId, env: &impl Env, now: Nanos) {
+        let Some(mut gone) = self.conns.remove(&id) else { return };
+        if let Some(Job::Commit(commit)) = gone.dump.take() {
+            commit.give_up(&mut self.core, env);
+            self.tell_events(now);
+        }
         self.tap();
+        self.monitor(env);
         self.listen_to_misses(env);
     }
 
@@ -198,9 +224,18 @@ impl Agent {
             if conn.out.is_full() {
                 return Run::Full;
             }
-            if let Some(dump) = conn.dump.take() {
-                conn.dump = dump.step(conn, env, &self.core.config.bridge, now);
+            if let Some(job) = conn.dump.take() {
+                conn.dump = job.step(&mut self.core, conn, env, now);
+                self.after(env, now);
                 continue;
+            }
+            conn.resume_monitors();
+            if conn.dump.is_some() {
+                continue;
+            }
+            conn.waits = self.core.committing.is_some_and(|other| other != id);
+            if conn.waits {
+                return Run::Wait;
             }
             let mut framer = std::mem::take(&mut conn.framer);
             let met = self.next_message(id, &mut framer, env, now);
@@ -224,7 +259,8 @@ impl Agent {
     pub fn next_event(&self, id: ConnId) -> Option<Nanos> {
         let conn = self.conns.get(&id)?;
         let packets = conn.packets.next_event().filter(|_| !conn.out.is_full());
-        [conn.probe.due(), packets].into_iter().flatten().min()
+        let bundles = conn.bundles.next_event(self.core.config.bundle_timeout);
+        [conn.probe.due(), packets, bundles].into_iter().flatten().min()
     }
 
     /// Does what is due by time: probes a peer that is silent, and gives up one that stays so.
@@ -235,6 +271,10 @@ impl Agent {
             Probing::Ask if conn.codec.is_some() => conn.send(0, Body::EchoRequest(Vec::new())),
             Probing::Ask => {}
             Probing::GiveUp => conn.closed = Some(Closed::Silent),
+        }
+        while let Some(first) = conn.bundles.expire(self.core.config.bundle_timeout, now) {
+            let xid = first.get(4..8).and_then(|xid| xid.try_into().ok());
+            conn.refuse(xid.map_or(0, u32::from_be_bytes), OfError::BfcTimeout, &first);
         }
     }
 
@@ -247,20 +287,8 @@ impl Agent {
     pub fn ready(&self) -> impl Iterator<Item = ConnId> {
         self.conns
             .values()
-            .filter(|conn| conn.out.len() > 0)
+            .filter(|conn| conn.out.len() > 0 || conn.waits && self.core.committing.is_none())
             .map(|conn| conn.id)
-    }
-
-    /// Tells of rules that have ended.
-    pub fn rules_ended(&mut self, ended: &[Removed]) {
-        for removed in ended {
-            let Some(message) = removed.message() else { continue };
-            let happened = Happened::FlowRemoved(message.reason);
-            for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {
-                conn.send(0, Body::FlowRemoved(Box::new(message.clone())));
-            }
-        }
-        self.overhear();
     }
 
     /// Works on the next message, if it is there; whether it was.
@@ -283,12 +311,12 @@ impl Agent {
             }
             Some(codec) => self.core.message(conn, codec, message, env, now),
         }
-        self.after(id, env);
+        self.after(env, now);
         Ok(true)
     }
 
     /// Tells others what a request did.
-    fn after(&mut self, id: ConnId, env: &impl Env) {
+    fn after(&mut self, env: &impl Env, now: Nanos) {
         if let Some(master) = self.core.new_master.take() {
             let others = self.conns.values_mut().filter(|conn| conn.id != master);
             for other in others.filter(|conn| conn.role == Role::Master) {
@@ -308,13 +336,30 @@ impl Agent {
         }
         let changes = std::mem::take(&mut self.core.port_changes);
         self.tell_ports(&changes);
-        if std::mem::take(&mut self.core.rules_ended) {
-            let bridge = &self.core.config.bridge;
-            let ended = env.change(|switch, _| (switch.take_removed(bridge), Vec::new()));
-            self.rules_ended(&ended);
+        if std::mem::take(&mut self.core.monitors_changed) {
+            self.monitor(env);
         }
-        debug_assert!(self.conns.contains_key(&id));
+        if let Some((whose, message)) = self.core.forward.take() {
+            self.forward(whose, message);
+        }
+        self.tell_events(now);
         self.overhear();
+    }
+
+    /// Tells others of a change of groups or meters (OpenFlow 1.4 §7.4.6).
+    fn forward(&mut self, whose: ConnId, message: Message) {
+        let reason = u8::from(matches!(message.body, Body::MeterMod(_)));
+        let others = self.conns.values_mut().filter(|conn| conn.id != whose && conn.version() >= Some(Version::V14));
+        for other in others.filter(|conn| conn.hears(Happened::Forward(reason))) {
+            other.send(0, Body::RequestForward(Box::new(message.clone())));
+        }
+    }
+
+    /// Has changes of rules noted as long as somebody monitors them.
+    fn monitor(&mut self, env: &impl Env) {
+        let monitored = self.conns.values().any(|conn| !conn.monitors.is_empty());
+        let bridge = &self.core.config.bridge;
+        env.change(|switch, _| (switch.set_monitored(bridge, monitored), Vec::new()));
     }
 
     /// Lets the switch hand over packets without rules if a connection, of a version that knows no rules for them, wants them.

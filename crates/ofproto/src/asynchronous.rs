@@ -14,6 +14,8 @@ pub(crate) enum Happened {
     PortStatus(u8),
     FlowRemoved(u8),
     RoleStatus(u8),
+    TableStatus(u8),
+    Forward(u8),
 }
 
 /// Reasons of packets: no rule, an action, of a group, of a set, of a packet-out; and no rule where a rule says so.
@@ -48,6 +50,8 @@ impl Conn {
         let masks = self.masks();
         let (of_role, reason) = match happened {
             Happened::PacketIn(reason) => (masks.packet_in, reason),
+            Happened::TableStatus(reason) => (masks.table_status, reason),
+            Happened::Forward(reason) => (masks.request_forward, reason),
             Happened::RoleStatus(reason) => (masks.role_status, reason),
             Happened::PortStatus(reason) => (masks.port_status, reason),
             Happened::FlowRemoved(reason) => (masks.flow_removed, reason),

@@ -1,8 +1,10 @@
 //! A connection: what was agreed on it, and what waits on it.
 
 use crate::asynchronous::Masks;
+use crate::bundle::Bundles;
 use crate::dump::Job;
 use crate::limit::{Limit, Waiting};
+use crate::monitor::Monitors;
 use crate::outbox::Outbox;
 use crate::probe::Probe;
 use openflow::model::{Body, Message, PacketIn, PacketInFormat, Role, StatsRequest};
@@ -117,6 +119,10 @@ pub(crate) struct Conn {
     pub(crate) probe: Probe,
     /// Packets that it is to be told of.
     pub(crate) packets: Waiting<PacketIn>,
+    pub(crate) bundles: Bundles,
+    pub(crate) monitors: Monitors,
+    /// Whether its requests wait for another connection's commit.
+    pub(crate) waits: bool,
     /// Why nothing more is read.
     pub(crate) closed: Option<Closed>,
     /// What primary connections say, for those who listen.
@@ -156,6 +162,9 @@ impl Conn {
             dump: None,
             partial: None,
             stats: ConnStats::default(),
+            bundles: Bundles::default(),
+            monitors: Monitors::default(),
+            waits: false,
             closed: None,
             overheard: Vec::new(),
             tapped: false,

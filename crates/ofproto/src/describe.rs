@@ -2,15 +2,10 @@
 
 use crate::agent::Core;
 use crate::conn::Conn;
-use crate::env::Env;
-use openflow::model::{Body, Features, Port, StatsReply, SwitchDesc, TableStats, capabilities};
+use openflow::model::{Body, Features, Port, StatsReply, SwitchDesc, capabilities};
 use openflow::{OfError, Version};
 use switch::tables::TABLES;
 
-/// The rules that a table can have where nobody has said less.
-pub(crate) const MAX_ENTRIES: u32 = 1_000_000;
-/// OpenFlow 1.0's wildcards: all of its fields.
-const WILDCARDS: u32 = (1 << 22) - 1;
 /// OpenFlow 1.0's actions: output to enqueue.
 const ACTIONS: u32 = 0xfff;
 
@@ -48,25 +43,6 @@ impl Core {
             datapath: self.config.description.clone(),
         };
         let reply = StatsReply::Desc(desc);
-        conn.send(xid, Body::StatsReply { more: false, reply });
-    }
-
-    pub(crate) fn table_stats(&self, conn: &mut Conn, xid: u32, env: &impl Env) {
-        let stats = |table: u8, active: usize| TableStats {
-            table,
-            name: String::new(),
-            wildcards: WILDCARDS,
-            max_entries: MAX_ENTRIES,
-            active: u32::try_from(active).unwrap_or(u32::MAX),
-            lookups: 0,
-            matched: 0,
-        };
-        let tables = env.look(|switch| {
-            let bridge = switch.bridge(&self.config.bridge);
-            let rules = |table| bridge.map_or(0, |bridge| bridge.tables().rules_in(table));
-            (0..TABLES).map(|table| stats(table, rules(table))).collect()
-        });
-        let reply = StatsReply::Table(tables);
         conn.send(xid, Body::StatsReply { more: false, reply });
     }
 

@@ -1,9 +1,11 @@
 //! Statistics of rules, in parts.
 
 use crate::agent::Core;
+use crate::bundle::Commit;
 use crate::conn::Conn;
 use crate::env::Env;
 use crate::features::FeaturesDump;
+use crate::monitor::Walk;
 use openflow::OfError;
 use openflow::model::{AggregateStats, Body, Duration, FlowCounters, FlowStats, FlowStatsRequest, StatsReply};
 use switch::tables::{Condition, Cursor, Found};
@@ -17,14 +19,19 @@ const SLICE: usize = 512;
 pub(crate) enum Job {
     Rules(Dump),
     Features(FeaturesDump),
+    Monitor(Walk),
+    Commit(Commit),
 }
 
 impl Job {
     /// Sends the next part; what is left to do.
-    pub(crate) fn step(self, conn: &mut Conn, env: &impl Env, bridge: &str, now: Nanos) -> Option<Job> {
+    pub(crate) fn step(self, core: &mut Core, conn: &mut Conn, env: &impl Env, now: Nanos) -> Option<Job> {
+        let bridge = &core.config.bridge;
         match self {
             Job::Rules(dump) => dump.step(conn, env, bridge, now).map(Job::Rules),
             Job::Features(dump) => dump.step(conn),
+            Job::Monitor(walk) => walk.step(conn, env, bridge),
+            Job::Commit(commit) => commit.step(core, conn, env),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use dp::Change;
 use flow::PortNo;
+use openflow::OfError;
 use switch::Switch;
-use switch::tables::Translated;
+use switch::tables::{MeterChange, Translated};
 use wire::Nanos;
 
 /// A port's counters, since it was made.
@@ -28,6 +29,18 @@ pub trait Env {
 
     /// Changes the switch. What the change makes stale, which it returns, is out of force when this returns.
     fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R;
+
+    /// Changes meters: what the switch says is to be told the datapath, is told it, in the order that [`Switch::meter_mod`] asks for.
+    ///
+    /// # Errors
+    /// Those of the change; nothing is changed then.
+    fn change_meters(
+        &self,
+        change: impl FnOnce(&mut Switch, Nanos) -> Result<(Vec<Change>, Vec<MeterChange>), OfError>,
+    ) -> Result<(), OfError>;
+
+    /// What the datapath has measured by a meter of its own number.
+    fn meter_stats(&self, number: u32) -> dp::MeterStats;
 
     /// Makes the statistics of rules what they are now: what datapaths have carried since they last said so is credited when this returns.
     fn push_statistics(&self);

@@ -3,9 +3,10 @@
 use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::Job;
+use crate::env::Env;
 use flow::{Maskable, MatchField};
-use openflow::OfError;
-use openflow::model::{Action, Body, FeatureId, FieldId, Port, StatsReply, TableFeatures, TableProperty, Value};
+use openflow::{OfError, Version};
+use openflow::model::{Action, Body, FeatureId, FieldId, Port, StatsReply, TableFeatures, TableProperty, Value, table_config};
 use switch::tables::{TABLES, abilities};
 
 /// Tables that are described in one part.
@@ -19,10 +20,13 @@ pub(crate) struct FeaturesDump {
     actions: Vec<FeatureId>,
     matches: Vec<FieldId>,
     sets: Vec<FieldId>,
+    /// Each table's name, and the rules that it may have.
+    own: Vec<(String, u32)>,
+    can: u32,
 }
 
 impl Core {
-    pub(crate) fn table_features(&self, conn: &mut Conn, xid: u32, asked: &[TableFeatures]) -> Result<(), OfError> {
+    pub(crate) fn table_features(&self, conn: &mut Conn, xid: u32, asked: &[TableFeatures], env: &impl Env) -> Result<(), OfError> {
         if !asked.is_empty() {
             // What tables can do is not for others to choose.
             return Err(OfError::TffcEperm);
@@ -33,6 +37,15 @@ impl Core {
             actions: actions(),
             matches: fields(abilities::matches_field),
             sets: unmasked(fields(abilities::sets_field)),
+            own: self.tables(env, |tables| {
+                let own = |table| (tables.table_name(table).to_owned(), tables.max_entries(table));
+                (0..TABLES).map(own).collect()
+            }),
+            can: if conn.version() >= Some(Version::V14) {
+                table_config::EVICTION | table_config::VACANCY
+            } else {
+                0
+            },
         }));
         Ok(())
     }
@@ -89,11 +102,14 @@ impl FeaturesDump {
         }
         properties.push(TableProperty::Match(self.matches.clone()));
         properties.push(TableProperty::Wildcards(unmasked(self.matches.clone())));
+        let (name, max_entries) = self.own.get(usize::from(table)).cloned().unwrap_or_default();
         TableFeatures {
             table,
+            name,
+            config: self.can,
             metadata_match: u64::MAX,
             metadata_write: u64::MAX,
-            max_entries: crate::describe::MAX_ENTRIES,
+            max_entries,
             properties,
             ..TableFeatures::default()
         }

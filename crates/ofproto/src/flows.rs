@@ -5,28 +5,37 @@ use crate::conn::Conn;
 use crate::env::Env;
 use openflow::check::{self, Limits};
 use openflow::model::{FlowCommand, FlowMod};
-use openflow::{OfError, Version};
+use openflow::{Codec, OfError};
 
 impl Core {
-    pub(crate) fn flow_mod(&mut self, conn: &mut Conn, change: &FlowMod, env: &impl Env) -> Result<(), OfError> {
-        if change.buffer_id.is_some() {
-            // No packets are kept.
-            return Err(OfError::BrcBufferUnknown);
-        }
-        if matches!(
-            change.command,
-            FlowCommand::Add | FlowCommand::Modify | FlowCommand::ModifyStrict
-        ) {
-            let version = conn.version().unwrap_or(Version::V10);
-            let limits = Limits::default();
-            check::instructions(version, change.table, &change.matching, &change.instructions, &limits)?;
-        }
+    pub(crate) fn flow_mod(
+        &mut self,
+        conn: &Conn,
+        codec: &Codec,
+        xid: u32,
+        change: &FlowMod,
+        env: &impl Env,
+    ) -> Result<(), OfError> {
+        check(codec, change)?;
         let bridge = &self.config.bridge;
-        env.change(|switch, now| match switch.flow_mod(bridge, change, now) {
-            Ok(stale) => (Ok(()), stale),
+        let events = env.change(|switch, now| match switch.flow_mod(bridge, change, now) {
+            Ok(stale) => (Ok(switch.take_events(bridge)), stale),
             Err(error) => (Err(error), Vec::new()),
         })?;
-        self.rules_ended = true;
+        self.note(events, Some((conn.id, xid)));
         Ok(())
     }
+}
+
+/// Whether a change of rules makes sense, whatever rules there are.
+pub(crate) fn check(codec: &Codec, change: &FlowMod) -> Result<(), OfError> {
+    if change.buffer_id.is_some() {
+        // No packets are kept.
+        return Err(OfError::BrcBufferUnknown);
+    }
+    if matches!(change.command, FlowCommand::Delete | FlowCommand::DeleteStrict) {
+        return Ok(());
+    }
+    let limits = Limits::default();
+    check::instructions(codec.version, change.table, &change.matching, &change.instructions, &limits)
 }

@@ -14,13 +14,17 @@
 
 mod agent;
 mod asynchronous;
+mod bundle;
 mod conn;
 mod describe;
 mod dump;
 mod env;
+mod events;
 mod features;
 mod flows;
+mod groups;
 mod limit;
+mod monitor;
 mod outbox;
 mod packet_in;
 mod packet_out;

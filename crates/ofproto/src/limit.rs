@@ -88,10 +88,6 @@ impl<T> Waiting<T> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Adds a packet. Where there is no room, the port that has most waiting loses its oldest.
     pub(crate) fn push(&mut self, port: Port, packet: T) {
         if self.len >= self.most {
@@ -156,7 +152,7 @@ mod tests {
         }
         waiting.push(Port(2), 100);
         waiting.push(Port(2), 101);
-        assert_eq!((waiting.len(), waiting.dropped), (4, 8));
+        assert_eq!((waiting.len, waiting.dropped), (4, 8));
         let order: Vec<i32> = std::iter::from_fn(|| waiting.pop(second(0))).collect();
         assert_eq!(order, [8, 100, 9, 101]);
     }

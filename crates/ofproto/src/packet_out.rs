@@ -3,17 +3,32 @@
 use crate::agent::Core;
 use crate::conn::Conn;
 use crate::env::Env;
-use flow::{MatchField, PortNo};
+use flow::{Key, MatchField, PortNo};
 use openflow::check::{self, Limits};
-use openflow::model::{Match, PacketIn, PacketOut, Port};
+use openflow::model::{Action, Match, PacketIn, PacketOut, Port};
 use openflow::{OfError, Version};
-use switch::tables::abilities;
 
 /// The shortest packet: an Ethernet header.
 const SHORTEST: usize = 14;
 
 impl Core {
     pub(crate) fn packet_out(&self, conn: &Conn, out: &PacketOut, env: &impl Env) -> Result<(), OfError> {
+        let (device, key) = self.check_packet_out(conn, out, env)?;
+        let bridge = &self.config.bridge;
+        let translated = env.look(|switch| switch.translate_actions(bridge, &key, out.in_port.0, &out.actions));
+        if let Some(translated) = translated {
+            env.execute(device, &out.data, &translated);
+        }
+        Ok(())
+    }
+
+    /// Whether a packet can be sent: as what the datapath is to take it.
+    pub(crate) fn check_packet_out(
+        &self,
+        conn: &Conn,
+        out: &PacketOut,
+        env: &impl Env,
+    ) -> Result<(PortNo, Key), OfError> {
         let version = conn.version().unwrap_or(Version::V10);
         if out.buffer_id.is_some() {
             // No packets are kept.
@@ -24,13 +39,14 @@ impl Core {
         known.set(MatchField::InPortOxm, out.in_port.0.into(), u32::MAX.into());
         let key = key(version, &out.data, device)?;
         check::actions(version, &known_of(&key, known), &out.actions, &Limits::default())?;
-        abilities::packet_out(&out.actions)?;
+        let through_tables = |action: &&Action| !matches!(action, Action::Output { port: Port::TABLE, .. });
+        let others: Vec<Action> = out.actions.iter().filter(through_tables).cloned().collect();
         let bridge = &self.config.bridge;
-        let translated = env.look(|switch| switch.translate_actions(bridge, &key, out.in_port.0, &out.actions));
-        if let Some(translated) = translated {
-            env.execute(device, &out.data, &translated);
-        }
-        Ok(())
+        env.look(|switch| {
+            let bridge = switch.bridge(bridge).ok_or(OfError::BrcBadPort)?;
+            bridge.tables().check_actions(&others)
+        })?;
+        Ok((device, key))
     }
 
     pub(crate) fn resume(&self, conn: &Conn, packet: &PacketIn, env: &impl Env) -> Result<(), OfError> {
@@ -63,7 +79,7 @@ impl Core {
 /// The number that no port of a datapath has.
 const NO_DEVICE: PortNo = PortNo(0);
 
-fn key(version: Version, packet: &[u8], device: PortNo) -> Result<flow::Key, OfError> {
+fn key(version: Version, packet: &[u8], device: PortNo) -> Result<Key, OfError> {
     let short = if version >= Version::V12 {
         OfError::BrcBadPacket
     } else {
@@ -74,7 +90,7 @@ fn key(version: Version, packet: &[u8], device: PortNo) -> Result<flow::Key, OfE
 }
 
 /// What is known of a packet's fields, as far as actions have to suit them.
-fn known_of(key: &flow::Key, mut known: Match) -> Match {
+fn known_of(key: &Key, mut known: Match) -> Match {
     let state = flow::FlowState::new(*key, 0);
     for field in [MatchField::EthType, MatchField::NwProto, MatchField::VlanTci] {
         let value = state.get(field);

@@ -162,14 +162,21 @@ impl Ports {
 }
 
 impl Core {
-    pub(crate) fn port_mod(&mut self, change: &PortMod, env: &impl Env) -> Result<(), OfError> {
-        let port = self.ports.ports.get_mut(&change.port).ok_or(OfError::PmfcBadPort)?;
+    /// Whether a change of a port can be carried out.
+    pub(crate) fn check_port_mod(&self, change: &PortMod) -> Result<(), OfError> {
+        let port = self.ports.get(change.port).ok_or(OfError::PmfcBadPort)?;
         if port.info.hw_addr != change.hw_addr && change.hw_addr != MacAddr([0; 6]) {
             return Err(OfError::PmfcBadHwAddr);
         }
         if change.mask & !(SETTABLE | config::PORT_DOWN) != 0 {
             return Err(OfError::PmfcBadConfig);
         }
+        Ok(())
+    }
+
+    pub(crate) fn port_mod(&mut self, change: &PortMod, env: &impl Env) -> Result<(), OfError> {
+        self.check_port_mod(change)?;
+        let port = self.ports.ports.get_mut(&change.port).ok_or(OfError::PmfcBadPort)?;
         let before = port.description();
         let settable = change.mask & SETTABLE;
         let wanted = port.config & !settable | change.config & settable;

@@ -31,7 +31,7 @@ impl Core {
                 }
                 return Ok(());
             }
-            self.request(conn, xid, body, message.len(), env, now)
+            self.request(conn, &codec, xid, body, message, env, now)
         });
         if let Err(error) = done
             && !is_error(message)
@@ -40,12 +40,14 @@ impl Core {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what a request is, and what it is about")]
     fn request(
         &mut self,
         conn: &mut Conn,
+        codec: &Codec,
         xid: u32,
         body: Body,
-        len: usize,
+        message: &[u8],
         env: &impl Env,
         now: Nanos,
     ) -> Result<(), OfError> {
@@ -61,7 +63,13 @@ impl Core {
             }
             Body::GetConfigRequest => self.get_config(conn, xid),
             Body::SetConfig(config) => self.set_config(conn, config)?,
-            Body::FlowMod(change) => self.flow_mod(conn, &change, env)?,
+            Body::FlowMod(change) => self.flow_mod(conn, codec, xid, &change, env)?,
+            Body::GroupMod(change) => self.group_mod(conn, xid, change, env)?,
+            Body::MeterMod(change) => self.meter_mod(conn, xid, change, env)?,
+            Body::TableMod(change) => self.table_mod(conn, xid, &change, env)?,
+            Body::BundleControl(control) => self.bundle_control(conn, xid, control, message, now)?,
+            Body::BundleAdd(add) => self.bundle_add(conn, *codec, &add, message, now)?,
+            Body::FlowMonitorCancel(id) => self.monitor_cancel(conn, id)?,
             Body::PacketOut(packet) => self.packet_out(conn, &packet, env)?,
             Body::Resume(packet) => self.resume(conn, &packet, env)?,
             Body::PortMod(change) => self.port_mod(&change, env)?,
@@ -94,7 +102,7 @@ impl Core {
             Body::CtFlushZone(_) | Body::CtFlush(_) => return Err(OfError::NxBacCtDatapathSupport),
             Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port)?,
             Body::StatsRequest { more, request } => {
-                if let Some(request) = conn.assemble(xid, more, request, len)? {
+                if let Some(request) = conn.assemble(xid, more, request, message.len())? {
                     self.statistics(conn, xid, request, env, now)?;
                 }
             }
@@ -123,7 +131,7 @@ impl Core {
             StatsRequest::Desc => self.desc(conn, xid),
             StatsRequest::Flow(asked) => self.dump_flows(conn, xid, &asked, env)?,
             StatsRequest::FlowStats(asked) => self.dump_counters(conn, xid, &asked, env)?,
-            StatsRequest::TableFeatures(asked) => self.table_features(conn, xid, &asked)?,
+            StatsRequest::TableFeatures(asked) => self.table_features(conn, xid, &asked, env)?,
             StatsRequest::BundleFeatures(_) => {
                 let features = BundleFeatures {
                     flags: ATOMIC | ORDERED,
@@ -132,6 +140,14 @@ impl Core {
                 let reply = StatsReply::BundleFeatures(features);
                 conn.send(xid, Body::StatsReply { more: false, reply });
             }
+            StatsRequest::Group(group) => self.group_stats(conn, xid, group, env, now),
+            StatsRequest::GroupDesc(group) => self.group_desc(conn, xid, group, env),
+            StatsRequest::GroupFeatures => self.group_features(conn, xid),
+            StatsRequest::Meter(meter) => self.meter_stats(conn, xid, meter, env, now)?,
+            StatsRequest::MeterConfig(meter) => self.meter_config(conn, xid, meter, env)?,
+            StatsRequest::MeterFeatures => self.meter_features(conn, xid),
+            StatsRequest::TableDesc => self.table_desc(conn, xid, env),
+            StatsRequest::FlowMonitor(requests) => self.flow_monitor(conn, xid, &requests)?,
             StatsRequest::Aggregate(asked) => self.aggregate(conn, xid, &asked, env)?,
             StatsRequest::Table => self.table_stats(conn, xid, env),
             StatsRequest::Port(port) => self.port_stats(conn, xid, port, env, now)?,

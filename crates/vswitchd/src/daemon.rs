@@ -11,7 +11,7 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    Bridge, Interface, OpenVSwitch, Port, Ssl, TypedRow, all, bridge, interface, open_vswitch, port, select,
+    Bridge, FlowTable, Interface, OpenVSwitch, Port, Ssl, TypedRow, all, bridge, interface, open_vswitch, port, select,
 };
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
@@ -38,6 +38,7 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<Bridge>(&mut selection);
     select::<Port>(&mut selection);
     select::<Interface>(&mut selection);
+    select::<FlowTable>(&mut selection);
     select::<Ssl>(&mut selection);
     // What the daemon itself writes is not news to it.
     {
@@ -295,6 +296,9 @@ impl Daemon {
                 );
                 bridges.apply(&self.desired);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());
+                drop(bridges);
+                self.state.forget_dead_meters();
+                let bridges = self.state.bridges.borrow();
                 self.state.openflow.follow(&self.state, &self.desired, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
@@ -310,6 +314,7 @@ impl Daemon {
             bridges: all(replica)?,
             ports: all(replica)?,
             interfaces: all(replica)?,
+            flow_tables: all(replica)?,
             ssl: all::<Ssl>(replica)?.into_values().next(),
         })
     }

@@ -8,6 +8,7 @@ use openflow::Versions;
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use switch::tables::TableSettings;
 use switch::{FailMode, PortConfig, VlanSet};
 use wire::MacAddr;
 
@@ -23,6 +24,8 @@ pub(crate) struct Desired {
     pub(crate) flow_limit: Option<usize>,
     /// How long a megaflow stays that carries nothing.
     pub(crate) max_idle: Option<Duration>,
+    /// After how long a silence of its controller a bundle is given up.
+    pub(crate) bundle_timeout: Duration,
     /// How many VLAN tags of a packet count.
     pub(crate) vlan_limit: u8,
     /// Keys and columns of the root row that ask for what is not built.
@@ -47,6 +50,8 @@ pub(crate) struct Bridge {
     pub(crate) serial: Option<String>,
     /// Packets that may wait for a controller.
     pub(crate) controller_queue: usize,
+    /// What is said of OpenFlow tables.
+    pub(crate) tables: BTreeMap<u8, TableSettings>,
     pub(crate) mac_aging: Duration,
     pub(crate) mac_table_size: usize,
     pub(crate) flood_vlans: VlanSet,

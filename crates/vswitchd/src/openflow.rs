@@ -17,7 +17,11 @@ use openflow::model::Port;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use wire::{MacAddr, Nanos};
+
+/// How long what packets change is collected before controllers are told.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Packets that go to agents before others have their turn.
 const BATCH: usize = 64;
@@ -42,7 +46,7 @@ impl OpenFlow {
             let Some(there) = bridges.state().get(name) else {
                 continue;
             };
-            let config = config(name, wanted, there);
+            let config = config(name, desired, wanted, there);
             let known = self.bridge(name);
             let agent = match known {
                 Some(agent) => {
@@ -56,6 +60,7 @@ impl OpenFlow {
                 }
             };
             agent.set_ports(ports(there, state.shared.clock.now()), state);
+            agent.set_tables(&wanted.tables, state);
         }
     }
 
@@ -69,13 +74,19 @@ impl OpenFlow {
         }
     }
 
-    /// Tells controllers of rules that have ended by themselves.
-    pub(crate) fn rules_ended(&self, state: &State) {
-        for (name, agent) in &*self.bridges.borrow() {
-            let ended = state.shared.switch.write().take_removed(name);
-            if !ended.is_empty() {
-                agent.rules_ended(&ended);
-            }
+    /// Tells controllers of what has happened in the tables by itself: rules that ended, or that packets made.
+    pub(crate) fn tables_changed(&self, state: &State) {
+        for agent in self.bridges.borrow().values() {
+            agent.tables_changed(state);
+        }
+    }
+
+    /// Tells controllers of what packets changed in the tables, as long as the daemon runs.
+    pub(crate) async fn watch(state: Rc<State>) {
+        loop {
+            state.shared.tables_changed.notified().await;
+            state.openflow.tables_changed(&state);
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -105,7 +116,7 @@ impl OpenFlow {
     }
 }
 
-fn config(name: &str, wanted: &desired::Bridge, there: &BridgeState) -> Config {
+fn config(name: &str, desired: &Desired, wanted: &desired::Bridge, there: &BridgeState) -> Config {
     Config {
         bridge: name.to_owned(),
         versions: wanted.protocols,
@@ -114,6 +125,7 @@ fn config(name: &str, wanted: &desired::Bridge, there: &BridgeState) -> Config {
         serial: wanted.serial.clone().unwrap_or_else(|| "None".to_owned()),
         software: telemetry::version::COMPATIBLE.to_owned() + ", oxvs " + telemetry::version::OXVS,
         queue: wanted.controller_queue,
+        bundle_timeout: desired.bundle_timeout,
     }
 }
 

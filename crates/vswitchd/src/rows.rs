@@ -3,10 +3,12 @@
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::unsupported;
 use netdev::Spec;
+use openflow::model::Subfield;
 use openflow::{Version, Versions};
 use ovsdb::{Uuid, rows};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use switch::tables::{Overflow, TABLES, TableSettings};
 use switch::{FailMode, PortConfig, PriorityTags, VlanMode, VlanSet};
 use wire::{MacAddr, Vid};
 
@@ -29,6 +31,7 @@ pub(crate) struct Tables {
     pub(crate) bridges: BTreeMap<Uuid, rows::Bridge>,
     pub(crate) ports: BTreeMap<Uuid, rows::Port>,
     pub(crate) interfaces: BTreeMap<Uuid, rows::Interface>,
+    pub(crate) flow_tables: BTreeMap<Uuid, rows::FlowTable>,
     pub(crate) ssl: Option<rows::Ssl>,
 }
 
@@ -48,6 +51,11 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
         ),
         flow_limit: number(&root.other_config, "flow-limit"),
         max_idle: number(&root.other_config, "max-idle").map(|ms: u64| Duration::from_millis(ms.max(500))),
+        bundle_timeout: Duration::from_secs(
+            number(&root.other_config, "bundle-idle-timeout")
+                .unwrap_or(10_u64)
+                .clamp(1, u64::from(u32::MAX)),
+        ),
         vlan_limit: vlan_limit(&root.other_config),
         unsupported: unsupported::open_vswitch(root),
     };
@@ -72,6 +80,7 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
         protocols: protocols(&row.protocols),
         description: config.get("dp-desc").cloned(),
         serial: config.get("dp-sn").cloned(),
+        tables: flow_tables(row, tables),
         controller_queue: number(config, "controller-queue-size")
             .filter(|size| (1..=512).contains(size))
             .unwrap_or(100_usize),
@@ -164,6 +173,32 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         problems,
         refused,
     }
+}
+
+/// What a bridge's row says of OpenFlow tables.
+fn flow_tables(row: &rows::Bridge, tables: &Tables) -> BTreeMap<u8, TableSettings> {
+    let there = row.flow_tables.iter().filter_map(|(number, uuid)| {
+        let number = u8::try_from(*number).ok().filter(|number| *number < TABLES)?;
+        Some((number, table_settings(tables.flow_tables.get(uuid)?)))
+    });
+    there.collect()
+}
+
+fn table_settings(row: &rows::FlowTable) -> TableSettings {
+    TableSettings {
+        name: row.name.clone().unwrap_or_default(),
+        limit: row.flow_limit.and_then(|limit| usize::try_from(limit).ok()),
+        overflow: match row.overflow_policy.as_deref() {
+            Some("evict") => Overflow::Evict,
+            _ => Overflow::Refuse,
+        },
+        groups: row.groups.iter().filter_map(|field| subfield(field)).collect(),
+    }
+}
+
+/// A part of a field, as `NXM_OF_ETH_SRC[]` and `NXM_NX_REG0[0..15]` have it.
+fn subfield(text: &str) -> Option<Subfield> {
+    openflow::text::parse_subfield(text).ok()
 }
 
 fn vlan_mode(row: &rows::Port, tag: Option<Vid>) -> VlanMode {

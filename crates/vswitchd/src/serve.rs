@@ -80,6 +80,7 @@ async fn switch(program: Program, options: &Options, process: process::Daemon) -
     let idl = daemon::idl(seed);
     let state = Rc::new(State::start(seed as u64).context("starting the datapath")?);
     tokio::task::spawn_local(OpenFlow::deliver(state.clone()));
+    tokio::task::spawn_local(OpenFlow::watch(state.clone()));
     let control = unixctl::Server::new(Program::NAME);
     commands::register(&control, &state);
 

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::packets::Packets;
-use dp::{Change, Changes, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
+use dp::{Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use switch::Switch;
@@ -17,6 +17,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Packets for controllers.
     pub(crate) packets: Packets,
+    /// Rings when packets may have made or ended rules.
+    pub(crate) tables_changed: Notify,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
 }
@@ -28,6 +30,7 @@ impl Shared {
             changes: Arc::new(Changes::new()),
             clock: Clock::start(),
             packets: Packets::default(),
+            tables_changed: Notify::new(),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
         })
@@ -49,6 +52,14 @@ impl Shared {
         }
         if !translated.translation.effects.is_empty() {
             self.update(|switch, now| switch.accept(translated, now));
+            self.may_have_changed_tables(&translated.translation.effects);
+        }
+    }
+
+    /// Has controllers told if effects may have made or ended rules.
+    fn may_have_changed_tables(&self, effects: &[Effect]) {
+        if effects.iter().any(|effect| matches!(effect, Effect::Memo(_))) {
+            self.tables_changed.notify_one();
         }
     }
 
@@ -73,6 +84,19 @@ impl Slowpath for Shared {
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
         self.update(|switch, now| switch.apply(effects, now));
+        self.may_have_changed_tables(effects);
+    }
+
+    fn credit(&self, credits: &[(Credit, Carried)], now: Nanos) {
+        // The datapath has a clock of its own: what counts is how long ago packets came.
+        let here = self.clock.now();
+        let on_this_clock = |(credit, carried): &(Credit, Carried)| {
+            let ago = now.since(carried.used);
+            let used = Nanos(here.0.saturating_sub(ago.as_nanos() as u64));
+            (*credit, Carried { used, ..*carried })
+        };
+        let credits: Vec<_> = credits.iter().map(on_this_clock).collect();
+        self.switch.write().credit_all(&credits);
     }
 
     fn packet_in(&self, packet: &PacketIn<'_>, _now: Nanos) -> bool {

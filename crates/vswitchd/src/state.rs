@@ -48,8 +48,12 @@ impl State {
 
     /// Does in the switch's tables what is due by time.
     pub(crate) fn tick(&self) {
+        // What was carried until now keeps rules from ending.
+        if self.shared.switch.read().next_event() <= Some(self.shared.clock.now()) {
+            self.dp().push_stats();
+        }
         self.shared.update(|switch, now| switch.tick(now));
-        self.openflow.rules_ended(self);
+        self.openflow.tables_changed(self);
     }
 
     /// Gives up the devices behind datapath ports that failed.

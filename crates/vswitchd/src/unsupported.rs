@@ -15,7 +15,6 @@ pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     found.column("netflow", row.netflow.is_some());
     found.column("sflow", row.sflow.is_some());
     found.column("ipfix", row.ipfix.is_some());
-    found.column("flow_tables", !row.flow_tables.is_empty());
     found.column("auto_attach", row.auto_attach.is_some());
     found.column("stp_enable", row.stp_enable);
     found.column("rstp_enable", row.rstp_enable);
@@ -155,7 +154,6 @@ const INTERFACE_KEYS: &[&str] = &[
 
 /// Documented keys of `Open_vSwitch.other_config` without an effect here.
 const ROOT_KEYS: &[&str] = &[
-    "bundle-idle-timeout",
     "ca_cert",
     "certificate",
     "dpdk-alloc-mem",

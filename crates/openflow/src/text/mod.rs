@@ -98,6 +98,14 @@ pub fn field_value(of: flow::MatchField, value: u128, style: Style<'_>) -> Strin
     field::format(of, value, of.info().valid, style)
 }
 
+/// Reads a part of a field: `FIELD`, `FIELD[]`, `FIELD[3]` or `FIELD[3..5]`.
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn parse_subfield(text: &str) -> Result<crate::model::Subfield, ParseError> {
+    action_args::subfield(text)
+}
+
 /// A port as text: its name if it has one, else its number.
 pub fn port(port: Port, style: Style<'_>) -> String {
     let reserved = RESERVED.iter().find(|(p, _)| *p == port);

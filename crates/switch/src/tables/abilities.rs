@@ -1,9 +1,9 @@
 //! What rules may ask for: what a switch says it can, is what it does not refuse.
 
-use super::{TABLES, check};
+use super::check;
 use flow::MatchField;
 use openflow::OfError;
-use openflow::model::{Action, Instructions, Port};
+use openflow::model::{Action, Instructions};
 
 /// Whether rules can match a field.
 pub fn matches_field(field: MatchField) -> bool {
@@ -28,14 +28,4 @@ pub fn meters() -> bool {
         ..Instructions::default()
     };
     check::instructions(&instructions, 0).err() != Some(OfError::BicUnsupInst)
-}
-
-/// Whether a controller can have actions done to a packet that it sends: those of rules, and going through the tables.
-///
-/// # Errors
-/// The error that the specification has for it.
-pub fn packet_out(actions: &[Action]) -> Result<(), OfError> {
-    let through_tables = |action: &&Action| !matches!(action, Action::Output { port: Port::TABLE, .. });
-    let others = actions.iter().filter(through_tables).cloned().collect();
-    check::instructions(&Instructions::apply(others), TABLES - 1)
 }

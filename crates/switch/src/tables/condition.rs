@@ -54,6 +54,12 @@ impl Condition {
         self.matching == Match::ANY
     }
 
+    /// The same for a rule as it was at a moment.
+    pub(super) fn accepts_image(&self, image: &super::RuleImage) -> bool {
+        (image.cookie ^ self.cookie) & self.cookie_mask == 0
+            && sends_to(&image.instructions, self.out_port, self.out_group)
+    }
+
     /// Whether a rule meets what is not about its match.
     pub(super) fn accepts(&self, rule: &Rule) -> bool {
         (rule.cookie ^ self.cookie) & self.cookie_mask == 0

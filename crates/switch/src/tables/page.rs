@@ -1,6 +1,7 @@
 //! Walks over rules in steps, for those who must not hold the tables for long.
 
-use super::{Condition, FlowTables, Rule, RuleRef, words};
+use super::condition::match_words;
+use super::{Condition, FlowTables, Rule, RuleImage, RuleRef, words};
 use crate::tables::WORDS;
 use classifier::Entry;
 use openflow::model;
@@ -85,6 +86,17 @@ impl FlowTables {
 }
 
 impl Condition {
+    /// Whether a rule that was met is meant.
+    pub fn meets_found(&self, found: &Found<'_>) -> bool {
+        self.meets(found.entry)
+    }
+
+    /// Whether a rule is meant, as it was at a moment.
+    pub fn covers_image(&self, image: &RuleImage) -> bool {
+        let covers = || match_words(&image.matching).is_ok_and(|other| self.matching.covers(&other));
+        self.accepts_image(image) && (self.is_any_match() || covers())
+    }
+
     /// Whether a rule is meant.
     fn meets(&self, entry: &Entry<'_, Rule, WORDS>) -> bool {
         (self.is_any_match() || self.matching.covers(&entry.matching())) && self.accepts(entry.rule)

@@ -7,10 +7,10 @@ use mgmt::paths;
 use mgmt::stream::{Listener, Remote, Stream};
 use ofproto::{Agent, Config, ConnId, Kind, Options, PortInfo};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
-use switch::tables::Removed;
+use switch::tables::TableSettings;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use wire::Nanos;
@@ -21,6 +21,8 @@ pub(crate) struct BridgeAgent {
     pub(super) agent: RefCell<Agent>,
     connections: RefCell<BTreeMap<ConnId, Task>>,
     listeners: RefCell<Vec<AbortHandle>>,
+    /// What the database said of tables.
+    tables: RefCell<BTreeMap<u8, TableSettings>>,
 }
 
 struct Task {
@@ -48,6 +50,7 @@ impl BridgeAgent {
             agent: RefCell::new(Agent::new(config)),
             connections: RefCell::default(),
             listeners: RefCell::default(),
+            tables: RefCell::default(),
         });
         for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
             let path = paths::in_rundir(format!("{bridge}.{suffix}"));
@@ -103,9 +106,29 @@ impl BridgeAgent {
         agent.packet_in(&packet.meaning, &packet.data, packet.total_len, now);
     }
 
-    pub(crate) fn rules_ended(&self, ended: &[Removed]) {
-        self.agent.borrow_mut().rules_ended(ended);
+    pub(crate) fn tables_changed(&self, state: &State) {
+        let now = state.shared.clock.now();
+        self.agent.borrow_mut().tables_changed(state, now);
         self.wake();
+    }
+
+    /// Sets what the database says of tables; those that it does not speak of any more are as they were made.
+    pub(crate) fn set_tables(&self, wanted: &BTreeMap<u8, TableSettings>, state: &State) {
+        let bridge = self.agent.borrow().config().bridge.clone();
+        let mut known = self.tables.borrow_mut();
+        if *known == *wanted {
+            return;
+        }
+        let numbers: BTreeSet<u8> = known.keys().chain(wanted.keys()).copied().collect();
+        for table in numbers {
+            let settings = wanted.get(&table).cloned().unwrap_or_default();
+            if known.get(&table) != wanted.get(&table) {
+                state.shared.update(|switch, now| switch.set_table(&bridge, table, settings, now));
+            }
+        }
+        known.clone_from(wanted);
+        drop(known);
+        self.tables_changed(state);
     }
 
     /// Wakes the tasks of connections that have something to be sent.
@@ -130,7 +153,9 @@ impl BridgeAgent {
 
     fn forget(&self, id: ConnId) {
         if let Some(state) = self.state.upgrade() {
-            self.agent.borrow_mut().disconnect(id, &*state);
+            let now = state.shared.clock.now();
+            self.agent.borrow_mut().disconnect(id, &*state, now);
+            self.wake();
         }
     }
 }

@@ -65,7 +65,7 @@ async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notif
                 tokio::task::yield_now().await;
                 continue;
             }
-            Run::Full => false,
+            Run::Full | Run::Wait => false,
             Run::Idle => true,
         };
         tokio::select! {

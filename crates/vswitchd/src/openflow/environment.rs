@@ -1,10 +1,11 @@
 //! The daemon as agents need it.
 
 use crate::state::State;
-use dp::{Change, PortNo};
+use dp::{Change, MeterStats, PortNo};
 use ofproto::{Env, PortCounters};
+use openflow::OfError;
 use switch::Switch;
-use switch::tables::Translated;
+use switch::tables::{MeterChange, Translated};
 use wire::Nanos;
 
 impl Env for State {
@@ -23,6 +24,25 @@ impl Env for State {
             Some(value) => value,
             None => unreachable!("an update runs what it is given"),
         }
+    }
+
+    fn change_meters(
+        &self,
+        change: impl FnOnce(&mut Switch, Nanos) -> Result<(Vec<Change>, Vec<MeterChange>), OfError>,
+    ) -> Result<(), OfError> {
+        let told = Env::change(self, |switch, now| match change(switch, now) {
+            Ok((stale, told)) => {
+                self.set_meters(&told);
+                (Ok(told), stale)
+            }
+            Err(error) => (Err(error), Vec::new()),
+        })?;
+        self.forget_meters(&told);
+        Ok(())
+    }
+
+    fn meter_stats(&self, number: u32) -> MeterStats {
+        self.dp().meter_stats(number).unwrap_or_default()
     }
 
     fn push_statistics(&self) {
@@ -66,5 +86,36 @@ impl Env for State {
         device.set_up(up).map_err(|error| format!("{interface}: {error}"))?;
         self.recheck.notify_one();
         Ok(())
+    }
+}
+
+impl State {
+    /// Tells the datapath of meters that came or changed.
+    fn set_meters(&self, told: &[MeterChange]) {
+        for change in told {
+            if let MeterChange::Set { number, config } = change
+                && let Err(error) = self.dp().set_meter(*number, config)
+            {
+                tracing::error!(target: "ofproto", "meter {number}: {error}");
+            }
+        }
+    }
+
+    /// Has the datapath forget meters, and gives their numbers back.
+    fn forget_meters(&self, told: &[MeterChange]) {
+        for change in told {
+            if let MeterChange::Delete { number } = change {
+                self.dp().del_meter(*number);
+            }
+        }
+        self.shared.switch.write().meters_deleted(told);
+    }
+
+    /// Forgets the meters of bridges that are gone.
+    pub(crate) fn forget_dead_meters(&self) {
+        let dead = self.shared.switch.write().take_meter_changes();
+        if !dead.is_empty() {
+            self.forget_meters(&dead);
+        }
     }
 }
