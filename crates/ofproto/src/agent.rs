@@ -349,7 +349,10 @@ impl Agent {
     /// Tells others of a change of groups or meters (OpenFlow 1.4 §7.4.6).
     fn forward(&mut self, whose: ConnId, message: Message) {
         let reason = u8::from(matches!(message.body, Body::MeterMod(_)));
-        let others = self.conns.values_mut().filter(|conn| conn.id != whose && conn.version() >= Some(Version::V14));
+        let others = self
+            .conns
+            .values_mut()
+            .filter(|conn| conn.id != whose && conn.version() >= Some(Version::V14));
         for other in others.filter(|conn| conn.hears(Happened::Forward(reason))) {
             other.send(0, Body::RequestForward(Box::new(message.clone())));
         }

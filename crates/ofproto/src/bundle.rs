@@ -112,7 +112,11 @@ impl Core {
         message: &[u8],
         now: Nanos,
     ) -> Result<(), OfError> {
-        let BundleControl { bundle: id, kind, flags } = control;
+        let BundleControl {
+            bundle: id,
+            kind,
+            flags,
+        } = control;
         match kind {
             OPEN => {
                 if conn.bundles.take(id).is_some() {

@@ -5,8 +5,10 @@ use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
 use flow::{Maskable, MatchField};
+use openflow::model::{
+    Action, Body, FeatureId, FieldId, Port, StatsReply, TableFeatures, TableProperty, Value, table_config,
+};
 use openflow::{OfError, Version};
-use openflow::model::{Action, Body, FeatureId, FieldId, Port, StatsReply, TableFeatures, TableProperty, Value, table_config};
 use switch::tables::{TABLES, abilities};
 
 /// Tables that are described in one part.
@@ -26,7 +28,13 @@ pub(crate) struct FeaturesDump {
 }
 
 impl Core {
-    pub(crate) fn table_features(&self, conn: &mut Conn, xid: u32, asked: &[TableFeatures], env: &impl Env) -> Result<(), OfError> {
+    pub(crate) fn table_features(
+        &self,
+        conn: &mut Conn,
+        xid: u32,
+        asked: &[TableFeatures],
+        env: &impl Env,
+    ) -> Result<(), OfError> {
         if !asked.is_empty() {
             // What tables can do is not for others to choose.
             return Err(OfError::TffcEperm);

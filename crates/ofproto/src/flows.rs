@@ -37,5 +37,11 @@ pub(crate) fn check(codec: &Codec, change: &FlowMod) -> Result<(), OfError> {
         return Ok(());
     }
     let limits = Limits::default();
-    check::instructions(codec.version, change.table, &change.matching, &change.instructions, &limits)
+    check::instructions(
+        codec.version,
+        change.table,
+        &change.matching,
+        &change.instructions,
+        &limits,
+    )
 }

@@ -9,38 +9,44 @@ use switch::tables::{FlowTables, Meter, TABLES, group_features, meter_features, 
 use wire::Nanos;
 
 impl Core {
-    pub(crate) fn group_mod(
-        &mut self,
-        conn: &Conn,
-        xid: u32,
-        change: GroupMod,
-        env: &impl Env,
-    ) -> Result<(), OfError> {
+    pub(crate) fn group_mod(&mut self, conn: &Conn, xid: u32, change: GroupMod, env: &impl Env) -> Result<(), OfError> {
         let bridge = &self.config.bridge;
         let events = env.change(|switch, now| match switch.group_mod(bridge, &change, now) {
             Ok(stale) => (Ok(switch.take_events(bridge)), stale),
             Err(error) => (Err(error), Vec::new()),
         })?;
         self.note(events, Some((conn.id, xid)));
-        self.forward = Some((conn.id, Message { xid, body: Body::GroupMod(change) }));
+        self.forward = Some((
+            conn.id,
+            Message {
+                xid,
+                body: Body::GroupMod(change),
+            },
+        ));
         Ok(())
     }
 
-    pub(crate) fn meter_mod(
-        &mut self,
-        conn: &Conn,
-        xid: u32,
-        change: MeterMod,
-        env: &impl Env,
-    ) -> Result<(), OfError> {
+    pub(crate) fn meter_mod(&mut self, conn: &Conn, xid: u32, change: MeterMod, env: &impl Env) -> Result<(), OfError> {
         let bridge = &self.config.bridge;
         env.change_meters(|switch, now| switch.meter_mod(bridge, &change, now))?;
         self.take_events(env, Some((conn.id, xid)));
-        self.forward = Some((conn.id, Message { xid, body: Body::MeterMod(change) }));
+        self.forward = Some((
+            conn.id,
+            Message {
+                xid,
+                body: Body::MeterMod(change),
+            },
+        ));
         Ok(())
     }
 
-    pub(crate) fn table_mod(&mut self, conn: &Conn, xid: u32, change: &TableMod, env: &impl Env) -> Result<(), OfError> {
+    pub(crate) fn table_mod(
+        &mut self,
+        conn: &Conn,
+        xid: u32,
+        change: &TableMod,
+        env: &impl Env,
+    ) -> Result<(), OfError> {
         let version = conn.version().unwrap_or(Version::V10);
         let bridge = &self.config.bridge;
         let events = env.change(|switch, _| match switch.table_mod(bridge, change, version) {
@@ -94,7 +100,9 @@ impl Core {
     }
 
     pub(crate) fn table_desc(&self, conn: &mut Conn, xid: u32, env: &impl Env) {
-        let all = self.tables(env, |tables| (0..TABLES).map(|table| tables.table_desc(table)).collect());
+        let all = self.tables(env, |tables| {
+            (0..TABLES).map(|table| tables.table_desc(table)).collect()
+        });
         send(conn, xid, StatsReply::TableDesc(all));
     }
 
@@ -108,7 +116,9 @@ impl Core {
     fn meters(&self, wanted: u32, env: &impl Env) -> Result<Vec<(Meter, usize)>, OfError> {
         let meters = self.tables(env, |tables| {
             let meters = tables.meters().wanted(wanted);
-            meters.map(|meter| (meter.clone(), tables.metered(meter.config.meter))).collect::<Vec<_>>()
+            meters
+                .map(|meter| (meter.clone(), tables.metered(meter.config.meter)))
+                .collect::<Vec<_>>()
         });
         if meters.is_empty() && wanted != openflow::model::ALL_METERS {
             return Err(OfError::MmfcUnknownMeter);

@@ -152,7 +152,9 @@ impl Conn {
                 && (monitor.flags & ONLY_OWN == 0 || own.is_some())
                 && monitor.condition.covers_image(image)
         });
-        let flags = told.fold(None, |flags: Option<u16>, monitor| Some(flags.unwrap_or(0) | monitor.flags));
+        let flags = told.fold(None, |flags: Option<u16>, monitor| {
+            Some(flags.unwrap_or(0) | monitor.flags)
+        });
         let Some(flags) = flags else { return };
         if self.monitors.paused.is_some() && event != REMOVED {
             return;
@@ -276,7 +278,9 @@ impl Walk {
         let told = self.monitors.iter().filter(|monitor| {
             monitor.flags & wanted != 0 && monitor.is_of(found.at.table) && monitor.condition.meets_found(found)
         });
-        let flags = told.fold(None, |flags: Option<u16>, monitor| Some(flags.unwrap_or(0) | monitor.flags))?;
+        let flags = told.fold(None, |flags: Option<u16>, monitor| {
+            Some(flags.unwrap_or(0) | monitor.flags)
+        })?;
         Some(FlowUpdate::Full {
             event,
             reason: 0,

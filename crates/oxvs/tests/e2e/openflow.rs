@@ -208,3 +208,117 @@ fn a_port_does_what_a_controller_says_of_it() {
     assert_eq!(switch.get("interface", "p1", "admin_state"), "down");
     assert!(ofctl(&switch, &["show", "br0"]).contains("PORT_DOWN"));
 }
+
+#[test]
+fn groups_meters_and_table_settings_come_and_go() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2", "p3"]);
+    let with = |args: &[&str]| ofctl(&switch, &[&["-O", "OpenFlow15"], args].concat());
+    with(&[
+        "add-group",
+        "br0",
+        "group_id=7,type=all,bucket=output:2,bucket=output:3",
+    ]);
+    with(&["add-flow", "br0", "priority=9,in_port=1,actions=group:7"]);
+    assert!(with(&["dump-groups", "br0"]).contains("group_id=7,type=all,bucket=bucket_id:0,actions=output:"));
+    with(&["del-groups", "br0", "group_id=7"]);
+    let flows = with(&["dump-flows", "br0"]);
+    assert!(!flows.contains("group:7"), "a rule goes with its group: {flows}");
+
+    let with = |args: &[&str]| ofctl(&switch, &[&["-O", "OpenFlow13"], args].concat());
+    with(&["add-meter", "br0", "meter=3,kbps,bands=type=drop,rate=1000"]);
+    assert!(with(&["dump-meters", "br0"]).contains("meter=3 kbps bands="));
+    assert!(with(&["meter-stats", "br0"]).contains("meter:3"));
+    let refused = switch.tool(
+        "ovs-ofctl",
+        &[
+            "-O",
+            "OpenFlow13",
+            "mod-meter",
+            "br0",
+            "meter=4,kbps,bands=type=drop,rate=1",
+        ],
+    );
+    assert!(
+        !refused.ok() && refused.stderr.contains("OFPMMFC_UNKNOWN_METER"),
+        "{}",
+        refused.stderr
+    );
+    with(&["del-meters", "br0"]);
+    assert!(!with(&["dump-meters", "br0"]).contains("meter=3"));
+
+    switch.vsctl("--id=@t create Flow_Table name=first flow_limit=2 -- set bridge br0 flow_tables:0=@t");
+    assert!(with(&["dump-table-features", "br0"]).contains("first"));
+    ofctl(&switch, &["del-flows", "br0"]);
+    for n in 1..=2 {
+        ofctl(&switch, &["add-flow", "br0", &format!("priority={n},actions=drop")]);
+    }
+    let refused = switch.tool("ovs-ofctl", &["add-flow", "br0", "priority=3,actions=drop"]);
+    assert!(refused.stderr.contains("OFPFMFC_TABLE_FULL"), "{}", refused.stderr);
+    switch.vsctl("clear bridge br0 flow_tables");
+    ofctl(&switch, &["add-flow", "br0", "priority=3,actions=drop"]);
+}
+
+#[test]
+fn a_bundle_is_done_as_a_whole_or_not_at_all() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1"]);
+    let file = switch.sandbox.arg("flows");
+    let rule = |n: u32| {
+        format!(
+            "add priority=10,ip,nw_src=10.0.{}.{},actions=output:1\n",
+            n >> 8 & 255,
+            n & 255
+        )
+    };
+    let rules: String = (0..3000).map(rule).collect();
+    std::fs::write(&file, format!("{rules}delete ipv6\n")).expect("the file is written");
+    ofctl(&switch, &["-O", "OpenFlow14", "--bundle", "add-flows", "br0", &file]);
+    assert!(ofctl(&switch, &["dump-aggregate", "br0"]).contains("flow_count=3001"));
+    let count = || ofctl(&switch, &["dump-aggregate", "br0", "ip"]);
+    assert!(count().contains("flow_count=3000"), "{}", count());
+    let worse = "delete ip\nadd table=5,actions=group:99\n";
+    std::fs::write(&file, worse).expect("the file is written");
+    let refused = switch.tool(
+        "ovs-ofctl",
+        &["-O", "OpenFlow14", "--bundle", "add-flows", "br0", &file],
+    );
+    assert!(!refused.ok(), "{}", refused.stdout);
+    assert!(count().contains("flow_count=3000"), "{}", count());
+}
+
+#[test]
+fn a_monitor_hears_of_rules() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1"]);
+    ofctl(&switch, &["add-flow", "br0", "priority=3,in_port=1,actions=drop"]);
+    let log = switch.sandbox.arg("monitor.log");
+    let pid = switch.sandbox.arg("monitor.pid");
+    let command =
+        format!("exec ovs-ofctl monitor br0 watch: --detach --no-chdir --log-file={log}.vlog --pidfile={pid} 2> {log}");
+    testkit::try_run(&["sh", "-c", &command], &switch.sandbox.env()).expect_ok();
+    let heard = |what: &str| {
+        eventually(what, || {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            text.contains(what).then_some(())
+        });
+    };
+    heard("event=ADDED table=0 cookie=0 in_port=1");
+    ofctl(&switch, &["add-flow", "br0", "priority=4,in_port=2,actions=output:1"]);
+    heard("event=ADDED table=0 cookie=0 in_port=2 actions=output:1");
+    ofctl(&switch, &["mod-flows", "br0", "in_port=2,actions=drop"]);
+    heard("event=MODIFIED table=0 cookie=0 in_port=2");
+    ofctl(&switch, &["del-flows", "br0", "in_port=2"]);
+    heard("event=DELETED reason=delete table=0 cookie=0 in_port=2");
+    let process = std::fs::read_to_string(&pid).unwrap_or_default();
+    testkit::try_run(&["kill", process.trim()], &[]).expect_ok();
+}

@@ -144,12 +144,9 @@ impl FlowTables {
         const WILDCARDS: u32 = (1 << 22) - 1;
         let stats = |number: u8| {
             let there = self.table(number);
-            let own = there
-                .map(|table| table.settings.name.as_str())
-                .filter(|name| !name.is_empty());
             model::TableStats {
                 table: number,
-                name: own.map_or_else(|| format!("table{number}"), str::to_owned),
+                name: self.table_name(number).to_owned(),
                 wildcards: WILDCARDS,
                 max_entries: self.max_entries(number),
                 active: there.map_or(0, |table| table.rules.committed_len() as u32),

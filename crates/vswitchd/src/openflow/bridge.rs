@@ -123,7 +123,9 @@ impl BridgeAgent {
         for table in numbers {
             let settings = wanted.get(&table).cloned().unwrap_or_default();
             if known.get(&table) != wanted.get(&table) {
-                state.shared.update(|switch, now| switch.set_table(&bridge, table, settings, now));
+                state
+                    .shared
+                    .update(|switch, now| switch.set_table(&bridge, table, settings, now));
             }
         }
         known.clone_from(wanted);
