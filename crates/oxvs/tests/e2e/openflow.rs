@@ -312,7 +312,6 @@ fn a_monitor_hears_of_rules() {
             text.contains(what).then_some(())
         });
     };
-    heard("event=ADDED table=0 cookie=0 in_port=1");
     ofctl(&switch, &["add-flow", "br0", "priority=4,in_port=2,actions=output:1"]);
     heard("event=ADDED table=0 cookie=0 in_port=2 actions=output:1");
     ofctl(&switch, &["mod-flows", "br0", "in_port=2,actions=drop"]);
