@@ -161,7 +161,7 @@ mod tests {
     fn a_rate_lets_a_burst_pass_and_then_so_many_a_second() {
         let limit = Limit { rate: 10, burst: 3 };
         let mut waiting = Waiting::new(100, Some(limit), second(0));
-        let mut passed = |waiting: &mut Waiting<u32>, now: Nanos| {
+        let passed = |waiting: &mut Waiting<u32>, now: Nanos| {
             (0..5).for_each(|n| waiting.push(Port(1), n));
             std::iter::from_fn(|| waiting.pop(now)).count()
         };

@@ -224,6 +224,14 @@ fn groups_meters_and_table_settings_come_and_go() {
     ]);
     with(&["add-flow", "br0", "priority=9,in_port=1,actions=group:7"]);
     assert!(with(&["dump-groups", "br0"]).contains("group_id=7,type=all,bucket=bucket_id:0,actions=output:"));
+    let frame = Packet::new(mac(1), mac(2)).payload(0x88b5, b"to all").padded();
+    switch.appctl(&["netdev-dummy/receive", "p1", &frame.hex()]);
+    for port in ["p2", "p3"] {
+        let file = switch.sandbox.arg(&format!("{port}.tx"));
+        eventually("each bucket sends", || {
+            (pcap::frames(Path::new(&file)).len() == 1).then_some(())
+        });
+    }
     with(&["del-groups", "br0", "group_id=7"]);
     let flows = with(&["dump-flows", "br0"]);
     assert!(!flows.contains("group:7"), "a rule goes with its group: {flows}");
@@ -291,6 +299,41 @@ fn a_bundle_is_done_as_a_whole_or_not_at_all() {
     );
     assert!(!refused.ok(), "{}", refused.stdout);
     assert!(count().contains("flow_count=3000"), "{}", count());
+}
+
+#[test]
+fn rules_count_their_packets_and_end_when_there_are_none() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2"]);
+    switch.appctl(&["time/stop"]);
+    ofctl(
+        &switch,
+        &["add-flow", "br0", "idle_timeout=10,in_port=1,actions=output:2"],
+    );
+    let frame = Packet::new(mac(1), mac(2)).payload(0x88b5, b"counted").padded();
+    for n in 1..=5 {
+        switch.appctl(&["netdev-dummy/receive", "p1", &frame.hex()]);
+        let wanted = format!("n_packets={n}, n_bytes={}", 60 * n);
+        eventually("a packet is counted", || {
+            ofctl(&switch, &["dump-flows", "br0"]).contains(&wanted).then_some(())
+        });
+    }
+    switch.appctl(&["time/warp", "6000"]);
+    switch.appctl(&["netdev-dummy/receive", "p1", &frame.hex()]);
+    eventually("the last packet is counted", || {
+        ofctl(&switch, &["dump-flows", "br0"])
+            .contains("n_packets=6")
+            .then_some(())
+    });
+    switch.appctl(&["time/warp", "6000"]);
+    assert!(ofctl(&switch, &["dump-flows", "br0"]).contains("idle_timeout=10"));
+    switch.appctl(&["time/warp", "5000"]);
+    eventually("the rule ends", || {
+        (!ofctl(&switch, &["dump-flows", "br0"]).contains("idle_timeout=10")).then_some(())
+    });
 }
 
 #[test]
