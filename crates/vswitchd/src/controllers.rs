@@ -1,0 +1,290 @@
+//! Controllers: who they are (`config`), their connections (`link`), and what a bridge does that depends on them: in-band control (`in_band`)
+//! and switching by itself when none answers (`fail_open`).
+
+mod addresses;
+pub(crate) mod config;
+mod fail_open;
+mod in_band;
+mod link;
+
+use crate::bridges::Bridges;
+use crate::desired::{Bridge, Desired};
+use crate::state::State;
+use fail_open::Contact;
+use in_band::InBand;
+use link::Link;
+use mgmt::stream::{Remote, Tls};
+use ofproto::Kind;
+use openflow::model::{FlowCommand, FlowMod, Role};
+use ovsdb::Uuid;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use switch::FailMode;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::timeout;
+use wire::{MacAddr, Nanos};
+
+/// How often it is looked up through which stations remotes are reached, while some are reached over bridges.
+const REFRESH: Duration = Duration::from_secs(10);
+
+/// How long the address of a name may take to find.
+const LOOKUP: Duration = Duration::from_secs(2);
+
+/// The controllers of all bridges.
+#[derive(Default)]
+pub(crate) struct Controllers {
+    tls: Tls,
+    bridges: RefCell<BTreeMap<String, Controlled>>,
+    /// Rings when a column of a controller's row has something else to say.
+    pub(crate) changed: Rc<Notify>,
+}
+
+/// A bridge's controllers, and the task that does what depends on them.
+struct Controlled {
+    links: BTreeMap<Uuid, Link>,
+    plan: Rc<RefCell<Plan>>,
+    /// Rings when the task has to look again.
+    look: Rc<Notify>,
+    watch: AbortHandle,
+}
+
+/// What the configuration says that the task needs.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Plan {
+    standalone: bool,
+    /// The local port's address, where control is in-band.
+    local: Option<MacAddr>,
+    remotes: Vec<Remote>,
+    queue: Option<u32>,
+}
+
+/// How a controller fares, as its row shows it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) is_connected: bool,
+    pub(crate) role: Option<&'static str>,
+    pub(crate) status: BTreeMap<String, String>,
+}
+
+impl Controllers {
+    pub(crate) fn new(tls: Tls) -> Controllers {
+        Controllers {
+            tls,
+            ..Controllers::default()
+        }
+    }
+
+    /// Makes the connections what the configuration says.
+    pub(crate) fn follow(&self, state: &Rc<State>, desired: &Desired, there: &Bridges) {
+        let mut all = self.bridges.borrow_mut();
+        all.retain(|name, controlled| {
+            let stays = desired.bridges.get(name).is_some_and(|bridge| !bridge.controllers.is_empty());
+            if !stays {
+                controlled.watch.abort();
+                state.shared.update(|switch, now| switch.set_hidden_rules(name, Vec::new(), now));
+            }
+            stays
+        });
+        for (name, bridge) in desired.bridges.iter().filter(|(_, bridge)| !bridge.controllers.is_empty()) {
+            let controlled = all.entry(name.clone()).or_insert_with(|| Controlled::start(state, name));
+            controlled.follow(self, state, name, bridge);
+            let plan = plan(name, bridge, desired, there);
+            if *controlled.plan.borrow() != plan {
+                *controlled.plan.borrow_mut() = plan;
+            }
+            controlled.look.notify_one();
+        }
+    }
+
+    /// How each controller fares, by its row.
+    pub(crate) fn statuses(&self, now: Nanos) -> Vec<(Uuid, Status)> {
+        let all = self.bridges.borrow();
+        let links = all.values().flat_map(|controlled| &controlled.links);
+        links.map(|(uuid, link)| (*uuid, status(link, now))).collect()
+    }
+}
+
+impl Controlled {
+    fn start(state: &Rc<State>, name: &str) -> Controlled {
+        let (plan, look) = (Rc::new(RefCell::new(Plan::default())), Rc::new(Notify::new()));
+        let watch = spawn_local(watch(Rc::downgrade(state), name.to_owned(), plan.clone(), look.clone()));
+        Controlled {
+            links: BTreeMap::new(),
+            plan,
+            look,
+            watch: watch.abort_handle(),
+        }
+    }
+
+    fn follow(&mut self, controllers: &Controllers, state: &Rc<State>, name: &str, bridge: &Bridge) {
+        let Some(agent) = state.openflow.bridge(name) else {
+            return;
+        };
+        self.links.retain(|uuid, link| {
+            let wanted = bridge.controllers.iter().find(|wanted| wanted.uuid == *uuid);
+            wanted == Some(&link.controller) && link.agent.upgrade().is_some_and(|there| Rc::ptr_eq(&there, &agent))
+        });
+        let primary = |link: &Link| link.controller.settings.kind == Kind::Primary;
+        let was_controlled = self.links.values().any(primary);
+        for wanted in &bridge.controllers {
+            self.links.entry(wanted.uuid).or_insert_with(|| {
+                let (look, changed) = (self.look.clone(), controllers.changed.clone());
+                let ring = move || {
+                    look.notify_one();
+                    changed.notify_one();
+                };
+                Link::start(state, &agent, &controllers.tls, name, wanted.clone(), ring)
+            });
+        }
+        let _ = was_controlled;
+    }
+}
+
+impl Drop for Controlled {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+/// As Open vSwitch: when a bridge is given to controllers, or taken from them, its rules go. A bridge that is standalone without them has been
+/// made anew by its change of what it does without rules.
+pub(crate) fn handed_over(state: &State, name: &str) {
+    let all = FlowMod {
+        command: FlowCommand::Delete,
+        ..FlowMod::default()
+    };
+    state.shared.update(|switch, now| switch.flow_mod(name, &all, now).unwrap_or_default());
+}
+
+fn plan(name: &str, bridge: &Bridge, desired: &Desired, there: &Bridges) -> Plan {
+    let local = || there.state().get(name)?.interfaces.get(name)?.link.as_ref().map(|link| link.mac);
+    let controllers = bridge.controllers.iter().filter(|controller| controller.in_band);
+    let in_band = !bridge.disable_in_band;
+    let remotes: Vec<Remote> = controllers
+        .filter_map(|controller| controller.remote.clone().ok())
+        .chain(desired.managers.iter().cloned())
+        .filter(|remote| !remote.is_passive() && !remote.is_local())
+        .collect();
+    Plan {
+        standalone: bridge.fail_mode == FailMode::Standalone,
+        local: local().filter(|_| in_band && !remotes.is_empty()),
+        remotes,
+        queue: bridge.in_band_queue,
+    }
+}
+
+/// Keeps a bridge's hidden rules right.
+async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: Rc<Notify>) {
+    let mut alone = false;
+    loop {
+        let now_plan = plan.borrow().clone();
+        let in_band = match now_plan.local {
+            Some(local) => Some(in_band(&name, local, &now_plan).await),
+            None => None,
+        };
+        let Some(strong) = state.upgrade() else { return };
+        let now = strong.shared.clock.now();
+        let due = match now_plan.standalone {
+            true => fail_open::due(&contacts(&strong, &name)),
+            false => None,
+        };
+        let is_due = due.is_some_and(|due| due <= now);
+        if is_due != alone {
+            alone = is_due;
+            match alone {
+                true => tracing::warn!(target: "fail_open", "{name}: could not connect to a controller for long, failing open"),
+                false => tracing::info!(target: "fail_open", "{name}: no longer in fail-open mode"),
+            }
+        }
+        let mut rules = in_band.as_ref().map(InBand::rules).unwrap_or_default();
+        rules.extend(alone.then(in_band::fail_open));
+        strong.shared.update(|switch, now| switch.set_hidden_rules(&name, rules, now));
+        drop(strong);
+        let until_due = due.filter(|_| !alone).map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
+        let refresh = in_band.map(|_| REFRESH);
+        match until_due.into_iter().chain(refresh).min() {
+            // A timer may fire a little early; a millisecond more keeps it from firing twice.
+            Some(wait) => drop(timeout(wait + Duration::from_millis(1), look.notified()).await),
+            None => look.notified().await,
+        }
+    }
+}
+
+async fn in_band(name: &str, local: MacAddr, plan: &Plan) -> InBand {
+    let mut in_band = InBand {
+        local,
+        queue: plan.queue,
+        ..InBand::default()
+    };
+    for remote in &plan.remotes {
+        let (Remote::Tcp { host, port } | Remote::Ssl { host, port }) = remote else {
+            continue;
+        };
+        if let Some(address) = resolve(host, *port).await {
+            in_band.remotes.insert((address, *port));
+        }
+    }
+    let addresses: BTreeSet<Ipv4Addr> = in_band.remotes.iter().map(|(address, _)| *address).collect();
+    in_band.next_hops = addresses.into_iter().filter_map(|to| addresses::next_hop(to, name)).collect();
+    in_band
+}
+
+async fn resolve(host: &str, port: u16) -> Option<Ipv4Addr> {
+    if let Ok(address) = host.parse() {
+        return Some(address);
+    }
+    let found = timeout(LOOKUP, tokio::net::lookup_host((host, port))).await.ok()?.ok()?;
+    found.into_iter().find_map(|address| match address.ip() {
+        std::net::IpAddr::V4(address) => Some(address),
+        std::net::IpAddr::V6(_) => None,
+    })
+}
+
+fn contacts(state: &State, name: &str) -> Vec<Contact> {
+    let all = state.controllers.bridges.borrow();
+    let links = all.get(name).into_iter().flat_map(|controlled| controlled.links.values());
+    let primary = links.filter(|link| link.controller.settings.kind == Kind::Primary);
+    let contact = |link: &Link| {
+        let shown = link.shown.borrow();
+        Contact {
+            connected: !shown.up.is_empty(),
+            since: shown.last,
+            probe: link.controller.settings.probe,
+        }
+    };
+    primary.map(contact).collect()
+}
+
+fn status(link: &Link, now: Nanos) -> Status {
+    let shown = link.shown.borrow();
+    let role = |id: &ofproto::ConnId| {
+        Some(match link.agent.upgrade()?.role(*id)? {
+            Role::Master => "master",
+            Role::Slave => "slave",
+            _ => "other",
+        })
+    };
+    let mut pairs: Vec<(&str, String)> = match &shown.machine {
+        Some(machine) => machine.status(now),
+        None => {
+            let since = shown.up.values().max().map(|since| now.since(*since).as_secs().to_string());
+            let state = since.as_ref().map(|_| ("state", "ACTIVE".to_owned()));
+            let since = since.map(|since| ("sec_since_connect", since));
+            state.into_iter().chain(since).collect()
+        }
+    };
+    if shown.up.len() > 1 {
+        pairs.push(("n_connections", shown.up.len().to_string()));
+    }
+    pairs.extend(shown.fault.as_ref().map(|fault| ("last_error", fault.clone())));
+    let owned = |(key, value): (&str, String)| (key.to_owned(), value);
+    Status {
+        is_connected: !shown.up.is_empty(),
+        role: shown.up.keys().next_back().and_then(role),
+        status: pairs.into_iter().map(owned).collect(),
+    }
+}

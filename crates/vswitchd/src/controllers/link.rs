@@ -1,0 +1,289 @@
+//! The connections of one controller: the one that the switch makes, or those that it accepts.
+
+use super::config::{Controller, Settings};
+use crate::openflow::BridgeAgent;
+use crate::state::State;
+use mgmt::pidfile::os_text;
+use mgmt::reconnect::{Action, Policy, Reconnect};
+use mgmt::stream::{self, Listener, Remote, Stream, Tls};
+use ofproto::{ConnId, Options};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use tokio::task::{AbortHandle, JoinSet, spawn_local};
+use tokio::time::sleep;
+use wire::Nanos;
+
+/// Connections that one listener serves at once.
+const MOST: usize = 64;
+
+/// The pause after a connection could not be accepted, for want of descriptors mostly.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A controller and the task that keeps it connected, which ends with this.
+pub(super) struct Link {
+    pub(super) controller: Controller,
+    pub(super) agent: Weak<BridgeAgent>,
+    pub(super) shown: Rc<RefCell<Shown>>,
+    task: Option<AbortHandle>,
+}
+
+/// How a controller fares.
+pub(super) struct Shown {
+    /// The life of a connection that the switch makes.
+    pub(super) machine: Option<Reconnect>,
+    /// The connections that are up, with their beginnings.
+    pub(super) up: BTreeMap<ConnId, Nanos>,
+    /// When a connection was last up, or the controller was first asked for.
+    pub(super) last: Nanos,
+    /// Why there can be no connection.
+    pub(super) fault: Option<String>,
+}
+
+/// What a controller's tasks share.
+struct Context {
+    state: Weak<State>,
+    agent: Weak<BridgeAgent>,
+    tls: Tls,
+    name: String,
+    settings: Settings,
+    shown: Rc<RefCell<Shown>>,
+    changed: Box<dyn Fn()>,
+}
+
+impl Link {
+    /// Begins to connect, or to listen. `changed` is called whenever a connection comes up or ends.
+    pub(super) fn start(
+        state: &Rc<State>,
+        agent: &Rc<BridgeAgent>,
+        tls: &Tls,
+        bridge: &str,
+        controller: Controller,
+        changed: impl Fn() + 'static,
+    ) -> Link {
+        let now = state.shared.clock.now();
+        let shown = Rc::new(RefCell::new(Shown {
+            machine: None,
+            up: BTreeMap::new(),
+            last: now,
+            fault: None,
+        }));
+        let context = Context {
+            state: Rc::downgrade(state),
+            agent: Rc::downgrade(agent),
+            tls: tls.clone(),
+            name: format!("{bridge}<->{}", controller.target),
+            settings: controller.settings.clone(),
+            shown: shown.clone(),
+            changed: Box::new(changed),
+        };
+        let task = match &controller.remote {
+            Err(why) => {
+                tracing::warn!(target: "rconn", "{}: {why}", context.name);
+                shown.borrow_mut().fault = Some(why.clone());
+                None
+            }
+            Ok(remote) if remote.is_passive() => Some(spawn_local(listen(context, remote.clone())).abort_handle()),
+            Ok(remote) => {
+                let policy = Policy {
+                    max_backoff: controller.settings.max_backoff,
+                    // The agent asks whether the peer is there.
+                    probe: None,
+                    ..Policy::default()
+                };
+                shown.borrow_mut().machine = Some(Reconnect::new(policy, now));
+                Some(spawn_local(connect(context, remote.clone())).abort_handle())
+            }
+        };
+        Link {
+            controller,
+            agent: Rc::downgrade(agent),
+            shown,
+            task,
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Context {
+    fn now(&self) -> Nanos {
+        self.state.upgrade().map_or(Nanos(0), |state| state.shared.clock.now())
+    }
+
+    /// Runs the machine, where there is one, and shows what it says.
+    fn machine<R>(&self, run: impl FnOnce(&mut Reconnect, Nanos) -> R) -> Option<R> {
+        let now = self.now();
+        self.shown.borrow_mut().machine.as_mut().map(|machine| run(machine, now))
+    }
+
+    /// Serves a stream until it ends. Calls `greeted` once a version of OpenFlow is agreed on.
+    async fn serve(&self, stream: Stream, name: String, greeted: impl FnOnce()) -> String {
+        let Some(agent) = self.agent.upgrade() else {
+            return "the bridge is gone".to_owned();
+        };
+        if let Err(error) = stream.set_dscp(self.settings.dscp) {
+            telemetry::warn_limited!(target: "rconn", "{name}: cannot set DSCP {} ({})", self.settings.dscp, os_text(&error));
+        }
+        let options = Options {
+            asynchronous: self.settings.asynchronous,
+            probe: self.settings.probe,
+            limit: self.settings.limit,
+            queue: self.settings.queue,
+            ..Options::new(self.settings.kind, name)
+        };
+        let connection = agent.add(stream, options);
+        let mut served = Served {
+            agent: Rc::downgrade(&agent),
+            id: connection.id,
+            context: self,
+            up: false,
+        };
+        drop(agent);
+        let mut task = connection.task;
+        let ended = tokio::select! {
+            ended = &mut task => Some(ended),
+            () = connection.greeted.notified() => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                served.up = true;
+                let now = self.now();
+                {
+                    let mut shown = self.shown.borrow_mut();
+                    shown.up.insert(served.id, now);
+                    shown.last = now;
+                }
+                greeted();
+                (self.changed)();
+                task.await
+            }
+        };
+        ended.unwrap_or_else(|_| "connection closed by the switch".to_owned())
+    }
+}
+
+/// A connection that is served; it ends with this, in the agent too.
+struct Served<'a> {
+    agent: Weak<BridgeAgent>,
+    id: ConnId,
+    context: &'a Context,
+    up: bool,
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        if let Some(agent) = self.agent.upgrade() {
+            agent.close(self.id);
+        }
+        if self.up {
+            {
+                let now = self.context.now();
+                let mut shown = self.context.shown.borrow_mut();
+                shown.up.remove(&self.id);
+                shown.last = now;
+            }
+            (self.context.changed)();
+        }
+    }
+}
+
+/// Connects, serves, and connects again.
+async fn connect(context: Context, remote: Remote) {
+    loop {
+        let action = context.machine(|machine, now| machine.poll(now)).flatten();
+        let deadline = context.machine(|machine, _| machine.deadline()).flatten();
+        if action != Some(Action::Connect) {
+            let Some(deadline) = deadline else { return };
+            sleep(Duration::from_nanos(deadline.0.saturating_sub(context.now().0))).await;
+            continue;
+        }
+        let patience = deadline.map(|deadline| Duration::from_nanos(deadline.0.saturating_sub(context.now().0)));
+        let patience = patience.unwrap_or(Duration::from_secs(1));
+        telemetry::info_limited!(target: "rconn", "{}: connecting...", context.name);
+        let why = match tokio::time::timeout(patience, stream::connect(&remote, &context.tls)).await {
+            Err(_) => "connection attempt timed out".to_owned(),
+            Ok(Err(error)) => os_text(&error),
+            Ok(Ok(stream)) => serve_ours(&context, stream, patience).await,
+        };
+        context.machine(|machine, now| {
+            machine.heard(now);
+            machine.failed(&why, now);
+            machine.disconnected(&why, now);
+        });
+        let pause = context.machine(|machine, _| machine.backoff()).unwrap_or_default();
+        telemetry::info_limited!(target: "rconn", "{}: {why}; waiting {} seconds before reconnect", context.name, pause.as_secs());
+        (context.changed)();
+    }
+}
+
+/// Serves the connection that we made. A peer that does not greet is given up after `patience`.
+async fn serve_ours(context: &Context, stream: Stream, patience: Duration) -> String {
+    let greeted = std::cell::Cell::new(false);
+    let serving = context.serve(stream, context.name.clone(), || {
+        greeted.set(true);
+        context.machine(|machine, now| machine.connected(now));
+        tracing::info!(target: "rconn", "{}: connected", context.name);
+    });
+    let mut serving = std::pin::pin!(serving);
+    tokio::select! {
+        why = &mut serving => return why,
+        () = sleep(patience) => {}
+    }
+    if greeted.get() {
+        serving.await
+    } else {
+        "the controller did not say hello".to_owned()
+    }
+}
+
+/// Listens and serves whoever connects.
+async fn listen(context: Context, remote: Remote) {
+    let context = Rc::new(context);
+    let mut backoff = Duration::from_secs(1);
+    let mut listener = loop {
+        match Listener::bind(&remote, &context.tls).await {
+            Ok(listener) => break listener,
+            Err(error) => {
+                let why = os_text(&error);
+                telemetry::warn_limited!(target: "rconn", "{}: cannot listen ({why})", context.name);
+                context.shown.borrow_mut().fault = Some(why);
+                (context.changed)();
+                sleep(backoff).await;
+                backoff = (backoff * 2).min(context.settings.max_backoff);
+            }
+        }
+    };
+    context.shown.borrow_mut().fault = None;
+    let mut serving = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = serving.join_next() => continue,
+        };
+        match accepted {
+            Ok((_, peer)) if serving.len() >= MOST => {
+                telemetry::warn_limited!(target: "rconn", "{}: {peer} refused: {MOST} are connected", context.name);
+            }
+            Ok((stream, peer)) => {
+                let context = context.clone();
+                serving.spawn_local(async move {
+                    let why = context.serve(stream, peer.clone(), || {}).await;
+                    tracing::debug!(target: "rconn", "{}: {peer}: {why}", context.name);
+                });
+            }
+            Err(error) => {
+                telemetry::warn_limited!(target: "rconn", "{}: accept failed ({})", context.name, os_text(&error));
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
