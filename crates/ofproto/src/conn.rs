@@ -41,6 +41,8 @@ pub struct Options {
     pub probe: Option<Duration>,
     /// How many packets it is told of; any number without it.
     pub limit: Option<Limit>,
+    /// How many packets may wait for it, at least 1; as the bridge says without it.
+    pub queue: Option<usize>,
 }
 
 impl Options {
@@ -52,6 +54,7 @@ impl Options {
             asynchronous: true,
             probe: None,
             limit: None,
+            queue: None,
         }
     }
 }
@@ -148,7 +151,7 @@ impl Conn {
         let mut conn = Conn {
             id,
             probe: Probe::new(options.probe, now),
-            packets: Waiting::new(queue, options.limit, now),
+            packets: Waiting::new(options.queue.unwrap_or(queue), options.limit, now),
             options,
             framer: Framer::new(),
             codec: None,

@@ -12,7 +12,7 @@ use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use switch::{Attach, BridgeConfig, InterfaceConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, SwitchConfig};
 use wire::MacAddr;
 
 /// The devices and numbers in use.
@@ -396,7 +396,11 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> Sw
             }
         }
         let bridge = BridgeConfig {
-            fail_mode: bridge.fail_mode,
+            // With controllers, rules are theirs to make.
+            fail_mode: match bridge.is_controlled() {
+                true => FailMode::Secure,
+                false => bridge.fail_mode,
+            },
             mac_aging: bridge.mac_aging,
             mac_table_size: bridge.mac_table_size,
             flood_vlans: bridge.flood_vlans.clone(),

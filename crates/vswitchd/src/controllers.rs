@@ -39,6 +39,8 @@ const LOOKUP: Duration = Duration::from_secs(2);
 pub(crate) struct Controllers {
     tls: Tls,
     bridges: RefCell<BTreeMap<String, Controlled>>,
+    /// Whether each bridge that there is has primary controllers.
+    given: RefCell<BTreeMap<String, bool>>,
     /// Rings when a column of a controller's row has something else to say.
     pub(crate) changed: Rc<Notify>,
 }
@@ -80,23 +82,59 @@ impl Controllers {
 
     /// Makes the connections what the configuration says.
     pub(crate) fn follow(&self, state: &Rc<State>, desired: &Desired, there: &Bridges) {
+        self.hand_over(state, desired);
         let mut all = self.bridges.borrow_mut();
         all.retain(|name, controlled| {
-            let stays = desired.bridges.get(name).is_some_and(|bridge| !bridge.controllers.is_empty());
+            let stays = desired
+                .bridges
+                .get(name)
+                .is_some_and(|bridge| !bridge.controllers.is_empty());
             if !stays {
                 controlled.watch.abort();
-                state.shared.update(|switch, now| switch.set_hidden_rules(name, Vec::new(), now));
+                state
+                    .shared
+                    .update(|switch, now| switch.set_hidden_rules(name, Vec::new(), now));
             }
             stays
         });
-        for (name, bridge) in desired.bridges.iter().filter(|(_, bridge)| !bridge.controllers.is_empty()) {
-            let controlled = all.entry(name.clone()).or_insert_with(|| Controlled::start(state, name));
+        for (name, bridge) in desired
+            .bridges
+            .iter()
+            .filter(|(_, bridge)| !bridge.controllers.is_empty())
+        {
+            let controlled = all
+                .entry(name.clone())
+                .or_insert_with(|| Controlled::start(state, name));
             controlled.follow(self, state, name, bridge);
             let plan = plan(name, bridge, desired, there);
             if *controlled.plan.borrow() != plan {
                 *controlled.plan.borrow_mut() = plan;
             }
             controlled.look.notify_one();
+        }
+    }
+
+    /// As Open vSwitch: when a bridge is given to controllers or taken from them, its rules go. One that is standalone without them is made anew
+    /// by that change itself.
+    fn hand_over(&self, state: &State, desired: &Desired) {
+        let now: BTreeMap<String, bool> = desired
+            .bridges
+            .iter()
+            .map(|(name, bridge)| (name.clone(), bridge.is_controlled()))
+            .collect();
+        let before = self.given.replace(now.clone());
+        for (name, given) in now {
+            if before.get(&name).is_some_and(|before| *before != given) {
+                let all = FlowMod {
+                    command: FlowCommand::Delete,
+                    ..FlowMod::default()
+                };
+                if desired.bridges[&name].fail_mode == FailMode::Secure {
+                    state
+                        .shared
+                        .update(|switch, now| switch.flow_mod(&name, &all, now).unwrap_or_default());
+                }
+            }
         }
     }
 
@@ -128,8 +166,6 @@ impl Controlled {
             let wanted = bridge.controllers.iter().find(|wanted| wanted.uuid == *uuid);
             wanted == Some(&link.controller) && link.agent.upgrade().is_some_and(|there| Rc::ptr_eq(&there, &agent))
         });
-        let primary = |link: &Link| link.controller.settings.kind == Kind::Primary;
-        let was_controlled = self.links.values().any(primary);
         for wanted in &bridge.controllers {
             self.links.entry(wanted.uuid).or_insert_with(|| {
                 let (look, changed) = (self.look.clone(), controllers.changed.clone());
@@ -140,7 +176,6 @@ impl Controlled {
                 Link::start(state, &agent, &controllers.tls, name, wanted.clone(), ring)
             });
         }
-        let _ = was_controlled;
     }
 }
 
@@ -150,18 +185,17 @@ impl Drop for Controlled {
     }
 }
 
-/// As Open vSwitch: when a bridge is given to controllers, or taken from them, its rules go. A bridge that is standalone without them has been
-/// made anew by its change of what it does without rules.
-pub(crate) fn handed_over(state: &State, name: &str) {
-    let all = FlowMod {
-        command: FlowCommand::Delete,
-        ..FlowMod::default()
-    };
-    state.shared.update(|switch, now| switch.flow_mod(name, &all, now).unwrap_or_default());
-}
-
 fn plan(name: &str, bridge: &Bridge, desired: &Desired, there: &Bridges) -> Plan {
-    let local = || there.state().get(name)?.interfaces.get(name)?.link.as_ref().map(|link| link.mac);
+    let local = || {
+        there
+            .state()
+            .get(name)?
+            .interfaces
+            .get(name)?
+            .link
+            .as_ref()
+            .map(|link| link.mac)
+    };
     let controllers = bridge.controllers.iter().filter(|controller| controller.in_band);
     let in_band = !bridge.disable_in_band;
     let remotes: Vec<Remote> = controllers
@@ -196,15 +230,21 @@ async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: 
         if is_due != alone {
             alone = is_due;
             match alone {
-                true => tracing::warn!(target: "fail_open", "{name}: could not connect to a controller for long, failing open"),
+                true => {
+                    tracing::warn!(target: "fail_open", "{name}: could not connect to a controller for long, failing open")
+                }
                 false => tracing::info!(target: "fail_open", "{name}: no longer in fail-open mode"),
             }
         }
         let mut rules = in_band.as_ref().map(InBand::rules).unwrap_or_default();
         rules.extend(alone.then(in_band::fail_open));
-        strong.shared.update(|switch, now| switch.set_hidden_rules(&name, rules, now));
+        strong
+            .shared
+            .update(|switch, now| switch.set_hidden_rules(&name, rules, now));
         drop(strong);
-        let until_due = due.filter(|_| !alone).map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
+        let until_due = due
+            .filter(|_| !alone)
+            .map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
         let refresh = in_band.map(|_| REFRESH);
         match until_due.into_iter().chain(refresh).min() {
             // A timer may fire a little early; a millisecond more keeps it from firing twice.
@@ -229,7 +269,10 @@ async fn in_band(name: &str, local: MacAddr, plan: &Plan) -> InBand {
         }
     }
     let addresses: BTreeSet<Ipv4Addr> = in_band.remotes.iter().map(|(address, _)| *address).collect();
-    in_band.next_hops = addresses.into_iter().filter_map(|to| addresses::next_hop(to, name)).collect();
+    in_band.next_hops = addresses
+        .into_iter()
+        .filter_map(|to| addresses::next_hop(to, name))
+        .collect();
     in_band
 }
 
@@ -237,7 +280,10 @@ async fn resolve(host: &str, port: u16) -> Option<Ipv4Addr> {
     if let Ok(address) = host.parse() {
         return Some(address);
     }
-    let found = timeout(LOOKUP, tokio::net::lookup_host((host, port))).await.ok()?.ok()?;
+    let found = timeout(LOOKUP, tokio::net::lookup_host((host, port)))
+        .await
+        .ok()?
+        .ok()?;
     found.into_iter().find_map(|address| match address.ip() {
         std::net::IpAddr::V4(address) => Some(address),
         std::net::IpAddr::V6(_) => None,
@@ -246,7 +292,10 @@ async fn resolve(host: &str, port: u16) -> Option<Ipv4Addr> {
 
 fn contacts(state: &State, name: &str) -> Vec<Contact> {
     let all = state.controllers.bridges.borrow();
-    let links = all.get(name).into_iter().flat_map(|controlled| controlled.links.values());
+    let links = all
+        .get(name)
+        .into_iter()
+        .flat_map(|controlled| controlled.links.values());
     let primary = links.filter(|link| link.controller.settings.kind == Kind::Primary);
     let contact = |link: &Link| {
         let shown = link.shown.borrow();
@@ -271,7 +320,11 @@ fn status(link: &Link, now: Nanos) -> Status {
     let mut pairs: Vec<(&str, String)> = match &shown.machine {
         Some(machine) => machine.status(now),
         None => {
-            let since = shown.up.values().max().map(|since| now.since(*since).as_secs().to_string());
+            let since = shown
+                .up
+                .values()
+                .max()
+                .map(|since| now.since(*since).as_secs().to_string());
             let state = since.as_ref().map(|_| ("state", "ACTIVE".to_owned()));
             let since = since.map(|since| ("sec_since_connect", since));
             state.into_iter().chain(since).collect()

@@ -11,7 +11,8 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    Bridge, FlowTable, Interface, OpenVSwitch, Port, Ssl, TypedRow, all, bridge, interface, open_vswitch, port, select,
+    Bridge, Controller, FlowTable, Interface, Manager, OpenVSwitch, Port, Ssl, TypedRow, all, bridge, controller,
+    interface, manager, open_vswitch, port, select,
 };
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
@@ -40,6 +41,11 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<Interface>(&mut selection);
     select::<FlowTable>(&mut selection);
     select::<Ssl>(&mut selection);
+    select::<Controller>(&mut selection);
+    {
+        use manager::columns::*;
+        selection.columns(Manager::TABLE, &[TARGET, CONNECTION_MODE]);
+    }
     // What the daemon itself writes is not news to it.
     {
         use open_vswitch::columns::*;
@@ -57,6 +63,10 @@ pub(crate) fn idl(seed: u128) -> Idl {
     {
         use bridge::columns::*;
         selection.quiet(Bridge::TABLE, &[DATAPATH_ID, DATAPATH_VERSION, STATUS, RSTP_STATUS]);
+    }
+    {
+        use controller::columns::*;
+        selection.quiet(Controller::TABLE, &[IS_CONNECTED, ROLE, STATUS]);
     }
     {
         use port::columns::*;
@@ -116,6 +126,7 @@ pub(crate) struct Daemon {
 struct Owed {
     configuration: bool,
     links: bool,
+    controllers: bool,
     statistics: bool,
 }
 
@@ -173,6 +184,7 @@ impl Daemon {
                     state.forget_ports(&failed);
                     self.reconfigure();
                 }
+                () = state.controllers.changed.notified() => self.owed.controllers = true,
                 () = state.recheck.notified() => {
                     state.bridges.borrow_mut().look_at_all();
                     self.reconfigure();
@@ -233,6 +245,7 @@ impl Daemon {
             // Built again from the fresh replica, when the lock and the connection are there.
             TxnStatus::TryAgain | TxnStatus::NotLocked => {
                 self.owed.links = true;
+                self.owed.controllers = true;
                 self.owed.configuration |= configuration;
             }
             TxnStatus::Incomplete | TxnStatus::Unchanged | TxnStatus::Success { .. } => {}
@@ -273,6 +286,7 @@ impl Daemon {
             let mut bridges = self.state.bridges.borrow_mut();
             bridges.apply(&nothing);
             self.state.openflow.follow(&self.state, &nothing, &bridges);
+            self.state.controllers.follow(&self.state, &nothing, &bridges);
             return;
         }
         if self.db.idl().lock_state() != LockState::Held || !self.db.idl().is_synced() {
@@ -300,6 +314,7 @@ impl Daemon {
                 self.state.forget_dead_meters();
                 let bridges = self.state.bridges.borrow();
                 self.state.openflow.follow(&self.state, &self.desired, &bridges);
+                self.state.controllers.follow(&self.state, &self.desired, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
             }
@@ -316,6 +331,8 @@ impl Daemon {
             interfaces: all(replica)?,
             flow_tables: all(replica)?,
             ssl: all::<Ssl>(replica)?.into_values().next(),
+            controllers: all(replica)?,
+            managers: all(replica)?,
         })
     }
 
@@ -329,7 +346,7 @@ impl Daemon {
     /// Writes to the database what it does not know yet; one transaction at a time.
     fn report(&mut self) {
         let owed = self.owed;
-        let due = owed.configuration || owed.links || owed.statistics;
+        let due = owed.configuration || owed.links || owed.controllers || owed.statistics;
         if !due || self.in_flight.is_some() || !self.db.is_connected() || self.db.idl().lock_state() != LockState::Held
         {
             return;
@@ -349,6 +366,9 @@ impl Daemon {
             }
         }
         report.links(bridges);
+        if owed.configuration || owed.controllers || owed.statistics {
+            report.controllers(self.state.controllers.statuses(self.state.shared.clock.now()));
+        }
         if owed.configuration || owed.statistics {
             report.statistics(bridges, self.state.dp());
         }

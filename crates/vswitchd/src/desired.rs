@@ -3,6 +3,8 @@
 //! [`crate::rows`] makes these from typed rows; [`crate::bridges`] makes them so. Whatever a row asks that cannot be done is kept beside it
 //! as a problem, in words for the user, and ends up in the row's own status columns.
 
+use crate::controllers::config::Controller;
+use mgmt::stream::Remote;
 use netdev::Spec;
 use openflow::Versions;
 use ovsdb::Uuid;
@@ -28,6 +30,8 @@ pub(crate) struct Desired {
     pub(crate) bundle_timeout: Duration,
     /// How many VLAN tags of a packet count.
     pub(crate) vlan_limit: u8,
+    /// Managers that are reached over bridges.
+    pub(crate) managers: Vec<Remote>,
     /// Keys and columns of the root row that ask for what is not built.
     pub(crate) unsupported: Vec<String>,
 }
@@ -56,6 +60,10 @@ pub(crate) struct Bridge {
     pub(crate) mac_table_size: usize,
     pub(crate) flood_vlans: VlanSet,
     pub(crate) forward_bpdu: bool,
+    /// Its controllers, and whether and in which queue it reaches them over its own ports.
+    pub(crate) controllers: Vec<Controller>,
+    pub(crate) disable_in_band: bool,
+    pub(crate) in_band_queue: Option<u32>,
     pub(crate) ports: BTreeMap<String, Port>,
     pub(crate) unsupported: BTreeSet<String>,
 }

@@ -13,6 +13,7 @@
 mod bridges;
 mod clock;
 mod commands;
+mod controllers;
 mod daemon;
 mod desired;
 mod embedded;

@@ -1,5 +1,6 @@
 //! From database rows to what the daemon is to do.
 
+use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::unsupported;
 use netdev::Spec;
@@ -33,6 +34,8 @@ pub(crate) struct Tables {
     pub(crate) interfaces: BTreeMap<Uuid, rows::Interface>,
     pub(crate) flow_tables: BTreeMap<Uuid, rows::FlowTable>,
     pub(crate) ssl: Option<rows::Ssl>,
+    pub(crate) controllers: BTreeMap<Uuid, rows::Controller>,
+    pub(crate) managers: BTreeMap<Uuid, rows::Manager>,
 }
 
 /// Reads the whole configuration.
@@ -57,6 +60,7 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
                 .clamp(1, u64::from(u32::MAX)),
         ),
         vlan_limit: vlan_limit(&root.other_config),
+        managers: managers(&tables.managers),
         unsupported: unsupported::open_vswitch(root),
     };
     for row in root.bridges.iter().filter_map(|uuid| tables.bridges.get(uuid)) {
@@ -90,9 +94,15 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
             .clamp(10, 1_000_000),
         flood_vlans: vlans(&row.flood_vlans),
         forward_bpdu: flag(config, "forward-bpdu"),
+        controllers: controllers(row, tables),
+        disable_in_band: flag(config, "disable-in-band"),
+        in_band_queue: number(config, "in-band-queue"),
         ports: BTreeMap::new(),
         unsupported: unsupported::bridge(row).into_iter().collect(),
     };
+    for row in row.controller.iter().filter_map(|uuid| tables.controllers.get(uuid)) {
+        bridge.unsupported.extend(unsupported::controller(row));
+    }
     if !matches!(row.datapath_type.as_str(), "" | "system" | "netdev" | "dummy") {
         bridge
             .unsupported
@@ -105,6 +115,17 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
     }
     add_local(&row.name, &mut bridge, dummies);
     bridge
+}
+
+/// A bridge's controllers. Of several with one target the first counts.
+fn controllers(row: &rows::Bridge, tables: &Tables) -> Vec<Controller> {
+    let mut found: Vec<Controller> = Vec::new();
+    for row in row.controller.iter().filter_map(|uuid| tables.controllers.get(uuid)) {
+        if !found.iter().any(|known| known.target == row.target) {
+            found.push(controller(row));
+        }
+    }
+    found
 }
 
 /// A bridge has a port of its own name even where no row says so.

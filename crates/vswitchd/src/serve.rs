@@ -78,13 +78,13 @@ fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> 
 async fn switch(program: Program, options: &Options, process: process::Daemon) -> anyhow::Result<()> {
     let seed = uuid::Uuid::new_v4().as_u128();
     let idl = daemon::idl(seed);
-    let state = Rc::new(State::start(seed as u64).context("starting the datapath")?);
+    let tls = Tls::default();
+    let state = Rc::new(State::start(seed as u64, tls.clone()).context("starting the datapath")?);
     tokio::task::spawn_local(OpenFlow::deliver(state.clone()));
     tokio::task::spawn_local(OpenFlow::watch(state.clone()));
     let control = unixctl::Server::new(Program::NAME);
     commands::register(&control, &state);
 
-    let tls = Tls::default();
     let database = match program {
         Program::Run => Some(embedded::start(options, &tls).await?),
         Program::Vswitchd => None,

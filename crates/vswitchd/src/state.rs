@@ -1,10 +1,12 @@
 //! Everything the daemon holds: what its loop and its control commands work on.
 
 use crate::bridges::Bridges;
+use crate::controllers::Controllers;
 use crate::openflow::OpenFlow;
 use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
 use dp_user::DpUser;
+use mgmt::stream::Tls;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ pub(crate) struct State {
     pub(crate) datapath: Arc<DpUser>,
     pub(crate) bridges: RefCell<Bridges>,
     pub(crate) openflow: OpenFlow,
+    pub(crate) controllers: Controllers,
     /// What the datapath does unless the configuration says otherwise.
     pub(crate) datapath_options: dp_user::Options,
     /// Rings when a control command changed something that the loop must look at.
@@ -25,7 +28,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn start(seed: u64) -> io::Result<State> {
+    pub(crate) fn start(seed: u64, tls: Tls) -> io::Result<State> {
         let shared = Shared::new(seed);
         let options = dp_user::Options::default();
         let datapath = DpUser::new(options.clone(), shared.clone(), shared.changes.clone())?;
@@ -35,6 +38,7 @@ impl State {
             datapath,
             bridges: RefCell::new(bridges),
             openflow: OpenFlow::default(),
+            controllers: Controllers::new(tls),
             datapath_options: options,
             recheck: Notify::new(),
             exit: Notify::new(),

@@ -5,13 +5,14 @@
 //! `error` the moment `cur_cfg` moves.
 
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
+use crate::controllers::Status;
 use crate::desired::Desired;
 use crate::show;
 use dp::{Datapath, PortCounters};
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
 use ovsdb::idl::{Tables, Txn};
-use ovsdb::rows::{self, ToDatum, bridge, interface, open_vswitch, port};
+use ovsdb::rows::{self, ToDatum, bridge, controller, interface, open_vswitch, port};
 use std::collections::BTreeMap;
 
 /// A transaction with only those values that differ from the replica's.
@@ -135,6 +136,16 @@ impl Report<'_> {
         let duplex = state.and_then(|s| s.full_duplex);
         let duplex = duplex.map(|full| if full { "full" } else { "half" }.to_owned());
         self.put(TABLE, uuid, columns::DUPLEX, duplex);
+    }
+
+    /// How each controller fares.
+    pub(crate) fn controllers(&mut self, statuses: Vec<(Uuid, Status)>) {
+        use controller::{TABLE, columns};
+        for (uuid, status) in statuses {
+            self.put(TABLE, uuid, columns::IS_CONNECTED, status.is_connected);
+            self.put(TABLE, uuid, columns::ROLE, status.role.map(str::to_owned));
+            self.put(TABLE, uuid, columns::STATUS, status.status);
+        }
     }
 
     /// The counters of every interface.

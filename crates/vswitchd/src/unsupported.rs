@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 /// What a bridge's row asks in vain.
 pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     let mut found = Found::default();
-    found.column("controller", !row.controller.is_empty());
     found.column("mirrors", !row.mirrors.is_empty());
     found.column("netflow", row.netflow.is_some());
     found.column("sflow", row.sflow.is_some());
@@ -20,8 +19,15 @@ pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     found.column("rstp_enable", row.rstp_enable);
     found.column("mcast_snooping_enable", row.mcast_snooping_enable);
     found.keys("other_config", &row.other_config, BRIDGE_KEYS);
-    // In-band control is for controllers; to have none of it is what happens.
-    found.keys_unless("other_config", &row.other_config, "disable-in-band", &["true"]);
+    found.list
+}
+
+/// What a controller's row asks in vain: addresses are the host's to give, and controllers find the switch by its own connection.
+pub(crate) fn controller(row: &rows::Controller) -> Vec<String> {
+    let mut found = Found::default();
+    found.column("controller:local_ip", row.local_ip.is_some());
+    found.column("controller:local_netmask", row.local_netmask.is_some());
+    found.column("controller:local_gateway", row.local_gateway.is_some());
     found.list
 }
 
@@ -90,7 +96,6 @@ impl Found {
 
 /// Documented keys of `Bridge.other_config` without an effect here.
 const BRIDGE_KEYS: &[&str] = &[
-    "in-band-queue",
     "mcast-snooping-aging-time",
     "mcast-snooping-disable-flood-unregistered",
     "mcast-snooping-table-size",

@@ -39,7 +39,7 @@ const PROBE: Duration = Duration::from_secs(5);
 pub(crate) fn controller(row: &rows::Controller) -> Controller {
     let remote = Remote::parse(&row.target, OPENFLOW_PORT).map_err(|error| error.to_string());
     let passive = remote.as_ref().is_ok_and(Remote::is_passive);
-    let kind = match row.r#type.as_deref() {
+    let kind = match row.type_.as_deref() {
         Some("primary") => Kind::Primary,
         Some("service") => Kind::Service,
         _ if passive => Kind::Service,
@@ -104,9 +104,8 @@ mod tests {
 
     #[test]
     fn whoever_is_connected_to_is_primary_and_whoever_connects_serves_unless_the_row_says_otherwise() {
-        let kind = |target: &str, kind: Option<&str>| {
-            read(target, |row| row.r#type = kind.map(str::to_owned)).settings.kind
-        };
+        let kind =
+            |target: &str, kind: Option<&str>| read(target, |row| row.type_ = kind.map(str::to_owned)).settings.kind;
         assert_eq!(kind("tcp:10.0.0.1", None), Kind::Primary);
         assert_eq!(kind("pssl:", None), Kind::Service);
         assert_eq!(kind("punix:x", None), Kind::Service);

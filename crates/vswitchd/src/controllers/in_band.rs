@@ -90,7 +90,10 @@ impl InBand {
         ];
         rule(FROM_LOCAL_DHCP, &dhcp);
         let mut arp = |priority, operation, field, value| {
-            rule(priority, &[(F::EthType, ETH_ARP), (F::ArpOp, operation), (field, value)]);
+            rule(
+                priority,
+                &[(F::EthType, ETH_ARP), (F::ArpOp, operation), (field, value)],
+            );
         };
         arp(TO_LOCAL_ARP, REPLY, F::EthDst, local);
         arp(FROM_LOCAL_ARP, REQUEST, F::EthSrc, local);
@@ -139,7 +142,10 @@ mod tests {
             (180_003, "arp,dl_dst=02:00:00:00:00:01,arp_op=2"),
             (180_002, "arp,dl_src=7a:6b:70:86:9f:49,arp_op=1"),
             (180_001, "arp,dl_dst=7a:6b:70:86:9f:49,arp_op=2"),
-            (180_000, "udp,in_port=LOCAL,dl_src=7a:6b:70:86:9f:49,tp_src=68,tp_dst=67"),
+            (
+                180_000,
+                "udp,in_port=LOCAL,dl_src=7a:6b:70:86:9f:49,tp_src=68,tp_dst=67",
+            ),
         ];
         assert_eq!(rules.len(), expected.len());
         for (priority, text) in expected {

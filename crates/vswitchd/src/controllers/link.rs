@@ -121,7 +121,11 @@ impl Context {
     /// Runs the machine, where there is one, and shows what it says.
     fn machine<R>(&self, run: impl FnOnce(&mut Reconnect, Nanos) -> R) -> Option<R> {
         let now = self.now();
-        self.shown.borrow_mut().machine.as_mut().map(|machine| run(machine, now))
+        self.shown
+            .borrow_mut()
+            .machine
+            .as_mut()
+            .map(|machine| run(machine, now))
     }
 
     /// Serves a stream until it ends. Calls `greeted` once a version of OpenFlow is agreed on.

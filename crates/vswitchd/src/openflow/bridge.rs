@@ -6,6 +6,7 @@ use crate::state::State;
 use mgmt::paths;
 use mgmt::stream::{Listener, Remote, Stream};
 use ofproto::{Agent, Config, ConnId, Kind, Options, PortInfo};
+use openflow::model::Role;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
@@ -34,11 +35,11 @@ struct Task {
 /// A connection that was added.
 pub(crate) struct Connection {
     /// Its number in the agent.
-    #[expect(dead_code, reason = "for those who ask the agent about controllers")]
     pub(crate) id: ConnId,
     /// Ends with it; says why.
-    #[expect(dead_code, reason = "for those who connect again")]
     pub(crate) task: JoinHandle<String>,
+    /// Rings once, when a version is agreed on.
+    pub(crate) greeted: Rc<Notify>,
 }
 
 impl BridgeAgent {
@@ -81,13 +82,28 @@ impl BridgeAgent {
         let now = self.state.upgrade().map_or(Nanos(0), |state| state.shared.clock.now());
         let id = self.agent.borrow_mut().connect(options, now);
         let wake = Rc::new(Notify::new());
-        let task = spawn_local(connection::serve(self.clone(), stream, id, wake.clone()));
+        let greeted = Rc::new(Notify::new());
+        let serving = connection::serve(self.clone(), stream, id, wake.clone(), greeted.clone());
+        let task = spawn_local(serving);
         let entry = Task {
             wake,
             task: task.abort_handle(),
         };
         self.connections.borrow_mut().insert(id, entry);
-        Connection { id, task }
+        Connection { id, task, greeted }
+    }
+
+    /// Ends a connection, if it has not ended.
+    pub(crate) fn close(&self, id: ConnId) {
+        if let Some(connection) = self.connections.borrow_mut().remove(&id) {
+            connection.task.abort();
+            self.forget(id);
+        }
+    }
+
+    /// A connection's role.
+    pub(crate) fn role(&self, id: ConnId) -> Option<Role> {
+        self.agent.borrow().role(id)
     }
 
     pub(crate) fn configure(&self, config: Config) {

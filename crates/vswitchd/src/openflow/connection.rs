@@ -17,8 +17,14 @@ const INPUT: usize = 64 << 10;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves a connection until it ends; why it did.
-pub(super) async fn serve(bridge: Rc<BridgeAgent>, stream: Stream, id: ConnId, wake: Rc<Notify>) -> String {
-    let why = match exchange(&bridge, stream, id, &wake).await {
+pub(super) async fn serve(
+    bridge: Rc<BridgeAgent>,
+    stream: Stream,
+    id: ConnId,
+    wake: Rc<Notify>,
+    greeted: Rc<Notify>,
+) -> String {
+    let why = match exchange(&bridge, stream, id, &wake, &greeted).await {
         Ok(why) => why,
         Err(error) => error.to_string(),
     };
@@ -26,10 +32,17 @@ pub(super) async fn serve(bridge: Rc<BridgeAgent>, stream: Stream, id: ConnId, w
     why
 }
 
-async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notify) -> std::io::Result<String> {
+async fn exchange(
+    bridge: &BridgeAgent,
+    stream: Stream,
+    id: ConnId,
+    wake: &Notify,
+    greeted: &Notify,
+) -> std::io::Result<String> {
     let (mut reader, mut writer) = stream.into_split();
     let mut input = vec![0; INPUT];
     let (mut output, mut sent) = (Vec::new(), 0);
+    let mut has_greeted = false;
     loop {
         let Some(state) = bridge.state.upgrade() else {
             return Ok("the switch ends".to_owned());
@@ -39,6 +52,10 @@ async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notif
             let mut agent = bridge.agent.borrow_mut();
             agent.tick(id, now);
             let run = agent.run(id, &*state, now, STEPS);
+            if !has_greeted && agent.version(id).is_some() && !matches!(run, Run::Close(_)) {
+                has_greeted = true;
+                greeted.notify_one();
+            }
             if sent == output.len() {
                 (output, sent) = (agent.transmit(id), 0);
             }
