@@ -1,6 +1,7 @@
 //! The same random rules and packets through `ofproto/trace` here and of Debian's Open vSwitch: what leaves, and what is told of it, in which words.
 //!
-//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules; `ORACLE_ALL=1` prints all differences. Where we mean to
+//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules, `OXVS_SOAK` for that many times as many; `ORACLE_ALL=1`
+//! prints all differences. Where we mean to
 //! differ is in [`excuse`].
 
 #[path = "traces/frames.rs"]
@@ -32,7 +33,8 @@ const PACKETS: usize = 40;
 #[test]
 fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
     skip!(unless "ovs-vswitchd", "ovsdb-server", "ovs-vsctl", "ovs-ofctl");
-    let (rounds, seed) = (env("ORACLE_ROUNDS").unwrap_or(30), env("ORACLE_SEED").unwrap_or(1));
+    let (rounds, seed) = (env("ORACLE_ROUNDS").unwrap_or(40), env("ORACLE_SEED").unwrap_or(1));
+    let rounds = rounds * env("OXVS_SOAK").unwrap_or(1);
     let oracle = Vswitch::debian(Options::default());
     oracle.vsctl(&Topology::create());
     let mut control = oracle.unixctl();
@@ -188,6 +190,7 @@ fn install(oracle: &Vswitch, ours: &mut Switch, rng: &mut Rng, topology: &Topolo
         let change = parse_meter_mod(MeterCommand::Add, meter).unwrap();
         ours.meter_mod(bridge, &change, Nanos::ZERO).unwrap();
         let mut rules = programs::rules(rng, topology, bridge);
+        rules.extend(programs::dimensions(rng));
         let file = oracle.sandbox.arg("flows");
         loop {
             std::fs::write(&file, rules.join("\n")).unwrap();

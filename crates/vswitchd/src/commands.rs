@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 mod fdb;
+mod trace;
 
 type Answer = Result<String, String>;
 
@@ -57,6 +58,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             .fold(String::new(), |out, name| out + name + "\n"))
     });
     fdb::register(&add);
+    trace::register(&add);
 
     add("time/stop", "", 0, 0, |state, _| {
         state.shared.clock.stop();

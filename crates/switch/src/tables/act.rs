@@ -89,12 +89,13 @@ impl Pipeline<'_> {
             Action::CopyTtlIn => self.copy_ttl_in(),
             Action::PushPbb(_) => self.push_pbb(),
             Action::PopPbb => self.pop_pbb(),
-            Action::SetQueue(queue) => self.state.set(MatchField::SkbPriority, (*queue).into()),
+            Action::SetQueue(queue) => self.set_queue(*queue),
             Action::PopQueue => {
-                if self.state.get(MatchField::SkbPriority) != 0 {
-                    self.detail(|_| String::from("queue = 0"));
+                let original = self.original.get(Field::SkbPriority) as u32;
+                if self.read(Field::SkbPriority) as u32 != original {
+                    self.detail(|_| format!("queue = {original:#x}").replace("0x0", "0"));
                 }
-                self.state.set(MatchField::SkbPriority, 0);
+                self.set_queue(original);
             }
             Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
             Action::Resubmit { in_port, table, .. } => {
@@ -117,6 +118,12 @@ impl Pipeline<'_> {
             _ => {}
         }
         true
+    }
+
+    /// Chooses the queue of what is sent from here on.
+    pub(super) fn set_queue(&mut self, queue: u32) {
+        self.consult(Field::SkbPriority, u128::MAX);
+        self.state.key.set(Field::SkbPriority, queue.into());
     }
 
     /// Tells that a write will do nothing.

@@ -2,7 +2,7 @@
 
 use super::pipeline::{Pipeline, Tags};
 use dp::{Action, SetField};
-use flow::{Field, Key, MatchField};
+use flow::{Field, Key};
 use wire::VlanTag;
 
 /// The fields of tags.
@@ -60,7 +60,7 @@ impl Pipeline<'_> {
 
     /// Appends the choice of the queue that tables want.
     pub(super) fn commit_queue(&mut self) {
-        let queue = self.state.get(MatchField::SkbPriority) as u32;
+        let queue = self.state.key.get(Field::SkbPriority) as u32;
         if queue != self.base_queue {
             self.actions.push(Action::SetQueue(queue));
             self.base_queue = queue;

@@ -33,7 +33,6 @@ pub struct Frozen {
     meta: [u64; META_WORDS],
     stack: Vec<u128>,
     limit: Option<u32>,
-    queue: u32,
     action_set: Vec<model::Action>,
     frames: Vec<Frame>,
     /// Where the packet comes into a bridge, if that is what is left.
@@ -134,7 +133,6 @@ impl Pipeline<'_> {
             meta: *self.state.meta(),
             stack: self.stack.clone(),
             limit: self.limit,
-            queue: self.base_queue,
             action_set: self.place.action_set.clone(),
             frames,
             enters,
@@ -233,7 +231,6 @@ impl Pipeline<'_> {
         };
         self.stack = frozen.stack.clone();
         self.limit = frozen.limit;
-        self.base_queue = frozen.queue;
         if let Some(at) = frozen.enters {
             let key = self.state.key;
             return self.enter(at, key);

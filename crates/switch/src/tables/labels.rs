@@ -188,8 +188,12 @@ impl Pipeline<'_> {
         if !changed {
             return;
         }
-        let steps = self.actions.len().saturating_sub(start) as u32;
-        self.actions.insert(start, Step::Clone(steps));
+        let mut own = self.actions.split_off(start);
+        super::commit::trim(&mut own);
+        if !own.is_empty() {
+            self.actions.push(Step::Clone(own.len() as u32));
+            self.actions.append(&mut own);
+        }
         (self.base, self.base_queue) = (base, queue);
     }
 

@@ -78,10 +78,10 @@ impl Pipeline<'_> {
         if number == in_port && port != Port::IN_PORT {
             return self.dropped(DropCause::Loop);
         }
-        let before = self.state.get(MatchField::SkbPriority);
-        self.state.set(MatchField::SkbPriority, queue.into());
+        let before = self.read(Field::SkbPriority) as u32;
+        self.set_queue(queue);
         self.output_to(number);
-        self.state.set(MatchField::SkbPriority, before);
+        self.set_queue(before);
     }
 
     pub(super) fn in_port(&self) -> u32 {

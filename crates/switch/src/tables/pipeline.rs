@@ -140,7 +140,7 @@ impl<'a> Pipeline<'a> {
             original: key,
             state: FlowState::ZERO,
             base: Key::ZERO,
-            base_queue: 0,
+            base_queue: key.get(Field::SkbPriority) as u32,
             own_tags: true,
             limit: None,
             hidden: false,
@@ -275,8 +275,7 @@ impl<'a> Pipeline<'a> {
         if !self.deeper(1) {
             return;
         }
-        let mut inside = FlowState::new(key, *number);
-        inside.set(MatchField::SkbPriority, self.state.get(MatchField::SkbPriority));
+        let inside = FlowState::new(key, *number);
         let state = Box::new(std::mem::replace(&mut self.state, inside));
         let within = Place {
             bridge: Some(bridge),
@@ -290,7 +289,9 @@ impl<'a> Pipeline<'a> {
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         self.run_tables(bridge);
         self.close(1);
-        self.contain(before);
+        if self.depth > 1 {
+            self.contain(before);
+        }
         (self.hidden, self.own_tags) = (hidden, own_tags);
         (self.covered, self.buried) = (covered, buried);
         self.stack = stack;

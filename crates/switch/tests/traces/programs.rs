@@ -295,3 +295,21 @@ fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool
         };
     }
 }
+
+/// Matches of two dimensions, and the rule that they have in common.
+pub(crate) fn dimensions(rng: &mut Rng) -> Vec<String> {
+    let priority = 60_010 + rng.below(3);
+    let mut rules = Vec::new();
+    for at in 0..3 {
+        let clause = 1 + rng.below(2);
+        rules.push(format!(
+            "table=1,priority={priority},ip,nw_src=10.0.{}.{at},actions=conjunction(7,{clause}/2)",
+            rng.below(2)
+        ));
+        rules.push(format!("table=1,priority={priority},ip,nw_dst=10.0.0.{at},actions=conjunction(7,2/2),conjunction(8,1/2)"));
+        rules.push(format!("table=1,priority={priority},in_port={},actions=conjunction(8,2/2)", 1 + at));
+    }
+    rules.push(format!("table=1,priority={},conj_id=7,ip,actions=output:1,set_field:3->reg3", 1 + rng.below(60_000)));
+    rules.push("table=1,priority=5,conj_id=8,ip,actions=output:2,NORMAL".to_owned());
+    rules
+}

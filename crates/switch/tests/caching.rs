@@ -1,0 +1,142 @@
+//! Random rules of many kinds, and what a datapath makes of their megaflows: a packet that one covers has the same actions as the packet that
+//! made it. This is what padding, protocol 0 and neighbour discovery options have undone elsewhere.
+//!
+//! `OXVS_SOAK` in the environment asks for that many times as many rules.
+
+#[path = "rules/model.rs"]
+#[allow(dead_code)]
+mod model;
+#[path = "traces/packets.rs"]
+mod packets;
+#[path = "traces/programs.rs"]
+mod programs;
+
+use flow::{Field, Key, PortNo, extract};
+use model::{BRIDGES, Topology};
+use openflow::model::{FlowCommand, GroupCommand, MeterCommand};
+use openflow::text::{Names, parse_flow, parse_group_mod, parse_meter_mod};
+use switch::Switch;
+use switch::tables::Translated;
+use testkit::Rng;
+use wire::Nanos;
+
+/// What a datapath does for a translation. The mask may be another: there is more than one proof of an answer.
+fn parts(t: &Translated) -> impl PartialEq + std::fmt::Debug + use<> {
+    let of = &t.translation;
+    let told: Vec<_> = t.controllers.iter().map(|(handle, _)| *handle).collect();
+    let noted: Vec<_> = t.memos.iter().map(|(handle, _)| *handle).collect();
+    (
+        of.actions.clone(),
+        of.deps.to_vec(),
+        of.effects.to_vec(),
+        of.credits.to_vec(),
+        of.drop,
+        (told, noted),
+    )
+}
+
+/// Rules, groups and a meter in two bridges. Returns the rules as text.
+fn install(switch: &mut Switch, rng: &mut Rng, topology: &Topology) -> Vec<String> {
+    let mut all = Vec::new();
+    for bridge in BRIDGES {
+        let meter = parse_meter_mod(MeterCommand::Add, "meter=1,kbps,band=type=drop,rate=100").unwrap();
+        switch.meter_mod(bridge, &meter, Nanos::ZERO).unwrap();
+        for group in programs::groups(rng, topology, bridge) {
+            let (change, _) = parse_group_mod(GroupCommand::Add, &group, &Names::default()).unwrap();
+            switch.group_mod(bridge, &change, Nanos::ZERO).unwrap();
+            all.push(format!("{bridge} {group}"));
+        }
+        let select = "group_id=5,type=select,bucket=weight=3,output:1,bucket=weight=1,output:2,bucket=weight=1,resubmit(,3)";
+        let (change, _) = parse_group_mod(GroupCommand::Add, select, &Names::default()).unwrap();
+        switch.group_mod(bridge, &change, Nanos::ZERO).unwrap();
+        let pops = ["mpls,in_port=1,actions=pop_mpls:0x0800", "mpls,in_port=2,actions=learn(table=6,idle_timeout=9),pop_mpls:0x86dd"];
+        let pops = pops.map(|rule| format!("table=0,priority=60100,{rule},resubmit(,1),resubmit(,2)"));
+        let rules = programs::rules(rng, topology, bridge).into_iter();
+        for rule in rules.chain(programs::dimensions(rng)).chain(pops) {
+            let rule = if rng.chance(10) { rule + ",group:5" } else { rule };
+            let Ok(change) = parse_flow(FlowCommand::Add, &rule, &Names::default()) else {
+                continue;
+            };
+            if switch.flow_mod(bridge, &change, Nanos::ZERO).is_ok() {
+                all.push(format!("{bridge} {rule}"));
+            }
+        }
+    }
+    all
+}
+
+/// The packet with other bytes: some changed, cut off, or more behind it.
+fn another(rng: &mut Rng, bytes: &[u8]) -> Vec<u8> {
+    let mut other = bytes.to_vec();
+    match rng.below(4) {
+        0 => other.truncate(14 + rng.below(other.len() - 13)),
+        1 => other.extend((0..rng.below(40)).map(|_| rng.number() as u8).collect::<Vec<_>>()),
+        _ => {}
+    }
+    for _ in 0..rng.below(3) {
+        let at = rng.below(other.len());
+        other[at] = *rng.pick(&[0, 1, 0xff, 6, 17, 58]);
+    }
+    other
+}
+
+/// A key with some of the bits changed that a mask leaves out.
+fn covered(rng: &mut Rng, key: &Key, mask: &flow::Mask) -> Key {
+    let mut other = *key;
+    for field in Field::ALL {
+        let noise = u128::from(rng.number()) << 64 | u128::from(rng.number());
+        let few = if rng.chance(50) { u128::from(rng.number()) } else { u128::MAX };
+        other.set(*field, key.get(*field) ^ noise & !mask.get(*field) & few);
+    }
+    other
+}
+
+#[test]
+fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
+    let topology = Topology::fixed();
+    let soak = std::env::var("OXVS_SOAK").ok().and_then(|times| times.parse().ok());
+    let (mut same, mut recirculated) = (0, 0);
+    for round in 0..60 * soak.unwrap_or(1) {
+        let mut rng = Rng::new(round);
+        let mut switch = Switch::new(round);
+        switch.configure(topology.config(), Nanos::ZERO);
+        let rules = install(&mut switch, &mut rng, &topology);
+        for _ in 0..15 {
+            let (port, bytes) = packets::random(&mut rng, &topology);
+            let mut key = extract(&bytes, PortNo(port)).unwrap();
+            let first = switch.translate_rules(&key);
+            switch.accept(&first, Nanos::ZERO);
+            // What is frozen goes on with the same packet, or with what is behind its label.
+            let again = first.translation.actions.iter().find_map(|action| match action {
+                dp::Action::Recirc(id) => Some(*id),
+                _ => None,
+            });
+            if let Some(id) = again {
+                recirculated += 1;
+                key.set(Field::RecircId, id.into());
+            }
+            let translated = switch.translate_rules(&key);
+            let mask = translated.translation.mask;
+            let others = (0..15).map(|_| covered(&mut rng, &key, &mask)).collect::<Vec<_>>();
+            let mutated = (0..15).filter_map(|_| extract(&another(&mut rng, &bytes), PortNo(port)));
+            let mutated = mutated.map(|mut other| {
+                other.set(Field::RecircId, key.get(Field::RecircId));
+                other
+            });
+            let mutated: Vec<Key> = mutated.filter(|other| mask.eq_key(&key, other)).collect();
+            same += mutated.len();
+            for other in others.iter().chain(&mutated) {
+                assert_eq!(
+                    parts(&translated),
+                    parts(&switch.translate_rules(other)),
+                    "round {round}: {} and {}\n{}",
+                    key.display(&flow::Mask::full()),
+                    other.display(&flow::Mask::full()),
+                    rules.join("\n")
+                );
+            }
+        }
+    }
+    assert!(same > 1000, "hardly any changed packet is covered: {same}");
+    assert!(recirculated > 3, "hardly any packet is looked at again: {recirculated}");
+}

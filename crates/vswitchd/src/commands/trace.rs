@@ -1,0 +1,171 @@
+//! `ofproto/trace` and `ofproto/trace-packet-out`.
+
+use super::{Answer, from_hex};
+use crate::show;
+use crate::state::State;
+use dp::PortNo;
+use flow::{FlowState, Key, MatchField, TAG_PRESENT, extract};
+use openflow::model::{Action, Match, Port};
+use openflow::text::{Names, parse_actions, parse_match, parse_port};
+use std::collections::BTreeMap;
+use switch::Switch;
+use switch::trace::{Request, parse_key};
+
+const USAGE: &str = "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]";
+const USAGE_OUT: &str = "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet] actions";
+
+pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
+    add("ofproto/trace", USAGE, 1, usize::MAX, |state, args| trace(state, args, false));
+    add("ofproto/trace-packet-out", USAGE_OUT, 2, usize::MAX, |state, args| {
+        trace(state, args, true)
+    });
+}
+
+/// What is to be traced.
+struct Wanted {
+    bridge: String,
+    state: FlowState,
+    /// Whether there is a packet, or shall be.
+    effective: bool,
+}
+
+fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
+    let mut rest = Vec::new();
+    let (mut names, mut generate) = (None, false);
+    for arg in args {
+        match arg.as_str() {
+            "--names" => names = Some(true),
+            "--no-names" => names = Some(false),
+            "-generate" | "--generate" => generate = true,
+            "-consistent" | "--consistent" if with_actions => {}
+            "--ct-next" => return Err("connections are not tracked".to_owned()),
+            _ => rest.push(arg.as_str()),
+        }
+    }
+    let actions = match with_actions {
+        true => Some(rest.pop().ok_or("Too few arguments")?),
+        false => None,
+    };
+    let mut known = names_of(state);
+    let wanted = wanted(state, &rest, generate, &known.bridges)?;
+    let actions = actions.map(|text| actions_of(text, known.bridges.get(&wanted.bridge)));
+    let actions = actions.transpose()?;
+    if names != Some(true) {
+        known = Known::default();
+    }
+    let request = Request {
+        bridge: &wanted.bridge,
+        state: wanted.state,
+        actions: actions.as_deref(),
+        names: known.bridges,
+        devices: known.devices,
+        effective: wanted.effective,
+    };
+    let traced = state.shared.switch.read().trace(&request);
+    let traced = traced.ok_or_else(|| format!("{}: unknown bridge", wanted.bridge))?;
+    if wanted.effective {
+        state.shared.accept(&traced.translated);
+    }
+    Ok(traced.text)
+}
+
+/// What the words other than options and actions mean.
+fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String, Names>) -> Result<Wanted, String> {
+    let switch = state.shared.switch.read();
+    let datapath = show::datapath_name(state.dp());
+    let is_datapath = |word: &str| word == datapath || Some(word) == datapath.split('@').next_back();
+    let (place, flow, packet) = match *words {
+        [flow] => (None, flow, None),
+        [flow, packet] if flow.contains('(') => (None, flow, Some(packet)),
+        [place, flow] => (Some(place), flow, None),
+        [place, flow, packet] => (Some(place), flow, Some(packet)),
+        _ => return Err("too many arguments".to_owned()),
+    };
+    if generate && packet.is_some() {
+        return Err("Syntax error".to_owned());
+    }
+    let mut found = match place {
+        Some(bridge) if !is_datapath(bridge) => {
+            if switch.bridge(bridge).is_none() {
+                return Err(format!("{bridge}: unknown bridge"));
+            }
+            let none = Names::default();
+            let names = names.get(bridge).unwrap_or(&none);
+            (bridge.to_owned(), openflow_flow(flow, names)?)
+        }
+        _ => datapath_flow(state, &switch, flow)?,
+    };
+    if let Some(packet) = packet {
+        let bytes = from_hex(packet).map_err(|_| "Trailing garbage in packet data".to_owned())?;
+        let port = found.1.key.in_port();
+        let key = extract(&bytes, port).ok_or("Packet data too short for Ethernet")?;
+        found.1 = FlowState::with_meta(key, *found.1.meta());
+    }
+    Ok(Wanted {
+        bridge: found.0,
+        state: found.1,
+        effective: generate || packet.is_some(),
+    })
+}
+
+/// A flow in the words of `ovs-ofctl`, all of whose fields have to be exact.
+fn openflow_flow(text: &str, names: &Names) -> Result<FlowState, String> {
+    let bad = |error: &dyn std::fmt::Display| format!("Bad openflow flow syntax: {text}: {error}");
+    let matching: Match = parse_match(text, names).map_err(|error| bad(&error))?;
+    let mut state = FlowState::new(Key::ZERO, 0);
+    for entry in matching.entries() {
+        // Of a tag, what is not said is zero.
+        if !entry.is_exact() && entry.field != MatchField::VlanTci {
+            return Err(bad(&format!(
+                "bad value for {} (wildcards not allowed here)",
+                entry.field
+            )));
+        }
+        state.set(entry.field, entry.value);
+    }
+    if state.get(MatchField::VlanTci) & u128::from(TAG_PRESENT) != 0 {
+        state.key.set(flow::Field::VlanTpid0, 0x8100);
+    }
+    Ok(state)
+}
+
+/// A flow in the words of `ovs-dpctl`, whose port says which bridge it comes into.
+fn datapath_flow(state: &State, switch: &Switch, text: &str) -> Result<(String, FlowState), String> {
+    let bridges = state.bridges.borrow();
+    let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port).map(|port| port.0);
+    let key = parse_key(text, &port_of).map_err(|error| format!("{error} (or the bridge name was omitted)"))?;
+    let PortNo(port) = key.in_port();
+    let at = switch.attachment(key.in_port());
+    let (bridge, number) = at.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
+    Ok((bridge.to_owned(), FlowState::new(key, number)))
+}
+
+fn actions_of(text: &str, names: Option<&Names>) -> Result<Vec<Action>, String> {
+    let none = Names::default();
+    parse_actions(text, names.unwrap_or(&none)).map_err(|error| format!("Bad openflow actions: {error}"))
+}
+
+/// The names of all ports.
+#[derive(Default)]
+struct Known {
+    bridges: BTreeMap<String, Names>,
+    devices: BTreeMap<u32, String>,
+}
+
+fn names_of(state: &State) -> Known {
+    let mut known = Known::default();
+    for (bridge, name, interface) in state.bridges.borrow().interfaces() {
+        if let Ok(number) = interface.ofport {
+            // A port that has a name of its own in OpenFlow keeps that.
+            let number = flow::port_from_of10(number);
+            if Port(number) != Port::LOCAL && parse_port(name, &Names::default()).is_none() {
+                let names = known.bridges.entry(bridge.to_owned()).or_default();
+                names.ports.insert(number, name.to_owned());
+            }
+        }
+        if let Some(PortNo(device)) = interface.port {
+            known.devices.insert(device, name.to_owned());
+        }
+    }
+    known
+}
