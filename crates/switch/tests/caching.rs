@@ -46,10 +46,14 @@ fn install(switch: &mut Switch, rng: &mut Rng, topology: &Topology) -> Vec<Strin
             switch.group_mod(bridge, &change, Nanos::ZERO).unwrap();
             all.push(format!("{bridge} {group}"));
         }
-        let select = "group_id=5,type=select,bucket=weight=3,output:1,bucket=weight=1,output:2,bucket=weight=1,resubmit(,3)";
+        let select =
+            "group_id=5,type=select,bucket=weight=3,output:1,bucket=weight=1,output:2,bucket=weight=1,resubmit(,3)";
         let (change, _) = parse_group_mod(GroupCommand::Add, select, &Names::default()).unwrap();
         switch.group_mod(bridge, &change, Nanos::ZERO).unwrap();
-        let pops = ["mpls,in_port=1,actions=pop_mpls:0x0800", "mpls,in_port=2,actions=learn(table=6,idle_timeout=9),pop_mpls:0x86dd"];
+        let pops = [
+            "mpls,in_port=1,actions=pop_mpls:0x0800",
+            "mpls,in_port=2,actions=learn(table=6,idle_timeout=9),pop_mpls:0x86dd",
+        ];
         let pops = pops.map(|rule| format!("table=0,priority=60100,{rule},resubmit(,1),resubmit(,2)"));
         let rules = programs::rules(rng, topology, bridge).into_iter();
         for rule in rules.chain(programs::dimensions(rng)).chain(pops) {
@@ -85,7 +89,11 @@ fn covered(rng: &mut Rng, key: &Key, mask: &flow::Mask) -> Key {
     let mut other = *key;
     for field in Field::ALL {
         let noise = u128::from(rng.number()) << 64 | u128::from(rng.number());
-        let few = if rng.chance(50) { u128::from(rng.number()) } else { u128::MAX };
+        let few = if rng.chance(50) {
+            u128::from(rng.number())
+        } else {
+            u128::MAX
+        };
         other.set(*field, key.get(*field) ^ noise & !mask.get(*field) & few);
     }
     other

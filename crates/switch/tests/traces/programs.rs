@@ -306,10 +306,18 @@ pub(crate) fn dimensions(rng: &mut Rng) -> Vec<String> {
             "table=1,priority={priority},ip,nw_src=10.0.{}.{at},actions=conjunction(7,{clause}/2)",
             rng.below(2)
         ));
-        rules.push(format!("table=1,priority={priority},ip,nw_dst=10.0.0.{at},actions=conjunction(7,2/2),conjunction(8,1/2)"));
-        rules.push(format!("table=1,priority={priority},in_port={},actions=conjunction(8,2/2)", 1 + at));
+        rules.push(format!(
+            "table=1,priority={priority},ip,nw_dst=10.0.0.{at},actions=conjunction(7,2/2),conjunction(8,1/2)"
+        ));
+        rules.push(format!(
+            "table=1,priority={priority},in_port={},actions=conjunction(8,2/2)",
+            1 + at
+        ));
     }
-    rules.push(format!("table=1,priority={},conj_id=7,ip,actions=output:1,set_field:3->reg3", 1 + rng.below(60_000)));
+    rules.push(format!(
+        "table=1,priority={},conj_id=7,ip,actions=output:1,set_field:3->reg3",
+        1 + rng.below(60_000)
+    ));
     rules.push("table=1,priority=5,conj_id=8,ip,actions=output:2,NORMAL".to_owned());
     rules
 }

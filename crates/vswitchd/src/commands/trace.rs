@@ -15,7 +15,9 @@ const USAGE: &str = "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-genera
 const USAGE_OUT: &str = "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet] actions";
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
-    add("ofproto/trace", USAGE, 1, usize::MAX, |state, args| trace(state, args, false));
+    add("ofproto/trace", USAGE, 1, usize::MAX, |state, args| {
+        trace(state, args, false)
+    });
     add("ofproto/trace-packet-out", USAGE_OUT, 2, usize::MAX, |state, args| {
         trace(state, args, true)
     });
@@ -132,7 +134,12 @@ fn openflow_flow(text: &str, names: &Names) -> Result<FlowState, String> {
 /// A flow in the words of `ovs-dpctl`, whose port says which bridge it comes into.
 fn datapath_flow(state: &State, switch: &Switch, text: &str) -> Result<(String, FlowState), String> {
     let bridges = state.bridges.borrow();
-    let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port).map(|port| port.0);
+    let port_of = |name: &str| {
+        bridges
+            .interface(name)
+            .and_then(|interface| interface.port)
+            .map(|port| port.0)
+    };
     let key = parse_key(text, &port_of).map_err(|error| format!("{error} (or the bridge name was omitted)"))?;
     let PortNo(port) = key.in_port();
     let at = switch.attachment(key.in_port());
