@@ -82,6 +82,9 @@ impl Match {
     /// The condition on a field of at most 128 bits, canonical or a view: value and mask. `None` where no bit of it counts. Of `in_port`, as
     /// of `in_port_oxm`, the value is the 32-bit port.
     pub fn get(&self, field: MatchField) -> Option<(u128, u128)> {
+        if field.info().canonical {
+            return self.entry(field).map(|entry| (entry.value, entry.mask));
+        }
         let (mut value, mut mask) = (0, 0);
         for piece in pieces(field) {
             if let Some(entry) = self.entry(piece.field) {
@@ -127,7 +130,10 @@ impl Match {
         if !self.meets(info.prerequisite) {
             return Err(OfError::BmcBadPrereq);
         }
-        if pieces(field).iter().any(|p| self.get_bits(p.field) & p.mask() != 0) {
+        if pieces(field)
+            .into_iter()
+            .any(|p| self.get_bits(p.field) & p.mask() != 0)
+        {
             return Err(OfError::BmcDupField);
         }
         self.set(field, value, mask);
@@ -196,6 +202,9 @@ impl Match {
     /// Whether the match says what a field needs.
     pub fn meets(&self, prerequisite: MatchPrerequisite) -> bool {
         use MatchPrerequisite as P;
+        if prerequisite == P::None {
+            return true;
+        }
         let eth_type = self.eth_type();
         let eth = |types: &[u128]| eth_type.is_some_and(|t| types.contains(&t));
         let ip = || eth(&[ethertype::IPV4, ethertype::IPV6]);
@@ -257,17 +266,21 @@ impl Match {
     /// The match without the conditions that speak of what its packets need not have.
     #[must_use]
     pub fn normalized(&self) -> Match {
-        let mut result = Match {
-            entries: Vec::with_capacity(self.entries.len()),
-            tun_metadata: self.tun_metadata.clone(),
-        };
+        let mut result = self.clone();
+        result.normalize();
+        result
+    }
+
+    /// Takes out the conditions that speak of what the packets need not have.
+    pub fn normalize(&mut self) {
         // Fields come behind what they need, so one pass does.
-        for entry in &self.entries {
-            if result.meets(entry.field.info().prerequisite) {
-                result.entries.push(*entry);
+        let mut at = 0;
+        while let Some(entry) = self.entries.get(at) {
+            match self.meets(entry.field.info().prerequisite) {
+                true => at += 1,
+                false => drop(self.entries.remove(at)),
             }
         }
-        result
     }
 
     /// The condition on a table's state; `None` where there are conditions on tunnel metadata, which no state has.
@@ -338,6 +351,7 @@ impl Match {
 }
 
 /// Which bits of a canonical field are which bits of a view.
+#[derive(Clone, Copy)]
 struct Piece {
     field: MatchField,
     /// The lowest bit in the canonical field.
@@ -365,28 +379,58 @@ fn place(value: u128, piece: &Piece) -> u128 {
     (value >> piece.at & piece.bits) << piece.from
 }
 
-/// The canonical fields that a field's bits belong to; of a canonical field, itself.
-fn pieces(field: MatchField) -> Vec<Piece> {
-    use MatchField as F;
-    let part = |field, at, from, bits| Piece { field, at, from, bits };
-    let valid = field.info().valid;
-    if field.info().home == Home::Elsewhere {
-        return Vec::new();
+/// At most four pieces.
+#[derive(Clone, Copy, Default)]
+struct Pieces {
+    pieces: [Option<Piece>; 4],
+}
+
+impl Pieces {
+    fn one(field: MatchField, at: u32, from: u32, bits: u128) -> Pieces {
+        let piece = Piece { field, at, from, bits };
+        Pieces {
+            pieces: [Some(piece), None, None, None],
+        }
     }
-    if field.info().canonical {
-        return vec![part(field, 0, 0, valid)];
+}
+
+impl IntoIterator for Pieces {
+    type Item = Piece;
+    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Piece>, 4>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.pieces.into_iter().flatten()
+    }
+}
+
+/// The canonical fields that a field's bits belong to; of a canonical field, itself.
+fn pieces(field: MatchField) -> Pieces {
+    use MatchField as F;
+    let info = field.info();
+    if info.home == Home::Elsewhere {
+        return Pieces::default();
+    }
+    if info.canonical {
+        return Pieces::one(field, 0, 0, info.valid);
     }
     let number = field as u8;
     let registers = |first: u8, count: u8| {
-        let word = u128::from(u32::MAX);
-        let piece = |n: u8| Some(part(F::reg(first + n)?, 0, 32 * u32::from(count - 1 - n), word));
-        (0..count).filter_map(piece).collect()
+        let mut pieces = Pieces::default();
+        for (n, piece) in (0..count).zip(&mut pieces.pieces) {
+            *piece = F::reg(first + n).map(|field| Piece {
+                field,
+                at: 0,
+                from: 32 * u32::from(count - 1 - n),
+                bits: u32::MAX.into(),
+            });
+        }
+        pieces
     };
     match field {
-        F::InPort => vec![part(F::InPortOxm, 0, 0, u32::MAX.into())],
-        F::IpDscp => vec![part(F::NwTos, 2, 0, valid)],
-        F::VlanVid | F::DlVlan => vec![part(F::VlanTci, 0, 0, valid)],
-        F::VlanPcp | F::DlVlanPcp => vec![part(F::VlanTci, 13, 0, valid)],
+        F::InPort => Pieces::one(F::InPortOxm, 0, 0, u32::MAX.into()),
+        F::IpDscp => Pieces::one(F::NwTos, 2, 0, info.valid),
+        F::VlanVid | F::DlVlan => Pieces::one(F::VlanTci, 0, 0, info.valid),
+        F::VlanPcp | F::DlVlanPcp => Pieces::one(F::VlanTci, 13, 0, info.valid),
         _ if number >= F::Xxreg0 as u8 => registers(4 * (number - F::Xxreg0 as u8), 4),
         _ => registers(2 * (number - F::Xreg0 as u8), 2),
     }

@@ -1,46 +1,69 @@
 //! Actions and instructions in text.
 
-use super::field::{format, format_value};
-use super::number::hex;
-use super::{Style, port, table};
+use super::field::{format, format_value, ipv6, put_value};
+use super::number::{hex, put_decimal, put_hex};
+use super::{Style, port, put_port, table};
 use crate::Version;
 use crate::model::*;
+use std::fmt::Write;
 
 /// Names of the reasons for which packets go to controllers, by number.
 pub(super) const REASONS: [&str; 6] = ["no_match", "action", "invalid_ttl", "action_set", "group", "packet_out"];
 
 /// A list of actions as text: `drop` for an empty one.
 pub fn actions(actions: &[Action], style: Style<'_>) -> String {
+    let mut out = String::new();
     match actions {
-        [] => "drop".into(),
-        _ => list(actions, style),
+        [] => out.push_str("drop"),
+        _ => put_list(&mut out, actions, style),
     }
+    out
 }
 
 /// What a rule does as text: `drop` if nothing.
 pub fn instructions(instructions: &Instructions, style: Style<'_>) -> String {
-    let mut out = Vec::new();
+    let mut out = String::new();
+    put_instructions(&mut out, instructions, style);
+    out
+}
+
+/// Appends what a rule does.
+pub(super) fn put_instructions(out: &mut String, instructions: &Instructions, style: Style<'_>) {
+    let before = out.len();
+    let next = |out: &mut String| {
+        if out.len() > before {
+            out.push(',');
+        }
+    };
     if let Some(meter) = instructions.meter {
-        out.push(format!("meter:{meter}"));
+        out.push_str("meter:");
+        put_decimal(out, meter.into());
     }
     if !instructions.apply.is_empty() {
-        out.push(list(&instructions.apply, style));
+        next(out);
+        put_list(out, &instructions.apply, style);
     }
     if instructions.clear {
-        out.push("clear_actions".into());
+        next(out);
+        out.push_str("clear_actions");
     }
     if !instructions.write.is_empty() {
-        out.push(format!("write_actions({})", list(&instructions.write, style)));
+        next(out);
+        out.push_str("write_actions(");
+        put_list(out, &instructions.write, style);
+        out.push(')');
     }
     if let Some((value, mask)) = instructions.metadata {
-        out.push(write_metadata(value, mask));
+        next(out);
+        out.push_str(&write_metadata(value, mask));
     }
     if let Some(number) = instructions.goto {
-        out.push(format!("goto_table:{}", table(number, style)));
+        next(out);
+        out.push_str("goto_table:");
+        out.push_str(&table(number, style));
     }
-    match out.is_empty() {
-        true => "drop".into(),
-        false => out.join(","),
+    if out.len() == before {
+        out.push_str("drop");
     }
 }
 
@@ -51,9 +74,44 @@ fn write_metadata(value: u64, mask: u64) -> String {
     }
 }
 
-fn list(actions: &[Action], style: Style<'_>) -> String {
-    let texts: Vec<_> = actions.iter().map(|a| action(a, style)).collect();
-    texts.join(",")
+fn put_list(out: &mut String, actions: &[Action], style: Style<'_>) {
+    for (n, action) in actions.iter().enumerate() {
+        if n > 0 {
+            out.push(',');
+        }
+        put(out, action, style);
+    }
+}
+
+/// Appends one action. Those that most rules have go straight there.
+fn put(out: &mut String, action: &Action, style: Style<'_>) {
+    match action {
+        Action::Output { port: to, .. } if to.0 < 0xff00 => {
+            out.push_str("output:");
+            put_port(out, *to, style);
+        }
+        Action::Output { port: to, .. } if *to != Port::CONTROLLER => put_port(out, *to, style),
+        Action::Group(group) => {
+            out.push_str("group:");
+            put_decimal(out, (*group).into());
+        }
+        Action::Load { dst, value } => {
+            out.push_str("load:");
+            put_hex(out, (*value).into());
+            let _ = write!(out, "->{dst}");
+        }
+        Action::SetField {
+            field,
+            value: Value::Word(value),
+            mask: None,
+        } => {
+            out.push_str("set_field:");
+            put_value(out, *field, *value, field.info().valid, style);
+            out.push_str("->");
+            out.push_str(field.name());
+        }
+        _ => out.push_str(&self::action(action, style)),
+    }
 }
 
 /// One action as text.
@@ -372,10 +430,12 @@ fn nat(n: &Nat) -> String {
         NatAddrs::None => String::new(),
         NatAddrs::Ipv4(first, None) => first.to_string(),
         NatAddrs::Ipv4(first, Some(last)) => format!("{first}-{last}"),
-        NatAddrs::Ipv6(first, None) if ports.is_some() => format!("[{first}]"),
-        NatAddrs::Ipv6(first, None) => first.to_string(),
-        NatAddrs::Ipv6(first, Some(last)) if ports.is_some() => format!("[{first}]-[{last}]"),
-        NatAddrs::Ipv6(first, Some(last)) => format!("{first}-{last}"),
+        NatAddrs::Ipv6(first, None) if ports.is_some() => format!("[{}]", ipv6(first.into())),
+        NatAddrs::Ipv6(first, None) => ipv6(first.into()),
+        NatAddrs::Ipv6(first, Some(last)) if ports.is_some() => {
+            format!("[{}]-[{}]", ipv6(first.into()), ipv6(last.into()))
+        }
+        NatAddrs::Ipv6(first, Some(last)) => format!("{}-{}", ipv6(first.into()), ipv6(last.into())),
     };
     let range = match (addrs.is_empty(), ports) {
         (true, None) => String::new(),

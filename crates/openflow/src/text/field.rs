@@ -1,11 +1,10 @@
 //! Values of fields in text.
 
-use super::number::{hex, wide};
-use super::{Names, ParseError, Style, parse_port, port};
+use super::number::{hex, put_byte, put_decimal, put_hex, wide};
+use super::{Names, ParseError, Style, parse_port, put_port};
 use crate::model::{Port, Value};
 use flow::{Format, Home, Maskable, MatchField};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use wire::MacAddr;
 
 const TCP_FLAGS: [&str; 12] = [
     "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]",
@@ -22,49 +21,100 @@ const FRAGS: [(&str, u128, u128); 5] = [
 
 /// A value and mask as text. `mask` has the field's valid bits only; all of them where the value is exact.
 pub(super) fn format(field: MatchField, value: u128, mask: u128, style: Style<'_>) -> String {
+    let mut out = String::new();
+    put_value(&mut out, field, value, mask, style);
+    out
+}
+
+/// Appends a value and mask, as [`format`] has them.
+pub(super) fn put_value(out: &mut String, field: MatchField, value: u128, mask: u128, style: Style<'_>) {
     let info = field.info();
     let exact = mask == info.valid;
     match info.format {
-        Format::Decimal if exact => value.to_string(),
-        Format::Decimal | Format::Hex if !exact => format!("{}/{}", hex(value), hex(mask)),
-        Format::Decimal | Format::Hex => hex(value),
+        Format::Decimal if exact => put_decimal(out, value),
+        Format::Decimal | Format::Hex => {
+            put_hex(out, value);
+            if !exact {
+                out.push('/');
+                put_hex(out, mask);
+            }
+        }
         Format::Ethernet => {
-            let value = MacAddr::from_u64(value as u64);
-            match exact {
-                true => value.to_string(),
-                false => format!("{value}/{}", MacAddr::from_u64(mask as u64)),
+            put_mac(out, value);
+            if !exact {
+                out.push('/');
+                put_mac(out, mask);
             }
         }
         Format::Ipv4 => {
-            let value = Ipv4Addr::from(value as u32);
+            put_ipv4(out, value);
             match prefix(mask, 32) {
-                Some(32) => value.to_string(),
-                Some(bits) => format!("{value}/{bits}"),
-                None => format!("{value}/{}", Ipv4Addr::from(mask as u32)),
+                Some(32) => {}
+                Some(bits) => {
+                    out.push('/');
+                    put_decimal(out, bits.into());
+                }
+                None => {
+                    out.push('/');
+                    put_ipv4(out, mask);
+                }
             }
         }
         Format::Ipv6 => {
-            let value = ipv6(value);
+            out.push_str(&ipv6(value));
             match prefix(mask, 128) {
-                Some(128) => value,
-                Some(bits) => format!("{value}/{bits}"),
-                None => format!("{value}/{}", ipv6(mask)),
+                Some(128) => {}
+                Some(bits) => {
+                    out.push('/');
+                    put_decimal(out, bits.into());
+                }
+                None => {
+                    out.push('/');
+                    out.push_str(&ipv6(mask));
+                }
             }
         }
-        Format::Port => match field {
-            MatchField::InPort => port(Port(flow::port_from_of10(value as u16)), style),
-            _ => port(Port(value as u32), style),
-        },
+        Format::Port => put_port(
+            out,
+            match field {
+                MatchField::InPort => Port(flow::port_from_of10(value as u16)),
+                _ => Port(value as u32),
+            },
+            style,
+        ),
         Format::Frag => match FRAGS.iter().find(|(_, v, m)| (*v, *m) == (value, mask)) {
-            Some((name, ..)) => (*name).to_string(),
-            None => format!("{}/{}", hex(value), hex(mask)),
+            Some((name, ..)) => out.push_str(name),
+            None => {
+                put_hex(out, value);
+                out.push('/');
+                put_hex(out, mask);
+            }
         },
-        Format::TcpFlags => flags(&TCP_FLAGS, value, mask, info.valid),
-        Format::TunFlags => signs(&TUN_FLAGS, value, mask),
-        Format::CtState => flags(&CT_STATE, value, mask, info.valid),
+        Format::TcpFlags => out.push_str(&flags(&TCP_FLAGS, value, mask, info.valid)),
+        Format::TunFlags => out.push_str(&signs(&TUN_FLAGS, value, mask)),
+        Format::CtState => out.push_str(&flags(&CT_STATE, value, mask, info.valid)),
         // Types of the namespace of Ethernet types are written as those are.
-        Format::PacketType if value >> 16 == 1 => format!("(1,{})", hex(value & 0xffff)),
-        Format::PacketType => format!("({},{})", value >> 16, value & 0xffff),
+        Format::PacketType if value >> 16 == 1 => *out += &format!("(1,{})", hex(value & 0xffff)),
+        Format::PacketType => *out += &format!("({},{})", value >> 16, value & 0xffff),
+    }
+}
+
+/// Appends an Ethernet address.
+pub(super) fn put_mac(out: &mut String, address: u128) {
+    for (n, byte) in address.to_be_bytes()[10..].iter().enumerate() {
+        if n > 0 {
+            out.push(':');
+        }
+        put_byte(out, *byte);
+    }
+}
+
+fn put_ipv4(out: &mut String, address: u128) {
+    for (n, byte) in address.to_be_bytes()[12..].iter().enumerate() {
+        if n > 0 {
+            out.push('.');
+        }
+        put_decimal(out, (*byte).into());
     }
 }
 

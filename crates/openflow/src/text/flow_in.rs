@@ -4,7 +4,7 @@ use super::action_args::{fits, subfield, wide_load};
 use super::action_in::{Reader, Usable};
 use super::flow_out::flag;
 use super::match_out::PROTOCOLS;
-use super::{Names, ParseError, Protocols, field, number, parse_port, parse_table, token};
+use super::{Names, ParseError, Protocols, field, names, number, parse_port, parse_table, token};
 use crate::check::{self, Limits};
 use crate::model::*;
 use crate::{OfError, Version};
@@ -192,7 +192,8 @@ pub fn parse_match(text: &str, names: &Names) -> Result<Match, ParseError> {
 
 /// The text before the first `action`, and what is behind the next `=`.
 pub(super) fn split_actions(text: &str) -> (&str, Option<&str>) {
-    match text.find("action") {
+    let starts = |at: &usize| text.as_bytes()[*at..].starts_with(b"action");
+    match (0..text.len()).filter(|at| text.as_bytes()[*at] == b'a').find(starts) {
         Some(at) => (&text[..at], text[at..].split_once('=').map(|(_, actions)| actions)),
         None => (text, None),
     }
@@ -238,10 +239,15 @@ pub(super) struct Conditions {
     /// In which flow formats it can be said.
     pub(super) usable: Usable,
     /// Addresses and numbers of IPv4 or ARP, which only the Ethernet type tells apart; in the order in which they came.
-    later: Vec<(Later, u128, u128)>,
+    later: [Option<Condition>; 7],
+    /// How many of them came.
+    came: u8,
 }
 
-#[derive(Clone, Copy)]
+/// When a condition came, its value and its mask.
+type Condition = (u8, u128, u128);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Later {
     NwSrc,
     NwDst,
@@ -251,6 +257,17 @@ enum Later {
     Type,
     Code,
 }
+
+/// All of them.
+const KINDS: [Later; 7] = [
+    Later::NwSrc,
+    Later::NwDst,
+    Later::NwProto,
+    Later::TpSrc,
+    Later::TpDst,
+    Later::Type,
+    Later::Code,
+];
 
 impl Conditions {
     /// Takes a pair if it is about the match.
@@ -268,7 +285,7 @@ impl Conditions {
             return Ok(true);
         }
         // Identifiers, which are in capitals, are names of parts of fields only.
-        let named = || F::from_name(key).filter(|_| key.starts_with(|c: char| c.is_ascii_lowercase()));
+        let named = || names::field(key);
         let Some(of) = named().or_else(|| self.other_name(key)) else {
             return match key.contains('[') {
                 true => self.part(key, pair.value),
@@ -393,14 +410,21 @@ impl Conditions {
                 return;
             }
         };
-        self.later.push((later, value, mask));
+        self.later[later as usize] = Some((self.came, value, mask));
+        self.came = self.came.saturating_add(1);
     }
 
     /// The match, in which every condition is about the field of the packets' protocol.
     pub(super) fn finish(mut self) -> Match {
         // The protocol comes first: the others go by it.
-        self.later.sort_by_key(|(later, ..)| !matches!(later, Later::NwProto));
-        for (later, value, mask) in self.later {
+        let first = self.later[Later::NwProto as usize].map(|(order, ..)| order);
+        let rest = (0..self.came).filter(|order| Some(*order) != first);
+        for order in first.into_iter().chain(rest) {
+            let found = KINDS.iter().find_map(|kind| match self.later[*kind as usize] {
+                Some((came, value, mask)) if came == order => Some((*kind, value, mask)),
+                _ => None,
+            });
+            let Some((later, value, mask)) = found else { continue };
             let kind = self.matching.eth_type();
             let arp = matches!(kind, Some(0x0806 | 0x8035));
             let proto = self.matching.exact(F::NwProto);
@@ -434,7 +458,8 @@ impl Conditions {
             let mask = if field == F::ArpOp { 0xffff } else { mask };
             self.matching.set(field, value, mask);
         }
-        let mut matching = self.matching.normalized();
+        let mut matching = self.matching;
+        matching.normalize();
         if matching.get(F::PacketType) == Some((0, u128::from(u32::MAX))) {
             // Ethernet goes without saying.
             matching.clear(F::PacketType);

@@ -1,20 +1,25 @@
 //! Flows in text: changes as `ovs-ofctl` prints messages, statistics as `dump-flows` does.
 
-use super::{Style, instructions, matching, port, table};
+use super::action_out::put_instructions;
+use super::match_out::put_match;
+use super::{Style, port, table};
 use crate::Version;
 use crate::model::*;
 use std::fmt::Write;
 
+/// How long most flows are.
+const USUAL: usize = 192;
+
 /// A flow-mod: command, table, match, properties, actions.
 pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
-    let mut out = match m.command {
+    let mut out = String::with_capacity(USUAL);
+    out.push_str(match m.command {
         FlowCommand::Add => "ADD",
         FlowCommand::Modify => "MOD",
         FlowCommand::ModifyStrict => "MOD_STRICT",
         FlowCommand::Delete => "DEL",
         FlowCommand::DeleteStrict => "DEL_STRICT",
-    }
-    .to_string();
+    });
     if let Some(number) = m.table.filter(|n| *n != 0) {
         let _ = write!(out, " table:{}", table(number, style));
     }
@@ -23,8 +28,9 @@ pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
     if m.priority != 0x8000 {
         let _ = write!(out, "priority={},", m.priority);
     }
-    out += &matching(&m.matching, style);
-    if out.ends_with(',') {
+    let after = out.len();
+    put_match(&mut out, &m.matching, style);
+    if out.len() == after && after > before {
         out.pop();
     }
     if out.len() > before {
@@ -54,7 +60,8 @@ pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
     for name in flag_names(m.flags) {
         let _ = write!(out, "{name} ");
     }
-    let _ = write!(out, "actions={}", instructions(&m.instructions, style));
+    out.push_str("actions=");
+    put_instructions(&mut out, &m.instructions, style);
     out
 }
 
@@ -77,7 +84,7 @@ pub(super) fn flag(name: &str) -> Option<FlowFlags> {
 
 /// A rule with its statistics, or without them.
 pub fn flow_stats(s: &FlowStats, with_stats: bool, style: Style<'_>) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(USUAL);
     if with_stats || s.cookie != 0 {
         let _ = match s.cookie {
             0 => write!(out, "cookie=0x0, "),
@@ -116,14 +123,16 @@ pub fn flow_stats(s: &FlowStats, with_stats: bool, style: Style<'_>) -> String {
     if s.priority != 0x8000 {
         let _ = write!(out, "priority={},", s.priority);
     }
-    out += &matching(&s.matching, style);
-    if out.ends_with(',') && out.len() > before {
+    let after = out.len();
+    put_match(&mut out, &s.matching, style);
+    if out.len() == after && after > before {
         out.pop();
     }
     if out.len() > before {
         out.push(' ');
     }
-    let _ = write!(out, "actions={}", instructions(&s.instructions, style));
+    out.push_str("actions=");
+    put_instructions(&mut out, &s.instructions, style);
     out
 }
 

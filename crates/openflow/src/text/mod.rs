@@ -15,6 +15,7 @@ mod learn_in;
 mod lines;
 mod match_out;
 mod meter;
+mod names;
 mod number;
 mod port_args;
 pub mod print;
@@ -108,15 +109,23 @@ pub fn parse_subfield(text: &str) -> Result<crate::model::Subfield, ParseError> 
 
 /// A port as text: its name if it has one, else its number.
 pub fn port(port: Port, style: Style<'_>) -> String {
-    let reserved = RESERVED.iter().find(|(p, _)| *p == port);
-    if let Some((_, name)) = reserved {
-        return (*name).to_string();
+    let mut out = String::new();
+    put_port(&mut out, port, style);
+    out
+}
+
+/// Appends a port.
+fn put_port(out: &mut String, port: Port, style: Style<'_>) {
+    if port.0 > 0xffff_ff00
+        && let Some((_, name)) = RESERVED.iter().find(|(p, _)| *p == port)
+    {
+        out.push_str(name);
+        return;
     }
-    let name = style.names.and_then(|names| names.ports.get(&port.0));
-    match name {
-        Some(name) if plain(name) => name.clone(),
-        Some(name) => format!("{name:?}"),
-        None => port.0.to_string(),
+    match style.names.and_then(|names| names.ports.get(&port.0)) {
+        Some(name) if plain(name) => out.push_str(name),
+        Some(name) => *out += &format!("{name:?}"),
+        None => number::put_decimal(out, port.0.into()),
     }
 }
 

@@ -74,8 +74,50 @@ pub(super) fn u32(text: &str) -> Result<u32, ParseError> {
 
 /// Hexadecimal with `0x` before it, but for zero.
 pub(super) fn hex(number: u128) -> String {
-    match number {
-        0 => "0".into(),
-        _ => format!("{number:#x}"),
+    let mut out = String::new();
+    put_hex(&mut out, number);
+    out
+}
+
+/// Appends a number in hexadecimal with `0x` before it, but for zero.
+pub(super) fn put_hex(out: &mut String, number: u128) {
+    if number == 0 {
+        out.push('0');
+        return;
     }
+    out.push_str("0x");
+    let digits = (128 - number.leading_zeros()).div_ceil(4);
+    for place in (0..digits).rev() {
+        put_nibble(out, (number >> (4 * place)) as u8);
+    }
+}
+
+/// Appends a byte's low four bits.
+fn put_nibble(out: &mut String, nibble: u8) {
+    out.push(char::from(b"0123456789abcdef"[usize::from(nibble & 15)]));
+}
+
+/// Appends a byte as two hexadecimal digits.
+pub(super) fn put_byte(out: &mut String, byte: u8) {
+    put_nibble(out, byte >> 4);
+    put_nibble(out, byte);
+}
+
+/// Appends a number in decimal.
+pub(super) fn put_decimal(out: &mut String, number: u128) {
+    let Ok(mut rest) = u64::try_from(number) else {
+        out.push_str(&number.to_string());
+        return;
+    };
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    digits[at..].iter().for_each(|digit| out.push(char::from(*digit)));
 }

@@ -12,21 +12,26 @@ pub(super) struct Pair<'a> {
     pub(super) tail: &'a str,
 }
 
-/// Whether a character ends a word.
-fn separates(c: char) -> bool {
-    c == ',' || c.is_ascii_whitespace()
+/// Whether a byte ends a word.
+const fn separates(byte: u8) -> bool {
+    matches!(byte, b',' | b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// A text without what separates words at its start.
+fn trimmed(text: &str) -> &str {
+    let start = text.bytes().position(|b| !separates(b)).unwrap_or(text.len());
+    &text[start..]
 }
 
 /// Cuts the next pair off a text: `key`, `key=value`, `key:value` or `key(value)`, up to a comma or space outside of parentheses.
 pub(super) fn next<'a>(text: &mut &'a str) -> Option<Pair<'a>> {
-    let rest = text.trim_start_matches(separates);
+    let rest = trimmed(text);
     if rest.is_empty() {
         *text = rest;
         return None;
     }
-    let end = rest
-        .find(|c: char| separates(c) || matches!(c, '=' | ':' | '('))
-        .unwrap_or(rest.len());
+    let ends = |b: u8| separates(b) || matches!(b, b'=' | b':' | b'(');
+    let end = rest.bytes().position(ends).unwrap_or(rest.len());
     let (key, behind) = rest.split_at(end);
     let pair = |value, given, tail| Pair {
         key,
@@ -34,13 +39,13 @@ pub(super) fn next<'a>(text: &mut &'a str) -> Option<Pair<'a>> {
         given,
         tail,
     };
-    match behind.chars().next() {
-        Some('=' | ':') => {
+    match behind.as_bytes().first() {
+        Some(b'=' | b':') => {
             let (value, rest) = behind[1..].split_at(extent(&behind[1..]));
             *text = rest;
             Some(pair(value, true, ""))
         }
-        Some('(') => {
+        Some(b'(') => {
             let (whole, rest) = behind.split_at(extent(behind));
             *text = rest;
             let close = closing(whole).unwrap_or(whole.len());
@@ -58,13 +63,13 @@ pub(super) fn next<'a>(text: &mut &'a str) -> Option<Pair<'a>> {
 fn extent(text: &str) -> usize {
     let mut depth = 0u32;
     let mut quoted = false;
-    for (at, c) in text.char_indices() {
-        match c {
-            '"' => quoted = !quoted,
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' => quoted = !quoted,
             _ if quoted => {}
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth = depth.saturating_sub(1),
-            c if depth == 0 && separates(c) => return at,
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.saturating_sub(1),
+            byte if depth == 0 && separates(byte) => return at,
             _ => {}
         }
     }
@@ -74,11 +79,11 @@ fn extent(text: &str) -> usize {
 /// Where the parenthesis that a text begins with is closed.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0u32;
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => {
-                depth -= 1;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => {
+                depth = depth.checked_sub(1)?;
                 if depth == 0 {
                     return Some(at);
                 }
@@ -92,11 +97,11 @@ fn closing(text: &str) -> Option<usize> {
 /// The parts of a list at commas and spaces outside of parentheses.
 pub(super) fn parts(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
-    let mut rest = text.trim_start_matches(separates);
+    let mut rest = trimmed(text);
     while !rest.is_empty() {
         let (part, behind) = rest.split_at(extent(rest));
         parts.push(part);
-        rest = behind.trim_start_matches(separates);
+        rest = trimmed(behind);
     }
     parts
 }
