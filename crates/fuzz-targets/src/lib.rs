@@ -6,7 +6,7 @@
 use flow::PortNo;
 use mgmt::jsonrpc::{Framer, Limits, Message};
 use netdev::{Csum, Frame, Gso, Offload};
-use openflow::model::FlowCommand;
+use openflow::model::{FlowCommand, GroupCommand, GroupMod, MeterCommand};
 use openflow::text::{Names, Style, instructions, matching, parse_flow};
 use openflow::{Codec, ErrorBody, Version};
 use ovsdb::log::{load, schema_record, snapshot_record};
@@ -24,8 +24,9 @@ pub const TARGETS: &[Target] = &[
     ("jsonrpc", jsonrpc),
     ("transact", transact),
     ("log", log),
-    ("openflow", openflow),
     ("flows", flows),
+    ("texts", texts),
+    ("openflow", openflow),
 ];
 
 /// A frame from the wire: its key, its headers, its tags, its cutting into segments.
@@ -238,4 +239,57 @@ pub fn flows(data: &[u8]) {
             assert_eq!(print(&again), printed, "{line}");
         }
     }
+}
+
+/// Groups, meters, requests, settings and files of flows as text: what is printed reads as the same.
+pub fn texts(data: &[u8]) {
+    use openflow::text as t;
+    let names = Names::default();
+    let text = String::from_utf8_lossy(data);
+    for step in t::parse_bundle_file("file", &text, &names).take(64).flatten() {
+        if let (t::BundleStep::Group(m), _) = step {
+            group(&m);
+        }
+    }
+    let _ = t::parse_flow_file("file", &text, None, &names).take(64).count();
+    for (_, line) in t::Lines::new(&text).take(64) {
+        if let Ok((m, _)) = t::parse_group_line(line, &names) {
+            group(&m);
+        }
+        for command in [MeterCommand::Add, MeterCommand::Delete] {
+            if let Ok(m) = t::parse_meter_mod(command, line) {
+                let printed = t::meter_config(&m.config);
+                assert_eq!(
+                    t::parse_meter_mod(MeterCommand::Add, &printed).is_ok(),
+                    command == MeterCommand::Add
+                );
+                assert!(
+                    command == MeterCommand::Delete || t::parse_meter_mod(command, &printed) == Ok(m),
+                    "{line}"
+                );
+            }
+        }
+        if let Ok(protocols) = t::parse_protocols(line) {
+            assert_eq!(t::parse_protocols(&protocols.to_string()), Ok(protocols));
+        }
+        let _ = t::parse_packet_out(line, &names);
+        let _ = t::parse_flow_stats_request(line, &names);
+        let _ = t::parse_flow_monitor_request(line, &names);
+        let _ = t::parse_tlv_maps(line);
+        let _ = t::parse_table_mod("3", line, &names);
+        let _ = t::parse_port_config(line);
+    }
+}
+
+fn group(m: &GroupMod) {
+    let print = |m: &GroupMod| openflow::text::group_mod(m, Style::of(Version::V15));
+    let printed = print(m);
+    let rest = printed.split_once(' ').map_or("", |(_, rest)| rest);
+    let again = match m.command {
+        // A deletion prints the type that it need not have.
+        GroupCommand::Delete => return,
+        command => openflow::text::parse_group_mod(command, rest, &Names::default()),
+    };
+    let (again, _) = again.unwrap_or_else(|e| panic!("{printed}: {e}"));
+    assert_eq!(print(&again), printed);
 }

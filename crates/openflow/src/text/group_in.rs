@@ -62,6 +62,9 @@ pub fn parse_group_mod(command: GroupCommand, text: &str, names: &Names) -> Resu
             }
             "selection_method" if !makes => return error("selection method is not needed"),
             "selection_method" if value.len() > 15 => return error("selection method is longer than 15 bytes long"),
+            "selection_method" if value.contains(['(', ')', '[', ']', '"']) => {
+                return error(format!("invalid selection method {value}"));
+            }
             "selection_method" => selection.method = value.into(),
             "selection_method_param" if !makes => return error("selection method param is not needed"),
             "selection_method_param" => {
