@@ -114,7 +114,7 @@ impl FlowTables {
         let keep = !change.flags.has(FlowFlags::RESET_COUNTS);
         let old = RuleRef { table: number, id };
         if self.retires(old) {
-            return self.replace(old, (matching, change.priority), rule, keep, None);
+            return self.replace(old, (matching, change.priority), rule, keep, false);
         }
         if let Some(old) = self.take(old).filter(|_| keep) {
             rule.packets = old.packets;
@@ -170,7 +170,7 @@ impl FlowTables {
             let mut rule = entry.rule.clone();
             change_it(&mut rule);
             (rule.packets, rule.bytes, rule.queued) = (0, 0, None);
-            return self.replace(at, (&matching, priority), rule, !reset, Some(differs));
+            return self.replace(at, (&matching, priority), rule, !reset, true);
         }
         let Some(rule) = self.there(at.table).and_then(|table| table.rules.get_mut(at.id)) else {
             return Ok(());
@@ -181,7 +181,9 @@ impl FlowTables {
             self.refer(at, instructions, true);
             self.instructions.release_held(before);
         }
-        if let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) {
+        // Of one of the bundle's own rules nobody has heard yet.
+        let entry = self.table(at.table).and_then(|table| table.rules.entry(at.id));
+        if let Some(entry) = entry.filter(|_| !self.journal.active) {
             log.changed(at, priority, &matching, entry.rule, differs);
         }
         Ok(())
@@ -223,7 +225,7 @@ impl FlowTables {
         (matching, priority): (&Match<WORDS>, u16),
         mut rule: Rule,
         keep: bool,
-        modified: Option<bool>,
+        modified: bool,
     ) -> Result<(), OfError> {
         let latest = self.journal.versions().1;
         self.retire(old, latest);

@@ -21,8 +21,8 @@ pub(super) enum Step {
         new: RuleRef,
         /// Whether the new one goes on with the old one's counters.
         keep: bool,
-        /// Whether it is a change of the old one, and what of it is then other: for monitors.
-        modified: Option<bool>,
+        /// Whether it is a change of the old one.
+        modified: bool,
     },
 }
 
@@ -145,13 +145,18 @@ impl FlowTables {
                     .filter(|span| *span != Span::Always)
                     .and_then(|_| self.take(old));
                 self.set_span(new, Span::Always);
+                let mut differs = true;
                 let rule = self.there(new.table).and_then(|table| table.rules.get_mut(new.id));
-                if let (Some(gone), Some(rule), true) = (gone, rule, keep) {
-                    rule.credit(gone.packets, gone.bytes, gone.used);
+                if let (Some(gone), Some(rule)) = (gone, rule) {
+                    differs = gone.cookie != rule.cookie || gone.instructions != rule.instructions;
+                    if keep {
+                        rule.credit(gone.packets, gone.bytes, gone.used);
+                    }
                 }
-                match modified {
-                    None => self.tell_came(new, log),
-                    Some(differs) => self.tell_changed(new, differs, log),
+                if modified {
+                    self.tell_changed(new, differs, log);
+                } else {
+                    self.tell_came(new, log);
                 }
             }
         }

@@ -1,3 +1,9 @@
+mod against_a_list;
+mod bundles;
+mod groups;
+mod meters;
+mod room;
+
 use super::*;
 use flow::MatchField as F;
 use openflow::OfError;

@@ -1,0 +1,151 @@
+use super::*;
+use crate::tables::TableEvent;
+use crate::{BridgeConfig, BundleItem, Switch, SwitchConfig};
+
+fn switch() -> Switch {
+    let mut switch = Switch::new(1);
+    let mut config = SwitchConfig::default();
+    let bridge = BridgeConfig {
+        fail_mode: FailMode::Secure,
+        ..BridgeConfig::default()
+    };
+    config.bridges.insert("br0".into(), bridge);
+    switch.configure(config, Nanos::ZERO);
+    switch
+}
+
+#[test]
+fn a_bundle_that_fails_says_where_and_leaves_no_trace() {
+    let mut switch = switch();
+    switch.flow_mod("br0", &add(1, &[in_port(1)], 1), T1).unwrap();
+    let mut old = add(1, &[in_port(1)], 9);
+    old.flags = FlowFlags::SEND_FLOW_REM;
+    switch.flow_mod("br0", &old, T1).unwrap();
+    switch.take_events("br0");
+    let all = to(FlowCommand::Delete, &add(0, &[], 0));
+    let fine = add(1, &[in_port(2)], 2);
+    let mut bad = add(1, &[in_port(3)], 3);
+    bad.table = Some(254);
+    let items = [BundleItem::Flow(&all), BundleItem::Flow(&fine), BundleItem::Flow(&bad)];
+    let error = switch.bundle("br0", &items, T1).unwrap_err();
+    assert_eq!((error.at, error.error), (2, OfError::BrcEperm));
+    let tables = switch.bridge("br0").unwrap().tables();
+    assert_eq!(ports(tables), [9]);
+    assert!(switch.take_events("br0").is_empty());
+
+    let changes = switch.bundle("br0", &items[..2], T1).unwrap();
+    assert!(!changes.is_empty());
+    let events = switch.take_events("br0");
+    assert!(matches!(&events[..], [TableEvent::Removed(gone)] if gone.reason == Reason::Delete));
+    assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [2]);
+}
+
+#[test]
+fn nothing_of_a_bundle_is_seen_before_its_commit_and_all_of_it_before_it_is_settled() {
+    let mut switch = switch();
+    let port = |n: u32| add(1, &[in_port(n.into())], n);
+    for n in 1..=4 {
+        switch.flow_mod("br0", &port(n), T1).unwrap();
+    }
+    switch.bundle_open("br0", T1).unwrap();
+    assert_eq!(switch.bundle_open("br0", T1), Err(OfError::BfcBundleInProgress));
+    let gone = to(FlowCommand::Delete, &add(0, &[in_port(2)], 0));
+    let mut other = port(3);
+    other.instructions = output(33);
+    let new = port(5);
+    let items = [BundleItem::Flow(&gone), BundleItem::Flow(&other), BundleItem::Flow(&new)];
+    switch.bundle_apply("br0", &items, T1).unwrap();
+    assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 2, 3, 4]);
+    // A rule that somebody else takes out meanwhile is out.
+    switch
+        .flow_mod("br0", &to(FlowCommand::Delete, &add(0, &[in_port(4)], 0)), T1)
+        .unwrap();
+    assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 2, 3]);
+    assert!(!switch.bundle_commit("br0").is_empty());
+    assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 5, 33]);
+    while !switch.bundle_settle("br0", 1, T1) {
+        assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 5, 33]);
+    }
+    assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 5, 33]);
+    assert_eq!(switch.bundle_apply("br0", &items, T1).unwrap_err().error, OfError::BfcBadId);
+}
+
+#[test]
+fn a_rule_that_goes_on_in_a_bundle_keeps_what_it_counted_until_the_end_of_it() {
+    let mut tables = tables();
+    let at = tables.flow_mod(&add(1, &[in_port(1)], 1), T1).unwrap().added[0];
+    let mut log = tables.log();
+    tables.open(&mut log, T1);
+    tables.in_bundle(true);
+    let again = add(1, &[in_port(1)], 2);
+    tables.change(&again, T1, &mut log).unwrap();
+    tables.in_bundle(false);
+    tables.credit(at, 5, 500, T1);
+    tables.commit(&mut log);
+    while !tables.settle(1, &mut log, T1) {}
+    let mut counts = Vec::new();
+    tables.for_each(None, &Condition::ANY, |_, _, rule| counts.push((rule.packets, rule.bytes)));
+    assert_eq!(counts, [(5, 500)]);
+}
+
+#[test]
+fn rules_end_while_a_bundle_is_under_way() {
+    let mut tables = tables();
+    let mut short = add(1, &[in_port(1)], 1);
+    short.hard_timeout = 1;
+    tables.flow_mod(&short, Nanos::ZERO).unwrap();
+    for commits in [false, true] {
+        let mut log = tables.log();
+        tables.open(&mut log, T1);
+        tables.in_bundle(true);
+        tables.change(&to(FlowCommand::Delete, &add(0, &[], 0)), Nanos::ZERO, &mut log).unwrap();
+        tables.in_bundle(false);
+        assert_eq!(tables.tick(T1).len(), usize::from(!commits));
+        if commits {
+            tables.commit(&mut log);
+        } else {
+            tables.abort();
+        }
+        while !tables.settle(1, &mut log, T1) {}
+        assert!(tables.is_empty());
+    }
+    assert_eq!(tables.next_event(), None);
+}
+
+#[test]
+fn monitors_hear_of_each_change_once_with_what_the_rule_was() {
+    use crate::tables::RuleUpdate as U;
+    let mut switch = switch();
+    switch.set_monitored("br0", true);
+    let rule = add(1, &[in_port(1)], 1);
+    let mut other = to(FlowCommand::Modify, &rule);
+    other.instructions = output(2);
+    other.new_cookie = None;
+    let same = other.clone();
+    let gone = to(FlowCommand::Delete, &add(0, &[], 0));
+    let mut kinds = String::new();
+    for change in [&rule, &other, &same, &rule, &gone] {
+        switch.flow_mod("br0", change, T1).unwrap();
+        for event in switch.take_events("br0") {
+            let TableEvent::Update(update) = event else { continue };
+            assert_eq!(update.image().matching, rule.matching);
+            kinds.push(match update {
+                U::Added(_) => 'a',
+                U::Modified(image) => {
+                    assert_eq!(*image.instructions, output(2));
+                    'm'
+                }
+                U::Removed(_, reason) => {
+                    assert_eq!(reason, Reason::Delete);
+                    'r'
+                }
+            });
+        }
+    }
+    assert_eq!(kinds, "amar");
+    switch
+        .bundle("br0", &[BundleItem::Flow(&rule), BundleItem::Flow(&other)], T1)
+        .unwrap();
+    let events = switch.take_events("br0");
+    assert!(matches!(&events[..], [TableEvent::Update(U::Added(_)), ..]), "{events:?}");
+}
