@@ -36,6 +36,31 @@ pub struct Region {
     pub mask: Mask,
 }
 
+/// Changes of one batch that are told apart.
+const APART: usize = 32;
+
+/// The same changes, or more, in fewer words: of many regions of one dependency, one that has them all. The order does not matter.
+fn merged(changes: &[Change]) -> Vec<Change> {
+    let mut regions: Vec<(Dep, Region)> = Vec::new();
+    let mut deps = Vec::new();
+    for change in changes {
+        match change {
+            Change::All => return vec![Change::All],
+            Change::Dep(dep) => deps.push(*dep),
+            Change::Overlap(dep, region) => match regions.iter_mut().find(|(known, _)| known == dep) {
+                Some((_, known)) => known.mask = known.mask.common(&known.key, &region.mask, &region.key),
+                None => regions.push((*dep, **region)),
+            },
+        }
+    }
+    deps.sort_unstable();
+    deps.dedup();
+    let regions = regions
+        .into_iter()
+        .map(|(dep, region)| Change::Overlap(dep, Arc::new(region)));
+    deps.into_iter().map(Change::Dep).chain(regions).collect()
+}
+
 /// Longest history kept; a reader further behind gets [`Change::All`].
 const HISTORY: usize = 4096;
 
@@ -62,6 +87,13 @@ impl Changes {
         if changes.is_empty() {
             return;
         }
+        let few;
+        let changes = if changes.len() > APART {
+            few = merged(changes);
+            &few
+        } else {
+            changes
+        };
         let mut recent = self.recent.lock();
         for change in changes {
             if recent.len() == HISTORY {
@@ -80,7 +112,13 @@ impl Changes {
         if behind > recent.len() as u64 {
             out.push(Change::All);
         } else {
+            let first = out.len();
             out.extend(recent.iter().skip(recent.len() - behind as usize).cloned());
+            drop(recent);
+            if out.len() - first > APART {
+                let few = merged(&out[first..]);
+                out.splice(first.., few);
+            }
         }
         current
     }
@@ -104,6 +142,35 @@ mod tests {
         out.clear();
         assert_eq!(changes.since(epoch, &mut out), changes.epoch());
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn many_regions_become_one_that_has_all_their_packets() {
+        let on = |address: u128| {
+            let (mut key, mut mask) = (Key::ZERO, Mask::EMPTY);
+            key.set(flow::Field::Ipv4Dst, address);
+            mask.add(flow::Field::Ipv4Dst);
+            Region { key, mask }
+        };
+        let changes = Changes::new();
+        for address in 0..100 {
+            let region = Arc::new(on(0x0a00_0000 | address));
+            changes.publish(&[Change::Overlap(Dep(1), region), Change::Dep(Dep(2))]);
+        }
+        let mut out = Vec::new();
+        changes.since(0, &mut out);
+        let [Change::Dep(Dep(2)), Change::Overlap(Dep(1), all)] = &out[..] else {
+            panic!("{out:?}")
+        };
+        let touches = |one: Region| all.mask.overlaps(&all.key, &one.mask, &one.key);
+        for address in 0..100 {
+            assert!(touches(on(0x0a00_0000 | address)));
+        }
+        assert!(!touches(on(0x0b00_0000)));
+        assert!(touches(Region {
+            key: Key::ZERO,
+            mask: Mask::EMPTY
+        }));
     }
 
     #[test]

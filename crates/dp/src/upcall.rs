@@ -117,4 +117,13 @@ impl Translation {
             Change::Dep(dep) | Change::Overlap(dep, _) => self.deps.contains(dep),
         }
     }
+
+    /// Whether `change` makes this translation, of packets like `key`, stale.
+    pub fn is_stale_for(&self, key: &Key, change: &Change) -> bool {
+        let touched = match change {
+            Change::Overlap(_, region) => region.mask.overlaps(&region.key, &self.mask, key),
+            _ => true,
+        };
+        touched && self.depends_on(change)
+    }
 }

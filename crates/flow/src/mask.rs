@@ -78,12 +78,24 @@ impl Mask {
     /// The bits that both have.
     #[must_use]
     pub fn intersection(&self, other: &Mask) -> Mask {
+        self.common(&Key::ZERO, other, &Key::ZERO)
+    }
+
+    /// The bits of both in which two keys, each masked by its own, are equal: a packet that agrees with either of them agrees with both there.
+    #[must_use]
+    pub fn common(&self, key: &Key, other: &Mask, other_key: &Key) -> Mask {
         let mut mask = Mask::EMPTY;
-        for (n, (own, bits)) in self.words.iter().zip(&other.words).enumerate() {
-            mask.words[n] = own & bits;
-            mask.used |= u32::from(own & bits != 0) << n;
+        for n in 0..KEY_WORDS {
+            mask.words[n] = self.words[n] & other.words[n] & !(key.words[n] ^ other_key.words[n]);
+            mask.used |= u32::from(mask.words[n] != 0) << n;
         }
         mask
+    }
+
+    /// Whether some packet is for two keys, each under its own mask.
+    pub fn overlaps(&self, key: &Key, other: &Mask, other_key: &Key) -> bool {
+        self.used_words()
+            .all(|n| (key.words[n] ^ other_key.words[n]) & self.words[n] & other.words[n] == 0)
     }
 
     /// Whether every bit of `other` is in this mask.

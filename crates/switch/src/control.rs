@@ -4,11 +4,16 @@
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
+use crate::port::Egress;
 use crate::switch::Switch;
+use crate::tables::words::{self, WORDS};
 use crate::tables::{Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
-use dp::{Carried, Change, Credit};
+use classifier::Match;
+use dp::{Carried, Change, Credit, Region};
+use flow::{Field, FlowState, Key, Mask, MatchField, PortNo};
 use openflow::model::{FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod};
 use openflow::{OfError, Version};
+use std::sync::Arc;
 use wire::Nanos;
 
 /// A message of a bundle.
@@ -115,7 +120,10 @@ impl Switch {
         let id = bridge.id;
         let begins = was_builtin && !bridge.tables.is_builtin();
         let mut changes = self.changes_of_tables(id, begins, &log.stale);
-        changes.extend(self.changes(tables.into_iter().map(|table| Read::Table(id, table))));
+        let reads = tables
+            .into_iter()
+            .flat_map(|table| [Read::Table(id, table), Read::UntouchedIn(id, table)]);
+        changes.extend(self.changes(reads));
         Ok(changes)
     }
 
@@ -274,7 +282,46 @@ impl Switch {
         if begins {
             return self.changes([Read::Bridge(bridge)]);
         }
-        self.changes(stale.tables().into_iter().map(|table| Read::Table(bridge, table)))
+        let mut changes = self.changes(stale.tables().into_iter().map(|table| Read::Table(bridge, table)));
+        changes.extend(stale.iter().filter_map(|(table, matching)| {
+            let dep = Read::UntouchedIn(bridge, table).dep(self.seed);
+            let (key, mask) = self.untouched(bridge, matching)?;
+            Some(Change::Overlap(dep, Arc::new(Region { key, mask })))
+        }));
+        changes
+    }
+
+    /// What a match in a bridge's table says of packets as a datapath gets them; `None` where it is for none of those that are in the table as
+    /// they came.
+    fn untouched(&self, bridge: u32, matching: &Match<WORDS>) -> Option<(Key, Mask)> {
+        let (value, mut mask) = (*matching.value(), *matching.mask());
+        let port = (words::get(&mask, MatchField::InPortOxm) == MatchField::InPortOxm.info().valid)
+            .then(|| words::get(&value, MatchField::InPortOxm) as u32);
+        // A conjunctive match's number and the action set's output come about on the way.
+        for field in [MatchField::InPortOxm, MatchField::ConjId, MatchField::ActsetOutput] {
+            words::put(&mut mask, field, 0);
+        }
+        let mut first = words::words_of(&FlowState::new(Key::ZERO, 0));
+        let mut pairs = words::metadata(&mut first).iter().zip(&value).zip(&mask);
+        if pairs.any(|((first, value), mask)| (first ^ value) & mask != 0) {
+            return None;
+        }
+        let (mut key, mut mask) = (words::key_of(&value), words::mask_of(&mask));
+        if let Some(device) = port.and_then(|port| self.device_of(bridge, port)) {
+            key.set(Field::InPort, device.0.into());
+            mask.add(Field::InPort);
+        }
+        Some((key, mask))
+    }
+
+    /// The datapath's number of a bridge's port that is a device.
+    fn device_of(&self, bridge: u32, port: u32) -> Option<PortNo> {
+        let bridge = self.bridges.get(&bridge)?;
+        let (port, interface) = bridge.of_ports.get(&port)?;
+        match bridge.ports.get(port)?.members.get(*interface)? {
+            (_, Egress::Device(device)) => Some(*device),
+            _ => None,
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) enum Read {
     Station(u32, Vid, MacAddr),
     /// The rules of a bridge's table.
     Table(u32, u8),
+    /// The same, by packets that are there as they came from outside, so that they are those that rules' matches speak of.
+    UntouchedIn(u32, u8),
     /// What a bridge's group does.
     Group(u32, u32),
     /// That the packets of a station keep it where it is: when it moves or is forgotten, they have to teach its place again.
@@ -45,6 +47,7 @@ impl Read {
             Read::Flood(bridge) => (4, bridge, 0),
             Read::Station(bridge, vlan, mac) => (5, bridge, station(vlan, mac)),
             Read::Table(bridge, table) => (7, bridge, u64::from(table)),
+            Read::UntouchedIn(bridge, table) => (21, bridge, u64::from(table)),
             Read::Group(bridge, group) => (20, bridge, u64::from(group)),
             Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
             Read::Memo(handle) => (8, handle, 0),

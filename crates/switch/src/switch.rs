@@ -73,7 +73,7 @@ impl Switch {
 
     /// Does what translations ask for. The changes are empty where all stations are where they were, and all rules that packets make there.
     pub fn apply(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
-        let mut stale = Vec::new();
+        let (mut stale, mut changes) = (Vec::new(), Vec::new());
         for effect in effects {
             match *effect {
                 Effect::Learn {
@@ -90,12 +90,13 @@ impl Switch {
                 Effect::Memo(handle) => {
                     self.memos.touch(handle, now);
                     if let Some(memo) = self.memos.get(handle).cloned() {
-                        self.act_on(&memo, now, &mut stale);
+                        self.act_on(&memo, now, &mut changes);
                     }
                 }
             }
         }
-        self.changes(stale)
+        changes.extend(self.changes(stale));
+        changes
     }
 
     /// Whether [`Switch::apply`] would do more than note that known stations were seen again.
@@ -119,7 +120,7 @@ impl Switch {
     }
 
     /// Makes the rule that packets ask for, or ends one.
-    fn act_on(&mut self, memo: &Memo, now: Nanos, stale: &mut Vec<Read>) {
+    fn act_on(&mut self, memo: &Memo, now: Nanos, changes: &mut Vec<Change>) {
         match memo {
             Memo::Frozen(_) => {}
             Memo::Learned(learned) => {
@@ -133,7 +134,7 @@ impl Switch {
                 }
                 let id = bridge.id;
                 bridge.events.append(&mut log.events);
-                stale.extend(log.stale.tables().into_iter().map(|table| Read::Table(id, table)));
+                changes.extend(self.changes_of_tables(id, false, &log.stale));
             }
             Memo::Closing { rule, idle, hard } => {
                 if let Some(bridge) = self.bridges.get_mut(&rule.bridge) {

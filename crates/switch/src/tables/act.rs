@@ -34,6 +34,7 @@ impl Pipeline<'_> {
 
     /// Does one action. Whether the list goes on behind it.
     fn act(&mut self, action: &Action) -> bool {
+        self.untouched &= leaves_packet(action);
         match action {
             Action::Output { port, max_len } => self.output(*port, *max_len),
             Action::OutputReg { src, max_len } => self.output_reg(src, *max_len),
@@ -181,5 +182,29 @@ impl Pipeline<'_> {
             bucket,
         };
         self.credits.push(credited.credit());
+    }
+}
+
+/// Whether tables see the packet behind the action as before it, whatever the packet. A controller that pauses it may do anything.
+fn leaves_packet(action: &Action) -> bool {
+    match action {
+        Action::Learn(learn) => learn.result.is_none(),
+        Action::Bundle(bundle) => bundle.dst.is_none(),
+        Action::Controller(to) => !to.pause,
+        Action::Output { .. }
+        | Action::OutputReg { .. }
+        | Action::OutputTrunc { .. }
+        | Action::Enqueue { .. }
+        | Action::Group(_)
+        | Action::Meter(_)
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::FinTimeout { .. }
+        | Action::Resubmit { .. }
+        | Action::Clone(_)
+        | Action::Conjunction { .. }
+        | Action::Note(_)
+        | Action::Exit => true,
+        _ => false,
     }
 }

@@ -46,7 +46,7 @@ mod table;
 mod table_mod;
 mod translated;
 mod update;
-mod words;
+pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;

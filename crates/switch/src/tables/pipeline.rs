@@ -42,6 +42,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) base: Key,
     /// The queue of outputs, as the datapath has it.
     pub(super) base_queue: u32,
+    /// Whether tables see the packet as the datapath got it: in the bridge that it came in on, before any action that may change it.
+    pub(super) untouched: bool,
     /// Whether the tags are those that it came with.
     pub(super) own_tags: bool,
     /// Most bytes that are sent.
@@ -141,6 +143,7 @@ impl<'a> Pipeline<'a> {
             state: FlowState::ZERO,
             base: Key::ZERO,
             base_queue: key.get(Field::SkbPriority) as u32,
+            untouched: false,
             own_tags: true,
             limit: None,
             hidden: false,
@@ -276,6 +279,9 @@ impl<'a> Pipeline<'a> {
             return;
         }
         let inside = FlowState::new(key, *number);
+        let hides = self.switch.vlan_limit < 2 && self.original.tag(1).is_some();
+        let from_outside = self.place.bridge.is_none() && !hides;
+        let untouched = std::mem::replace(&mut self.untouched, from_outside);
         let state = Box::new(std::mem::replace(&mut self.state, inside));
         let within = Place {
             bridge: Some(bridge),
@@ -297,6 +303,7 @@ impl<'a> Pipeline<'a> {
         self.stack = stack;
         self.place = *place;
         self.state = *state;
+        self.untouched = untouched;
         self.depth -= 1;
     }
 
@@ -392,7 +399,12 @@ impl<'a> Pipeline<'a> {
     #[inline(never)]
     fn rule(&mut self, table: u8, in_port: Option<u32>) -> Option<Arc<Instructions>> {
         let bridge = self.place.bridge?;
-        self.depend(Read::Table(bridge.id, table));
+        let untouched = in_port.is_none() && self.untouched;
+        self.depend(if untouched {
+            Read::UntouchedIn(bridge.id, table)
+        } else {
+            Read::Table(bridge.id, table)
+        });
         let key = match in_port {
             None => words::words_of(&self.state),
             Some(port) => {
@@ -500,6 +512,7 @@ impl<'a> Pipeline<'a> {
         }
         if let Some((value, mask)) = instructions.metadata {
             self.line(Kind::Action, |_| super::report::write_metadata(value, mask));
+            self.untouched = false;
             let kept = self.state.get(MatchField::Metadata) & !u128::from(mask);
             self.state.set(MatchField::Metadata, kept | u128::from(value & mask));
         }

@@ -1,7 +1,7 @@
 //! States as the words that a classifier looks at: metadata, then the key.
 
 use classifier::{Layout, Match, PrefixField};
-use flow::{Field, FlowState, Home, KEY_WORDS, META_WORDS, Mask, MatchField, StateMatch};
+use flow::{Field, FlowState, Home, KEY_WORDS, Key, META_WORDS, Mask, MatchField, StateMatch};
 use openflow::model;
 
 /// Words of a state.
@@ -69,6 +69,20 @@ pub(crate) fn mask_of(words: &StateWords) -> Mask {
         mask.add_bits(*field, of_key(words, *field));
     }
     mask
+}
+
+/// The key that is among the words of a state.
+pub(crate) fn key_of(words: &StateWords) -> Key {
+    let mut key = Key::ZERO;
+    for field in Field::ALL {
+        key.set(*field, of_key(words, *field));
+    }
+    key
+}
+
+/// The words of metadata.
+pub(crate) fn metadata(words: &mut StateWords) -> &mut [u64] {
+    &mut words[..META_WORDS]
 }
 
 /// Adds bits of a field of the key to the words of a mask.

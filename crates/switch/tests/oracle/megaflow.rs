@@ -99,7 +99,7 @@ fn a_cached_translation_is_right_until_a_change_says_otherwise() {
                 }
                 _ => switch.apply(&translation.effects, now),
             };
-            cache.retain(|(_, cached)| !changes.iter().any(|change| cached.depends_on(change)));
+            cache.retain(|(key, cached)| !changes.iter().any(|change| cached.is_stale_for(key, change)));
             for (key, cached) in &cache {
                 let fresh = switch.translate(key, now);
                 assert_eq!(parts(cached), parts(&fresh), "round {round}, step {step}: {changes:?}");

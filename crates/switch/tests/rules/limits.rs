@@ -171,7 +171,7 @@ fn a_cached_translation_is_right_until_a_change_of_rules_says_otherwise() {
                 3 => switch.apply(&translation.effects, now),
                 _ => switch.flow_mod(bridge, &change, now).unwrap(),
             };
-            cache.retain(|(_, cached)| !changes.iter().any(|change| cached.depends_on(change)));
+            cache.retain(|(key, cached)| !changes.iter().any(|change| cached.is_stale_for(key, change)));
             for (key, cached) in &cache {
                 assert_eq!(
                     parts(cached),

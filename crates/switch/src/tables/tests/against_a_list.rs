@@ -30,7 +30,11 @@ impl List {
     }
 
     fn group(&mut self, change: &GroupMod) -> Result<(), OfError> {
-        let actions: Vec<Action> = change.buckets.iter().flat_map(|bucket| bucket.actions.clone()).collect();
+        let actions: Vec<Action> = change
+            .buckets
+            .iter()
+            .flat_map(|bucket| bucket.actions.clone())
+            .collect();
         match change.command {
             GroupCommand::Add if self.groups.contains_key(&change.group) => return Err(OfError::GmfcGroupExists),
             GroupCommand::Modify if !self.groups.contains_key(&change.group) => return Err(OfError::GmfcUnknownGroup),
@@ -55,9 +59,10 @@ impl List {
     fn reaches(&self, actions: &[Action], to: u32, depth: u32) -> bool {
         actions.iter().any(|action| match action {
             Action::Group(id) if *id == to => true,
-            Action::Group(id) if depth < 10 => {
-                self.groups.get(id).is_some_and(|actions| self.reaches(actions, to, depth + 1))
-            }
+            Action::Group(id) if depth < 10 => self
+                .groups
+                .get(id)
+                .is_some_and(|actions| self.reaches(actions, to, depth + 1)),
             _ => false,
         })
     }
@@ -94,17 +99,24 @@ impl List {
             C::Modify | C::ModifyStrict if change.new_cookie.is_none() || change.cookie_mask != 0 => {}
             _ => {
                 let table = change.table.unwrap_or(0);
-                let overlaps = self.rules.iter().any(|rule| {
-                    rule.0 == table && rule.1 == change.priority && rule.2.overlaps(&matching)
-                });
+                let overlaps = self
+                    .rules
+                    .iter()
+                    .any(|rule| rule.0 == table && rule.1 == change.priority && rule.2.overlaps(&matching));
                 if change.flags.has(FlowFlags::CHECK_OVERLAP) && overlaps {
                     return Err(OfError::FmfcOverlap);
                 }
-                let same = |r: &(u8, u16, Match<WORDS>, FlowMod, u64)| (r.0, r.1, r.2) == (table, change.priority, matching);
+                let same =
+                    |r: &(u8, u16, Match<WORDS>, FlowMod, u64)| (r.0, r.1, r.2) == (table, change.priority, matching);
                 let keep = !change.flags.has(FlowFlags::RESET_COUNTS);
-                let packets = self.rules.iter().find(|r| same(r)).map_or(0, |r| if keep { r.4 } else { 0 });
+                let packets = self
+                    .rules
+                    .iter()
+                    .find(|r| same(r))
+                    .map_or(0, |r| if keep { r.4 } else { 0 });
                 self.rules.retain(|r| !same(r));
-                self.rules.push((table, change.priority, matching, change.clone(), packets));
+                self.rules
+                    .push((table, change.priority, matching, change.clone(), packets));
             }
         }
         Ok(())
@@ -117,7 +129,14 @@ impl List {
             .map(|(table, priority, matching, rule, packets)| {
                 let matching = format!("{:?}", words::match_of(matching));
                 let cookie = rule.new_cookie.unwrap_or(0);
-                (*table, *priority, matching, cookie, format!("{:?}", rule.instructions), *packets)
+                (
+                    *table,
+                    *priority,
+                    matching,
+                    cookie,
+                    format!("{:?}", rule.instructions),
+                    *packets,
+                )
             })
             .collect();
         all.sort();
@@ -135,7 +154,14 @@ fn shown(tables: &FlowTables) -> Vec<Shown> {
     tables.for_each(None, &Condition::ANY, |at, priority, rule| {
         let (_, matching) = tables.describe(at).unwrap();
         let matching = format!("{matching:?}");
-        all.push((at.table, priority, matching, rule.cookie, format!("{:?}", *rule.instructions), rule.packets));
+        all.push((
+            at.table,
+            priority,
+            matching,
+            rule.cookie,
+            format!("{:?}", *rule.instructions),
+            rule.packets,
+        ));
     });
     all.sort();
     assert_eq!(all.len(), tables.len());
@@ -153,7 +179,7 @@ fn compare(tables: &FlowTables, list: &List) {
                 let key = key(port, mac);
                 let mut consulted = [0; WORDS];
                 let there = tables.table(table);
-                let found = there.and_then(|table| table.rules.lookup(&key, &mut consulted));
+                let found = there.and_then(|table| table.rules.lookup_where(&key, &mut consulted, |_, _| true));
                 assert_eq!(found.map(|found| found.priority as u16), list.lookup(table, &key));
             }
         }
@@ -175,37 +201,57 @@ fn any_flow() -> impl Strategy<Value = Op> {
         1 => Just(FlowCommand::Delete),
         2 => Just(FlowCommand::DeleteStrict),
     ];
-    let matching = (prop::option::of(0u128..4), prop::option::of((0u128..3, prop_oneof![Just(3u128), Just(1), Just(2)])));
-    let rest = (0u64..4, prop_oneof![3 => Just(0u64), 1 => 0u64..4], 1u32..6, prop::option::weighted(0.8, 0u64..4));
-    (command, 0u8..2, 0u16..3, matching, rest, prop_oneof![4 => Just(0u16), 1 => Just(2), 1 => Just(4)]).prop_map(
-        |(command, table, priority, (port, mac), (cookie, cookie_mask, to, new_cookie), flags)| {
-            let mut change = FlowMod {
-                command,
-                table: Some(table),
-                priority,
-                cookie,
-                cookie_mask,
-                new_cookie: if command == FlowCommand::Add { new_cookie.or(Some(0)) } else { new_cookie },
-                flags: FlowFlags(flags),
-                instructions: match to {
-                    5 => Instructions::apply(vec![Action::Group(1)]),
-                    4 => Instructions::apply(vec![Action::Group(2)]),
-                    port => output(port),
-                },
-                ..FlowMod::default()
-            };
-            if command == FlowCommand::Delete && cookie == 3 {
-                change.table = None;
-            }
-            if let Some(port) = port {
-                change.matching.set(F::InPortOxm, port, 0xffff_ffff);
-            }
-            if let Some((mac, mask)) = mac {
-                change.matching.set(F::EthSrc, mac & mask, mask);
-            }
-            Op::Flow(change)
-        },
+    let matching = (
+        prop::option::of(0u128..4),
+        prop::option::of((0u128..3, prop_oneof![Just(3u128), Just(1), Just(2)])),
+    );
+    let rest = (
+        0u64..4,
+        prop_oneof![3 => Just(0u64), 1 => 0u64..4],
+        1u32..6,
+        prop::option::weighted(0.8, 0u64..4),
+    );
+    (
+        command,
+        0u8..2,
+        0u16..3,
+        matching,
+        rest,
+        prop_oneof![4 => Just(0u16), 1 => Just(2), 1 => Just(4)],
     )
+        .prop_map(
+            |(command, table, priority, (port, mac), (cookie, cookie_mask, to, new_cookie), flags)| {
+                let mut change = FlowMod {
+                    command,
+                    table: Some(table),
+                    priority,
+                    cookie,
+                    cookie_mask,
+                    new_cookie: if command == FlowCommand::Add {
+                        new_cookie.or(Some(0))
+                    } else {
+                        new_cookie
+                    },
+                    flags: FlowFlags(flags),
+                    instructions: match to {
+                        5 => Instructions::apply(vec![Action::Group(1)]),
+                        4 => Instructions::apply(vec![Action::Group(2)]),
+                        port => output(port),
+                    },
+                    ..FlowMod::default()
+                };
+                if command == FlowCommand::Delete && cookie == 3 {
+                    change.table = None;
+                }
+                if let Some(port) = port {
+                    change.matching.set(F::InPortOxm, port, 0xffff_ffff);
+                }
+                if let Some((mac, mask)) = mac {
+                    change.matching.set(F::EthSrc, mac & mask, mask);
+                }
+                Op::Flow(change)
+            },
+        )
 }
 
 fn any_group() -> impl Strategy<Value = Op> {
@@ -215,27 +261,39 @@ fn any_group() -> impl Strategy<Value = Op> {
         1 => Just(GroupCommand::AddOrMod),
         2 => Just(GroupCommand::Delete),
     ];
-    (command, prop_oneof![9 => 1u32..4, 1 => Just(ALL_GROUPS)], prop::collection::vec(1u32..6, 0..3)).prop_map(|(command, group, to)| {
-        let group = if group == ALL_GROUPS && command != GroupCommand::Delete { 1 } else { group };
-        let bucket = |(id, to): (u32, &u32)| Bucket {
-            id,
-            weight: 0,
-            watch_port: Port::ANY,
-            watch_group: openflow::model::ANY_GROUP,
-            actions: match to {
-                1..4 => vec![Action::Group(*to)],
-                port => vec![Action::Output { port: Port(*port), max_len: 0 }],
-            },
-        };
-        Op::Group(GroupMod {
-            command,
-            kind: GroupType::All,
-            group,
-            bucket_id: u32::MAX,
-            buckets: (0..).zip(&to).map(bucket).collect(),
-            selection: None,
+    (
+        command,
+        prop_oneof![9 => 1u32..4, 1 => Just(ALL_GROUPS)],
+        prop::collection::vec(1u32..6, 0..3),
+    )
+        .prop_map(|(command, group, to)| {
+            let group = if group == ALL_GROUPS && command != GroupCommand::Delete {
+                1
+            } else {
+                group
+            };
+            let bucket = |(id, to): (u32, &u32)| Bucket {
+                id,
+                weight: 0,
+                watch_port: Port::ANY,
+                watch_group: openflow::model::ANY_GROUP,
+                actions: match to {
+                    1..4 => vec![Action::Group(*to)],
+                    port => vec![Action::Output {
+                        port: Port(*port),
+                        max_len: 0,
+                    }],
+                },
+            };
+            Op::Group(GroupMod {
+                command,
+                kind: GroupType::All,
+                group,
+                bucket_id: u32::MAX,
+                buckets: (0..).zip(&to).map(bucket).collect(),
+                selection: None,
+            })
         })
-    })
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
@@ -256,7 +314,11 @@ fn count(tables: &mut FlowTables, list: &mut List) {
     for (at, priority) in all {
         let matching = tables.table(at.table).unwrap().rules.entry(at.id).unwrap().matching();
         tables.credit(at, 7, 70, T1);
-        let rule = list.rules.iter_mut().find(|r| (r.0, r.1, r.2) == (at.table, priority, matching)).unwrap();
+        let rule = list
+            .rules
+            .iter_mut()
+            .find(|r| (r.0, r.1, r.2) == (at.table, priority, matching))
+            .unwrap();
         rule.4 += 7;
     }
 }

@@ -53,7 +53,11 @@ fn nothing_of_a_bundle_is_seen_before_its_commit_and_all_of_it_before_it_is_sett
     let mut other = port(3);
     other.instructions = output(33);
     let new = port(5);
-    let items = [BundleItem::Flow(&gone), BundleItem::Flow(&other), BundleItem::Flow(&new)];
+    let items = [
+        BundleItem::Flow(&gone),
+        BundleItem::Flow(&other),
+        BundleItem::Flow(&new),
+    ];
     switch.bundle_apply("br0", &items, T1).unwrap();
     assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 2, 3, 4]);
     // A rule that somebody else takes out meanwhile is out.
@@ -67,7 +71,10 @@ fn nothing_of_a_bundle_is_seen_before_its_commit_and_all_of_it_before_it_is_sett
         assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 5, 33]);
     }
     assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 5, 33]);
-    assert_eq!(switch.bundle_apply("br0", &items, T1).unwrap_err().error, OfError::BfcBadId);
+    assert_eq!(
+        switch.bundle_apply("br0", &items, T1).unwrap_err().error,
+        OfError::BfcBadId
+    );
 }
 
 #[test]
@@ -84,7 +91,9 @@ fn a_rule_that_goes_on_in_a_bundle_keeps_what_it_counted_until_the_end_of_it() {
     tables.commit(&mut log);
     while !tables.settle(1, &mut log, T1) {}
     let mut counts = Vec::new();
-    tables.for_each(None, &Condition::ANY, |_, _, rule| counts.push((rule.packets, rule.bytes)));
+    tables.for_each(None, &Condition::ANY, |_, _, rule| {
+        counts.push((rule.packets, rule.bytes))
+    });
     assert_eq!(counts, [(5, 500)]);
 }
 
@@ -98,7 +107,9 @@ fn rules_end_while_a_bundle_is_under_way() {
         let mut log = tables.log();
         tables.open(&mut log, T1);
         tables.in_bundle(true);
-        tables.change(&to(FlowCommand::Delete, &add(0, &[], 0)), Nanos::ZERO, &mut log).unwrap();
+        tables
+            .change(&to(FlowCommand::Delete, &add(0, &[], 0)), Nanos::ZERO, &mut log)
+            .unwrap();
         tables.in_bundle(false);
         assert_eq!(tables.tick(T1).len(), usize::from(!commits));
         if commits {
@@ -147,5 +158,8 @@ fn monitors_hear_of_each_change_once_with_what_the_rule_was() {
         .bundle("br0", &[BundleItem::Flow(&rule), BundleItem::Flow(&other)], T1)
         .unwrap();
     let events = switch.take_events("br0");
-    assert!(matches!(&events[..], [TableEvent::Update(U::Added(_)), ..]), "{events:?}");
+    assert!(
+        matches!(&events[..], [TableEvent::Update(U::Added(_)), ..]),
+        "{events:?}"
+    );
 }

@@ -33,7 +33,13 @@ fn change(tables: &mut FlowTables, change: &GroupMod) -> Result<(), OfError> {
 }
 
 fn ids(tables: &FlowTables, id: u32) -> Vec<u32> {
-    tables.group(id).unwrap().buckets.iter().map(|bucket| bucket.id).collect()
+    tables
+        .group(id)
+        .unwrap()
+        .buckets
+        .iter()
+        .map(|bucket| bucket.id)
+        .collect()
 }
 
 #[test]
@@ -42,7 +48,11 @@ fn each_bad_group_has_its_error() {
     use GroupType as T;
     let mut tables = tables();
     change(&mut tables, &group(C::Add, 1, T::All, vec![to_port(0)])).unwrap();
-    change(&mut tables, &group(C::Add, 2, T::All, vec![bucket(0, vec![Action::Group(1)])])).unwrap();
+    change(
+        &mut tables,
+        &group(C::Add, 2, T::All, vec![bucket(0, vec![Action::Group(1)])]),
+    )
+    .unwrap();
     let watched = |bucket: Bucket| Bucket {
         watch_port: Port(1),
         ..bucket
@@ -60,17 +70,41 @@ fn each_bad_group_has_its_error() {
     };
     let cases = [
         ("there", group(C::Add, 1, T::All, vec![]), OfError::GmfcGroupExists),
-        ("unknown", group(C::Modify, 9, T::All, vec![]), OfError::GmfcUnknownGroup),
-        ("number", group(C::Add, 0xffff_ff01, T::All, vec![]), OfError::GmfcInvalidGroup),
-        ("empty indirect", group(C::Add, 3, T::Indirect, vec![]), OfError::GmfcInvalidGroup),
+        (
+            "unknown",
+            group(C::Modify, 9, T::All, vec![]),
+            OfError::GmfcUnknownGroup,
+        ),
+        (
+            "number",
+            group(C::Add, 0xffff_ff01, T::All, vec![]),
+            OfError::GmfcInvalidGroup,
+        ),
+        (
+            "empty indirect",
+            group(C::Add, 3, T::Indirect, vec![]),
+            OfError::GmfcInvalidGroup,
+        ),
         (
             "two of indirect",
             group(C::Add, 3, T::Indirect, vec![to_port(0), to_port(1)]),
             OfError::GmfcInvalidGroup,
         ),
-        ("weight", group(C::Add, 3, T::All, vec![weighed.clone()]), OfError::GmfcInvalidGroup),
-        ("watch", group(C::Add, 3, T::All, vec![watched(to_port(0))]), OfError::GmfcWatchUnsupported),
-        ("no watch", group(C::Add, 3, T::FastFailover, vec![to_port(0)]), OfError::GmfcInvalidGroup),
+        (
+            "weight",
+            group(C::Add, 3, T::All, vec![weighed.clone()]),
+            OfError::GmfcInvalidGroup,
+        ),
+        (
+            "watch",
+            group(C::Add, 3, T::All, vec![watched(to_port(0))]),
+            OfError::GmfcWatchUnsupported,
+        ),
+        (
+            "no watch",
+            group(C::Add, 3, T::FastFailover, vec![to_port(0)]),
+            OfError::GmfcInvalidGroup,
+        ),
         (
             "twice",
             group(C::Add, 3, T::All, vec![to_port(0), to_port(0)]),
@@ -105,8 +139,16 @@ fn each_bad_group_has_its_error() {
     assert_eq!(tables.groups().len(), 2);
     change(&mut tables, &chosen(T::Select, "hash")).unwrap();
     change(&mut tables, &group(C::Modify, 3, T::Select, vec![weighed])).unwrap();
-    change(&mut tables, &group(C::Add, 4, T::FastFailover, vec![watched(to_port(0))])).unwrap();
-    change(&mut tables, &group(C::Add, 5, T::All, vec![bucket(0, vec![Action::Group(77)])])).unwrap();
+    change(
+        &mut tables,
+        &group(C::Add, 4, T::FastFailover, vec![watched(to_port(0))]),
+    )
+    .unwrap();
+    change(
+        &mut tables,
+        &group(C::Add, 5, T::All, vec![bucket(0, vec![Action::Group(77)])]),
+    )
+    .unwrap();
     change(&mut tables, &group(C::AddOrMod, 6, T::All, vec![])).unwrap();
 }
 
@@ -114,7 +156,11 @@ fn each_bad_group_has_its_error() {
 fn buckets_come_and_go_where_the_request_says() {
     use GroupCommand as C;
     let mut tables = tables();
-    change(&mut tables, &group(C::Add, 1, GroupType::All, vec![to_port(1), to_port(4)])).unwrap();
+    change(
+        &mut tables,
+        &group(C::Add, 1, GroupType::All, vec![to_port(1), to_port(4)]),
+    )
+    .unwrap();
     let insert = |at: u32, id: u32| GroupMod {
         bucket_id: at,
         ..group(C::InsertBucket, 1, GroupType::All, vec![to_port(id)])
@@ -128,7 +174,10 @@ fn buckets_come_and_go_where_the_request_says() {
     change(&mut tables, &insert(bucket_ids::LAST, 9)).unwrap();
     change(&mut tables, &insert(bucket_ids::FIRST, 0)).unwrap();
     assert_eq!(ids(&tables, 1), [0, 1, 7, 4, 9]);
-    assert_eq!(change(&mut tables, &insert(bucket_ids::LAST, 4)), Err(OfError::GmfcBucketExists));
+    assert_eq!(
+        change(&mut tables, &insert(bucket_ids::LAST, 4)),
+        Err(OfError::GmfcBucketExists)
+    );
     assert_eq!(change(&mut tables, &insert(8, 10)), Err(OfError::GmfcUnknownBucket));
     assert_eq!(change(&mut tables, &remove(99)), Err(OfError::GmfcUnknownBucket));
     for (at, left) in [
@@ -183,15 +232,19 @@ fn rules_need_their_group_and_go_with_it() {
 }
 
 #[test]
-fn packets_count_for_bucket_and_group_until_the_group_is_another() {
+fn packets_count_for_a_bucket_or_the_group_until_the_group_is_another() {
     use GroupCommand as C;
     let mut tables = tables();
-    change(&mut tables, &group(C::Add, 1, GroupType::All, vec![to_port(0), to_port(1)])).unwrap();
+    change(
+        &mut tables,
+        &group(C::Add, 1, GroupType::All, vec![to_port(0), to_port(1)]),
+    )
+    .unwrap();
     let generation = tables.group(1).unwrap().generation;
     tables.credit_bucket(1, generation, 1, 2, 200);
     tables.credit_bucket(1, generation, 9, 1, 100);
     let stats = &tables.group_stats(1, Nanos::from_secs(3))[0];
-    assert_eq!((stats.packets, stats.bytes, stats.duration.sec), (3, 300, 2));
+    assert_eq!((stats.packets, stats.bytes, stats.duration.sec), (1, 100, 2));
     assert_eq!(stats.buckets, [(0, 0), (2, 200)]);
     change(&mut tables, &group(C::Modify, 1, GroupType::All, vec![to_port(0)])).unwrap();
     tables.credit_bucket(1, generation, 0, 5, 500);

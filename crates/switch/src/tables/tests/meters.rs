@@ -24,15 +24,25 @@ fn meters_come_change_and_go_and_the_datapath_is_told() {
     let (mut tables, mut numbers) = (tables(), MeterNumbers::default());
     let mut log = tables.log();
     let mut ask = |tables: &mut FlowTables, change: &MeterMod| tables.meter_mod(change, &mut numbers, T1, &mut log);
-    let told = ask(&mut tables, &meter(MeterCommand::Add, 1, meter_flags::KBPS, vec![drops(10)])).unwrap();
-    let [MeterChange::Set { number, config }] = &told[..] else { panic!("{told:?}") };
+    let told = ask(
+        &mut tables,
+        &meter(MeterCommand::Add, 1, meter_flags::KBPS, vec![drops(10)]),
+    )
+    .unwrap();
+    let [MeterChange::Set { number, config }] = &told[..] else {
+        panic!("{told:?}")
+    };
     assert_eq!((config.unit, config.bands[0].burst), (dp::MeterUnit::Kbps, 0));
     let flags = meter_flags::PKTPS | meter_flags::BURST;
     let told = ask(&mut tables, &meter(MeterCommand::Modify, 1, flags, vec![drops(10)])).unwrap();
     assert!(
         matches!(&told[..], [MeterChange::Set { number: same, config }] if same == number && config.bands[0].burst == 3)
     );
-    let other = ask(&mut tables, &meter(MeterCommand::Add, 0xffff_fffe, flags, vec![drops(1)])).unwrap();
+    let other = ask(
+        &mut tables,
+        &meter(MeterCommand::Add, 0xffff_fffe, flags, vec![drops(1)]),
+    )
+    .unwrap();
     assert!(matches!(&other[..], [MeterChange::Set { number: another, .. }] if another != number));
     assert!(tables.meters().controller().is_some() && tables.meters().slowpath().is_none());
 
@@ -52,7 +62,11 @@ fn meters_come_change_and_go_and_the_datapath_is_told() {
     let told = ask(&mut tables, &meter(MeterCommand::Delete, ALL_METERS, 0, vec![])).unwrap();
     assert_eq!(told.len(), 2);
     assert!(tables.is_empty() && tables.meter(1).is_none());
-    assert!(ask(&mut tables, &meter(MeterCommand::Delete, 1, 0, vec![])).unwrap().is_empty());
+    assert!(
+        ask(&mut tables, &meter(MeterCommand::Delete, 1, 0, vec![]))
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -69,7 +83,10 @@ fn each_bad_meter_has_its_error() {
         .unwrap();
     let cases = [
         (add(1, 1, vec![drops(1)]), OfError::MmfcMeterExists),
-        (meter(MeterCommand::Modify, 2, 1, vec![drops(1)]), OfError::MmfcUnknownMeter),
+        (
+            meter(MeterCommand::Modify, 2, 1, vec![drops(1)]),
+            OfError::MmfcUnknownMeter,
+        ),
         (add(0, 1, vec![drops(1)]), OfError::MmfcInvalidMeter),
         (add(0xffff_0001, 1, vec![drops(1)]), OfError::MmfcInvalidMeter),
         (add(ALL_METERS, 1, vec![drops(1)]), OfError::MmfcInvalidMeter),

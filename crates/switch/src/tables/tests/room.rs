@@ -48,7 +48,10 @@ fn of_the_largest_group_the_least_important_goes_first_then_who_ends_first() {
     };
     assert_eq!(tables.set_table(0, settings, T1).len(), 3);
     assert_eq!(priorities(&tables), [5, 7]);
-    assert_eq!(tables.flow_mod(&add(8, &[], 1), T1).unwrap_err(), OfError::FmfcTableFull);
+    assert_eq!(
+        tables.flow_mod(&add(8, &[], 1), T1).unwrap_err(),
+        OfError::FmfcTableFull
+    );
 }
 
 fn mods(table: u8, config: u32) -> TableMod {
@@ -69,12 +72,18 @@ fn table_mods_set_what_their_version_has_and_refuse_the_rest() {
     assert_eq!(ask(&mut tables, &mods(3, 1), Version::V11), Ok(vec![]));
     assert_eq!(tables.miss(3), TableMiss::Continue);
     assert_eq!(ask(&mut tables, &mods(255, 2), Version::V12).unwrap().len(), 254);
-    assert_eq!((tables.miss(253), tables.table_config(0, Version::V12)), (TableMiss::Drop, 2));
+    assert_eq!(
+        (tables.miss(253), tables.table_config(0, Version::V12)),
+        (TableMiss::Drop, 2)
+    );
     assert_eq!(ask(&mut tables, &mods(0, 3), Version::V11), Err(OfError::TmfcBadConfig));
     assert_eq!(ask(&mut tables, &mods(0, 1), Version::V13), Ok(vec![]));
     assert_eq!(tables.miss(0), TableMiss::Drop);
     assert_eq!(ask(&mut tables, &mods(254, 4), Version::V14), Err(OfError::TmfcEperm));
-    assert_eq!(ask(&mut tables, &mods(0, 16), Version::V14), Err(OfError::TmfcBadConfig));
+    assert_eq!(
+        ask(&mut tables, &mods(0, 16), Version::V14),
+        Err(OfError::TmfcBadConfig)
+    );
     let mut flags = mods(0, 4);
     flags.eviction = Some(1);
     assert_eq!(ask(&mut tables, &flags, Version::V14), Err(OfError::TmfcBadConfig));
@@ -103,7 +112,9 @@ fn vacancy_is_told_once_when_it_falls_and_once_when_it_rises() {
         tables.change(rule, T1, &mut log).unwrap();
     }
     for rule in &rules {
-        tables.change(&to(FlowCommand::DeleteStrict, rule), T1, &mut log).unwrap();
+        tables
+            .change(&to(FlowCommand::DeleteStrict, rule), T1, &mut log)
+            .unwrap();
     }
     for event in log.events {
         if let TableEvent::Status(status) = event {
