@@ -96,8 +96,9 @@ impl<'a> Reader<'a> {
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
+    /// With room for a short message.
     pub(crate) fn new() -> Writer {
-        Writer::default()
+        Writer(Vec::with_capacity(192))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -109,15 +110,15 @@ impl Writer {
     }
 
     pub(crate) fn u16(&mut self, n: u16) {
-        self.0.extend(n.to_be_bytes());
+        self.0.extend_from_slice(&n.to_be_bytes());
     }
 
     pub(crate) fn u32(&mut self, n: u32) {
-        self.0.extend(n.to_be_bytes());
+        self.0.extend_from_slice(&n.to_be_bytes());
     }
 
     pub(crate) fn u64(&mut self, n: u64) {
-        self.0.extend(n.to_be_bytes());
+        self.0.extend_from_slice(&n.to_be_bytes());
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {

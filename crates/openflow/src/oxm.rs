@@ -4,6 +4,7 @@ use crate::buf::{Reader, Writer};
 use crate::model::{Match, Subfield, Value};
 use crate::{OfError, Version};
 use flow::{Home, MatchField, OxmClass, port_to_of10};
+use std::sync::OnceLock;
 
 /// The length of a header without experimenter.
 const HEADER: usize = 4;
@@ -33,8 +34,19 @@ struct Header {
 impl Header {
     fn field(&self) -> Option<MatchField> {
         let class = OxmClass::from_numbers(self.class, self.experimenter)?;
-        MatchField::from_id(class, self.number)
+        known(class)[usize::from(self.number)]
     }
+}
+
+/// The fields of a class by number: each message asks for many.
+fn known(class: OxmClass) -> &'static [Option<MatchField>; 128] {
+    type Classes = Vec<[Option<MatchField>; 128]>;
+    static KNOWN: OnceLock<Classes> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| {
+        let numbers = |class| std::array::from_fn(|number| MatchField::from_id(class, number as u8));
+        OxmClass::ALL.into_iter().map(numbers).collect()
+    });
+    &known[class as usize]
 }
 
 fn read_header(data: &mut Reader<'_>) -> Result<Header, OfError> {
@@ -58,7 +70,8 @@ fn read_header(data: &mut Reader<'_>) -> Result<Header, OfError> {
 /// Reads fields until the end. With them may come a cookie and its mask.
 pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Option<(u64, u64)>), OfError> {
     let mut data = Reader::new(data, OfError::BmcBadLen);
-    let mut matching = Match::ANY;
+    // Most fields come with what they need.
+    let mut matching = Match::with_capacity(data.len() / 8);
     let mut cookie = None;
     while !data.is_empty() {
         let header = read_header(&mut data)?;

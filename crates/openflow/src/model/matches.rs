@@ -64,6 +64,14 @@ impl Match {
         tun_metadata: Vec::new(),
     };
 
+    /// The match of every packet, with room for some conditions.
+    pub(crate) fn with_capacity(conditions: usize) -> Match {
+        Match {
+            entries: Vec::with_capacity(conditions),
+            tun_metadata: Vec::new(),
+        }
+    }
+
     /// Its conditions on canonical fields, in their order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -129,6 +137,13 @@ impl Match {
         }
         if !self.meets(info.prerequisite) {
             return Err(OfError::BmcBadPrereq);
+        }
+        if info.canonical && !matches!(field, MatchField::VlanTci) {
+            if self.get_bits(field) != 0 {
+                return Err(OfError::BmcDupField);
+            }
+            self.set_bits(field, value, mask, info.valid);
+            return Ok(());
         }
         if pieces(field)
             .into_iter()

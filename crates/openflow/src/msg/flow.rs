@@ -151,12 +151,7 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
         (out_port, out_group) = (Port::ANY, ANY_GROUP);
     }
     let flags = FlowFlags(data.u16()?);
-    let known = match version {
-        Version::V11 => 0x3,
-        Version::V12 => 0x7,
-        _ => 0x1f,
-    };
-    if flags.0 & !known != 0 {
+    if flags.0 & !flags_of(version) != 0 {
         return Err(OfError::FmfcBadFlags);
     }
     let importance = data.u16()?;
@@ -183,6 +178,15 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
     })
 }
 
+/// The flags that a version has.
+fn flags_of(version: Version) -> u16 {
+    match version {
+        Version::V10 | Version::V11 => 0x3,
+        Version::V12 => 0x7,
+        _ => 0x1f,
+    }
+}
+
 pub(super) fn encode_mod(codec: &Codec, out: &mut Writer, m: &FlowMod) {
     if codec.version == Version::V10 {
         encode_mod10(codec, out, m);
@@ -202,7 +206,7 @@ pub(super) fn encode_mod(codec: &Codec, out: &mut Writer, m: &FlowMod) {
     out.u32(m.buffer_id.unwrap_or(NO_BUFFER));
     out.u32(m.out_port.0);
     out.u32(m.out_group);
-    out.u16(m.flags.0);
+    out.u16(m.flags.0 & flags_of(codec.version));
     out.u16(if codec.version >= Version::V14 { m.importance } else { 0 });
     encode_match(codec.version, out, &m.matching);
     instruction::encode(out, codec.version, &m.instructions, &m.matching);
@@ -235,7 +239,7 @@ fn encode_mod10(codec: &Codec, out: &mut Writer, m: &FlowMod) {
     out.u16(m.priority);
     out.u32(m.buffer_id.unwrap_or(NO_BUFFER));
     out.u16(to10(m.out_port));
-    out.u16(m.flags.0 & 3);
+    out.u16(m.flags.0 & flags_of(Version::V10));
     if nx {
         let len_at = out.len();
         out.zeros(8);

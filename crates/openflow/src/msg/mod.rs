@@ -113,6 +113,13 @@ impl Codec {
         out.0
     }
 
+    /// Writes a message behind others.
+    pub fn append(&self, out: &mut Vec<u8>, message: &Message) {
+        let mut writer = Writer(std::mem::take(out));
+        self.encode_to(&mut writer, message);
+        *out = writer.0;
+    }
+
     fn encode_to(&self, out: &mut Writer, message: &Message) {
         let xid = message.xid;
         match &message.body {
