@@ -7,10 +7,11 @@ use crate::env::Env;
 use crate::events::Events;
 use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
-use openflow::model::{Body, Message, PortStatus, Role, RoleStatus};
+use openflow::model::{Body, ControllerStatus, Message, PortStatus, Role, RoleStatus, StatsReply};
 use openflow::{Framer, OfError, Version, Versions};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use switch::FragMode;
 use wire::Nanos;
 
 /// What a bridge says of itself.
@@ -69,6 +70,10 @@ pub enum Run {
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) ports: Ports,
+    /// How fragments are treated.
+    pub(crate) fragments: FragMode,
+    /// A connection that asks how controllers stand, and the number of its request.
+    pub(crate) status_wanted: Option<(ConnId, u32)>,
     /// Whether it may have changed who is told of packets without rules.
     pub(crate) listeners_changed: bool,
     /// Whether somebody wants to be told of those.
@@ -107,6 +112,8 @@ impl Agent {
             core: Core {
                 config,
                 ports: Ports::default(),
+                fragments: FragMode::Normal,
+                status_wanted: None,
                 listeners_changed: false,
                 misses_wanted: false,
                 generation: None,
@@ -343,7 +350,26 @@ impl Agent {
             self.forward(whose, message);
         }
         self.tell_events(now);
+        if let Some((id, xid)) = self.core.status_wanted.take() {
+            self.controller_status(id, xid);
+        }
         self.overhear();
+    }
+
+    /// Answers how controllers stand to the switch (OpenFlow 1.5 §7.3.5.21).
+    fn controller_status(&mut self, id: ConnId, xid: u32) {
+        let primary = self.conns.values().filter(|conn| conn.options.kind == Kind::Primary);
+        let statuses = primary.map(|conn| ControllerStatus {
+            short_id: conn.controller_id,
+            role: conn.role,
+            reason: 0,
+            up: conn.codec.is_some() && conn.closed.is_none(),
+            uris: vec![conn.options.name.clone()],
+        });
+        let reply = StatsReply::ControllerStatus(statuses.collect());
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.send(xid, Body::StatsReply { more: false, reply });
+        }
     }
 
     /// Tells others of a change of groups or meters (OpenFlow 1.4 §7.4.6).

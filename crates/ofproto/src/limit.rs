@@ -166,6 +166,7 @@ mod tests {
             std::iter::from_fn(|| waiting.pop(now)).count()
         };
         assert_eq!(passed(&mut waiting, second(0)), 3);
+        assert_eq!(passed(&mut waiting, second(0)), 0);
         let next = waiting.next_event().unwrap();
         assert!(next > second(0) && next <= second(0) + Duration::from_millis(100));
         assert_eq!(passed(&mut waiting, second(0) + Duration::from_millis(200)), 2);

@@ -62,7 +62,7 @@ impl Core {
                 conn.send(xid, Body::FeaturesReply(features));
             }
             Body::GetConfigRequest => self.get_config(conn, xid),
-            Body::SetConfig(config) => self.set_config(conn, config)?,
+            Body::SetConfig(config) => self.set_config(conn, config, env)?,
             Body::FlowMod(change) => self.flow_mod(conn, codec, xid, &change, env)?,
             Body::GroupMod(change) => self.group_mod(conn, xid, change, env)?,
             Body::MeterMod(change) => self.meter_mod(conn, xid, change, env)?,
@@ -146,6 +146,7 @@ impl Core {
             StatsRequest::Meter(meter) => self.meter_stats(conn, xid, meter, env, now)?,
             StatsRequest::MeterConfig(meter) => self.meter_config(conn, xid, meter, env)?,
             StatsRequest::MeterFeatures => self.meter_features(conn, xid),
+            StatsRequest::ControllerStatus => self.status_wanted = Some((conn.id, xid)),
             StatsRequest::TableDesc => self.table_desc(conn, xid, env),
             StatsRequest::FlowMonitor(requests) => self.flow_monitor(conn, xid, &requests)?,
             StatsRequest::Aggregate(asked) => self.aggregate(conn, xid, &asked, env)?,

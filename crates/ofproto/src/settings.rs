@@ -2,23 +2,31 @@
 
 use crate::agent::Core;
 use crate::conn::{Conn, Kind};
+use crate::env::Env;
 use openflow::model::{Body, Config, Role, RoleMsg};
 use openflow::{OfError, Version};
+use switch::FragMode;
 
 /// The bits of a configuration that say how fragments are treated; the next one is of old versions.
 const FRAGMENTS: u16 = 3;
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
+const FRAGMENTS_DROP: u16 = 1;
+const FRAGMENTS_NX_MATCH: u16 = 3;
 
 impl Core {
     pub(crate) fn get_config(&self, conn: &mut Conn, xid: u32) {
         let config = Config {
-            flags: 0,
+            flags: match self.fragments {
+                FragMode::Normal => 0,
+                FragMode::Drop => FRAGMENTS_DROP,
+                FragMode::NxMatch => FRAGMENTS_NX_MATCH,
+            },
             miss_send_len: conn.miss_send_len,
         };
         conn.send(xid, Body::GetConfigReply(config));
     }
 
-    pub(crate) fn set_config(&mut self, conn: &mut Conn, config: Config) -> Result<(), OfError> {
+    pub(crate) fn set_config(&mut self, conn: &mut Conn, config: Config, env: &impl Env) -> Result<(), OfError> {
         let known = match conn.version() {
             Some(Version::V11 | Version::V12) => FRAGMENTS | INVALID_TTL_TO_CONTROLLER,
             _ => FRAGMENTS,
@@ -28,10 +36,17 @@ impl Core {
         }
         let may = conn.options.kind != Kind::Primary || conn.role != Role::Slave;
         if may {
-            let fragments = config.flags & FRAGMENTS;
-            if fragments != 0 {
-                // Treated as any packet is what fragments are here; nothing else passes for done.
-                return Err(OfError::ScfcBadFlags);
+            let mode = match config.flags & FRAGMENTS {
+                0 => FragMode::Normal,
+                FRAGMENTS_DROP => FragMode::Drop,
+                FRAGMENTS_NX_MATCH => FragMode::NxMatch,
+                // To put them together is not done here.
+                _ => return Err(OfError::ScfcBadFlags),
+            };
+            if mode != self.fragments {
+                let bridge = &self.config.bridge;
+                env.change(|switch, _| ((), switch.set_frag_mode(bridge, mode)));
+                self.fragments = mode;
             }
         }
         self.listeners_changed = true;

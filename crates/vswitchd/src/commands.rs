@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod fdb;
 mod trace;
+mod openflow;
 
 type Answer = Result<String, String>;
 
@@ -59,6 +60,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     });
     fdb::register(&add);
     trace::register(&add);
+    openflow::register(&add);
 
     add("time/stop", "", 0, 0, |state, _| {
         state.shared.clock.stop();

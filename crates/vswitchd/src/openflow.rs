@@ -110,6 +110,12 @@ impl OpenFlow {
         }
     }
 
+    /// Ends the connections of all bridges; who wants to be connected has to do it again.
+    pub(crate) fn reconnect(&self) {
+        let agents: Vec<_> = self.bridges.borrow().values().cloned().collect();
+        agents.iter().for_each(|agent| agent.reconnect());
+    }
+
     /// The agent of a bridge.
     pub(crate) fn bridge(&self, name: &str) -> Option<Rc<BridgeAgent>> {
         self.bridges.borrow().get(name).cloned()

@@ -1,0 +1,5 @@
+//! The agent beside a switch without datapath, on virtual time.
+
+mod hostile;
+mod protocol;
+mod world;

@@ -1,0 +1,422 @@
+//! What is answered.
+
+use crate::world::{BRIDGE, Lab, rule};
+use ofproto::{Closed, Env, Kind, Run};
+use openflow::model::*;
+use openflow::{Codec, ErrorKind, Hello, OfError, Version, Versions};
+use switch::tables::ForController;
+use wire::Nanos;
+
+fn errors(messages: &[Message]) -> Vec<(u32, OfError)> {
+    let error = |message: &Message| match &message.body {
+        Body::Error(error) => match error.kind {
+            ErrorKind::Known(kind) => Some((message.xid, kind)),
+            ErrorKind::Unknown { .. } => panic!("{error:?}"),
+        },
+        _ => None,
+    };
+    messages.iter().filter_map(error).collect()
+}
+
+fn role(role: Role, generation: u64) -> Body {
+    Body::RoleRequest(RoleMsg {
+        role,
+        generation: Some(generation),
+        nicira: false,
+        short_id: 0,
+    })
+}
+
+fn flow(change: FlowMod) -> Body {
+    Body::FlowMod(Box::new(change))
+}
+
+#[test]
+fn every_version_is_agreed_on_and_asked_for_features() {
+    for version in Version::ALL {
+        let mut lab = Lab::new();
+        let id = lab.open(Kind::Primary, version);
+        lab.say(id, version, 5, Body::FeaturesRequest);
+        let heard = lab.hear(id, version);
+        let [
+            Message {
+                xid: 5,
+                body: Body::FeaturesReply(features),
+            },
+        ] = &heard[..]
+        else {
+            panic!("{version}: {heard:?}");
+        };
+        assert_eq!(
+            (features.datapath_id, features.n_tables, features.n_buffers),
+            (7, 254, 0)
+        );
+        assert_eq!(features.ports.len(), if version < Version::V13 { 3 } else { 0 });
+    }
+}
+
+#[test]
+fn without_a_version_in_common_the_peer_is_told_and_shown_out() {
+    let mut lab = Lab::new();
+    let id = lab.connect(Kind::Service);
+    let hello = Hello {
+        version: 9,
+        bitmap: Some(Versions::from_bitmap(1 << 9)),
+    };
+    let mut bytes = Codec::new(Version::V15).encode(&Message {
+        xid: 3,
+        body: Body::Hello(hello),
+    });
+    bytes[0] = 9;
+    assert!(matches!(
+        lab.say_bytes(id, &bytes),
+        Run::Close(Closed::NoVersion { .. })
+    ));
+    let heard = lab.hear_raw(id);
+    assert_eq!(heard.len(), 2);
+    // A failed hello: type 0, code 0, and a text.
+    assert_eq!(heard[1][1], 1);
+    assert_eq!(heard[1][8..12], [0, 0, 0, 0]);
+}
+
+#[test]
+fn an_error_quotes_the_request_and_what_follows_is_answered() {
+    let mut lab = Lab::new();
+    let version = Version::V13;
+    let id = lab.open(Kind::Service, version);
+    let mut request = vec![4, 99, 0, 100, 0, 0, 0, 8];
+    request.resize(100, 0x5a);
+    lab.say_bytes(id, &request);
+    lab.say(id, version, 9, Body::BarrierRequest);
+    let heard = lab.hear(id, version);
+    let Body::Error(error) = &heard[0].body else {
+        panic!("{heard:?}")
+    };
+    assert_eq!((heard[0].xid, error.kind), (8, ErrorKind::Known(OfError::BrcBadType)));
+    assert_eq!(error.data, request[..64]);
+    assert_eq!(heard[1].body, Body::BarrierReply);
+}
+
+#[test]
+fn one_master_rules_slaves_only_read_and_old_elections_do_not_count() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    let (one, two) = (lab.open(Kind::Primary, version), lab.open(Kind::Primary, version));
+    lab.say(one, version, 1, role(Role::Master, 10));
+    lab.say(two, version, 2, role(Role::Master, 11));
+    assert_eq!(
+        (lab.agent.role(one), lab.agent.role(two)),
+        (Some(Role::Slave), Some(Role::Master))
+    );
+    lab.say(one, version, 3, role(Role::Master, 10));
+    lab.say(one, version, 4, flow(rule(1)));
+    lab.say(
+        one,
+        version,
+        5,
+        Body::StatsRequest {
+            more: false,
+            request: StatsRequest::Desc,
+        },
+    );
+    let heard = lab.hear(one, version);
+    assert_eq!(errors(&heard), [(3, OfError::RrfcStale), (4, OfError::BrcIsSecondary)]);
+    assert!(matches!(
+        heard.last(),
+        Some(Message {
+            xid: 5,
+            body: Body::StatsReply { .. }
+        })
+    ));
+    lab.say(two, version, 6, flow(rule(1)));
+    assert_eq!(lab.rules(), 2);
+}
+
+#[test]
+fn a_bundle_in_pieces_is_unseen_until_its_commit_and_gone_with_its_connection() {
+    let version = Version::V14;
+    let mut lab = Lab::new();
+    let other = lab.open(Kind::Service, version);
+    let id = lab.open(Kind::Service, version);
+    let control = |kind| {
+        Body::BundleControl(BundleControl {
+            bundle: 5,
+            kind,
+            flags: 3,
+        })
+    };
+    let add = |xid: u32| {
+        let message = Message {
+            xid,
+            body: flow(rule(xid as u16)),
+        };
+        Body::BundleAdd(BundleAdd {
+            bundle: 5,
+            flags: 3,
+            message: Codec::new(version).encode(&message),
+        })
+    };
+    for commit in [false, true] {
+        lab.say(id, version, 1, control(0));
+        for xid in 1..=300 {
+            lab.say(id, version, xid, add(xid));
+        }
+        assert_eq!(lab.rules(), 1);
+        if commit {
+            lab.say(id, version, 900, control(2));
+            lab.say(id, version, 901, control(4));
+            assert_eq!(lab.rules(), 301);
+        } else {
+            lab.say(id, version, 900, control(6));
+        }
+    }
+    let heard = lab.hear(id, version);
+    let replies: Vec<u32> = heard.iter().map(|m| m.xid).collect();
+    assert_eq!(replies, [1, 900, 1, 900, 901], "{heard:?}");
+
+    lab.say(id, version, 1, control(0));
+    lab.say(id, version, 400, add(400));
+    // The commit begins, and the connection ends before it is done.
+    let commit = Codec::new(version).encode(&Message {
+        xid: 2,
+        body: control(4),
+    });
+    lab.agent.receive(id, &commit);
+    lab.agent.run(id, &lab.world, Nanos(1), 2);
+    let barrier = Codec::new(version).encode(&Message {
+        xid: 3,
+        body: Body::BarrierRequest,
+    });
+    assert_eq!(lab.say_bytes(other, &barrier), Run::Wait);
+    lab.disconnect(id);
+    assert_eq!(lab.rules(), 301);
+    assert!(lab.agent.ready().any(|ready| ready == other));
+    lab.work(other);
+    assert_eq!(lab.hear(other, version).len(), 1);
+}
+
+#[test]
+fn bundles_that_make_no_sense_are_refused() {
+    let version = Version::V15;
+    let mut lab = Lab::new();
+    let id = lab.open(Kind::Service, version);
+    let control = |bundle, kind, flags| Body::BundleControl(BundleControl { bundle, kind, flags });
+    let steps = [
+        (control(1, 2, 0), Some(OfError::BfcBadId)),
+        (control(1, 4, 0), Some(OfError::BfcBadId)),
+        (control(1, 6, 0), Some(OfError::BfcBadId)),
+        (control(1, 0, 1), None),
+        (control(1, 0, 1), Some(OfError::BfcBadId)),
+        (control(2, 0, 1), None),
+        (control(2, 2, 2), Some(OfError::BfcBadFlags)),
+        (control(3, 0, 1), None),
+        (control(3, 2, 1), None),
+        (control(3, 2, 1), Some(OfError::BfcBundleClosed)),
+    ];
+    for (n, (body, error)) in steps.into_iter().enumerate() {
+        lab.say(id, version, n as u32, body);
+        let heard = lab.hear(id, version);
+        let got = errors(&heard).first().map(|(_, error)| *error);
+        assert_eq!(got, error, "step {n}");
+    }
+    lab.say(id, version, 50, control(9, 0, 1));
+    let idle = lab.agent.next_event(id).unwrap();
+    lab.agent.tick(id, idle);
+    let heard = lab.hear(id, version);
+    assert_eq!(errors(&heard), [(50, OfError::BfcTimeout)]);
+}
+
+#[test]
+fn a_dump_that_nobody_reads_takes_no_more_memory_than_its_share() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    lab.world.change(|switch, now| {
+        for n in 0..20_000_u32 {
+            let mut change = rule(7);
+            change.matching.set(flow::MatchField::EthType, 0x0800, 0xffff);
+            change
+                .matching
+                .set(flow::MatchField::IpSrc, n.into(), u32::MAX.into());
+            switch.flow_mod(BRIDGE, &change, now).unwrap();
+        }
+        ((), Vec::new())
+    });
+    let id = lab.open(Kind::Service, version);
+    let request = StatsRequest::Flow(FlowStatsRequest::default());
+    let bytes = Codec::new(version).encode(&Message {
+        xid: 4,
+        body: Body::StatsRequest { more: false, request },
+    });
+    lab.agent.receive(id, &bytes);
+    let mut steps = 0;
+    while lab.agent.run(id, &lab.world, Nanos(1), 1) != Run::Full {
+        steps += 1;
+        assert!(steps < 1000);
+    }
+    assert!(!lab.agent.wants_input(id));
+    let first = lab.agent.transmit(id);
+    assert!(first.len() < 512 << 10, "{}", first.len());
+    let mut framer = openflow::Framer::new();
+    framer.push(&first);
+    let (mut flows, mut ended) = (0, false);
+    loop {
+        while let Some(message) = framer.next().unwrap() {
+            let Body::StatsReply {
+                more,
+                reply: StatsReply::Flow { flows: part, .. },
+            } = Codec::new(version).decode(message).unwrap().body
+            else {
+                panic!("a part of the dump");
+            };
+            assert!(!ended);
+            flows += part.len();
+            ended = !more;
+        }
+        if ended {
+            break;
+        }
+        lab.agent.run(id, &lab.world, Nanos(1), 4);
+        let bytes = lab.agent.transmit(id);
+        framer.push(&bytes);
+    }
+    assert_eq!(flows, 20_001);
+}
+
+#[test]
+fn packets_go_to_whom_they_are_for_and_wait_for_the_slow_within_bounds() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    let (zero, five) = (lab.open(Kind::Primary, version), lab.open(Kind::Primary, version));
+    lab.say(five, version, 1, Body::SetControllerId(5));
+    let service = lab.open(Kind::Service, version);
+    let mut metadata = Match::ANY;
+    metadata.set(flow::MatchField::InPortOxm, 1, u32::MAX.into());
+    let meaning = |controller| ForController {
+        bridge: 1,
+        controller,
+        reason: 1,
+        table: 3,
+        cookie: 77,
+        userdata: Vec::new(),
+        meter: None,
+        metadata: metadata.clone(),
+        continuation: None,
+    };
+    lab.agent.packet_in(&meaning(0), &[1; 60], 100, Nanos(1));
+    lab.agent.packet_in(&meaning(5), &[2; 60], 60, Nanos(1));
+    let told = |messages: Vec<Message>| -> Vec<(Vec<u8>, u32, u64)> {
+        let packet = |message: Message| match message.body {
+            Body::PacketIn(packet) => (packet.data, packet.total_len, packet.cookie),
+            other => panic!("{other:?}"),
+        };
+        messages.into_iter().map(packet).collect()
+    };
+    assert_eq!(told(lab.hear(zero, version)), [(vec![1; 60], 100, 77)]);
+    assert_eq!(told(lab.hear(five, version)), [(vec![2; 60], 60, 77)]);
+    assert!(lab.hear(service, version).is_empty());
+    for _ in 0..10_000 {
+        lab.agent.packet_in(&meaning(0), &[3; 1500], 1500, Nanos(1));
+    }
+    let waiting = lab.agent.transmit(zero).len();
+    assert!(waiting < 300 << 10, "{waiting}");
+    let dropped = lab.agent.stats(zero).unwrap().dropped;
+    assert!(dropped > 9000, "{dropped}");
+}
+
+#[test]
+fn a_port_that_comes_goes_or_changes_is_told() {
+    let version = Version::V10;
+    let mut lab = Lab::new();
+    let id = lab.open(Kind::Primary, version);
+    let change = |config, mask, mac: u8| {
+        Body::PortMod(PortMod {
+            port: Port(2),
+            hw_addr: wire::MacAddr([2, 0, 0, 0, 0, mac]),
+            config,
+            mask,
+            advertise: 0,
+        })
+    };
+    lab.say(id, version, 1, change(config::NO_FLOOD, config::NO_FLOOD, 2));
+    lab.say(id, version, 2, change(config::NO_FLOOD, config::NO_FLOOD, 2));
+    lab.say(id, version, 3, change(0, config::NO_FLOOD, 9));
+    let heard = lab.hear(id, version);
+    let Body::PortStatus(status) = &heard[0].body else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(
+        (status.reason, status.desc.port, status.desc.config),
+        (2, Port(2), config::NO_FLOOD)
+    );
+    assert_eq!(errors(&heard), [(3, OfError::PmfcBadHwAddr)]);
+    assert_eq!(heard.len(), 2);
+    lab.agent.set_ports(Vec::new(), &lab.world);
+    let gone = lab.hear(id, version);
+    assert_eq!(gone.len(), 3);
+}
+
+#[test]
+fn a_monitor_hears_others_in_full_and_itself_in_short() {
+    let version = Version::V14;
+    let mut lab = Lab::new();
+    let (id, other) = (lab.open(Kind::Service, version), lab.open(Kind::Service, version));
+    let request = FlowMonitorRequest {
+        id: 1,
+        flags: 1 | 2 | 4 | 8 | 0x10,
+        ..FlowMonitorRequest::default()
+    };
+    let watch = |request: FlowMonitorRequest| Body::StatsRequest {
+        more: false,
+        request: StatsRequest::FlowMonitor(vec![request]),
+    };
+    lab.say(id, version, 1, watch(request.clone()));
+    lab.say(other, version, 2, flow(rule(5)));
+    lab.say(id, version, 3, flow(rule(6)));
+    let updates: Vec<FlowUpdate> = lab
+        .hear(id, version)
+        .into_iter()
+        .flat_map(|message| match message.body {
+            Body::StatsReply {
+                reply: StatsReply::FlowMonitor(updates),
+                ..
+            } => updates,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(
+        matches!(
+            updates[0],
+            FlowUpdate::Full {
+                event: 3,
+                priority: 0,
+                ..
+            }
+        ),
+        "{updates:?}"
+    );
+    assert!(matches!(
+        updates[1],
+        FlowUpdate::Full {
+            event: 0,
+            priority: 5,
+            ..
+        }
+    ));
+    assert_eq!(updates[2..], [FlowUpdate::Abbrev { xid: 3 }]);
+    lab.say(id, version, 4, watch(request));
+    assert_eq!(errors(&lab.hear(id, version)), [(4, OfError::MofcMonitorExists)]);
+}
+
+#[test]
+fn who_snoops_hears_both_sides_and_may_say_nothing() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    let snoop = lab.open(Kind::Snoop, Version::V15);
+    let id = lab.open(Kind::Primary, version);
+    lab.say(id, version, 8, Body::BarrierRequest);
+    let xids: Vec<(u8, u8)> = lab.hear_raw(snoop).iter().map(|m| (m[1], m[7])).collect();
+    // Both hellos, the request and its answer.
+    assert!(xids.ends_with(&[(20, 8), (21, 8)]), "{xids:?}");
+    lab.say(snoop, Version::V15, 9, flow(rule(1)));
+    assert_eq!(lab.rules(), 1);
+}

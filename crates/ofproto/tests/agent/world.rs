@@ -1,0 +1,211 @@
+//! A switch, an agent of its one bridge, and peers that talk to it.
+
+use dp::Change;
+use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, PortInfo, Run};
+use openflow::model::{Body, FlowMod, Instructions, Message, Port};
+use openflow::{Codec, Framer, Hello, OfError, Version, Versions};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use switch::tables::{MeterChange, Translated};
+use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
+use wire::{MacAddr, Nanos};
+
+pub const BRIDGE: &str = "br0";
+
+/// The world around an agent.
+pub struct World {
+    pub switch: RefCell<Switch>,
+    pub now: Cell<Nanos>,
+    /// Packets sent, with the datapath port that they came in on.
+    pub sent: RefCell<Vec<(u32, Vec<u8>)>>,
+}
+
+impl Env for World {
+    fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R {
+        look(&self.switch.borrow())
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R {
+        change(&mut self.switch.borrow_mut(), self.now.get()).0
+    }
+
+    fn change_meters(
+        &self,
+        change: impl FnOnce(&mut Switch, Nanos) -> Result<(Vec<Change>, Vec<MeterChange>), OfError>,
+    ) -> Result<(), OfError> {
+        let mut switch = self.switch.borrow_mut();
+        let (_, told) = change(&mut switch, self.now.get())?;
+        switch.meters_deleted(&told);
+        Ok(())
+    }
+
+    fn meter_stats(&self, _number: u32) -> dp::MeterStats {
+        dp::MeterStats::default()
+    }
+
+    fn push_statistics(&self) {}
+
+    fn port_counters(&self, _interface: &str) -> Option<PortCounters> {
+        None
+    }
+
+    fn execute(&self, in_port: dp::PortNo, packet: &[u8], _translated: &Translated) {
+        self.sent.borrow_mut().push((in_port.0, packet.to_vec()));
+    }
+
+    fn set_port_up(&self, _interface: &str, _up: bool) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A switch with a bridge of ports 1 to 3, and its agent.
+pub struct Lab {
+    pub world: World,
+    pub agent: Agent,
+    peers: BTreeMap<ConnId, Framer>,
+}
+
+impl Lab {
+    pub fn new() -> Lab {
+        let mut switch = Switch::new(1);
+        let names = ["p1", "p2", "p3"];
+        let ports = names.iter().enumerate().map(|(n, name)| {
+            let interface = InterfaceConfig {
+                name: (*name).to_owned(),
+                ofport: n as u16 + 1,
+                attach: Attach::Device(dp::PortNo(n as u32 + 1)),
+                up: true,
+            };
+            let port = PortConfig {
+                interfaces: vec![interface],
+                ..PortConfig::default()
+            };
+            ((*name).to_owned(), port)
+        });
+        let bridge = BridgeConfig {
+            ports: ports.collect(),
+            ..BridgeConfig::default()
+        };
+        let mut config = SwitchConfig::default();
+        config.bridges.insert(BRIDGE.to_owned(), bridge);
+        switch.configure(config, Nanos(0));
+        let mut lab = Lab {
+            world: World {
+                switch: RefCell::new(switch),
+                now: Cell::new(Nanos(1)),
+                sent: RefCell::default(),
+            },
+            agent: Agent::new(Config {
+                bridge: BRIDGE.to_owned(),
+                datapath_id: 7,
+                ..Config::default()
+            }),
+            peers: BTreeMap::new(),
+        };
+        let port = |(n, name): (usize, &&str)| PortInfo {
+            port: Port(n as u32 + 1),
+            name: (**name).to_owned(),
+            hw_addr: MacAddr([2, 0, 0, 0, 0, n as u8 + 1]),
+            admin_up: true,
+            link_up: true,
+            speed: Some(10_000_000_000),
+            full_duplex: true,
+            device: Some(dp::PortNo(n as u32 + 1)),
+            since: Nanos(0),
+        };
+        lab.agent
+            .set_ports(names.iter().enumerate().map(port).collect(), &lab.world);
+        lab
+    }
+
+    /// A connection on which nothing was said.
+    pub fn connect(&mut self, kind: Kind) -> ConnId {
+        let id = self
+            .agent
+            .connect(Options::new(kind, "peer".to_owned()), self.world.now.get());
+        self.peers.insert(id, Framer::new());
+        id
+    }
+
+    /// A connection of a version.
+    pub fn open(&mut self, kind: Kind, version: Version) -> ConnId {
+        let id = self.connect(kind);
+        let hello = Hello {
+            version: version.number(),
+            bitmap: Some([version].into_iter().collect::<Versions>()),
+        };
+        self.say(id, version, 1, Body::Hello(hello));
+        let heard = self.hear_raw(id);
+        assert_eq!(heard.len(), 1, "our hello");
+        assert_eq!(self.agent.version(id), Some(version));
+        id
+    }
+
+    /// Gives the agent a message, and has it work.
+    pub fn say(&mut self, id: ConnId, version: Version, xid: u32, body: Body) {
+        let bytes = Codec::new(version).encode(&Message { xid, body });
+        self.say_bytes(id, &bytes);
+    }
+
+    pub fn say_bytes(&mut self, id: ConnId, bytes: &[u8]) -> Run {
+        self.agent.receive(id, bytes);
+        self.work(id)
+    }
+
+    /// Has the agent work until it has nothing to do, with a peer that reads.
+    pub fn work(&mut self, id: ConnId) -> Run {
+        for _ in 0..100_000 {
+            let run = self.agent.run(id, &self.world, self.world.now.get(), 8);
+            let bytes = self.agent.transmit(id);
+            self.peers.entry(id).or_default().push(&bytes);
+            if !matches!(run, Run::Busy | Run::Full) {
+                return run;
+            }
+        }
+        panic!("the agent does not come to an end");
+    }
+
+    /// The messages that a peer has got.
+    pub fn hear_raw(&mut self, id: ConnId) -> Vec<Vec<u8>> {
+        let bytes = self.agent.transmit(id);
+        let peer = self.peers.entry(id).or_default();
+        peer.push(&bytes);
+        let mut heard = Vec::new();
+        while let Some(message) = peer.next().expect("what the agent sends is framed") {
+            heard.push(message.to_vec());
+        }
+        heard
+    }
+
+    /// The messages that a peer has got, which all make sense.
+    pub fn hear(&mut self, id: ConnId, version: Version) -> Vec<Message> {
+        let decode = |bytes: &Vec<u8>| {
+            Codec::new(version)
+                .decode(bytes)
+                .expect("what the agent sends can be read")
+        };
+        self.hear_raw(id).iter().map(decode).collect()
+    }
+
+    /// How many rules there are.
+    pub fn rules(&self) -> usize {
+        self.world
+            .look(|switch| switch.bridge(BRIDGE).map_or(0, |bridge| bridge.tables().len()))
+    }
+
+    pub fn disconnect(&mut self, id: ConnId) {
+        self.agent.disconnect(id, &self.world, self.world.now.get());
+        self.peers.remove(&id);
+    }
+}
+
+/// A rule that drops, of a priority.
+pub fn rule(priority: u16) -> FlowMod {
+    FlowMod {
+        priority,
+        table: Some(0),
+        new_cookie: Some(0),
+        instructions: Instructions::default(),
+        ..FlowMod::default()
+    }
+}

@@ -1,0 +1,73 @@
+//! `bridge/*`: rules and controllers of bridges.
+
+use super::Answer;
+use crate::state::State;
+use openflow::text::{self, Style};
+use std::fmt::Write;
+use switch::tables::{Condition, Cursor, Found};
+use wire::Nanos;
+
+pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
+    add("bridge/dump-flows", "[--offload-stats] bridge", 1, 2, dump_flows);
+    add("bridge/reconnect", "[bridge]", 0, 1, reconnect);
+    // There are no tunnels.
+    add("ofproto/list-tunnels", "", 0, 0, |_, _| Ok(String::new()));
+}
+
+/// Rules that are shown while the switch is locked once.
+const SLICE: usize = 512;
+
+fn dump_flows(state: &State, args: &[String]) -> Answer {
+    let (offloads, names): (Vec<_>, Vec<_>) = args.iter().partition(|arg| *arg == "--offload-stats");
+    let [name] = names[..] else {
+        return Err("bridge/dump-flows takes one bridge's name".to_owned());
+    };
+    state.dp().push_stats();
+    let now = state.shared.clock.now();
+    let mut out = String::new();
+    let mut cursor = Some(Cursor::default());
+    while let Some(from) = cursor {
+        let switch = state.shared.switch.read();
+        let bridge = switch.bridge(name).ok_or("Unknown bridge")?;
+        let show = |found: Found<'_>| line(&mut out, &found, !offloads.is_empty(), now);
+        cursor = bridge.tables().page(None, &Condition::ANY, from, SLICE, show);
+    }
+    Ok(out)
+}
+
+fn line(out: &mut String, found: &Found<'_>, offloads: bool, now: Nanos) {
+    const DEFAULT_PRIORITY: u16 = 0x8000;
+    let rule = found.rule;
+    if found.at.table != 0 {
+        let _ = write!(out, "table_id={}, ", found.at.table);
+    }
+    let age = now.since(rule.created).as_secs();
+    let _ = write!(
+        out,
+        "duration={age}s, n_packets={}, n_bytes={}, ",
+        rule.packets, rule.bytes
+    );
+    if offloads {
+        out.push_str("n_offload_packets=0, n_offload_bytes=0, ");
+    }
+    let style = Style::PLAIN;
+    if found.priority != DEFAULT_PRIORITY {
+        let _ = write!(out, "priority={},", found.priority);
+    }
+    let matching = text::matching(&found.matching(), style);
+    if !matching.is_empty() {
+        let _ = write!(out, "{matching},");
+    }
+    let _ = writeln!(out, "actions={}", text::instructions(&rule.instructions, style));
+}
+
+fn reconnect(state: &State, args: &[String]) -> Answer {
+    match args.first() {
+        Some(name) => {
+            let agent = state.openflow.bridge(name).ok_or("Unknown bridge")?;
+            agent.reconnect();
+        }
+        None => state.openflow.reconnect(),
+    }
+    Ok(String::new())
+}
