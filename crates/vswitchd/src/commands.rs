@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 mod fdb;
-mod trace;
 mod openflow;
+mod trace;
 
 type Answer = Result<String, String>;
 

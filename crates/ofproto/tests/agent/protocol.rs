@@ -234,9 +234,7 @@ fn a_dump_that_nobody_reads_takes_no_more_memory_than_its_share() {
         for n in 0..20_000_u32 {
             let mut change = rule(7);
             change.matching.set(flow::MatchField::EthType, 0x0800, 0xffff);
-            change
-                .matching
-                .set(flow::MatchField::IpSrc, n.into(), u32::MAX.into());
+            change.matching.set(flow::MatchField::IpSrc, n.into(), u32::MAX.into());
             switch.flow_mod(BRIDGE, &change, now).unwrap();
         }
         ((), Vec::new())
