@@ -285,8 +285,8 @@ pub(super) fn decode11(data: &mut Reader<'_>) -> Result<Match, OfError> {
     }
     let (dl_type, tos, proto) = (data.u16()?, data.u8()?, data.u8()?);
     members.dl_type = has(w11::DL_TYPE).then_some(dl_type);
-    members.tos = has(w11::NW_TOS).then_some(tos << 2);
-    if has(w11::NW_TOS) && tos > 0x3f {
+    members.tos = has(w11::NW_TOS).then_some(tos);
+    if has(w11::NW_TOS) && tos & 3 != 0 {
         return Err(OfError::BmcBadValue);
     }
     members.proto = has(w11::NW_PROTO).then_some(proto);
@@ -339,7 +339,7 @@ pub(super) fn encode11(out: &mut Writer, matching: &Match) {
     out.u8(m.pcp.unwrap_or(0));
     out.zeros(1);
     out.u16(m.dl_type.unwrap_or(0));
-    out.u8(m.tos.unwrap_or(0) >> 2);
+    out.u8(m.tos.unwrap_or(0));
     out.u8(m.proto.unwrap_or(0));
     for (value, mask) in [m.nw_src, m.nw_dst] {
         out.low(value, 4);

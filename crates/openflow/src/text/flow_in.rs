@@ -21,9 +21,11 @@ impl Fields {
     const FLAGS: u8 = 8;
     const OUT: u8 = 16;
     const IMPORTANCE: u8 = 32;
+    /// It asks; in every format, requests say the table.
+    const ASKS: u8 = 64;
 
     /// Of requests for statistics.
-    pub(super) const REQUEST: Fields = Fields(Fields::OUT);
+    pub(super) const REQUEST: Fields = Fields(Fields::OUT | Fields::ASKS);
 
     const fn of(command: FlowCommand) -> Fields {
         const CHANGE: u8 = Fields::ACTIONS | Fields::TIMEOUT | Fields::PRIORITY | Fields::FLAGS;
@@ -139,7 +141,7 @@ pub(super) fn read(
     }
     let usable = std::mem::take(&mut conditions.usable);
     m.matching = conditions.finish();
-    if m.table.is_some() && allowed != Fields::REQUEST {
+    if m.table.is_some() && !allowed.has(Fields::ASKS) {
         usable.only(Protocols::TABLE);
     }
     if m.cookie_mask != 0 {

@@ -273,8 +273,10 @@ impl<'a> Pipe<'a> {
 }
 
 pub(super) fn add_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
-    // The word may say what to do, too.
-    change(ctl, &args[0], &Source::of(&args[1], false)?, None)
+    let source = Source::of(&args[1], false)?;
+    // Lines may say what to do, a word does not.
+    let command = matches!(source, Source::Word(_)).then_some(FlowCommand::Add);
+    change(ctl, &args[0], &source, command)
 }
 
 pub(super) fn add_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {

@@ -65,7 +65,7 @@ pub(super) fn dump(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut out = Out::default();
     if options.sort.is_empty() {
         ctl.each_flow(&mut conn, request, |flow| {
-            line(ctl, &mut out, &flow, style);
+            line(ctl, &mut out, flow, style);
             out.flow()
         })?;
         return out.flush();
@@ -76,15 +76,21 @@ pub(super) fn dump(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         Ok(())
     })?;
     sort(&mut flows, &options.sort);
-    for flow in &flows {
+    for flow in flows {
         line(ctl, &mut out, flow, style);
         out.flow()?;
     }
     out.flush()
 }
 
-fn line(ctl: &Ctl, out: &mut Out, flow: &FlowStats, style: Style<'_>) {
-    let text = flow_stats(flow, ctl.options.stats, style);
+fn line(ctl: &Ctl, out: &mut Out, flow: FlowStats, style: Style<'_>) {
+    // Ages are told in the order of the switch only.
+    let flow = FlowStats {
+        idle_age: None,
+        hard_age: None,
+        ..flow
+    };
+    let text = flow_stats(&flow, ctl.options.stats, style);
     out.text.push(' ');
     match ctl.options.color {
         true => super::color::flow(&mut out.text, &text),

@@ -5,16 +5,54 @@ use super::bundle::{Transaction, transaction_end};
 use super::flow_mods::{Pipe, Reading, Source};
 use super::names::Wanted;
 use crate::common::Failure;
-use openflow::model::{ALL_GROUPS, Body, GroupCommand, StatsRequest};
+use openflow::Version;
+use openflow::model::{ALL_GROUPS, Body, GroupCommand, GroupMod, GroupType, StatsRequest};
 use openflow::text::{Protocols, parse_group_line, parse_group_mod};
+
+/// The deletion of all groups.
+fn all() -> GroupMod {
+    GroupMod {
+        command: GroupCommand::Delete,
+        kind: GroupType::All,
+        group: ALL_GROUPS,
+        bucket_id: u32::MAX,
+        buckets: Vec::new(),
+        selection: None,
+    }
+}
+
+/// That a version has the change: parts of groups can be changed in OpenFlow 1.5, and in 1.0 by Nicira's messages.
+fn possible(m: &GroupMod, version: Version) -> Result<(), Failure> {
+    let name = match m.command {
+        GroupCommand::InsertBucket => "insert-bucket",
+        GroupCommand::RemoveBucket => "remove-bucket",
+        _ => return Ok(()),
+    };
+    match version {
+        Version::V10 | Version::V15 => Ok(()),
+        _ => Err(Failure::new(format!(
+            "{name} needs OpenFlow 1.5 or later ('-O OpenFlow15')"
+        ))),
+    }
+}
 
 fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<GroupCommand>) -> Result<(), Failure> {
     let reading = Reading::new(ctl, target);
     let parse = |line: &str, place: &dyn Fn() -> String| {
-        reading.read(place, |names| match command {
+        if line.is_empty() && command == Some(GroupCommand::Delete) {
+            return Ok((all(), Protocols::ANY));
+        }
+        let (m, usable) = reading.read(place, |names| match command {
             Some(command) => parse_group_mod(command, line, names),
             None => parse_group_line(line, names),
-        })
+        })?;
+        if m.kind == GroupType::Indirect && m.buckets.len() > 1 {
+            let place = place();
+            return Err(Failure::new(format!(
+                "{place}Indirect groups can have at most one bucket."
+            )));
+        }
+        Ok((m, usable))
     };
     let mut usable = Protocols::ANY;
     let mut count = 0u32;
@@ -42,7 +80,11 @@ fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<GroupCommand
     }
     let mut conn = ctl.open_for_change(target, usable)?;
     let mut pipe = Pipe::new(ctl, target);
-    source.each(|line, place| pipe.send(&mut conn, Body::GroupMod(parse(line, place)?.0)))?;
+    source.each(|line, place| {
+        let (m, _) = parse(line, place)?;
+        possible(&m, conn.version)?;
+        pipe.send(&mut conn, Body::GroupMod(m))
+    })?;
     pipe.finish(&mut conn)
 }
 
@@ -51,6 +93,9 @@ fn with(ctl: &Ctl, args: &[String], command: Option<GroupCommand>, is_file: bool
         Some(word) => Source::of(word, is_file)?,
         None => Source::Word(String::new()),
     };
+    let is_word = matches!(source, Source::Word(_));
+    // Lines may say what to do, a word does not.
+    let command = command.or_else(|| is_word.then_some(GroupCommand::Add));
     change(ctl, &args[0], &source, command)
 }
 
@@ -85,24 +130,22 @@ pub(super) fn remove_buckets(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
 pub(super) fn dump(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut conn = ctl.open(&args[0])?;
     let group = match args.get(1).map(String::as_str) {
+        Some(word) => word.parse().unwrap_or(ALL_GROUPS),
         None => ALL_GROUPS,
-        Some(word) if word.eq_ignore_ascii_case("all") => ALL_GROUPS,
-        Some(word) => match word.parse() {
-            Ok(number) => number,
-            Err(_) => return Err(Failure::new(format!("unknown group id '{word}'"))),
-        },
     };
     ctl.print_statistics(&mut conn, &args[0], StatsRequest::GroupDesc(group))
 }
 
 pub(super) fn stats(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let target = &args[0];
-    let text = args.get(1).map_or("", String::as_str);
-    let (m, usable) = ctl.read_with_names(target, Wanted::Both, |names| {
-        parse_group_mod(GroupCommand::Delete, text, names)
+    let (group, usable) = ctl.read_with_names(target, Wanted::Both, |names| {
+        let Some(text) = args.get(1) else {
+            return Ok((ALL_GROUPS, Protocols::ANY));
+        };
+        parse_group_mod(GroupCommand::Delete, text, names).map(|(m, usable)| (m.group, usable))
     })?;
     let mut conn = ctl.open_for_change(target, usable)?;
-    ctl.print_statistics(&mut conn, target, StatsRequest::Group(m.group))
+    ctl.print_statistics(&mut conn, target, StatsRequest::Group(group))
 }
 
 pub(super) fn features(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {

@@ -81,7 +81,7 @@ pub(super) fn ipfix_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
 
 pub(super) fn ct_flush_zone(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let (target, word) = (&args[0], &args[1]);
-    let zone = number(word).ok_or_else(|| Failure::new(format!("invalid value \"{word}\" for zone")))?;
+    let zone = number(word).ok_or_else(|| Failure::new(format!("invalid zone_id \"{word}\"")))?;
     let mut conn = ctl.open(target)?;
     let request = conn.encode(ctl.xid(), Body::CtFlushZone(zone));
     ctl.carry_out(&mut conn, target, &request)

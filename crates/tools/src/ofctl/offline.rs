@@ -7,7 +7,7 @@ use mgmt::pidfile;
 use openflow::model::FlowCommand;
 use openflow::model::{Body, GroupCommand, Message};
 use openflow::text::print::{message, message_to};
-use openflow::text::{Names, Protocols, Style, parse_flow_line, parse_flow_usable, parse_group_mod};
+use openflow::text::{Names, Protocols, Style, parse_flow_usable, parse_group_mod};
 use openflow::{Codec, Hello, Version, Versions};
 use std::io::Read;
 
@@ -36,7 +36,7 @@ pub(super) fn ofp_parse(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         "-" => std::io::stdin().lock().read_to_end(&mut data),
         file => std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut data)),
     };
-    read.map_err(|e| Failure::new(format!("{name}: open failed ({})", pidfile::os_text(&e))))?;
+    read.map_err(|e| Failure::new(format!("{name}: open ({})", pidfile::os_text(&e))))?;
     let mut out = String::new();
     let mut rest = &data[..];
     while !rest.is_empty() {
@@ -99,7 +99,7 @@ pub(super) fn parse_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut flows = Vec::new();
     let mut usable = Protocols::ANY;
     source.each(|line, place| {
-        let parsed = parse_flow_line(line, &Names::default());
+        let parsed = parse_flow_usable(FlowCommand::Add, line, &Names::default());
         let (flow, formats) = parsed.map_err(|e| Failure::new(format!("{}{e}", place())))?;
         usable &= formats;
         flows.push(flow);
@@ -112,6 +112,7 @@ pub(super) fn parse_group(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let (group, usable) = parse_group_mod(GroupCommand::Add, &args[0], &Names::default()).map_err(parse_error)?;
     let mut out = format!("usable protocols: {usable}\n");
     if let Some(version) = (usable & ctl.options.protocols).version() {
+        out += &format!("chosen version: {version}\n");
         let body = Body::GroupMod(group);
         let data = Codec::new(version).encode(&Message { xid: ctl.xid(), body });
         message_to(&mut out, &data, None, ctl.options.verbosity);
@@ -169,16 +170,17 @@ pub(super) fn print_error(_: &Ctl, args: &[String]) -> Result<(), Failure> {
     };
     let mut out = String::new();
     for version in Version::ALL {
-        let code = error.code(version);
-        out += &match code {
-            Some(code) => format!(
-                "{version}: vendor {:#x}, type {}, code {}\n",
-                code.vendor.number(),
-                code.kind,
-                code.code
-            ),
-            None => format!("{version}: vendor 0, type -1, code -1\n"),
-        };
+        if let Some(code) = error.code(version) {
+            let vendor = match code.vendor.number() {
+                0 => "0".into(),
+                number => format!("{number:#x}"),
+            };
+            let minor = version.number() - 1;
+            out += &format!(
+                "OpenFlow 1.{minor}: vendor {vendor}, type {}, code {}\n",
+                code.kind, code.code
+            );
+        }
     }
     print(&out)
 }
@@ -199,8 +201,9 @@ pub(super) fn encode_hello(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut out = String::new();
     for (n, line) in data.chunks(16).enumerate() {
         out += &format!("{:08x} ", n * 16);
-        for byte in line {
-            out += &format!(" {byte:02x}");
+        for (n, byte) in line.iter().enumerate() {
+            let separator = if n == 8 { '-' } else { ' ' };
+            out += &format!("{separator}{byte:02x}");
         }
         out.push('\n');
     }

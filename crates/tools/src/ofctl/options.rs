@@ -109,7 +109,6 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
         sort: Vec::new(),
         daemon: daemon::Options::new(PROGRAM),
     };
-    let mut explicit = false;
     let mut words = Vec::new();
     while let Some(item) = parser.next()? {
         let (name, value) = match item {
@@ -141,7 +140,6 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
             "packet-in-format" => options.packet_in_format = Some(packet_in_format(text)?),
             "protocols" => {
                 options.versions = versions(text)?;
-                explicit = true;
             }
             "color" => {
                 options.color = match text {
@@ -160,9 +158,12 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
             }
         }
     }
-    if options.bundle && !explicit {
-        // Bundles are of OpenFlow 1.4, and need not be asked for twice.
-        options.versions = [Version::V10, Version::V14, Version::V15].into_iter().collect();
+    // The command is what the option says.
+    options.bundle |= words.first().is_some_and(|word| word == "bundle");
+    let bundles = [Version::V13, Version::V14, Version::V15];
+    if options.bundle && !bundles.into_iter().any(|v| options.versions.contains(v)) {
+        // Bundles need not be asked for twice.
+        options.versions = [Version::V14].into_iter().collect();
     }
     let versions = options.versions;
     let of_versions = Version::ALL
@@ -192,7 +193,10 @@ fn versions(text: &str) -> Result<Versions, Failure> {
     let mut set = Vec::new();
     for word in text.split([',', ' ']).filter(|w| !w.is_empty()) {
         let unknown = || Failure::new(format!("Unknown OpenFlow version: \"{word}\""));
-        set.push(word.parse::<Version>().map_err(|_| unknown())?);
+        let found = Version::ALL
+            .into_iter()
+            .find(|v| v.to_string().eq_ignore_ascii_case(word));
+        set.push(found.ok_or_else(unknown)?);
     }
     Ok(set.into_iter().collect())
 }

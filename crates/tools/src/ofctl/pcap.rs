@@ -58,6 +58,9 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
     };
     let data =
         std::fs::read(file).map_err(|e| Failure::new(format!("{file}: open failed ({})", pidfile::os_text(&e))))?;
+    if data.is_empty() {
+        return Err(Failure::new(format!("{file}: open failed (End of file)")));
+    }
     let bad = || Failure::new(format!("{file}: bad magic or truncated pcap header"));
     let (mut rest, little, nanos) = header(&data).ok_or_else(bad)?;
     let word = |bytes: &[u8]| {
@@ -68,6 +71,7 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
     };
     let mut streams: HashMap<Flow, Stream> = HashMap::new();
     let mut out = Out::default();
+    let mut printed = false;
     while let (Some(seconds), Some(fraction), Some(len)) = (
         word(rest),
         word(rest.get(4..).unwrap_or_default()),
@@ -95,10 +99,13 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
                 let millis = if nanos { fraction / 1_000_000 } else { fraction / 1000 };
                 let _ = write!(out.text, "{} ", super::monitor::timestamp(seconds.into(), millis));
             }
+            if printed {
+                out.text.push('\n');
+            }
+            printed = true;
             let (from, from_port, to, to_port) = flow;
             let _ = writeln!(out.text, "{from}.{from_port} > {to}.{to_port}:");
             message_to(&mut out.text, message, None, ctl.options.verbosity.saturating_add(1));
-            out.text.push('\n');
             at += message.len();
         }
         stream.bytes.drain(..at);

@@ -84,7 +84,7 @@ impl Ctl {
         let found = self.ports(target)?.into_iter().find(|port| match number {
             Some(number) => port.port.0 == number,
             None if local => port.port == Port::LOCAL,
-            None => port.name == word && self.options.accept_names(),
+            None => port.name == word,
         });
         found.ok_or_else(missing)
     }

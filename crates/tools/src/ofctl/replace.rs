@@ -7,7 +7,7 @@ use super::flow_mods::{Pipe, Reading, Source, for_version};
 use super::out::Out;
 use crate::common::Failure;
 use openflow::model::{Body, FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest, Instructions, Match};
-use openflow::text::{Protocols, Style, instructions, matching, parse_flow_usable};
+use openflow::text::{Names, Protocols, Style, instructions, matching, parse_flow_usable};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write;
@@ -71,7 +71,11 @@ impl Both {
         let reading = Reading::new(ctl, target);
         let mut usable = Protocols::ANY;
         source.each(|line, place| {
-            let (m, formats) = reading.read(place, |names| parse_flow_usable(FlowCommand::Add, line, names))?;
+            let read = |names: &_| parse_flow_usable(FlowCommand::Add, line, names);
+            let (m, formats) = match target {
+                "" => read(&Names::default()).map_err(|e| Failure::new(format!("{}{e}", place())))?,
+                _ => reading.read(place, read)?,
+            };
             usable &= formats;
             let rest = Rest {
                 cookie: m.new_cookie.unwrap_or(0),

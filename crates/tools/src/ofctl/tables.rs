@@ -27,17 +27,24 @@ pub(super) fn features(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     }
     let mut tables = TablePrinter::default();
     let mut out = Out::default();
+    let mut begun = false;
     conn.statistics(ctl, StatsRequest::TableFeatures(Vec::new()), |part| {
         if super::conn::is_error(part) {
             let text = ctl.text(part, None);
             return Err(Failure::new(format!("received bad reply: {text}")));
         }
+        let first = out.text.is_empty() && !begun;
+        begun = true;
         if let Err(error) = tables.features(&mut out.text, part) {
             return Err(Failure::new(format!("decode error: {error}")));
+        }
+        if first && out.text.starts_with('\n') {
+            out.text.remove(0);
         }
         out.flow()
     })?;
     tables.finish(&mut out.text);
+    out.text.push('\n');
     out.flush()
 }
 

@@ -167,7 +167,24 @@ impl Printer<'_> {
             if tells_duration(self.version) && port.duration.sec != u32::MAX {
                 let _ = writeln!(self.out, "           duration={}", duration(port.duration));
             }
+            self.custom(&port.custom);
         }
+    }
+
+    /// Counters that one switch has, three a line.
+    fn custom(&mut self, counters: &[(String, u64)]) {
+        if counters.is_empty() {
+            return;
+        }
+        self.out.push_str("           CUSTOM Statistics");
+        for (n, (name, count)) in counters.iter().enumerate() {
+            self.out.push_str(match n % 3 {
+                0 => "\n                      ",
+                _ => " ",
+            });
+            let _ = write!(self.out, "{name}={count},");
+        }
+        self.out.push('\n');
     }
 
     fn counters(&mut self, counters: &[(&str, u64)]) {
