@@ -97,7 +97,8 @@ fn check(m: &GroupMod, new: bool) -> Result<(), OfError> {
         if watches && matches!(m.kind, GroupType::All | GroupType::Indirect) {
             return Err(OfError::GmfcWatchUnsupported);
         }
-        if bucket.weight > 1 && m.kind != GroupType::Select {
+        // Buckets that are put into a group say nothing of its type.
+        if bucket.weight > 1 && m.kind != GroupType::Select && m.command != GroupCommand::InsertBucket {
             return Err(OfError::GmfcInvalidGroup);
         }
         if failover && adds && bucket.watch_port == Port::ANY && bucket.watch_group == ANY_GROUP {

@@ -95,7 +95,7 @@ pub fn parse_group_mod(command: GroupCommand, text: &str, names: &Names) -> Resu
     let mut numbers = Vec::new();
     for text in buckets.into_iter().flat_map(|b| b.split(BUCKET)) {
         let (id, bucket) = bucket(m.kind, text, &reader)?;
-        if bucket.weight != 0 && m.kind != GroupType::Select {
+        if bucket.weight != 0 && m.kind != GroupType::Select && makes {
             return error("Only select groups can have bucket weights.");
         }
         numbers.push(id);

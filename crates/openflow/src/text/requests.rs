@@ -26,9 +26,6 @@ fn of_pipeline(field: F) -> bool {
 /// What is wrong, in the words of `ovs-ofctl`.
 pub fn parse_packet_out(text: &str, names: &Names) -> Result<(PacketOut, Protocols), ParseError> {
     let (fields, actions) = flow_in::split_actions(text);
-    if fields.len() < text.len() && actions.is_none() {
-        return error("must specify an action");
-    }
     let mut out = PacketOut {
         buffer_id: None,
         in_port: Port::CONTROLLER,

@@ -109,20 +109,20 @@ fn vacancy(text: &str) -> Result<(u8, u8), ParseError> {
     }
 }
 
-/// Reads tunnel options and the fields that have them: `{class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN`, with commas or spaces between.
+/// Reads tunnel options and the fields that have them: `{class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN`, with commas between.
 /// Whether a length or a field's number can be is left to the switch.
 ///
 /// # Errors
 /// Anything else, and numbers that messages have no room for.
 pub fn parse_tlv_maps(text: &str) -> Result<Vec<TlvMap>, ParseError> {
     let mut maps = Vec::new();
-    let mut rest = text.trim_start_matches([' ', ',']);
+    let mut rest = text.trim_start_matches(',');
     while !rest.is_empty() {
         let Some((map, behind)) = tlv_map(rest) else {
             return error("invalid tlv mapping");
         };
         maps.push(map);
-        rest = behind.trim_start_matches([' ', ',']);
+        rest = behind.trim_start_matches(',');
     }
     Ok(maps)
 }
@@ -131,7 +131,7 @@ fn tlv_map(text: &str) -> Option<(TlvMap, &str)> {
     let (class, rest) = text.strip_prefix("{class=")?.split_once(',')?;
     let (kind, rest) = rest.strip_prefix("type=")?.split_once(',')?;
     let (len, rest) = rest.strip_prefix("len=")?.split_once("}->tun_metadata")?;
-    let end = rest.find([' ', ',']).unwrap_or(rest.len());
+    let end = rest.find(',').unwrap_or(rest.len());
     let (index, rest) = rest.split_at(end);
     let map = TlvMap {
         class: narrow(class)?,
