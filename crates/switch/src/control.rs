@@ -49,6 +49,7 @@ impl Switch {
         let was_builtin = bridge.tables.is_builtin();
         let mut log = bridge.tables.log();
         bridge.tables.change(change, now, &mut log)?;
+        bridge.tables.delete_orphans(now, &mut log);
         bridge.events.append(&mut log.events);
         let id = bridge.id;
         let begins = was_builtin && !bridge.tables.is_builtin();
@@ -63,6 +64,7 @@ impl Switch {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::GmfcUnknownGroup)?;
         let mut log = bridge.tables.log();
         let groups = bridge.tables.group_mod(change, now, &mut log)?;
+        bridge.tables.delete_orphans(now, &mut log);
         bridge.events.append(&mut log.events);
         let id = bridge.id;
         let mut changes = self.changes_of_tables(id, false, &log.stale);
@@ -88,6 +90,7 @@ impl Switch {
         let told = bridge
             .tables
             .meter_mod(change, &mut self.meter_numbers, now, &mut log)?;
+        bridge.tables.delete_orphans(now, &mut log);
         bridge.events.append(&mut log.events);
         Ok((self.changes_of_tables(id, false, &log.stale), told))
     }
@@ -134,6 +137,7 @@ impl Switch {
         };
         let mut log = bridge.tables.log();
         bridge.tables.configure_table(table, settings, now, &mut log);
+        bridge.tables.delete_orphans(now, &mut log);
         bridge.events.append(&mut log.events);
         let id = bridge.id;
         self.changes_of_tables(id, false, &log.stale)

@@ -132,6 +132,7 @@ impl Switch {
                 if bridge.tables.learn(learned, now, &mut log).is_err() {
                     return;
                 }
+                bridge.tables.delete_orphans(now, &mut log);
                 let id = bridge.id;
                 bridge.events.append(&mut log.events);
                 changes.extend(self.changes_of_tables(id, false, &log.stale));
@@ -158,6 +159,7 @@ impl Switch {
             }
             let mut log = bridge.tables.log();
             bridge.tables.end_old(now, &mut log);
+            bridge.tables.delete_orphans(now, &mut log);
             bridge.events.append(&mut log.events);
             ended.push((bridge.id, log.stale));
         }

@@ -2,6 +2,8 @@
 //!
 //! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules.
 
+#[path = "rules/learned.rs"]
+mod learned;
 #[path = "rules/limits.rs"]
 mod limits;
 #[path = "rules/model.rs"]

@@ -86,6 +86,9 @@ impl FlowTables {
 
     /// When [`FlowTables::tick`] has something to do; `None` while no rule ends by itself.
     pub fn next_event(&self) -> Option<Nanos> {
+        if self.makers.has_orphans() {
+            return Some(Nanos::ZERO);
+        }
         self.queue.first().map(|(due, _)| *due)
     }
 

@@ -6,7 +6,7 @@
 use super::freeze::Why;
 use super::pipeline::Pipeline;
 use dp::Action as Step;
-use flow::{Field, Home, Key, MatchField, MatchPrerequisite};
+use flow::{Field, Home, Key, MatchField, MatchPrerequisite, Prerequisite};
 use openflow::model::Action;
 
 /// The fields of a label stack, the outermost entry first.
@@ -19,9 +19,14 @@ const TTL: u32 = 0xff;
 /// The first word of the key that has what is behind the Ethernet header.
 const BEHIND_ETHERNET: u8 = 4;
 
-/// Clears all that is behind the Ethernet header and its tags, except what says how the packet is handled.
-fn clear_payload(key: &mut Key) {
-    let payload = |field: &&Field| field.info().word >= BEHIND_ETHERNET && **field != Field::SkbPriority;
+/// Whether a field is of what is behind the Ethernet header and its tags.
+fn is_payload(field: Field) -> bool {
+    field.info().word >= BEHIND_ETHERNET && field.info().prerequisite != Prerequisite::None
+}
+
+/// Clears all that is behind the Ethernet header and its tags.
+pub(super) fn clear_payload(key: &mut Key) {
+    let payload = |field: &&Field| is_payload(**field);
     Field::ALL.iter().filter(payload).for_each(|field| key.set(*field, 0));
 }
 
@@ -61,7 +66,7 @@ fn looks_behind(action: &Action) -> bool {
 
 fn is_behind(field: MatchField) -> bool {
     match field.info().home {
-        Home::Key { field, .. } => field.info().word >= BEHIND_ETHERNET && field != Field::SkbPriority,
+        Home::Key { field, .. } => is_payload(field),
         _ => false,
     }
 }
@@ -155,7 +160,7 @@ impl Pipeline<'_> {
 
     /// Makes the packet what it was before a header was put on, but for what is outside.
     fn uncover(&mut self, inner: &Key) {
-        let outside = |field: &&Field| field.info().word < BEHIND_ETHERNET || **field == Field::SkbPriority;
+        let outside = |field: &&Field| !is_payload(**field);
         let mut key = *inner;
         for field in Field::ALL.iter().filter(outside) {
             key.set(*field, self.state.key.get(*field));

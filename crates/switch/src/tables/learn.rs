@@ -6,14 +6,17 @@
 use super::pipeline::Pipeline;
 use super::translated::Memo;
 use super::words::{self, StateWords};
+use super::{FlowTables, Log};
 use crate::dep::Read;
 use classifier::Match;
 use flow::{Field, MatchField};
 use openflow::model::{
     self, Action, FlowCommand, FlowFlags, FlowMod, Instructions, Learn, LearnDst, LearnSpec, LearnSrc, Port, Value,
 };
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use wire::Nanos;
 
 /// A rule that packets make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,61 @@ impl Hash for Learned {
         (self.bridge, self.limit, change.table, change.new_cookie).hash(state);
         (change.priority, change.idle_timeout, change.hard_timeout, change.flags).hash(state);
         (&change.matching, &change.instructions).hash(state);
+    }
+}
+
+/// The rules with `learn` actions whose rules go with them (`delete_learned`).
+#[derive(Debug, Default)]
+pub(super) struct Makers {
+    /// How many there are, by the table and the cookie of what they make.
+    count: BTreeMap<(u8, u64), usize>,
+    /// Tables and cookies of which the last one went.
+    orphans: Vec<(u8, u64)>,
+}
+
+impl Makers {
+    /// Notes that a rule with an action comes, or goes.
+    pub(super) fn note(&mut self, learn: &Learn, comes: bool) {
+        if !learn.delete_learned {
+            return;
+        }
+        let made = (learn.table, learn.cookie);
+        let count = self.count.entry(made).or_default();
+        if comes {
+            *count += 1;
+            return;
+        }
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.count.remove(&made);
+            self.orphans.push(made);
+        }
+    }
+
+    /// Whether there are rules to be deleted.
+    pub(super) fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty()
+    }
+}
+
+impl FlowTables {
+    /// Deletes the rules of which all that made them are gone.
+    pub(crate) fn delete_orphans(&mut self, now: Nanos, log: &mut Log) {
+        while let Some((table, cookie)) = self.makers.orphans.pop() {
+            // One that was changed to make the same has come back.
+            if self.makers.count.contains_key(&(table, cookie)) {
+                continue;
+            }
+            let delete = FlowMod {
+                command: FlowCommand::Delete,
+                table: Some(table),
+                cookie,
+                cookie_mask: u64::MAX,
+                ..FlowMod::default()
+            };
+            // There is nothing in a deletion to be refused.
+            let _ = self.change(&delete, now, log);
+        }
     }
 }
 

@@ -103,6 +103,7 @@ pub struct FlowTables {
     by_group: BTreeSet<(u32, RuleRef)>,
     /// The rules that a meter polices, by meter.
     by_meter: BTreeSet<(u32, RuleRef)>,
+    makers: learn::Makers,
     instructions: Shared,
     journal: Journal,
     /// Whether changes are told with all that is to be said of the rules.
@@ -122,6 +123,7 @@ impl FlowTables {
             meters: MeterTable::default(),
             by_group: BTreeSet::new(),
             by_meter: BTreeSet::new(),
+            makers: learn::Makers::default(),
             instructions: Shared::new(seed),
             journal: Journal::default(),
             monitored: false,
@@ -340,7 +342,7 @@ impl FlowTables {
                 set.remove(&(id, at));
             }
         };
-        let (groups, meters) = (&mut self.by_group, &mut self.by_meter);
+        let (groups, meters, makers) = (&mut self.by_group, &mut self.by_meter, &mut self.makers);
         if let Some(meter) = instructions.meter {
             note(meters, meter);
         }
@@ -348,6 +350,7 @@ impl FlowTables {
             condition::each_action(list, &mut |action| match action {
                 model::Action::Group(group) => note(groups, *group),
                 model::Action::Meter(meter) => note(meters, *meter),
+                model::Action::Learn(learn) => makers.note(learn, refers),
                 model::Action::Controller(model::Controller { meter: Some(meter), .. }) => note(meters, *meter),
                 _ => {}
             });

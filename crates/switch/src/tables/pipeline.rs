@@ -253,11 +253,7 @@ impl<'a> Pipeline<'a> {
             self.consult(Field::VlanTci1, flow::TAG_PRESENT.into());
             if let Some(inner) = key.tag(1) {
                 self.consult(Field::VlanTpid1, u128::MAX);
-                let of_packet =
-                    |field: &&Field| field.info().word >= 4 && field.info().prerequisite != flow::Prerequisite::None;
-                for field in Field::ALL.iter().filter(of_packet) {
-                    seen.set(*field, 0);
-                }
+                super::labels::clear_payload(&mut seen);
                 seen.set_tag(1, None);
                 seen.set(Field::EthType, inner.tpid.into());
             }

@@ -26,7 +26,7 @@ pub(crate) fn rules(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<Str
 /// Groups of all types but select, which chooses by a hash that is the switch's own.
 pub(crate) fn groups(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<String> {
     let ports = topology.ofports(bridge);
-    let mut bucket = |rng: &mut Rng| {
+    let bucket = |rng: &mut Rng| {
         let set = *rng.pick(&[
             "set_field:02:00:00:00:00:08->eth_src,",
             "set_queue:2,",
