@@ -15,7 +15,9 @@ fn bridge(rules: &[&str]) -> Switch {
     let mut switch = Switch::new(5);
     switch.configure(Topology::fixed().config(), Nanos::ZERO);
     for rule in rules {
-        switch.flow_mod("br0", &flow_mod(FlowCommand::Add, rule), Nanos::ZERO).unwrap();
+        switch
+            .flow_mod("br0", &flow_mod(FlowCommand::Add, rule), Nanos::ZERO)
+            .unwrap();
     }
     switch
 }
@@ -63,7 +65,11 @@ fn what_a_packet_makes_is_there_for_the_rest_of_its_way_and_for_others() {
 #[test]
 fn no_more_rules_are_made_than_may_be_and_a_bit_says_so() {
     let learn = "actions=learn(table=5,limit=2,cookie=0x7,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),resubmit(,6)";
-    let mut switch = bridge(&[learn, "table=6,reg0=1,actions=output:2", "table=6,reg0=0,actions=output:3"]);
+    let mut switch = bridge(&[
+        learn,
+        "table=6,reg0=1,actions=output:2",
+        "table=6,reg0=0,actions=output:3",
+    ]);
     let mut sent = Vec::new();
     for station in 1..=4 {
         let translated = switch.translate_rules(&from(station));
