@@ -4,6 +4,7 @@
 //! test.
 
 mod clients;
+mod controllers;
 mod differential;
 mod fixture;
 mod openflow;
