@@ -50,6 +50,10 @@ impl Default for Config {
     }
 }
 
+/// The last type of the messages by which peers learn of each other: hello, error, echo, experimenter, features, configuration. They have the
+/// same numbers in all versions.
+const LAST_COURTESY: u8 = 9;
+
 /// What is left to do for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run {
@@ -189,6 +193,11 @@ impl Agent {
         self.conns.get(&id)?.version()
     }
 
+    /// Whether a connection's peer has asked for anything beyond what peers say to learn of each other: it means to control this bridge.
+    pub fn is_admitted(&self, id: ConnId) -> bool {
+        self.conns.get(&id).is_some_and(|conn| conn.admitted)
+    }
+
     /// A connection's role.
     pub fn role(&self, id: ConnId) -> Option<Role> {
         Some(self.conns.get(&id)?.role)
@@ -308,6 +317,7 @@ impl Agent {
         };
         conn.stats.received += 1;
         conn.probe.heard(now);
+        conn.admitted |= conn.codec.is_some() && message.get(1).is_some_and(|kind| *kind > LAST_COURTESY);
         if conn.tapped {
             conn.overheard.extend_from_slice(message);
         }

@@ -120,6 +120,8 @@ pub(crate) struct Conn {
     pub(crate) partial: Option<Partial>,
     pub(crate) stats: ConnStats,
     pub(crate) probe: Probe,
+    /// Whether it has asked for more than who we are.
+    pub(crate) admitted: bool,
     /// Packets that it is to be told of.
     pub(crate) packets: Waiting<PacketIn>,
     pub(crate) bundles: Bundles,
@@ -151,6 +153,7 @@ impl Conn {
         let mut conn = Conn {
             id,
             probe: Probe::new(options.probe, now),
+            admitted: false,
             packets: Waiting::new(options.queue.unwrap_or(queue), options.limit, now),
             options,
             framer: Framer::new(),

@@ -10,11 +10,11 @@ mod link;
 use crate::bridges::Bridges;
 use crate::desired::{Bridge, Desired};
 use crate::state::State;
-use fail_open::Contact;
+use fail_open::{Contact, TRIAL};
 use in_band::InBand;
 use link::Link;
 use mgmt::stream::{Remote, Tls};
-use ofproto::Kind;
+use ofproto::{ConnId, Kind};
 use openflow::model::{FlowCommand, FlowMod, Role};
 use ovsdb::Uuid;
 use std::cell::RefCell;
@@ -222,10 +222,9 @@ async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: 
         };
         let Some(strong) = state.upgrade() else { return };
         let now = strong.shared.clock.now();
-        let due = match now_plan.standalone {
-            true => fail_open::due(&contacts(&strong, &name)),
-            false => None,
-        };
+        let (contacts, trial) = contacts(&strong, &name, now);
+        let due = fail_open::due(&contacts).filter(|_| now_plan.standalone);
+        let trial = trial.filter(|_| now_plan.standalone);
         let is_due = due.is_some_and(|due| due <= now);
         if is_due != alone {
             alone = is_due;
@@ -242,9 +241,9 @@ async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: 
             .shared
             .update(|switch, now| switch.set_hidden_rules(&name, rules, now));
         drop(strong);
-        let until_due = due
-            .filter(|_| !alone)
-            .map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
+        let times = [due.filter(|_| !alone), trial];
+        let until = times.into_iter().flatten().min();
+        let until_due = until.map(|until| Duration::from_nanos(until.0.saturating_sub(now.0)));
         let refresh = in_band.map(|_| REFRESH);
         match until_due.into_iter().chain(refresh).min() {
             // A timer may fire a little early; a millisecond more keeps it from firing twice.
@@ -290,7 +289,9 @@ async fn resolve(host: &str, port: u16) -> Option<Ipv4Addr> {
     })
 }
 
-fn contacts(state: &State, name: &str) -> Vec<Contact> {
+/// How a bridge's primary controllers fare, and when somebody's trial ends.
+fn contacts(state: &State, name: &str, now: Nanos) -> (Vec<Contact>, Option<Nanos>) {
+    let mut trials = None;
     let all = state.controllers.bridges.borrow();
     let links = all
         .get(name)
@@ -298,19 +299,36 @@ fn contacts(state: &State, name: &str) -> Vec<Contact> {
         .flat_map(|controlled| controlled.links.values());
     let primary = links.filter(|link| link.controller.settings.kind == Kind::Primary);
     let contact = |link: &Link| {
-        let shown = link.shown.borrow();
+        let mut shown = link.shown.borrow_mut();
+        let agent = link.agent.upgrade();
+        let is_admitted = |id: &ConnId| agent.as_ref().is_some_and(|agent| agent.is_admitted(*id));
+        let mut connected = false;
+        for (id, began) in &shown.up {
+            let stays = is_admitted(id) || now >= *began + TRIAL;
+            connected |= stays;
+            if !stays {
+                trials = trials.into_iter().chain([*began + TRIAL]).min();
+            }
+        }
+        if connected {
+            shown.last = now;
+            shown.was_there = true;
+        } else if std::mem::take(&mut shown.was_there) {
+            shown.last = now;
+        }
         Contact {
-            connected: !shown.up.is_empty(),
+            connected,
             since: shown.last,
             probe: link.controller.settings.probe,
         }
     };
-    primary.map(contact).collect()
+    let contacts = primary.map(contact).collect();
+    (contacts, trials)
 }
 
 fn status(link: &Link, now: Nanos) -> Status {
     let shown = link.shown.borrow();
-    let role = |id: &ofproto::ConnId| {
+    let role = |id: &ConnId| {
         Some(match link.agent.upgrade()?.role(*id)? {
             Role::Master => "master",
             Role::Slave => "slave",

@@ -120,9 +120,10 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
 /// A bridge's controllers. Of several with one target the first counts.
 fn controllers(row: &rows::Bridge, tables: &Tables) -> Vec<Controller> {
     let mut found: Vec<Controller> = Vec::new();
+    let bridge = &row.name;
     for row in row.controller.iter().filter_map(|uuid| tables.controllers.get(uuid)) {
         if !found.iter().any(|known| known.target == row.target) {
-            found.push(controller(row));
+            found.push(controller(bridge, row));
         }
     }
     found

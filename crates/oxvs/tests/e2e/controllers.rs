@@ -20,6 +20,7 @@ const FEATURES_REQUEST: u8 = 5;
 const FEATURES_REPLY: u8 = 6;
 const PACKET_IN: u8 = 10;
 const FLOW_MOD: u8 = 14;
+const BARRIER_REQUEST: u8 = 20;
 
 /// A controller of a few lines: says hello, asks for features, answers echoes, and notes what it hears.
 struct Controller {
@@ -118,6 +119,8 @@ fn converse(
         .expect("a stream");
     let _ = stream.write_all(&message(HELLO, &[]));
     let _ = stream.write_all(&message(FEATURES_REQUEST, &[]));
+    // Who asks for nothing is not taken to control anything.
+    let _ = stream.write_all(&message(BARRIER_REQUEST, &[]));
     *peer.lock().expect("a peer") = stream.try_clone().ok();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 65_536]);
     while !stop.load(Ordering::Relaxed) {
@@ -311,14 +314,14 @@ fn tools_reach_a_bridge_that_listens_for_service_controllers() {
         .expect("a port")
         .port();
     let target = format!("ptcp:{port}:127.0.0.1");
-    let socket = format!("punix:{}", switch.sandbox.arg("service.sock"));
+    let socket = format!("punix:{}", switch.sandbox.arg("br0.controller"));
     switch.vsctl(&format!("set-controller br0 {target} {socket}"));
     let shown = eventually("it answers over TCP", || {
         let done = switch.tool("ovs-ofctl", &["--timeout=5", "show", &format!("tcp:127.0.0.1:{port}")]);
         done.ok().then(|| done.stdout.clone())
     });
     assert!(shown.contains("1(p1)"), "{shown}");
-    let unix = format!("unix:{}", switch.sandbox.arg("service.sock"));
+    let unix = format!("unix:{}", switch.sandbox.arg("br0.controller"));
     switch
         .tool("ovs-ofctl", &["--timeout=5", "-OOpenFlow14", "dump-flows", &unix])
         .expect_ok();

@@ -1,6 +1,7 @@
 //! Controllers as the database asks for them.
 
 use crate::desired::Bridge;
+use mgmt::paths;
 use mgmt::stream::{DEFAULT_DSCP, OPENFLOW_PORT, Remote};
 use ofproto::{Kind, Limit};
 use ovsdb::{Uuid, rows};
@@ -35,9 +36,10 @@ pub(crate) struct Settings {
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
 const PROBE: Duration = Duration::from_secs(5);
 
-/// Reads a row.
-pub(crate) fn controller(row: &rows::Controller) -> Controller {
+/// Reads a row of a bridge's.
+pub(crate) fn controller(bridge: &str, row: &rows::Controller) -> Controller {
     let remote = Remote::parse(&row.target, OPENFLOW_PORT).map_err(|error| error.to_string());
+    let remote = remote.and_then(|remote| harmless(bridge, remote));
     let passive = remote.as_ref().is_ok_and(Remote::is_passive);
     let kind = match row.type_.as_deref() {
         Some("primary") => Kind::Primary,
@@ -65,6 +67,23 @@ pub(crate) fn controller(row: &rows::Controller) -> Controller {
             dscp: dscp(&row.other_config),
         },
         in_band: row.connection_mode.as_deref() != Some("out-of-band"),
+    }
+}
+
+/// Whoever may write to the database, perhaps from far away, must not have the switch open any socket of this machine: as Open vSwitch, it
+/// connects to those in the run directory, and makes one of the bridge's own name there.
+fn harmless(bridge: &str, remote: Remote) -> Result<Remote, String> {
+    let own = paths::in_rundir(format!("{bridge}.controller"));
+    match &remote {
+        Remote::Unix(file) if file.parent() != own.parent() => Err(format!(
+            "{remote}: not connected to, because it is not in the directory {}; {bridge}.mgmt there is always served",
+            paths::rundir().display()
+        )),
+        Remote::PassiveUnix(file) if *file != own => Err(format!(
+            "{remote}: not listened on, because only punix:{} may be",
+            own.display()
+        )),
+        _ => Ok(remote),
     }
 }
 
@@ -99,7 +118,7 @@ mod tests {
             ..rows::Controller::default()
         };
         change(&mut row);
-        controller(&row)
+        controller("br0", &row)
     }
 
     #[test]
@@ -108,7 +127,7 @@ mod tests {
             |target: &str, kind: Option<&str>| read(target, |row| row.type_ = kind.map(str::to_owned)).settings.kind;
         assert_eq!(kind("tcp:10.0.0.1", None), Kind::Primary);
         assert_eq!(kind("pssl:", None), Kind::Service);
-        assert_eq!(kind("punix:x", None), Kind::Service);
+        assert_eq!(kind("punix:br0.controller", None), Kind::Service);
         assert_eq!(kind("ptcp:", Some("primary")), Kind::Primary);
         assert_eq!(kind("ssl:h", Some("service")), Kind::Service);
     }
@@ -144,5 +163,21 @@ mod tests {
         assert_eq!(limited.settings.max_backoff, Duration::from_secs(1));
         assert_eq!((limited.settings.dscp, limited.in_band), (48, false));
         assert!(read("nowhere", |_| {}).remote.is_err());
+    }
+
+    #[test]
+    fn sockets_of_files_are_only_those_of_the_run_directory() {
+        let is_ok = |target: &str| read(target, |_| {}).remote.is_ok();
+        assert!(is_ok("unix:controller.sock"));
+        assert!(is_ok("punix:br0.controller"));
+        for target in [
+            "unix:/etc/x",
+            "unix:../x",
+            "punix:/etc/x",
+            "punix:br1.controller",
+            "punix:br0.mgmt",
+        ] {
+            assert!(!is_ok(target), "{target}");
+        }
     }
 }

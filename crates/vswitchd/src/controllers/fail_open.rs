@@ -7,11 +7,15 @@ use wire::Nanos;
 /// How one primary controller fares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contact {
+    /// Whether there is a connection to somebody who means to control the bridge.
     pub(super) connected: bool,
-    /// When it was last connected, or was first asked for.
+    /// When there last was, or the controller was first asked for.
     pub(super) since: Nanos,
     pub(super) probe: Option<Duration>,
 }
+
+/// Who connects and asks for nothing may be about to hang up again; after so long it is taken to stay.
+pub(super) const TRIAL: Duration = Duration::from_secs(30);
 
 /// The interval of probes where there are none.
 const PROBE: Duration = Duration::from_secs(5);

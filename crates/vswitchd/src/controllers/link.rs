@@ -35,8 +35,10 @@ pub(super) struct Shown {
     pub(super) machine: Option<Reconnect>,
     /// The connections that are up, with their beginnings.
     pub(super) up: BTreeMap<ConnId, Nanos>,
-    /// When a connection was last up, or the controller was first asked for.
+    /// When somebody who meant to control the bridge was last connected, or the controller was first asked for.
     pub(super) last: Nanos,
+    /// Whether somebody was there when it was last looked.
+    pub(super) was_there: bool,
     /// Why there can be no connection.
     pub(super) fault: Option<String>,
 }
@@ -67,6 +69,7 @@ impl Link {
             machine: None,
             up: BTreeMap::new(),
             last: now,
+            was_there: false,
             fault: None,
         }));
         let context = Context {
@@ -161,14 +164,15 @@ impl Context {
             None => {
                 served.up = true;
                 let now = self.now();
-                {
-                    let mut shown = self.shown.borrow_mut();
-                    shown.up.insert(served.id, now);
-                    shown.last = now;
-                }
+                self.shown.borrow_mut().up.insert(served.id, now);
                 greeted();
-                (self.changed)();
-                task.await
+                loop {
+                    (self.changed)();
+                    tokio::select! {
+                        ended = &mut task => break ended,
+                        () = connection.greeted.notified() => {}
+                    }
+                }
             }
         };
         ended.unwrap_or_else(|_| "connection closed by the switch".to_owned())
@@ -189,12 +193,7 @@ impl Drop for Served<'_> {
             agent.close(self.id);
         }
         if self.up {
-            {
-                let now = self.context.now();
-                let mut shown = self.context.shown.borrow_mut();
-                shown.up.remove(&self.id);
-                shown.last = now;
-            }
+            self.context.shown.borrow_mut().up.remove(&self.id);
             (self.context.changed)();
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     /// Ends with it; says why.
     pub(crate) task: JoinHandle<String>,
-    /// Rings once, when a version is agreed on.
+    /// Rings when a version is agreed on, and when the peer first asks for more than who we are.
     pub(crate) greeted: Rc<Notify>,
 }
 
@@ -99,6 +99,11 @@ impl BridgeAgent {
             connection.task.abort();
             self.forget(id);
         }
+    }
+
+    /// Whether a connection's peer means to control the bridge.
+    pub(crate) fn is_admitted(&self, id: ConnId) -> bool {
+        self.agent.borrow().is_admitted(id)
     }
 
     /// A connection's role.

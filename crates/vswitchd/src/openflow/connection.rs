@@ -42,7 +42,7 @@ async fn exchange(
     let (mut reader, mut writer) = stream.into_split();
     let mut input = vec![0; INPUT];
     let (mut output, mut sent) = (Vec::new(), 0);
-    let mut has_greeted = false;
+    let (mut has_greeted, mut is_admitted) = (false, false);
     loop {
         let Some(state) = bridge.state.upgrade() else {
             return Ok("the switch ends".to_owned());
@@ -54,6 +54,10 @@ async fn exchange(
             let run = agent.run(id, &*state, now, STEPS);
             if !has_greeted && agent.version(id).is_some() && !matches!(run, Run::Close(_)) {
                 has_greeted = true;
+                greeted.notify_one();
+            }
+            if !is_admitted && agent.is_admitted(id) {
+                is_admitted = true;
                 greeted.notify_one();
             }
             if sent == output.len() {
