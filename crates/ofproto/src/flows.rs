@@ -17,13 +17,19 @@ impl Core {
         env: &impl Env,
     ) -> Result<(), OfError> {
         check(codec, change)?;
-        let bridge = &self.config.bridge;
-        let events = env.change(|switch, now| match switch.flow_mod(bridge, change, now) {
-            Ok(stale) => (Ok(switch.take_events(bridge)), stale),
-            Err(error) => (Err(error), Vec::new()),
-        })?;
-        self.note(events, Some((conn.id, xid)));
-        Ok(())
+        let mut from = None;
+        loop {
+            let bridge = &self.config.bridge;
+            let (events, next) = env.change(|switch, now| match switch.flow_mod_part(bridge, change, from, now) {
+                Ok((stale, next)) => (Ok((switch.take_events(bridge), next)), stale),
+                Err(error) => (Err(error), Vec::new()),
+            })?;
+            self.note(events, Some((conn.id, xid)));
+            from = next;
+            if from.is_none() {
+                return Ok(());
+            }
+        }
     }
 }
 

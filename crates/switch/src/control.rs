@@ -7,7 +7,7 @@ use crate::dep::Read;
 use crate::port::Egress;
 use crate::switch::Switch;
 use crate::tables::words::{self, WORDS};
-use crate::tables::{Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
+use crate::tables::{Credited, Cursor, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
 use classifier::Match;
 use dp::{Carried, Change, Credit, Region};
 use flow::{Field, FlowState, Key, Mask, MatchField, PortNo};
@@ -54,6 +54,34 @@ impl Switch {
         let id = bridge.id;
         let begins = was_builtin && !bridge.tables.is_builtin();
         Ok(self.changes_of_tables(id, begins, &log.stale))
+    }
+
+    /// As [`Switch::flow_mod`], of which a deletion of very many rules is only begun: the answer then says where it goes on, and the caller asks
+    /// again from there, when others have had their turn. Begin with `None`.
+    ///
+    /// # Errors
+    /// As [`Switch::flow_mod`].
+    pub fn flow_mod_part(
+        &mut self,
+        bridge: &str,
+        change: &FlowMod,
+        from: Option<Cursor>,
+        now: Nanos,
+    ) -> Result<(Vec<Change>, Option<Cursor>), OfError> {
+        /// Rules that are looked at in one call.
+        const MOST: usize = 2048;
+        let tables = &mut self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?.tables;
+        if from.is_none() && !tables.deletes_many(change, MOST) {
+            return Ok((self.flow_mod(bridge, change, now)?, None));
+        }
+        let was_builtin = tables.is_builtin();
+        let mut log = tables.log();
+        let next = tables.delete_part(change, from.unwrap_or_default(), MOST, now, &mut log)?;
+        let begins = was_builtin && !tables.is_builtin();
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
+        bridge.events.append(&mut log.events);
+        let id = bridge.id;
+        Ok((self.changes_of_tables(id, begins, &log.stale), next))
     }
 
     /// Changes a bridge's groups as a controller asks. Rules that send to groups that go, go too.

@@ -3,7 +3,7 @@
 use super::condition::match_words;
 use super::journal::Step;
 use super::update::{Log, TableEvent};
-use super::{Condition, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
+use super::{Condition, Cursor, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
 use classifier::Match;
 use openflow::OfError;
 use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions};
@@ -59,7 +59,9 @@ impl FlowTables {
             FlowCommand::Add => self.add(change, &matching, now, log)?,
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(change, &matching, now, log)?,
             FlowCommand::Delete | FlowCommand::DeleteStrict => {
-                for at in self.meant(change, &matching) {
+                let meant = self.meant(change, &matching);
+                self.note_stale(&meant, &matching, log);
+                for at in meant {
                     self.drop_rule(at, Reason::Delete, now, log);
                 }
             }
@@ -92,6 +94,54 @@ impl FlowTables {
             return Ok(());
         }
         self.change(change, now, log)
+    }
+
+    /// Takes out rules as a deletion asks, of up to `most` from `from` on. Where to go on; `None` when all are out.
+    pub(crate) fn delete_part(
+        &mut self,
+        change: &FlowMod,
+        from: Cursor,
+        most: usize,
+        now: Nanos,
+        log: &mut Log,
+    ) -> Result<Option<Cursor>, OfError> {
+        let matching = match_words(&change.matching)?;
+        let condition = Condition::of_change(change, matching);
+        let mut meant = Vec::new();
+        let next = self.page(change.table, &condition, from, most, |found| meant.push(found.at));
+        self.note_stale(&meant, &matching, log);
+        for at in meant {
+            self.drop_rule(at, Reason::Delete, now, log);
+        }
+        self.builtin &= log.stale.is_empty();
+        Ok(next)
+    }
+
+    /// Whether a change is a deletion that may take long: of anything, in tables with more than `few` rules.
+    pub(crate) fn deletes_many(&self, change: &FlowMod, few: usize) -> bool {
+        let rules = || {
+            self.chosen(change.table)
+                .map(|(_, table)| table.rules.len())
+                .sum::<usize>()
+        };
+        change.command == FlowCommand::Delete
+            && change.matching.is_any()
+            && change.table.is_none_or(|table| table < TABLES)
+            && rules() > few
+    }
+
+    /// Notes that a change is about the packets of one match, where it is about many rules.
+    fn note_stale(&mut self, meant: &[RuleRef], matching: &Match<WORDS>, log: &mut Log) {
+        let stale = if self.journal.active {
+            &mut self.journal.stale
+        } else {
+            &mut log.stale
+        };
+        if meant.len() > 8 {
+            let mut tables: Vec<u8> = meant.iter().map(|at| at.table).collect();
+            tables.dedup();
+            tables.into_iter().for_each(|table| stale.add(table, matching));
+        }
     }
 
     fn add(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
@@ -135,6 +185,7 @@ impl FlowTables {
         let last = meant.iter().map(|at| at.table).max().unwrap_or(0);
         self.check(&change.instructions, last)?;
         let instructions = self.instructions.share(&change.instructions);
+        self.note_stale(&meant, matching, log);
         for at in meant {
             self.change_rule(at, change, &instructions, now, log)?;
         }

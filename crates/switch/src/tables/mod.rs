@@ -1,13 +1,20 @@
-//! The OpenFlow tables of a bridge: rules, how they change, how they end.
+//! The OpenFlow tables of a bridge: rules, groups and meters, how they change, how they end.
 //!
-//! [`FlowTables`] is told what controllers ask ([`FlowTables::flow_mod`]), what datapaths have carried ([`FlowTables::credit`]) and that time
-//! passed ([`FlowTables::tick`], due at [`FlowTables::next_event`]). What each of these changed comes back as values.
+//! [`FlowTables`] is told what controllers ask ([`FlowTables::flow_mod`], and through [`Switch`](crate::Switch) the rest), what datapaths have
+//! carried ([`FlowTables::credit`]) and that time passed ([`FlowTables::tick`], due at [`FlowTables::next_event`]). What each of these changed
+//! comes back as values: what is stale, and events for those who asked to hear of them.
+//!
+//! Where things are: flow-mods in `change`, group-mods in `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and
+//! what packets see of them meanwhile in `rules`; timeouts in `ends`, eviction in `evict`; which packets a change is about in `stale`; what
+//! monitors hear in `update`.
 //!
 //! Invariants
-//! - A flow-mod is done as a whole or refused as a whole.
+//! - A flow-mod is done as a whole or refused as a whole; a bundle too, and packets see all of it at one moment.
 //! - Each rule with a timeout has one place in the queue of ends, never later than its end. A packet leaves the queue alone: a rule that is
 //!   found used when its place is due gets another.
 //! - A rule's handle is not used again, so what a datapath credits to a rule that is gone is lost, not given to another.
+//! - No call takes longer than in proportion to the rules that it changes, and those that may change many rules can be made in steps: bundles,
+//!   ends, walks.
 //! - Until the first change, [`FlowTables::is_builtin`] holds: the tables do what the fail mode says, and nobody needs to look into them.
 #![deny(missing_docs)]
 

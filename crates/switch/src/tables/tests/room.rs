@@ -123,3 +123,43 @@ fn vacancy_is_told_once_when_it_falls_and_once_when_it_rises() {
     }
     assert_eq!(told, [(3, 20), (4, 70)]);
 }
+
+#[test]
+fn a_deletion_of_very_many_rules_is_done_in_parts_and_takes_all() {
+    use crate::{BridgeConfig, Switch, SwitchConfig};
+    let mut switch = Switch::new(1);
+    let mut config = SwitchConfig::default();
+    let bridge = BridgeConfig {
+        fail_mode: FailMode::Secure,
+        ..BridgeConfig::default()
+    };
+    config.bridges.insert("br0".into(), bridge);
+    switch.configure(config, Nanos::ZERO);
+    for n in 0..5000u32 {
+        let mut rule = add(1, &[in_port(n.into())], 1);
+        rule.table = Some((n % 3) as u8);
+        rule.new_cookie = Some(u64::from(n % 2));
+        switch.flow_mod("br0", &rule, T1).unwrap();
+    }
+    let mut odd = to(FlowCommand::Delete, &add(0, &[], 0));
+    (odd.cookie, odd.cookie_mask) = (1, 1);
+    let rules = |switch: &Switch| switch.bridge("br0").unwrap().tables().len();
+    for (delete, left) in [(&odd, 2500), (&to(FlowCommand::Delete, &add(0, &[], 0)), 0)] {
+        let (mut at, mut parts) = (None, 0);
+        loop {
+            let before = rules(&switch);
+            let (changes, next) = switch.flow_mod_part("br0", delete, at, T1).unwrap();
+            assert!(before - rules(&switch) <= 2048);
+            assert!(before == rules(&switch) || !changes.is_empty());
+            (at, parts) = (next, parts + 1);
+            if next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(rules(&switch), left);
+        assert!(parts > 1);
+    }
+    // A change that is none of that is done at once.
+    let (_, next) = switch.flow_mod_part("br0", &add(1, &[], 1), None, T1).unwrap();
+    assert_eq!((next, rules(&switch)), (None, 1));
+}
