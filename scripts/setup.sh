@@ -61,6 +61,10 @@ fi
 if [ "$goal" = test ]; then
     need git git "lists the files that are checked"
     need ethtool ethtool "turns off what Open vSwitch's AF_XDP ports cannot take"
+    need python3 python3 "runs the controllers that tests are made with"
+    python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv python3-venv "keeps those controllers apart from the system's Python"
+    [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ] ||
+        need Python.h python3-dev "builds a library that Faucet needs"
     need ovs-vswitchd openvswitch-switch "its programs are what ours are compared with (its services stay off)"
 fi
 ./scripts/cargo --find || command -v rustup >/dev/null || {
@@ -110,4 +114,18 @@ if [ "$goal" = fuzz ]; then
         echo "setup: installing cargo-fuzz"
         ./scripts/cargo install --quiet --locked cargo-fuzz
     }
+fi
+
+# The controllers, in an environment of their own under target/. Tests that need them say so where there are none.
+if [ "$goal" = test ]; then
+    wanted=crates/oxvs/tests/controllers/requirements.txt
+    if ! cmp -s $wanted target/controllers/requirements.txt; then
+        echo "setup: making target/controllers with $(grep -c == $wanted) controllers from PyPI"
+        rm -rf target/controllers
+        if python3 -m venv target/controllers && target/controllers/bin/pip install --quiet --disable-pip-version-check -r $wanted; then
+            cp $wanted target/controllers/
+        else
+            echo "setup: no controllers: their tests will be skipped" >&2
+        fi
+    fi
 fi
