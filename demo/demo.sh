@@ -2,7 +2,7 @@
 # Shows the switch at work, in network namespaces of its own: nothing of this machine's network is touched, nothing is left behind.
 #
 #   OXVS=path/to/oxvs    the binary (default: target/release/oxvs)
-#   CLIENT=debian        configure with Debian's ovs-vsctl and ovs-appctl instead of oxvs's own
+#   CLIENT=debian        configure with Debian's ovs-vsctl, ovs-appctl and ovs-ofctl instead of oxvs's own
 #   SWITCH=debian        the same show with Debian's Open vSwitch as the switch
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,6 +34,8 @@ main() {
     say "Four more hosts in VLANs 10 and 20, and the switch routes between them"
     routing
     transfer
+    say "A second bridge, programmed by an OpenFlow controller: a learning switch, and a service behind a virtual address"
+    openflow
     say "What the switch says of itself"
     run vsctl show
     run appctl fdb/show br0
@@ -146,6 +148,49 @@ transfer() {
     done
 }
 
+# A controller (ovs-testcontroller, Debian's) installs rules that rewrite addresses, and learns where the other stations are.
+openflow() {
+    host client 10.9.0.1/24
+    host server 10.9.0.2/24
+    local server_mac controller
+    server_mac=$(in_ns oxvs-demo-server cat /sys/class/net/eth0/address)
+    ip -n oxvs-demo-client neigh replace 10.9.0.100 lladdr 02:00:00:00:00:64 dev eth0
+    cat >"$dir/service.flows" <<-END
+	priority=100,in_port=1,ip,nw_dst=10.9.0.100,actions=mod_dl_dst:$server_mac,mod_nw_dst:10.9.0.2,dec_ttl,output:2
+	priority=100,in_port=2,ip,nw_src=10.9.0.2,nw_dst=10.9.0.1,actions=mod_nw_src:10.9.0.100,output:1
+	END
+    note "the controller's rules for the service 10.9.0.100:"
+    sed 's/^/    /' "$dir/service.flows"
+    in_ns $SW ovs-testcontroller --with-flows="$dir/service.flows" --unixctl="$dir/controller.ctl" -vconsole:off \
+        "punix:$dir/controller.sock" >"$dir/controller.out" 2>&1 &
+    controller=$!
+    wait_for "$dir/controller.sock" $controller
+    run vsctl add-br br1 -- set bridge br1 datapath_type=netdev fail_mode=secure \
+        -- add-port br1 client -- set interface client ofport_request=1 \
+        -- add-port br1 server -- set interface server ofport_request=2
+    expect "a bridge in secure mode without its controller passes nothing" not_answers 10.9.0.2
+    run vsctl set-controller br1 "unix:$dir/controller.sock"
+    for _ in $(seq 100); do
+        [ "$(ofctl dump-flows br1 2>/dev/null | grep -c priority=100)" -lt 2 ] || break
+        sleep 0.05
+    done
+    expect "the controller has installed its rules" [ "$(ofctl dump-flows br1 | grep -c priority=100)" -eq 2 ]
+    in_ns oxvs-demo-server tcpdump -lnv --immediate-mode -c 1 -i eth0 'icmp[0] = 8' >"$dir/server.capture" 2>"$dir/server.tcpdump" &
+    until grep -q listening "$dir/server.tcpdump"; do sleep 0.05; done
+    expect "the service answers at its virtual address" answers 10.9.0.100
+    sleep 0.3
+    sed 's/^/    /' "$dir/server.capture"
+    expect "the server sees its own address and one hop less" grep -q 'ttl 63' "$dir/server.capture"
+    note "the switch explains what it does to such a packet:"
+    run appctl ofproto/trace br1 in_port=1,icmp,nw_src=10.9.0.1,nw_dst=10.9.0.100,nw_ttl=64
+    run ofctl dump-flows br1
+    expect "the rules have counted the packets" grep -q 'n_packets=[1-9].*priority=100' <(ofctl dump-flows br1)
+    kill $controller
+}
+
+answers() { in_ns oxvs-demo-client ping -n -q -c 3 -i 0.2 -W 1 "$1" >/dev/null 2>&1; }
+not_answers() { ! in_ns oxvs-demo-client ping -n -q -c 1 -W 1 "$1" >/dev/null 2>&1; }
+
 # host NAME ADDRESS [GATEWAY]: a namespace with eth0, whose other end is the device NAME beside the switch.
 host() {
     local ns=oxvs-demo-$1
@@ -186,6 +231,14 @@ vsctl() {
         "$OXVS" vsctl --timeout=10 "$@"
     else
         ovs-vsctl --timeout=10 "$@"
+    fi
+}
+
+ofctl() {
+    if [ "$CLIENT" = oxvs ] && [ "$SWITCH" = oxvs ]; then
+        "$OXVS" ofctl --timeout=10 "$@"
+    else
+        ovs-ofctl --timeout=10 "$@"
     fi
 }
 

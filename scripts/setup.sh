@@ -35,9 +35,11 @@ install_packages() {
     [ -z "$ours" ] || ./scripts/as-root rm -f $policy
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch-switch*)
-        # Installed for its programs: not to be started at the next boot either.
-        ./scripts/as-root update-rc.d openvswitch-switch disable >/dev/null 2>&1 || true
+    *openvswitch*)
+        # Installed for their programs: not to be started at the next boot either.
+        for service in openvswitch-switch openvswitch-testcontroller; do
+            ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
+        done
         ;;
     esac
     missing=
@@ -57,6 +59,7 @@ if [ "$goal" != build ]; then
     need tcpdump tcpdump "shows what arrives where"
     need ping iputils-ping "tries who reaches whom"
     need iperf3 iperf3 "measures TCP"
+    need ovs-testcontroller openvswitch-testcontroller "is the controller that programs a bridge (its service stays off)"
 fi
 if [ "$goal" = test ]; then
     need git git "lists the files that are checked"
