@@ -4,6 +4,7 @@
 //! (default 3). Both switches run in namespaces between two veth hosts. Figures are medians of interleaved rounds; what counts is the ratio.
 
 mod controller;
+mod delay;
 mod rules;
 mod system;
 
@@ -30,6 +31,7 @@ fn main() {
     for size in sizes {
         rules::compare(&kinds, size, if size > 500_000 { 1 } else { rounds });
     }
+    delay::compare(rounds);
     controller::compare(&kinds, rounds);
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn compare(kinds: &[Kind], size: usize, rounds: usize) {
 }
 
 /// Distinct rules, and one behind them that lets everything else through.
-fn flows(size: usize) -> String {
+pub(crate) fn flows(size: usize) -> String {
     let mut text = String::from("priority=1,actions=NORMAL\n");
     for n in 0..size {
         let (a, b) = (n >> 16 & 255, n & 0xffff);

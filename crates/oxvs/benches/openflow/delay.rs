@@ -1,0 +1,92 @@
+//! Whether the delay depends on what rules match, or on how many there are (studies of OpenFlow switches ask both).
+
+use crate::rules;
+use crate::system::{ADDRESSES, Kind, System};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 7;
+const CLIENT: u16 = 4000;
+/// Exchanges of each rule set in a round.
+const EXCHANGES: usize = 2000;
+
+/// The rule sets: what they are called, and both directions' matches.
+const SETS: [(&str, &str, &str); 6] = [
+    ("port", "in_port=1", "in_port=2"),
+    ("MAC", "dl_dst=MAC2", "dl_dst=MAC1"),
+    ("IP", "ip,nw_dst=10.3.0.2", "ip,nw_dst=10.3.0.1"),
+    ("UDP port", "udp,tp_dst=7", "udp,tp_src=7"),
+    (
+        "exact",
+        "in_port=1,dl_src=MAC1,dl_dst=MAC2,udp,nw_tos=0,nw_src=10.3.0.1,nw_dst=10.3.0.2,tp_src=4000,tp_dst=7",
+        "in_port=2,dl_src=MAC2,dl_dst=MAC1,udp,nw_tos=0,nw_src=10.3.0.2,nw_dst=10.3.0.1,tp_src=7,tp_dst=4000",
+    ),
+    ("IP, beside a million rules", "ip,nw_dst=10.3.0.2", "ip,nw_dst=10.3.0.1"),
+];
+
+pub(crate) fn compare(rounds: usize) {
+    let system = System::start(Kind::Oxvs);
+    let macs = [0, 1].map(|n: usize| {
+        let mac = system.hosts[n].run(&["cat", "/sys/class/net/eth0/address"]);
+        mac.trim().to_owned()
+    });
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let echo = system.hosts[1].enter(|| UdpSocket::bind((ADDRESSES[1], PORT)).expect("the echo's port"));
+    echo.set_read_timeout(Some(Duration::from_millis(100))).expect("a time-out");
+    let echoes = thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while !stopped.load(Ordering::Relaxed) {
+            if let Ok((len, from)) = echo.recv_from(&mut buffer) {
+                let _ = echo.send_to(&buffer[..len], from);
+            }
+        }
+    });
+    let client = system.hosts[0].enter(|| UdpSocket::bind((ADDRESSES[0], CLIENT)).expect("the client's port"));
+    client.set_read_timeout(Some(Duration::from_millis(100))).expect("a time-out");
+
+    let mut medians: Vec<Vec<f64>> = SETS.iter().map(|_| Vec::new()).collect();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let million = dir.path().join("million");
+    std::fs::write(&million, rules::flows(1_000_000)).expect("the flows can be written");
+    for _ in 0..rounds {
+        for (at, (name, there, back)) in SETS.iter().enumerate() {
+            system.timed(true, &["del-flows", "br0"]);
+            if name.contains("million") {
+                system.timed(true, &["add-flows", "br0", &million.display().to_string()]);
+            }
+            for (matching, out) in [(there, 2), (back, 1)] {
+                let matching = matching.replace("MAC1", &macs[0]).replace("MAC2", &macs[1]);
+                system.timed(true, &["add-flow", "br0", &format!("priority=200,{matching},actions=output:{out}")]);
+            }
+            medians[at].push(exchange(&client));
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    let _ = echoes.join();
+    println!("\ndelay by match, oxvs, {rounds} rounds, median round trip of {EXCHANGES} exchanges");
+    let first = crate::median(medians[0].clone());
+    for ((name, ..), figures) in SETS.iter().zip(medians) {
+        let figure = crate::median(figures);
+        println!("{name:<44} {figure:>9.1} µs {:>8.2} of the first", figure / first);
+    }
+}
+
+/// The median round trip in microseconds.
+fn exchange(client: &UdpSocket) -> f64 {
+    let mut buffer = [0; 64];
+    let mut times = Vec::with_capacity(EXCHANGES);
+    for n in 0..EXCHANGES + 100 {
+        let began = Instant::now();
+        let sent = client.send_to(&[0; 18], (ADDRESSES[1], PORT)).is_ok();
+        // The first ones are on the way through the tables.
+        if sent && client.recv(&mut buffer).is_ok() && n >= 100 {
+            times.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    assert!(times.len() > EXCHANGES / 2, "the exchanges came back");
+    crate::median(times)
+}
