@@ -299,12 +299,15 @@ impl Agent {
         self.conns.get_mut(&id).map(|conn| conn.out.take()).unwrap_or_default()
     }
 
-    /// The connections that have something to be sent.
-    pub fn ready(&self) -> impl Iterator<Item = ConnId> {
+    /// The connections that have something to be sent which they had not the last time this was asked, or that may go on. A peer that does
+    /// not read is not heard of again until there is more for it.
+    pub fn take_ready(&mut self) -> Vec<ConnId> {
+        let may_go_on = self.core.committing.is_none();
+        let ready = |conn: &mut Conn| conn.out.is_news() || conn.waits && may_go_on;
         self.conns
-            .values()
-            .filter(|conn| conn.out.len() > 0 || conn.waits && self.core.committing.is_none())
-            .map(|conn| conn.id)
+            .values_mut()
+            .filter_map(|conn| ready(conn).then_some(conn.id))
+            .collect()
     }
 
     /// Works on the next message, if it is there; whether it was.

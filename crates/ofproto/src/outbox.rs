@@ -7,11 +7,14 @@ pub(crate) const HIGH_WATER: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
+    /// Whether there are bytes that nobody was told of.
+    news: bool,
 }
 
 impl Outbox {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+        self.news = true;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -23,7 +26,13 @@ impl Outbox {
         self.bytes.len() >= HIGH_WATER
     }
 
+    /// Whether there is something that was not there the last time this was asked.
+    pub(crate) fn is_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
     pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.news = false;
         std::mem::take(&mut self.bytes)
     }
 }

@@ -193,3 +193,23 @@ proptest! {
         prop_assert_eq!(heard, vec![Message { xid: 2, body: Body::EchoReply(vec![9]) }]);
     }
 }
+
+#[test]
+fn a_peer_that_does_not_read_is_told_of_once() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    let peers = [lab.open(Kind::Primary, version), lab.open(Kind::Primary, version)];
+    lab.agent.take_ready();
+    let ask = |lab: &mut Lab, id| {
+        let body = Body::EchoRequest(vec![1]);
+        lab.agent
+            .receive(id, &Codec::new(version).encode(&Message { xid: 1, body }));
+        lab.agent.run(id, &lab.world, lab.world.now.get(), 8);
+    };
+    peers.map(|id| ask(&mut lab, id));
+    assert_eq!(lab.agent.take_ready(), peers);
+    // Their tasks would otherwise wake each other for ever.
+    assert_eq!(lab.agent.take_ready(), []);
+    ask(&mut lab, peers[1]);
+    assert_eq!(lab.agent.take_ready(), [peers[1]]);
+}

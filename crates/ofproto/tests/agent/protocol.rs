@@ -190,7 +190,7 @@ fn a_bundle_in_pieces_is_unseen_until_its_commit_and_gone_with_its_connection() 
     assert_eq!(lab.say_bytes(other, &barrier), Run::Wait);
     lab.disconnect(id);
     assert_eq!(lab.rules(), 301);
-    assert!(lab.agent.ready().any(|ready| ready == other));
+    assert!(lab.agent.take_ready().contains(&other));
     lab.work(other);
     assert_eq!(lab.hear(other, version).len(), 1);
 }

@@ -162,7 +162,8 @@ impl BridgeAgent {
     /// The same for a task that is awake itself.
     pub(super) fn wake_but(&self, awake: Option<ConnId>) {
         let connections = self.connections.borrow();
-        for id in self.agent.borrow().ready().filter(|id| Some(*id) != awake) {
+        let ready = self.agent.borrow_mut().take_ready();
+        for id in ready.into_iter().filter(|id| Some(*id) != awake) {
             if let Some(task) = connections.get(&id) {
                 task.wake.notify_one();
             }
