@@ -36,7 +36,8 @@ pub(crate) fn compare(rounds: usize) {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let echo = system.hosts[1].enter(|| UdpSocket::bind((ADDRESSES[1], PORT)).expect("the echo's port"));
-    echo.set_read_timeout(Some(Duration::from_millis(100))).expect("a time-out");
+    echo.set_read_timeout(Some(Duration::from_millis(100)))
+        .expect("a time-out");
     let echoes = thread::spawn(move || {
         let mut buffer = [0; 64];
         while !stopped.load(Ordering::Relaxed) {
@@ -46,7 +47,9 @@ pub(crate) fn compare(rounds: usize) {
         }
     });
     let client = system.hosts[0].enter(|| UdpSocket::bind((ADDRESSES[0], CLIENT)).expect("the client's port"));
-    client.set_read_timeout(Some(Duration::from_millis(100))).expect("a time-out");
+    client
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .expect("a time-out");
 
     let mut medians: Vec<Vec<f64>> = SETS.iter().map(|_| Vec::new()).collect();
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -60,7 +63,14 @@ pub(crate) fn compare(rounds: usize) {
             }
             for (matching, out) in [(there, 2), (back, 1)] {
                 let matching = matching.replace("MAC1", &macs[0]).replace("MAC2", &macs[1]);
-                system.timed(true, &["add-flow", "br0", &format!("priority=200,{matching},actions=output:{out}")]);
+                system.timed(
+                    true,
+                    &[
+                        "add-flow",
+                        "br0",
+                        &format!("priority=200,{matching},actions=output:{out}"),
+                    ],
+                );
             }
             medians[at].push(exchange(&client));
         }
