@@ -182,6 +182,158 @@ fn statistics_print_as_dump_flows_does_it() {
     );
 }
 
+#[test]
+fn what_open_vswitch_lacks_has_text_too() {
+    let names = Names::default();
+    for (text, printed) in [
+        (
+            "pbb,pbb_isid=0x123/0xfff,pbb_uca=1,actions=set_field:5->pbb_isid,pop_pbb,output:1",
+            "dl_type=0x88e7,pbb_isid=0x123/0xfff,pbb_uca=1 actions=set_field:0x5->pbb_isid,pop_pbb,output:1",
+        ),
+        (
+            "in_port=1,actions=push_pbb:0x88e7,2",
+            "in_port=1 actions=push_pbb:0x88e7,output:2",
+        ),
+        (
+            "ipv6,ipv6_exthdr=hop|auth,actions=drop",
+            "ipv6,ipv6_exthdr=auth|hop actions=drop",
+        ),
+        (
+            "ipv6,ipv6_exthdr=+frag-esp,actions=drop",
+            "ipv6,ipv6_exthdr=-esp+frag actions=drop",
+        ),
+        (
+            "ipv6,ipv6_exthdr=0x101/0x101,actions=drop",
+            "ipv6,ipv6_exthdr=+nonext+unseq actions=drop",
+        ),
+        (
+            "mpls,actions=copy_ttl_in,copy_ttl_out",
+            "mpls actions=copy_ttl_in,copy_ttl_out",
+        ),
+    ] {
+        let (m, usable) = parse_flow_usable(FlowCommand::Add, text, &names).unwrap();
+        assert!((usable & Protocols::OF10_ANY).is_empty(), "{text}: {usable}");
+        assert_eq!(flow_mod(&m, Style::PLAIN), format!("ADD {printed}"));
+        assert_eq!(parse_flow(FlowCommand::Add, printed, &names).unwrap(), m);
+    }
+    for (text, error) in [
+        ("ipv6,ipv6_exthdr=+foo", "foo: unknown IPv6 extension header flag(s)"),
+        (
+            "pbb,pbb_isid=0x1000000",
+            "0x1000000: value too large for 3-byte field pbb_isid",
+        ),
+        ("ip,ipv6_exthdr=esp", "ok"),
+    ] {
+        let result = parse_match(text, &names);
+        assert_eq!(result.err().map_or("ok".into(), |e| e.to_string()), error);
+    }
+}
+
+#[test]
+fn files_have_commands_comments_and_line_numbers() {
+    let names = Names::default();
+    let text = "ip,actions=1\n\n# nothing\n  del_strict arp # an end\n mod\ttcp,actions=2\ndelete\n";
+    let commands = |text| -> Result<Vec<_>, _> {
+        let flows = parse_flow_file("f", text, None, &names);
+        flows.map(|flow| flow.map(|(m, _)| m.command)).collect()
+    };
+    assert_eq!(
+        commands("add ip,actions=1\nd\nmodify_ tcp,actions=2\ndelete_strict arp"),
+        Ok(vec![
+            FlowCommand::Add,
+            FlowCommand::Delete,
+            FlowCommand::ModifyStrict,
+            FlowCommand::DeleteStrict
+        ])
+    );
+    assert_eq!(commands(text).unwrap_err().to_string(), "f:4: must specify an action");
+    let mut strict = parse_flow_file("-", "add ip,actions=1", Some(FlowCommand::Add), &names);
+    assert_eq!(
+        strict.next().unwrap().unwrap_err().to_string(),
+        "-:1: field add missing value"
+    );
+    let steps: Result<Vec<_>, _> = parse_bundle_file("b", "flow delete\n\npacket foo\ngroups\n", &names).collect();
+    assert_eq!(steps.unwrap_err().to_string(), "b:3: field foo missing value");
+    let steps: Result<Vec<_>, _> = parse_bundle_file("b", "flow delete\ngroup_mod x", &names).collect();
+    assert_eq!(
+        steps.unwrap_err().to_string(),
+        "b:2: Unsupported bundle message type: group_mod"
+    );
+}
+
+#[test]
+fn monitors_tables_and_ports_have_words() {
+    use crate::model::config;
+    let names = Names::default();
+    let monitor = |text| parse_flow_monitor_request(text, &names);
+    assert_eq!(monitor("").unwrap().0.flags, 0x3f);
+    let (request, usable) = monitor("!initial,!own,table=3,out_port=LOCAL,out_group=7,ip").unwrap();
+    assert_eq!((request.flags, request.table, request.out_group), (0x1e, Some(3), 7));
+    assert_eq!((request.out_port, usable), (Port::LOCAL, Protocols::ANY));
+    for (text, error) in [
+        ("foo", "foo: field foo missing value"),
+        ("ip,foo=1", "ip,foo=1: unknown keyword foo"),
+        ("table=256", "unknown table \"256\""),
+    ] {
+        assert_eq!(monitor(text).unwrap_err().to_string(), error);
+    }
+    let table = |setting| parse_table_mod("3", setting, &names).map_err(|e| e.to_string());
+    assert_eq!(
+        table("vacancy:0x10,80"),
+        Ok((Some(3), TableSetting::Vacancy(Some((16, 80)))))
+    );
+    assert_eq!(
+        parse_table_mod("ALL", "evict", &names),
+        Ok((None, TableSetting::Eviction(true)))
+    );
+    assert_eq!(
+        TableSetting::Miss(TableMiss::Drop).versions(),
+        [Version::V11, Version::V12]
+    );
+    for (setting, error) in [
+        ("vacancy:101,102", "Invalid vacancy down value \"101\""),
+        ("vacancy:20,101", "Invalid vacancy up value \"101\""),
+        ("vacancy:20", "Vacancy up value missing"),
+        ("vacancy", "Vacancy down value missing"),
+        (
+            "vacancy:80,20",
+            "Invalid vacancy range, vacancy up should be greater than vacancy down (OFPBPC_BAD_VALUE)",
+        ),
+        ("drop,evict", "invalid table_mod setting drop,evict"),
+    ] {
+        assert_eq!(table(setting), Err(error.to_string()));
+    }
+    assert_eq!(parse_port_config("No-Flood"), Ok((config::NO_FLOOD, true)));
+    assert_eq!(
+        parse_port_config("foo").unwrap_err().to_string(),
+        "unknown mod-port command 'foo'"
+    );
+}
+
+#[test]
+fn flow_formats_have_names_alone_and_together() {
+    for (text, printed) in [
+        ("any", "any"),
+        ("NXM+table_id,nxm-table_id", "NXM"),
+        ("OXM-OpenFlow12,OXM", "OXM"),
+        (
+            "OpenFlow11,NXM-table_id,OXM-OpenFlow15",
+            "NXM-table_id,OpenFlow11,OXM-OpenFlow15",
+        ),
+    ] {
+        assert_eq!(parse_protocols(text).unwrap().to_string(), printed);
+    }
+    assert_eq!(
+        parse_protocols("NXM,foo").unwrap_err().to_string(),
+        "foo: unknown flow protocol"
+    );
+    assert_eq!(
+        parse_protocols("").unwrap_err().to_string(),
+        ": no flow protocol specified"
+    );
+    assert_eq!(Protocols::NONE.to_string(), "none");
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_is_a_flow_or_an_error(text in "[a-z0-9_=,:/()\\[\\]>. -]{0,60}") {

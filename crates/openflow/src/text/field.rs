@@ -10,6 +10,10 @@ const TCP_FLAGS: [&str; 12] = [
     "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]",
 ];
 const CT_STATE: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+/// Open vSwitch has no such field; the names are ours.
+const EXTENSION_HEADERS: [&str; 9] = [
+    "nonext", "esp", "auth", "dest", "frag", "router", "hop", "unrep", "unseq",
+];
 const TUN_FLAGS: [&str; 1] = ["oam"];
 const FRAGS: [(&str, u128, u128); 5] = [
     ("no", 0, 3),
@@ -31,6 +35,9 @@ pub(super) fn put_value(out: &mut String, field: MatchField, value: u128, mask: 
     let info = field.info();
     let exact = mask == info.valid;
     match info.format {
+        Format::Hex if field == MatchField::Ipv6Exthdr => {
+            out.push_str(&flags(&EXTENSION_HEADERS, value, mask, info.valid));
+        }
         Format::Decimal if exact => put_decimal(out, value),
         Format::Decimal | Format::Hex => {
             put_hex(out, value);
@@ -228,6 +235,12 @@ pub(super) fn parse(
                 "unknown fragment type (valid types are \"no\", \"yes\", \"first\", \"later\", \"not_later\"",
             )),
         },
+        Format::Hex if field == MatchField::Ipv6Exthdr => word(parse_flags(
+            text,
+            &EXTENSION_HEADERS,
+            info.valid,
+            "IPv6 extension header",
+        )?),
         Format::TcpFlags => word(parse_flags(text, &TCP_FLAGS, info.valid, "TCP")?),
         Format::CtState => word(parse_flags(text, &CT_STATE, info.valid, "ct_state")?),
         Format::TunFlags => word(parse_flags(text, &TUN_FLAGS, info.valid, "tunnel")?),

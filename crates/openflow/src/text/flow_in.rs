@@ -279,6 +279,10 @@ impl Conditions {
             self.matching.set(F::PacketType, 0, u128::from(u32::MAX));
             return Ok(true);
         }
+        if key == "pbb" {
+            self.matching.set(F::EthType, 0x88e7, 0xffff);
+            return Ok(true);
+        }
         if let Some((kind, proto, _)) = PROTOCOLS.iter().find(|(.., name)| *name == key) {
             self.matching.set(F::EthType, *kind, 0xffff);
             if let Some(proto) = proto {
