@@ -6,7 +6,7 @@ use openflow::text::{
     Names, ParseError, Protocols, parse_flow_stats_request, parse_group_mod, parse_meter_mod, parse_packet_out,
     parse_tlv_maps,
 };
-use openflow::{Codec, Framer, Hello, Version, Versions};
+use openflow::{Codec, Framer, Hello, Version};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
