@@ -173,13 +173,13 @@ pub(super) fn encode_async(codec: &Codec, out: &mut Writer, config: &AsyncConfig
     encode_async14(codec, out, config);
 }
 
-/// Writes the masks that are given as properties.
+/// Writes the masks that are given as properties, without the bits of reasons that there are none of.
 pub(super) fn encode_async14(codec: &Codec, out: &mut Writer, config: &AsyncConfig) {
     let masks = config.masks();
     for kind in 0..=last(codec.version) {
         if config.given & 1 << kind != 0 {
             put(out, kind, |out| {
-                out.u32(masks[usize::from(kind / 2)][usize::from(kind % 2 == 0)]);
+                out.u32(masks[usize::from(kind / 2)][usize::from(kind % 2 == 0)] & reasons(codec.version, kind));
             });
         }
     }
