@@ -8,7 +8,7 @@ use crate::monitor::Monitors;
 use crate::outbox::Outbox;
 use crate::probe::Probe;
 use openflow::model::{Body, Message, PacketIn, PacketInFormat, Role, StatsRequest};
-use openflow::{Codec, ErrorBody, Framer, FramerError, Hello, OfError, Version, Versions, negotiate};
+use openflow::{Codec, ErrorBody, ErrorKind, Framer, FramerError, Hello, OfError, Version, Versions, negotiate};
 use std::time::Duration;
 use wire::Nanos;
 
@@ -99,6 +99,9 @@ pub struct ConnStats {
 
 /// How long the list of what a multipart request asks in several messages may become, in bytes.
 const MAX_PARTIAL: usize = 1 << 20;
+
+/// How much of a request an error quotes: all but what is longer than a message with the error's own headers can be.
+const MAX_QUOTED: usize = 65_000;
 
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -198,10 +201,15 @@ impl Conn {
         }
     }
 
-    /// Refuses a request, of which `quoted` are the first bytes.
-    pub(crate) fn refuse(&mut self, xid: u32, error: OfError, quoted: &[u8]) {
+    /// Refuses a request, which is quoted, as far as there is room.
+    pub(crate) fn refuse(&mut self, xid: u32, error: OfError, request: &[u8]) {
         self.stats.refused += 1;
-        self.send(xid, Body::Error(ErrorBody::of(error, quoted)));
+        let quoted = &request[..request.len().min(MAX_QUOTED)];
+        let body = ErrorBody {
+            kind: ErrorKind::Known(error),
+            data: quoted.to_vec(),
+        };
+        self.send(xid, Body::Error(body));
     }
 
     fn put(&mut self, bytes: &[u8]) {

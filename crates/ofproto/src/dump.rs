@@ -17,7 +17,7 @@ const SLICE: usize = 512;
 /// An answer of many parts that is under way.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Rules(Dump),
+    Rules(Box<Dump>),
     Features(FeaturesDump),
     Monitor(Walk),
     Commit(Commit),
@@ -28,7 +28,7 @@ impl Job {
     pub(crate) fn step(self, core: &mut Core, conn: &mut Conn, env: &impl Env, now: Nanos) -> Option<Job> {
         let bridge = &core.config.bridge;
         match self {
-            Job::Rules(dump) => dump.step(conn, env, bridge, now).map(Job::Rules),
+            Job::Rules(dump) => dump.step(conn, env, bridge, now).map(|dump| Job::Rules(Box::new(dump))),
             Job::Features(dump) => dump.step(conn),
             Job::Monitor(walk) => walk.step(conn, env, bridge),
             Job::Commit(commit) => commit.step(core, conn, env),
@@ -107,7 +107,7 @@ impl Core {
             at: Cursor::default(),
             kind,
         };
-        conn.dump = Some(Job::Rules(dump));
+        conn.dump = Some(Job::Rules(Box::new(dump)));
         Ok(())
     }
 }

@@ -58,7 +58,11 @@ pub(crate) struct OfPort {
 impl OfPort {
     fn description(&self) -> PortDesc {
         let down = if self.info.admin_up { 0 } else { config::PORT_DOWN };
-        let link = if self.info.link_up { 0 } else { state::LINK_DOWN };
+        let link = match (self.info.admin_up, self.info.link_up) {
+            (true, true) => state::LIVE,
+            (false, true) => 0,
+            (_, false) => state::LINK_DOWN,
+        };
         PortDesc {
             port: self.info.port,
             hw_addr: self.info.hw_addr,
@@ -203,38 +207,24 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn port_desc(&self, conn: &mut Conn, xid: u32, port: Port) -> Result<(), OfError> {
+    pub(crate) fn port_desc(&self, conn: &mut Conn, xid: u32, port: Port) {
         let wanted = |desc: &PortDesc| port == Port::ANY || desc.port == port;
         let descriptions: Vec<PortDesc> = self.ports.descriptions().filter(wanted).collect();
-        if descriptions.is_empty() && port != Port::ANY {
-            return Err(OfError::BrcBadPort);
-        }
+        // Of a port that is not there, nothing is told, as Open vSwitch has it.
         let reply = StatsReply::PortDesc(descriptions);
         conn.send(xid, Body::StatsReply { more: false, reply });
-        Ok(())
     }
 
-    pub(crate) fn port_stats(
-        &self,
-        conn: &mut Conn,
-        xid: u32,
-        port: Port,
-        env: &impl Env,
-        now: Nanos,
-    ) -> Result<(), OfError> {
+    pub(crate) fn port_stats(&self, conn: &mut Conn, xid: u32, port: Port, env: &impl Env, now: Nanos) {
         // OpenFlow 1.0 says none where later versions say any, which is the same number here.
         let wanted = |other: &&OfPort| port == Port::ANY || other.info.port == port;
         let ports: Vec<&OfPort> = self.ports.ports.values().filter(wanted).collect();
-        if ports.is_empty() && port != Port::ANY {
-            return Err(OfError::BrcBadPort);
-        }
         let stats = ports.into_iter().map(|port| {
             let counters = env.port_counters(&port.info.name);
             statistics(&port.info, counters, now)
         });
         let reply = StatsReply::Port(stats.collect());
         conn.send(xid, Body::StatsReply { more: false, reply });
-        Ok(())
     }
 }
 

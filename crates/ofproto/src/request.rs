@@ -151,11 +151,11 @@ impl Core {
             StatsRequest::FlowMonitor(requests) => self.flow_monitor(conn, xid, &requests)?,
             StatsRequest::Aggregate(asked) => self.aggregate(conn, xid, &asked, env)?,
             StatsRequest::Table => self.table_stats(conn, xid, env),
-            StatsRequest::Port(port) => self.port_stats(conn, xid, port, env, now)?,
-            StatsRequest::PortDesc(port) => self.port_desc(conn, xid, port)?,
+            StatsRequest::Port(port) => self.port_stats(conn, xid, port, env, now),
+            StatsRequest::PortDesc(port) => self.port_desc(conn, xid, port),
             StatsRequest::Queue { port, queue } => self.queue_stats(conn, xid, port, queue)?,
             StatsRequest::QueueDesc { port, queue } => self.queue_desc(conn, xid, port, queue)?,
-            _ => return Err(OfError::BrcBadStat),
+            StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => return Err(OfError::NxStNotConfigured),
         }
         Ok(())
     }

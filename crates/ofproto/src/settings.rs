@@ -40,7 +40,8 @@ impl Core {
                 0 => FragMode::Normal,
                 FRAGMENTS_DROP => FragMode::Drop,
                 FRAGMENTS_NX_MATCH => FragMode::NxMatch,
-                // To put them together is not done here.
+                // To put them together is not done here. OpenFlow 1.0 has no error for it; who asks how it is hears it.
+                _ if conn.version() == Some(Version::V10) => self.fragments,
                 _ => return Err(OfError::ScfcBadFlags),
             };
             if mode != self.fragments {

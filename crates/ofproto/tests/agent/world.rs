@@ -10,14 +10,14 @@ use switch::tables::{MeterChange, Translated};
 use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
 use wire::{MacAddr, Nanos};
 
-pub const BRIDGE: &str = "br0";
+pub(crate) const BRIDGE: &str = "br0";
 
 /// The world around an agent.
-pub struct World {
-    pub switch: RefCell<Switch>,
-    pub now: Cell<Nanos>,
+pub(crate) struct World {
+    pub(crate) switch: RefCell<Switch>,
+    pub(crate) now: Cell<Nanos>,
     /// Packets sent, with the datapath port that they came in on.
-    pub sent: RefCell<Vec<(u32, Vec<u8>)>>,
+    pub(crate) sent: RefCell<Vec<(u32, Vec<u8>)>>,
 }
 
 impl Env for World {
@@ -59,14 +59,14 @@ impl Env for World {
 }
 
 /// A switch with a bridge of ports 1 to 3, and its agent.
-pub struct Lab {
-    pub world: World,
-    pub agent: Agent,
+pub(crate) struct Lab {
+    pub(crate) world: World,
+    pub(crate) agent: Agent,
     peers: BTreeMap<ConnId, Framer>,
 }
 
 impl Lab {
-    pub fn new() -> Lab {
+    pub(crate) fn new() -> Lab {
         let mut switch = Switch::new(1);
         let names = ["p1", "p2", "p3"];
         let ports = names.iter().enumerate().map(|(n, name)| {
@@ -119,7 +119,7 @@ impl Lab {
     }
 
     /// A connection on which nothing was said.
-    pub fn connect(&mut self, kind: Kind) -> ConnId {
+    pub(crate) fn connect(&mut self, kind: Kind) -> ConnId {
         let id = self
             .agent
             .connect(Options::new(kind, "peer".to_owned()), self.world.now.get());
@@ -128,7 +128,7 @@ impl Lab {
     }
 
     /// A connection of a version.
-    pub fn open(&mut self, kind: Kind, version: Version) -> ConnId {
+    pub(crate) fn open(&mut self, kind: Kind, version: Version) -> ConnId {
         let id = self.connect(kind);
         let hello = Hello {
             version: version.number(),
@@ -142,18 +142,18 @@ impl Lab {
     }
 
     /// Gives the agent a message, and has it work.
-    pub fn say(&mut self, id: ConnId, version: Version, xid: u32, body: Body) {
+    pub(crate) fn say(&mut self, id: ConnId, version: Version, xid: u32, body: Body) {
         let bytes = Codec::new(version).encode(&Message { xid, body });
         self.say_bytes(id, &bytes);
     }
 
-    pub fn say_bytes(&mut self, id: ConnId, bytes: &[u8]) -> Run {
+    pub(crate) fn say_bytes(&mut self, id: ConnId, bytes: &[u8]) -> Run {
         self.agent.receive(id, bytes);
         self.work(id)
     }
 
     /// Has the agent work until it has nothing to do, with a peer that reads.
-    pub fn work(&mut self, id: ConnId) -> Run {
+    pub(crate) fn work(&mut self, id: ConnId) -> Run {
         for _ in 0..100_000 {
             let run = self.agent.run(id, &self.world, self.world.now.get(), 8);
             let bytes = self.agent.transmit(id);
@@ -166,7 +166,7 @@ impl Lab {
     }
 
     /// The messages that a peer has got.
-    pub fn hear_raw(&mut self, id: ConnId) -> Vec<Vec<u8>> {
+    pub(crate) fn hear_raw(&mut self, id: ConnId) -> Vec<Vec<u8>> {
         let bytes = self.agent.transmit(id);
         let peer = self.peers.entry(id).or_default();
         peer.push(&bytes);
@@ -178,7 +178,7 @@ impl Lab {
     }
 
     /// The messages that a peer has got, which all make sense.
-    pub fn hear(&mut self, id: ConnId, version: Version) -> Vec<Message> {
+    pub(crate) fn hear(&mut self, id: ConnId, version: Version) -> Vec<Message> {
         let decode = |bytes: &Vec<u8>| {
             Codec::new(version)
                 .decode(bytes)
@@ -188,19 +188,19 @@ impl Lab {
     }
 
     /// How many rules there are.
-    pub fn rules(&self) -> usize {
+    pub(crate) fn rules(&self) -> usize {
         self.world
             .look(|switch| switch.bridge(BRIDGE).map_or(0, |bridge| bridge.tables().len()))
     }
 
-    pub fn disconnect(&mut self, id: ConnId) {
+    pub(crate) fn disconnect(&mut self, id: ConnId) {
         self.agent.disconnect(id, &self.world, self.world.now.get());
         self.peers.remove(&id);
     }
 }
 
 /// A rule that drops, of a priority.
-pub fn rule(priority: u16) -> FlowMod {
+pub(crate) fn rule(priority: u16) -> FlowMod {
     FlowMod {
         priority,
         table: Some(0),
