@@ -15,6 +15,8 @@
 //! megaflow for every packet, so do 6 and 7, and a batch that goes to one port as it is moves there in one piece. Where a packet is an upcall,
 //! 5 to 7 run packet by packet in the order of arrival, so that order within a flow is kept.
 //!
+//! A packet that its actions recirculate goes through 2 to 6 again on its own, before the next packet of its batch.
+//!
 //! Invariants
 //! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to the size of a batch once).
 //! - A megaflow is not used after a change that made it stale was published, as far as that was published before the batch began or by an

@@ -29,6 +29,9 @@ const LOCK: &str = "ovs_vswitchd";
 /// How often statistics are written unless `other_config:stats-update-interval` says more.
 const STATS_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Shortest time from one ageing of the switch's tables to the next: each asks the workers what all their megaflows have carried.
+const AGEING_PAUSE: Duration = Duration::from_millis(100);
+
 /// Changes of the database that may be taken together.
 const MOST_UNSEEN: u32 = 64;
 
@@ -118,6 +121,8 @@ pub(crate) struct Daemon {
     in_flight: Option<(u64, bool)>,
     owed: Owed,
     next_statistics: Instant,
+    /// When the switch's tables last aged.
+    ticked: Instant,
     contended: bool,
 }
 
@@ -153,6 +158,7 @@ impl Daemon {
             in_flight: None,
             owed: Owed::default(),
             next_statistics: Instant::now() + STATS_INTERVAL,
+            ticked: Instant::now(),
             contended: false,
         })
     }
@@ -189,7 +195,10 @@ impl Daemon {
                     state.bridges.borrow_mut().look_at_all();
                     self.reconfigure();
                 }
-                () = sleep_until(ageing) => state.tick(),
+                () = sleep_until(ageing) => {
+                    state.tick();
+                    self.ticked = Instant::now();
+                }
                 () = sleep_until(self.next_statistics) => {
                     self.owed.statistics = true;
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
@@ -208,7 +217,7 @@ impl Daemon {
         let clock = &self.state.shared.clock;
         let due = self.state.shared.switch.read().next_event();
         let wait = due.map(|due| Duration::from_nanos(due.0.saturating_sub(clock.now().0)));
-        Instant::now() + wait.unwrap_or(Duration::from_secs(3600))
+        (Instant::now() + wait.unwrap_or(Duration::from_secs(3600))).max(self.ticked + AGEING_PAUSE)
     }
 
     /// Takes note of news; what there is at once is taken together before the switch is changed.
