@@ -27,7 +27,7 @@ pub(crate) struct Socket {
 enum Either {
     Unix(UnixStream),
     Tcp(TcpStream),
-    Tls(Session),
+    Tls(Box<Session>),
 }
 
 impl AsRawFd for Either {
@@ -82,7 +82,7 @@ impl Socket {
         let stream = match stream {
             Stream::Unix(stream) => Either::Unix(stream.into_std()?),
             Stream::Tcp(stream) => Either::Tcp(stream.into_std()?),
-            Stream::Tls(secure) => Either::Tls(secure.into_session()?),
+            Stream::Tls(secure) => Either::Tls(Box::new(secure.into_session()?)),
         };
         let stream = watch(stream, Interest::READABLE)?;
         Ok(Socket {

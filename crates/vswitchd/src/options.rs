@@ -36,7 +36,7 @@ pub(crate) struct Options {
 /// What to do.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    Serve(Options),
+    Serve(Box<Options>),
     /// Print this and be done.
     Print(String),
 }
@@ -84,7 +84,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
             "at most one remote may be given; '{extra}' is one too many"
         )));
     }
-    Ok(Asked::Serve(options))
+    Ok(Asked::Serve(Box::new(options)))
 }
 
 fn dummies(value: Option<&str>) -> Result<Dummies, Error> {

@@ -39,7 +39,7 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
             print!("{text}");
             return ExitCode::SUCCESS;
         }
-        Ok(Asked::Serve(options)) => options,
+        Ok(Asked::Serve(options)) => *options,
         Err(error) => {
             eprintln!("{called}: {error}\nTry '{called} --help'.");
             return ExitCode::FAILURE;

@@ -29,7 +29,7 @@ pub(super) struct Options {
 /// What to do.
 pub(super) enum Action {
     Print(String),
-    Run(Options, Vec<Command>),
+    Run(Box<Options>, Vec<Command>),
 }
 
 const GLOBAL: &[Opt] = &[
@@ -111,7 +111,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
             }
         }
     }
-    Ok(Action::Run(options, grammar::parse(leading, &words)?))
+    Ok(Action::Run(Box::new(options), grammar::parse(leading, &words)?))
 }
 
 fn mistake(error: mgmt::cli::Error) -> Stop {

@@ -13,7 +13,7 @@ use super::x509::Certificate;
 
 /// What the peer's certificate is to be good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub enum Purpose {
     /// The peer listens.
     Server,
     /// The peer connected.
@@ -114,6 +114,12 @@ pub(super) fn verify(
     };
     search.check(&leaf)?;
     search.climb(&leaf, 0)
+}
+
+/// [`verify`] with the algorithms that handshakes use.
+pub fn judge(leaf: &[u8], sent: &[&[u8]], trusted: &[&[u8]], purpose: Purpose, now: i64) -> Result<(), Fault> {
+    let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+    verify(leaf, sent, trusted, purpose, now, &algorithms)
 }
 
 struct Search<'a> {

@@ -22,7 +22,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion};
 
-pub use chain::Fault;
+pub use chain::{Fault, Purpose, judge};
 pub use ciphers::CipherError;
 pub use files::TlsError;
 pub use options::{OPTIONS, accept, help};
