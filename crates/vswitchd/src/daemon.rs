@@ -199,6 +199,7 @@ impl Daemon {
                     state.tick();
                     self.ticked = Instant::now();
                 }
+                () = state.rearm.notified() => {}
                 () = sleep_until(self.next_statistics) => {
                     self.owed.statistics = true;
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
@@ -212,10 +213,11 @@ impl Daemon {
         self.contended || (self.configured && self.in_flight.is_none() && !self.owed.configuration)
     }
 
-    /// When the switch's tables want to age. What is learned meanwhile is not due before the statistics wake this loop again.
+    /// When the switch's tables want to age. Stations that are learned meanwhile are not due before the statistics wake this loop again; for
+    /// rules, `rearm` rings.
     fn next_ageing(&self) -> Instant {
         let clock = &self.state.shared.clock;
-        let due = self.state.shared.switch.read().next_event();
+        let due = self.state.next_event();
         let wait = due.map(|due| Duration::from_nanos(due.0.saturating_sub(clock.now().0)));
         (Instant::now() + wait.unwrap_or(Duration::from_secs(3600))).max(self.ticked + AGEING_PAUSE)
     }

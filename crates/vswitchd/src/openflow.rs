@@ -86,6 +86,7 @@ impl OpenFlow {
         loop {
             state.shared.tables_changed.notified().await;
             state.openflow.tables_changed(&state);
+            state.tables_touched();
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -7,10 +7,11 @@ use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
 use dp_user::DpUser;
 use mgmt::stream::Tls;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::Notify;
+use wire::Nanos;
 
 /// The daemon's state. It lives on the control thread; only [`Shared`] and the datapath are seen by workers.
 pub(crate) struct State {
@@ -21,6 +22,10 @@ pub(crate) struct State {
     pub(crate) controllers: Controllers,
     /// What the datapath does unless the configuration says otherwise.
     pub(crate) datapath_options: dp_user::Options,
+    /// When the daemon's loop looks at the switch's tables next.
+    armed: Cell<Option<Nanos>>,
+    /// Rings when it has to look earlier.
+    pub(crate) rearm: Notify,
     /// Rings when a control command changed something that the loop must look at.
     pub(crate) recheck: Notify,
     /// Rings when a control command wants the daemon to end.
@@ -40,6 +45,8 @@ impl State {
             openflow: OpenFlow::default(),
             controllers: Controllers::new(tls),
             datapath_options: options,
+            armed: Cell::new(None),
+            rearm: Notify::new(),
             recheck: Notify::new(),
             exit: Notify::new(),
         })
@@ -48,6 +55,22 @@ impl State {
     /// The datapath as its trait.
     pub(crate) fn dp(&self) -> &dyn Datapath {
         &*self.datapath
+    }
+
+    /// When the switch's tables have something to do by time. Who asks sleeps no longer than that, or until [`State::rearm`] rings.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        let due = self.shared.switch.read().next_event();
+        self.armed.set(due);
+        due
+    }
+
+    /// Wakes who waits for the tables if what was done to them is due earlier.
+    pub(crate) fn tables_touched(&self) {
+        let due = self.shared.switch.read().next_event();
+        if due.is_some_and(|due| self.armed.get().is_none_or(|armed| due < armed)) {
+            self.armed.set(due);
+            self.rearm.notify_one();
+        }
     }
 
     /// Does in the switch's tables what is due by time.

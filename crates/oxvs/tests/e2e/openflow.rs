@@ -2,6 +2,7 @@
 
 use crate::fixture::{dummy, dummy_bridge, in_namespace};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use testkit::{Netns, Packet, Vswitch, eventually, mac, pcap, ping, skip};
 
 const TOOLS: [&str; 3] = ["ovs-ofctl", "ovs-vsctl", "setpriv"];
@@ -363,4 +364,23 @@ fn a_monitor_hears_of_rules() {
     heard("event=DELETED reason=delete table=0 cookie=0 in_port=2");
     let process = std::fs::read_to_string(&pid).unwrap_or_default();
     testkit::try_run(&["kill", process.trim()], &[]).expect_ok();
+}
+
+#[test]
+fn a_timeout_is_kept_to_the_second() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1"]);
+    let count = || ofctl(&switch, &["dump-aggregate", "br0"]);
+    let begun = Instant::now();
+    ofctl(&switch, &["add-flow", "br0", "hard_timeout=1,in_port=1,actions=drop"]);
+    assert!(count().contains("flow_count=2"));
+    eventually("the rule ends", || count().contains("flow_count=1").then_some(()));
+    let took = begun.elapsed();
+    assert!(
+        took >= Duration::from_millis(990) && took < Duration::from_secs(3),
+        "{took:?}"
+    );
 }

@@ -66,6 +66,7 @@ async fn exchange(
             (run, agent.next_event(id))
         };
         bridge.wake_but(Some(id));
+        state.tables_touched();
         let wait = due.map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
         let due = Instant::now() + wait.unwrap_or(Duration::from_secs(3600));
         drop(state);
