@@ -2,6 +2,8 @@
 //!
 //! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules.
 
+#[path = "rules/frozen.rs"]
+mod frozen;
 #[path = "rules/learned.rs"]
 mod learned;
 #[path = "rules/limits.rs"]

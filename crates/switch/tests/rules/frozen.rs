@@ -1,0 +1,170 @@
+//! Packets that go on where they were interrupted: behind a label, by their length, after a controller; and groups that choose.
+
+use crate::model::Topology;
+use dp::{Action as Step, DropCause};
+use flow::{Field, Key, PortNo, extract};
+use openflow::model::{FlowCommand, GroupCommand};
+use openflow::text::{Names, parse_flow, parse_group_mod};
+use std::collections::BTreeMap;
+use switch::Switch;
+use switch::tables::Translated;
+use testkit::{Packet, mac};
+use wire::Nanos;
+
+fn bridge(groups: &[&str], rules: &[&str]) -> Switch {
+    let mut switch = Switch::new(5);
+    switch.configure(Topology::fixed().config(), Nanos::ZERO);
+    for group in groups {
+        let (change, _) = parse_group_mod(GroupCommand::Add, group, &Names::default()).unwrap();
+        switch.group_mod("br0", &change, Nanos::ZERO).unwrap();
+    }
+    for rule in rules {
+        let change = parse_flow(FlowCommand::Add, rule, &Names::default()).unwrap();
+        switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
+    }
+    switch
+}
+
+fn answer(switch: &mut Switch, key: &Key) -> Translated {
+    let translated = switch.translate_rules(key);
+    switch.accept(&translated, Nanos::ZERO);
+    translated
+}
+
+fn udp(src: u16) -> Key {
+    let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    extract(&packet.udp(src, 80, b"data").bytes(), PortNo(1)).unwrap()
+}
+
+/// A label on the packet.
+fn labelled() -> Key {
+    let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
+    extract(&packet.bytes(), PortNo(1)).unwrap()
+}
+
+fn out(port: u32) -> Step {
+    Step::Output(PortNo(port))
+}
+
+#[test]
+fn what_is_behind_a_label_is_looked_at_when_the_packet_comes_again() {
+    let rules = [
+        "mpls,actions=set_field:3->reg3,pop_mpls:0x0800,resubmit(,1),output:3",
+        "table=1,reg3=3,udp,udp_dst=80,actions=dec_ttl,output:2",
+        "table=1,priority=1,actions=output:4",
+    ];
+    let mut switch = bridge(&[], &rules);
+    let first = answer(&mut switch, &labelled());
+    let [Step::PopMpls { ethertype: 0x800 }, Step::Recirc(id)] = first.translation.actions[..] else {
+        panic!("{:?}", first.translation.actions);
+    };
+    let mut behind = udp(1);
+    behind.set(Field::RecircId, id.into());
+    let second = answer(&mut switch, &behind);
+    assert!(
+        matches!(
+            second.translation.actions[..],
+            [Step::SetField(_), Step::Output(PortNo(2)), Step::Output(PortNo(3))]
+        ),
+        "{:?}",
+        second.translation.actions
+    );
+    // Nobody comes to where nobody was sent.
+    behind.set(Field::RecircId, 77);
+    assert_eq!(
+        switch.translate_rules(&behind).translation.drop,
+        Some(DropCause::NoRule)
+    );
+    // What nobody uses is forgotten, and with it what leads there.
+    let changes = switch.tick(Nanos::from_secs(1000));
+    for translation in [&first.translation, &second.translation] {
+        assert!(changes.iter().any(|change| translation.depends_on(change)));
+    }
+}
+
+#[test]
+fn a_label_that_is_put_on_and_taken_off_hides_nothing() {
+    let rules = [
+        "udp,actions=push_mpls:0x8847,output:2,pop_mpls:0x0800,resubmit(,1)",
+        "table=1,udp,udp_src=7,actions=output:3",
+    ];
+    let mut switch = bridge(&[], &rules);
+    let actions = answer(&mut switch, &udp(7)).translation.actions;
+    let [Step::PushMpls { lse, .. }, two, Step::PopMpls { .. }, three] = actions[..] else {
+        panic!("{actions:?}");
+    };
+    assert_eq!((lse, two, three), (0x140, out(2), out(3)));
+}
+
+#[test]
+fn the_length_of_a_packet_decides_for_all_that_follows() {
+    let rules = [
+        "actions=resubmit(,1),resubmit(,2)",
+        "table=1,actions=check_pkt_larger(100)->NXM_NX_REG0[0],output:2",
+        "table=2,reg0=1,actions=output:3",
+        "table=2,reg0=0,actions=output:4",
+    ];
+    let mut switch = bridge(&[], &rules);
+    let actions = answer(&mut switch, &udp(1)).translation.actions;
+    let branches = Step::IfLonger {
+        len: 100,
+        then: 2,
+        otherwise: 2,
+    };
+    assert_eq!(actions[..], [branches, out(2), out(3), out(2), out(4)]);
+}
+
+#[test]
+fn a_packet_that_waits_for_a_controller_goes_on_as_it_was() {
+    let rules = [
+        "actions=set_field:7->reg1,controller(pause,userdata=01),resubmit(,1)",
+        "table=1,reg1=7,actions=output:3",
+    ];
+    let mut switch = bridge(&[], &rules);
+    let translated = answer(&mut switch, &udp(1));
+    assert!(matches!(translated.translation.actions[..], [Step::Controller { .. }]));
+    let continuation = translated.controllers[0].1.continuation.unwrap();
+    let resumed = switch.resume(continuation, &udp(9)).unwrap();
+    assert_eq!(resumed.translation.actions[..], [out(3)]);
+    assert!(switch.resume(continuation ^ 1, &udp(9)).is_none());
+}
+
+#[test]
+fn backbone_headers_go_on_and_off() {
+    let mut switch = bridge(
+        &[],
+        &[
+            "udp,actions=push_pbb:0x88e7,output:2",
+            "dl_type=0x88e7,actions=pop_pbb,resubmit(,1)",
+        ],
+    );
+    let actions = answer(&mut switch, &udp(1)).translation.actions;
+    assert!(
+        matches!(actions[..], [Step::PushPbb { tci: 0 }, Step::Output(PortNo(2))]),
+        "{actions:?}"
+    );
+    let packet = Packet::new(mac(1), mac(2)).payload(0x88e7, &[0; 40]);
+    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let actions = answer(&mut switch, &key).translation.actions;
+    assert!(matches!(actions[..], [Step::PopPbb, Step::Recirc(_)]), "{actions:?}");
+}
+
+#[test]
+fn a_group_selects_by_weight_and_few_flows_move_when_a_bucket_goes() {
+    let select = "group_id=1,type=select,bucket=weight:1,output:2,bucket=weight:3,output:3,bucket=weight:0,output:4";
+    let less = "group_id=2,type=select,bucket=weight:1,output:2,bucket=weight:3,watch_port:99,output:3,bucket=weight:0,output:4";
+    let rules = ["udp,actions=group:1", "priority=1,actions=group:2"];
+    let switch = bridge(&[select, less], &rules);
+    let mut count = BTreeMap::new();
+    for port in 0..4000 {
+        let actions = switch.translate_rules(&udp(port)).translation.actions;
+        let [Step::Output(PortNo(port))] = actions[..] else {
+            panic!("{actions:?}")
+        };
+        *count.entry(port).or_insert(0) += 1;
+    }
+    assert!(count.len() == 2 && (800..1200).contains(&count[&2]), "{count:?}");
+    let other = Packet::new(mac(1), mac(2)).payload(0x88b5, b"data");
+    let key = extract(&other.bytes(), PortNo(1)).unwrap();
+    assert_eq!(switch.translate_rules(&key).translation.actions[..], [out(2)]);
+}
