@@ -72,7 +72,7 @@ impl Pipeline<'_> {
         let links = u64::from(choice.max_link) + 1;
         let link = match choice.algorithm {
             MultipathAlgorithm::ModuloN => hash % links,
-            MultipathAlgorithm::HashThreshold => (u128::from(hash) * u128::from(links) >> 64) as u64,
+            MultipathAlgorithm::HashThreshold => ((u128::from(hash) * u128::from(links)) >> 64) as u64,
             MultipathAlgorithm::Hrw => highest((0..links).map(|link| (link, flow::mix(hash, link)))).unwrap_or(0),
             MultipathAlgorithm::IterHash => {
                 let modulo = u64::from(choice.arg.max(choice.max_link.into()))

@@ -168,3 +168,31 @@ fn a_group_selects_by_weight_and_few_flows_move_when_a_bucket_goes() {
     let key = extract(&other.bytes(), PortNo(1)).unwrap();
     assert_eq!(switch.translate_rules(&key).translation.actions[..], [out(2)]);
 }
+
+#[test]
+fn links_are_used_evenly() {
+    let choices = ["modulo_n,5,0", "hash_threshold,5,0", "hrw,5,0", "iter_hash,5,8"];
+    let multipaths = choices.map(|choice| {
+        format!("actions=multipath(symmetric_l4,1,{choice},NXM_NX_REG0[0..15]),output:NXM_NX_REG0[0..15]")
+    });
+    let bundle = "actions=bundle(symmetric_l4,1,hrw,ofport,members:2,3,4,99)".to_owned();
+    for (rule, least, most) in multipaths
+        .iter()
+        .map(|rule| (rule, 700, 900))
+        .chain([(&bundle, 1200, 1480)])
+    {
+        let switch = bridge(&[], &[rule]);
+        let mut count = BTreeMap::new();
+        for port in 0..4000 {
+            let actions = switch.translate_rules(&udp(port)).translation.actions;
+            if let [Step::Output(PortNo(port))] = actions[..] {
+                *count.entry(port).or_insert(0) += 1;
+            }
+        }
+        // Link 0 is no port, and port 1 is where the packets came in.
+        assert!(
+            [2, 3, 4].iter().all(|port| (least..most).contains(&count[port])),
+            "{rule}: {count:?}"
+        );
+    }
+}
