@@ -7,7 +7,7 @@ mod text;
 
 use crate::switch::Switch;
 use crate::tables::{Pipeline, Report, Start, Translated};
-use dp::{ActionList, Key, PortNo};
+use dp::{ActionList, Key, PortNo, ToController};
 use flow::{Field, FlowState, MatchField};
 use openflow::model::{Action, Match};
 use openflow::text::{Names, Style};
@@ -89,20 +89,20 @@ impl Switch {
         let _ = writeln!(out, "Final flow: {}", if unchanged { "unchanged" } else { &last });
         let _ = writeln!(out, "Megaflow: {}", self.megaflow(&request.state, &translated, style));
         let device_name = |port: PortNo| request.devices.get(&port.0).cloned();
-        let list = ActionList::new(&translated.translation.actions, &key).with_names(&device_name);
-        let mut actions = list.to_string();
-        for (handle, to) in &translated.controllers {
-            let short = format!("userspace(controller(recirc_id={handle},");
-            let long = format!(
-                "userspace(pid=0,controller(reason={},dont_send={},continuation={},recirc_id={handle},rule_cookie={:#x},controller_id={},",
-                to.reason,
-                u8::from(!request.effective),
-                u8::from(to.continuation.is_some()),
-                to.cookie,
-                to.controller
-            );
-            actions = actions.replace(&short, &long.replace("cookie=0x0,", "cookie=0,"));
-        }
+        let controller = |handle: u32| {
+            let (_, to) = translated.controllers.iter().find(|(known, _)| *known == handle)?;
+            Some(ToController {
+                reason: to.reason,
+                dont_send: !request.effective,
+                continuation: to.continuation.is_some(),
+                recirc_id: handle,
+                cookie: to.cookie,
+                controller_id: to.controller,
+            })
+        };
+        let actions = ActionList::new(&translated.translation.actions, &key)
+            .with_names(&device_name)
+            .with_controllers(&controller);
         let _ = writeln!(out, "Datapath actions: {actions}");
         if let Some(error) = report.error() {
             let _ = writeln!(out, "Translation failed ({}), packet is dropped.", text::failure(error));

@@ -84,7 +84,14 @@ fn go(actions: &[Action], mut frame: Frame, long: bool, out: &mut Vec<(u32, Stri
         rest = behind;
         match action {
             Action::Output(port) => out.push((port.0, frame.show(cut.take()))),
-            Action::Controller { max_len, .. } => out.push((CONTROLLER, frame.show(Some((*max_len).into())))),
+            Action::Controller { max_len, .. } => {
+                // What goes to a controller goes through no queue.
+                let packet = Frame {
+                    queue: 0,
+                    ..frame.clone()
+                };
+                out.push((CONTROLLER, packet.show(Some((*max_len).into()))));
+            }
             Action::Trunc(len) => cut = Some(*len),
             Action::PushVlan(tag) => frame.tags.insert(0, *tag),
             Action::PopVlan => drop(frame.tags.remove(0)),
