@@ -8,6 +8,8 @@ mod more;
 #[path = "msg_samples.rs"]
 mod samples;
 
+#[path = "msg_numbers_tests.rs"]
+mod numbers;
 #[path = "msg_oracle_tests.rs"]
 mod oracle;
 

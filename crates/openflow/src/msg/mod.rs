@@ -65,7 +65,7 @@ impl Codec {
         if version != self.version.number() {
             return Err(OfError::BrcBadVersion);
         }
-        if data.len() % 8 != 0 && self.aligned(kind, data) {
+        if !data.len().is_multiple_of(8) && self.aligned(kind, data) {
             return Err(OfError::BrcBadLen);
         }
         let body = self.decode_body(kind, &mut message)?;

@@ -121,9 +121,7 @@ pub(super) fn encode_desc(codec: &Codec, out: &mut Writer, desc: &PortDesc) {
     let version = codec.version;
     let start = out.len();
     encode_port(version, out, desc.port);
-    if version >= Version::V14 {
-        out.zeros(4);
-    } else if version > Version::V10 {
+    if version > Version::V10 {
         out.zeros(4);
     }
     out.bytes(&desc.hw_addr.0);
