@@ -178,12 +178,10 @@ fn a_message_with_any_byte_changed_is_a_message_or_an_error_and_no_panic() {
             let mut bytes = sent.clone();
             for at in 0..sent.len().min(200) {
                 let byte = sent[at];
-                for bit in 0..8 {
-                    bytes[at] = byte ^ 1 << bit;
+                for change in [0x01, 0x02, 0x08, 0x80, 0xff] {
+                    bytes[at] = byte ^ change;
                     survives(&codec, &bytes);
                 }
-                bytes[at] = !byte;
-                survives(&codec, &bytes);
                 bytes[at] = byte;
             }
         }
