@@ -3,9 +3,10 @@
 //! `oracle/ofctl_lines.txt` has a command line per line, in the words of a shell, with ` < FILE` for standard input. A line behind `+` changes the
 //! switch: what it is afterwards is compared too, and then put back.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use testkit::{Options, Sandbox, Vswitch, skip};
+use testkit::{Options, Sandbox, Vswitch, eventually, skip};
 
 const LINES: &str = include_str!("oracle/ofctl_lines.txt");
 
@@ -347,4 +348,62 @@ fn ofctl_answers_as_ovs_ofctl_does() {
         faults.join("\n")
     );
     assert!(alike > 400, "{alike}");
+}
+
+/// What a monitor prints while the switch is changed and packets come, its transactions' numbers aside.
+fn monitored(oracle: &Oracle, mut command: Command) -> (String, String, Vec<String>) {
+    let control = oracle.sandbox().arg("monitor.ctl");
+    let unixctl = format!("--unixctl={control}");
+    let words = ["monitor", "br0", "65534", "watch:!initial", &unixctl];
+    let command = command.args(words).envs(oracle.sandbox().env()).stdin(Stdio::null());
+    let monitor = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the monitor listens", || {
+        UnixStream::connect(&control).is_ok().then_some(())
+    });
+    let tell = |words: &[&str]| {
+        let done = testkit::try_run(&[&["ovs-appctl", "-t", &control][..], words].concat(), &[]);
+        format!("{:?} {}{}", done.status, done.stdout, done.stderr)
+    };
+    let mut told = vec![
+        tell(&["ofctl/barrier"]),
+        tell(&["ofctl/send", "0102000800000009"]),
+        tell(&["ofctl/send", "zz"]),
+    ];
+    for flow in ["table=4,ip,actions=1", "table=0,priority=99,actions=CONTROLLER:65535"] {
+        oracle.theirs(&["add-flow", "br0", flow], None);
+    }
+    let packet =
+        "505400000002505400000001080045000028000000004006f6d90a0000010a00000200050050000000000000000050020000cd5f0000";
+    oracle.switch.appctl(&["netdev-dummy/receive", "p1", packet]);
+    oracle.theirs(&["--strict", "del-flows", "br0", "table=0,priority=99"], None);
+    told.push(tell(&[
+        "ofctl/packet-out",
+        "in_port=1 packet=ffffffffffff0000000000020806 actions=2",
+    ]));
+    told.push(tell(&["ofctl/packet-out", "foo"]));
+    told.push(tell(&["ofctl/barrier"]));
+    told.push(tell(&["exit"]));
+    let output = monitor.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let lines = text.lines().map(|line| match line.split_once("(xid=") {
+            Some((before, rest)) => format!("{before}{}", rest.split_once(')').map_or("", |(_, rest)| rest)),
+            None => line.to_owned(),
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    (text(&output.stdout), text(&output.stderr), told)
+}
+
+#[test]
+fn a_monitor_tells_what_ovs_ofctl_tells() {
+    skip!(unless "ovs-vswitchd", "ovsdb-server", "ovs-vsctl", "ovs-ofctl", "ovs-appctl", "setpriv");
+    let oracle = Oracle::new();
+    let theirs = monitored(&oracle, Command::new("ovs-ofctl"));
+    oracle.theirs(&["del-flows", "br0"], None);
+    let mut command = Command::new(tool());
+    command.arg("ovs-ofctl");
+    let ours = monitored(&oracle, command);
+    assert_eq!(theirs, ours);
+    assert!(ours.1.contains("NXT_PACKET_IN2"), "{}", ours.1);
 }

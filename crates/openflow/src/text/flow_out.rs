@@ -2,6 +2,7 @@
 
 use super::action_out::put_instructions;
 use super::match_out::put_match;
+use super::number::put_decimal;
 use super::{Style, port, table};
 use crate::Version;
 use crate::model::*;
@@ -85,46 +86,75 @@ pub(super) fn flag(name: &str) -> Option<FlowFlags> {
 /// A rule with its statistics, or without them.
 pub fn flow_stats(s: &FlowStats, with_stats: bool, style: Style<'_>) -> String {
     let mut out = String::with_capacity(USUAL);
+    put_flow_stats(&mut out, s, with_stats, style);
+    out
+}
+
+/// As [`flow_stats`], behind what is in `out`: a dump has a million of them.
+pub fn put_flow_stats(out: &mut String, s: &FlowStats, with_stats: bool, style: Style<'_>) {
+    let put = |out: &mut String, name: &str, value: u64| {
+        out.push_str(name);
+        put_decimal(out, value.into());
+    };
     if with_stats || s.cookie != 0 {
-        let _ = match s.cookie {
-            0 => write!(out, "cookie=0x0, "),
-            cookie => write!(out, "cookie={cookie:#x}, "),
-        };
+        out.push_str("cookie=0x");
+        put_digits(out, s.cookie);
+        out.push_str(", ");
     }
     if with_stats {
-        let _ = write!(out, "duration={}, ", duration(s.duration));
+        out.push_str("duration=");
+        put_duration(out, s.duration);
+        out.push_str(", ");
     }
     if with_stats || s.table != 0 {
-        let _ = write!(out, "table={}, ", table(s.table, style));
+        out.push_str("table=");
+        match style.names {
+            Some(_) => out.push_str(&table(s.table, style)),
+            None => put_decimal(out, s.table.into()),
+        }
+        out.push_str(", ");
     }
     if with_stats {
-        let count = |n: u64| if n == u64::MAX { "?".into() } else { n.to_string() };
-        let _ = write!(out, "n_packets={}, n_bytes={}, ", count(s.packets), count(s.bytes));
+        for (name, count) in [("n_packets=", s.packets), (", n_bytes=", s.bytes)] {
+            match count {
+                u64::MAX => {
+                    out.push_str(name);
+                    out.push('?');
+                }
+                count => put(out, name, count),
+            }
+        }
+        out.push_str(", ");
     }
-    if s.idle_timeout != 0 {
-        let _ = write!(out, "idle_timeout={}, ", s.idle_timeout);
-    }
-    if s.hard_timeout != 0 {
-        let _ = write!(out, "hard_timeout={}, ", s.hard_timeout);
+    for (name, timeout) in [("idle_timeout=", s.idle_timeout), ("hard_timeout=", s.hard_timeout)] {
+        if timeout != 0 {
+            put(out, name, timeout.into());
+            out.push_str(", ");
+        }
     }
     for name in flag_names(s.flags) {
-        let _ = write!(out, "{name} ");
+        out.push_str(name);
+        out.push(' ');
     }
     if s.importance != 0 {
-        let _ = write!(out, "importance={}, ", s.importance);
+        put(out, "importance=", s.importance.into());
+        out.push_str(", ");
     }
     if let Some(age) = s.idle_age.filter(|_| with_stats) {
-        let _ = write!(out, "idle_age={age}, ");
+        put(out, "idle_age=", age.into());
+        out.push_str(", ");
     }
     if let Some(age) = s.hard_age.filter(|age| with_stats && u32::from(*age) != s.duration.sec) {
-        let _ = write!(out, "hard_age={age}, ");
+        put(out, "hard_age=", age.into());
+        out.push_str(", ");
     }
     let before = out.len();
     if s.priority != 0x8000 {
-        let _ = write!(out, "priority={},", s.priority);
+        put(out, "priority=", s.priority.into());
+        out.push(',');
     }
     let after = out.len();
-    put_match(&mut out, &s.matching, style);
+    put_match(out, &s.matching, style);
     if out.len() == after && after > before {
         out.pop();
     }
@@ -132,16 +162,35 @@ pub fn flow_stats(s: &FlowStats, with_stats: bool, style: Style<'_>) -> String {
         out.push(' ');
     }
     out.push_str("actions=");
-    put_instructions(&mut out, &s.instructions, style);
-    out
+    put_instructions(out, &s.instructions, style);
 }
 
 /// Seconds with as many decimals as they need, three at least where there are any.
-fn duration(d: Duration) -> String {
-    match (d.nsec, d.nsec % 1_000_000) {
-        (0, _) => format!("{}s", d.sec),
-        (_, 0) => format!("{}.{:03}s", d.sec, d.nsec / 1_000_000),
-        _ => format!("{}.{:09}s", d.sec, d.nsec),
+fn put_duration(out: &mut String, d: Duration) {
+    put_decimal(out, d.sec.into());
+    let (mut decimals, mut unit) = match (d.nsec, d.nsec % 1_000_000) {
+        (0, _) => (0, 0),
+        (nsec, 0) => (nsec / 1_000_000, 100),
+        (nsec, _) => (nsec, 100_000_000),
+    };
+    if unit > 0 {
+        out.push('.');
+    }
+    while unit > 0 {
+        let digit = (decimals / unit).min(9) as u8;
+        out.push(char::from(b'0' + digit));
+        decimals %= unit;
+        unit /= 10;
+    }
+    out.push('s');
+}
+
+/// Hexadecimal digits, as many as are needed.
+fn put_digits(out: &mut String, number: u64) {
+    let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
+    for n in (0..digits).rev() {
+        let digit = (number >> (4 * n) & 0xf) as usize;
+        out.push(char::from(b"0123456789abcdef"[digit]));
     }
 }
 

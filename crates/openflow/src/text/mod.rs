@@ -37,7 +37,7 @@ use crate::model::Port;
 pub use action_in::{parse_actions, parse_instructions};
 pub use action_out::{actions, instructions};
 pub use flow_in::{parse_flow, parse_flow_usable, parse_match};
-pub use flow_out::{flow_mod, flow_stats};
+pub use flow_out::{flow_mod, flow_stats, put_flow_stats};
 pub use group_in::parse_group_mod;
 pub use group_out::{group_desc, group_mod};
 pub use lines::{

@@ -7,7 +7,7 @@ use super::out::Out;
 use super::sort::sort;
 use crate::common::{Failure, print};
 use openflow::model::{Body, FlowStats, FlowStatsRequest, StatsReply, StatsRequest};
-use openflow::text::{Protocols, Style, flow_stats, parse_flow_stats_request};
+use openflow::text::{Protocols, Style, flow_stats, parse_flow_stats_request, put_flow_stats};
 
 impl Ctl {
     /// Reads which rules are meant, connects, and agrees on a format to ask for them in.
@@ -90,11 +90,10 @@ fn line(ctl: &Ctl, out: &mut Out, flow: FlowStats, style: Style<'_>) {
         hard_age: None,
         ..flow
     };
-    let text = flow_stats(&flow, ctl.options.stats, style);
     out.text.push(' ');
     match ctl.options.color {
-        true => super::color::flow(&mut out.text, &text),
-        false => out.text.push_str(&text),
+        true => super::color::flow(&mut out.text, &flow_stats(&flow, ctl.options.stats, style)),
+        false => put_flow_stats(&mut out.text, &flow, ctl.options.stats, style),
     }
     out.text.push('\n');
 }

@@ -120,9 +120,11 @@ impl Shared {
         let _ = output.write_all(text.as_bytes());
     }
 
-    fn send(&self, data: &[u8]) -> io::Result<()> {
-        self.say("send: ");
+    fn show(&self, data: &[u8]) {
         self.say(&message(data, self.names.as_ref(), self.verbosity));
+    }
+
+    fn send(&self, data: &[u8]) -> io::Result<()> {
         self.writer.borrow_mut().write_all(data)
     }
 
@@ -255,8 +257,10 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
         let mut out = String::new();
         for word in args {
             let Some(data) = super::offline::bytes(word) else {
-                return Err("bad hex string".into());
+                return Err("Trailing garbage in hex data".into());
             };
+            s.say("send: ");
+            s.show(&data);
             match s.send(&data) {
                 Ok(()) => out += "sent\n",
                 Err(e) => out += &format!("{}\n", text(e)),
@@ -269,10 +273,12 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
     let packet_out = move |args: &[String]| {
         let none = Names::default();
         let names = s.names.as_ref().unwrap_or(&none);
-        let (packet, _) = parse_packet_out(&args[0], names).map_err(|e| format!("{}: {e}", args[0]))?;
+        let (packet, _) = parse_packet_out(&args[0], names).map_err(|e| e.to_string())?;
         let xid = s.next_xid();
         let body = Body::PacketOut(Box::new(packet));
-        s.send(&s.codec.encode(&Message { xid, body })).map_err(text)?;
+        let data = s.codec.encode(&Message { xid, body });
+        s.show(&data);
+        s.send(&data).map_err(text)?;
         Ok(String::new())
     };
     server.register(

@@ -4,7 +4,7 @@ use super::Printer;
 use super::meter::duration;
 use crate::Version;
 use crate::model::{FlowMonitorRequest, FlowRemoved, FlowStats, FlowStatsRequest, FlowUpdate, Port};
-use crate::text::{flow_stats, instructions, matching};
+use crate::text::{instructions, matching, put_flow_stats};
 use std::fmt::Write;
 
 /// The names of the reasons for which rules end.
@@ -30,7 +30,7 @@ impl Printer<'_> {
     pub(super) fn flows(&mut self, flows: &[FlowStats]) {
         for flow in flows {
             self.out.push_str("\n ");
-            self.out.push_str(&flow_stats(flow, true, self.style));
+            put_flow_stats(self.out, flow, true, self.style);
         }
     }
 
