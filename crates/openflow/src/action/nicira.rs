@@ -115,13 +115,17 @@ pub(super) fn decode(scope: Scope, subtype: u16, mut body: Reader<'_>) -> Result
         }
         35 => return ct::decode(scope, body),
         36 if scope.in_ct => return ct::decode_nat(body),
-        36 => return Err(OfError::BacBadType),
+        36 => return Err(OfError::BacBadSetArgument),
         37 => return controller2(body),
         38 | 41 => sample(subtype, &mut body)?,
-        39 => Action::OutputTrunc {
-            port: port10(body.u16()?),
-            max_len: body.u32()?,
-        },
+        39 => {
+            const ETHERNET_HEADER: u32 = 14;
+            let (port, max_len) = (port10(body.u16()?), body.u32()?);
+            if max_len < ETHERNET_HEADER {
+                return Err(OfError::BacBadArgument);
+            }
+            Action::OutputTrunc { port, max_len }
+        }
         40 => {
             body.skip(2)?;
             Action::Group(body.u32()?)
