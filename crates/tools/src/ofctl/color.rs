@@ -53,8 +53,7 @@ const SPECIAL: [&str; 8] = [
 pub(super) fn flow(out: &mut String, text: &str) {
     let c = colors();
     let (head, actions) = text.split_once("actions=").unwrap_or((text, ""));
-    for (n, pair) in head.split_inclusive([',', ' ']).enumerate() {
-        let _ = n;
+    for pair in head.split_inclusive([',', ' ']) {
         let end = pair.find([',', ' ']).unwrap_or(pair.len());
         let (word, separator) = pair.split_at(end);
         match word.split_once('=') {

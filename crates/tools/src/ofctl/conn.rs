@@ -200,8 +200,8 @@ fn connect(target: &str) -> io::Result<Stream> {
 
 /// Takes an option about SSL: its file must be there.
 pub(crate) fn tls_option(name: &str, value: &str) -> Result<(), Failure> {
-    let is_file = !matches!(name, "ssl-protocols" | "ssl-ciphers") && !(name == "ca-cert" && value == "none");
-    match is_file.then(|| std::fs::metadata(value)) {
+    let is_word = matches!(name, "ssl-protocols" | "ssl-ciphers") || name == "ca-cert" && value == "none";
+    match (!is_word).then(|| std::fs::metadata(value)) {
         Some(Err(e)) if name != "bootstrap-ca-cert" => {
             Err(Failure::new(format!("--{name}={value}: {}", pidfile::os_text(&e))))
         }

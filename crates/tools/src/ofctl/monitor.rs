@@ -38,9 +38,8 @@ pub(super) fn monitor(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut conn = ctl.open(target)?;
     for word in &args[1..] {
         if let Some(text) = word.strip_prefix("watch:") {
-            let (request, usable) =
+            let (request, _) =
                 ctl.read_with_names(target, Wanted::Both, |names| parse_flow_monitor_request(text, names))?;
-            let _ = usable;
             ctl.print_statistics(&mut conn, target, StatsRequest::FlowMonitor(vec![request]))?;
         } else if word == "invalid_ttl" {
             let mut config = ctl.switch_config(&mut conn)?;

@@ -147,10 +147,9 @@ pub(super) fn diff(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut both = Both::default();
     let target = args.iter().find(|name| !is_file(name)).map_or("", String::as_str);
     let mut version = openflow::Version::V13;
-    let mut usable = Protocols::ANY;
     for (side, name) in args.iter().enumerate() {
         if is_file(name) {
-            usable &= both.read_file(ctl, target, name, side)?;
+            both.read_file(ctl, target, name, side)?;
         }
     }
     for (side, name) in args.iter().enumerate() {
@@ -161,7 +160,6 @@ pub(super) fn diff(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
             both.read_switch(ctl, &mut conn, side)?;
         }
     }
-    let _ = usable;
     let names = match target {
         "" => None,
         target => ctl.shown_names(target)?,

@@ -2,8 +2,8 @@
 
 use super::Printer;
 use super::bundle::hash_hex;
+use super::lists::action_names;
 use super::meter::duration;
-use super::table::action_names;
 use crate::Version;
 use crate::model::{ALL_GROUPS, ANY_GROUP, Duration, GroupDesc, GroupFeatures, GroupMod, GroupStats};
 use std::fmt::Write;

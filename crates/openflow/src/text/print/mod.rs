@@ -8,6 +8,7 @@ mod flow;
 mod group;
 mod hello;
 mod hex;
+mod lists;
 mod meter;
 mod name;
 mod packet;

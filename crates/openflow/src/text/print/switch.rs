@@ -1,6 +1,6 @@
 //! The switch: features, configuration, description.
 
-use super::table::action_names;
+use super::lists::action_names;
 use super::{Printer, bits, port_desc};
 use crate::Version;
 use crate::model::{Config, Features, SwitchDesc};

@@ -48,7 +48,7 @@ fn no_bytes_make_printing_fail() {
 #[test]
 fn fields_with_a_common_beginning_are_drawn_together() {
     let mut out = String::new();
-    table::field_names_for_tests(
+    lists::field_names_for_tests(
         &mut out,
         &[
             "tun_src",
