@@ -233,7 +233,7 @@ fn install(oracle: &Vswitch, ours: &mut Switch, rng: &mut Rng, topology: &Topolo
                 .and_then(|line| line.parse().ok())
                 .unwrap_or_else(|| panic!("{}", done.stderr));
             assert!(
-                done.stderr.contains("INCONSISTENT"),
+                done.stderr.contains("actions are invalid with specified match"),
                 "{}: {}",
                 rules[line - 1],
                 done.stderr
