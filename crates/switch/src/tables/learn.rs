@@ -1,11 +1,11 @@
 //! Rules that packets make (`learn`), and rules that end with a TCP connection (`fin_timeout`).
 //!
-//! A translation changes nothing: a rule to be made is an effect, which the caller applies, and again while the megaflow carries packets. Later
-//! lookups of the same translation see the rule as if it was there.
+//! A translation changes nothing: a rule to be made is an effect, which the caller applies, and again while the megaflow carries packets. The packet
+//! itself goes through the tables as they were when it came.
 
 use super::pipeline::Pipeline;
 use super::translated::Memo;
-use super::words::{self, StateWords};
+use super::words;
 use super::{FlowTables, Log};
 use crate::dep::Read;
 use classifier::Match;
@@ -15,7 +15,6 @@ use openflow::model::{
 };
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use wire::Nanos;
 
 /// A rule that packets make.
@@ -93,50 +92,16 @@ impl FlowTables {
     }
 }
 
-/// A rule that this translation makes, in the words of the tables.
+/// A rule that this translation makes, in the words of the tables: one of those that a limit counts.
 pub(super) struct Overlay {
     bridge: u32,
     table: u8,
-    pub(super) priority: u32,
+    priority: u32,
     matching: Match<{ words::WORDS }>,
-    pub(super) cookie: u64,
-    pub(super) instructions: Arc<Instructions>,
-}
-
-impl Overlay {
-    /// What it matches.
-    pub(super) fn condition(&self) -> model::Match {
-        words::match_of(&self.matching)
-    }
-
-    fn matches(&self, key: &StateWords) -> bool {
-        let (value, mask) = (self.matching.value(), self.matching.mask());
-        key.iter()
-            .zip(value)
-            .zip(mask)
-            .all(|((key, value), mask)| key & mask == *value)
-    }
+    cookie: u64,
 }
 
 impl Pipeline<'_> {
-    /// The rule that this translation has made in a table, if it is for the packet and none of a higher priority than `floor` is there.
-    pub(super) fn overlaid(&mut self, table: u8, key: &StateWords, floor: Option<u32>) -> Option<usize> {
-        let bridge = self.place.bridge?.id;
-        let mut best: Option<usize> = None;
-        for (at, rule) in self.overlays.iter().enumerate() {
-            if rule.bridge != bridge || rule.table != table {
-                continue;
-            }
-            words::unite(&mut self.consulted, rule.matching.mask());
-            let above = floor.is_none_or(|floor| rule.priority >= floor)
-                && best.is_none_or(|best| rule.priority >= self.overlays[best].priority);
-            if above && rule.matches(key) {
-                best = Some(at);
-            }
-        }
-        best
-    }
-
     /// Makes a rule from the packet.
     pub(super) fn learn(&mut self, learn: &Learn) {
         let Some(bridge) = self.place.bridge else { return };
@@ -182,7 +147,6 @@ impl Pipeline<'_> {
                 priority,
                 matching,
                 cookie: learn.cookie,
-                instructions: Arc::new(change.instructions.clone()),
             });
             self.remember(Memo::Learned(Box::new(Learned {
                 bridge: bridge.id,

@@ -438,16 +438,6 @@ impl<'a> Pipeline<'a> {
             // Whether it is a fragment says whether these ports count.
             self.consult(Field::IpFrag, u128::MAX);
         }
-        if !self.overlays.is_empty() {
-            let floor = found.as_ref().map(|found| found.priority);
-            if let Some(at) = self.overlaid(table, &key, floor) {
-                self.place.cookie = self.overlays[at].cookie;
-                self.place.rule = None;
-                let priority = self.overlays[at].priority;
-                self.open(Kind::Table, |p| p.text_of_overlay(table, at, priority));
-                return Some(self.overlays[at].instructions.clone());
-            }
-        }
         let matched = found.is_some();
         let lookup = Credited::Lookup {
             bridge: bridge.id,

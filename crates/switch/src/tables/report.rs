@@ -283,12 +283,6 @@ impl Pipeline<'_> {
         out
     }
 
-    /// A rule that this translation makes.
-    pub(super) fn text_of_overlay(&self, table: u8, at: usize, priority: u32) -> String {
-        let overlay = &self.overlays[at];
-        self.text_of_entry(table, &overlay.condition(), priority as u16, overlay.cookie)
-    }
-
     /// A rule that is being made.
     pub(super) fn text_of_rule(&self, change: &FlowMod) -> String {
         let matching = text::matching(&change.matching, self.style());

@@ -114,13 +114,6 @@ pub(crate) fn has_ports(words: &StateWords) -> bool {
     PORTS.into_iter().any(|field| of_key(words, field) != 0)
 }
 
-/// Adds the bits of a mask to the words of another.
-pub(crate) fn unite(words: &mut StateWords, bits: &StateWords) {
-    for (word, bits) in words.iter_mut().zip(bits) {
-        *word |= bits;
-    }
-}
-
 /// Sets a field of metadata of at most 64 bits.
 pub(crate) fn put(words: &mut StateWords, field: MatchField, value: u64) {
     let info = field.info();
