@@ -242,7 +242,7 @@ impl Datapath for DpUser {
         let worker = &self.workers[receiver.copied().unwrap_or(0)];
         worker.commands.push(Command::Execute {
             in_port,
-            frame: Frame::from_slice(packet),
+            frame: Frame::unpooled(packet),
             actions: actions.to_vec(),
         });
     }

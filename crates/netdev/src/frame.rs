@@ -47,6 +47,22 @@ impl Frame {
         frame
     }
 
+    /// A frame with a copy of a packet, in a buffer of just its size: for a thread that does not get its frames back. A pooled buffer would be
+    /// made anew for each packet, and is as large as the largest.
+    pub fn unpooled(packet: &[u8]) -> Frame {
+        let mut buffer = Vec::with_capacity(HEADROOM + packet.len());
+        buffer.resize(HEADROOM, 0);
+        buffer.extend_from_slice(packet);
+        Frame {
+            offload: Offload::default(),
+            mark: 0,
+            priority: 0,
+            buffer: buffer.into_boxed_slice(),
+            start: HEADROOM as u32,
+            len: packet.len() as u32,
+        }
+    }
+
     /// A frame of `len` bytes of unspecified content, with the usual headroom.
     pub(crate) fn with_len(len: usize) -> Frame {
         let buffer = if HEADROOM + len <= CAPACITY {

@@ -17,7 +17,10 @@ use testkit::eventually;
 const TIME: Duration = Duration::from_secs(3);
 /// Packets under way at once.
 const WINDOW: u64 = 64;
-const RECEIVER: u16 = 9;
+/// The receiver's first port, and how many it has: connections differ by both ports, so that none comes twice.
+const RECEIVER: u16 = 9000;
+const RECEIVERS: u16 = 16;
+const SENDERS: u64 = 60_000;
 
 pub(crate) fn compare(kinds: &[Kind], rounds: usize) {
     println!("\na reactive controller, {rounds} rounds{:>41}{:>12}", "oxvs", "ovs");
@@ -61,28 +64,32 @@ fn measure(kind: Kind, installs: bool) -> f64 {
     thread::sleep(Duration::from_millis(300));
 
     let received = Arc::new(AtomicU64::new(0));
-    let count = received.clone();
-    let socket = system.hosts[1].enter(|| UdpSocket::bind((ADDRESSES[1], RECEIVER)).expect("the receiver's port"));
-    socket
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .expect("a time-out");
     let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
-    let receiver = thread::spawn(move || {
-        let mut buffer = [0; 64];
-        while !stopped.load(Ordering::Relaxed) {
-            if socket.recv(&mut buffer).is_ok() {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    });
+    let receivers: Vec<_> = (0..RECEIVERS)
+        .map(|n| {
+            let socket =
+                system.hosts[1].enter(|| UdpSocket::bind((ADDRESSES[1], RECEIVER + n)).expect("the receiver's port"));
+            socket
+                .set_read_timeout(Some(Duration::from_millis(100)))
+                .expect("a time-out");
+            let (stopped, count) = (stop.clone(), received.clone());
+            thread::spawn(move || {
+                let mut buffer = [0; 64];
+                while !stopped.load(Ordering::Relaxed) {
+                    if socket.recv(&mut buffer).is_ok() {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        })
+        .collect();
     let rate = system.hosts[0].enter(|| send(&received));
     stop.store(true, Ordering::Relaxed);
-    let _ = receiver.join();
+    receivers.into_iter().for_each(|receiver| drop(receiver.join()));
     rate
 }
 
-/// Sends packets, each of another source port, as fast as they arrive.
+/// Sends packets, each of another connection, as fast as they arrive.
 fn send(received: &AtomicU64) -> f64 {
     let (began, mut sent, mut lost) = (Instant::now(), 0u64, 0u64);
     let (mut seen, mut progress) = (0, Instant::now());
@@ -100,9 +107,10 @@ fn send(received: &AtomicU64) -> f64 {
             thread::yield_now();
             continue;
         }
-        let port = 1024 + (sent % 60_000) as u16;
+        let port = 1024 + (sent % SENDERS) as u16;
+        let receiver = RECEIVER + (sent / SENDERS) as u16 % RECEIVERS;
         if let Ok(socket) = UdpSocket::bind((ADDRESSES[0], port)) {
-            let _ = socket.send_to(&[0; 18], (ADDRESSES[1], RECEIVER));
+            let _ = socket.send_to(&[0; 18], (ADDRESSES[1], receiver));
         }
         sent += 1;
     }

@@ -1,7 +1,7 @@
 //! OpenFlow beside Debian's Open vSwitch, in one run: rules in and out, memory, and what a reactive controller reaches.
 //!
-//! `cargo bench -p oxvs --bench openflow [-- [RULES...] [ROUNDS]]`, as root: `RULES` like `100k` or `1m` (default: both), `ROUNDS` a number
-//! (default 3). Both switches run in namespaces between two veth hosts. Figures are medians of interleaved rounds; what counts is the ratio.
+//! `cargo bench -p oxvs --bench openflow [-- [RULES...] [delay] [controller] [ROUNDS]]`, as root: `RULES` like `100k` or `1m`; without any
+//! of these words, `100k 1m delay controller`; `ROUNDS` a number (default 3). Both switches run in namespaces between two veth hosts. Figures are medians of interleaved rounds; what counts is the ratio.
 
 mod controller;
 mod delay;
@@ -17,7 +17,9 @@ fn main() {
     }
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let mut sizes: Vec<usize> = args.iter().filter_map(|arg| size(arg)).collect();
-    if sizes.is_empty() {
+    let chosen = |word: &str| args.iter().any(|arg| arg == word);
+    let all = sizes.is_empty() && !chosen("delay") && !chosen("controller");
+    if all {
         sizes = vec![100_000, 1_000_000];
     }
     let rounds = args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(3);
@@ -31,8 +33,12 @@ fn main() {
     for size in sizes {
         rules::compare(&kinds, size, if size > 500_000 { 1 } else { rounds });
     }
-    delay::compare(rounds);
-    controller::compare(&kinds, rounds);
+    if all || chosen("delay") {
+        delay::compare(rounds);
+    }
+    if all || chosen("controller") {
+        controller::compare(&kinds, rounds);
+    }
 }
 
 fn size(word: &str) -> Option<usize> {
