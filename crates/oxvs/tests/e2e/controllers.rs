@@ -400,6 +400,14 @@ fn controllers_and_the_database_are_reached_under_tls() {
         done.ok().then(|| done.stdout.clone())
     });
     assert!(shown.contains("1(p1)"), "{shown}");
+    let ours = [
+        &[crate::fixture::binary().display().to_string(), "ofctl".to_owned()],
+        &good[..],
+        &["show".to_owned(), format!("ssl:127.0.0.1:{of}")],
+    ]
+    .concat();
+    let by_ours = testkit::try_run(&ours, &switch.sandbox.env()).expect_ok();
+    assert!(by_ours.contains("1(p1)"), "{by_ours}");
     let listed = run(
         "ovsdb-client",
         &good,

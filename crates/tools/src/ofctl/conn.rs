@@ -1,7 +1,8 @@
 //! A connection to a switch: opened, its version agreed on, messages sent and received one after the other.
 
-use super::Ctl;
+use super::{Ctl, secure};
 use crate::common::Failure;
+use mgmt::stream::tls::Settings;
 use mgmt::{paths, pidfile};
 use openflow::model::{Body, Message, StatsRequest};
 use openflow::text::Protocols;
@@ -111,7 +112,7 @@ impl Ctl {
         };
         let named = |name: &str| paths::rundir().join(format!("{name}.{suffix}"));
         let (name, connected) = if target.contains(':') {
-            (target.to_owned(), connect(target))
+            (target.to_owned(), connect(target, &self.options.tls))
         } else if is_socket(&named(target)) {
             let path = named(target);
             (format!("unix:{}", path.display()), unix(&path))
@@ -172,7 +173,7 @@ fn unix(path: &Path) -> io::Result<Stream> {
     UnixStream::connect(PathBuf::from(format!("/proc/self/fd/{number}")).join(name)).map(Stream::Unix)
 }
 
-fn connect(target: &str) -> io::Result<Stream> {
+fn connect(target: &str, keys: &Settings) -> io::Result<Stream> {
     let unknown = || io::Error::from(rustix::io::Errno::AFNOSUPPORT);
     let (method, rest) = target.split_once(':').ok_or_else(unknown)?;
     match method {
@@ -190,10 +191,7 @@ fn connect(target: &str) -> io::Result<Stream> {
             stream.set_nodelay(true)?;
             Ok(Stream::Tcp(stream))
         }
-        "ssl" => Err(io::Error::new(
-            ErrorKind::Unsupported,
-            "SSL connections are not supported yet, use tcp: or unix:",
-        )),
+        "ssl" => secure::connect(target, keys).map(Stream::Unix),
         _ => Err(unknown()),
     }
 }

@@ -9,7 +9,7 @@ pub(super) fn text() -> String {
 {PROGRAM}, for asking and telling OpenFlow switches
 usage: {PROGRAM} [OPTION...] COMMAND [ARG...]
 
-SWITCH is a bridge, or tcp:HOST[:PORT], unix:FILE (ssl:HOST[:PORT] is not supported yet).
+SWITCH is a bridge, or tcp:HOST[:PORT], ssl:HOST[:PORT], unix:FILE.
 FLOW, GROUP and METER are as ovs-ofctl(8), ovs-fields(7) and ovs-actions(7) describe them;
 '-' in their place reads them from standard input, one a line.
 

@@ -23,6 +23,7 @@ mod out;
 mod pcap;
 mod ports;
 mod replace;
+mod secure;
 mod show;
 mod sort;
 mod tables;

@@ -5,6 +5,7 @@ use crate::common::{Failure, parse_timeout};
 use flow::MatchField;
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::daemon;
+use mgmt::stream::tls;
 use openflow::model::PacketInFormat;
 use openflow::text::{Protocols, parse_protocols};
 use openflow::{Version, Versions};
@@ -31,13 +32,6 @@ const OPTIONS: &[Opt] = &[
     Opt::flag("may-create", None),
     Opt::flag("read-only", None),
     Opt::value("protocols", Some('O')),
-    Opt::value("private-key", Some('p')),
-    Opt::value("certificate", Some('c')),
-    Opt::value("ca-cert", Some('C')),
-    Opt::value("peer-ca-cert", None),
-    Opt::value("bootstrap-ca-cert", None),
-    Opt::value("ssl-protocols", None),
-    Opt::value("ssl-ciphers", None),
 ];
 
 /// By what flows are sorted.
@@ -67,6 +61,8 @@ pub(crate) struct Options {
     pub(crate) packet_in_format: Option<PacketInFormat>,
     pub(crate) sort: Vec<Criterion>,
     pub(crate) daemon: daemon::Options,
+    /// The keys for switches that are reached under TLS.
+    pub(crate) tls: tls::Settings,
 }
 
 impl Options {
@@ -89,7 +85,7 @@ pub(crate) enum Parsed {
 }
 
 pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
-    let tables = vec![OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    let tables = vec![OPTIONS, tls::OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
     let mut parser = Parser::new(args, tables, Order::Mixed);
     let mut options = Options {
         strict: false,
@@ -108,6 +104,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
         packet_in_format: None,
         sort: Vec::new(),
         daemon: daemon::Options::new(PROGRAM),
+        tls: tls::Settings::default(),
     };
     let mut words = Vec::new();
     while let Some(item) = parser.next()? {
@@ -150,8 +147,10 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
                 };
             }
             "sort" | "rsort" => options.sort.push(criterion(value.as_deref(), name == "rsort")?),
-            "private-key" | "certificate" | "ca-cert" | "peer-ca-cert" | "bootstrap-ca-cert" | "ssl-protocols"
-            | "ssl-ciphers" => super::conn::tls_option(name, text)?,
+            name if tls::OPTIONS.iter().any(|known| known.long == name) => {
+                super::conn::tls_option(name, text)?;
+                tls::accept(&mut options.tls, name, value.as_deref())?;
+            }
             name => {
                 let taken = options.daemon.accept(name, value.as_deref())?;
                 debug_assert!(taken, "{name} is in a table");

@@ -1,0 +1,29 @@
+//! A connection under TLS, as the socket that the rest of the tool reads and writes.
+
+use mgmt::stream::tls::Settings;
+use mgmt::stream::{self, OPENFLOW_PORT, Remote, Tls};
+use std::io;
+use std::os::unix::net::UnixStream;
+use tokio::io::{AsyncWriteExt, copy_bidirectional};
+
+/// Connects to `ssl:HOST[:PORT]`. A thread does the work between the network and the socket; whoever waits for answers, as every command does
+/// that changes something, has had everything sent.
+pub(super) fn connect(target: &str, settings: &Settings) -> io::Result<UnixStream> {
+    let remote = Remote::parse(target, OPENFLOW_PORT).map_err(io::Error::other)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tls = Tls::new(settings.clone());
+    let mut secure = runtime.block_on(stream::connect(&remote, &tls))?;
+    let (near, far) = UnixStream::pair()?;
+    far.set_nonblocking(true)?;
+    let relay = move || {
+        runtime.block_on(async {
+            if let Ok(mut far) = tokio::net::UnixStream::from_std(far) {
+                // However it ends, the end of the socket tells it.
+                let _ = copy_bidirectional(&mut secure, &mut far).await;
+                let _ = secure.shutdown().await;
+            }
+        });
+    };
+    std::thread::Builder::new().name("tls".to_owned()).spawn(relay)?;
+    Ok(near)
+}
