@@ -33,6 +33,9 @@ pub struct Config {
     pub queue: usize,
     /// After how long a silence a bundle is given up (`other_config:bundle-idle-timeout`).
     pub bundle_timeout: Duration,
+    /// As many bytes as a connection may leave unread before it is given up: what happens without its asking (ends of rules, ports) has to be
+    /// kept for it, as a million rules may end at once.
+    pub most_unread: usize,
 }
 
 impl Default for Config {
@@ -46,6 +49,7 @@ impl Default for Config {
             software: String::new(),
             queue: 100,
             bundle_timeout: Duration::from_secs(10),
+            most_unread: 256 << 20,
         }
     }
 }
@@ -165,7 +169,8 @@ impl Agent {
     pub fn connect(&mut self, options: Options, now: Nanos) -> ConnId {
         self.next += 1;
         let id = ConnId(self.next);
-        let conn = Conn::new(id, options, self.core.config.versions, self.core.config.queue, now);
+        let mut conn = Conn::new(id, options, self.core.config.versions, self.core.config.queue, now);
+        conn.most_unread = self.core.config.most_unread;
         self.conns.insert(id, conn);
         self.tap();
         id

@@ -79,6 +79,9 @@ pub enum Closed {
     /// The peer did not answer when it was asked whether it is there.
     #[error("no response to inactivity probe")]
     Silent,
+    /// The peer did not read for so long that what it has to be told does not fit any more.
+    #[error("the peer does not read what it is told")]
+    Stalled,
     /// There is no such connection.
     #[error("no such connection")]
     Gone,
@@ -117,6 +120,8 @@ pub(crate) struct Conn {
     pub(crate) packet_in_format: PacketInFormat,
     pub(crate) controller_id: u16,
     pub(crate) out: Outbox,
+    /// As many bytes as may wait to be sent: of what happens without its asking.
+    pub(crate) most_unread: usize,
     /// A long answer, which the rest waits for.
     pub(crate) dump: Option<Job>,
     /// A request whose further parts are to come.
@@ -168,6 +173,7 @@ impl Conn {
             packet_in_format: PacketInFormat::Standard,
             controller_id: 0,
             out: Outbox::default(),
+            most_unread: usize::MAX,
             dump: None,
             partial: None,
             stats: ConnStats::default(),
@@ -213,6 +219,13 @@ impl Conn {
     }
 
     fn put(&mut self, bytes: &[u8]) {
+        if self.out.len() > self.most_unread {
+            // Nothing that was to be told may be missing unnoticed.
+            self.closed.get_or_insert(Closed::Stalled);
+            // Who serves it is to notice.
+            self.out.push(&[]);
+            return;
+        }
         self.stats.sent += 1;
         self.out.push(bytes);
         if self.tapped {

@@ -133,6 +133,7 @@ fn config(name: &str, desired: &Desired, wanted: &desired::Bridge, there: &Bridg
         software: telemetry::version::COMPATIBLE.to_owned() + ", oxvs " + telemetry::version::OXVS,
         queue: wanted.controller_queue,
         bundle_timeout: desired.bundle_timeout,
+        ..Config::default()
     }
 }
 

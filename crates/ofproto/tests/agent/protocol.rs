@@ -1,7 +1,7 @@
 //! What is answered.
 
 use crate::world::{BRIDGE, Lab, rule};
-use ofproto::{Closed, Env, Kind, Run};
+use ofproto::{Closed, Config, Env, Kind, Run};
 use openflow::model::*;
 use openflow::{Codec, ErrorKind, Hello, OfError, Version, Versions};
 use switch::tables::ForController;
@@ -417,4 +417,51 @@ fn who_snoops_hears_both_sides_and_may_say_nothing() {
     assert!(xids.ends_with(&[(20, 8), (21, 8)]), "{xids:?}");
     lab.say(snoop, Version::V15, 9, flow(rule(1)));
     assert_eq!(lab.rules(), 1);
+}
+
+#[test]
+fn who_reads_nothing_is_told_of_rules_up_to_a_bound_and_then_given_up() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    let config = Config {
+        most_unread: 1 << 20,
+        ..lab.agent.config().clone()
+    };
+    lab.agent.configure(config);
+    let (stalled, other) = (lab.open(Kind::Primary, version), lab.open(Kind::Service, version));
+    for round in 0..30 {
+        lab.world.change(|switch, now| {
+            let mut change = rule(7);
+            change.flags = FlowFlags::SEND_FLOW_REM;
+            for n in 0..1000_u32 {
+                change.matching.set(flow::MatchField::EthType, 0x0800, 0xffff);
+                change.matching.set(flow::MatchField::IpSrc, n.into(), u32::MAX.into());
+                switch.flow_mod(BRIDGE, &change, now).unwrap();
+            }
+            let all = FlowMod {
+                command: FlowCommand::Delete,
+                table: None,
+                ..rule(0)
+            };
+            switch.flow_mod(BRIDGE, &all, now).unwrap();
+            ((), Vec::new())
+        });
+        lab.agent.tables_changed(&lab.world, Nanos(1));
+        if matches!(
+            lab.agent.run(stalled, &lab.world, Nanos(1), 1),
+            Run::Close(Closed::Stalled)
+        ) {
+            assert!(round > 5, "{round}");
+            assert!(
+                lab.agent.take_ready().contains(&stalled),
+                "who serves the connection hears of it"
+            );
+            let waiting = lab.agent.transmit(stalled).len();
+            assert!(waiting < 2 << 20, "{waiting}");
+            lab.say(other, version, 3, Body::BarrierRequest);
+            assert_eq!(lab.hear(other, version).len(), 1);
+            return;
+        }
+    }
+    panic!("a peer that does not read takes all memory");
 }
