@@ -206,7 +206,7 @@ fn a_peer_that_does_not_read_is_told_of_once() {
             .receive(id, &Codec::new(version).encode(&Message { xid: 1, body }));
         lab.agent.run(id, &lab.world, lab.world.now.get(), 8);
     };
-    peers.map(|id| ask(&mut lab, id));
+    peers.iter().for_each(|id| ask(&mut lab, *id));
     assert_eq!(lab.agent.take_ready(), peers);
     // Their tasks would otherwise wake each other for ever.
     assert_eq!(lab.agent.take_ready(), []);
