@@ -79,7 +79,7 @@ fn what_theirs_misreads_is_refused() {
         (
             "--db=carrier:pigeon show",
             "carrier:pigeon: unknown connection method \
-          (use tcp:HOST:PORT, unix:FILE, ptcp:PORT[:IP] or punix:FILE)",
+          (use tcp:HOST:PORT, ssl:HOST:PORT, unix:FILE, ptcp:PORT[:IP], pssl:PORT[:IP] or punix:FILE)",
         ),
     ] {
         assert_eq!(run(line), format!("exit 1\n\novs-vsctl: {error}\n"), "{line}");

@@ -49,7 +49,12 @@ pub enum TlsError {
 }
 
 impl From<TlsError> for io::Error {
+    /// What was not named goes to the log, and the error is the system's, as scripts know it.
     fn from(error: TlsError) -> io::Error {
+        if let TlsError::Missing(_) = &error {
+            telemetry::error_limited!(target: "stream_ssl", "{error}");
+            return rustix::io::Errno::NOPROTOOPT.into();
+        }
         io::Error::new(io::ErrorKind::InvalidInput, error)
     }
 }
