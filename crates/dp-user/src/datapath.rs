@@ -14,7 +14,6 @@ use flow::PortNo;
 use hashbrown::HashMap;
 use netdev::{Frame, Netdev};
 use parking_lot::{Mutex, RwLock};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -50,6 +49,9 @@ struct Port {
     /// Workers that have one of its queues.
     receivers: Vec<usize>,
 }
+
+/// The slices of processor time that workers run in.
+const SLICE: Duration = Duration::from_micros(100);
 
 impl DpUser {
     /// Starts the workers.
@@ -121,8 +123,11 @@ impl DpUser {
             .name(format!("oxvs-worker-{number}"))
             .spawn(move || {
                 if let Some(core) = core {
-                    pin(core);
+                    // A processor that is not there is no reason not to forward.
+                    let _ = sys::thread::pin_to_cpu(core);
                 }
+                // Where processors are busy, a packet would wait for whole slices of others. Without it the worker works as well, only later.
+                let _ = sys::thread::set_slice(SLICE);
                 worker.run();
             })?;
         Ok(Handle {
@@ -307,14 +312,5 @@ impl Drop for DpUser {
                 let _ = thread.join();
             }
         }
-    }
-}
-
-/// Keeps the calling thread on a core. Where the kernel refuses (the core is not ours to use), it stays where it is allowed.
-fn pin(core: usize) {
-    let mut cores = CpuSet::new();
-    if core < CpuSet::MAX_CPU {
-        cores.set(core);
-        let _ = sched_setaffinity(None, &cores);
     }
 }
