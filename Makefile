@@ -34,6 +34,7 @@ bench:
 	$(CARGO) build --release --locked -p oxvs
 	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/run.sh
 	$(CARGO) bench --locked -p ovsdb-server --bench versus
+	./scripts/as-root env PATH="$$PATH" $(CARGO) bench --locked -p oxvs --bench openflow
 
 SOAK ?= 20
 soak:
@@ -52,7 +53,7 @@ $(OXVS):
 bindir = $(PREFIX)/bin
 sbindir = $(PREFIX)/sbin
 unitdir = $(PREFIX)/lib/systemd/system
-TOOLS = ovs-vsctl ovs-appctl ovsdb-client ovsdb-tool
+TOOLS = ovs-vsctl ovs-ofctl ovs-appctl ovsdb-client ovsdb-tool
 DAEMONS = ovs-vswitchd ovsdb-server
 
 install: $(OXVS)
