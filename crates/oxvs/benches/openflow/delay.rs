@@ -10,11 +10,15 @@ use std::time::{Duration, Instant};
 
 const PORT: u16 = 7;
 const CLIENT: u16 = 4000;
-/// Exchanges of each rule set in a round.
-const EXCHANGES: usize = 2000;
+/// Exchanges of each rule set in a turn.
+const EXCHANGES: usize = 300;
+/// Turns of each rule set while there are few rules, and while there are many.
+const TURNS: usize = 10;
+/// How often few rules and many follow each other.
+const PHASES: usize = 2;
 
 /// The rule sets: what they are called, and both directions' matches.
-const SETS: [(&str, &str, &str); 6] = [
+const SETS: [(&str, &str, &str); 5] = [
     ("port", "in_port=1", "in_port=2"),
     ("MAC", "dl_dst=MAC2", "dl_dst=MAC1"),
     ("IP", "ip,nw_dst=10.3.0.2", "ip,nw_dst=10.3.0.1"),
@@ -24,10 +28,9 @@ const SETS: [(&str, &str, &str); 6] = [
         "in_port=1,dl_src=MAC1,dl_dst=MAC2,udp,nw_tos=0,nw_src=10.3.0.1,nw_dst=10.3.0.2,tp_src=4000,tp_dst=7",
         "in_port=2,dl_src=MAC2,dl_dst=MAC1,udp,nw_tos=0,nw_src=10.3.0.2,nw_dst=10.3.0.1,tp_src=7,tp_dst=4000",
     ),
-    ("IP, beside a million rules", "ip,nw_dst=10.3.0.2", "ip,nw_dst=10.3.0.1"),
 ];
 
-pub(crate) fn compare(rounds: usize) {
+pub(crate) fn compare() {
     let system = System::start(Kind::Oxvs);
     let macs = [0, 1].map(|n: usize| {
         let mac = system.hosts[n].run(&["cat", "/sys/class/net/eth0/address"]);
@@ -51,18 +54,22 @@ pub(crate) fn compare(rounds: usize) {
         .set_read_timeout(Some(Duration::from_millis(100)))
         .expect("a time-out");
 
-    let mut medians: Vec<Vec<f64>> = SETS.iter().map(|_| Vec::new()).collect();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let million = dir.path().join("million");
     std::fs::write(&million, rules::flows(1_000_000)).expect("the flows can be written");
-    for _ in 0..rounds {
-        for (at, (name, there, back)) in SETS.iter().enumerate() {
-            system.timed(true, &["del-flows", "br0"]);
-            if name.contains("million") {
-                system.timed(true, &["add-flows", "br0", &million.display().to_string()]);
-            }
-            for (matching, out) in [(there, 2), (back, 1)] {
-                let matching = matching.replace("MAC1", &macs[0]).replace("MAC2", &macs[1]);
+    // Of each rule set: all round trips beside few rules, and beside many.
+    let mut times = SETS.map(|_| [Vec::new(), Vec::new()]);
+    for phase in 0..2 * PHASES {
+        let many = phase % 2;
+        system.timed(true, &["del-flows", "br0"]);
+        if many == 1 {
+            system.timed(true, &["add-flows", "br0", &million.display().to_string()]);
+        }
+        for turn in 0..TURNS * SETS.len() {
+            let at = turn % SETS.len();
+            let (_, there, back) = SETS[at];
+            let matches = [there, back].map(|m| m.replace("MAC1", &macs[0]).replace("MAC2", &macs[1]));
+            for (matching, out) in matches.iter().zip([2, 1]) {
                 system.timed(
                     true,
                     &[
@@ -72,31 +79,44 @@ pub(crate) fn compare(rounds: usize) {
                     ],
                 );
             }
-            medians[at].push(exchange(&client));
+            times[at][many].extend(exchange(&client));
+            for matching in &matches {
+                system.timed(
+                    true,
+                    &["del-flows", "--strict", "br0", &format!("priority=200,{matching}")],
+                );
+            }
         }
     }
     stop.store(true, Ordering::Relaxed);
     let _ = echoes.join();
-    println!("\ndelay by match, oxvs, {rounds} rounds, median round trip of {EXCHANGES} exchanges");
-    let first = crate::median(medians[0].clone());
-    for ((name, ..), figures) in SETS.iter().zip(medians) {
-        let figure = crate::median(figures);
-        println!("{name:<44} {figure:>9.1} µs {:>8.2} of the first", figure / first);
+    println!(
+        "\nmedian round trip by what rules match, oxvs{:>28}{:>22}",
+        "few rules", "a million rules"
+    );
+    let medians = times.map(|both| both.map(crate::median));
+    let [first, _] = medians[0];
+    for ((name, ..), [few, many]) in SETS.iter().zip(medians) {
+        println!(
+            "{name:<44} {few:>9.1} µs ({:.2}) {many:>9.1} µs ({:.2} of few)",
+            few / first,
+            many / few
+        );
     }
 }
 
-/// The median round trip in microseconds.
-fn exchange(client: &UdpSocket) -> f64 {
+/// Round trips in microseconds.
+fn exchange(client: &UdpSocket) -> Vec<f64> {
     let mut buffer = [0; 64];
     let mut times = Vec::with_capacity(EXCHANGES);
-    for n in 0..EXCHANGES + 100 {
+    for n in 0..EXCHANGES + 20 {
         let began = Instant::now();
         let sent = client.send_to(&[0; 18], (ADDRESSES[1], PORT)).is_ok();
         // The first ones are on the way through the tables.
-        if sent && client.recv(&mut buffer).is_ok() && n >= 100 {
+        if sent && client.recv(&mut buffer).is_ok() && n >= 20 {
             times.push(began.elapsed().as_secs_f64() * 1e6);
         }
     }
     assert!(times.len() > EXCHANGES / 2, "the exchanges came back");
-    crate::median(times)
+    times
 }

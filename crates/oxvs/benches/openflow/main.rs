@@ -34,7 +34,7 @@ fn main() {
         rules::compare(&kinds, size, if size > 500_000 { 1 } else { rounds });
     }
     if all || chosen("delay") {
-        delay::compare(rounds);
+        delay::compare();
     }
     if all || chosen("controller") {
         controller::compare(&kinds, rounds);
