@@ -34,6 +34,8 @@ pub(crate) enum Network {
     Arp,
     Ipv4,
     Ipv6,
+    /// IPv6 whose extension headers are cut short: of such a packet a key has the addresses and nothing else.
+    Ipv6Cut,
 }
 
 /// A transport header.
@@ -136,9 +138,8 @@ impl Layers {
             if !matches!(protocol, 0 | 43 | 44 | 51 | 60) {
                 break;
             }
-            // A header that is cut short hides the payload.
             let Some(extension) = rest.first_chunk::<8>() else {
-                return Some(Network::Ipv6);
+                return Some(Network::Ipv6Cut);
             };
             let len = match protocol {
                 44 => {
@@ -153,7 +154,7 @@ impl Layers {
                 _ => (usize::from(extension[1]) + 1) * 8,
             };
             if rest.len() < len {
-                return Some(Network::Ipv6);
+                return Some(Network::Ipv6Cut);
             }
             if protocol == 43 && extension[3] > 0 {
                 final_destination = false;

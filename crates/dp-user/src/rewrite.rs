@@ -121,7 +121,8 @@ impl Place {
     fn find(field: Field, data: &[u8], layers: &Layers) -> Option<Place> {
         use Field as F;
         let network = |of: Network, at: usize, len: usize, shift: u32, covered: Covered| {
-            (layers.network == of).then_some(Place {
+            let cut = layers.network == Network::Ipv6Cut && matches!(field, F::Ipv6Src | F::Ipv6Dst);
+            (layers.network == of || of == Network::Ipv6 && cut).then_some(Place {
                 at: layers.start + at,
                 len,
                 shift,

@@ -123,7 +123,11 @@ fn learning_switch(version: &str, protocol: &str) {
     let lab = Lab::new(protocol, &["10.1.0.1/24", "10.1.0.2/24"]);
     let _app = lab.osken("learning_switch.py", version);
     lab.wait_for("ready");
-    assert!(reaches(&lab.hosts[0], "10.1.0.2"));
+    assert!(
+        reaches(&lab.hosts[0], "10.1.0.2"),
+        "{}",
+        lab.switch.sandbox.read("app.out")
+    );
     eventually("the application has rules for both directions", || {
         (lab.flows(protocol).matches("priority=10").count() >= 2).then_some(())
     });
