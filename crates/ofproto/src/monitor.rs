@@ -119,8 +119,14 @@ impl Monitor {
             matching: request.matching.clone(),
             ..FlowStatsRequest::default()
         })?;
+        let flags = match request.flags & (OWN | ONLY_OWN) {
+            // Open vSwitch and its tools mean the asker's own changes in full, but not these only. Who does mean that asks for them in full
+            // too, or would be told of nothing but numbers.
+            ONLY_OWN => request.flags ^ (OWN | ONLY_OWN),
+            _ => request.flags,
+        };
         Ok(Monitor {
-            flags: request.flags,
+            flags,
             table: request.table,
             condition,
         })

@@ -350,12 +350,8 @@ impl Match {
         let area = area | mask;
         let found = self.entries.binary_search_by_key(&field, |e| e.field);
         let old = found.map_or((0, 0), |at| (self.entries[at].value, self.entries[at].mask));
-        let mut mask = (old.1 & !area | mask) & valid;
-        let mut value = (old.0 & !area | value) & mask;
-        if field == MatchField::VlanTci && mask & TAGGED != 0 && value & TAGGED == 0 {
-            // A packet without a tag has no other bits of it either.
-            (value, mask) = (0, valid);
-        }
+        let mask = (old.1 & !area | mask) & valid;
+        let value = (old.0 & !area | value) & mask;
         match (found, mask) {
             (Ok(at), 0) => drop(self.entries.remove(at)),
             (Ok(at), _) => self.entries[at] = Entry { field, value, mask },

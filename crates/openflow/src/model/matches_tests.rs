@@ -55,17 +55,19 @@ fn views_and_canonical_fields_say_the_same() {
 }
 
 #[test]
-fn no_tag_is_one_condition_however_it_is_said() {
+fn no_tag_is_said_with_the_bits_that_were_asked_for() {
     let said = [
         (F::VlanVid, 0, 0x1fff),
         (F::VlanVid, 0, 0x1000),
         (F::VlanTci, 0, 0x1fff),
         (F::VlanTci, 0, 0xffff),
+        (F::VlanTci, 0x0123, 0xffff),
     ];
     for (field, value, mask) in said {
         let mut m = Match::ANY;
         m.set(field, value, mask);
-        assert_eq!(m.exact(F::VlanTci), Some(0), "{field} {mask:#x}");
+        assert_eq!(m.get(F::VlanTci), Some((value, mask)), "{field} {mask:#x}");
+        assert!(!m.meets(MatchPrerequisite::VlanVid));
     }
     let mut m = Match::ANY;
     m.add(F::VlanVid, 0, 0x1fff).unwrap();

@@ -6,8 +6,9 @@
 use crate::OfError;
 use crate::action::{port10, port11, to10};
 use crate::buf::{Reader, Writer};
-use crate::model::{Match, Port};
+use crate::model::{Match, Port, TAGGED};
 use flow::MatchField as F;
+use std::borrow::Cow;
 
 /// Wildcards of OpenFlow 1.0.
 mod w10 {
@@ -124,7 +125,7 @@ impl Members {
         let both = |fields: &[F]| fields.iter().find_map(|f| m.get(*f)).unwrap_or((0, 0));
         let tci = m.get(F::VlanTci).unwrap_or((0, 0));
         let vlan = match tci {
-            (0, 0xffff) => Some(VLAN_NONE),
+            (value, mask) if mask & !value & TAGGED != 0 => Some(VLAN_NONE),
             (value, mask) if mask & 0x1fff == 0x1fff => Some(value as u16 & 0xfff),
             (value, mask) if value & 0x1000 != 0 && mask & 0xfff == 0 => Some(VLAN_ANY),
             _ => None,
@@ -241,7 +242,19 @@ pub(crate) fn says_all10(matching: &Match) -> bool {
     let mut out = Writer::new();
     encode10(&mut out, matching);
     let read = decode10(&mut Reader::new(&out.0, OfError::BrcBadLen));
-    read.as_ref() == Ok(matching)
+    read.as_ref() == Ok(&*untagged(matching))
+}
+
+/// A match of packets without a tag as the fixed ones say it, which have one word for all such.
+fn untagged(matching: &Match) -> Cow<'_, Match> {
+    match matching.get(F::VlanTci) {
+        Some((value, mask)) if mask & !value & TAGGED != 0 => {
+            let mut said = matching.clone();
+            said.set(F::VlanTci, 0, 0xffff);
+            Cow::Owned(said)
+        }
+        _ => Cow::Borrowed(matching),
+    }
 }
 
 /// Whether OpenFlow 1.1's match can say all of this match.
@@ -249,7 +262,7 @@ pub(crate) fn says_all11(matching: &Match) -> bool {
     let mut out = Writer::new();
     encode11(&mut out, matching);
     let read = decode11(&mut Reader::new(&out.0, OfError::BrcBadLen));
-    read.as_ref() == Ok(matching)
+    read.as_ref() == Ok(&*untagged(matching))
 }
 
 /// Reads an OpenFlow 1.1 match.

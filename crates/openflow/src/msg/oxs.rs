@@ -59,9 +59,9 @@ pub(super) fn decode(data: &mut Reader<'_>) -> Result<Stats, OfError> {
     const HEADER: usize = 4;
     data.skip(2)?;
     let len = usize::from(data.u16()?);
-    let fields = len.checked_sub(HEADER).ok_or(OfError::BrcBadLen)?;
+    let fields = len.checked_sub(HEADER).ok_or(OfError::BmcBadLen)?;
     let padded = len.next_multiple_of(8) - HEADER;
-    let mut body = data.sub(padded, OfError::BrcBadLen)?;
+    let mut body = data.sub(padded, OfError::BmcBadLen)?;
     let mut fields = body.sub(fields, OfError::BrcBadLen)?;
     let mut stats = Stats::default();
     while !fields.is_empty() {

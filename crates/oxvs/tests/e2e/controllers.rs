@@ -22,10 +22,13 @@ const PACKET_IN: u8 = 10;
 const FLOW_MOD: u8 = 14;
 const BARRIER_REQUEST: u8 = 20;
 
+/// A message's type and the bytes behind its header.
+type Heard = (u8, Vec<u8>);
+
 /// A controller of a few lines: says hello, asks for features, answers echoes, and notes what it hears.
 struct Controller {
     port: u16,
-    heard: Arc<Mutex<Vec<(u8, Vec<u8>)>>>,
+    heard: Arc<Mutex<Vec<Heard>>>,
     peer: Arc<Mutex<Option<TcpStream>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -109,7 +112,7 @@ impl Controller {
 
 fn converse(
     mut stream: TcpStream,
-    heard: &Mutex<Vec<(u8, Vec<u8>)>>,
+    heard: &Mutex<Vec<Heard>>,
     peer: &Mutex<Option<TcpStream>>,
     stop: &AtomicBool,
 ) {

@@ -21,6 +21,11 @@ use tokio::sync::{mpsc, oneshot};
 /// The bit of a switch's configuration by which packets without time to live go to controllers.
 const INVALID_TTL: u16 = 4;
 
+/// The asker's own changes in full.
+const OWN: u16 = 0x20;
+/// Since OpenFlow 1.4: these only.
+const ONLY_OWN: u16 = 0x40;
+
 /// Messages read ahead.
 const AHEAD: usize = 64;
 
@@ -38,8 +43,12 @@ pub(super) fn monitor(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut conn = ctl.open(target)?;
     for word in &args[1..] {
         if let Some(text) = word.strip_prefix("watch:") {
-            let (request, _) =
+            let (mut request, _) =
                 ctl.read_with_names(target, Wanted::Both, |names| parse_flow_monitor_request(text, names))?;
+            if conn.version >= Version::V14 && request.flags & OWN != 0 {
+                // Open vSwitch refuses OpenFlow 1.4's flag for this, and takes the next one for it.
+                request.flags ^= OWN | ONLY_OWN;
+            }
             ctl.print_statistics(&mut conn, target, StatsRequest::FlowMonitor(vec![request]))?;
         } else if word == "invalid_ttl" {
             let mut config = ctl.switch_config(&mut conn)?;
