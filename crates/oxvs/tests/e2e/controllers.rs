@@ -110,12 +110,7 @@ impl Controller {
     }
 }
 
-fn converse(
-    mut stream: TcpStream,
-    heard: &Mutex<Vec<Heard>>,
-    peer: &Mutex<Option<TcpStream>>,
-    stop: &AtomicBool,
-) {
+fn converse(mut stream: TcpStream, heard: &Mutex<Vec<Heard>>, peer: &Mutex<Option<TcpStream>>, stop: &AtomicBool) {
     stream.set_nonblocking(false).expect("a stream");
     stream
         .set_read_timeout(Some(Duration::from_millis(20)))

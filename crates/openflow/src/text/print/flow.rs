@@ -82,7 +82,11 @@ impl Printer<'_> {
     pub(super) fn monitor_requests(&mut self, requests: &[FlowMonitorRequest]) {
         const FLAGS: [&str; 6] = ["initial", "add", "delete", "modify", "actions", "own"];
         const FLAGS14: [&str; 7] = ["initial", "add", "delete", "modify", "actions", "no_abbrev", "own"];
-        let flags = if self.version < Version::V14 { &FLAGS[..] } else { &FLAGS14 };
+        let flags = if self.version < Version::V14 {
+            &FLAGS[..]
+        } else {
+            &FLAGS14
+        };
         for request in requests {
             let _ = write!(self.out, "\n id={} flags=", request.id);
             super::bits(self.out, request.flags.into(), ',', |n| flags.get(n as usize).copied());
