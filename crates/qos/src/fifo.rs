@@ -1,0 +1,83 @@
+//! First in, first out: one queue, and the three bands of `pfifo_fast`.
+//!
+//! Source: the manual page tc-pfifo_fast(8). A band is served only while those before it are empty; packets choose theirs by [`Priority::band`].
+//! The bands share one limit of packets (1000, the queue length of a Linux device); a packet that finds it reached is dropped,
+//! whatever its band: what is queued is never taken back.
+//!
+//! [`Priority::band`]: crate::Priority::band
+
+use crate::pool::{Cx, List, Pool};
+use crate::{Cause, ConfigError, Packet};
+
+/// A limit of packets, 1 to 1 000 000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FifoConfig {
+    limit: u32,
+}
+
+impl Default for FifoConfig {
+    fn default() -> FifoConfig {
+        FifoConfig { limit: 1_000 }
+    }
+}
+
+impl FifoConfig {
+    /// With a limit of packets.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] naming `limit`.
+    pub fn new(limit: u64) -> Result<FifoConfig, ConfigError> {
+        Ok(FifoConfig {
+            limit: ConfigError::range("limit", limit, 1, 1_000_000)? as u32,
+        })
+    }
+}
+
+/// `N` bands with one limit.
+#[derive(Debug)]
+pub(crate) struct Fifo<const N: usize> {
+    config: FifoConfig,
+    bands: [List; N],
+    packets: u32,
+}
+
+impl<const N: usize> Fifo<N> {
+    pub(crate) fn new(config: FifoConfig) -> Fifo<N> {
+        Fifo {
+            config,
+            bands: [const { List::new() }; N],
+            packets: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
+        if self.packets >= self.config.limit {
+            cx.drop(id, Cause::Full);
+            return Some(Cause::Full);
+        }
+        let band = if N == 1 {
+            0
+        } else {
+            cx.pool
+                .packet(id)
+                .map_or(0, |packet| packet.priority().band())
+                .min(N - 1)
+        };
+        self.bands[band].push(cx.pool, id);
+        self.packets += 1;
+        None
+    }
+
+    #[inline]
+    pub(crate) fn pop<P>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+        let id = self.bands.iter_mut().find_map(|band| band.pop(pool))?;
+        self.packets -= 1;
+        Some(id)
+    }
+
+    /// A lower limit drops none of what is queued.
+    pub(crate) fn change(&mut self, config: FifoConfig) {
+        self.config = config;
+    }
+}

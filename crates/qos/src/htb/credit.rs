@@ -1,0 +1,81 @@
+//! What a class may send: its tokens and ceiling tokens, in picoseconds at its rates.
+
+use crate::{Nanos, Rate};
+
+/// No bucket is waited for longer than this (28 hours), nor filled further.
+const LONGEST: i64 = 100_000_000_000_000_000;
+
+/// What a class can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Send on its own.
+    Green,
+    /// Send what its parent lends.
+    Yellow,
+    /// Wait.
+    Red,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Credit {
+    pub(crate) rate: Rate,
+    pub(crate) ceil: Rate,
+    depth: i64,
+    ceil_depth: i64,
+    tokens: i64,
+    ceil_tokens: i64,
+    at: Nanos,
+}
+
+impl Credit {
+    /// Full buckets.
+    pub(crate) fn new(rate: Rate, ceil: Rate, depth: i64, ceil_depth: i64) -> Credit {
+        Credit {
+            rate,
+            ceil,
+            depth,
+            ceil_depth,
+            tokens: depth,
+            ceil_tokens: ceil_depth,
+            at: Nanos(0),
+        }
+    }
+
+    /// Takes over the bytes of another's buckets, as far as there is room.
+    pub(crate) fn inherit(&mut self, other: &Credit) {
+        let scaled = |tokens: i64, from: Rate, to: Rate| {
+            let scaled =
+                i128::from(tokens) * i128::from(from.bits_per_second()) / i128::from(to.bits_per_second().max(1));
+            scaled.clamp(i128::from(-LONGEST), i128::from(LONGEST)) as i64
+        };
+        self.tokens = scaled(other.tokens, other.rate, self.rate).min(self.depth);
+        self.ceil_tokens = scaled(other.ceil_tokens, other.ceil, self.ceil).min(self.ceil_depth);
+        self.at = other.at;
+    }
+
+    /// What it can do now, and in how many picoseconds that changes for the better.
+    #[inline]
+    pub(crate) fn state(&self, now: Nanos) -> (Mode, i64) {
+        let passed = now.since(self.at).picos_up_to(LONGEST);
+        if self.ceil_tokens + passed < 0 {
+            (Mode::Red, -(self.ceil_tokens + passed))
+        } else if self.tokens + passed < 0 {
+            (Mode::Yellow, -(self.tokens + passed))
+        } else {
+            (Mode::Green, 0)
+        }
+    }
+
+    /// A packet went through: at its own expense or (`lent`) only counted against the ceiling.
+    #[inline]
+    pub(crate) fn charge(&mut self, bytes: u32, lent: bool, now: Nanos) {
+        let passed = now.since(self.at).picos_up_to(LONGEST);
+        self.at = self.at.max(now);
+        self.tokens = (self.tokens + passed).min(self.depth);
+        if !lent {
+            self.tokens = (self.tokens - self.rate.picos(bytes)).max(-LONGEST);
+        }
+        self.ceil_tokens = (self.ceil_tokens + passed).min(self.ceil_depth);
+        self.ceil_tokens = (self.ceil_tokens - self.ceil.picos(bytes)).max(-LONGEST);
+    }
+}

@@ -1,0 +1,506 @@
+//! HTB: classes with a rate that they are sure of and one that they can come to by borrowing.
+//!
+//! Sources: M. Devera, "Hierarchical token bucket theory" (2002); S. Floyd and V. Jacobson, "Link-sharing and Resource Management Models for Packet
+//! Networks", IEEE/ACM ToN 3(4), 1995 (the formal link-sharing guidelines); keys as in ovs-vswitchd.conf.db(5).
+//!
+//! - Each class has tokens at its rate and at its ceiling ([`credit`]). With both it is **green** and sends on its own; with ceiling tokens only it is
+//!   **yellow** and sends what its parent lends, that again on its own or by borrowing; else it is **red**.
+//! - A packet sent by a class that a class `height` steps above lends for is charged to that one and all above it, and to every class's ceiling.
+//! - What can send is found top down by height: first leaves that are green, then those fed by green parents, and so on; on each height by priority. Among
+//!   equals deficit round robin decides, at each class among its children, so that what is lent is shared by quanta whatever is below.
+//! - Only classes with packets are in these lists, and only such that wait for tokens in a heap by their time.
+//!
+//! Cost: a packet passes the classes between leaf and root twice, and the heap once for each of them that is not green.
+//!
+//! Invariants: a class is active for a priority exactly when a leaf of that priority has packets and every class from the leaf to it is yellow. An active
+//! class that is green is in the row of its height, a yellow one in its parent's feed, a red one nowhere; one not green is in the heap.
+
+mod config;
+mod credit;
+mod rounds;
+
+use crate::heap::Heap;
+use crate::pool::{Cx, NIL, Pool};
+use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::tree::{Queue, leaf_of};
+use crate::{LinkLayer, Nanos, Packet, Stats};
+pub use config::{HtbClass, HtbConfig};
+use credit::{Credit, Mode};
+use rounds::Rounds;
+
+const PRIORITIES: u32 = 8;
+
+struct Class {
+    number: u32,
+    parent: u32,
+    height: u32,
+    credit: Credit,
+    mode: Mode,
+    /// The priorities for which it is active, one bit each.
+    active: u8,
+    priority: u8,
+    quantum: i64,
+    /// Its links: one of a leaf, one for each priority of others.
+    links: u32,
+    /// The first of the lists of its children.
+    feeds: u32,
+}
+
+/// Hierarchical token bucket.
+pub struct Htb<P> {
+    pool: Pool<P>,
+    link: LinkLayer,
+    classes: Vec<Class>,
+    by_number: Vec<u32>,
+    /// Leaves' places in `queues`, by class.
+    queue_of: Vec<u32>,
+    queues: Vec<Queue>,
+    rounds: Rounds,
+    /// By height: the priorities that classes can send at.
+    rows: Vec<u8>,
+    waiting: Heap,
+    /// The lists, and links in them, from a row down to the leaf chosen.
+    path: Vec<(u32, u32)>,
+    packets: u64,
+    bytes: u64,
+}
+
+impl<P: Packet> Htb<P> {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// As [`HtbConfig::new`].
+    pub fn new(config: &HtbConfig) -> Result<Htb<P>, crate::ConfigError> {
+        let tree = config.tree()?;
+        let heights = tree.heights[0] + 1;
+        let quanta = config.quanta(&tree);
+        let inner = (0..tree.parents.len()).filter(|class| !tree.is_leaf(*class)).count() as u32;
+        let mut htb = Htb {
+            pool: Pool::new(),
+            link: config.link,
+            classes: Vec::with_capacity(tree.parents.len()),
+            queue_of: vec![NIL; tree.parents.len()],
+            queues: Vec::new(),
+            rounds: Rounds::new(((heights + inner) * PRIORITIES) as usize),
+            rows: vec![0; heights as usize],
+            waiting: Heap::new(tree.parents.len()),
+            path: Vec::with_capacity(heights as usize),
+            packets: 0,
+            bytes: 0,
+            by_number: Vec::new(),
+        };
+        let mut feeds = heights * PRIORITIES;
+        let ceilings = config.ceilings(&tree);
+        for class in 0..tree.parents.len() {
+            let spec = class.checked_sub(1).map(|n| &config.classes[n]);
+            let rate = spec.map_or(config.rate, |spec| spec.min_rate);
+            let ceil = ceilings[class];
+            let burst = spec.and_then(|spec| spec.burst);
+            let leaf = tree.is_leaf(class);
+            let mut links = NIL;
+            for _ in 0..if leaf { 1 } else { PRIORITIES } {
+                links = links.min(htb.rounds.link(class as u32, quanta[class]));
+            }
+            htb.classes.push(Class {
+                number: spec.map_or(NIL, |spec| spec.number),
+                parent: tree.parents[class],
+                height: tree.heights[class],
+                credit: Credit::new(rate, ceil, HtbConfig::depth(rate, burst), HtbConfig::depth(ceil, burst)),
+                mode: Mode::Green,
+                active: 0,
+                priority: spec.map_or(0, |spec| spec.priority),
+                quantum: quanta[class],
+                links,
+                feeds: if leaf { NIL } else { feeds },
+            });
+            if let (true, Some(spec)) = (leaf, spec) {
+                htb.queue_of[class] = htb.queues.len() as u32;
+                htb.queues.push(Queue::new(&spec.leaf));
+            } else {
+                feeds += PRIORITIES;
+            }
+        }
+        htb.by_number = tree.by_number;
+        Ok(htb)
+    }
+
+    /// Takes other classes and parameters. Packets stay in the queue of their number with its tokens and counters; those of queues that are no more go
+    /// to queue 0. Only what finds no room in another discipline is dropped.
+    ///
+    /// # Errors
+    /// As [`HtbConfig::new`]; then nothing changes.
+    pub fn change(
+        &mut self,
+        config: &HtbConfig,
+        now: Nanos,
+        dropped: &mut Dropped<'_, P>,
+    ) -> Result<(), crate::ConfigError> {
+        let mut new = Htb::new(config)?;
+        std::mem::swap(&mut new.pool, &mut self.pool);
+        new.pool.recount(config.link);
+        new.classes[0].credit.inherit(&self.classes[0].credit);
+        let mut orphans = crate::pool::List::new();
+        for (class, old) in self.classes.iter().enumerate().skip(1) {
+            let to = new.by_number.get(old.number as usize).copied().unwrap_or(NIL);
+            if let Some(to) = new.classes.get_mut(to as usize) {
+                to.credit.inherit(&old.credit);
+            }
+            let Some(queue) = self.queues.get_mut(self.queue_of[class] as usize) else {
+                continue;
+            };
+            let place = new.queue_of.get(to as usize).copied().unwrap_or(NIL);
+            if let Some(kept) = new.queues.get_mut(place as usize) {
+                std::mem::swap(kept, queue);
+                let mut cx = Cx {
+                    pool: &mut new.pool,
+                    stats: &mut kept.stats,
+                    dropped: &mut *dropped,
+                    now,
+                };
+                kept.leaf.change(&config.classes[to as usize - 1].leaf, &mut cx);
+            } else {
+                while let Some(id) = queue.leaf.pop(&mut new.pool) {
+                    orphans.push(&mut new.pool, id);
+                }
+            }
+        }
+        let default = leaf_of(&new.by_number, &new.queue_of, 0);
+        if let Some(queue) = new.queues.get_mut(new.queue_of[default as usize] as usize) {
+            while let Some(id) = orphans.pop(&mut new.pool) {
+                queue.stats.queued(new.pool.bytes(id));
+                let mut cx = Cx {
+                    pool: &mut new.pool,
+                    stats: &mut queue.stats,
+                    dropped: &mut *dropped,
+                    now,
+                };
+                queue.leaf.enqueue(id, &mut cx);
+            }
+        }
+        for class in 0..new.classes.len() as u32 {
+            if let Some(queue) = new.queues.get(new.queue_of[class as usize] as usize) {
+                new.packets += queue.stats.backlog_packets;
+                new.bytes += queue.stats.backlog_bytes;
+                if queue.stats.backlog_packets > 0 {
+                    new.activate(class, now);
+                }
+            }
+        }
+        *self = new;
+        Ok(())
+    }
+
+    /// A leaf has packets, and had none.
+    fn activate(&mut self, class: u32, now: Nanos) {
+        let bit = 1 << self.classes[class as usize].priority;
+        self.classes[class as usize].active = bit;
+        self.look(class, now);
+        self.place(class, bit, now);
+    }
+
+    /// A leaf has no packets any more.
+    fn deactivate(&mut self, class: u32) {
+        let bit = std::mem::take(&mut self.classes[class as usize].active);
+        self.waiting.remove(class);
+        self.unplace(class, bit);
+    }
+
+    /// Finds the mode of a class that is in no list.
+    #[inline]
+    fn look(&mut self, class: u32, now: Nanos) {
+        let (mode, wait) = self.classes[class as usize].credit.state(now);
+        self.classes[class as usize].mode = mode;
+        if mode == Mode::Green {
+            self.waiting.remove(class);
+        } else {
+            self.waiting.set(class, now.after_picos(wait).0);
+        }
+    }
+
+    /// Finds the mode of an active class anew and puts it where it belongs.
+    #[inline]
+    fn refresh(&mut self, class: u32, now: Nanos) {
+        let Class {
+            ref credit,
+            mode: old,
+            active,
+            ..
+        } = self.classes[class as usize];
+        let (mode, wait) = credit.state(now);
+        if mode == old {
+            if mode != Mode::Green {
+                self.waiting.set(class, now.after_picos(wait).0);
+            }
+            return;
+        }
+        self.unplace(class, active);
+        self.look(class, now);
+        self.place(class, active, now);
+    }
+
+    #[inline]
+    fn link(&self, class: u32, priority: u32) -> u32 {
+        let Class { links, feeds, .. } = self.classes[class as usize];
+        if feeds == NIL { links } else { links + priority }
+    }
+
+    /// Puts a class into the list of its mode for these priorities, and the classes above that become active by it.
+    fn place(&mut self, mut class: u32, mut priorities: u8, now: Nanos) {
+        loop {
+            let Class {
+                mode, parent, height, ..
+            } = self.classes[class as usize];
+            match mode {
+                Mode::Red => return,
+                Mode::Green => {
+                    for priority in bits(priorities) {
+                        self.rounds
+                            .insert(height * PRIORITIES + priority, self.link(class, priority), false);
+                    }
+                    self.rows[height as usize] |= priorities;
+                    return;
+                }
+                Mode::Yellow => {
+                    let Some(above) = self.classes.get(parent as usize) else {
+                        return;
+                    };
+                    let feeds = above.feeds;
+                    let mut new = 0;
+                    for priority in bits(priorities) {
+                        if self.rounds.insert(feeds + priority, self.link(class, priority), true) {
+                            new |= 1 << priority;
+                        }
+                    }
+                    if new == 0 {
+                        return;
+                    }
+                    let was = self.classes[parent as usize].active;
+                    self.classes[parent as usize].active = was | new;
+                    if was == 0 {
+                        self.look(parent, now);
+                    }
+                    (class, priorities) = (parent, new);
+                }
+            }
+        }
+    }
+
+    /// Takes a class out of the list of its mode for these priorities, and the classes above that become inactive by it.
+    fn unplace(&mut self, mut class: u32, mut priorities: u8) {
+        loop {
+            let Class {
+                mode, parent, height, ..
+            } = self.classes[class as usize];
+            match mode {
+                Mode::Red => return,
+                Mode::Green => {
+                    for priority in bits(priorities) {
+                        if self
+                            .rounds
+                            .remove(height * PRIORITIES + priority, self.link(class, priority), false)
+                        {
+                            self.rows[height as usize] &= !(1 << priority);
+                        }
+                    }
+                    return;
+                }
+                Mode::Yellow => {
+                    let Some(above) = self.classes.get(parent as usize) else {
+                        return;
+                    };
+                    let feeds = above.feeds;
+                    let mut gone = 0;
+                    for priority in bits(priorities) {
+                        if self.rounds.remove(feeds + priority, self.link(class, priority), true) {
+                            gone |= 1 << priority;
+                        }
+                    }
+                    if gone == 0 {
+                        return;
+                    }
+                    self.classes[parent as usize].active &= !gone;
+                    if self.classes[parent as usize].active == 0 {
+                        self.waiting.remove(parent);
+                    }
+                    (class, priorities) = (parent, gone);
+                }
+            }
+        }
+    }
+
+    /// The leaf whose turn it is in a row, with the way to it in `path`.
+    #[inline]
+    fn choose(&mut self, height: u32, priority: u32) -> Option<u32> {
+        self.path.clear();
+        let mut list = height * PRIORITIES + priority;
+        loop {
+            let at = self.rounds.head(list);
+            let link = self.rounds.links.get_mut(at as usize)?;
+            let class = &self.classes[link.class as usize];
+            let deficit = &mut link.deficits[usize::from(!self.path.is_empty())];
+            if *deficit <= 0 {
+                *deficit += class.quantum;
+                self.rounds.turn(list);
+                continue;
+            }
+            self.path.push((list, at));
+            if class.feeds == NIL {
+                return Some(link.class);
+            }
+            list = class.feeds + priority;
+        }
+    }
+
+    /// So many bytes leave on the way chosen. Who has sent its quantum has had its turn.
+    #[inline]
+    fn spend(&mut self, cost: u32) {
+        for (n, &(list, at)) in self.path.iter().enumerate() {
+            let link = &mut self.rounds.links[at as usize];
+            let deficit = &mut link.deficits[usize::from(n > 0)];
+            *deficit -= i64::from(cost);
+            if *deficit <= 0 {
+                *deficit += self.classes[link.class as usize].quantum;
+                self.rounds.turn(list);
+            }
+        }
+    }
+
+    /// A packet left from a leaf, with what a class of some height has.
+    #[inline]
+    fn charge(&mut self, leaf: u32, height: u32, cost: u32, now: Nanos) {
+        let mut at = leaf;
+        while let Some(class) = self.classes.get_mut(at as usize) {
+            let parent = class.parent;
+            class.credit.charge(cost, class.height < height, now);
+            if class.active != 0 {
+                self.refresh(at, now);
+            }
+            at = parent;
+        }
+    }
+}
+
+impl<P: Packet> Scheduler<P> for Htb<P> {
+    #[inline]
+    fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
+        let class = leaf_of(&self.by_number, &self.queue_of, packet.queue());
+        let queue = &mut self.queues[self.queue_of[class as usize] as usize];
+        let id = self.pool.insert(packet, self.link, now);
+        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+        queue.stats.queued(self.pool.bytes(id));
+        let mut cx = Cx {
+            pool: &mut self.pool,
+            stats: &mut queue.stats,
+            dropped,
+            now,
+        };
+        let lost = queue.leaf.enqueue(id, &mut cx);
+        let after = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+        self.packets = self.packets + after.0 - before.0;
+        self.bytes = self.bytes + after.1 - before.1;
+        if after.0 > 0 && self.classes[class as usize].active == 0 {
+            self.activate(class, now);
+        }
+        lost.into()
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
+        while let Some((time, class)) = self.waiting.first()
+            && time <= now.0
+        {
+            self.refresh(class, now);
+        }
+        loop {
+            let height = self.rows.iter().position(|row| *row != 0)? as u32;
+            let priority = self.rows[height as usize].trailing_zeros();
+            let class = self.choose(height, priority)?;
+            let queue = &mut self.queues[self.queue_of[class as usize] as usize];
+            let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+            let mut cx = Cx {
+                pool: &mut self.pool,
+                stats: &mut queue.stats,
+                dropped: &mut *dropped,
+                now,
+            };
+            let found = queue.leaf.dequeue(&mut cx);
+            if let Some(id) = found {
+                let (bytes, since) = (self.pool.bytes(id), self.pool.since(id));
+                queue.stats.sent(bytes, now.since(since));
+            }
+            let after = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+            self.packets -= before.0 - after.0;
+            self.bytes -= before.1 - after.1;
+            let cost = found.map_or(0, |id| self.pool.cost(id));
+            self.spend(cost);
+            if after.0 == 0 {
+                self.deactivate(class);
+            }
+            if let Some(id) = found {
+                self.charge(class, height, cost, now);
+                return self.pool.remove(id);
+            }
+        }
+    }
+
+    fn next_event(&self, now: Nanos) -> Option<Nanos> {
+        if self.packets == 0 {
+            None
+        } else if self.rows.iter().any(|row| *row != 0) {
+            Some(now)
+        } else {
+            self.waiting.first().map(|(time, _)| Nanos(time).max(now))
+        }
+    }
+
+    fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
+        for (class, queue) in self.classes.iter().zip(&self.queue_of) {
+            if let Some(queue) = self.queues.get(*queue as usize) {
+                each(class.number, &queue.stats);
+            }
+        }
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(P)) {
+        for class in 0..self.classes.len() as u32 {
+            let Some(queue) = self.queues.get_mut(self.queue_of[class as usize] as usize) else {
+                continue;
+            };
+            while let Some(id) = queue.leaf.pop(&mut self.pool) {
+                queue.stats.unqueued(self.pool.bytes(id));
+                if let Some(packet) = self.pool.remove(id) {
+                    each(packet);
+                }
+            }
+            if self.classes[class as usize].active != 0 {
+                self.deactivate(class);
+            }
+        }
+        (self.packets, self.bytes) = (0, 0);
+    }
+
+    fn segment_above(&self, queue: u32) -> Option<u64> {
+        let class = leaf_of(&self.by_number, &self.queue_of, queue);
+        let ceil = self.classes.get(class as usize)?.credit.ceil;
+        Some(ceil.bytes_in(Nanos::from_millis(1)))
+    }
+}
+
+/// The bits that are set.
+fn bits(mut set: u8) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = set.trailing_zeros();
+        (set != 0).then(|| {
+            set &= set - 1;
+            bit
+        })
+    })
+}

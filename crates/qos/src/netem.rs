@@ -1,0 +1,171 @@
+//! Delay, jitter and loss, for networks that are not there.
+//!
+//! Source: the manual page tc-netem(8). A packet is lost with a given chance; else it leaves after the latency, give or take a jitter that is evenly
+//! distributed. With jitter packets overtake each other, as there. The random numbers come from a seed.
+
+use crate::flows::mix;
+use crate::heap::Heap;
+use crate::pool::{Cx, NIL, Pool};
+use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::{Cause, ConfigError, LinkLayer, Nanos, Packet, Stats};
+
+/// netem's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetemConfig {
+    latency: Nanos,
+    jitter: Nanos,
+    /// Of 2^32 packets.
+    loss: u64,
+    limit: u32,
+    seed: u64,
+}
+
+impl NetemConfig {
+    /// With a latency and a jitter of 0 to 60 000 000 µs, a loss of 0 to 100 percent, and a limit of 1 to 1 000 000 packets (default 1000).
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming `latency`, `jitter`, `loss` or `limit`.
+    pub fn new(latency: u64, jitter: u64, loss: f64, limit: u64, seed: u64) -> Result<NetemConfig, ConfigError> {
+        if !(0.0..=100.0).contains(&loss) {
+            return Err(ConfigError::Form {
+                key: "loss",
+                value: loss.to_string(),
+                wanted: "a percentage between 0 and 100",
+            });
+        }
+        Ok(NetemConfig {
+            latency: Nanos::from_micros(ConfigError::range("latency", latency, 0, 60_000_000)?),
+            jitter: Nanos::from_micros(ConfigError::range("jitter", jitter, 0, 60_000_000)?),
+            loss: (loss / 100.0 * 4_294_967_296.0) as u64,
+            limit: ConfigError::range("limit", limit, 1, 1_000_000)? as u32,
+            seed,
+        })
+    }
+}
+
+/// Packets on a network that delays and loses them.
+pub struct Netem<P> {
+    config: NetemConfig,
+    pool: Pool<P>,
+    stats: Stats,
+    /// Slots of this discipline's own, so that among packets of one time the first to arrive is the first to leave.
+    due: Heap,
+    ids: Vec<u32>,
+    sequence: u32,
+    random: u64,
+}
+
+impl<P: Packet> Netem<P> {
+    /// An empty network.
+    pub fn new(config: NetemConfig) -> Netem<P> {
+        Netem {
+            pool: Pool::new(),
+            stats: Stats::default(),
+            due: Heap::new(config.limit as usize),
+            ids: vec![NIL; config.limit as usize],
+            sequence: 0,
+            random: mix(config.seed),
+            config,
+        }
+    }
+
+    /// Takes other parameters. What is on its way arrives as it would have.
+    pub fn change(&mut self, config: NetemConfig) {
+        if config.limit as usize > self.ids.len() {
+            let mut wider = Netem {
+                pool: std::mem::replace(&mut self.pool, Pool::new()),
+                stats: std::mem::take(&mut self.stats),
+                ..Netem::new(config)
+            };
+            while let Some((time, at)) = self.due.first() {
+                self.due.remove(at);
+                wider.hold(self.ids[at as usize], time);
+            }
+            *self = wider;
+        }
+        self.config = config;
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.random)
+    }
+
+    fn hold(&mut self, id: u32, time: u64) {
+        let mut at = self.sequence;
+        while self.due.contains(at) {
+            at = (at + 1) % self.ids.len() as u32;
+        }
+        self.sequence = (at + 1) % self.ids.len() as u32;
+        self.ids[at as usize] = id;
+        self.due.set(at, time);
+    }
+}
+
+impl<P: Packet> Scheduler<P> for Netem<P> {
+    fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
+        let chance = self.random() >> 32;
+        let cause = if chance < self.config.loss {
+            Some(Cause::Loss)
+        } else if self.stats.backlog_packets >= u64::from(self.config.limit) {
+            Some(Cause::Full)
+        } else {
+            None
+        };
+        let id = self.pool.insert(packet, LinkLayer::FRAME, now);
+        self.stats.queued(self.pool.bytes(id));
+        if let Some(cause) = cause {
+            let mut cx = Cx {
+                pool: &mut self.pool,
+                stats: &mut self.stats,
+                dropped,
+                now,
+            };
+            cx.drop(id, cause);
+            return Enqueued::Dropped(cause);
+        }
+        let swing = 2 * self.config.jitter.0 + 1;
+        let shift = ((u128::from(self.random()) * u128::from(swing)) >> 64) as u64;
+        let delay = (self.config.latency.0 + shift).saturating_sub(self.config.jitter.0);
+        self.hold(id, now.0.saturating_add(delay));
+        Enqueued::Queued
+    }
+
+    fn dequeue(&mut self, now: Nanos, _: &mut Dropped<'_, P>) -> Option<P> {
+        let (time, at) = self.due.first()?;
+        if time > now.0 {
+            return None;
+        }
+        self.due.remove(at);
+        let id = self.ids[at as usize];
+        self.stats.sent(self.pool.bytes(id), now.since(self.pool.since(id)));
+        self.pool.remove(id)
+    }
+
+    fn next_event(&self, now: Nanos) -> Option<Nanos> {
+        self.due.first().map(|(time, _)| Nanos(time).max(now))
+    }
+
+    fn packets(&self) -> u64 {
+        self.stats.backlog_packets
+    }
+
+    fn bytes(&self) -> u64 {
+        self.stats.backlog_bytes
+    }
+
+    fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
+        each(0, &self.stats);
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(P)) {
+        while let Some((_, at)) = self.due.first() {
+            self.due.remove(at);
+            let id = self.ids[at as usize];
+            self.stats.unqueued(self.pool.bytes(id));
+            if let Some(packet) = self.pool.remove(id) {
+                each(packet);
+            }
+        }
+    }
+}

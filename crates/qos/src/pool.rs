@@ -1,0 +1,184 @@
+//! Where queued packets are: slots of one array, strung into lists by their indices.
+//!
+//! A list never allocates; the array grows to the most packets that were ever queued at once and is reused from then on. All queues of a scheduler
+//! share one pool, so that a packet can go from queue to queue when the configuration changes.
+
+use crate::stats::{Cause, Stats};
+use crate::units::{LinkLayer, Nanos};
+use crate::{Dropped, Packet};
+
+/// No slot, class or flow.
+pub(crate) const NIL: u32 = u32::MAX;
+
+struct Slot<P> {
+    packet: Option<P>,
+    next: u32,
+    bytes: u32,
+    cost: u32,
+    memory: u32,
+    since: Nanos,
+}
+
+pub(crate) struct Pool<P> {
+    slots: Vec<Slot<P>>,
+    free: u32,
+}
+
+impl<P: Packet> Pool<P> {
+    pub(crate) fn new() -> Pool<P> {
+        Pool {
+            slots: Vec::new(),
+            free: NIL,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, packet: P, link: LinkLayer, since: Nanos) -> u32 {
+        let bytes = packet.bytes();
+        let slot = Slot {
+            next: NIL,
+            bytes,
+            cost: link.cost(bytes, packet.segments()),
+            memory: packet.memory(),
+            since,
+            packet: Some(packet),
+        };
+        let id = self.free;
+        match self.slots.get_mut(id as usize) {
+            Some(free) => {
+                self.free = free.next;
+                *free = slot;
+                id
+            }
+            None => {
+                self.slots.push(slot);
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u32) -> Option<P> {
+        let slot = &mut self.slots[id as usize];
+        let packet = slot.packet.take();
+        slot.next = self.free;
+        self.free = id;
+        packet
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self, id: u32) -> u32 {
+        self.slots[id as usize].bytes
+    }
+
+    /// Bytes on the link.
+    #[inline]
+    pub(crate) fn cost(&self, id: u32) -> u32 {
+        self.slots[id as usize].cost
+    }
+
+    #[inline]
+    pub(crate) fn memory(&self, id: u32) -> u32 {
+        self.slots[id as usize].memory
+    }
+
+    #[inline]
+    pub(crate) fn since(&self, id: u32) -> Nanos {
+        self.slots[id as usize].since
+    }
+
+    pub(crate) fn packet(&mut self, id: u32) -> Option<&mut P> {
+        self.slots[id as usize].packet.as_mut()
+    }
+
+    /// Counts anew what packets take on the link.
+    pub(crate) fn recount(&mut self, link: LinkLayer) {
+        for slot in &mut self.slots {
+            if let Some(packet) = &slot.packet {
+                slot.cost = link.cost(slot.bytes, packet.segments());
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+/// Packets in the order in which they came.
+#[derive(Clone, Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+    packets: u32,
+    bytes: u64,
+}
+
+impl List {
+    pub(crate) const fn new() -> List {
+        List {
+            head: NIL,
+            tail: NIL,
+            packets: 0,
+            bytes: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
+        pool.slots[id as usize].next = NIL;
+        if self.head == NIL {
+            self.head = id;
+        } else {
+            pool.slots[self.tail as usize].next = id;
+        }
+        self.tail = id;
+        self.packets += 1;
+        self.bytes += u64::from(pool.slots[id as usize].bytes);
+    }
+
+    #[inline]
+    pub(crate) fn pop<P>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+        let id = self.head;
+        let slot = pool.slots.get(id as usize)?;
+        self.head = slot.next;
+        self.packets -= 1;
+        self.bytes -= u64::from(slot.bytes);
+        Some(id)
+    }
+
+    #[inline]
+    pub(crate) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+}
+
+/// What a discipline works with during one call.
+pub(crate) struct Cx<'a, 'b, P> {
+    pub(crate) pool: &'a mut Pool<P>,
+    pub(crate) stats: &'a mut Stats,
+    pub(crate) dropped: &'a mut Dropped<'b, P>,
+    pub(crate) now: Nanos,
+}
+
+impl<P: Packet> Cx<'_, '_, P> {
+    /// Counts a packet of the backlog as dropped and hands it back.
+    pub(crate) fn drop(&mut self, id: u32, cause: Cause) {
+        self.stats.unqueued(self.pool.bytes(id));
+        self.stats.drops[cause as usize] += 1;
+        if let Some(packet) = self.pool.remove(id) {
+            (self.dropped)(packet, cause);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Stochastic fairness queueing: flows take turns, and the longest queue pays when there is no room.
+//!
+//! Source: P. E. McKenney, "Stochastic Fairness Queueing", Proc. INFOCOM 1990; turns are of bytes as in Shreedhar and Varghese, "Efficient Fair Queuing
+//! using Deficit Round Robin", SIGCOMM 1995.
+//!
+//! - A flow that comes into the round may send `quantum` bytes at its turn; what it sent beyond is taken off its next ones.
+//! - When the limit is passed, the head of a longest queue (in packets) is dropped: lists of queues by their length find it at once.
+//! - A queue holds at most `depth` packets; further ones of its flows are dropped.
+//! - Every `perturb` seconds flows that share a queue for want of one (see the module `flows`) are distributed anew. Their packets move along, so that
+//!   none overtakes another of its own flow.
+
+use crate::codel::MTU;
+use crate::flows::Flows;
+use crate::pool::{Cx, List, NIL, Pool};
+use crate::{Cause, ConfigError, Nanos, Packet};
+
+/// SFQ's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SfqConfig {
+    perturb: Nanos,
+    quantum: u32,
+    limit: u32,
+    depth: u32,
+    flows: u32,
+    seed: u64,
+}
+
+impl Default for SfqConfig {
+    fn default() -> SfqConfig {
+        SfqConfig {
+            perturb: Nanos::from_secs(10),
+            quantum: MTU,
+            limit: 1_024,
+            depth: 127,
+            flows: 1_024,
+            seed: 0,
+        }
+    }
+}
+
+impl SfqConfig {
+    /// With seconds between perturbations, 0 (never) to 86 400 (default 10), and a quantum of 64 to 1 048 576 bytes (1514).
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] naming `perturb` or `quantum`.
+    pub fn new(perturb: u64, quantum: u64) -> Result<SfqConfig, ConfigError> {
+        Ok(SfqConfig {
+            perturb: Nanos::from_secs(ConfigError::range("perturb", perturb, 0, 86_400)?),
+            quantum: ConfigError::range("quantum", quantum, 64, 1 << 20)? as u32,
+            ..SfqConfig::default()
+        })
+    }
+
+    /// With limits: packets in all, 1 to 1 000 000 (default 1024); packets a queue, 1 to 65 535 (127); queues, 1 to 65 536 (1024).
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] naming `limit`, `depth` or `flows`.
+    pub fn limits(self, limit: u64, depth: u64, flows: u64) -> Result<SfqConfig, ConfigError> {
+        Ok(SfqConfig {
+            limit: ConfigError::range("limit", limit, 1, 1_000_000)? as u32,
+            depth: ConfigError::range("depth", depth, 1, 65_535)? as u32,
+            flows: ConfigError::range("flows", flows, 1, 65_536)? as u32,
+            ..self
+        })
+    }
+
+    /// With a seed for the ways in which flows share queues.
+    pub fn seed(self, seed: u64) -> SfqConfig {
+        SfqConfig { seed, ..self }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    list: List,
+    allotment: i64,
+    /// The next in the round.
+    next: u32,
+    in_round: bool,
+    /// Neighbours in the list of queues of the same length.
+    longer: (u32, u32),
+}
+
+#[derive(Debug)]
+pub(crate) struct Sfq {
+    config: SfqConfig,
+    flows: Flows,
+    queues: Vec<Flow>,
+    packets: u32,
+    /// The round: whose turn it is, and the last.
+    head: u32,
+    tail: u32,
+    /// The first of the queues of each length.
+    by_length: Vec<u32>,
+    longest: usize,
+    perturbed: Nanos,
+}
+
+impl Sfq {
+    pub(crate) fn new(config: SfqConfig) -> Sfq {
+        let flow = Flow {
+            list: List::new(),
+            allotment: 0,
+            next: NIL,
+            in_round: false,
+            longer: (NIL, NIL),
+        };
+        Sfq {
+            flows: Flows::new(config.flows, config.seed),
+            queues: vec![flow; config.flows as usize],
+            packets: 0,
+            head: NIL,
+            tail: NIL,
+            by_length: vec![NIL; config.depth as usize + 2],
+            longest: 0,
+            perturbed: Nanos(0),
+            config,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
+        self.perturb(cx);
+        let hash = cx.pool.packet(id).map_or(0, |packet| packet.flow_hash());
+        let queue = self.flows.place(hash);
+        if self.queues[queue as usize].list.packets() >= self.config.depth {
+            cx.drop(id, Cause::FlowFull);
+            return Some(Cause::FlowFull);
+        }
+        self.append(queue, id, cx.pool);
+        if self.packets <= self.config.limit {
+            return None;
+        }
+        let longest = self.by_length[self.longest];
+        let victim = self.remove(longest, cx.pool)?;
+        cx.drop(victim, Cause::Full);
+        (victim == id).then_some(Cause::Full)
+    }
+
+    #[inline]
+    pub(crate) fn dequeue<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
+        self.perturb(cx);
+        self.pop(cx.pool)
+    }
+
+    pub(crate) fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+        loop {
+            let queue = self.head;
+            let flow = self.queues.get_mut(queue as usize)?;
+            if flow.list.is_empty() {
+                self.leave_round();
+                continue;
+            }
+            if flow.allotment <= 0 {
+                flow.allotment += i64::from(self.config.quantum);
+                self.turn();
+                continue;
+            }
+            let id = self.remove(queue, pool)?;
+            let flow = &mut self.queues[queue as usize];
+            flow.allotment -= i64::from(pool.bytes(id));
+            if flow.list.is_empty() {
+                self.leave_round();
+            }
+            return Some(id);
+        }
+    }
+
+    /// Parameters but those of size apply to what is queued; another number of flows or depth is for the caller to make a new one for.
+    pub(crate) fn change(&mut self, config: SfqConfig) -> bool {
+        if (config.flows, config.depth, config.seed) != (self.config.flows, self.config.depth, self.config.seed) {
+            return false;
+        }
+        self.config = config;
+        true
+    }
+
+    fn append<P>(&mut self, queue: u32, id: u32, pool: &mut Pool<P>) {
+        let flow = &mut self.queues[queue as usize];
+        let before = flow.list.packets();
+        flow.list.push(pool, id);
+        self.packets += 1;
+        if !flow.in_round {
+            flow.in_round = true;
+            flow.allotment = i64::from(self.config.quantum);
+            self.flows.busy(queue);
+            self.join_round(queue);
+        }
+        self.relist(queue, before, before + 1);
+    }
+
+    fn remove<P>(&mut self, queue: u32, pool: &mut Pool<P>) -> Option<u32> {
+        let list = &mut self.queues.get_mut(queue as usize)?.list;
+        let before = list.packets();
+        let id = list.pop(pool)?;
+        self.packets -= 1;
+        self.relist(queue, before, before - 1);
+        Some(id)
+    }
+
+    /// The place in `by_length` of a length. Distributing anew can fill a queue beyond its depth.
+    #[inline]
+    fn place_of(&self, packets: u32) -> usize {
+        (packets as usize).min(self.by_length.len() - 1)
+    }
+
+    #[inline]
+    fn relist(&mut self, queue: u32, before: u32, after: u32) {
+        let (before, after) = (self.place_of(before), self.place_of(after));
+        if before == after {
+            return;
+        }
+        if before != 0 {
+            let (previous, next) = self.queues[queue as usize].longer;
+            match previous {
+                NIL => self.by_length[before] = next,
+                previous => self.queues[previous as usize].longer.1 = next,
+            }
+            if next != NIL {
+                self.queues[next as usize].longer.0 = previous;
+            }
+        }
+        if after != 0 {
+            let next = self.by_length[after];
+            self.queues[queue as usize].longer = (NIL, next);
+            if next != NIL {
+                self.queues[next as usize].longer.0 = queue;
+            }
+            self.by_length[after] = queue;
+        }
+        // A queue that shortens from the greatest length leaves at least itself one below.
+        if after > self.longest || (before == self.longest && self.by_length[before] == NIL) {
+            self.longest = after;
+        }
+    }
+
+    #[inline]
+    fn join_round(&mut self, queue: u32) {
+        self.queues[queue as usize].next = NIL;
+        if self.head == NIL {
+            self.head = queue;
+        } else {
+            self.queues[self.tail as usize].next = queue;
+        }
+        self.tail = queue;
+    }
+
+    #[inline]
+    fn turn(&mut self) {
+        let queue = self.head;
+        let next = self.queues[queue as usize].next;
+        if next != NIL {
+            self.head = next;
+            self.join_round(queue);
+        }
+    }
+
+    #[inline]
+    fn leave_round(&mut self) {
+        let queue = self.head;
+        let flow = &mut self.queues[queue as usize];
+        flow.in_round = false;
+        self.head = flow.next;
+        self.flows.idle(queue);
+    }
+
+    #[inline]
+    fn perturb<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) {
+        if self.config.perturb != Nanos(0) && cx.now.since(self.perturbed) >= self.config.perturb {
+            let first = self.perturbed == Nanos(0);
+            self.perturbed = cx.now;
+            if !first {
+                self.distribute(cx);
+            }
+        }
+    }
+
+    fn distribute<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) {
+        self.flows.perturb();
+        for queue in 0..self.flows.len() as u32 {
+            if !self.flows.is_shared(queue) {
+                continue;
+            }
+            self.flows.unshare(queue);
+            let mut moving = List::new();
+            while let Some(id) = self.remove(queue, cx.pool) {
+                moving.push(cx.pool, id);
+            }
+            while let Some(id) = moving.pop(cx.pool) {
+                let hash = cx.pool.packet(id).map_or(0, |packet| packet.flow_hash());
+                let to = self.flows.place(hash);
+                self.append(to, id, cx.pool);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The speed of a port: a link of a given rate behind a scheduler.
+//!
+//! What a Cisco switch's `speed 10` does: each packet occupies the link for its time on an Ethernet cable ([`LinkLayer::ETHERNET`]), and the next one is
+//! asked of the scheduler only when the link is free. So a scheduler behind it sees the queue that it would see on such a link. The state is one moment,
+//! when the link will be free, which is a token bucket: a caller that comes late may catch up by as much as `slack`.
+
+use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
+
+/// The longest that a link makes up for calls that come late.
+const SLACK: Nanos = Nanos::from_micros(500);
+
+/// The speed of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSpeed {
+    rate: Rate,
+    link: LinkLayer,
+    slack: Nanos,
+}
+
+impl PortSpeed {
+    /// A speed in bit/s, from 1000, on Ethernet.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] naming `port-speed`.
+    pub fn new(bits: u64) -> Result<PortSpeed, ConfigError> {
+        ConfigError::range("port-speed", bits, 1_000, Rate::MAX)?;
+        Ok(PortSpeed {
+            rate: Rate::new("port-speed", bits)?,
+            link: LinkLayer::ETHERNET,
+            slack: SLACK,
+        })
+    }
+
+    /// Counted with another link-layer overhead.
+    pub fn link(self, link: LinkLayer) -> PortSpeed {
+        PortSpeed { link, ..self }
+    }
+
+    /// Catching up by at most this much, at most a second (default 500 µs).
+    pub fn slack(self, slack: Nanos) -> PortSpeed {
+        PortSpeed {
+            slack: slack.min(Nanos::from_secs(1)),
+            ..self
+        }
+    }
+}
+
+/// A scheduler behind a link; without a speed it is the scheduler alone.
+pub struct Shaper<S> {
+    inner: S,
+    speed: Option<PortSpeed>,
+    /// When the link will be free, and the picoseconds that do not make a nanosecond.
+    free: Nanos,
+    rest: u64,
+}
+
+impl<S> Shaper<S> {
+    /// Of a port with a speed, or without.
+    pub fn new(inner: S, speed: Option<PortSpeed>) -> Shaper<S> {
+        Shaper {
+            inner,
+            speed,
+            free: Nanos(0),
+            rest: 0,
+        }
+    }
+
+    /// Changes the speed. The queue stays; what is on the link already leaves at its old speed.
+    pub fn set_speed(&mut self, speed: Option<PortSpeed>) {
+        self.speed = speed;
+    }
+
+    /// The scheduler.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The scheduler, to be changed.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+}
+
+impl<P: Packet, S: Scheduler<P>> Scheduler<P> for Shaper<S> {
+    #[inline]
+    fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
+        self.inner.enqueue(packet, now, dropped)
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
+        let Some(speed) = self.speed else {
+            return self.inner.dequeue(now, dropped);
+        };
+        if now < self.free {
+            return None;
+        }
+        let packet = self.inner.dequeue(now, dropped)?;
+        let from = Nanos(now.0.saturating_sub(speed.slack.0));
+        if self.free < from {
+            self.free = from;
+            self.rest = 0;
+        }
+        let cost = speed.link.cost(packet.bytes(), packet.segments());
+        let picos = speed.rate.picos(cost).max(0) as u64 + self.rest;
+        self.free = self.free + Nanos(picos / 1_000);
+        self.rest = picos % 1_000;
+        Some(packet)
+    }
+
+    fn next_event(&self, now: Nanos) -> Option<Nanos> {
+        let next = self.inner.next_event(now)?;
+        Some(if self.speed.is_some() {
+            next.max(self.free)
+        } else {
+            next
+        })
+    }
+
+    fn packets(&self) -> u64 {
+        self.inner.packets()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
+        self.inner.each_queue(each);
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(P)) {
+        self.inner.drain(each);
+    }
+
+    fn segment_above(&self, queue: u32) -> Option<u64> {
+        let own = self.speed.map(|speed| speed.rate.bytes_in(Nanos::from_millis(1)));
+        [own, self.inner.segment_above(queue)].into_iter().flatten().min()
+    }
+}
