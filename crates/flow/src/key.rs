@@ -1,7 +1,7 @@
 //! What the switch knows of a packet.
 
 use crate::field::{self, Field, KEY_WORDS};
-use crate::mask::Mask;
+use crate::mask::{FIELD_BITS, Mask};
 use crate::{Masked, mask::mix};
 use std::fmt;
 use wire::{MacAddr, VlanTag};
@@ -41,6 +41,13 @@ pub struct Key {
 impl Key {
     /// All fields zero.
     pub const ZERO: Key = Key { words: [0; KEY_WORDS] };
+
+    /// The key of these words, in the order of the layout; bits that belong to no field are left out.
+    pub fn from_words(words: &[u64; KEY_WORDS]) -> Key {
+        Key {
+            words: std::array::from_fn(|n| words[n] & FIELD_BITS[n]),
+        }
+    }
 
     /// The value of a field.
     #[inline(always)]

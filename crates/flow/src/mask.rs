@@ -3,6 +3,9 @@
 use crate::field::{self, Field, KEY_WORDS};
 use crate::key::Key;
 
+/// The bits of a key's words that belong to fields.
+pub(crate) const FIELD_BITS: [u64; KEY_WORDS] = Mask::full().words;
+
 /// A set of bits of a [`Key`].
 ///
 /// It knows which words have bits, so that hashing and comparing under a mask read only those: a switching decision touches three or four.
@@ -19,6 +22,16 @@ impl Mask {
         words: [0; KEY_WORDS],
         used: 0,
     };
+
+    /// The mask of these words, in the order of the layout; bits that belong to no field are left out.
+    pub fn from_words(words: &[u64; KEY_WORDS]) -> Mask {
+        let mut mask = Mask::EMPTY;
+        for n in 0..KEY_WORDS {
+            mask.words[n] = words[n] & FIELD_BITS[n];
+            mask.used |= u32::from(mask.words[n] != 0) << n;
+        }
+        mask
+    }
 
     /// All bits of one field.
     pub const fn exact(field: Field) -> Mask {

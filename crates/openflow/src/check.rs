@@ -7,6 +7,7 @@
 use crate::model::*;
 use crate::{OfError, Version};
 use flow::{MatchField as F, MatchPrerequisite as P};
+use std::borrow::Cow;
 
 /// What a switch has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,15 +75,15 @@ fn check_meter(meter: u32, limits: &Limits) -> Result<(), OfError> {
 struct Checker<'a> {
     version: Version,
     /// What is known of the packet at this point.
-    known: Match,
+    known: Cow<'a, Match>,
     limits: &'a Limits,
 }
 
 impl<'a> Checker<'a> {
-    fn new(version: Version, matching: &Match, limits: &'a Limits) -> Checker<'a> {
+    fn new(version: Version, matching: &'a Match, limits: &'a Limits) -> Checker<'a> {
         Checker {
             version,
-            known: matching.clone(),
+            known: Cow::Borrowed(matching),
             limits,
         }
     }
@@ -157,18 +158,18 @@ impl<'a> Checker<'a> {
             Action::Group(group) if *group > 0xffff_ff00 => Err(OfError::BacBadOutGroup),
             Action::SetVlanVid(_) | Action::SetVlanPcp(_) => {
                 self.later(&[P::Ethernet])?;
-                self.known.set(F::VlanTci, 0x1000, 0x1000);
+                self.known.to_mut().set(F::VlanTci, 0x1000, 0x1000);
                 Ok(())
             }
             Action::PopVlan => {
                 self.later(&[P::VlanVid])?;
-                self.known.clear(F::VlanTci);
+                self.known.to_mut().clear(F::VlanTci);
                 Ok(())
             }
             Action::PushVlan(_) => {
                 self.need(P::Ethernet)?;
-                self.known.clear(F::VlanTci);
-                self.known.set(F::VlanTci, 0x1000, 0x1000);
+                self.known.to_mut().clear(F::VlanTci);
+                self.known.to_mut().set(F::VlanTci, 0x1000, 0x1000);
                 Ok(())
             }
             Action::SetEthSrc(_) | Action::SetEthDst(_) => self.later(&[P::Ethernet]),
@@ -194,7 +195,7 @@ impl<'a> Checker<'a> {
             }
             Action::PopPbb => {
                 self.need(P::Pbb)?;
-                self.known.clear(F::EthType);
+                self.known.to_mut().clear(F::EthType);
                 Ok(())
             }
             Action::CopyTtlIn | Action::CopyTtlOut => self.any(&[P::Mpls, P::Ip]),
@@ -211,16 +212,16 @@ impl<'a> Checker<'a> {
             }
             Action::DecNshTtl => self.later(&[P::Nsh]),
             Action::Encap { packet_type, .. } => {
-                self.known.clear(F::EthType);
+                self.known.to_mut().clear(F::EthType);
                 match packet_type >> 16 {
                     1 => self.becomes((packet_type & 0xffff).into()),
-                    _ => self.known.clear(F::PacketType),
+                    _ => self.known.to_mut().clear(F::PacketType),
                 }
                 Ok(())
             }
             Action::Decap(_) => {
-                self.known.clear(F::PacketType);
-                self.known.clear(F::EthType);
+                self.known.to_mut().clear(F::PacketType);
+                self.known.to_mut().clear(F::EthType);
                 Ok(())
             }
             Action::Meter(meter) => check_meter(*meter, self.limits),
@@ -230,9 +231,9 @@ impl<'a> Checker<'a> {
 
     /// The packet is of another Ethernet type now, and nothing is known of what is in it.
     fn becomes(&mut self, ethertype: u128) {
-        self.known.clear(F::NwProto);
-        self.known.set(F::EthType, ethertype, 0xffff);
-        self.known = self.known.normalized();
+        self.known.to_mut().clear(F::NwProto);
+        self.known.to_mut().set(F::EthType, ethertype, 0xffff);
+        self.known.to_mut().normalize();
     }
 
     fn ct(&self, ct: &Ct) -> Result<(), OfError> {

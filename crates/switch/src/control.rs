@@ -314,7 +314,14 @@ impl Switch {
         if begins {
             return self.changes([Read::Bridge(bridge)]);
         }
-        let mut changes = self.changes(stale.tables().into_iter().map(|table| Read::Table(bridge, table)));
+        let tables = stale.tables();
+        // Most changes are of one rule.
+        let mut changes = Vec::with_capacity(2 * tables.len());
+        changes.extend(
+            tables
+                .into_iter()
+                .map(|table| Change::Dep(Read::Table(bridge, table).dep(self.seed))),
+        );
         changes.extend(stale.iter().filter_map(|(table, matching)| {
             let dep = Read::UntouchedIn(bridge, table).dep(self.seed);
             let (key, mask) = self.untouched(bridge, matching)?;

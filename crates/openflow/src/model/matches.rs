@@ -190,6 +190,10 @@ impl Match {
     /// what the field needs; [`Match::normalized`] takes out what does not hold. Bits that may not be one are ignored, and so are tunnel
     /// metadata fields.
     pub fn set(&mut self, field: MatchField, value: u128, mask: u128) {
+        let info = field.info();
+        if info.canonical && info.home != Home::Elsewhere {
+            return self.set_bits(field, value & info.valid, mask & info.valid, info.valid);
+        }
         for piece in pieces(field) {
             let (value, mask) = match field {
                 MatchField::InPort if mask == 0 => (0, 0),
@@ -278,6 +282,13 @@ impl Match {
         value & !(INVALID | TRACKED) != 0 || value & TRACKED != 0 && mask & INVALID != 0 && value & INVALID == 0
     }
 
+    /// Whether no condition speaks of what the packets need not have.
+    pub fn is_normal(&self) -> bool {
+        self.entries
+            .iter()
+            .all(|entry| self.meets(entry.field.info().prerequisite))
+    }
+
     /// The match without the conditions that speak of what its packets need not have.
     #[must_use]
     pub fn normalized(&self) -> Match {
@@ -336,8 +347,21 @@ impl Match {
     }
 
     fn entry(&self, field: MatchField) -> Option<&Entry> {
-        let at = self.entries.binary_search_by_key(&field, |e| e.field).ok()?;
-        Some(&self.entries[at])
+        self.entries.get(self.find(field).ok()?)
+    }
+
+    /// Where the condition on a field is, or else belongs.
+    fn find(&self, field: MatchField) -> Result<usize, usize> {
+        // Most matches have few conditions, which are sooner looked through than halved.
+        const FEW: usize = 8;
+        if self.entries.len() > FEW {
+            return self.entries.binary_search_by_key(&field, |entry| entry.field);
+        }
+        let at = self.entries.iter().position(|entry| entry.field >= field);
+        match at {
+            Some(at) if self.entries[at].field == field => Ok(at),
+            _ => Err(at.unwrap_or(self.entries.len())),
+        }
     }
 
     fn get_bits(&self, field: MatchField) -> u128 {
@@ -348,7 +372,7 @@ impl Match {
     fn set_bits(&mut self, field: MatchField, value: u128, mask: u128, area: u128) {
         let valid = field.info().valid;
         let area = area | mask;
-        let found = self.entries.binary_search_by_key(&field, |e| e.field);
+        let found = self.find(field);
         let old = found.map_or((0, 0), |at| (self.entries[at].value, self.entries[at].mask));
         let mask = (old.1 & !area | mask) & valid;
         let value = (old.0 & !area | value) & mask;

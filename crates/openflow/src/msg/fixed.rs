@@ -71,23 +71,30 @@ struct Members {
 
 impl Members {
     fn to_match(self) -> Match {
-        let mut m = Match::ANY;
+        // Few matches have more conditions.
+        let mut m = Match::with_capacity(4);
+        // Nothing was said before, so that what is left open needs no saying.
+        let mut say = |field: F, (value, mask): (u128, u128)| {
+            if mask != 0 {
+                m.set(field, value & mask, mask);
+            }
+        };
         if let Some(port) = self.in_port {
-            m.set(F::InPortOxm, port.0.into(), WORD);
+            say(F::InPortOxm, (port.0.into(), WORD));
         }
-        m.set(F::EthSrc, self.dl_src.0 & self.dl_src.1, self.dl_src.1);
-        m.set(F::EthDst, self.dl_dst.0 & self.dl_dst.1, self.dl_dst.1);
+        say(F::EthSrc, self.dl_src);
+        say(F::EthDst, self.dl_dst);
         match self.vlan {
-            Some(VLAN_NONE) => m.set(F::VlanTci, 0, 0xffff),
-            Some(VLAN_ANY) => m.set(F::VlanTci, 0x1000, 0x1000),
-            Some(vid) => m.set(F::DlVlan, (vid & 0xfff).into(), 0xfff),
+            Some(VLAN_NONE) => say(F::VlanTci, (0, 0xffff)),
+            Some(VLAN_ANY) => say(F::VlanTci, (0x1000, 0x1000)),
+            Some(vid) => say(F::DlVlan, ((vid & 0xfff).into(), 0xfff)),
             None => {}
         }
         if let Some(pcp) = self.pcp.filter(|_| self.vlan != Some(VLAN_NONE)) {
-            m.set(F::DlVlanPcp, (pcp & 7).into(), 7);
+            say(F::DlVlanPcp, ((pcp & 7).into(), 7));
         }
         if let Some(dl_type) = self.dl_type {
-            m.set(F::EthType, dl_type.into(), 0xffff);
+            say(F::EthType, (dl_type.into(), 0xffff));
         }
         let arp = matches!(self.dl_type, Some(0x0806 | 0x8035));
         let (src, dst) = if arp {
@@ -95,15 +102,15 @@ impl Members {
         } else {
             (F::IpSrc, F::IpDst)
         };
-        m.set(src, self.nw_src.0 & self.nw_src.1, self.nw_src.1);
-        m.set(dst, self.nw_dst.0 & self.nw_dst.1, self.nw_dst.1);
+        say(src, self.nw_src);
+        say(dst, self.nw_dst);
         if let Some(tos) = self.tos {
-            m.set(F::NwTos, (tos & 0xfc).into(), 0xfc);
+            say(F::NwTos, ((tos & 0xfc).into(), 0xfc));
         }
         if let Some(proto) = self.proto {
             match arp {
-                true => m.set(F::ArpOp, proto.into(), 0xffff),
-                false => m.set(F::NwProto, proto.into(), 0xff),
+                true => say(F::ArpOp, (proto.into(), 0xffff)),
+                false => say(F::NwProto, (proto.into(), 0xff)),
             }
         }
         let (src, dst, mask) = match self.proto {
@@ -114,10 +121,11 @@ impl Members {
         };
         for (field, port) in [(src, self.tp_src), (dst, self.tp_dst)] {
             if let Some(port) = port {
-                m.set(field, u128::from(port) & mask, mask);
+                say(field, (port.into(), mask));
             }
         }
-        m.normalized()
+        m.normalize();
+        m
     }
 
     fn of(m: &Match) -> Members {

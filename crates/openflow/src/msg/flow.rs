@@ -5,6 +5,7 @@ use crate::action::{port10, port11, to10};
 use crate::buf::{Reader, Writer};
 use crate::model::*;
 use crate::{OfError, Version, instruction, oxm};
+use flow::MatchField;
 
 /// In place of a packet that the switch keeps: none.
 const NO_BUFFER: u32 = 0xffff_ffff;
@@ -77,6 +78,10 @@ fn decode_mod10(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
 
 /// Whether an OpenFlow 1.0 match leaves nothing open.
 fn exact_everywhere(matching: &Match) -> bool {
+    // Hardly any match does, and most say nothing of the port.
+    if matching.exact(MatchField::InPortOxm).is_none() {
+        return false;
+    }
     let mut out = Writer::new();
     fixed::encode10(&mut out, matching);
     out.0[..4] == [0; 4]

@@ -164,10 +164,22 @@ pub(super) fn written(which: MatchField) -> Result<(), OfError> {
 }
 
 pub(super) fn is_seen(field: MatchField) -> bool {
-    use MatchField as F;
-    let info = field.info();
-    let conntrack = field.name().starts_with("ct_");
-    let nsh = field.name().starts_with("nsh_");
-    let other = matches!(field, F::DpHash | F::RecircId);
-    info.home != Home::Elsewhere && !conntrack && !nsh && !other
+    SEEN[field as usize]
 }
+
+/// By field, whether it is looked at.
+static SEEN: [bool; MatchField::ALL.len()] = {
+    let mut seen = [false; MatchField::ALL.len()];
+    let mut n = 0;
+    while n < seen.len() {
+        let field = MatchField::ALL[n];
+        seen[n] = match (field, field.info().names[0].as_bytes()) {
+            (MatchField::DpHash | MatchField::RecircId, _) => false,
+            // Connections are not tracked, and there are no service headers.
+            (_, [b'c', b't', b'_', ..] | [b'n', b's', b'h', b'_', ..]) => false,
+            _ => !matches!(field.info().home, Home::Elsewhere),
+        };
+        n += 1;
+    }
+    seen
+};

@@ -80,8 +80,10 @@ pub(super) fn sends_to(instructions: &model::Instructions, port: Port, group: u3
 /// The match of a message as tables have it.
 pub(super) fn match_words(matching: &model::Match) -> Result<Match<WORDS>, OfError> {
     check::matching(matching)?;
-    let state = matching.normalized().to_state().ok_or(OfError::BmcBadField)?;
-    Ok(words::match_words(&state))
+    if matching.is_normal() {
+        return Ok(words::match_words(matching));
+    }
+    Ok(words::match_words(&matching.normalized()))
 }
 
 /// Shows actions, and those within them.

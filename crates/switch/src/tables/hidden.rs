@@ -46,10 +46,10 @@ impl Hidden {
         let mut rules = Rules::new(Classifier::new(words::layout(), seed), 0, 0);
         for rule in &given {
             debug_assert!(rule.priority > u16::MAX.into());
-            if let Some(state) = rule.matching.to_state() {
+            if rule.matching.tun_metadata().is_empty() {
                 // Two that say the same are one.
                 let made = Rule::builtin(rule.instructions.clone(), now);
-                let _ = rules.insert(&words::match_words(&state), rule.priority, made);
+                let _ = rules.insert(&words::match_words(&rule.matching), rule.priority, made);
             }
         }
         self.rules = (!given.is_empty()).then(|| Box::new(rules));

@@ -109,9 +109,10 @@ impl Pipeline<'_> {
             return self.warning(|_| String::from("suppressing side effects, so learn action ignored"));
         }
         let change = self.rule_of(learn);
-        let Some(matching) = change.matching.normalized().to_state() else {
+        let matching = change.matching.normalized();
+        if !matching.tun_metadata().is_empty() {
             return;
-        };
+        }
         let matching = words::match_words(&matching);
         self.depend(Read::Table(bridge.id, learn.table));
         let priority = u32::from(learn.priority);

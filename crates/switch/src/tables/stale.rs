@@ -23,7 +23,8 @@ impl Stale {
         let at = match self.tables.iter().position(|(number, _)| *number == table) {
             Some(at) => at,
             None => {
-                self.tables.push((table, Vec::new()));
+                // Most changes are of one rule; a match is large.
+                self.tables.push((table, Vec::with_capacity(1)));
                 self.tables.len() - 1
             }
         };

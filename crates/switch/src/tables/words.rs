@@ -44,10 +44,26 @@ pub(crate) fn words_of(state: &FlowState) -> StateWords {
     join(state.meta(), state.key.words())
 }
 
-/// A condition's words.
-pub(crate) fn match_words(matching: &StateMatch) -> Match<WORDS> {
-    let (value, mask) = (matching.value(), matching.mask());
-    Match::new(&words_of(value), &join(mask.meta(), mask.key.words()))
+/// The words of a match whose conditions are all on fields that are in states.
+pub(crate) fn match_words(matching: &model::Match) -> Match<WORDS> {
+    let mut words = Match::ANY;
+    for condition in matching.entries() {
+        let (word, shift, wide) = match condition.field.info().home {
+            Home::Key { field, shift } => {
+                let info = field.info();
+                (META_WORDS + usize::from(info.word), info.shift + shift, info.bits > 64)
+            }
+            Home::Meta { word, shift } => (usize::from(word), shift, condition.field.info().valid > u64::MAX.into()),
+            Home::Elsewhere => continue,
+        };
+        // Of a field that is wider than a word, the word before has the highest bits.
+        let (value, mask) = (condition.value << shift, condition.mask << shift);
+        words.require(word, value as u64, mask as u64);
+        if wide {
+            words.require(word - 1, (value >> 64) as u64, (mask >> 64) as u64);
+        }
+    }
+    words
 }
 
 /// A rule's match, from its words.
@@ -64,20 +80,20 @@ pub(crate) fn match_of(matching: &Match<WORDS>) -> model::Match {
 
 /// The bits of a packet's key that are among the words of a mask.
 pub(crate) fn mask_of(words: &StateWords) -> Mask {
-    let mut mask = Mask::EMPTY;
-    for field in Field::ALL {
-        mask.add_bits(*field, of_key(words, *field));
-    }
-    mask
+    Mask::from_words(key_words(words))
 }
 
 /// The key that is among the words of a state.
 pub(crate) fn key_of(words: &StateWords) -> Key {
-    let mut key = Key::ZERO;
-    for field in Field::ALL {
-        key.set(*field, of_key(words, *field));
+    Key::from_words(key_words(words))
+}
+
+/// The words of the key.
+fn key_words(words: &StateWords) -> &[u64; KEY_WORDS] {
+    match words.last_chunk() {
+        Some(key) => key,
+        None => unreachable!("a state's words end with its key's"),
     }
-    key
 }
 
 /// The words of metadata.
@@ -165,8 +181,13 @@ mod tests {
         matching.set(MatchField::NwTos, 0x48, 0xfc);
         matching.set(MatchField::NwProto, 17, 0xff);
         matching.set(MatchField::UdpDst, 53, 0xffff);
+        matching.set(MatchField::Xxreg1, 0x1234 << 60, 0xffff << 60);
+        matching.set(MatchField::TunIpv6Src, 5 << 70 | 7, u128::MAX);
+        let words = match_words(&matching);
+        assert_eq!(match_of(&words), matching);
         let state = matching.to_state().unwrap();
-        assert_eq!(match_of(&match_words(&state)), matching);
+        let mask = join(state.mask().meta(), state.mask().key.words());
+        assert_eq!(words, Match::new(&words_of(state.value()), &mask));
         assert!(Layout::new(WORDS, &STAGES, &[]).is_ok());
     }
 }
