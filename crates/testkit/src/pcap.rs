@@ -1,6 +1,11 @@
 //! Reading captures (the classic pcap format, microseconds or nanoseconds, either byte order).
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+
+/// Bytes before the first record.
+const HEADER: usize = 24;
 
 /// The frames of a capture file, in order. A record cut off at the end, as in a file still written to, is left out.
 ///
@@ -16,13 +21,22 @@ pub fn frames(path: &Path) -> Vec<Vec<u8>> {
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
-    seen: usize,
+    /// The file's header, once it is there.
+    header: Vec<u8>,
+    /// Bytes of the file that were taken.
+    seen: u64,
 }
 
 impl Tail {
     /// Begins with the file's first frame; the file need not be there yet.
     pub fn new(path: PathBuf) -> Tail {
-        Tail { path, seen: 0 }
+        let (header, seen) = (Vec::new(), 0);
+        Tail { path, header, seen }
+    }
+
+    /// Ends with what was taken, and deletes the file.
+    pub fn remove(self) {
+        let _ = std::fs::remove_file(self.path);
     }
 
     /// What was written since the last call.
@@ -31,13 +45,24 @@ impl Tail {
     /// Where the file is no capture.
     #[track_caller]
     pub fn take(&mut self) -> Vec<Vec<u8>> {
-        if !self.path.exists() {
+        let Ok(mut file) = File::open(&self.path) else {
             return Vec::new();
+        };
+        let mut bytes = self.header.clone();
+        let read = file
+            .seek(SeekFrom::Start(self.seen))
+            .and_then(|_| file.read_to_end(&mut bytes));
+        read.unwrap_or_else(|e| panic!("{}: {e}", self.path.display()));
+        if self.header.is_empty() {
+            let Some(header) = bytes.get(..HEADER) else {
+                return Vec::new();
+            };
+            self.header = header.to_vec();
+            self.seen = HEADER as u64;
         }
-        let mut frames = frames(&self.path);
-        let new = frames.split_off(self.seen.min(frames.len()));
-        self.seen += new.len();
-        new
+        let frames = parse(&bytes).unwrap_or_else(|| panic!("{} is not a pcap file", self.path.display()));
+        self.seen += frames.iter().map(|frame| 16 + frame.len() as u64).sum::<u64>();
+        frames
     }
 }
 
@@ -51,7 +76,7 @@ pub fn parse(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => u32::from_le_bytes,
         _ => return None,
     };
-    let mut rest = bytes.get(24..).unwrap_or_default();
+    let mut rest = bytes.get(HEADER..).unwrap_or_default();
     let mut frames = Vec::new();
     while let Some((header, after)) = rest.split_first_chunk::<16>() {
         let [.., a, b, c, d, _, _, _, _] = *header;

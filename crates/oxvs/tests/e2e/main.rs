@@ -10,4 +10,5 @@ mod differential;
 mod fixture;
 mod openflow;
 mod restart;
+mod rules_differential;
 mod traffic;

@@ -164,7 +164,7 @@ impl Pipeline<'_> {
     /// Does what is left for longer packets, then for others.
     fn both_lengths(&mut self, len: u16, bit: &Subfield, frames: &[Frame]) {
         if self.forks == MAX_FORKS {
-            return self.fail();
+            return self.fail(DropCause::Loop);
         }
         self.forks += 1;
         let at = self.actions.len();

@@ -94,8 +94,7 @@ impl Pipeline<'_> {
             self.error(|_| {
                 String::from("dropping packet on which an MPLS push action can't be performed as it would have more MPLS LSEs than the 3 supported.")
             });
-            self.exit = true;
-            return self.dropped(dp::DropCause::Malformed);
+            return self.fail(dp::DropCause::Malformed);
         }
         if depth == 0 {
             self.covered.push(self.state.key);

@@ -293,7 +293,7 @@ impl<'a> Pipeline<'a> {
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         self.run_tables(bridge);
         self.close(1);
-        if place.bridge.is_some() {
+        if self.depth > 1 {
             self.contain(before);
         }
         (self.hidden, self.own_tags) = (hidden, own_tags);
@@ -539,19 +539,20 @@ impl<'a> Pipeline<'a> {
         self.drop.get_or_insert(cause);
     }
 
-    pub(super) fn fail(&mut self) {
+    /// Gives up the whole translation: its packet is dropped for `cause`.
+    pub(super) fn fail(&mut self, cause: DropCause) {
         self.failed = true;
+        self.drop = Some(cause);
     }
 
     /// What has come of it.
     pub(crate) fn finish(mut self) -> Translated {
         if self.failed {
-            // A loop: neither a part of the copies nor what was learned from them is worth anything.
+            // Neither a part of the copies nor what was learned from them is worth anything.
             self.actions.clear();
             self.effects.clear();
             self.controllers.clear();
             self.memos.clear();
-            self.drop = Some(DropCause::Loop);
         }
         super::commit::trim(&mut self.actions);
         let drop = self.actions.is_empty();

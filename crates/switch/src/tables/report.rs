@@ -5,6 +5,7 @@
 use super::RuleRef;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
+use dp::DropCause;
 use flow::{FlowState, MatchField};
 use openflow::Version;
 use openflow::model::{Action, FlowMod, Instructions, Port, Subfield};
@@ -207,7 +208,7 @@ impl Pipeline<'_> {
     /// Adds a line on why the packet is dropped as a whole, and has it dropped.
     pub(super) fn fatal(&mut self, text: impl FnOnce(&Self) -> String) {
         self.error(text);
-        self.fail();
+        self.fail(DropCause::Loop);
         if let Some(report) = &mut self.report {
             let last = report.open.last().map_or(&report.done, |part| &part.within).last();
             report.error = last.map(|node| node.text.clone());
