@@ -235,9 +235,18 @@ fn install(oracle: &Vswitch, ours: &mut Switch, rng: &mut Rng, topology: &Topolo
                 .split("flows:")
                 .nth(1)
                 .and_then(|rest| rest.split(':').next());
-            let line: usize = line
-                .and_then(|line| line.parse().ok())
-                .unwrap_or_else(|| panic!("{}", done.stderr));
+            let Some(line) = line.and_then(|line| line.parse::<usize>().ok()) else {
+                // No version can say all of a rule: ovs-ofctl does not tell which rule it is.
+                assert!(done.stderr.contains("usable flow formats (none)"), "{}", done.stderr);
+                let before = rules.len();
+                rules.retain(|rule| {
+                    let told = oracle.tool("ovs-ofctl", &["parse-flow", rule]).stdout;
+                    let usable = told.lines().find_map(|line| line.strip_prefix("usable protocols: "));
+                    usable.is_some_and(|usable| usable == "any" || usable.contains("OXM"))
+                });
+                assert!(rules.len() < before, "{}", done.stderr);
+                continue;
+            };
             assert!(
                 done.stderr.contains("actions are invalid with specified match"),
                 "{}: {}",

@@ -293,7 +293,7 @@ impl<'a> Pipeline<'a> {
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         self.run_tables(bridge);
         self.close(1);
-        if self.depth > 1 {
+        if place.bridge.is_some() {
             self.contain(before);
         }
         (self.hidden, self.own_tags) = (hidden, own_tags);
