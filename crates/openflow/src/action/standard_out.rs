@@ -195,7 +195,7 @@ fn encode_as_set(encoder: &mut Encoder, out: &mut Writer, action: &Action) -> bo
         Action::SetTpDst(port) => (transport(F::TcpDst, F::UdpDst, F::SctpDst), (*port).into()),
         Action::SetMplsLabel(label) => (F::MplsLabel, (*label).into()),
         Action::SetMplsTc(tc) => (F::MplsTc, (*tc).into()),
-        Action::SetTunnel { id, .. } if encoder.version >= Version::V13 => (F::TunId, (*id).into()),
+        Action::SetTunnel { id, .. } => (F::TunId, (*id).into()),
         _ => return false,
     };
     if matches!(action, Action::SetVlanVid(_) | Action::SetVlanPcp(_)) {

@@ -141,7 +141,7 @@ impl Ctl {
         let failed = |e: io::Error| {
             Failure::new(format!(
                 "{target}: failed to connect to socket ({})",
-                pidfile::os_text(&e)
+                reason(&e)
             ))
         };
         conn.version = agreed.map_err(failed)?;
