@@ -138,12 +138,7 @@ impl Ctl {
             return Ok(conn);
         }
         let agreed = conn.agree(self.xid(), self.options.versions);
-        let failed = |e: io::Error| {
-            Failure::new(format!(
-                "{target}: failed to connect to socket ({})",
-                reason(&e)
-            ))
-        };
+        let failed = |e: io::Error| Failure::new(format!("{target}: failed to connect to socket ({})", reason(&e)));
         conn.version = agreed.map_err(failed)?;
         conn.protocol = Protocols::of(conn.version).iter().next().unwrap_or_default();
         Ok(conn)
