@@ -65,7 +65,7 @@ pub enum Run {
     Idle,
     /// More: call again.
     Busy,
-    /// More, when another connection's bundle is carried out: when it is among [`Agent::ready`].
+    /// More, a change first of all, when another connection's bundle is carried out: when it is among [`Agent::ready`].
     Wait,
     /// More, when what is to be sent has been taken.
     Full,
@@ -96,7 +96,7 @@ pub(crate) struct Core {
     pub(crate) events: Vec<Events>,
     /// A change that others may want to be told of, and whose it was.
     pub(crate) forward: Option<(ConnId, Message)>,
-    /// Whose bundle is being carried out; others wait.
+    /// Whose bundle is being carried out; the changes of others wait.
     pub(crate) committing: Option<ConnId>,
     /// Whether monitors came or went.
     pub(crate) monitors_changed: bool,
@@ -254,7 +254,7 @@ impl Agent {
             if conn.dump.is_some() {
                 continue;
             }
-            conn.waits = self.core.committing.is_some_and(|other| other != id);
+            conn.waits = self.core.committing.is_some_and(|other| other != id) && conn.is_next_a_change();
             if conn.waits {
                 return Run::Wait;
             }

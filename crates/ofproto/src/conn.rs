@@ -156,6 +156,22 @@ pub(crate) struct Partial {
 const DEFAULT_MISS_SEND_LEN: u16 = 128;
 
 impl Conn {
+    /// Whether the next message may change what a bundle of another connection changes. Until that is there, what tables and groups are said to
+    /// be is what packets see.
+    pub(crate) fn is_next_a_change(&self) -> bool {
+        let Some([_, kind, ..]) = self.framer.peek() else {
+            return false;
+        };
+        match (self.version(), kind) {
+            (None, _) => false,
+            // Experimenters' messages, configuration, rules, ports or groups.
+            (_, 4 | 9 | 14 | 15) => true,
+            // Ports, tables, meters, bundles: OpenFlow 1.0 has other messages by these numbers.
+            (Some(version), 16 | 17 | 29 | 33 | 34) => version > Version::V10,
+            _ => false,
+        }
+    }
+
     pub(crate) fn new(id: ConnId, options: Options, versions: Versions, queue: usize, now: Nanos) -> Conn {
         let primary = options.kind == Kind::Primary && options.asynchronous;
         let mut conn = Conn {

@@ -5,6 +5,7 @@ use crate::bundle::Commit;
 use crate::conn::Conn;
 use crate::env::Env;
 use crate::features::FeaturesDump;
+use crate::groups::GroupsDump;
 use crate::monitor::Walk;
 use openflow::OfError;
 use openflow::model::{AggregateStats, Body, Duration, FlowCounters, FlowStats, FlowStatsRequest, StatsReply};
@@ -19,6 +20,7 @@ const SLICE: usize = 512;
 pub(crate) enum Job {
     Rules(Box<Dump>),
     Features(FeaturesDump),
+    Groups(GroupsDump),
     Monitor(Walk),
     Commit(Commit),
 }
@@ -30,6 +32,7 @@ impl Job {
         match self {
             Job::Rules(dump) => dump.step(conn, env, bridge, now).map(|dump| Job::Rules(Box::new(dump))),
             Job::Features(dump) => dump.step(conn),
+            Job::Groups(dump) => dump.step(conn, env, bridge),
             Job::Monitor(walk) => walk.step(conn, env, bridge),
             Job::Commit(commit) => commit.step(core, conn, env),
         }

@@ -2,9 +2,11 @@
 
 use crate::agent::Core;
 use crate::conn::Conn;
+use crate::dump::Job;
 use crate::env::Env;
-use openflow::model::{Body, GroupMod, Message, MeterMod, MeterStats, StatsReply, TableMod};
+use openflow::model::{ALL_GROUPS, Body, GroupMod, Message, MeterMod, MeterStats, StatsReply, TableMod};
 use openflow::{OfError, Version};
+use std::ops::RangeInclusive;
 use switch::tables::{FlowTables, Meter, TABLES, group_features, meter_features, meter_stats};
 use wire::Nanos;
 
@@ -58,18 +60,27 @@ impl Core {
     }
 
     pub(crate) fn group_desc(&self, conn: &mut Conn, xid: u32, group: u32, env: &impl Env) {
-        let descriptions = self.tables(env, |tables| tables.group_descriptions(group));
-        send(conn, xid, StatsReply::GroupDesc(descriptions));
+        self.groups(conn, xid, group, Told::Descriptions, env);
     }
 
     pub(crate) fn group_stats(&self, conn: &mut Conn, xid: u32, group: u32, env: &impl Env, now: Nanos) {
         env.push_statistics();
-        let stats = self.tables(env, |tables| tables.group_stats(group, now));
-        send(conn, xid, StatsReply::Group(stats));
+        self.groups(conn, xid, group, Told::Counters(now), env);
+    }
+
+    fn groups(&self, conn: &mut Conn, xid: u32, group: u32, told: Told, env: &impl Env) {
+        let numbers = if group == ALL_GROUPS {
+            0..=u32::MAX
+        } else {
+            group..=group
+        };
+        let dump = GroupsDump { xid, numbers, told };
+        conn.dump = dump.step(conn, env, &self.config.bridge);
     }
 
     pub(crate) fn group_features(&self, conn: &mut Conn, xid: u32) {
-        send(conn, xid, StatsReply::GroupFeatures(group_features()));
+        let version = conn.version().unwrap_or(Version::V10);
+        send(conn, xid, StatsReply::GroupFeatures(group_features(version)));
     }
 
     pub(crate) fn meter_features(&self, conn: &mut Conn, xid: u32) {
@@ -130,6 +141,58 @@ impl Core {
     pub(crate) fn tables<R: Default>(&self, env: &impl Env, look: impl FnOnce(&FlowTables) -> R) -> R {
         env.look(|switch| switch.bridge(&self.config.bridge).map(|bridge| look(bridge.tables())))
             .unwrap_or_default()
+    }
+}
+
+/// Groups that are told of while the switch is locked once.
+const SLICE: usize = 64;
+
+/// What groups are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Descriptions,
+    /// As they are at this time.
+    Counters(Nanos),
+}
+
+/// Descriptions of groups, or their statistics, that are under way.
+#[derive(Debug)]
+pub(crate) struct GroupsDump {
+    xid: u32,
+    /// Those that are left.
+    numbers: RangeInclusive<u32>,
+    told: Told,
+}
+
+impl GroupsDump {
+    /// Sends the next part; what is left to do.
+    pub(crate) fn step(self, conn: &mut Conn, env: &impl Env, bridge: &str) -> Option<Job> {
+        let numbers = || self.numbers.clone();
+        let (reply, last, len) = env.look(|switch| {
+            let tables = switch.bridge(bridge).map(|bridge| bridge.tables());
+            match self.told {
+                Told::Descriptions => {
+                    let groups = tables.map(|tables| tables.group_descriptions(numbers(), SLICE));
+                    let groups = groups.unwrap_or_default();
+                    let last = groups.last().map(|group| group.group);
+                    let len = groups.len();
+                    (StatsReply::GroupDesc(groups), last, len)
+                }
+                Told::Counters(now) => {
+                    let groups = tables.map(|tables| tables.group_stats(numbers(), SLICE, now));
+                    let groups = groups.unwrap_or_default();
+                    let last = groups.last().map(|group| group.group);
+                    let len = groups.len();
+                    (StatsReply::Group(groups), last, len)
+                }
+            }
+        });
+        let end = *self.numbers.end();
+        let next = last.filter(|last| len == SLICE && *last < end).map(|last| last + 1);
+        let more = next.is_some();
+        conn.send(self.xid, Body::StatsReply { more, reply });
+        let numbers = next?..=end;
+        Some(Job::Groups(GroupsDump { numbers, ..self }))
     }
 }
 

@@ -4,22 +4,29 @@ use crate::agent::Agent;
 use crate::asynchronous::Happened;
 use crate::conn::Conn;
 use flow::MatchField;
+use openflow::Version;
 use openflow::model::{Body, PacketIn, Port};
 use switch::tables::ForController;
 use wire::Nanos;
 
 /// The reason of a packet that no rule was for.
 const NO_MATCH: u8 = 0;
+/// That of an action's, which until OpenFlow 1.3 is that of an action set's, a bucket's and a packet-out's too.
+const ACTION: u8 = 1;
+const ACTION_SET: u8 = 3;
+const PACKET_OUT: u8 = 5;
 /// The cookie where there is no rule.
 const NO_COOKIE: u64 = u64::MAX;
 
 impl Agent {
     /// Tells controllers of a packet: its first bytes, and how long it is.
     pub fn packet_in(&mut self, meaning: &ForController, packet: &[u8], total_len: usize, now: Nanos) {
-        let happened = Happened::PacketIn(meaning.reason);
         let in_port = in_port(meaning);
-        let listens = |conn: &&mut Conn| conn.controller_id == meaning.controller && conn.hears(happened);
-        for conn in self.conns.values_mut().filter(listens) {
+        for conn in self.conns.values_mut() {
+            let reason = reason(meaning.reason, conn.version().unwrap_or(Version::V10));
+            if conn.controller_id != meaning.controller || !conn.hears(Happened::PacketIn(reason)) {
+                continue;
+            }
             let mut wanted = packet.len();
             if meaning.reason == NO_MATCH && meaning.cookie == NO_COOKIE && conn.miss_send_len != u16::MAX {
                 wanted = wanted.min(conn.miss_send_len.into());
@@ -28,7 +35,7 @@ impl Agent {
                 format: conn.packet_in_format,
                 buffer_id: None,
                 total_len: u32::try_from(total_len).unwrap_or(u32::MAX),
-                reason: meaning.reason,
+                reason,
                 table: meaning.table,
                 cookie: meaning.cookie,
                 metadata: meaning.metadata.clone(),
@@ -50,6 +57,16 @@ impl Conn {
             let Some(packet) = self.packets.pop(now) else { return };
             self.send(0, Body::PacketIn(Box::new(packet)));
         }
+    }
+}
+
+/// A packet's reason as a version has it.
+fn reason(reason: u8, version: Version) -> u8 {
+    match reason {
+        ForController::TABLE_MISS if version >= Version::V13 => NO_MATCH,
+        ForController::TABLE_MISS => ACTION,
+        ACTION_SET..=PACKET_OUT if version < Version::V14 => ACTION,
+        reason => reason,
     }
 }
 

@@ -78,6 +78,11 @@ impl Framer {
         Ok(Some(&self.buffer[from..from + len]))
     }
 
+    /// The header of the next message, if it is there.
+    pub fn peek(&self) -> Option<&[u8; HEADER_LEN]> {
+        self.buffer[self.start..].first_chunk()
+    }
+
     /// How many bytes wait for the rest of their message.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.start

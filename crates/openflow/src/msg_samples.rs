@@ -207,6 +207,11 @@ pub(super) fn samples(version: Version) -> Vec<Body> {
             },
             wildcards: if old { 0x3fffff } else { 0 },
             max_entries: if version < Version::V13 { 1_000_000 } else { 0 },
+            miss: if matches!(version, Version::V11 | Version::V12) {
+                2
+            } else {
+                0
+            },
             active: 7,
             lookups: 8,
             matched: 6,

@@ -3,6 +3,7 @@
 use crate::world::{BRIDGE, Lab, rule};
 use ofproto::{Closed, Config, Env, Kind, Run};
 use openflow::model::*;
+use openflow::text::{Names, parse_group_mod};
 use openflow::{Codec, ErrorKind, Hello, OfError, Version, Versions};
 use switch::tables::ForController;
 use wire::Nanos;
@@ -183,15 +184,34 @@ fn a_bundle_in_pieces_is_unseen_until_its_commit_and_gone_with_its_connection() 
     });
     lab.agent.receive(id, &commit);
     lab.agent.run(id, &lab.world, Nanos(1), 2);
-    let barrier = Codec::new(version).encode(&Message {
-        xid: 3,
-        body: Body::BarrierRequest,
-    });
-    assert_eq!(lab.say_bytes(other, &barrier), Run::Wait);
+    let late = lab.open(Kind::Service, version);
+    let request = StatsRequest::Aggregate(FlowStatsRequest::default());
+    let asked = Body::StatsRequest { more: false, request };
+    let said = [
+        (3, Body::EchoRequest(vec![7])),
+        (4, asked),
+        (5, flow(rule(500))),
+        (6, Body::BarrierRequest),
+    ];
+    let said = said.map(|(xid, body)| Codec::new(version).encode(&Message { xid, body }));
+    assert_eq!(lab.say_bytes(other, &said.concat()), Run::Wait);
+    let heard = lab.hear(other, version);
+    assert_eq!(heard.iter().map(|m| m.xid).collect::<Vec<_>>(), [3, 4]);
+    let Body::StatsReply {
+        reply: StatsReply::Aggregate { stats, .. },
+        ..
+    } = &heard[1].body
+    else {
+        panic!("{heard:?}");
+    };
+    assert_eq!(stats.flows, 301);
+    lab.say(late, version, 7, Body::FeaturesRequest);
+    assert_eq!(lab.hear(late, version).len(), 1);
     lab.disconnect(id);
     assert_eq!(lab.rules(), 301);
     assert!(lab.agent.take_ready().contains(&other));
     lab.work(other);
+    assert_eq!(lab.rules(), 302);
     assert_eq!(lab.hear(other, version).len(), 1);
 }
 
@@ -319,6 +339,74 @@ fn packets_go_to_whom_they_are_for_and_wait_for_the_slow_within_bounds() {
     assert!(waiting < 300 << 10, "{waiting}");
     let dropped = lab.agent.stats(zero).unwrap().dropped;
     assert!(dropped > 9000, "{dropped}");
+}
+
+#[test]
+fn why_a_controller_gets_a_packet_is_told_as_its_version_has_it() {
+    // No rule, an action, a bucket; a table-miss rule.
+    for (version, told) in [
+        (Version::V10, [0, 1, 1, 1]),
+        (Version::V12, [0, 1, 1, 1]),
+        (Version::V13, [0, 1, 1, 0]),
+        (Version::V15, [0, 1, 4, 0]),
+    ] {
+        let mut lab = Lab::new();
+        let id = lab.open(Kind::Primary, version);
+        for reason in [0, 1, 4, ForController::TABLE_MISS] {
+            let meaning = ForController {
+                bridge: 1,
+                controller: 0,
+                reason,
+                table: 0,
+                cookie: 0,
+                userdata: Vec::new(),
+                meter: None,
+                metadata: Match::ANY,
+                continuation: None,
+            };
+            lab.agent.packet_in(&meaning, &[1; 60], 60, Nanos(1));
+        }
+        let heard = lab.hear(id, version);
+        let reasons: Vec<u8> = heard
+            .iter()
+            .map(|message| match &message.body {
+                Body::PacketIn(packet) => packet.reason,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(reasons, told, "{version}");
+    }
+}
+
+#[test]
+fn many_groups_are_described_in_parts() {
+    let version = Version::V15;
+    let mut lab = Lab::new();
+    let id = lab.open(Kind::Service, version);
+    for group in 1..=200 {
+        let buckets = ",bucket=actions=1,2,3,1,2,3,1,2,3".repeat(20);
+        let text = format!("group_id={group},type=all{buckets}");
+        let (change, _) = parse_group_mod(GroupCommand::Add, &text, &Names::default()).unwrap();
+        lab.say(id, version, group, Body::GroupMod(change));
+    }
+    for request in [StatsRequest::GroupDesc(ALL_GROUPS), StatsRequest::Group(ALL_GROUPS)] {
+        lab.say(id, version, 1000, Body::StatsRequest { more: false, request });
+        let heard = lab.hear(id, version);
+        assert!(heard.len() >= 4, "{}", heard.len());
+        let mut numbers = Vec::new();
+        for (n, message) in heard.iter().enumerate() {
+            let Body::StatsReply { more, reply } = &message.body else {
+                panic!("{message:?}")
+            };
+            assert_eq!(*more, n + 1 < heard.len());
+            match reply {
+                StatsReply::GroupDesc(groups) => numbers.extend(groups.iter().map(|group| group.group)),
+                StatsReply::Group(groups) => numbers.extend(groups.iter().map(|group| group.group)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(numbers.into_iter().eq(1..=200));
+    }
 }
 
 #[test]

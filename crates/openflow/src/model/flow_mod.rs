@@ -73,6 +73,8 @@ pub struct FlowMod {
     pub cookie_mask: u64,
     /// The cookie of new rules, and of changed ones where there is one.
     pub new_cookie: Option<u64>,
+    /// Whether rules that are changed keep their cookies, and `new_cookie` is for one that is made: a modification of OpenFlow 1.1.
+    pub keeps_cookies: bool,
     /// Seconds without packets until the rule ends; 0 for never.
     pub idle_timeout: u16,
     /// Seconds until the rule ends; 0 for never.
@@ -103,6 +105,7 @@ impl Default for FlowMod {
             cookie: 0,
             cookie_mask: 0,
             new_cookie: None,
+            keeps_cookies: false,
             idle_timeout: 0,
             hard_timeout: 0,
             priority: 0x8000,

@@ -73,6 +73,8 @@ pub struct TableStats {
     pub wildcards: u32,
     /// How many rules it can have; until OpenFlow 1.2.
     pub max_entries: u32,
+    /// What becomes of packets without rule: 0 for controllers, 1 the next table, 2 dropped; OpenFlow 1.1 and 1.2.
+    pub miss: u32,
     /// How many rules it has.
     pub active: u32,
     /// Packets looked up.

@@ -162,7 +162,7 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
     let importance = data.u16()?;
     let matching = decode_match(version, data, oxm::Unknown::Refuse)?;
     let adds = command == FlowCommand::Add;
-    // OpenFlow 1.1 alone sets the cookie of changed rules, where no rules are asked for by it.
+    // OpenFlow 1.1 alone lets a modification that asks for no cookie make a rule.
     let sets = adds || version == Version::V11 && !deletes && cookie_mask == 0;
     Ok(FlowMod {
         command,
@@ -170,6 +170,7 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
         cookie: if adds { 0 } else { cookie & cookie_mask },
         cookie_mask: if adds { 0 } else { cookie_mask },
         new_cookie: sets.then_some(cookie),
+        keeps_cookies: sets && !adds,
         idle_timeout,
         hard_timeout,
         priority,

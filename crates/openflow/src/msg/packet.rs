@@ -150,6 +150,8 @@ pub(super) fn encode_nx(out: &mut Writer, packet: &PacketIn) {
 pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<PacketIn, OfError> {
     let mut packet = PacketIn {
         format: PacketInFormat::Nxt2,
+        // That of no rule.
+        cookie: u64::MAX,
         metadata: Match::ANY,
         ..PacketIn::new(Port(0), Vec::new())
     };
@@ -201,7 +203,7 @@ pub(super) fn encode_nx2(out: &mut Writer, packet: &PacketIn) {
         property::put(out, 2, |out| out.u32(buffer));
     }
     property::put(out, 3, |out| out.bytes(&[packet.table, 0, 0, 0]));
-    if packet.cookie != 0 {
+    if packet.cookie != u64::MAX {
         property::put(out, 4, |out| {
             out.zeros(4);
             out.u64(packet.cookie);

@@ -150,14 +150,14 @@ pub(super) fn decode_stats(codec: &Codec, data: &mut Reader<'_>) -> Result<Table
         Version::V11 => {
             data.skip(7)?;
             stats.name = data.text(NAME)?;
-            data.skip(24)?;
-            stats.max_entries = data.u32()?;
+            data.skip(20)?;
+            (stats.miss, stats.max_entries) = (data.u32()?, data.u32()?);
         }
         Version::V12 => {
             data.skip(7)?;
             stats.name = data.text(NAME)?;
-            data.skip(64)?;
-            stats.max_entries = data.u32()?;
+            data.skip(60)?;
+            (stats.miss, stats.max_entries) = (data.u32()?, data.u32()?);
         }
         _ => data.skip(3)?,
     }
@@ -179,7 +179,7 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &TableStats) {
             out.zeros(7);
             out.text(&s.name, NAME);
             // Wildcards, match, instructions, write and apply actions as bits of OpenFlow 1.1, and the treatment of misses.
-            for bits in [0x3ff, 0x3ff, 0x3e, 0x01f8_ffff, 0x01f8_ffff, 0] {
+            for bits in [0x3ff, 0x3ff, 0x3e, 0x01ff_ffff, 0x01ff_ffff, s.miss] {
                 out.u32(bits);
             }
             out.u32(s.max_entries);
@@ -194,12 +194,14 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &TableStats) {
             out.u64(fields);
             out.u32(0x03f9_f801);
             out.u32(0x03f9_f801);
-            out.u64(fields);
-            out.u64(fields);
+            // Neither the Ethernet type nor the IP protocol can be set.
+            let sets = fields & !(1 << 5 | 1 << 10);
+            out.u64(sets);
+            out.u64(sets);
             out.u64(u64::MAX);
             out.u64(u64::MAX);
             out.u32(0x3e);
-            out.u32(0);
+            out.u32(s.miss);
             out.u32(s.max_entries);
         }
         _ => out.zeros(3),

@@ -1,6 +1,6 @@
 //! The action set (OpenFlow 1.3.5 §5.10): actions that are kept for the end of the pipeline, at most one of most kinds.
 
-use super::pipeline::Pipeline;
+use super::pipeline::{Owner, Pipeline};
 use super::report::Kind;
 use flow::{MatchField, PORT_UNSET};
 use openflow::model::Action;
@@ -61,6 +61,9 @@ impl Pipeline<'_> {
             return;
         }
         self.open(Kind::Table, |_| String::from("--. Executing action set:"));
+        if self.place.of == Owner::Rule {
+            self.place.of = Owner::Set;
+        }
         self.run_rest(&list, None);
         self.close(1);
     }

@@ -2,7 +2,7 @@
 
 use super::action_set::ordered;
 use super::group::Group;
-use super::pipeline::Pipeline;
+use super::pipeline::{Owner, Pipeline};
 use super::report::Kind;
 use crate::dep::Read;
 use dp::DropCause;
@@ -27,6 +27,7 @@ impl Pipeline<'_> {
             return;
         }
         self.credit_bucket(group, NO_BUCKET);
+        let owner = std::mem::replace(&mut self.place.of, Owner::Group);
         match group.kind {
             GroupType::All | GroupType::Indirect => {
                 for at in 0..group.buckets.len() {
@@ -42,6 +43,7 @@ impl Pipeline<'_> {
                 self.one_bucket(group, chosen);
             }
         }
+        self.place.of = owner;
         self.shallower(1);
     }
 

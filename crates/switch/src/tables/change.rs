@@ -204,7 +204,8 @@ impl FlowTables {
             return Ok(());
         };
         let (matching, priority) = (entry.matching(), entry.priority as u16);
-        let cookie = change.new_cookie.unwrap_or(entry.rule.cookie);
+        let cookie = change.new_cookie.filter(|_| !change.keeps_cookies);
+        let cookie = cookie.unwrap_or(entry.rule.cookie);
         let differs = cookie != entry.rule.cookie || !Arc::ptr_eq(instructions, &entry.rule.instructions);
         let reset = change.flags.has(FlowFlags::RESET_COUNTS);
         let change_it = |rule: &mut Rule| {

@@ -8,9 +8,8 @@ use wire::{EtherType, VlanTag};
 impl Pipeline<'_> {
     pub(super) fn push_vlan(&mut self, tpid: u16) {
         self.touch_tags();
-        // The new tag has the outermost one's VLAN and priority (OpenFlow 1.3.5 §5.12.1).
-        let tci = self.state.key.tag(0).map_or(0, |tag| tag.tci);
-        self.push_tag(VlanTag { tpid, tci });
+        // As in Open vSwitch, which programs count on; OpenFlow 1.3.5 §5.12.1 would copy the outermost tag's VLAN and priority.
+        self.push_tag(VlanTag { tpid, tci: 0 });
     }
 
     pub(super) fn pop_vlan(&mut self) {

@@ -246,7 +246,7 @@ impl Pipeline<'_> {
         let meaning = ForController {
             bridge: bridge.id,
             controller: to.id,
-            reason: to.reason,
+            reason: continuation.map_or_else(|| self.told_reason(to.reason), |_| to.reason),
             table: self.place.table,
             cookie: self.place.cookie,
             userdata: to.userdata.clone(),

@@ -1,7 +1,9 @@
 //! Groups (OpenFlow 1.5.1 §5.10): lists of actions that rules share.
 
+use openflow::Version;
 use openflow::model::{self, Action, Bucket, GroupType, Selection};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use wire::Nanos;
 
@@ -114,14 +116,23 @@ impl GroupTable {
         *counters.1 += bytes;
     }
 
-    /// The groups of a number, or all, as messages describe them.
-    pub(super) fn descriptions(&self, wanted: u32) -> Vec<model::GroupDesc> {
-        self.wanted(wanted).map(|counted| describe(&counted.group)).collect()
+    /// The first groups of these numbers, up to `most`, as messages describe them.
+    pub(super) fn descriptions(&self, numbers: RangeInclusive<u32>, most: usize) -> Vec<model::GroupDesc> {
+        let groups = self.groups.range(numbers).take(most);
+        groups.map(|(_, counted)| describe(&counted.group)).collect()
     }
 
-    /// The counters of the group of a number, or of all; `references` says how many rules use one.
-    pub(super) fn stats(&self, wanted: u32, now: Nanos, references: impl Fn(u32) -> usize) -> Vec<model::GroupStats> {
-        self.wanted(wanted)
+    /// The counters of the first groups of these numbers, up to `most`; `references` says how many rules use one.
+    pub(super) fn stats(
+        &self,
+        numbers: RangeInclusive<u32>,
+        most: usize,
+        now: Nanos,
+        references: impl Fn(u32) -> usize,
+    ) -> Vec<model::GroupStats> {
+        let groups = self.groups.range(numbers).take(most);
+        groups
+            .map(|(_, counted)| counted)
             .map(|counted| model::GroupStats {
                 group: counted.group.id,
                 ref_count: u32::try_from(references(counted.group.id)).unwrap_or(u32::MAX),
@@ -131,15 +142,6 @@ impl GroupTable {
                 buckets: counted.buckets.clone(),
             })
             .collect()
-    }
-
-    fn wanted(&self, wanted: u32) -> impl Iterator<Item = &Counted> {
-        let range = if wanted == model::ALL_GROUPS {
-            0..=u32::MAX
-        } else {
-            wanted..=wanted
-        };
-        self.groups.range(range).map(|(_, counted)| counted)
     }
 
     /// As who changes groups sees it: with what the bundle under way has made.
@@ -218,24 +220,23 @@ fn describe(group: &Group) -> model::GroupDesc {
 }
 
 /// What groups a bridge can have.
-pub fn group_features() -> model::GroupFeatures {
+pub fn group_features(version: Version) -> model::GroupFeatures {
     /// Weights in select groups, live buckets in select groups, groups behind groups.
     const CAPABILITIES: u32 = 1 | 2 | 4;
-    /// Output, copies of the time to live, MPLS time to live, VLAN tags, MPLS labels, queue, group, time to live, set-field.
-    const ACTIONS: u32 = {
-        let numbers = [0, 11, 12, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27];
-        let mut bits = 0;
-        let mut n = 0;
-        while n < numbers.len() {
-            bits |= 1 << numbers[n];
-            n += 1;
-        }
-        bits
+    let actions = match version {
+        // All that there are: output, what sets each field, enqueue.
+        Version::V10 => 0xfff,
+        // All that there are, from output to the time to live's.
+        Version::V11 => 0x1ff_ffff,
+        // Output, copies of the time to live, MPLS time to live, VLAN tags, MPLS labels, queue, group, time to live, set-field.
+        Version::V12 => 0x3ff_9801,
+        // And PBB.
+        _ => 0xfff_9801,
     };
     model::GroupFeatures {
         types: 0xf,
         capabilities: CAPABILITIES,
         max_groups: [MAX_GROUP; 4],
-        actions: [ACTIONS; 4],
+        actions: [actions; 4],
     }
 }

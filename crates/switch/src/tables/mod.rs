@@ -88,6 +88,7 @@ use rules::{Rules, Span};
 use shared::Shared;
 pub(crate) use stale::Stale;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use table::Table;
 use wire::Nanos;
 use words::WORDS;
@@ -194,14 +195,15 @@ impl FlowTables {
         users(&self.by_meter, id).count()
     }
 
-    /// Groups as messages describe them: that of a number, or all for [`model::ALL_GROUPS`].
-    pub fn group_descriptions(&self, wanted: u32) -> Vec<model::GroupDesc> {
-        self.groups.descriptions(wanted)
+    /// The first groups of these numbers, up to `most`, as messages describe them; ascending.
+    pub fn group_descriptions(&self, numbers: RangeInclusive<u32>, most: usize) -> Vec<model::GroupDesc> {
+        self.groups.descriptions(numbers, most)
     }
 
-    /// The counters of groups: of that of a number, or of all for [`model::ALL_GROUPS`].
-    pub fn group_stats(&self, wanted: u32, now: Nanos) -> Vec<model::GroupStats> {
-        self.groups.stats(wanted, now, |id| users(&self.by_group, id).count())
+    /// The counters of the first groups of these numbers, up to `most`; ascending.
+    pub fn group_stats(&self, numbers: RangeInclusive<u32>, most: usize, now: Nanos) -> Vec<model::GroupStats> {
+        let references = |id| users(&self.by_group, id).count();
+        self.groups.stats(numbers, most, now, references)
     }
 
     /// How many rules there are in all tables.

@@ -1,8 +1,8 @@
 //! Where packets leave: ports, floods, the bridge's own switching, controllers.
 
-use super::pipeline::Pipeline;
+use super::pipeline::{Owner, Pipeline};
 use super::report::Kind;
-use super::{TABLES, TableMiss};
+use super::{ForController, TABLES, TableMiss};
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress};
@@ -13,8 +13,11 @@ use openflow::model::{Controller, Port, Subfield};
 
 /// Why a controller gets a packet that a table has no rule for.
 const NO_MATCH: u8 = 0;
-/// Why a controller gets a packet that an action sends.
+/// Why a controller gets a packet that an action sends: a rule's, an action set's, a bucket's, a packet-out's.
 const ACTION: u8 = 1;
+const ACTION_SET: u8 = 3;
+const GROUP: u8 = 4;
+const PACKET_OUT: u8 = 5;
 
 impl Pipeline<'_> {
     /// The output action.
@@ -27,7 +30,7 @@ impl Pipeline<'_> {
             Port::CONTROLLER => self.hand_over(
                 &Controller {
                     max_len,
-                    reason: ACTION,
+                    reason: self.why_output(),
                     ..Controller::default()
                 },
                 None,
@@ -47,13 +50,36 @@ impl Pipeline<'_> {
     /// Sends the packet to the port whose number is in a field.
     pub(super) fn output_reg(&mut self, src: &Subfield, max_len: u16) {
         let bits = self.read_bits(src);
-        let wide = src.field() != MatchField::InPort && src.n_bits() > 16;
-        let port = match wide {
-            true => bits as u32,
-            false => flow::port_from_of10(bits as u16),
-        };
         self.detail(|_| format!("output port is {bits}"));
-        self.output(Port(port), max_len);
+        // As in Open vSwitch: ports have the numbers of OpenFlow 1.0 here.
+        match u16::try_from(bits) {
+            Ok(port) => self.output(Port(flow::port_from_of10(port)), max_len),
+            Err(_) => self.dropped(DropCause::NoDestination),
+        }
+    }
+
+    /// Why a controller gets a packet that an output sends there.
+    fn why_output(&self) -> u8 {
+        match self.place.of {
+            _ if self.packet_out => PACKET_OUT,
+            Owner::Group => GROUP,
+            Owner::Set => ACTION_SET,
+            Owner::Rule => ACTION,
+        }
+    }
+
+    /// Why a controller gets a packet, as it is told: what a table-miss rule sends it is no action's doing (OpenFlow 1.3.5 §5.4).
+    pub(super) fn told_reason(&self, reason: u8) -> u8 {
+        let is_miss = || {
+            let at = self.place.rule?.rule;
+            let entry = self.place.bridge?.tables.table(at.table)?.rules.entry(at.id)?;
+            Some(entry.priority == 0 && entry.matching() == classifier::Match::ANY)
+        };
+        if reason == ACTION && is_miss() == Some(true) {
+            ForController::TABLE_MISS
+        } else {
+            reason
+        }
     }
 
     /// Sends no more than the first bytes.

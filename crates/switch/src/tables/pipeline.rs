@@ -42,6 +42,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) base: Key,
     /// The queue of outputs, as the datapath has it.
     pub(super) base_queue: u32,
+    /// Whether a controller sent the packet.
+    pub(super) packet_out: bool,
     /// Whether tables see the packet as the datapath got it: in the bridge that it came in on, before any action that may change it.
     pub(super) untouched: bool,
     /// Whether the tags are those that it came with.
@@ -86,6 +88,20 @@ pub(super) struct Place<'a> {
     pub(super) rule: Option<BridgeRule>,
     pub(super) cookie: u64,
     pub(super) action_set: Vec<model::Action>,
+    /// What the actions that are running belong to.
+    pub(super) of: Owner,
+}
+
+/// What actions belong to, as controllers are told when they get a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A rule.
+    #[default]
+    Rule,
+    /// An action set.
+    Set,
+    /// A group.
+    Group,
 }
 
 /// Where a packet begins its way, if that is not the port of its key.
@@ -131,6 +147,7 @@ impl<'a> Pipeline<'a> {
         actions: &[model::Action],
     ) -> Translated {
         let mut pipeline = Pipeline::new(switch, key);
+        pipeline.packet_out = true;
         pipeline.run_from(&Start::Actions(bridge, FlowState::new(*key, port), actions));
         pipeline.finish()
     }
@@ -143,6 +160,7 @@ impl<'a> Pipeline<'a> {
             state: FlowState::ZERO,
             base: Key::ZERO,
             base_queue: key.get(Field::SkbPriority) as u32,
+            packet_out: false,
             untouched: false,
             own_tags: true,
             limit: None,

@@ -3,6 +3,7 @@
 use super::evict::Eviction;
 use super::rules::Rules;
 use super::{FlowTables, TABLES};
+use openflow::Version;
 use openflow::model::{self, Subfield};
 
 /// What a table does when it has as many rules as it may.
@@ -149,6 +150,7 @@ impl FlowTables {
                 name: self.table_name(number).to_owned(),
                 wildcards: WILDCARDS,
                 max_entries: self.max_entries(number),
+                miss: self.table_config(number, Version::V12),
                 active: there.map_or(0, |table| table.rules.committed_len() as u32),
                 lookups: there.map_or(0, |table| table.lookups),
                 matched: there.map_or(0, |table| table.matched),

@@ -24,7 +24,7 @@ pub struct ForController {
     pub bridge: u32,
     /// To which controllers.
     pub controller: u16,
-    /// Why, as messages number it.
+    /// Why, as OpenFlow 1.4 and later number it, or [`ForController::TABLE_MISS`].
     pub reason: u8,
     /// The table of the rule; of a miss, the table that had none.
     pub table: u8,
@@ -38,6 +38,12 @@ pub struct ForController {
     pub metadata: model::Match,
     /// What is to be done when the controller lets the packet go on: a handle of [`Memo::Frozen`], for `Switch::resume`.
     pub continuation: Option<u32>,
+}
+
+impl ForController {
+    /// The reason of a packet that a table-miss rule hands over: to controllers with OpenFlow 1.3 and later that no rule was for it, to others
+    /// an action.
+    pub const TABLE_MISS: u8 = 6;
 }
 
 /// Something that actions and effects of a translation speak of by a handle. The switch keeps it as long as megaflows that do are used.

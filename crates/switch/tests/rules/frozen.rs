@@ -7,7 +7,7 @@ use openflow::model::{FlowCommand, GroupCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::collections::BTreeMap;
 use switch::Switch;
-use switch::tables::Translated;
+use switch::tables::{ForController, Translated};
 use testkit::{Packet, mac};
 use wire::Nanos;
 
@@ -195,4 +195,58 @@ fn links_are_used_evenly() {
             "{rule}: {count:?}"
         );
     }
+}
+
+#[test]
+fn controllers_are_told_what_handed_a_packet_to_them() {
+    const MISS: u8 = ForController::TABLE_MISS;
+    let group = "group_id=1,type=all,bucket=actions=controller";
+    let reasons = |rules: &[&str]| -> Vec<u8> {
+        let translated = answer(&mut bridge(&[group], rules), &udp(7));
+        translated.controllers.iter().map(|(_, told)| told.reason).collect()
+    };
+    assert_eq!(reasons(&["priority=1,actions=controller"]), [1]);
+    assert_eq!(reasons(&["priority=0,actions=controller"]), [MISS]);
+    assert_eq!(reasons(&["priority=0,actions=controller(userdata=01)"]), [MISS]);
+    assert_eq!(reasons(&["priority=0,actions=controller(reason=invalid_ttl)"]), [2]);
+    assert_eq!(reasons(&["priority=0,udp,actions=controller"]), [1]);
+    assert_eq!(reasons(&["priority=0,actions=controller(pause)"]), [1]);
+    assert_eq!(reasons(&["priority=0,actions=clone(controller)"]), [MISS]);
+    assert_eq!(reasons(&["priority=0,actions=write_actions(output:controller)"]), [3]);
+    assert_eq!(reasons(&["priority=0,actions=group:1"]), [4]);
+    assert_eq!(reasons(&["priority=0,actions=write_actions(group:1)"]), [4]);
+    let later = [
+        "actions=resubmit(,1),controller(userdata=02)",
+        "table=1,priority=0,actions=controller",
+    ];
+    assert_eq!(reasons(&later), [MISS, 1]);
+    let behind_a_group = "priority=0,actions=group:1,controller";
+    assert_eq!(reasons(&[behind_a_group]), [4, MISS]);
+    let by_register = "priority=0,actions=load:0xfffd->NXM_NX_REG0[],output:NXM_NX_REG0[]";
+    assert_eq!(reasons(&[by_register]), [MISS]);
+
+    let switch = bridge(&[group], &["priority=0,actions=controller"]);
+    let actions = parse_flow(FlowCommand::Add, "actions=output:TABLE,controller", &Names::default()).unwrap();
+    let key = udp(7);
+    let translated = switch
+        .translate_actions("br0", &key, 1, &actions.instructions.apply)
+        .unwrap();
+    let told: Vec<(u8, u64)> = translated
+        .controllers
+        .iter()
+        .map(|(_, told)| (told.reason, told.cookie))
+        .collect();
+    assert_eq!(told, [(5, 0), (5, u64::MAX)]);
+}
+
+#[test]
+fn a_new_tag_is_empty_whatever_is_under_it() {
+    let frame = Packet::new(mac(1), mac(2))
+        .tag(0x8100, 0x6007)
+        .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let key = extract(&frame.udp(7, 80, b"data").bytes(), PortNo(1)).unwrap();
+    let mut switch = bridge(&[], &["actions=push_vlan:0x88a8,output:2"]);
+    let steps = answer(&mut switch, &key).translation.actions;
+    let empty = wire::VlanTag { tpid: 0x88a8, tci: 0 };
+    assert_eq!(steps[..], [Step::PushVlan(empty), out(2)]);
 }

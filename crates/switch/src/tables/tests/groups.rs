@@ -212,7 +212,7 @@ fn rules_need_their_group_and_go_with_it() {
         ..Instructions::default()
     };
     tables.flow_mod(&written, T1).unwrap();
-    let references = |tables: &FlowTables, id| tables.group_stats(id, T1)[0].ref_count;
+    let references = |tables: &FlowTables, id| tables.group_stats(id..=id, 1, T1)[0].ref_count;
     assert_eq!((references(&tables, 1), references(&tables, 2)), (1, 1));
     // A rule that is changed to another group refers to that.
     let mut changed = to(FlowCommand::Modify, &written);
@@ -243,12 +243,12 @@ fn packets_count_for_a_bucket_or_the_group_until_the_group_is_another() {
     let generation = tables.group(1).unwrap().generation;
     tables.credit_bucket(1, generation, 1, 2, 200);
     tables.credit_bucket(1, generation, 9, 1, 100);
-    let stats = &tables.group_stats(1, Nanos::from_secs(3))[0];
+    let stats = &tables.group_stats(1..=1, 1, Nanos::from_secs(3))[0];
     assert_eq!((stats.packets, stats.bytes, stats.duration.sec), (1, 100, 2));
     assert_eq!(stats.buckets, [(0, 0), (2, 200)]);
     change(&mut tables, &group(C::Modify, 1, GroupType::All, vec![to_port(0)])).unwrap();
     tables.credit_bucket(1, generation, 0, 5, 500);
-    assert_eq!(tables.group_stats(1, T1)[0].packets, 0);
-    assert_eq!(tables.group_descriptions(ALL_GROUPS).len(), 1);
-    assert!(tables.group_descriptions(2).is_empty());
+    assert_eq!(tables.group_stats(1..=1, 1, T1)[0].packets, 0);
+    assert_eq!(tables.group_descriptions(0..=u32::MAX, 9).len(), 1);
+    assert!(tables.group_descriptions(2..=2, 9).is_empty());
 }
