@@ -18,8 +18,8 @@ pub(crate) enum Happened {
     Forward(u8),
 }
 
-/// Reasons of packets: no rule, an action, of a group, of a set, of a packet-out; and no rule where a rule says so.
-const PACKET_IN: u32 = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6;
+/// Reasons of packets: no rule, an action, of a set, of a group, of a packet-out.
+const PACKET_IN: u32 = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5;
 const PORT_STATUS: u32 = 0b111;
 
 /// What is told where nobody has said otherwise.

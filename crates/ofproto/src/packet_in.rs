@@ -15,8 +15,6 @@ const NO_MATCH: u8 = 0;
 const ACTION: u8 = 1;
 const ACTION_SET: u8 = 3;
 const PACKET_OUT: u8 = 5;
-/// The cookie where there is no rule.
-const NO_COOKIE: u64 = u64::MAX;
 
 impl Agent {
     /// Tells controllers of a packet: its first bytes, and how long it is.
@@ -28,7 +26,7 @@ impl Agent {
                 continue;
             }
             let mut wanted = packet.len();
-            if meaning.reason == NO_MATCH && meaning.cookie == NO_COOKIE && conn.miss_send_len != u16::MAX {
+            if meaning.reason == ForController::MISS && conn.miss_send_len != u16::MAX {
                 wanted = wanted.min(conn.miss_send_len.into());
             }
             let message = PacketIn {
@@ -63,6 +61,7 @@ impl Conn {
 /// A packet's reason as a version has it.
 fn reason(reason: u8, version: Version) -> u8 {
     match reason {
+        ForController::MISS => NO_MATCH,
         ForController::TABLE_MISS if version >= Version::V13 => NO_MATCH,
         ForController::TABLE_MISS => ACTION,
         ACTION_SET..=PACKET_OUT if version < Version::V14 => ACTION,

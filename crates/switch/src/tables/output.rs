@@ -11,8 +11,6 @@ use dp::{Action, DropCause, PortNo};
 use flow::{Field, MatchField};
 use openflow::model::{Controller, Port, Subfield};
 
-/// Why a controller gets a packet that a table has no rule for.
-const NO_MATCH: u8 = 0;
 /// Why a controller gets a packet that an action sends: a rule's, an action set's, a bucket's, a packet-out's.
 const ACTION: u8 = 1;
 const ACTION_SET: u8 = 3;
@@ -259,10 +257,10 @@ impl Pipeline<'_> {
             return false;
         }
         self.line(Kind::Action, |_| String::from("CONTROLLER:65535"));
-        (self.place.table, self.place.cookie, self.place.rule) = (table, u64::MAX, None);
+        (self.place.table, self.place.cookie, self.place.rule) = (table, 0, None);
         self.hand_over(
             &Controller {
-                reason: NO_MATCH,
+                reason: ForController::MISS,
                 ..Controller::default()
             },
             None,

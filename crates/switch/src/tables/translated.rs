@@ -24,11 +24,11 @@ pub struct ForController {
     pub bridge: u32,
     /// To which controllers.
     pub controller: u16,
-    /// Why, as OpenFlow 1.4 and later number it, or [`ForController::TABLE_MISS`].
+    /// Why, as OpenFlow 1.4 and later number it, [`ForController::TABLE_MISS`] or [`ForController::MISS`].
     pub reason: u8,
     /// The table of the rule; of a miss, the table that had none.
     pub table: u8,
-    /// The cookie of the rule; `u64::MAX` where there is none.
+    /// The cookie of the rule; `u64::MAX` of a controller's own packet, 0 of a miss.
     pub cookie: u64,
     /// Bytes that the action wants handed back.
     pub userdata: Vec<u8>,
@@ -44,6 +44,8 @@ impl ForController {
     /// The reason of a packet that a table-miss rule hands over: to controllers with OpenFlow 1.3 and later that no rule was for it, to others
     /// an action.
     pub const TABLE_MISS: u8 = 6;
+    /// The reason of a packet that a table has no rule for.
+    pub const MISS: u8 = 7;
 }
 
 /// Something that actions and effects of a translation speak of by a handle. The switch keeps it as long as megaflows that do are used.
