@@ -24,9 +24,13 @@ const PORT_STATUS: u32 = 0b111;
 
 /// What is told where nobody has said otherwise.
 pub(crate) fn default_masks(version: Version) -> Masks {
-    let flow_removed = if version >= Version::V14 { 0x3f } else { 0x07 };
+    let (packet_in, flow_removed) = if version >= Version::V14 {
+        (PACKET_IN, 0x3f)
+    } else {
+        (0x03, 0x0f)
+    };
     Masks {
-        packet_in: [PACKET_IN, 0],
+        packet_in: [packet_in, 0],
         port_status: [PORT_STATUS, PORT_STATUS],
         flow_removed: [flow_removed, 0],
         given: AsyncConfig::GIVEN_ALL,

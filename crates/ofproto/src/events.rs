@@ -32,6 +32,10 @@ impl Core {
     }
 }
 
+/// Why rules end: they are deleted, or with their group.
+const DELETE: u8 = 2;
+const GROUP_DELETE: u8 = 3;
+
 impl Agent {
     /// Tells of what has happened in the tables by itself: rules that ended, rules that packets made.
     pub fn tables_changed(&mut self, env: &impl Env, now: Nanos) {
@@ -45,8 +49,12 @@ impl Agent {
                 match event {
                     TableEvent::Removed(removed) => {
                         let Some(message) = removed.message() else { continue };
-                        let happened = Happened::FlowRemoved(message.reason);
-                        for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {
+                        let hears = |conn: &&mut crate::conn::Conn| {
+                            // Ends that a version has no word for are deletions to it.
+                            let known = message.reason <= GROUP_DELETE || conn.version() >= Some(Version::V14);
+                            conn.hears(Happened::FlowRemoved(if known { message.reason } else { DELETE }))
+                        };
+                        for conn in self.conns.values_mut().filter(hears) {
                             conn.send(0, Body::FlowRemoved(Box::new(message.clone())));
                         }
                     }
