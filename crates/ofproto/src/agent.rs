@@ -423,6 +423,9 @@ impl Agent {
     }
 
     fn tell_ports(&mut self, changes: &[PortStatus]) {
+        if changes.is_empty() {
+            return;
+        }
         for change in changes {
             let happened = Happened::PortStatus(change.reason);
             for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {

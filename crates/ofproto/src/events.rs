@@ -44,6 +44,9 @@ impl Agent {
     }
 
     pub(crate) fn tell_events(&mut self, now: Nanos) {
+        if self.core.events.is_empty() {
+            return;
+        }
         for Events { list, cause } in std::mem::take(&mut self.core.events) {
             for event in &list {
                 match event {

@@ -70,8 +70,8 @@ fn read_header(data: &mut Reader<'_>) -> Result<Header, OfError> {
 /// Reads fields until the end. With them may come a cookie and its mask.
 pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Option<(u64, u64)>), OfError> {
     let mut data = Reader::new(data, OfError::BmcBadLen);
-    // Most fields come with what they need.
-    let mut matching = Match::with_capacity(data.len() / 8);
+    // A field takes six bytes at least in most matches.
+    let mut matching = Match::with_capacity(data.len() / 6);
     let mut cookie = None;
     while !data.is_empty() {
         let header = read_header(&mut data)?;

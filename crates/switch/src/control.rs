@@ -333,19 +333,12 @@ impl Switch {
     /// What a match in a bridge's table says of packets as a datapath gets them; `None` where it is for none of those that are in the table as
     /// they came.
     fn untouched(&self, bridge: u32, matching: &Match<WORDS>) -> Option<(Key, Mask)> {
-        let (value, mut mask) = (*matching.value(), *matching.mask());
-        let port = (words::get(&mask, MatchField::InPortOxm) == MatchField::InPortOxm.info().valid)
-            .then(|| words::get(&value, MatchField::InPortOxm) as u32);
-        // A conjunctive match's number and the action set's output come about on the way.
-        for field in [MatchField::InPortOxm, MatchField::ConjId, MatchField::ActsetOutput] {
-            words::put(&mut mask, field, 0);
-        }
-        let mut first = words::words_of(&FlowState::new(Key::ZERO, 0));
-        let mut pairs = words::metadata(&mut first).iter().zip(&value).zip(&mask);
-        if pairs.any(|((first, value), mask)| (first ^ value) & mask != 0) {
-            return None;
-        }
-        let (mut key, mut mask) = (words::key_of(&value), words::mask_of(&mask));
+        let (mut key, mut mask) = (words::key_of(matching.value()), words::mask_of(matching.mask()));
+        // Most rules are about packets alone.
+        let port = match words::has_metadata(matching.mask()) {
+            true => entry_port(matching)?,
+            false => None,
+        };
         if let Some(device) = port.and_then(|port| self.device_of(bridge, port)) {
             key.set(Field::InPort, device.0.into());
             mask.add(Field::InPort);
@@ -362,6 +355,21 @@ impl Switch {
             _ => None,
         }
     }
+}
+
+/// The OpenFlow port that a match is about, if it is about one; nothing where it is for no packet that is in a table as it came.
+fn entry_port(matching: &Match<WORDS>) -> Option<Option<u32>> {
+    let (value, mut mask) = (*matching.value(), *matching.mask());
+    let port = (words::get(&mask, MatchField::InPortOxm) == MatchField::InPortOxm.info().valid)
+        .then(|| words::get(&value, MatchField::InPortOxm) as u32);
+    // A conjunctive match's number and the action set's output come about on the way.
+    for field in [MatchField::InPortOxm, MatchField::ConjId, MatchField::ActsetOutput] {
+        words::put(&mut mask, field, 0);
+    }
+    let mut first = words::words_of(&FlowState::new(Key::ZERO, 0));
+    let mut pairs = words::metadata(&mut first).iter().zip(&value).zip(&mask);
+    let differs = pairs.any(|((first, value), mask)| (first ^ value) & mask != 0);
+    (!differs).then_some(port)
 }
 
 impl Bridge {

@@ -52,7 +52,8 @@ pub fn decode(version: Version, data: &[u8]) -> Result<Vec<Action>, OfError> {
 
 fn decode_list(scope: Scope, data: &[u8]) -> Result<Vec<Action>, OfError> {
     let mut data = Reader::new(data, OfError::BacBadLen);
-    let mut actions = Vec::new();
+    // Most actions take 8 or 16 bytes, and most lists are one of them.
+    let mut actions = Vec::with_capacity(data.len().div_ceil(16));
     while !data.is_empty() {
         let Some([a, b, c, d]) = data.peek().first_chunk() else {
             return Err(OfError::BacBadLen);

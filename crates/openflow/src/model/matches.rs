@@ -105,6 +105,12 @@ impl Match {
 
     /// The value of a field of which all bits count.
     pub fn exact(&self, field: MatchField) -> Option<u128> {
+        if field.info().canonical {
+            return self
+                .entry(field)
+                .filter(|entry| entry.is_exact())
+                .map(|entry| entry.value);
+        }
         let (value, mask) = self.get(field)?;
         let all = match field {
             MatchField::InPort => u128::from(u32::MAX),
@@ -139,11 +145,17 @@ impl Match {
             return Err(OfError::BmcBadPrereq);
         }
         if info.canonical && !matches!(field, MatchField::VlanTci) {
-            if self.get_bits(field) != 0 {
-                return Err(OfError::BmcDupField);
-            }
-            self.set_bits(field, value, mask, info.valid);
-            return Ok(());
+            return match self.find(field) {
+                Ok(_) => Err(OfError::BmcDupField),
+                Err(at) => {
+                    let mask = mask & info.valid;
+                    if mask != 0 {
+                        let value = value & mask;
+                        self.entries.insert(at, Entry { field, value, mask });
+                    }
+                    Ok(())
+                }
+            };
         }
         if pieces(field)
             .into_iter()

@@ -1,8 +1,9 @@
 //! Flow-mods (OpenFlow 1.3.5 §6.4).
 
-use super::condition::match_words;
+use super::condition::accepted;
 use super::journal::Step;
 use super::update::{Log, TableEvent};
+use super::words::match_words;
 use super::{Condition, Cursor, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
 use classifier::Match;
 use openflow::OfError;
@@ -54,7 +55,7 @@ impl FlowTables {
             Some(table) if table > TABLES => return Err(OfError::BrcBadTableId),
             _ => {}
         }
-        let matching = match_words(&change.matching)?;
+        let matching = match_words(&*accepted(&change.matching)?);
         match change.command {
             FlowCommand::Add => self.add(change, &matching, now, log)?,
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(change, &matching, now, log)?,
@@ -73,7 +74,7 @@ impl FlowTables {
     /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout anew, and nothing has changed.
     pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let change = &learned.change;
-        let matching = match_words(&change.matching)?;
+        let matching = match_words(&*accepted(&change.matching)?);
         let number = change.table.unwrap_or(0);
         let known = self
             .table(number)
@@ -105,7 +106,7 @@ impl FlowTables {
         now: Nanos,
         log: &mut Log,
     ) -> Result<Option<Cursor>, OfError> {
-        let matching = match_words(&change.matching)?;
+        let matching = match_words(&*accepted(&change.matching)?);
         let condition = Condition::of_change(change, matching);
         let mut meant = Vec::new();
         let next = self.page(change.table, &condition, from, most, |found| meant.push(found.at));

@@ -4,6 +4,7 @@ use super::{Rule, WORDS, check, words};
 use classifier::Match;
 use openflow::OfError;
 use openflow::model::{self, ANY_GROUP, Action, FlowCommand, FlowMod, Port};
+use std::borrow::Cow;
 
 /// Which rules are meant.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ impl Condition {
     /// [`OfError::BmcBadField`] where the match is of fields that no rule can be of.
     pub fn of_request(request: &model::FlowStatsRequest) -> Result<Condition, OfError> {
         Ok(Condition {
-            matching: match_words(&request.matching)?,
+            matching: words::match_words(&*accepted(&request.matching)?),
             cookie: request.cookie,
             cookie_mask: request.cookie_mask,
             out_port: request.out_port,
@@ -77,13 +78,16 @@ pub(super) fn sends_to(instructions: &model::Instructions, port: Port, group: u3
         && (group == ANY_GROUP || sends(&|action| *action == Action::Group(group)))
 }
 
-/// The match of a message as tables have it.
-pub(super) fn match_words(matching: &model::Match) -> Result<Match<WORDS>, OfError> {
+/// What counts of a message's match, where tables can look at it.
+///
+/// # Errors
+/// [`OfError::BmcBadField`] where it is of fields that no rule can be of.
+pub(super) fn accepted(matching: &model::Match) -> Result<Cow<'_, model::Match>, OfError> {
     check::matching(matching)?;
-    if matching.is_normal() {
-        return Ok(words::match_words(matching));
+    match matching.is_normal() {
+        true => Ok(Cow::Borrowed(matching)),
+        false => Ok(Cow::Owned(matching.normalized())),
     }
-    Ok(words::match_words(&matching.normalized()))
 }
 
 /// Shows actions, and those within them.

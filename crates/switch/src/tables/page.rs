@@ -1,6 +1,7 @@
 //! Walks over rules in steps, for those who must not hold the tables for long.
 
-use super::condition::match_words;
+use super::condition::accepted;
+use super::words::match_words;
 use super::{Condition, FlowTables, Rule, RuleImage, RuleRef, words};
 use crate::tables::WORDS;
 use classifier::Entry;
@@ -93,7 +94,7 @@ impl Condition {
 
     /// Whether a rule is meant, as it was at a moment.
     pub fn covers_image(&self, image: &RuleImage) -> bool {
-        let covers = || match_words(&image.matching).is_ok_and(|other| self.matching.covers(&other));
+        let covers = || accepted(&image.matching).is_ok_and(|other| self.matching.covers(&match_words(&other)));
         self.accepts_image(image) && (self.is_any_match() || covers())
     }
 

@@ -96,6 +96,11 @@ fn key_words(words: &StateWords) -> &[u64; KEY_WORDS] {
     }
 }
 
+/// Whether there are bits of metadata.
+pub(crate) fn has_metadata(words: &StateWords) -> bool {
+    words[..META_WORDS].iter().any(|word| *word != 0)
+}
+
 /// The words of metadata.
 pub(crate) fn metadata(words: &mut StateWords) -> &mut [u64] {
     &mut words[..META_WORDS]
