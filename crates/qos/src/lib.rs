@@ -4,6 +4,7 @@
 //!
 //! - [`Single`]: `pfifo_fast`, FIFO, SFQ, CoDel, FQ-CoDel, by [`LeafConfig`].
 //! - [`Htb`]: classes that borrow.
+//! - [`Hfsc`]: classes with service curves.
 //! - [`Netem`]: delay, jitter and loss.
 //! - [`Shaper`]: the speed of a port, around any other.
 //! - [`police`]: policers, which keep nothing.
@@ -44,12 +45,14 @@ mod fifo;
 mod flows;
 mod fq_codel;
 mod heap;
+mod hfsc;
 mod htb;
 mod leaf;
 mod netem;
 mod packet;
 pub mod police;
 mod pool;
+mod queues;
 mod scheduler;
 mod sfq;
 mod shaper;
@@ -62,6 +65,7 @@ pub use codel::CodelConfig;
 pub use error::ConfigError;
 pub use fifo::FifoConfig;
 pub use fq_codel::FqCodelConfig;
+pub use hfsc::{Curve, Hfsc, HfscClass, HfscConfig};
 pub use htb::{Htb, HtbClass, HtbConfig};
 pub use leaf::LeafConfig;
 pub use netem::{Netem, NetemConfig};

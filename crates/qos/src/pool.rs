@@ -99,11 +99,6 @@ impl<P: Packet> Pool<P> {
             }
         }
     }
-
-    #[cfg(test)]
-    pub(crate) fn capacity(&self) -> usize {
-        self.slots.len()
-    }
 }
 
 /// Packets in the order in which they came.

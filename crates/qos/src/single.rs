@@ -32,11 +32,6 @@ impl<P: Packet> Single<P> {
         };
         self.leaf.change(config, &mut cx);
     }
-
-    #[cfg(test)]
-    pub(crate) fn slots(&self) -> usize {
-        self.pool.capacity()
-    }
 }
 
 impl<P: Packet> Scheduler<P> for Single<P> {

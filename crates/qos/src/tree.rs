@@ -1,7 +1,7 @@
 //! The tree of a scheduler's classes, from the numbers of queues and of their parents.
 
+use crate::ConfigError;
 use crate::pool::NIL;
-use crate::{ConfigError, LeafConfig};
 
 /// The highest number of a queue, as with Open vSwitch's HTB.
 pub(crate) const MOST: u64 = 0xefff;
@@ -56,17 +56,6 @@ impl Tree {
     }
 }
 
-/// The leaf of a queue's number; that of queue 0 for numbers that have none.
-#[inline]
-pub(crate) fn leaf_of(by_number: &[u32], queues: &[u32], number: u32) -> u32 {
-    let queue_of = |number: usize| {
-        let class = by_number.get(number).copied().unwrap_or(NIL);
-        let queue = queues.get(class as usize).copied().unwrap_or(NIL);
-        (queue != NIL).then_some(class)
-    };
-    queue_of(number as usize).or_else(|| queue_of(0)).unwrap_or(NIL)
-}
-
 /// Leaves are taken off until none is left; what stays is a loop.
 fn heights(parents: &[u32]) -> Result<Vec<u32>, usize> {
     let mut children = vec![0u32; parents.len()];
@@ -92,21 +81,6 @@ fn heights(parents: &[u32]) -> Result<Vec<u32>, usize> {
         Ok(heights)
     } else {
         Err((1..parents.len()).find(|class| children[*class] > 0).unwrap_or(1))
-    }
-}
-
-/// The discipline at the end of a class.
-pub(crate) struct Queue {
-    pub(crate) leaf: crate::leaf::Leaf,
-    pub(crate) stats: crate::Stats,
-}
-
-impl Queue {
-    pub(crate) fn new(config: &LeafConfig) -> Queue {
-        Queue {
-            leaf: crate::leaf::Leaf::new(config),
-            stats: crate::Stats::default(),
-        }
     }
 }
 

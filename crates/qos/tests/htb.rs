@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Greedy, Parcel, fifo, near, nothing_dropped};
+use common::{Greedy, Parcel, fifo, near, nothing_dropped, time, warm};
 use qos::{ConfigError, Htb, HtbClass, HtbConfig, LinkLayer, Nanos, PortSpeed, Scheduler, Shaper, Single};
 
 fn class(number: u32, min: u64, max: u64) -> HtbClass {
@@ -40,11 +40,9 @@ fn a_class_sends_at_its_rate_from_64_kbits_to_10_gbits() {
     for rate in RATES {
         let mut htb = htb(rate * 2, vec![class(1, rate, rate)]);
         let mut sources = Greedy::new(&[(1, size(rate))]);
-        sources.run(&mut htb, SECOND);
-        for _ in 0..2 {
-            sources.run(&mut htb, SECOND);
-            near("rate", sources.rate(1, SECOND), rate as f64, 0.01);
-        }
+        sources.run(&mut htb, warm(rate));
+        sources.run(&mut htb, time(rate));
+        near("rate", sources.rate(1, time(rate)), rate as f64, 0.01);
     }
 }
 
@@ -54,12 +52,12 @@ fn a_port_sends_at_its_speed_from_64_kbits_to_10_gbits() {
         let size = size(rate);
         let mut port = Shaper::new(Single::new(&fifo(100)), Some(PortSpeed::new(rate).unwrap()));
         let mut sources = Greedy::new(&[(0, size)]);
-        sources.run(&mut port, SECOND);
-        sources.run(&mut port, SECOND);
+        sources.run(&mut port, warm(rate));
+        sources.run(&mut port, time(rate));
         let cost = LinkLayer::ETHERNET.cost(size, 1);
         near(
             "speed",
-            sources.rate(0, SECOND) / f64::from(size) * f64::from(cost),
+            sources.rate(0, time(rate)) / f64::from(size) * f64::from(cost),
             rate as f64,
             0.01,
         );
@@ -82,6 +80,38 @@ fn a_port_whose_speed_changes_keeps_its_queue() {
 }
 
 #[test]
+fn what_a_sibling_leaves_is_borrowed_up_to_the_ceiling() {
+    let mut htb = htb(
+        10_000_000,
+        vec![
+            class(1, 2_000_000, 10_000_000),
+            class(2, 3_000_000, 8_000_000),
+            class(3, 5_000_000, 10_000_000),
+        ],
+    );
+    let mut sources = Greedy::new(&[(1, 1_000)]);
+    for (queues, wanted) in [
+        (vec![1], vec![10e6]),
+        (vec![2], vec![8e6]),
+        (vec![1, 2], vec![4e6, 6e6]),
+        (vec![1, 3], vec![2e6 + 3e6 * 2.0 / 7.0, 5e6 + 3e6 * 5.0 / 7.0]),
+        (vec![1, 2, 3], vec![2e6, 3e6, 5e6]),
+    ] {
+        sources.queues = queues.iter().map(|queue| (*queue, 1_000)).collect();
+        sources.run(&mut htb, Nanos::from_secs(2));
+        sources.run(&mut htb, Nanos::from_secs(4));
+        for (queue, wanted) in queues.iter().zip(wanted) {
+            near(
+                &format!("{queue} of {queues:?}"),
+                sources.rate(*queue, Nanos::from_secs(4)),
+                wanted,
+                0.02,
+            );
+        }
+    }
+}
+
+#[test]
 fn a_class_at_its_ceiling_leaves_the_rest_to_others() {
     let mut htb = htb(
         10_000_000,
@@ -92,6 +122,23 @@ fn a_class_at_its_ceiling_leaves_the_rest_to_others() {
     sources.run(&mut htb, Nanos::from_secs(4));
     near("the rest", sources.rate(1, Nanos::from_secs(4)), 6e6, 0.02);
     near("ceiling", sources.rate(2, Nanos::from_secs(4)), 4e6, 0.02);
+}
+
+#[test]
+fn what_is_lent_goes_to_the_first_priority_and_is_shared_by_quanta_within_it() {
+    let classes = vec![
+        class(1, 1_000_000, 10_000_000).priority(1).quantum(3_000).unwrap(),
+        class(2, 1_000_000, 10_000_000).priority(1).quantum(6_000).unwrap(),
+        class(3, 1_000_000, 4_000_000).priority(0),
+    ];
+    let mut htb = htb(10_000_000, classes);
+    let time = Nanos::from_secs(4);
+    let mut sources = Greedy::new(&[(1, 500), (2, 500), (3, 500)]);
+    sources.run(&mut htb, SECOND);
+    sources.run(&mut htb, time);
+    near("first priority", sources.rate(3, time), 4e6, 0.02);
+    near("one part", sources.rate(1, time), 1e6 + 4e6 / 3.0, 0.02);
+    near("two parts", sources.rate(2, time), 1e6 + 8e6 / 3.0, 0.02);
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl HtbClass {
     }
 
     /// With the bytes that it sends at its turn when classes compete for what they borrow, 64 to 2^24. Default: in proportion to `min-rate`, 1514 for
-    /// the least among its siblings, up to a thousand times that.
+    /// the least among its siblings, or less so that the greatest has at most sixteen times that.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `quantum`.
@@ -168,17 +168,17 @@ impl HtbConfig {
 
     /// The quantum of each class of the tree.
     pub(crate) fn quanta(&self, tree: &Tree) -> Vec<i64> {
-        let mut least = vec![u64::MAX; tree.parents.len()];
+        let mut bounds = vec![(u64::MAX, 1); tree.parents.len()];
         for (n, class) in self.classes.iter().enumerate() {
-            let least = &mut least[tree.parents[n + 1] as usize];
+            let (least, most) = &mut bounds[tree.parents[n + 1] as usize];
             *least = class.min_rate.bits_per_second().min(*least);
+            *most = class.min_rate.bits_per_second().max(*most);
         }
         let own = self.classes.iter().enumerate().map(|(n, class)| {
-            let least = least[tree.parents[n + 1] as usize].max(1);
-            let share = u128::from(MTU) * u128::from(class.min_rate.bits_per_second()) / u128::from(least);
-            class
-                .quantum
-                .map_or(share.min(u128::from(MTU) * 1_000) as i64, i64::from)
+            let (least, most) = bounds[tree.parents[n + 1] as usize];
+            let largest = u128::from(MTU) * u128::from((most / least.max(1)).clamp(1, 16));
+            let share = largest * u128::from(class.min_rate.bits_per_second()) / u128::from(most);
+            class.quantum.map_or(share.max(64) as i64, i64::from)
         });
         std::iter::once(i64::from(MTU)).chain(own).collect()
     }

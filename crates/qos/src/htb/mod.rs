@@ -12,8 +12,9 @@
 //!
 //! Cost: a packet passes the classes between leaf and root twice, and the heap once for each of them that is not green.
 //!
-//! Invariants: a class is active for a priority exactly when a leaf of that priority has packets and every class from the leaf to it is yellow. An active
-//! class that is green is in the row of its height, a yellow one in its parent's feed, a red one nowhere; one not green is in the heap.
+//! Invariants: a class is active for a priority exactly when a leaf of that priority has packets and no class from the leaf to it, itself apart, is red. An
+//! active class that is not red is in its parent's feed, a green one also in the row of its height; one not green is in the heap. A green class in a feed
+//! is never chosen there, for it is in a row below, so it need not lose its turn there when it comes to tokens of its own.
 
 mod config;
 mod credit;
@@ -21,8 +22,8 @@ mod rounds;
 
 use crate::heap::Heap;
 use crate::pool::{Cx, NIL, Pool};
+use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
-use crate::tree::{Queue, leaf_of};
 use crate::{LinkLayer, Nanos, Packet, Stats};
 pub use config::{HtbClass, HtbConfig};
 use credit::{Credit, Mode};
@@ -31,7 +32,6 @@ use rounds::Rounds;
 const PRIORITIES: u32 = 8;
 
 struct Class {
-    number: u32,
     parent: u32,
     height: u32,
     credit: Credit,
@@ -39,8 +39,7 @@ struct Class {
     /// The priorities for which it is active, one bit each.
     active: u8,
     priority: u8,
-    quantum: i64,
-    /// Its links: one of a leaf, one for each priority of others.
+    /// Its links, in rows and in its parent's feeds in turn: two of a leaf, two for each priority of others.
     links: u32,
     /// The first of the lists of its children.
     feeds: u32,
@@ -51,10 +50,7 @@ pub struct Htb<P> {
     pool: Pool<P>,
     link: LinkLayer,
     classes: Vec<Class>,
-    by_number: Vec<u32>,
-    /// Leaves' places in `queues`, by class.
-    queue_of: Vec<u32>,
-    queues: Vec<Queue>,
+    queues: Queues,
     rounds: Rounds,
     /// By height: the priorities that classes can send at.
     rows: Vec<u8>,
@@ -79,15 +75,13 @@ impl<P: Packet> Htb<P> {
             pool: Pool::new(),
             link: config.link,
             classes: Vec::with_capacity(tree.parents.len()),
-            queue_of: vec![NIL; tree.parents.len()],
-            queues: Vec::new(),
+            queues: Queues::new(&tree, config.classes.iter().map(|class| (class.number, &class.leaf))),
             rounds: Rounds::new(((heights + inner) * PRIORITIES) as usize),
             rows: vec![0; heights as usize],
             waiting: Heap::new(tree.parents.len()),
             path: Vec::with_capacity(heights as usize),
             packets: 0,
             bytes: 0,
-            by_number: Vec::new(),
         };
         let mut feeds = heights * PRIORITIES;
         let ceilings = config.ceilings(&tree);
@@ -98,29 +92,23 @@ impl<P: Packet> Htb<P> {
             let burst = spec.and_then(|spec| spec.burst);
             let leaf = tree.is_leaf(class);
             let mut links = NIL;
-            for _ in 0..if leaf { 1 } else { PRIORITIES } {
+            for _ in 0..if leaf { 2 } else { 2 * PRIORITIES } {
                 links = links.min(htb.rounds.link(class as u32, quanta[class]));
             }
             htb.classes.push(Class {
-                number: spec.map_or(NIL, |spec| spec.number),
                 parent: tree.parents[class],
                 height: tree.heights[class],
                 credit: Credit::new(rate, ceil, HtbConfig::depth(rate, burst), HtbConfig::depth(ceil, burst)),
                 mode: Mode::Green,
                 active: 0,
                 priority: spec.map_or(0, |spec| spec.priority),
-                quantum: quanta[class],
                 links,
                 feeds: if leaf { NIL } else { feeds },
             });
-            if let (true, Some(spec)) = (leaf, spec) {
-                htb.queue_of[class] = htb.queues.len() as u32;
-                htb.queues.push(Queue::new(&spec.leaf));
-            } else {
+            if !leaf {
                 feeds += PRIORITIES;
             }
         }
-        htb.by_number = tree.by_number;
         Ok(htb)
     }
 
@@ -139,51 +127,22 @@ impl<P: Packet> Htb<P> {
         std::mem::swap(&mut new.pool, &mut self.pool);
         new.pool.recount(config.link);
         new.classes[0].credit.inherit(&self.classes[0].credit);
-        let mut orphans = crate::pool::List::new();
-        for (class, old) in self.classes.iter().enumerate().skip(1) {
-            let to = new.by_number.get(old.number as usize).copied().unwrap_or(NIL);
+        for class in 1..self.classes.len() {
+            let to = new.queues.class_of(self.queues.numbers[class]).unwrap_or(NIL);
             if let Some(to) = new.classes.get_mut(to as usize) {
-                to.credit.inherit(&old.credit);
-            }
-            let Some(queue) = self.queues.get_mut(self.queue_of[class] as usize) else {
-                continue;
-            };
-            let place = new.queue_of.get(to as usize).copied().unwrap_or(NIL);
-            if let Some(kept) = new.queues.get_mut(place as usize) {
-                std::mem::swap(kept, queue);
-                let mut cx = Cx {
-                    pool: &mut new.pool,
-                    stats: &mut kept.stats,
-                    dropped: &mut *dropped,
-                    now,
-                };
-                kept.leaf.change(&config.classes[to as usize - 1].leaf, &mut cx);
-            } else {
-                while let Some(id) = queue.leaf.pop(&mut new.pool) {
-                    orphans.push(&mut new.pool, id);
-                }
+                to.credit.inherit(&self.classes[class].credit);
             }
         }
-        let default = leaf_of(&new.by_number, &new.queue_of, 0);
-        if let Some(queue) = new.queues.get_mut(new.queue_of[default as usize] as usize) {
-            while let Some(id) = orphans.pop(&mut new.pool) {
-                queue.stats.queued(new.pool.bytes(id));
-                let mut cx = Cx {
-                    pool: &mut new.pool,
-                    stats: &mut queue.stats,
-                    dropped: &mut *dropped,
-                    now,
-                };
-                queue.leaf.enqueue(id, &mut cx);
-            }
-        }
+        let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
+        new.queues.inherit(&mut self.queues, leaf, &mut new.pool, now, dropped);
+        (new.packets, new.bytes) = new.queues.backlog();
         for class in 0..new.classes.len() as u32 {
-            if let Some(queue) = new.queues.get(new.queue_of[class as usize] as usize) {
-                new.packets += queue.stats.backlog_packets;
-                new.bytes += queue.stats.backlog_bytes;
-                if queue.stats.backlog_packets > 0 {
-                    new.activate(class, now);
-                }
+            if new
+                .queues
+                .get(class)
+                .is_some_and(|queue| queue.stats.backlog_packets > 0)
+            {
+                new.activate(class, now);
             }
         }
         *self = new;
@@ -219,112 +178,126 @@ impl<P: Packet> Htb<P> {
 
     /// Finds the mode of an active class anew and puts it where it belongs.
     #[inline]
-    fn refresh(&mut self, class: u32, now: Nanos) {
-        let Class {
-            ref credit,
-            mode: old,
-            active,
-            ..
-        } = self.classes[class as usize];
-        let (mode, wait) = credit.state(now);
-        if mode == old {
-            if mode != Mode::Green {
-                self.waiting.set(class, now.after_picos(wait).0);
-            }
+    fn refresh(&mut self, at: u32, now: Nanos) {
+        let class = &mut self.classes[at as usize];
+        let (old, active) = (class.mode, class.active);
+        let (mode, wait) = class.credit.state(now);
+        if (old == Mode::Red) != (mode == Mode::Red) {
+            self.unplace(at, active);
+            self.look(at, now);
+            self.place(at, active, now);
             return;
         }
-        self.unplace(class, active);
-        self.look(class, now);
-        self.place(class, active, now);
+        class.mode = mode;
+        match (old, mode) {
+            (Mode::Green, Mode::Green) => return,
+            (Mode::Green, _) => self.leave_row(at, active),
+            (_, Mode::Green) => {
+                self.join_row(at, active);
+                self.waiting.remove(at);
+                return;
+            }
+            _ => {}
+        }
+        self.waiting.set(at, now.after_picos(wait).0);
     }
 
+    fn join_row(&mut self, class: u32, priorities: u8) {
+        let Class { height, links, .. } = self.classes[class as usize];
+        for priority in bits(priorities) {
+            self.rounds
+                .insert(height * PRIORITIES + priority, self.in_row(links, height, priority));
+        }
+        self.rows[height as usize] |= priorities;
+    }
+
+    fn leave_row(&mut self, class: u32, priorities: u8) {
+        let Class { height, links, .. } = self.classes[class as usize];
+        for priority in bits(priorities) {
+            let link = self.in_row(links, height, priority);
+            if self.rounds.remove(height * PRIORITIES + priority, link) {
+                self.rows[height as usize] &= !(1 << priority);
+            }
+        }
+    }
+
+    /// The link that a class has in rows; the one after it is for its parent's feeds.
     #[inline]
-    fn link(&self, class: u32, priority: u32) -> u32 {
-        let Class { links, feeds, .. } = self.classes[class as usize];
-        if feeds == NIL { links } else { links + priority }
+    fn in_row(&self, links: u32, height: u32, priority: u32) -> u32 {
+        if height == 0 { links } else { links + 2 * priority }
     }
 
-    /// Puts a class into the list of its mode for these priorities, and the classes above that become active by it.
+    /// Puts a class into the lists of its mode for these priorities, and the classes above that become active by it.
     fn place(&mut self, mut class: u32, mut priorities: u8, now: Nanos) {
         loop {
             let Class {
-                mode, parent, height, ..
+                mode,
+                parent,
+                height,
+                links,
+                ..
             } = self.classes[class as usize];
             match mode {
                 Mode::Red => return,
-                Mode::Green => {
-                    for priority in bits(priorities) {
-                        self.rounds
-                            .insert(height * PRIORITIES + priority, self.link(class, priority), false);
-                    }
-                    self.rows[height as usize] |= priorities;
-                    return;
-                }
-                Mode::Yellow => {
-                    let Some(above) = self.classes.get(parent as usize) else {
-                        return;
-                    };
-                    let feeds = above.feeds;
-                    let mut new = 0;
-                    for priority in bits(priorities) {
-                        if self.rounds.insert(feeds + priority, self.link(class, priority), true) {
-                            new |= 1 << priority;
-                        }
-                    }
-                    if new == 0 {
-                        return;
-                    }
-                    let was = self.classes[parent as usize].active;
-                    self.classes[parent as usize].active = was | new;
-                    if was == 0 {
-                        self.look(parent, now);
-                    }
-                    (class, priorities) = (parent, new);
+                Mode::Yellow => {}
+                Mode::Green => self.join_row(class, priorities),
+            }
+            let Some(above) = self.classes.get(parent as usize) else {
+                return;
+            };
+            let (feeds, was) = (above.feeds, above.active);
+            let mut new = 0;
+            for priority in bits(priorities) {
+                let link = self.in_row(links, height, priority) + 1;
+                if self.rounds.insert(feeds + priority, link) {
+                    new |= 1 << priority;
                 }
             }
+            if new == 0 {
+                return;
+            }
+            self.classes[parent as usize].active = was | new;
+            if was == 0 {
+                self.look(parent, now);
+            }
+            (class, priorities) = (parent, new);
         }
     }
 
-    /// Takes a class out of the list of its mode for these priorities, and the classes above that become inactive by it.
+    /// Takes a class out of the lists of its mode for these priorities, and the classes above that become inactive by it.
     fn unplace(&mut self, mut class: u32, mut priorities: u8) {
         loop {
             let Class {
-                mode, parent, height, ..
+                mode,
+                parent,
+                height,
+                links,
+                ..
             } = self.classes[class as usize];
             match mode {
                 Mode::Red => return,
-                Mode::Green => {
-                    for priority in bits(priorities) {
-                        if self
-                            .rounds
-                            .remove(height * PRIORITIES + priority, self.link(class, priority), false)
-                        {
-                            self.rows[height as usize] &= !(1 << priority);
-                        }
-                    }
-                    return;
-                }
-                Mode::Yellow => {
-                    let Some(above) = self.classes.get(parent as usize) else {
-                        return;
-                    };
-                    let feeds = above.feeds;
-                    let mut gone = 0;
-                    for priority in bits(priorities) {
-                        if self.rounds.remove(feeds + priority, self.link(class, priority), true) {
-                            gone |= 1 << priority;
-                        }
-                    }
-                    if gone == 0 {
-                        return;
-                    }
-                    self.classes[parent as usize].active &= !gone;
-                    if self.classes[parent as usize].active == 0 {
-                        self.waiting.remove(parent);
-                    }
-                    (class, priorities) = (parent, gone);
+                Mode::Yellow => {}
+                Mode::Green => self.leave_row(class, priorities),
+            }
+            let Some(above) = self.classes.get(parent as usize) else {
+                return;
+            };
+            let feeds = above.feeds;
+            let mut gone = 0;
+            for priority in bits(priorities) {
+                let link = self.in_row(links, height, priority) + 1;
+                if self.rounds.remove(feeds + priority, link) {
+                    gone |= 1 << priority;
                 }
             }
+            if gone == 0 {
+                return;
+            }
+            self.classes[parent as usize].active &= !gone;
+            if self.classes[parent as usize].active == 0 {
+                self.waiting.remove(parent);
+            }
+            (class, priorities) = (parent, gone);
         }
     }
 
@@ -334,34 +307,21 @@ impl<P: Packet> Htb<P> {
         self.path.clear();
         let mut list = height * PRIORITIES + priority;
         loop {
-            let at = self.rounds.head(list);
-            let link = self.rounds.links.get_mut(at as usize)?;
-            let class = &self.classes[link.class as usize];
-            let deficit = &mut link.deficits[usize::from(!self.path.is_empty())];
-            if *deficit <= 0 {
-                *deficit += class.quantum;
-                self.rounds.turn(list);
-                continue;
+            let (link, class) = self.rounds.next(list)?;
+            self.path.push((list, link));
+            let feeds = self.classes[class as usize].feeds;
+            if feeds == NIL {
+                return Some(class);
             }
-            self.path.push((list, at));
-            if class.feeds == NIL {
-                return Some(link.class);
-            }
-            list = class.feeds + priority;
+            list = feeds + priority;
         }
     }
 
-    /// So many bytes leave on the way chosen. Who has sent its quantum has had its turn.
+    /// So many bytes leave on the way chosen.
     #[inline]
     fn spend(&mut self, cost: u32) {
-        for (n, &(list, at)) in self.path.iter().enumerate() {
-            let link = &mut self.rounds.links[at as usize];
-            let deficit = &mut link.deficits[usize::from(n > 0)];
-            *deficit -= i64::from(cost);
-            if *deficit <= 0 {
-                *deficit += self.classes[link.class as usize].quantum;
-                self.rounds.turn(list);
-            }
+        for &(list, link) in &self.path {
+            self.rounds.spend(list, link, cost);
         }
     }
 
@@ -383,8 +343,8 @@ impl<P: Packet> Htb<P> {
 impl<P: Packet> Scheduler<P> for Htb<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
-        let class = leaf_of(&self.by_number, &self.queue_of, packet.queue());
-        let queue = &mut self.queues[self.queue_of[class as usize] as usize];
+        let class = self.queues.leaf_of(packet.queue());
+        let queue = self.queues.leaf_mut(class);
         let id = self.pool.insert(packet, self.link, now);
         let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
         queue.stats.queued(self.pool.bytes(id));
@@ -415,7 +375,7 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
             let height = self.rows.iter().position(|row| *row != 0)? as u32;
             let priority = self.rows[height as usize].trailing_zeros();
             let class = self.choose(height, priority)?;
-            let queue = &mut self.queues[self.queue_of[class as usize] as usize];
+            let queue = self.queues.leaf_mut(class);
             let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
             let mut cx = Cx {
                 pool: &mut self.pool,
@@ -462,19 +422,15 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
     }
 
     fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
-        for (class, queue) in self.classes.iter().zip(&self.queue_of) {
-            if let Some(queue) = self.queues.get(*queue as usize) {
-                each(class.number, &queue.stats);
-            }
-        }
+        self.queues.each(each);
     }
 
     fn drain(&mut self, each: &mut dyn FnMut(P)) {
         for class in 0..self.classes.len() as u32 {
-            let Some(queue) = self.queues.get_mut(self.queue_of[class as usize] as usize) else {
+            let Some(queue) = self.queues.get_mut(class) else {
                 continue;
             };
-            while let Some(id) = queue.leaf.pop(&mut self.pool) {
+            while let Some(id) = queue.pop(&mut self.pool) {
                 queue.stats.unqueued(self.pool.bytes(id));
                 if let Some(packet) = self.pool.remove(id) {
                     each(packet);
@@ -488,7 +444,7 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
     }
 
     fn segment_above(&self, queue: u32) -> Option<u64> {
-        let class = leaf_of(&self.by_number, &self.queue_of, queue);
+        let class = self.queues.leaf_of(queue);
         let ceil = self.classes.get(class as usize)?.credit.ceil;
         Some(ceil.bytes_in(Nanos::from_millis(1)))
     }

@@ -4,23 +4,23 @@ use crate::pool::NIL;
 
 /// A class's place in a list.
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
+struct Link {
     previous: u32,
     next: u32,
-    pub(crate) class: u32,
-    /// Bytes that it may still send before the turn is the next one's: of its own and of what its parent lends. Were it one number, what a class sends of
-    /// its own would be taken off its share of what is lent.
-    pub(crate) deficits: [i64; 2],
-    /// It left its list in the middle of a turn, and goes on with it when it comes back. Classes leave a list whenever their tokens come and go: if that
-    /// cost them their turn, shares would follow from how often it happens.
-    interrupted: [bool; 2],
+    class: u32,
+    /// It left its list in the middle of a turn, and goes on with it when it comes back. Classes leave a list whenever their tokens are used up: if
+    /// that cost them their turn, shares would follow from how often it happens.
+    interrupted: bool,
+    quantum: i64,
+    /// Bytes that it may still send before the turn is the next one's; above 0 but for packets larger than the quantum.
+    deficit: i64,
 }
 
 /// Circular lists; a link is in one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     heads: Vec<u32>,
-    pub(crate) links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 impl Rounds {
@@ -37,29 +37,42 @@ impl Rounds {
             previous: NIL,
             next: NIL,
             class,
-            deficits: [quantum; 2],
-            interrupted: [false; 2],
+            interrupted: false,
+            quantum,
+            deficit: quantum,
         });
         self.links.len() as u32 - 1
     }
 
-    /// Whose turn it is.
+    /// Whose turn it is: link and class.
     #[inline]
-    pub(crate) fn head(&self, list: u32) -> u32 {
-        self.heads[list as usize]
+    pub(crate) fn next(&mut self, list: u32) -> Option<(u32, u32)> {
+        loop {
+            let at = self.heads[list as usize];
+            let link = self.links.get_mut(at as usize)?;
+            if link.deficit > 0 {
+                return Some((at, link.class));
+            }
+            link.deficit += link.quantum;
+            self.heads[list as usize] = link.next;
+        }
     }
 
-    /// The turn goes on to the next.
+    /// The head of a list sends so many bytes; with its quantum used up the turn is the next one's.
     #[inline]
-    pub(crate) fn turn(&mut self, list: u32) {
-        let head = self.heads[list as usize];
-        self.heads[list as usize] = self.links[head as usize].next;
+    pub(crate) fn spend(&mut self, list: u32, link: u32, bytes: u32) {
+        let link = &mut self.links[link as usize];
+        link.deficit -= i64::from(bytes);
+        if link.deficit <= 0 {
+            link.deficit += link.quantum;
+            self.heads[list as usize] = link.next;
+        }
     }
 
-    /// Puts a link in last, or first if its turn was interrupted; whether the list was empty. `lent` tells which deficit counts in the list.
+    /// Puts a link in last, or first if its turn was interrupted; whether the list was empty.
     #[inline]
-    pub(crate) fn insert(&mut self, list: u32, link: u32, lent: bool) -> bool {
-        let interrupted = std::mem::take(&mut self.links[link as usize].interrupted[usize::from(lent)]);
+    pub(crate) fn insert(&mut self, list: u32, link: u32) -> bool {
+        let interrupted = std::mem::take(&mut self.links[link as usize].interrupted);
         let head = self.heads[list as usize];
         if head == NIL {
             self.heads[list as usize] = link;
@@ -77,16 +90,13 @@ impl Rounds {
 
     /// Takes a link out; whether the list is empty now.
     #[inline]
-    pub(crate) fn remove(&mut self, list: u32, link: u32, lent: bool) -> bool {
+    pub(crate) fn remove(&mut self, list: u32, link: u32) -> bool {
         let is_head = self.heads[list as usize] == link;
-        let Link {
-            previous,
-            next,
-            deficits,
-            ref mut interrupted,
-            ..
-        } = self.links[link as usize];
-        interrupted[usize::from(lent)] = is_head && deficits[usize::from(lent)] > 0;
+        let (previous, next) = {
+            let link = &mut self.links[link as usize];
+            link.interrupted = is_head && link.deficit < link.quantum;
+            (link.previous, link.next)
+        };
         if next == link {
             self.heads[list as usize] = NIL;
             return true;

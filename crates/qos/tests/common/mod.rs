@@ -141,3 +141,13 @@ pub fn jain(shares: &[f64]) -> f64 {
 pub fn fifo(limit: u64) -> LeafConfig {
     LeafConfig::Fifo(qos::FifoConfig::new(limit).unwrap())
 }
+
+/// How long to measure a rate: a second, or of the fastest ones some ten thousand packets.
+pub fn time(rate: u64) -> Nanos {
+    Nanos::from_millis(if rate > 200_000_000 { 50 } else { 1_000 })
+}
+
+/// How long to run before that, until bursts are over.
+pub fn warm(rate: u64) -> Nanos {
+    Nanos::from_millis(if rate > 200_000_000 { 10 } else { 300 })
+}

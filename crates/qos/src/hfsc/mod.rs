@@ -1,0 +1,498 @@
+//! HFSC: classes with service curves, by which delay and rate are set apart.
+//!
+//! Source: I. Stoica, H. Zhang, T. S. E. Ng, "A Hierarchical Fair Service Curve Algorithm for Link-Sharing, Real-Time and Priority Services", IEEE/ACM ToN
+//! 8(2), 2000. Upper-limit curves are an addition of its first implementations (tc-hfsc(7)); keys as in ovs-vswitchd.conf.db(5).
+//!
+//! - **Real time.** Packets of a leaf with such a curve have an eligible time and a deadline. While one is eligible, the one of the earliest deadline
+//!   leaves, whatever the tree says. No deadline is missed by more than the time of one maximum packet, if the curves together stay below the link.
+//! - **Link sharing.** Else, from the root down, the active child of least virtual time is chosen. Virtual time is what the child has been served, counted
+//!   by its link-share curve. Bytes served by either criterion count here; only those by the first count for deadlines: a class is not punished for having
+//!   used what others left.
+//! - **Upper limit.** A class takes part in link sharing only once its limit curve has come to what it has been served. A limit not used is not saved up.
+//!
+//! Cost: for each class from leaf to root a handful of steps in heaps of its siblings; for real time, in two heaps of all such leaves.
+//!
+//! Invariant: a class with a link-share curve is in its parent's [`Siblings`] exactly while it or one below it has packets; a leaf with a real-time curve
+//! is in one of the heaps `early` (by eligible time) and `eligible` (by deadline) exactly while it has packets.
+
+mod config;
+mod curve;
+mod siblings;
+
+use crate::heap::Heap;
+use crate::pool::{Cx, NIL, Pool};
+use crate::queues::Queues;
+use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
+pub use config::{HfscClass, HfscConfig};
+pub use curve::Curve;
+use curve::Running;
+use siblings::Siblings;
+
+/// How far an upper limit can be made up for by calls that come late.
+const SLACK: u64 = 500_000;
+
+struct RealTime {
+    deadline: Running,
+    eligible: Running,
+    /// Bytes served in real time.
+    served: u64,
+}
+
+struct Class {
+    parent: u32,
+    /// Its number among its siblings.
+    ordinal: u32,
+    /// Its children's competition; `NIL` for leaves.
+    siblings: u32,
+    active: bool,
+    rt: Option<Box<RealTime>>,
+    ls: Option<Running>,
+    ul: Option<Running>,
+    virtual_time: u64,
+    /// When its own limit lets it send.
+    limited_until: u64,
+    /// Bytes served in all.
+    served: u64,
+}
+
+/// Hierarchical fair service curves.
+pub struct Hfsc<P> {
+    pool: Pool<P>,
+    link: LinkLayer,
+    queues: Queues,
+    classes: Vec<Class>,
+    siblings: Vec<Siblings>,
+    /// Children of each entry of `siblings`.
+    children: Vec<Vec<u32>>,
+    early: Heap,
+    eligible: Heap,
+    limits: Vec<Option<Rate>>,
+    packets: u64,
+    bytes: u64,
+}
+
+impl<P: Packet> Hfsc<P> {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// As [`HfscConfig::new`].
+    pub fn new(config: &HfscConfig) -> Result<Hfsc<P>, ConfigError> {
+        let tree = config.tree()?;
+        let count = tree.parents.len();
+        let mut children: Vec<Vec<u32>> = Vec::new();
+        let mut place = vec![NIL; count];
+        for class in (0..count).filter(|class| !tree.is_leaf(*class)) {
+            place[class] = children.len() as u32;
+            children.push(Vec::new());
+        }
+        let mut classes = Vec::with_capacity(count);
+        for class in 0..count {
+            let spec = class.checked_sub(1).map(|n| &config.classes[n]);
+            let parent = tree.parents[class];
+            let mut ordinal = 0;
+            if parent != NIL {
+                let siblings = &mut children[place[parent as usize] as usize];
+                ordinal = siblings.len() as u32;
+                siblings.push(class as u32);
+            }
+            let ul = if class == 0 {
+                Some(config.ul)
+            } else {
+                spec.and_then(|spec| spec.ul)
+            };
+            classes.push(Class {
+                parent,
+                ordinal,
+                siblings: place[class],
+                active: false,
+                rt: spec.and_then(|spec| spec.rt).map(|curve| {
+                    Box::new(RealTime {
+                        deadline: Running::new(curve),
+                        eligible: Running::new(curve),
+                        served: 0,
+                    })
+                }),
+                ls: spec.and_then(|spec| spec.ls).map(Running::new),
+                ul: ul.map(Running::new),
+                virtual_time: 0,
+                limited_until: 0,
+                served: 0,
+            });
+        }
+        Ok(Hfsc {
+            pool: Pool::new(),
+            link: config.link,
+            queues: Queues::new(&tree, config.classes.iter().map(|class| (class.number, &class.leaf))),
+            classes,
+            siblings: children.iter().map(|children| Siblings::new(children.len())).collect(),
+            children,
+            early: Heap::new(count),
+            eligible: Heap::new(count),
+            limits: (0..count as u32)
+                .map(|class| config.limit(&tree.parents, class))
+                .collect(),
+            packets: 0,
+            bytes: 0,
+        })
+    }
+
+    /// Takes other classes and curves. Packets stay in the queue of their number with its counters, and the progress of its real-time and upper-limit
+    /// curves as far as these stay the same; packets of queues that are no more go to queue 0. Only what finds no room in another discipline is dropped.
+    ///
+    /// # Errors
+    /// As [`HfscConfig::new`]; then nothing changes.
+    pub fn change(&mut self, config: &HfscConfig, now: Nanos, dropped: &mut Dropped<'_, P>) -> Result<(), ConfigError> {
+        let mut new = Hfsc::new(config)?;
+        std::mem::swap(&mut new.pool, &mut self.pool);
+        new.pool.recount(config.link);
+        for class in 0..self.classes.len() {
+            let to = if class == 0 {
+                Some(0)
+            } else {
+                new.queues.class_of(self.queues.numbers[class])
+            };
+            let Some(to) = to.and_then(|to| new.classes.get_mut(to as usize)) else {
+                continue;
+            };
+            let old = &mut self.classes[class];
+            if let (Some(new), Some(old)) = (&mut to.rt, &mut old.rt)
+                && new.deadline.has_curve_of(&old.deadline)
+            {
+                std::mem::swap(new, old);
+            }
+            if let (Some(new), Some(running)) = (&mut to.ul, &old.ul)
+                && new.has_curve_of(running)
+            {
+                *new = running.clone();
+                to.limited_until = old.limited_until;
+                to.served = old.served;
+                if let Some(ls) = &mut to.ls {
+                    *ls = ls.begun(0, old.served);
+                }
+            }
+        }
+        let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
+        new.queues.inherit(&mut self.queues, leaf, &mut new.pool, now, dropped);
+        (new.packets, new.bytes) = new.queues.backlog();
+        for class in 0..new.classes.len() as u32 {
+            if new
+                .queues
+                .get(class)
+                .is_some_and(|queue| queue.stats.backlog_packets > 0)
+            {
+                new.activate(class, now, dropped);
+            }
+        }
+        *self = new;
+        Ok(())
+    }
+
+    /// A leaf has packets, and had none.
+    fn activate(&mut self, at: u32, now: Nanos, dropped: &mut Dropped<'_, P>) {
+        if self.classes[at as usize].rt.is_some() {
+            let Some(next) = self.stage(at, now, dropped) else {
+                return;
+            };
+            let class = &mut self.classes[at as usize];
+            if let Some(rt) = &mut class.rt {
+                rt.deadline.restart(now.0, rt.served);
+                rt.eligible = rt.deadline.eligible();
+            }
+            self.schedule(at, next, now);
+        }
+        self.classes[at as usize].active = true;
+        if self.classes[at as usize].ls.is_some() {
+            self.join(at, now);
+        }
+    }
+
+    /// A class with a link-share curve becomes active among its siblings, and its parent too if it is the first.
+    fn join(&mut self, mut at: u32, now: Nanos) {
+        loop {
+            let from = self.children_from(at);
+            let class = &mut self.classes[at as usize];
+            let Some(parent) = usize::try_from(class.parent).ok().filter(|_| class.parent != NIL) else {
+                return self.limit_root(now);
+            };
+            class.active = true;
+            let place = class.parent;
+            let ordinal = class.ordinal;
+            let class_siblings = self.classes[parent].siblings as usize;
+            let siblings = &mut self.siblings[class_siblings];
+            let time = siblings.time();
+            let first = siblings.active == 0;
+            siblings.join();
+            let class = &mut self.classes[at as usize];
+            class.virtual_time = class.virtual_time.max(time);
+            if let Some(ls) = &mut class.ls {
+                ls.restart(class.virtual_time, class.served);
+            }
+            if let Some(ul) = &mut class.ul {
+                ul.restart(now.0, class.served);
+                class.limited_until = ul.time_of(class.served);
+            }
+            siblings.set(ordinal, class.virtual_time, class.limited_until.max(from), now.0);
+            if !first {
+                return self.refit(place, now);
+            }
+            at = place;
+        }
+    }
+
+    /// The port has something to share after a pause.
+    fn limit_root(&mut self, now: Nanos) {
+        let root = &mut self.classes[0];
+        root.active = true;
+        if let Some(ul) = &mut root.ul {
+            ul.restart(now.0, root.served);
+            root.limited_until = root.limited_until.max(ul.time_of(root.served));
+        }
+    }
+
+    /// When one of a class's children may send; 0 for leaves.
+    #[inline]
+    fn children_from(&self, class: u32) -> u64 {
+        self.siblings
+            .get(self.classes[class as usize].siblings as usize)
+            .map_or(0, Siblings::from)
+    }
+
+    /// A child may send sooner or later than it could: so may the classes above.
+    fn refit(&mut self, mut at: u32, now: Nanos) {
+        loop {
+            let from = self.children_from(at);
+            let class = &self.classes[at as usize];
+            if class.parent == NIL || !class.active {
+                return;
+            }
+            let place = self.classes[class.parent as usize].siblings as usize;
+            let from = from.max(class.limited_until);
+            self.siblings[place].hold(class.ordinal, class.virtual_time, from, now.0);
+            at = class.parent;
+        }
+    }
+
+    /// Bytes were served, or none and the leaf is empty; from the leaf to the root everything is brought up to date.
+    #[inline]
+    fn serve(&mut self, leaf: u32, cost: u32, mut empty: bool, now: Nanos) {
+        let mut at = leaf;
+        loop {
+            let from = self.children_from(at);
+            let class = &mut self.classes[at as usize];
+            class.served += u64::from(cost);
+            if class.active
+                && let Some(ul) = &mut class.ul
+            {
+                class.limited_until = ul.time_of(class.served);
+                let least = now.0.saturating_sub(SLACK);
+                if class.limited_until < least {
+                    ul.delay(least - class.limited_until);
+                    class.limited_until = least;
+                }
+            }
+            if class.parent == NIL {
+                class.active &= !empty;
+                return;
+            }
+            let (parent, ordinal) = (class.parent, class.ordinal);
+            let until = class.limited_until.max(from);
+            let place = self.classes[parent as usize].siblings as usize;
+            let siblings = &mut self.siblings[place];
+            let class = &mut self.classes[at as usize];
+            if let (true, Some(ls)) = (class.active, &mut class.ls) {
+                class.virtual_time = ls.time_of(class.served);
+                if class.virtual_time < siblings.floor {
+                    ls.delay(siblings.floor - class.virtual_time);
+                    class.virtual_time = siblings.floor;
+                }
+                if empty {
+                    class.active = false;
+                    siblings.leave(ordinal, class.virtual_time);
+                    empty = siblings.active == 0;
+                } else {
+                    siblings.set(ordinal, class.virtual_time, until, now.0);
+                }
+            } else {
+                // Served in real time only: to its ancestors it is bytes.
+                class.active &= !empty;
+                empty = false;
+            }
+            at = parent;
+        }
+    }
+
+    /// Takes the next packet of a leaf's discipline out, and tells what it takes on the link.
+    fn stage(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
+        let queue = self.queues.leaf_mut(class);
+        if queue.staged == NIL {
+            let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+            let mut cx = Cx {
+                pool: &mut self.pool,
+                stats: &mut queue.stats,
+                dropped,
+                now,
+            };
+            let found = queue.leaf.dequeue(&mut cx);
+            self.packets -= before.0 - queue.stats.backlog_packets;
+            self.bytes -= before.1 - queue.stats.backlog_bytes;
+            queue.staged = found?;
+        }
+        Some(self.pool.cost(queue.staged))
+    }
+
+    /// Gives a leaf the deadline of its next packet, and the place by it.
+    #[inline]
+    fn schedule(&mut self, class: u32, next: u32, now: Nanos) {
+        let Some(rt) = &self.classes[class as usize].rt else {
+            return;
+        };
+        let eligible = rt.eligible.time_of(rt.served);
+        if eligible <= now.0 {
+            self.early.remove(class);
+            self.eligible
+                .set(class, rt.deadline.time_of(rt.served + u64::from(next)));
+        } else {
+            self.eligible.remove(class);
+            self.early.set(class, eligible);
+        }
+    }
+
+    /// The leaf whose turn it is, and whether in real time.
+    #[inline]
+    fn choose(&mut self, now: Nanos) -> Option<(u32, bool)> {
+        while let Some((time, class)) = self.early.first()
+            && time <= now.0
+        {
+            let next = self.queues.leaf_mut(class).staged;
+            self.schedule(class, self.pool.cost(next), now);
+        }
+        if let Some((_, class)) = self.eligible.first() {
+            return Some((class, true));
+        }
+        if self.classes[0].limited_until > now.0 {
+            return None;
+        }
+        let mut at = 0;
+        loop {
+            let place = self.classes[at as usize].siblings as usize;
+            let Some(siblings) = self.siblings.get_mut(place) else {
+                return Some((at, false));
+            };
+            while let Some(ordinal) = siblings.due(now.0) {
+                let child = &self.classes[self.children[place][ordinal as usize] as usize];
+                siblings.hold(ordinal, child.virtual_time, 0, now.0);
+            }
+            let (time, ordinal) = siblings.first()?;
+            siblings.floor = siblings.floor.max(time);
+            at = self.children[place][ordinal as usize];
+        }
+    }
+}
+
+impl<P: Packet> Scheduler<P> for Hfsc<P> {
+    #[inline]
+    fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
+        let class = self.queues.leaf_of(packet.queue());
+        let queue = self.queues.leaf_mut(class);
+        let id = self.pool.insert(packet, self.link, now);
+        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+        queue.stats.queued(self.pool.bytes(id));
+        let mut cx = Cx {
+            pool: &mut self.pool,
+            stats: &mut queue.stats,
+            dropped: &mut *dropped,
+            now,
+        };
+        let lost = queue.leaf.enqueue(id, &mut cx);
+        let after = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+        self.packets = self.packets + after.0 - before.0;
+        self.bytes = self.bytes + after.1 - before.1;
+        if after.0 > 0 && !self.classes[class as usize].active {
+            self.activate(class, now, dropped);
+        }
+        lost.into()
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
+        loop {
+            let (class, real_time) = self.choose(now)?;
+            let cost = self.stage(class, now, dropped).unwrap_or(0);
+            let queue = self.queues.leaf_mut(class);
+            let id = std::mem::replace(&mut queue.staged, NIL);
+            if id != NIL {
+                let bytes = self.pool.bytes(id);
+                queue.stats.sent(bytes, now.since(self.pool.since(id)));
+                self.packets -= 1;
+                self.bytes -= u64::from(bytes);
+            }
+            let mut empty = queue.stats.backlog_packets == 0;
+            if let Some(rt) = &mut self.classes[class as usize].rt {
+                rt.served += if real_time { u64::from(cost) } else { 0 };
+                match if empty { None } else { self.stage(class, now, dropped) } {
+                    Some(next) => self.schedule(class, next, now),
+                    None => {
+                        empty = true;
+                        self.early.remove(class);
+                        self.eligible.remove(class);
+                    }
+                }
+            }
+            self.serve(class, cost, empty, now);
+            if id != NIL {
+                return self.pool.remove(id);
+            }
+        }
+    }
+
+    fn next_event(&self, now: Nanos) -> Option<Nanos> {
+        if self.packets == 0 {
+            return None;
+        }
+        if self.eligible.first().is_some() {
+            return Some(now);
+        }
+        let real_time = self.early.first().map_or(u64::MAX, |(time, _)| time);
+        let sharing = self.children_from(0).max(self.classes[0].limited_until);
+        Some(Nanos(real_time.min(sharing)).max(now))
+    }
+
+    fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
+        self.queues.each(each);
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(P)) {
+        for class in 0..self.classes.len() as u32 {
+            let Some(queue) = self.queues.get_mut(class) else {
+                continue;
+            };
+            while let Some(id) = queue.pop(&mut self.pool) {
+                queue.stats.unqueued(self.pool.bytes(id));
+                if let Some(packet) = self.pool.remove(id) {
+                    each(packet);
+                }
+            }
+            if self.classes[class as usize].active {
+                self.early.remove(class);
+                self.eligible.remove(class);
+                self.serve(class, 0, true, Nanos(0));
+            }
+        }
+        (self.packets, self.bytes) = (0, 0);
+    }
+
+    fn segment_above(&self, queue: u32) -> Option<u64> {
+        let class = self.queues.leaf_of(queue);
+        let limit = self.limits.get(class as usize).copied().flatten()?;
+        Some(limit.bytes_in(Nanos::from_millis(1)))
+    }
+}

@@ -1,0 +1,101 @@
+//! The children of a class that compete for what it has: who is next in virtual time, among those that their upper limit lets send.
+
+use crate::heap::Heap;
+
+/// Active children, by their ordinal among all. Each is either ready, or held by its upper limit or that of all its own children.
+#[derive(Debug)]
+pub(crate) struct Siblings {
+    /// By virtual time.
+    ready: Heap,
+    /// By the time from which they may send.
+    held: Heap,
+    /// All, by falling virtual time.
+    latest: Heap,
+    pub(crate) active: u32,
+    /// The virtual time of the child chosen last: a child that was held comes back no earlier.
+    pub(crate) floor: u64,
+    /// The greatest virtual time that a child had when it ran out of packets: the next period of activity begins there.
+    offset: u64,
+}
+
+impl Siblings {
+    pub(crate) fn new(children: usize) -> Siblings {
+        Siblings {
+            ready: Heap::new(children),
+            held: Heap::new(children),
+            latest: Heap::new(children),
+            active: 0,
+            floor: 0,
+            offset: 0,
+        }
+    }
+
+    /// The virtual time of the class: where a child begins that becomes active. Half-way between the first and the last, by which no child gets ahead of
+    /// another by more than a constant, however many there are (section 5 of the paper).
+    pub(crate) fn time(&self) -> u64 {
+        match self.latest.first() {
+            Some((key, _)) => self.floor + (!key).saturating_sub(self.floor) / 2,
+            None => self.offset,
+        }
+    }
+
+    /// A child becomes active.
+    pub(crate) fn join(&mut self) {
+        if self.active == 0 {
+            self.floor = self.offset;
+        }
+        self.active += 1;
+    }
+
+    /// Gives a child its virtual time, and the time from which it may send.
+    #[inline]
+    pub(crate) fn set(&mut self, child: u32, virtual_time: u64, from: u64, now: u64) {
+        self.latest.set(child, !virtual_time);
+        self.hold(child, virtual_time, from, now);
+    }
+
+    #[inline]
+    pub(crate) fn hold(&mut self, child: u32, virtual_time: u64, from: u64, now: u64) {
+        if from <= now {
+            self.held.remove(child);
+            self.ready.set(child, virtual_time);
+        } else {
+            self.ready.remove(child);
+            self.held.set(child, from);
+        }
+    }
+
+    /// A child has no packets any more.
+    pub(crate) fn leave(&mut self, child: u32, virtual_time: u64) {
+        self.ready.remove(child);
+        self.held.remove(child);
+        self.latest.remove(child);
+        self.active -= 1;
+        self.offset = self.offset.max(virtual_time);
+    }
+
+    /// A child whose time to send has come.
+    #[inline]
+    pub(crate) fn due(&self, now: u64) -> Option<u32> {
+        self.held
+            .first()
+            .filter(|(from, _)| *from <= now)
+            .map(|(_, child)| child)
+    }
+
+    /// The first in virtual time of those that may send.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(u64, u32)> {
+        self.ready.first()
+    }
+
+    /// When one of them may send: 0 if one may, `u64::MAX` if there is none.
+    #[inline]
+    pub(crate) fn from(&self) -> u64 {
+        match (self.ready.first(), self.held.first()) {
+            (Some(_), _) => 0,
+            (None, Some((from, _))) => from,
+            (None, None) => u64::MAX,
+        }
+    }
+}
