@@ -10,6 +10,7 @@ mod packets;
 mod pools;
 mod rules;
 mod side;
+mod timeouts;
 
 use crate::fixture::start;
 use rules::RuleSet;
