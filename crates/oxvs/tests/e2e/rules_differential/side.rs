@@ -198,13 +198,13 @@ impl Side {
         if version != "OpenFlow10" {
             let groups = self.ofctl(version, &["dump-group-stats", "br0"]);
             let groups = groups.unwrap_or_else(|e| panic!("dump-group-stats: {e}"));
-            // A rule that has a group twice is one reference by OpenFlow, and two there.
+            // A group without buckets counts nothing there. A rule that has a group twice is one reference by OpenFlow, and two there.
             let varies = |word: &&str| word.starts_with("duration=") || word.starts_with("ref_count=");
             let still = |line: &str| {
                 let words = line.trim().split(',').filter(|word| !varies(word));
                 words.collect::<Vec<_>>().join(",")
             };
-            lines.extend(groups.lines().filter(|l| l.contains("group_id=")).map(still));
+            lines.extend(groups.lines().filter(|l| l.contains("bucket0")).map(still));
         }
         lines.sort();
         lines
