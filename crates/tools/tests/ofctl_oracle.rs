@@ -351,10 +351,10 @@ fn ofctl_answers_as_ovs_ofctl_does() {
 }
 
 /// What a monitor prints while the switch is changed and packets come, its transactions' numbers aside.
-fn monitored(oracle: &Oracle, mut command: Command) -> (String, String, Vec<String>) {
+fn monitored(oracle: &Oracle, mut command: Command, (version, echo): (&str, &str)) -> (String, String, Vec<String>) {
     let control = oracle.sandbox().arg("monitor.ctl");
     let unixctl = format!("--unixctl={control}");
-    let words = ["monitor", "br0", "65534", "watch:!initial", &unixctl];
+    let words = ["-O", version, "monitor", "br0", "65534", "watch:!initial", &unixctl];
     let command = command.args(words).envs(oracle.sandbox().env()).stdin(Stdio::null());
     let monitor = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("the monitor listens", || {
@@ -366,7 +366,7 @@ fn monitored(oracle: &Oracle, mut command: Command) -> (String, String, Vec<Stri
     };
     let mut told = vec![
         tell(&["ofctl/barrier"]),
-        tell(&["ofctl/send", "0102000800000009"]),
+        tell(&["ofctl/send", echo]),
         tell(&["ofctl/send", "zz"]),
     ];
     for flow in ["table=4,ip,actions=1", "table=0,priority=99,actions=CONTROLLER:65535"] {
@@ -399,11 +399,15 @@ fn monitored(oracle: &Oracle, mut command: Command) -> (String, String, Vec<Stri
 fn a_monitor_tells_what_ovs_ofctl_tells() {
     skip!(unless "ovs-vswitchd", "ovsdb-server", "ovs-vsctl", "ovs-ofctl", "ovs-appctl", "setpriv");
     let oracle = Oracle::new();
-    let theirs = monitored(&oracle, Command::new("ovs-ofctl"));
-    oracle.theirs(&["del-flows", "br0"], None);
-    let mut command = Command::new(tool());
-    command.arg("ovs-ofctl");
-    let ours = monitored(&oracle, command);
-    assert_eq!(theirs, ours);
-    assert!(ours.1.contains("NXT_PACKET_IN2"), "{}", ours.1);
+    for version in [("OpenFlow10", "0102000800000009"), ("OpenFlow14", "0502000800000009")] {
+        let theirs = monitored(&oracle, Command::new("ovs-ofctl"), version);
+        oracle.theirs(&["del-flows", "br0"], None);
+        let mut command = Command::new(tool());
+        command.arg("ovs-ofctl");
+        let ours = monitored(&oracle, command, version);
+        oracle.theirs(&["del-flows", "br0"], None);
+        assert_eq!(theirs, ours);
+        assert!(ours.1.contains("NXT_PACKET_IN2"), "{}", ours.1);
+        assert!(ours.1.contains("event=ADDED table=4"), "{}", ours.1);
+    }
 }

@@ -347,25 +347,31 @@ fn a_monitor_hears_of_rules() {
     let switch = dummy();
     dummy_bridge(&switch, "br0", &["p1"]);
     ofctl(&switch, &["add-flow", "br0", "priority=3,in_port=1,actions=drop"]);
-    let log = switch.sandbox.arg("monitor.log");
-    let pid = switch.sandbox.arg("monitor.pid");
-    let command =
-        format!("exec ovs-ofctl monitor br0 watch: --detach --no-chdir --log-file={log}.vlog --pidfile={pid} 2> {log}");
-    testkit::try_run(&["sh", "-c", &command], &switch.sandbox.env()).expect_ok();
-    let heard = |what: &str| {
-        eventually(what, || {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            text.contains(what).then_some(())
+    for version in ["OpenFlow10", "OpenFlow14"] {
+        let log = switch.sandbox.arg("monitor.log");
+        let pid = switch.sandbox.arg("monitor.pid");
+        let command = format!(
+            "exec ovs-ofctl -O {version} monitor br0 watch: --detach --no-chdir --log-file={log}.vlog --pidfile={pid} 2> {log}"
+        );
+        testkit::try_run(&["sh", "-c", &command], &switch.sandbox.env()).expect_ok();
+        let heard = |what: &str| {
+            eventually(what, || {
+                let text = std::fs::read_to_string(&log).unwrap_or_default();
+                text.contains(what).then_some(())
+            });
+        };
+        ofctl(&switch, &["add-flow", "br0", "priority=4,in_port=2,actions=output:1"]);
+        heard("event=ADDED table=0 cookie=0 in_port=2 actions=output:1");
+        ofctl(&switch, &["mod-flows", "br0", "in_port=2,actions=drop"]);
+        heard("event=MODIFIED table=0 cookie=0 in_port=2");
+        ofctl(&switch, &["del-flows", "br0", "in_port=2"]);
+        heard("event=DELETED reason=delete table=0 cookie=0 in_port=2");
+        let process = std::fs::read_to_string(&pid).unwrap_or_default();
+        testkit::try_run(&["kill", process.trim()], &[]).expect_ok();
+        eventually("the monitor ends", || {
+            (!std::path::Path::new(&pid).exists()).then_some(())
         });
-    };
-    ofctl(&switch, &["add-flow", "br0", "priority=4,in_port=2,actions=output:1"]);
-    heard("event=ADDED table=0 cookie=0 in_port=2 actions=output:1");
-    ofctl(&switch, &["mod-flows", "br0", "in_port=2,actions=drop"]);
-    heard("event=MODIFIED table=0 cookie=0 in_port=2");
-    ofctl(&switch, &["del-flows", "br0", "in_port=2"]);
-    heard("event=DELETED reason=delete table=0 cookie=0 in_port=2");
-    let process = std::fs::read_to_string(&pid).unwrap_or_default();
-    testkit::try_run(&["kill", process.trim()], &[]).expect_ok();
+    }
 }
 
 #[test]
