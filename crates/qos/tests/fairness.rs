@@ -1,0 +1,186 @@
+//! Fairness and delay under load that answers to drops.
+
+mod common;
+
+use common::{Parcel, fifo, jain, nothing_dropped};
+use qos::{CodelConfig, FqCodelConfig, LeafConfig, LinkLayer, Nanos, PortSpeed, Scheduler, SfqConfig, Shaper, Single};
+
+fn fq_codel() -> LeafConfig {
+    LeafConfig::FqCodel(FqCodelConfig::new(CodelConfig::default(), 1_024, 1_514).unwrap())
+}
+
+#[test]
+fn equal_flows_get_equal_shares_from_2_to_1000() {
+    for flows in [2u64, 3, 10, 100, 500, 1_000] {
+        let wide = CodelConfig::new(5_000_000, 10_000_000, 100_000, false).unwrap();
+        let configs = [
+            LeafConfig::Sfq(SfqConfig::default().limits(100_000, 100, 1_024).unwrap()),
+            LeafConfig::FqCodel(FqCodelConfig::new(wide, 1_024, 1_514).unwrap()),
+        ];
+        for config in configs {
+            let mut scheduler = Single::new(&config);
+            let mut now = Nanos::from_secs(1);
+            let mut bytes = vec![0f64; flows as usize];
+            // Each flow has packets of its own size, so that turns of packets would not do.
+            let packet = |flow: u64| {
+                Parcel::new(flow, 200 + (flow % 13) as u32 * 100).flow(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            };
+            for flow in (0..flows).flat_map(|flow| [flow; 8]) {
+                let _ = scheduler.enqueue(packet(flow), now, &mut nothing_dropped);
+            }
+            for _ in 0..200 * flows {
+                now = now + Nanos(1_000);
+                let parcel = scheduler.dequeue(now, &mut nothing_dropped).unwrap();
+                bytes[parcel.id as usize] += f64::from(parcel.bytes);
+                let _ = scheduler.enqueue(packet(parcel.id), now, &mut nothing_dropped);
+            }
+            assert!(jain(&bytes) >= 0.99, "{} for {flows} flows: {config:?}", jain(&bytes));
+        }
+    }
+}
+
+/// A source like TCP: so many packets on their way as its window, which grows by one a round trip and halves on a loss or mark, once a round trip.
+struct Source {
+    window: f64,
+    out: u32,
+    recovered: Nanos,
+}
+
+struct Load {
+    sources: Vec<Source>,
+    /// Acknowledgements on their way back: when, of whom, and whether it was lost or marked.
+    back: std::collections::BTreeSet<(Nanos, u64, usize, bool)>,
+    next: u64,
+    trip: Nanos,
+    ecn: bool,
+}
+
+/// The delays of the thin flow's packets, and of the others', both sorted; marks and drops.
+struct Outcome {
+    thin: Vec<u64>,
+    bulk: Vec<u64>,
+    marks: u64,
+    drops: u64,
+    bytes: u64,
+}
+
+fn simulate(config: &LeafConfig, rate: u64, sources: usize, ecn: bool, seconds: u64) -> Outcome {
+    let speed = PortSpeed::new(rate).unwrap().link(LinkLayer::FRAME).slack(Nanos(0));
+    let mut port = Shaper::new(Single::new(config), Some(speed));
+    let mut load = Load {
+        sources: (0..sources)
+            .map(|_| Source {
+                window: 10.0,
+                out: 0,
+                recovered: Nanos(0),
+            })
+            .collect(),
+        back: Default::default(),
+        next: 0,
+        trip: Nanos::from_millis(20),
+        ecn,
+    };
+    let mut outcome = Outcome {
+        thin: Vec::new(),
+        bulk: Vec::new(),
+        marks: 0,
+        drops: 0,
+        bytes: 0,
+    };
+    let begin = Nanos::from_secs(1);
+    let (mut now, mut thin) = (begin, begin);
+    let end = begin + Nanos::from_secs(seconds);
+    while now < end {
+        while let Some(&ack) = load.back.first().filter(|ack| ack.0 <= now) {
+            load.back.remove(&ack);
+            let (_, _, source, lost) = ack;
+            let source = &mut load.sources[source];
+            source.out -= 1;
+            if !lost {
+                source.window += 1.0 / source.window;
+            } else if now >= source.recovered {
+                source.window = (source.window / 2.0).max(2.0);
+                source.recovered = now + load.trip;
+            }
+        }
+        let mut lost = Vec::new();
+        for (n, source) in load.sources.iter_mut().enumerate() {
+            while f64::from(source.out) < source.window.floor() {
+                source.out += 1;
+                load.next += 1;
+                let mut parcel = Parcel::new(n as u64, 1_514).flow(n as u64 * 7 + 3);
+                (parcel.born, parcel.ecn) = (now, load.ecn);
+                let _ = port.enqueue(parcel, now, &mut |parcel, _| lost.push(parcel));
+            }
+        }
+        while thin <= now {
+            let mut parcel = Parcel::new(u64::MAX, 200).flow(1_000_000);
+            (parcel.born, parcel.ecn) = (thin, load.ecn);
+            let _ = port.enqueue(parcel, now, &mut |parcel, _| lost.push(parcel));
+            thin = thin + Nanos::from_millis(10);
+        }
+        if let Some(parcel) = port.dequeue(now, &mut |parcel, _| lost.push(parcel)) {
+            outcome.bytes += u64::from(parcel.bytes);
+            let delay = now.since(parcel.born).0;
+            // Slow start is over after a while.
+            let settled = now.since(begin) > Nanos::from_secs(seconds / 4);
+            if parcel.id == u64::MAX {
+                settled.then(|| outcome.thin.push(delay));
+            } else {
+                settled.then(|| outcome.bulk.push(delay));
+                load.next += 1;
+                load.back
+                    .insert((now + load.trip, load.next, parcel.id as usize, parcel.marked));
+            }
+        }
+        for parcel in lost.into_iter().filter(|parcel| parcel.id != u64::MAX) {
+            load.next += 1;
+            load.back.insert((now + load.trip, load.next, parcel.id as usize, true));
+        }
+        let events = [port.next_event(now), load.back.first().map(|ack| ack.0), Some(thin)];
+        now = events.into_iter().flatten().min().unwrap_or(end).max(now);
+    }
+    let stats = port.stats();
+    (outcome.marks, outcome.drops) = (stats.marks, stats.all_dropped());
+    outcome.thin.sort_unstable();
+    outcome.bulk.sort_unstable();
+    outcome
+}
+
+fn quantile(sorted: &[u64], fraction: f64) -> f64 {
+    sorted[(sorted.len() as f64 * fraction) as usize] as f64 / 1e6
+}
+
+#[test]
+fn codel_keeps_the_standing_queue_near_its_target_where_a_fifo_fills_up() {
+    let codel = LeafConfig::Codel(CodelConfig::default());
+    let kept = simulate(&codel, 50_000_000, 8, false, 20);
+    let full = simulate(&fifo(1_000), 50_000_000, 8, false, 20);
+    let (kept_ms, full_ms) = (quantile(&kept.bulk, 0.5), quantile(&full.bulk, 0.5));
+    assert!(kept_ms <= 10.0, "{kept_ms} ms");
+    assert!(full_ms >= 50.0, "{full_ms} ms");
+    assert!(kept.drops > 0 && kept.marks == 0);
+    assert!(kept.bytes as f64 * 8.0 / 20.0 >= 0.85 * 50e6, "{} bytes", kept.bytes);
+}
+
+#[test]
+fn with_ecn_codel_marks_instead_of_dropping() {
+    let codel = LeafConfig::Codel(CodelConfig::new(5_000, 100_000, 10_240, true).unwrap());
+    let marked = simulate(&codel, 50_000_000, 8, true, 20);
+    assert!(marked.marks > 0);
+    assert_eq!(marked.drops, 0);
+    assert!(
+        quantile(&marked.bulk, 0.5) <= 10.0,
+        "{} ms",
+        quantile(&marked.bulk, 0.5)
+    );
+}
+
+#[test]
+fn a_thin_flow_beside_eight_bulk_flows_waits_under_5_ms_where_a_fifo_makes_it_wait_over_50() {
+    let fair = simulate(&fq_codel(), 100_000_000, 8, false, 12);
+    let plain = simulate(&fifo(1_000), 100_000_000, 8, false, 12);
+    let (fair, plain) = (quantile(&fair.thin, 0.99), quantile(&plain.thin, 0.99));
+    assert!(fair < 5.0, "{fair} ms");
+    assert!(plain > 50.0, "{plain} ms");
+}
