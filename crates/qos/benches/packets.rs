@@ -54,7 +54,7 @@ fn measure(name: &str, goal: Option<f64>, queues: u32, mut scheduler: impl Sched
         // An odd multiplier: flows and queues in a scattered order, evenly.
         let scattered = n.wrapping_mul(2_654_435_761);
         handle.hash = u64::from(scattered >> 24);
-        handle.queue = (u64::from(scattered) * u64::from(queues) >> 32) as u32 + 1;
+        handle.queue = ((u64::from(scattered) * u64::from(queues)) >> 32) as u32 + 1;
         handle
     };
     for _ in 0..STANDING.max(2 * queues) {

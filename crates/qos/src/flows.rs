@@ -184,9 +184,11 @@ impl Bits {
         } else {
             let part = self.from / 4096;
             let later = |n: usize| {
-                (n == part)
-                    .then_some(u64::MAX << (self.from / 64 % 64))
-                    .unwrap_or(u64::MAX)
+                if n == part {
+                    u64::MAX << (self.from / 64 % 64)
+                } else {
+                    u64::MAX
+                }
             };
             let (n, found) = (part..self.summary.len())
                 .map(|n| (n, self.summary[n] & later(n)))

@@ -102,6 +102,8 @@ impl<P: Packet> Netem<P> {
     }
 }
 
+// `packets` and `bytes` of a scheduler are those queued, of its counters those sent.
+#[allow(clippy::misnamed_getters)]
 impl<P: Packet> Scheduler<P> for Netem<P> {
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let chance = self.random() >> 32;

@@ -34,6 +34,8 @@ impl<P: Packet> Single<P> {
     }
 }
 
+// `packets` and `bytes` of a scheduler are those queued, of its counters those sent.
+#[allow(clippy::misnamed_getters)]
 impl<P: Packet> Scheduler<P> for Single<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {

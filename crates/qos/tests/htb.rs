@@ -169,8 +169,8 @@ fn a_tree_of_many_heights_borrows_along_its_branches() {
 #[test]
 fn a_chain_of_a_hundred_classes_lends_from_end_to_end() {
     let mut classes: Vec<_> = (1..100).map(|n| class(n, 20_000, 5_000_000)).collect();
-    for n in 1..99 {
-        classes[n] = classes[n].clone().parent(n as u32);
+    for (n, class) in classes.iter_mut().enumerate().skip(1) {
+        *class = class.clone().parent(n as u32);
     }
     let mut htb = htb(5_000_000, classes);
     let mut sources = Greedy::new(&[(99, 1_000)]);
