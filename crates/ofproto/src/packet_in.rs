@@ -74,7 +74,17 @@ fn in_port(meaning: &ForController) -> Port {
     number.and_then(|port| u32::try_from(port).ok()).map_or(Port::ANY, Port)
 }
 
+/// What stands before the handle in a continuation: the header of an experimenter's property (type, 16 bytes, Nicira's number, `oxvs`). Clients look
+/// into continuations when they print them; properties that they do not know they pass over, and anything else they call a broken message.
+const CONTINUATION: [u8; 12] = *b"\xff\xff\0\x10\0\0\x23\x20oxvs";
+
 /// What a paused packet's message carries, so that it can go on: the switch's own word for where it was.
 fn continuation(handle: u32) -> Vec<u8> {
-    handle.to_be_bytes().to_vec()
+    [&CONTINUATION[..], &handle.to_be_bytes()].concat()
+}
+
+/// The handle in what [`continuation`] returned; `None` for what it cannot have returned.
+pub(crate) fn handle(continuation: &[u8]) -> Option<u32> {
+    let handle = continuation.strip_prefix(&CONTINUATION)?;
+    Some(u32::from_be_bytes(handle.try_into().ok()?))
 }

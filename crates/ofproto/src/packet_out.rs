@@ -1,5 +1,6 @@
 //! Packets from controllers.
 
+use crate::packet_in;
 use crate::agent::Core;
 use crate::conn::Conn;
 use crate::env::Env;
@@ -50,10 +51,7 @@ impl Core {
     }
 
     pub(crate) fn resume(&self, conn: &Conn, packet: &PacketIn, env: &impl Env) -> Result<(), OfError> {
-        let handle = packet.continuation.first_chunk().copied().map(u32::from_be_bytes);
-        let handle = handle
-            .filter(|_| packet.continuation.len() == 4)
-            .ok_or(OfError::NxRStale)?;
+        let handle = packet_in::handle(&packet.continuation).ok_or(OfError::NxRStale)?;
         let device = self.ingress(packet.in_port())?;
         let key = key(conn.version().unwrap_or(Version::V10), &packet.data, device)?;
         let translated = env

@@ -522,8 +522,8 @@ pub(super) fn samples(version: Version) -> Vec<Body> {
     }
     let mut paused = PacketIn::new(Port(3), vec![1; 20]);
     paused.format = PacketInFormat::Nxt2;
-    // What the switch needs to go on is in its own words; these are Open vSwitch's: padding, and the bridge.
-    paused.continuation = vec![0, 0, 0, 0, 0x80, 0, 0, 20];
+    // What the switch needs to go on is in its own words; these are Open vSwitch's: the bridge.
+    paused.continuation = vec![0x80, 0, 0, 20];
     paused.continuation.extend([7; 16]);
     paused.continuation.extend([0; 4]);
     paused.total_len = 100;

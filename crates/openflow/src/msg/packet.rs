@@ -174,7 +174,11 @@ pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result
             5 => packet.reason = short(&mut value)?,
             6 => packet.metadata = oxm::decode_match(value.rest(), unknown)?.0,
             7 => packet.userdata = value.rest().to_vec(),
-            8 => packet.continuation = value.rest().to_vec(),
+            // Properties within a property begin at a multiple of 8 bytes.
+            8 => {
+                value.skip(4)?;
+                packet.continuation = value.rest().to_vec();
+            }
             _ if unknown == oxm::Unknown::Skip => continue,
             _ => return Err(OfError::BpcBadType),
         }
@@ -215,7 +219,10 @@ pub(super) fn encode_nx2(out: &mut Writer, packet: &PacketIn) {
         property::put(out, 7, |out| out.bytes(&packet.userdata));
     }
     if !packet.continuation.is_empty() {
-        property::put(out, 8, |out| out.bytes(&packet.continuation));
+        property::put(out, 8, |out| {
+            out.zeros(4);
+            out.bytes(&packet.continuation);
+        });
     }
 }
 

@@ -186,6 +186,53 @@ fn packets_go_to_monitors_and_come_from_packet_outs() {
 }
 
 #[test]
+fn a_paused_packet_goes_on_when_ovs_ofctl_lets_it() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2"]);
+    let rules = [
+        "priority=5,in_port=1,actions=set_field:5->reg3,mod_dl_dst:02:00:00:00:00:09,controller(pause),resubmit(,1)",
+        "table=1,priority=5,reg3=5,actions=output:2",
+    ];
+    rules
+        .iter()
+        .for_each(|rule| drop(ofctl(&switch, &["add-flow", "br0", rule])));
+    let frame = Packet::new(mac(1), mac(2)).payload(0x88b5, b"wait here").padded();
+    let sent = || pcap::frames(Path::new(&switch.sandbox.arg("p2.tx")));
+    let receive = || drop(switch.appctl(&["netdev-dummy/receive", "p1", &frame.hex()]));
+    let (log, pid) = (switch.sandbox.arg("resume.log"), switch.sandbox.arg("resume.pid"));
+    let monitored = |resume: &str| {
+        let command = format!(
+            "exec ovs-ofctl monitor br0 65534 {resume} --detach --no-chdir --log-file={log}.vlog --pidfile={pid} 2> {log}"
+        );
+        testkit::try_run(&["sh", "-c", &command], &switch.sandbox.env()).expect_ok();
+        receive();
+        eventually("the monitor is told of the packet", || {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            assert!(!text.contains("decode error"), "{text}");
+            text.contains("PACKET_IN").then_some(())
+        });
+    };
+    let end = || {
+        let process = std::fs::read_to_string(&pid).unwrap_or_default();
+        testkit::try_run(&["kill", process.trim()], &[]).expect_ok();
+        eventually("the monitor ends", || (!Path::new(&pid).exists()).then_some(()));
+    };
+    monitored("");
+    end();
+    assert!(sent().is_empty(), "nobody let it go on");
+    monitored("resume");
+    eventually("the packet goes on behind the pause", || {
+        (!sent().is_empty()).then_some(())
+    });
+    end();
+    let gone = sent();
+    assert_eq!((gone.len(), &gone[0][..6]), (1, &[2, 0, 0, 0, 0, 9][..]));
+}
+
+#[test]
 fn a_port_does_what_a_controller_says_of_it() {
     if let Some(reason) = testkit::missing(false, &TOOLS) {
         skip!("{reason}");
