@@ -1,9 +1,9 @@
 //! Packets from controllers.
 
-use crate::packet_in;
 use crate::agent::Core;
 use crate::conn::Conn;
 use crate::env::Env;
+use crate::packet_in;
 use flow::{Key, MatchField, PortNo};
 use openflow::check::{self, Limits};
 use openflow::model::{Action, Match, PacketIn, PacketOut, Port};
