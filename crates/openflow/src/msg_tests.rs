@@ -301,6 +301,48 @@ fn a_long_answer_becomes_several_messages_that_say_so() {
 }
 
 #[test]
+fn what_no_message_holds_is_left_out_of_an_answer() {
+    let stats = |group: u32, buckets: usize| GroupStats {
+        group,
+        ref_count: 0,
+        packets: 0,
+        bytes: 0,
+        duration: Duration::default(),
+        buckets: vec![(1, 2); buckets],
+    };
+    // 40 bytes and 16 for each bucket, behind a header of 16.
+    const MOST: usize = (65_535 - 16 - 40) / 16;
+    let codec = Codec::new(Version::V13);
+    for (sizes, told) in [
+        (vec![1, MOST + 1, 2], vec![vec![1, 3]]),
+        (vec![MOST + 1], vec![vec![]]),
+        (vec![5000, 1, 9000], vec![vec![2]]),
+        (vec![1, MOST, 2], vec![vec![1], vec![2], vec![3]]),
+    ] {
+        let reply = StatsReply::Group((1..).zip(&sizes).map(|(n, size)| stats(n, *size)).collect());
+        let sent = codec.encode(&Message {
+            xid: 3,
+            body: Body::StatsReply { more: false, reply },
+        });
+        let mut framer = crate::Framer::new();
+        framer.push(&sent);
+        let mut parts = Vec::new();
+        while let Some(bytes) = framer.next().unwrap() {
+            let Body::StatsReply {
+                more,
+                reply: StatsReply::Group(part),
+            } = codec.decode(bytes).unwrap().body
+            else {
+                panic!("another message");
+            };
+            assert_eq!(more, parts.len() + 1 < told.len());
+            parts.push(part.into_iter().map(|group| group.group).collect::<Vec<_>>());
+        }
+        assert_eq!(parts, told, "{sizes:?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_message_is_said_as_the_specification_says() {
     let v13 = Codec::new(Version::V13);
     let v10 = Codec::new(Version::V10);

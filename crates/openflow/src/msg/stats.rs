@@ -311,10 +311,17 @@ impl Parts<'_> {
 
     fn put<T>(mut self, more: bool, parts: &[T], one: impl Fn(&mut Writer, &T)) {
         self.begin(more);
+        let header = self.out.len() - self.start;
         for part in parts {
             let before = self.out.len();
             one(self.out, part);
             if self.out.len() - self.start <= MAX_LEN {
+                continue;
+            }
+            // No message holds it, and its own lengths are wrong already. Nothing better can be said of it: a part goes into one message, an error
+            // would take away the other parts too, and a part cut short would be something else than what is there.
+            if header + (self.out.len() - before) > MAX_LEN {
+                self.out.0.truncate(before);
                 continue;
             }
             // It goes to a message of its own, behind this one, which says so.
@@ -326,6 +333,42 @@ impl Parts<'_> {
         }
         finish(self.out, self.start);
     }
+}
+
+impl GroupDesc {
+    /// Whether each version's messages hold the description of the group and its statistics, which cannot go on in another message.
+    pub fn fits(&self) -> bool {
+        let stats = GroupStats {
+            group: self.group,
+            ref_count: 0,
+            packets: 0,
+            bytes: 0,
+            duration: Duration::default(),
+            buckets: vec![(0, 0); self.buckets.len()],
+        };
+        Version::ALL.into_iter().map(Codec::new).all(|codec| {
+            let descriptions = nicira::stats_kind(&codec, Version::V11, GROUP_DESC, 8);
+            let statistics = nicira::stats_kind(&codec, Version::V11, GROUP, 7);
+            holds(&codec, descriptions, |out| group::encode_desc(&codec, out, self))
+                && holds(&codec, statistics, |out| group::encode_stats(&codec, out, &stats))
+        })
+    }
+}
+
+/// Whether a message holds a part.
+fn holds(codec: &Codec, (kind, subtype): (u16, Option<u32>), part: impl FnOnce(&mut Writer)) -> bool {
+    let mut out = Writer::new();
+    let mut message = Parts {
+        codec,
+        out: &mut out,
+        xid: 0,
+        kind,
+        subtype,
+        start: 0,
+    };
+    message.begin(false);
+    part(&mut out);
+    out.len() <= MAX_LEN
 }
 
 pub(super) fn encode_reply(codec: &Codec, out: &mut Writer, xid: u32, more: bool, reply: &StatsReply) {

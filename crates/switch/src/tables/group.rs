@@ -210,7 +210,7 @@ impl GroupTable {
     }
 }
 
-fn describe(group: &Group) -> model::GroupDesc {
+pub(super) fn describe(group: &Group) -> model::GroupDesc {
     model::GroupDesc {
         group: group.id,
         kind: group.kind,

@@ -91,6 +91,10 @@ impl FlowTables {
         if self.reaches(group, group.id) {
             return Err(OfError::GmfcLoop);
         }
+        // Nobody could be told of it as a whole. A request holds no more either, but buckets come one by one too.
+        if !group::describe(group).fits() {
+            return Err(OfError::GmfcOutOfBuckets);
+        }
         Ok(())
     }
 

@@ -196,6 +196,32 @@ fn buckets_come_and_go_where_the_request_says() {
 }
 
 #[test]
+fn a_group_grows_as_far_as_a_message_can_say_it() {
+    use GroupCommand as C;
+    let mut tables = tables();
+    change(&mut tables, &group(C::Add, 1, GroupType::All, vec![])).unwrap();
+    let insert = |ids: std::ops::Range<u32>| GroupMod {
+        bucket_id: bucket_ids::LAST,
+        ..group(C::InsertBucket, 1, GroupType::All, ids.map(to_port).collect())
+    };
+    // In OpenFlow 1.1, a bucket that sends to a port takes 32 bytes.
+    change(&mut tables, &insert(0..2040)).unwrap();
+    assert_eq!(change(&mut tables, &insert(2040..3000)), Err(OfError::GmfcOutOfBuckets));
+    assert_eq!(ids(&tables, 1).len(), 2040);
+    let most = (2040..).find(|n| change(&mut tables, &insert(*n..n + 1)).is_err());
+    assert_eq!(most, Some(2047));
+    // Without actions, it is the counters of buckets that take most: 16 bytes each.
+    let bare = |ids: std::ops::Range<u32>| GroupMod {
+        group: 2,
+        buckets: ids.map(|id| bucket(id, vec![])).collect(),
+        ..insert(0..0)
+    };
+    change(&mut tables, &group(C::Add, 2, GroupType::All, vec![])).unwrap();
+    change(&mut tables, &bare(0..4000)).unwrap();
+    assert_eq!(change(&mut tables, &bare(4000..8000)), Err(OfError::GmfcOutOfBuckets));
+}
+
+#[test]
 fn rules_need_their_group_and_go_with_it() {
     use GroupCommand as C;
     let mut tables = tables();
