@@ -48,7 +48,7 @@ fn later(rng: &mut Rng, table: u8) -> u8 {
 }
 
 pub(super) fn port(rng: &mut Rng) -> &'static str {
-    *rng.pick(&["1", "2", "3", "4", "5", "LOCAL"])
+    rng.pick::<&str>(&["1", "2", "3", "4", "5", "LOCAL"])
 }
 
 /// Distinct fields set, then one way out.

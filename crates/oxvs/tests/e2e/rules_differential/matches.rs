@@ -134,7 +134,7 @@ fn common(rng: &mut Rng, table: u8, oldest: bool, words: &mut Vec<String>) -> bo
 }
 
 fn mac_mask(rng: &mut Rng) -> &'static str {
-    *rng.pick(&["", "", "/01:00:00:00:00:00", "/ff:ff:ff:00:00:ff", "/00:00:00:00:00:01"])
+    rng.pick::<&str>(&["", "", "/01:00:00:00:00:00", "/ff:ff:ff:00:00:ff", "/00:00:00:00:00:01"])
 }
 
 fn arp(rng: &mut Rng, words: &mut Vec<String>) {
