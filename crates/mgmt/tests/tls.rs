@@ -262,7 +262,7 @@ async fn a_session_that_nobody_waits_on_carries_megabytes_both_ways() {
         panic!("not under TLS");
     };
     let session = far.into_session().unwrap();
-    let data: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..3_000_000_u32).map(|at| ((at * 7) >> 3) as u8).collect();
     let expected = data.clone();
     let peer = tokio::spawn(async move {
         let (mut reader, mut writer) = near.into_split();
