@@ -1,7 +1,7 @@
-use crate::Version;
 use crate::buf::Writer;
 use crate::instruction;
-use crate::model::Match;
+use crate::model::{Action, Match, Value};
+use crate::{OfError, Version};
 use flow::MatchField as F;
 
 /// What Debian's ovs-ofctl 3.1 sends for actions: version, text, bytes of the flow's actions or instructions.
@@ -61,4 +61,53 @@ fn what_others_send_is_read_and_written_back_to_the_byte() {
     }
     assert!(faults.is_empty(), "{}\n{}", faults.len(), faults.join("\n"));
     assert!(count > 200, "{count}");
+}
+
+#[test]
+fn a_field_is_set_to_no_bits_beyond_its_mask() {
+    // A register, an address, a tag's number, tunnel metadata: what is named, the value, the mask; each value has a bit too many.
+    let fields = [
+        ("00010308", vec![0, 0, 0, 5], vec![0, 0, 0, 1]),
+        ("8000070c", vec![1, 0, 0, 0, 0, 6], vec![0xff, 0, 0, 0, 0, 0]),
+        ("80000d04", vec![0x10, 5], vec![0x10, 1]),
+        ("00015108", vec![1, 2, 0, 0], vec![1, 0, 0, 0]),
+    ];
+    for (header, value, mask) in fields {
+        let within: Vec<u8> = value.iter().zip(&mask).map(|(v, m)| v & m).collect();
+        for (version, start) in [(Version::V15, "0019"), (Version::V13, "ffff"), (Version::V10, "ffff")] {
+            let action = |value: &[u8]| {
+                let vendor: &[u8] = if start == "ffff" {
+                    &[0, 0, 0x23, 0x20, 0, 33]
+                } else {
+                    &[]
+                };
+                let mut action = [&bytes(start)[..], &[0, 0], vendor, &bytes(header), value, &mask].concat();
+                action.resize(action.len().next_multiple_of(8), 0);
+                action[3] = action.len() as u8;
+                action
+            };
+            assert_eq!(
+                super::decode(version, &action(&value)),
+                Err(OfError::BmcBadWildcards),
+                "{version} {header}"
+            );
+            let read = super::decode(version, &action(&within)).unwrap();
+            // Whoever asks for more bits than the mask has, as texts can, means those that it has.
+            let Action::SetField { field, mask, .. } = read[0].clone() else {
+                panic!("{read:?}");
+            };
+            let more = match &mask {
+                Some(Value::Wide(_)) => Value::Wide(value.clone()),
+                _ => Value::Word(value.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))),
+            };
+            let mut out = Writer::new();
+            let asked = Action::SetField {
+                field,
+                value: more,
+                mask,
+            };
+            super::Encoder::new(Version::V15, &Match::ANY).encode(&mut out, &[asked]);
+            assert_eq!(super::decode(Version::V15, &out.0), Ok(read), "{version} {header}");
+        }
+    }
 }

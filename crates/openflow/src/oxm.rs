@@ -168,7 +168,20 @@ pub(crate) fn decode_set(data: &mut Reader<'_>) -> Result<(MatchField, Value, Op
     let field = header.field().ok_or(OfError::BacBadSetType)?;
     let body = data.take(header.len).map_err(|_| OfError::BacBadSetLen)?;
     let (value, mask) = decode_body(field, header.masked, body, OfError::BacBadSetLen)?;
-    Ok((field, value, mask))
+    match &mask {
+        Some(mask) if within(&value, mask) != value => Err(OfError::BmcBadWildcards),
+        _ => Ok((field, value, mask)),
+    }
+}
+
+/// The bits of a value that a mask has.
+fn within(value: &Value, mask: &Value) -> Value {
+    match (value, mask) {
+        (Value::Word(value), Value::Word(mask)) => Value::Word(value & mask),
+        (Value::Wide(value), Value::Wide(mask)) => Value::Wide(value.iter().zip(mask).map(|(v, m)| v & m).collect()),
+        // A field's value and its mask are of one kind.
+        _ => value.clone(),
+    }
 }
 
 /// Reads fields with values and without masks, to the end.
@@ -258,7 +271,9 @@ pub(crate) fn encode_set(out: &mut Writer, field: MatchField, version: Version, 
         Value::Wide(bytes) => bytes.len(),
     };
     encode_header(out, field, version, mask.is_some(), bytes);
-    for value in std::iter::once(value).chain(mask) {
+    // Readers refuse bits that the mask leaves out.
+    let masked = mask.map(|mask| within(value, mask));
+    for value in std::iter::once(masked.as_ref().unwrap_or(value)).chain(mask) {
         match value {
             Value::Word(word) => out.low(*word, bytes),
             Value::Wide(bytes) => out.bytes(bytes),

@@ -195,12 +195,10 @@ pub(super) fn checked_set(field: MatchField, value: Value, mask: Option<Value>) 
             return Err(OfError::BacBadSetArgument);
         }
     }
-    let value = match (value, &mask) {
-        (_, Some(Value::Word(mask))) if mask & !valid != 0 => return Err(OfError::BacBadSetMask),
-        (Value::Word(value), Some(Value::Word(mask))) => Value::Word(value & mask),
-        (value, _) => value,
-    };
-    Ok(Action::SetField { field, value, mask })
+    match mask {
+        Some(Value::Word(mask)) if mask & !valid != 0 => Err(OfError::BacBadSetMask),
+        mask => Ok(Action::SetField { field, value, mask }),
+    }
 }
 
 /// The action that copies a field (OpenFlow 1.5 §7.2.6.9).
