@@ -39,7 +39,7 @@ bench:
 SOAK ?= 20
 soak:
 	./scripts/setup.sh test
-	OXVS_SOAK=$(SOAK) $(CARGO) test --release --locked --workspace
+	OXVS_SOAK=$(SOAK) PROPTEST_CASES=$$((256 * $(SOAK))) $(CARGO) test --release --locked --workspace
 
 FUZZ_SECONDS ?= 60
 fuzz:

@@ -260,7 +260,9 @@ mod tests {
                 for later in [0, 1_000_000, 10_000_000, 60_000_000, 1_000_000_000] {
                     let (is, wanted) = (running.bytes_at(x + later) as f64, due(&begun, x + later));
                     let convex_allowance = if m1 > m2 { 0.0 } else { d as f64 * 1e3 * (m2 - m1) as f64 / 8e9 };
-                    prop_assert!((is - wanted).abs() <= 8.0 + wanted * 1e-6 + convex_allowance, "{is} is not {wanted}");
+                    // Whole bytes: where two curves cross, three roundings down add up, each time one begins.
+                    let rounding = 3.0 * begun.len() as f64;
+                    prop_assert!((is - wanted).abs() <= rounding + wanted * 1e-6 + convex_allowance, "{is} is not {wanted}");
                 }
             }
         }
