@@ -37,13 +37,9 @@ impl Poller {
     /// Waits until something is ready or `timeout` (`None`: for ever) is over; puts the numbers of what is ready into `ready`.
     pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) {
         ready.clear();
-        // Whole milliseconds, upwards: to wake before the time would mean to ask again and again until it has come.
-        let timeout = timeout.map(|timeout| {
-            let millis = i64::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-            Timespec {
-                tv_sec: millis / 1000,
-                tv_nsec: millis % 1000 * 1_000_000,
-            }
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
         });
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
