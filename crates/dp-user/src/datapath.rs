@@ -15,6 +15,7 @@ use hashbrown::HashMap;
 use netdev::{Frame, Netdev};
 use parking_lot::{Mutex, RwLock};
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -128,6 +129,8 @@ impl DpUser {
                 }
                 // Where processors are busy, a packet would wait for whole slices of others. Without it the worker works as well, only later.
                 let _ = sys::thread::set_slice(SLICE);
+                // Timers are for packets that are due; they come 50 us late otherwise.
+                let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
                 worker.run();
             })?;
         Ok(Handle {

@@ -3,17 +3,13 @@
 //! Goal: fair between ports, idle when there is nothing to do.
 //! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one batch's time. While other queues wait too,
 //!   a port's upcalls are bounded by its [`Budget`](crate::pipeline::Budget).
-//! - Where packets come at even distances, it is awake when the next is due: [`anticipation`].
 //! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age them, at most once a second.
 //! - A queue whose device fails is not asked again at once: after [`PATIENCE`] fruitless attempts it is *parked*, taken out of epoll, and
 //!   tried once a second. One whose device has vanished is closed and reported once.
 
-mod anticipation;
-
 use crate::command::{Command, CommandQueue};
 use crate::pipeline::{Inlet, Pipeline, Push};
 use crate::poll::Poller;
-use anticipation::Anticipation;
 use dp::{FlowDump, FlowStats, Slowpath};
 use flow::PortNo;
 use netdev::Netdev;
@@ -51,7 +47,6 @@ pub(crate) struct Worker {
     now: Nanos,
     /// When packets last came.
     active: Nanos,
-    anticipation: Anticipation,
     /// When housekeeping wants its next turn.
     housekeeping: Option<Nanos>,
     ready: Vec<u64>,
@@ -116,7 +111,6 @@ impl Worker {
             spin,
             now: Nanos::ZERO,
             active: Nanos::ZERO,
-            anticipation: Anticipation::default(),
             housekeeping: None,
             ready: Vec::new(),
             taken: Vec::new(),
@@ -150,7 +144,6 @@ impl Worker {
         }
         if !ready.is_empty() {
             self.active = now;
-            self.anticipation.arrived(now);
         }
         self.ready = ready;
         self.unpark(now);
@@ -162,7 +155,7 @@ impl Worker {
     }
 
     /// How long there is nothing to do unless something becomes ready.
-    fn timeout(&mut self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         if !self.dumps.is_empty() || !self.pushes.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -172,8 +165,7 @@ impl Worker {
         if !spin.is_zero() && self.now.since(self.active) < spin {
             return Some(Duration::ZERO);
         }
-        let due = self.anticipation.sleep(self.now);
-        next.map(|next| next.since(self.now)).into_iter().chain(due).min()
+        next.map(|next| next.since(self.now))
     }
 
     /// One batch of one queue.
