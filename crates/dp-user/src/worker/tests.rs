@@ -132,3 +132,24 @@ fn a_worker_without_megaflows_sleeps_for_ever_and_one_with_some_until_they_age()
     fixture.turn();
     assert_eq!(fixture.worker.timeout(), None);
 }
+
+#[test]
+fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
+    let mut fixture = Fixture::new();
+    let (storm, quiet, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
+    fixture.worker.spin.set(Duration::from_secs(1_000_000));
+    fixture.worker.active = clock();
+    assert!(fixture.worker.spins());
+    (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
+    (0..1280).for_each(|_| assert!(quiet.inject(&packet(1 << 24))));
+    (0..40).for_each(|_| fixture.worker.look());
+    // As above, but that it learns of the contention from what the first look found.
+    let lost = fixture.worker.pipeline.cache_stats().lost;
+    assert!(lost > 20 * 32, "{lost}");
+    assert_eq!(sink.take_sent().iter().filter(|packet| packet[8] == 1).count(), 1280);
+    // A device that is gone is not asked again.
+    fixture.worker.gone(0);
+    (0..3).for_each(|_| fixture.worker.look());
+    assert_eq!(sink.take_sent().len(), 0);
+    assert!(storm.pending() > 0);
+}
