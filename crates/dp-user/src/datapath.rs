@@ -8,12 +8,13 @@ use crate::stats::{PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker};
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
-    Slowpath,
+    QosReport, Slowpath,
 };
 use flow::PortNo;
 use hashbrown::HashMap;
 use netdev::{Frame, Netdev};
 use parking_lot::{Mutex, RwLock};
+use qos::police::IngressPolicerConfig;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -285,6 +286,32 @@ impl Datapath for DpUser {
 
     fn meter_stats(&self, id: u32) -> Option<MeterStats> {
         self.meters.stats(id)
+    }
+
+    fn set_qos(&self, port: PortNo, config: Option<&qos::PortConfig>) -> Result<(), DpError> {
+        match (self.ports.read().contains_key(&port), config) {
+            (false, _) => Err(DpError::NoPort(port)),
+            (true, Some(config)) if !config.is_direct() => Err(DpError::BadQos(qos::ConfigError::Unsuitable {
+                key: "type",
+                reason: "this datapath has no schedulers yet",
+            })),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_policing(&self, port: PortNo, config: Option<&IngressPolicerConfig>) -> Result<(), DpError> {
+        match (self.ports.read().contains_key(&port), config) {
+            (false, _) => Err(DpError::NoPort(port)),
+            (true, Some(config)) if !config.is_off() => Err(DpError::BadQos(qos::ConfigError::Unsuitable {
+                key: "ingress_policing_rate",
+                reason: "this datapath has no policers yet",
+            })),
+            _ => Ok(()),
+        }
+    }
+
+    fn qos(&self, _: PortNo) -> Option<QosReport> {
+        None
     }
 
     fn drops(&self) -> Vec<(DropCause, u64)> {

@@ -3,6 +3,7 @@
 use crate::{Action, DropCause, MeterConfig, MeterStats};
 use flow::{Key, Mask, PortNo};
 use netdev::Netdev;
+use qos::police::IngressPolicerConfig;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,22 @@ pub trait Datapath: Send + Sync {
     /// What a meter has measured.
     fn meter_stats(&self, id: u32) -> Option<MeterStats>;
 
+    /// Schedules what leaves a port, and gives its link a speed, in both directions; `None` sends packets as they come. Packets that are queued
+    /// under another configuration stay queued, in each flow's order, as far as the new one has room. Forgotten with the port.
+    ///
+    /// # Errors
+    /// [`DpError::NoPort`]; [`DpError::BadQos`] where the discipline is refused, and then what was before goes on.
+    fn set_qos(&self, port: PortNo, config: Option<&qos::PortConfig>) -> Result<(), DpError>;
+
+    /// Polices what comes in by a port, before it is looked up. Forgotten with the port.
+    ///
+    /// # Errors
+    /// [`DpError::NoPort`].
+    fn set_policing(&self, port: PortNo, config: Option<&IngressPolicerConfig>) -> Result<(), DpError>;
+
+    /// The queues of a port that has a scheduler.
+    fn qos(&self, port: PortNo) -> Option<QosReport>;
+
     /// Packets dropped by cause, summed over workers, in the order of [`DropCause::ALL`].
     fn drops(&self) -> Vec<(DropCause, u64)>;
 }
@@ -74,6 +91,9 @@ pub enum DpError {
     /// The number or the bands of a meter are out of range.
     #[error("meter {0} has a number or bands out of range")]
     BadMeter(u32),
+    /// A discipline cannot be as it is configured.
+    #[error(transparent)]
+    BadQos(#[from] qos::ConfigError),
     /// The device could not be opened for packets.
     #[error("{device}: {source}")]
     Device {
@@ -84,6 +104,17 @@ pub enum DpError {
     },
 }
 
+/// What the queues of a port count and hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QosReport {
+    /// Each queue's counters and backlog, by its number.
+    pub queues: Vec<(u32, qos::Stats)>,
+    /// Packets that the scheduler has given out and the device has not taken yet.
+    pub held_packets: u64,
+    /// Their bytes.
+    pub held_bytes: u64,
+}
+
 /// Packets and bytes through one port. Bytes count from the Ethernet header, without FCS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
@@ -91,7 +122,7 @@ pub struct PortCounters {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets received and dropped, by the device's queue or by the datapath (budget, malformed).
+    /// Packets received and dropped, by the device's queue or by the datapath (budget, malformed, policed).
     pub rx_dropped: u64,
     /// Receive errors.
     pub rx_errors: u64,
@@ -99,7 +130,7 @@ pub struct PortCounters {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets that the device did not take.
+    /// Packets that the device did not take, or that the port's scheduler dropped.
     pub tx_dropped: u64,
     /// Send errors.
     pub tx_errors: u64,

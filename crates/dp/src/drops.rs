@@ -32,11 +32,21 @@ pub enum DropCause {
     Meter,
     /// It was recirculated too often.
     Recirculation,
+    /// A policer found no tokens for it: of the port it came in by, or of the one it was to leave by.
+    Policed,
+    /// The queue of its egress port was full, or its flow's part of it.
+    QueueFull,
+    /// It had stood too long in the queue of its egress port (CoDel).
+    QueueDelay,
+    /// The egress port loses packets as it is configured to (netem).
+    QueueLoss,
+    /// Its queue was taken away, or the port with it, while it waited.
+    QueueRemoved,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 14] = [
+    pub const ALL: [DropCause; 19] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -51,6 +61,11 @@ impl DropCause {
         DropCause::ControllerBudget,
         DropCause::Meter,
         DropCause::Recirculation,
+        DropCause::Policed,
+        DropCause::QueueFull,
+        DropCause::QueueDelay,
+        DropCause::QueueLoss,
+        DropCause::QueueRemoved,
     ];
 
     /// The name under which `coverage/show`, `dpctl/show -s` and `Interface.statistics` count it.
@@ -70,6 +85,11 @@ impl DropCause {
             DropCause::ControllerBudget => "drop_controller_budget",
             DropCause::Meter => "drop_meter",
             DropCause::Recirculation => "drop_recirculation",
+            DropCause::Policed => "drop_policed",
+            DropCause::QueueFull => "drop_queue_full",
+            DropCause::QueueDelay => "drop_queue_delay",
+            DropCause::QueueLoss => "drop_queue_loss",
+            DropCause::QueueRemoved => "drop_queue_removed",
         }
     }
 }

@@ -22,7 +22,7 @@ mod upcall;
 
 pub use action::{Action, MAX_RECIRCULATIONS};
 pub use changes::{Change, Changes, Dep, Region};
-pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCounters};
+pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCounters, QosReport};
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};

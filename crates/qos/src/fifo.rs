@@ -17,11 +17,14 @@ pub struct FifoConfig {
 
 impl Default for FifoConfig {
     fn default() -> FifoConfig {
-        FifoConfig { limit: 1_000 }
+        FifoConfig::DEFAULT
     }
 }
 
 impl FifoConfig {
+    /// The queue length of a Linux device.
+    pub(crate) const DEFAULT: FifoConfig = FifoConfig { limit: 1_000 };
+
     /// With a limit of packets.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 //! - [`Netem`]: delay, jitter and loss.
 //! - [`Shaper`]: the speed of a port, around any other.
 //! - [`police`]: policers, which keep nothing.
+//! - [`Port`]: all of it for one port, by its [`PortConfig`].
 //!
 //! Rates are in bit/s of a frame from its destination address on, with the link-layer overhead of a [`LinkLayer`] added: none by default for classes, as
 //! users of Linux's classes expect, that of Ethernet for the speed of a port.
@@ -40,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod codel;
+mod discipline;
 mod error;
 mod fifo;
 mod flows;
@@ -52,6 +54,7 @@ mod netem;
 mod packet;
 pub mod police;
 mod pool;
+mod port;
 mod queues;
 mod scheduler;
 mod sfq;
@@ -62,6 +65,7 @@ mod tree;
 mod units;
 
 pub use codel::CodelConfig;
+pub use discipline::{Discipline, PortConfig, TrTcmPortConfig};
 pub use error::ConfigError;
 pub use fifo::FifoConfig;
 pub use fq_codel::FqCodelConfig;
@@ -70,6 +74,7 @@ pub use htb::{Htb, HtbClass, HtbConfig};
 pub use leaf::LeafConfig;
 pub use netem::{Netem, NetemConfig};
 pub use packet::{Packet, Priority};
+pub use port::Port;
 pub use scheduler::{Dropped, Enqueued, Scheduler};
 pub use sfq::SfqConfig;
 pub use shaper::{PortSpeed, Shaper};
