@@ -48,12 +48,17 @@ pub struct Netem<P> {
     config: NetemConfig,
     pool: Pool<P>,
     stats: Stats,
-    /// Slots of this discipline's own, so that among packets of one time the first to arrive is the first to leave.
+    /// Slots of this discipline's own.
     due: Heap,
     ids: Vec<u32>,
     sequence: u32,
+    /// When the last packet to come is due.
+    last: u64,
     random: u64,
 }
+
+/// Packets that come at almost one time are due one after the other, a nanosecond apart; without jitter nothing else would keep their order.
+const ALMOST: u64 = 1_000_000;
 
 impl<P: Packet> Netem<P> {
     /// An empty network.
@@ -64,6 +69,7 @@ impl<P: Packet> Netem<P> {
             due: Heap::new(config.limit as usize),
             ids: vec![NIL; config.limit as usize],
             sequence: 0,
+            last: 0,
             random: mix(config.seed),
             config,
         }
@@ -75,6 +81,8 @@ impl<P: Packet> Netem<P> {
             let mut wider = Netem {
                 pool: std::mem::replace(&mut self.pool, Pool::new()),
                 stats: std::mem::take(&mut self.stats),
+                last: self.last,
+                random: self.random,
                 ..Netem::new(config)
             };
             while let Some((time, at)) = self.due.first() {
@@ -129,7 +137,12 @@ impl<P: Packet> Scheduler<P> for Netem<P> {
         let swing = 2 * self.config.jitter.0 + 1;
         let shift = ((u128::from(self.random()) * u128::from(swing)) >> 64) as u64;
         let delay = (self.config.latency.0 + shift).saturating_sub(self.config.jitter.0);
-        self.hold(id, now.0.saturating_add(delay));
+        let mut due = now.0.saturating_add(delay);
+        if self.config.jitter.0 == 0 && (due..due.saturating_add(ALMOST)).contains(&self.last) {
+            due = self.last + 1;
+        }
+        self.last = due;
+        self.hold(id, due);
         Enqueued::Queued
     }
 

@@ -123,7 +123,7 @@ fn policers_count_from_the_ip_header_on_and_by_queue() {
     // Ten packets of 986 bytes after the Ethernet header; the eleventh finds nothing.
     let policer = Discipline::EgressPolicer(EgressPolicerConfig::new(1, 9_860).unwrap());
     let mut port = Port::new(&PortConfig::new(policer)).unwrap();
-    let mut offer = |port: &mut Port<Parcel>, queue, packets: u64| {
+    let offer = |port: &mut Port<Parcel>, queue, packets: u64| {
         let parcel = |id| Parcel::new(id, 1_000).queue(queue);
         (0..packets)
             .filter(|id| {
