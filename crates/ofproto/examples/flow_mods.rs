@@ -3,7 +3,7 @@
 
 use dp::Change;
 use flow::MatchField as F;
-use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, Run};
+use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, QueueInfo, Run};
 use openflow::model::{Action, Body, BundleAdd, BundleControl, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, Hello, OfError, Version, Versions};
 use std::cell::RefCell;
@@ -39,6 +39,10 @@ impl Env for World {
 
     fn port_counters(&self, _interface: &str) -> Option<PortCounters> {
         None
+    }
+
+    fn queues(&self, _interface: &str) -> Vec<QueueInfo> {
+        Vec::new()
     }
 
     fn execute(&self, _in_port: dp::PortNo, _packet: &[u8], _translated: &Translated) {}

@@ -1,9 +1,9 @@
-//! What the switch says of itself: features, description, tables, queues.
+//! What the switch says of itself: features and description.
 
 use crate::agent::Core;
 use crate::conn::Conn;
-use openflow::model::{Body, Features, Port, StatsReply, SwitchDesc, capabilities};
-use openflow::{OfError, Version};
+use openflow::Version;
+use openflow::model::{Body, Features, StatsReply, SwitchDesc, capabilities};
 use switch::tables::TABLES;
 
 /// OpenFlow 1.0's actions: output to enqueue.
@@ -44,43 +44,5 @@ impl Core {
         };
         let reply = StatsReply::Desc(desc);
         conn.send(xid, Body::StatsReply { more: false, reply });
-    }
-
-    pub(crate) fn queue_config(&self, conn: &mut Conn, xid: u32, port: Port) -> Result<(), OfError> {
-        self.known_or_any(port, OfError::QofcBadPort)?;
-        let queues = Vec::new();
-        conn.send(xid, Body::QueueGetConfigReply { port, queues });
-        Ok(())
-    }
-
-    pub(crate) fn queue_stats(&self, conn: &mut Conn, xid: u32, port: Port, queue: u32) -> Result<(), OfError> {
-        self.queues(port, queue)?;
-        let reply = StatsReply::Queue(Vec::new());
-        conn.send(xid, Body::StatsReply { more: false, reply });
-        Ok(())
-    }
-
-    pub(crate) fn queue_desc(&self, conn: &mut Conn, xid: u32, port: Port, queue: u32) -> Result<(), OfError> {
-        self.queues(port, queue)?;
-        let reply = StatsReply::QueueDesc(Vec::new());
-        conn.send(xid, Body::StatsReply { more: false, reply });
-        Ok(())
-    }
-
-    /// Whether queues may be asked about: no port has any, which only a question about one queue notices.
-    fn queues(&self, port: Port, queue: u32) -> Result<(), OfError> {
-        self.known_or_any(port, OfError::QofcBadPort)?;
-        match queue {
-            openflow::model::ALL_QUEUES => Ok(()),
-            _ => Err(OfError::QofcBadQueue),
-        }
-    }
-
-    fn known_or_any(&self, port: Port, error: OfError) -> Result<(), OfError> {
-        if matches!(port, Port::ANY | Port::ALL) || self.ports.get(port).is_some() {
-            Ok(())
-        } else {
-            Err(error)
-        }
     }
 }

@@ -22,6 +22,25 @@ pub struct PortCounters {
     pub rx_over_errors: u64,
 }
 
+/// A queue of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueInfo {
+    /// Its number.
+    pub number: u32,
+    /// What it is sure of, in tenths of a percent of the port's rate, where it was told.
+    pub min_rate: Option<u16>,
+    /// What it never exceeds, in tenths of a percent of the port's rate, where it was told.
+    pub max_rate: Option<u16>,
+    /// Packets that it has sent.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets that it has dropped.
+    pub tx_errors: u64,
+    /// When it came.
+    pub since: Nanos,
+}
+
 /// The switch around an agent. Every call is short.
 pub trait Env {
     /// Looks at the switch.
@@ -47,6 +66,9 @@ pub trait Env {
 
     /// What an interface has carried; `None` where it has no counters.
     fn port_counters(&self, interface: &str) -> Option<PortCounters>;
+
+    /// The queues of an interface, by number; none where it has no QoS.
+    fn queues(&self, interface: &str) -> Vec<QueueInfo>;
 
     /// Has a packet go as a translation says, as if it had come in on a port of the datapath (0 where it came in on none). What else the
     /// translation asks for is done first.

@@ -30,11 +30,12 @@ mod packet_in;
 mod packet_out;
 mod ports;
 mod probe;
+mod queues;
 mod request;
 mod settings;
 
 pub use agent::{Agent, Config, Run};
 pub use conn::{Closed, ConnId, ConnStats, Kind, Options};
-pub use env::{Env, PortCounters};
+pub use env::{Env, PortCounters, QueueInfo};
 pub use limit::Limit;
 pub use ports::PortInfo;

@@ -122,6 +122,13 @@ impl Ports {
         self.ports.get(&port)
     }
 
+    /// Numbers and interfaces' names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Port, &str)> {
+        self.ports
+            .iter()
+            .map(|(number, port)| (*number, port.info.name.as_str()))
+    }
+
     pub(crate) fn descriptions(&self) -> impl Iterator<Item = PortDesc> {
         self.ports.values().map(OfPort::description)
     }

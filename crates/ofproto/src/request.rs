@@ -100,7 +100,7 @@ impl Core {
             Body::TlvTableMod { .. } => return Err(OfError::NxTtmfcBadCommand),
             // Connections are not tracked.
             Body::CtFlushZone(_) | Body::CtFlush(_) => return Err(OfError::NxBacCtDatapathSupport),
-            Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port)?,
+            Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port, env)?,
             Body::StatsRequest { more, request } => {
                 if let Some(request) = conn.assemble(xid, more, request, message.len())? {
                     self.statistics(conn, xid, request, env, now)?;
@@ -153,8 +153,8 @@ impl Core {
             StatsRequest::Table => self.table_stats(conn, xid, env),
             StatsRequest::Port(port) => self.port_stats(conn, xid, port, env, now),
             StatsRequest::PortDesc(port) => self.port_desc(conn, xid, port),
-            StatsRequest::Queue { port, queue } => self.queue_stats(conn, xid, port, queue)?,
-            StatsRequest::QueueDesc { port, queue } => self.queue_desc(conn, xid, port, queue)?,
+            StatsRequest::Queue { port, queue } => self.queue_stats(conn, xid, (port, queue), env, now)?,
+            StatsRequest::QueueDesc { port, queue } => self.queue_desc(conn, xid, (port, queue), env)?,
             StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => return Err(OfError::NxStNotConfigured),
         }
         Ok(())

@@ -49,6 +49,7 @@ mod fq_codel;
 mod heap;
 mod hfsc;
 mod htb;
+pub mod keys;
 mod leaf;
 mod netem;
 mod packet;

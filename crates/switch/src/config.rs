@@ -111,6 +111,8 @@ pub struct PortConfig {
     pub protected: bool,
     /// Nothing is flooded to it.
     pub no_flood: bool,
+    /// The DSCP that packets are given which leave by a queue. That of queue 0 is for packets that were told to leave by it.
+    pub dscp: BTreeMap<u32, u8>,
     /// Its interfaces. Of several, the first that is up carries the traffic.
     pub interfaces: Vec<InterfaceConfig>,
 }
@@ -126,6 +128,7 @@ impl Default for PortConfig {
             priority_tags: PriorityTags::Never,
             protected: false,
             no_flood: false,
+            dscp: BTreeMap::new(),
             interfaces: Vec::new(),
         }
     }

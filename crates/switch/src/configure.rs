@@ -30,6 +30,7 @@ impl Switch {
         let interfaces = Interfaces::new(self, &config);
 
         let mut attachments = HashMap::new();
+        self.marks.clear();
         for (name, bridge_config) in &config.bridges {
             let id = self.bridge_ids[name];
             let Some(bridge) = self.bridges.get_mut(&id) else {
@@ -41,6 +42,9 @@ impl Switch {
                 ports.insert(port, interfaces.port(port_name, port_config));
                 for (interface, attach) in port_config.interfaces.iter().map(|i| &i.attach).enumerate() {
                     if let Attach::Device(device) = attach {
+                        if !port_config.dscp.is_empty() {
+                            self.marks.insert(*device, port_config.dscp.clone());
+                        }
                         attachments.insert(
                             *device,
                             Ingress {
@@ -229,6 +233,7 @@ impl<'a> Interfaces<'a> {
             vlans: PortVlans::new(config),
             protected: config.protected,
             no_flood: config.no_flood,
+            dscp: config.dscp.clone(),
             egress: active.map_or(Egress::None, |(_, egress)| egress),
             active: active.map_or(0, |(at, _)| at),
             interfaces: config.interfaces.len(),

@@ -6,6 +6,7 @@
 use crate::tags::{Reader, Tags};
 use crate::{PortConfig, PriorityTags, VlanMode, VlanSet};
 use flow::PortNo;
+use std::collections::BTreeMap;
 use wire::Vid;
 
 /// An attachment of a bridge, ready for use.
@@ -17,6 +18,7 @@ pub(crate) struct Port {
     pub(crate) vlans: PortVlans,
     pub(crate) protected: bool,
     pub(crate) no_flood: bool,
+    pub(crate) dscp: BTreeMap<u32, u8>,
     pub(crate) egress: Egress,
     /// The interface that carries the traffic, where there are several.
     pub(crate) active: usize,

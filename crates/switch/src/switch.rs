@@ -20,6 +20,8 @@ pub struct Switch {
     pub(crate) bridge_ids: BTreeMap<String, u32>,
     pub(crate) next_bridge: u32,
     pub(crate) attachments: HashMap<PortNo, Ingress>,
+    /// For datapath ports with queues that mark: the DSCP by queue.
+    pub(crate) marks: HashMap<PortNo, BTreeMap<u32, u8>>,
     pub(crate) memos: Memos,
     pub(crate) meter_numbers: MeterNumbers,
     /// The datapath's meters that bridges had that are gone.
@@ -53,6 +55,7 @@ impl Switch {
             bridge_ids: BTreeMap::new(),
             next_bridge: 0,
             attachments: HashMap::new(),
+            marks: HashMap::new(),
             memos: Memos::default(),
             meter_numbers: MeterNumbers::default(),
             dead_meters: Vec::new(),

@@ -12,6 +12,8 @@ mod limits;
 mod model;
 #[path = "rules/packet.rs"]
 mod packet;
+#[path = "rules/queues.rs"]
+mod queues;
 
 use dp::Translation;
 use flow::{Field, PortNo, extract};

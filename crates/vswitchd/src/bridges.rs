@@ -6,6 +6,7 @@
 
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::ofport::{LOCAL, OfPorts, Wish};
+use crate::qos::{Applied, Found, Target};
 use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
 use netdev::{Netdev, Spec, State};
@@ -22,6 +23,8 @@ pub(crate) struct Bridges {
     open: BTreeMap<String, OpenDevice>,
     numbers: BTreeMap<String, OfPorts>,
     last_port: u32,
+    /// For what schedulers choose at random.
+    seed: u64,
     state: BTreeMap<String, BridgeState>,
 }
 
@@ -32,6 +35,7 @@ struct OpenDevice {
     /// As it was when it was opened or last heard of: asking each device at each change would make changes slower with their number.
     link: State,
     details: BTreeMap<String, String>,
+    qos: Applied,
 }
 
 /// A bridge as it is now.
@@ -57,16 +61,21 @@ pub(crate) struct InterfaceState {
     pub(crate) details: BTreeMap<String, String>,
     /// The other end, of a patch.
     pub(crate) peer: Option<String>,
+    /// What is wrong with its queues and policers.
+    pub(crate) qos: Found,
+    /// The DSCP that packets are given by their queue.
+    dscp: BTreeMap<u32, u8>,
 }
 
 impl Bridges {
-    pub(crate) fn new(shared: Arc<Shared>, datapath: Arc<dyn Datapath>) -> Bridges {
+    pub(crate) fn new(shared: Arc<Shared>, datapath: Arc<dyn Datapath>, seed: u64) -> Bridges {
         Bridges {
             shared,
             datapath,
             open: BTreeMap::new(),
             numbers: BTreeMap::new(),
             last_port: 0,
+            seed,
             state: BTreeMap::new(),
         }
     }
@@ -118,7 +127,8 @@ impl Bridges {
         let Ok(link) = open.device.state() else {
             return false;
         };
-        let matters = (link.mac, link.mtu) != (open.link.mac, open.link.mtu);
+        let mut matters = (link.mac, link.mtu) != (open.link.mac, open.link.mtu);
+        matters |= open.qos.is_scheduled() && link.speed != open.link.speed;
         for bridge in self.state.values_mut() {
             if let Some(interface) = bridge.interfaces.get_mut(name).filter(|i| i.link.is_some()) {
                 interface.link = Some(link.clone());
@@ -198,6 +208,7 @@ impl Bridges {
             details: device.status(),
             device,
             port,
+            qos: Applied::default(),
         };
         self.open.insert(name.to_owned(), open);
         Ok(())
@@ -235,6 +246,8 @@ impl Bridges {
                 ofport,
                 notes: interface.unsupported.clone(),
                 peer,
+                qos: Found::default(),
+                dscp: BTreeMap::new(),
             };
             interfaces.insert(interface_name.to_owned(), state);
         }
@@ -245,12 +258,48 @@ impl Bridges {
                 interface.link = self.open.get(changed).map(|open| open.link.clone());
             }
         }
+        self.settle_qos(bridge, &mut interfaces);
         let from_mac = mac.0.iter().fold(0, |id, byte| id << 8 | u64::from(*byte));
         BridgeState {
             uuid: bridge.uuid,
             datapath_id: bridge.datapath_id.unwrap_or(from_mac),
             interfaces,
         }
+    }
+
+    /// Gives devices the queues and policers that rows ask for.
+    fn settle_qos(&mut self, bridge: &desired::Bridge, interfaces: &mut BTreeMap<String, InterfaceState>) {
+        let now = self.shared.clock.now();
+        for (_, name, port, interface) in interfaces_of(bridge) {
+            let Some(state) = interfaces.get_mut(name) else {
+                continue;
+            };
+            let open = self.open.get_mut(name).filter(|open| state.port == Some(open.port));
+            let Some(open) = open else {
+                state.qos = Found::without_device(port.qos.as_ref(), &interface.limits);
+                continue;
+            };
+            let target = Target {
+                datapath: &*self.datapath,
+                port: open.port,
+                link: ::qos::keys::Link {
+                    speed: open.link.speed,
+                    mtu: Some(open.link.mtu),
+                    seed: self.seed,
+                },
+                now,
+            };
+            open.qos.settle(port.qos.as_ref(), &interface.limits, &target);
+            state.qos = open.qos.found.clone();
+            state.dscp = open.qos.dscp();
+        }
+    }
+
+    /// What an interface's queues and policers are; `None` where it has no device.
+    pub(crate) fn qos(&self, name: &str) -> Option<&Applied> {
+        let interface = self.interface(name)?;
+        let open = self.open.get(name)?;
+        (interface.port == Some(open.port)).then_some(&open.qos)
     }
 
     fn assign_numbers(
@@ -391,6 +440,9 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> Sw
                 .collect();
             if !attached.is_empty() {
                 let mut config = port.config.clone();
+                let interfaces = &state[name].interfaces;
+                let marks = port.interfaces.keys().filter_map(|interface| interfaces.get(interface));
+                config.dscp = marks.flat_map(|interface| interface.dscp.clone()).collect();
                 config.interfaces = attached;
                 ports.insert(port_name.clone(), config);
             }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod fdb;
 mod openflow;
+mod qos;
 mod trace;
 
 type Answer = Result<String, String>;
@@ -59,6 +60,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             .fold(String::new(), |out, name| out + name + "\n"))
     });
     fdb::register(&add);
+    qos::register(&add);
     trace::register(&add);
     openflow::register(&add);
 

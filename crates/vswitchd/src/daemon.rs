@@ -11,8 +11,8 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    Bridge, Controller, FlowTable, Interface, Manager, OpenVSwitch, Port, Ssl, TypedRow, all, bridge, controller,
-    interface, manager, open_vswitch, port, select,
+    Bridge, Controller, FlowTable, Interface, Manager, OpenVSwitch, Port, QoS, Queue, Ssl, TypedRow, all, bridge,
+    controller, interface, manager, open_vswitch, port, select,
 };
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
@@ -43,6 +43,8 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<Port>(&mut selection);
     select::<Interface>(&mut selection);
     select::<FlowTable>(&mut selection);
+    select::<QoS>(&mut selection);
+    select::<Queue>(&mut selection);
     select::<Ssl>(&mut selection);
     select::<Controller>(&mut selection);
     {
@@ -344,6 +346,8 @@ impl Daemon {
             ssl: all::<Ssl>(replica)?.into_values().next(),
             controllers: all(replica)?,
             managers: all(replica)?,
+            qos: all(replica)?,
+            queues: all(replica)?,
         })
     }
 

@@ -4,6 +4,7 @@
 //! as a problem, in words for the user, and ends up in the row's own status columns.
 
 use crate::controllers::config::Controller;
+use crate::qos;
 use mgmt::stream::Remote;
 use netdev::Spec;
 use openflow::Versions;
@@ -75,6 +76,8 @@ pub(crate) struct Port {
     /// VLANs and flags; its interfaces are filled in when their devices are open.
     pub(crate) config: PortConfig,
     pub(crate) interfaces: BTreeMap<String, Interface>,
+    /// `qos`.
+    pub(crate) qos: Option<qos::Wanted>,
     /// Why the port cannot do what its row asks.
     pub(crate) problems: Vec<String>,
     /// Whether it is left out of the bridge because of its problems.
@@ -93,6 +96,8 @@ pub(crate) struct Interface {
     /// `mac`, for internal interfaces.
     pub(crate) mac: Option<MacAddr>,
     pub(crate) mtu_request: Option<u32>,
+    /// `ingress_policing_*` and `other_config:port-speed`.
+    pub(crate) limits: qos::Limits,
     /// What its row asks that is not built; the interface works without it.
     pub(crate) unsupported: Vec<String>,
 }

@@ -22,6 +22,7 @@ mod ofport;
 mod openflow;
 mod options;
 mod packets;
+mod qos;
 mod rows;
 mod serve;
 mod show;

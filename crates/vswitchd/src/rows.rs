@@ -2,7 +2,7 @@
 
 use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
-use crate::unsupported;
+use crate::{qos, unsupported};
 use netdev::Spec;
 use openflow::model::Subfield;
 use openflow::{Version, Versions};
@@ -36,6 +36,8 @@ pub(crate) struct Tables {
     pub(crate) ssl: Option<rows::Ssl>,
     pub(crate) controllers: BTreeMap<Uuid, rows::Controller>,
     pub(crate) managers: BTreeMap<Uuid, rows::Manager>,
+    pub(crate) qos: BTreeMap<Uuid, rows::QoS>,
+    pub(crate) queues: BTreeMap<Uuid, rows::Queue>,
 }
 
 /// Reads the whole configuration.
@@ -142,12 +144,14 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
         ofport_before: None,
         mac: None,
         mtu_request: None,
+        limits: qos::Limits::default(),
         unsupported: Vec::new(),
     };
     let port = Port {
         uuid: Uuid::default(),
         config: PortConfig::default(),
         interfaces: BTreeMap::from([(name.to_owned(), interface)]),
+        qos: None,
         problems: Vec::new(),
         refused: false,
     };
@@ -186,12 +190,14 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         },
         protected: row.protected,
         no_flood: false,
+        dscp: BTreeMap::new(),
         interfaces: Vec::new(),
     };
     Port {
         uuid: row.uuid,
         config,
         interfaces,
+        qos: qos::wanted(row, tables),
         problems,
         refused,
     }
@@ -245,6 +251,7 @@ fn interface(row: &rows::Interface, bridge: &Bridge, dummies: Dummies) -> Interf
         ofport_before: row.ofport.and_then(|n| u16::try_from(n).ok()),
         mac: row.mac.as_deref().and_then(|mac| mac.parse().ok()),
         mtu_request: row.mtu_request.and_then(|n| u32::try_from(n).ok()),
+        limits: qos::limits(row),
         unsupported: unsupported::interface(row),
     }
 }

@@ -37,7 +37,7 @@ impl State {
         let shared = Shared::new(seed);
         let options = dp_user::Options::default();
         let datapath = DpUser::new(options.clone(), shared.clone(), shared.changes.clone())?;
-        let bridges = Bridges::new(shared.clone(), datapath.clone());
+        let bridges = Bridges::new(shared.clone(), datapath.clone(), seed);
         Ok(State {
             shared,
             datapath,

@@ -63,7 +63,17 @@ impl Report<'_> {
             };
             self.bridge(state, wanted.unsupported.iter());
             for wanted in wanted.ports.values() {
-                self.port(wanted.uuid, &wanted.problems);
+                let mut problems = wanted.problems.clone();
+                for interface in wanted.interfaces.keys().filter_map(|name| state.interfaces.get(name)) {
+                    let new = interface
+                        .qos
+                        .port
+                        .iter()
+                        .filter(|problem| !wanted.problems.contains(problem));
+                    problems.extend(new.cloned());
+                }
+                problems.dedup();
+                self.port(wanted.uuid, &problems);
             }
         }
         for (_, _, state) in bridges.interfaces() {
@@ -100,8 +110,12 @@ impl Report<'_> {
         self.put(TABLE, uuid, columns::OFPORT, Some(ofport));
         let error = match &state.ofport {
             Err(reason) => Some(reason.clone()),
-            Ok(_) if !state.notes.is_empty() => Some(format!("not supported yet: {}", state.notes.join(", "))),
-            Ok(_) => None,
+            Ok(_) => {
+                let notes = Some(state.notes.join(", ")).filter(|notes| !notes.is_empty());
+                let notes = notes.map(|notes| format!("not supported yet: {notes}"));
+                let all: Vec<String> = state.qos.interface.iter().cloned().chain(notes).collect();
+                Some(all.join("; ")).filter(|all| !all.is_empty())
+            }
         };
         self.put(TABLE, uuid, columns::ERROR, error);
     }
@@ -226,6 +240,9 @@ impl Complaints {
             match &state.ofport {
                 Err(reason) => _ = now.insert(format!("bridge {bridge}: interface {name}: {reason}")),
                 Ok(_) => {
+                    for what in state.qos.all() {
+                        now.insert(format!("bridge {bridge}: interface {name}: {what}"));
+                    }
                     for what in &state.notes {
                         now.insert(format!(
                             "bridge {bridge}: interface {name}: {what} is not supported yet and has no effect"

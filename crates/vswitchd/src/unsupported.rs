@@ -34,7 +34,6 @@ pub(crate) fn controller(row: &rows::Controller) -> Vec<String> {
 /// What a port's row asks in vain.
 pub(crate) fn port(row: &rows::Port) -> Vec<String> {
     let mut found = Found::default();
-    found.column("qos", row.qos.is_some());
     found.column("mac", row.mac.is_some());
     found.column("bond_fake_iface", row.bond_fake_iface);
     let lacp = row.lacp.as_deref();
@@ -46,8 +45,6 @@ pub(crate) fn port(row: &rows::Port) -> Vec<String> {
 /// What an interface's row asks in vain.
 pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
     let mut found = Found::default();
-    found.column("ingress_policing_rate", row.ingress_policing_rate != 0);
-    found.column("ingress_policing_kpkts_rate", row.ingress_policing_kpkts_rate != 0);
     found.column("cfm_mpid", row.cfm_mpid.is_some());
     let bfd = row.bfd.get("enable").map(String::as_str);
     found.column("bfd", bfd == Some("true"));

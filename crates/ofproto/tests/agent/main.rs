@@ -2,4 +2,5 @@
 
 mod hostile;
 mod protocol;
+mod queues;
 mod world;

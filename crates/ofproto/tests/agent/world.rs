@@ -1,7 +1,7 @@
 //! A switch, an agent of its one bridge, and peers that talk to it.
 
 use dp::Change;
-use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, PortInfo, Run};
+use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, PortInfo, QueueInfo, Run};
 use openflow::model::{Body, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, Framer, Hello, OfError, Version, Versions};
 use std::cell::{Cell, RefCell};
@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) now: Cell<Nanos>,
     /// Packets sent, with the datapath port that they came in on.
     pub(crate) sent: RefCell<Vec<(u32, Vec<u8>)>>,
+    /// Queues by interface.
+    pub(crate) queues: RefCell<BTreeMap<String, Vec<QueueInfo>>>,
 }
 
 impl Env for World {
@@ -47,6 +49,10 @@ impl Env for World {
 
     fn port_counters(&self, _interface: &str) -> Option<PortCounters> {
         None
+    }
+
+    fn queues(&self, interface: &str) -> Vec<QueueInfo> {
+        self.queues.borrow().get(interface).cloned().unwrap_or_default()
     }
 
     fn execute(&self, in_port: dp::PortNo, packet: &[u8], _translated: &Translated) {
@@ -94,6 +100,7 @@ impl Lab {
                 switch: RefCell::new(switch),
                 now: Cell::new(Nanos(1)),
                 sent: RefCell::default(),
+                queues: RefCell::default(),
             },
             agent: Agent::new(Config {
                 bridge: BRIDGE.to_owned(),

@@ -162,8 +162,13 @@ impl HtbConfig {
 
     /// The time that the bucket of a rate holds, in picoseconds.
     pub(crate) fn depth(rate: Rate, burst: Option<u64>) -> i64 {
+        rate.depth(HtbConfig::burst(rate, burst))
+    }
+
+    /// The bytes that the bucket of a rate holds.
+    pub(crate) fn burst(rate: Rate, burst: Option<u64>) -> u64 {
         let least = rate.bytes_in(Nanos::from_millis(1)).max(2 * u64::from(MTU));
-        rate.depth(burst.unwrap_or(0).max(least))
+        burst.unwrap_or(0).max(least)
     }
 
     /// The quantum of each class of the tree.

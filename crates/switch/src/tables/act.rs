@@ -97,6 +97,7 @@ impl Pipeline<'_> {
                     self.detail(|_| format!("queue = {original:#x}").replace("0x0", "0"));
                 }
                 self.set_queue(original);
+                self.default_queue = false;
             }
             Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
             Action::Resubmit { in_port, table, .. } => {
@@ -125,6 +126,7 @@ impl Pipeline<'_> {
     pub(super) fn set_queue(&mut self, queue: u32) {
         self.consult(Field::SkbPriority, u128::MAX);
         self.state.key.set(Field::SkbPriority, queue.into());
+        self.default_queue = queue == 0;
     }
 
     /// Tells that a write will do nothing.

@@ -33,6 +33,7 @@ pub struct Frozen {
     meta: [u64; META_WORDS],
     stack: Vec<u128>,
     limit: Option<u32>,
+    default_queue: bool,
     action_set: Vec<model::Action>,
     frames: Vec<Frame>,
     /// Where the packet comes into a bridge, if that is what is left.
@@ -133,6 +134,7 @@ impl Pipeline<'_> {
             meta: *self.state.meta(),
             stack: self.stack.clone(),
             limit: self.limit,
+            default_queue: self.default_queue,
             action_set: self.place.action_set.clone(),
             frames,
             enters,
@@ -180,12 +182,14 @@ impl Pipeline<'_> {
             let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
             let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
             let (hidden, covered) = (self.hidden, self.covered.clone());
+            let default_queue = self.default_queue;
             let (buried, base_buried) = (self.buried.clone(), self.base_buried.clone());
             self.write_bits(bit, value);
             self.go_on(frames.to_vec());
             self.settle();
             (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
             (self.hidden, self.covered) = (hidden, covered);
+            self.default_queue = default_queue;
             (self.buried, self.base_buried) = (buried, base_buried);
             (self.base, self.base_queue) = (base, queue);
             (self.state, self.place) = (*state, *place);
@@ -231,6 +235,7 @@ impl Pipeline<'_> {
         };
         self.stack = frozen.stack.clone();
         self.limit = frozen.limit;
+        self.default_queue = frozen.default_queue;
         if let Some(at) = frozen.enters {
             let key = self.state.key;
             return self.enter(at, key);

@@ -102,10 +102,11 @@ impl Pipeline<'_> {
         if number == in_port && port != Port::IN_PORT {
             return self.dropped(DropCause::Loop);
         }
-        let before = self.read(Field::SkbPriority) as u32;
+        let before = (self.read(Field::SkbPriority) as u32, self.default_queue);
         self.set_queue(queue);
         self.output_to(number);
-        self.set_queue(before);
+        self.set_queue(before.0);
+        self.default_queue = before.1;
     }
 
     pub(super) fn in_port(&self) -> u32 {
@@ -210,6 +211,26 @@ impl Pipeline<'_> {
     }
 
     fn send_to(&mut self, device: PortNo) {
+        match self.mark_of(device) {
+            None => self.send_as_it_is(device),
+            Some(dscp) => {
+                let state = Box::new(self.state);
+                self.write(MatchField::NwTos, u128::from(dscp) << 2, 0xfc);
+                self.send_as_it_is(device);
+                self.state = *state;
+            }
+        }
+    }
+
+    /// The DSCP that packets get which leave by the queue that was chosen.
+    fn mark_of(&mut self, device: PortNo) -> Option<u8> {
+        let marks = self.switch.marks.get(&device)?;
+        let queue = self.read(Field::SkbPriority) as u32;
+        let chosen = queue != 0 || self.default_queue;
+        marks.get(&queue).copied().filter(|_| chosen)
+    }
+
+    fn send_as_it_is(&mut self, device: PortNo) {
         self.commit();
         self.commit_queue();
         if let Some(limit) = self.limit {

@@ -42,6 +42,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) base: Key,
     /// The queue of outputs, as the datapath has it.
     pub(super) base_queue: u32,
+    /// Whether an action has chosen queue 0, which otherwise means none.
+    pub(super) default_queue: bool,
     /// Whether a controller sent the packet.
     pub(super) packet_out: bool,
     /// Whether tables see the packet as the datapath got it: in the bridge that it came in on, before any action that may change it.
@@ -160,6 +162,7 @@ impl<'a> Pipeline<'a> {
             state: FlowState::ZERO,
             base: Key::ZERO,
             base_queue: key.get(Field::SkbPriority) as u32,
+            default_queue: false,
             packet_out: false,
             untouched: false,
             own_tags: true,
@@ -305,7 +308,7 @@ impl<'a> Pipeline<'a> {
         };
         let place = Box::new(std::mem::replace(&mut self.place, within));
         let stack = std::mem::take(&mut self.stack);
-        let (hidden, own_tags) = (self.hidden, self.own_tags);
+        let (hidden, own_tags, default_queue) = (self.hidden, self.own_tags, self.default_queue);
         let (covered, buried) = (self.covered.clone(), self.buried.clone());
         let before = (self.actions.len(), self.base, self.base_queue);
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
@@ -314,7 +317,7 @@ impl<'a> Pipeline<'a> {
         if place.bridge.is_some() {
             self.contain(before);
         }
-        (self.hidden, self.own_tags) = (hidden, own_tags);
+        (self.hidden, self.own_tags, self.default_queue) = (hidden, own_tags, default_queue);
         (self.covered, self.buried) = (covered, buried);
         self.stack = stack;
         self.place = *place;
@@ -402,11 +405,13 @@ impl<'a> Pipeline<'a> {
         let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
         let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
         let (hidden, covered, buried) = (self.hidden, self.covered.clone(), self.buried.clone());
+        let default_queue = self.default_queue;
         let before = (self.actions.len(), self.base, self.base_queue);
         run(self);
         self.contain(before);
         self.nested -= 1;
         (self.hidden, self.covered, self.buried) = (hidden, covered, buried);
+        self.default_queue = default_queue;
         (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
         (self.state, self.place) = (*state, *place);
     }

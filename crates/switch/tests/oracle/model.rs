@@ -411,6 +411,7 @@ fn random_port(rng: &mut Rng, calm: bool) -> PortConfig {
         ]),
         protected: rng.chance(20),
         no_flood: false,
+        dscp: std::collections::BTreeMap::new(),
         interfaces: Vec::new(),
     }
 }

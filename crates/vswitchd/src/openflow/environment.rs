@@ -2,7 +2,7 @@
 
 use crate::state::State;
 use dp::{Change, MeterStats, PortNo};
-use ofproto::{Env, PortCounters};
+use ofproto::{Env, PortCounters, QueueInfo};
 use openflow::OfError;
 use switch::Switch;
 use switch::tables::{MeterChange, Translated};
@@ -69,6 +69,15 @@ impl Env for State {
             tx_errors: counters.tx_errors,
             rx_over_errors: lost.queue_full,
         })
+    }
+
+    fn queues(&self, interface: &str) -> Vec<QueueInfo> {
+        let bridges = self.bridges.borrow();
+        let (Some(state), Some(qos)) = (bridges.interface(interface), bridges.qos(interface)) else {
+            return Vec::new();
+        };
+        let report = state.port.and_then(|port| self.dp().qos(port));
+        qos.queues(report.as_ref())
     }
 
     fn execute(&self, in_port: PortNo, packet: &[u8], translated: &Translated) {
