@@ -356,6 +356,7 @@ impl Context<'_> {
                 in_port: self.in_port,
                 packet: &packet.data()[..wanted],
                 total_len: packet.len(),
+                mark: frame.mark,
             };
             let may = self.budget.as_mut().is_none_or(|budget| budget.take());
             if !may || !self.slowpath.packet_in(&packet_in, self.now) {

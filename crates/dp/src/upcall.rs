@@ -79,6 +79,8 @@ pub struct PacketIn<'a> {
     pub packet: &'a [u8],
     /// The length of the whole packet.
     pub total_len: usize,
+    /// The mark that the packet carries.
+    pub mark: u32,
 }
 
 /// What a datapath asks of the switch. Workers call it in parallel.

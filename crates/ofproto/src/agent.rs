@@ -5,6 +5,7 @@ use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
 use crate::dump::Job;
 use crate::env::Env;
 use crate::events::Events;
+use crate::limit::LimitStats;
 use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
 use openflow::model::{Body, ControllerStatus, Message, PortStatus, Role, RoleStatus, StatsReply};
@@ -212,9 +213,15 @@ impl Agent {
     pub fn stats(&self, id: ConnId) -> Option<ConnStats> {
         let conn = self.conns.get(&id)?;
         Some(ConnStats {
-            dropped: conn.packets.dropped,
+            dropped: conn.packets.dropped(),
             ..conn.stats
         })
+    }
+
+    /// What became of the packets that a connection is told of: of those that no rule was for, and of those that actions sent. `None` where their
+    /// rate is not limited.
+    pub fn limited(&self, id: ConnId) -> Option<[LimitStats; 2]> {
+        self.conns.get(&id)?.packets.limited()
     }
 
     /// Whether to read from a connection: not while it has more to do or its peer does not take what it asked for.

@@ -3,11 +3,11 @@
 use crate::asynchronous::Masks;
 use crate::bundle::Bundles;
 use crate::dump::Job;
-use crate::limit::{Limit, Waiting};
+use crate::limit::{Limit, PacketIns};
 use crate::monitor::Monitors;
 use crate::outbox::Outbox;
 use crate::probe::Probe;
-use openflow::model::{Body, Message, PacketIn, PacketInFormat, Role, StatsRequest};
+use openflow::model::{Body, Message, PacketInFormat, Role, StatsRequest};
 use openflow::{Codec, ErrorBody, ErrorKind, Framer, FramerError, Hello, OfError, Version, Versions, negotiate};
 use std::time::Duration;
 use wire::Nanos;
@@ -131,7 +131,7 @@ pub(crate) struct Conn {
     /// Whether it has asked for more than who we are.
     pub(crate) admitted: bool,
     /// Packets that it is to be told of.
-    pub(crate) packets: Waiting<PacketIn>,
+    pub(crate) packets: PacketIns,
     pub(crate) bundles: Bundles,
     pub(crate) monitors: Monitors,
     /// Whether its requests wait for another connection's commit.
@@ -178,7 +178,7 @@ impl Conn {
             id,
             probe: Probe::new(options.probe, now),
             admitted: false,
-            packets: Waiting::new(options.queue.unwrap_or(queue), options.limit, now),
+            packets: PacketIns::new(options.queue.unwrap_or(queue), options.limit, now),
             options,
             framer: Framer::new(),
             codec: None,

@@ -37,5 +37,5 @@ mod settings;
 pub use agent::{Agent, Config, Run};
 pub use conn::{Closed, ConnId, ConnStats, Kind, Options};
 pub use env::{Env, PortCounters, QueueInfo};
-pub use limit::Limit;
+pub use limit::{Limit, LimitStats};
 pub use ports::PortInfo;

@@ -1,6 +1,6 @@
 //! Packets that wait for a controller: fair between ports, and no more of them than there is room for.
 
-use openflow::model::Port;
+use openflow::model::{PacketIn, Port};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::Nanos;
@@ -63,38 +63,125 @@ impl Bucket {
     }
 }
 
+/// What became of packets of a kind that came under a limit (`packet-in-TYPE-…` of `Controller.status`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitStats {
+    /// Packets that went at once.
+    pub bypassed: u64,
+    /// Packets that had to wait.
+    pub queued: u64,
+    /// Packets that were given up while they waited.
+    pub dropped: u64,
+    /// Packets that wait.
+    pub backlog: usize,
+}
+
+/// Packets that wait for a controller. Where there is a limit it is on each of two kinds: those that no rule was for, and those that actions send.
+#[derive(Debug)]
+pub(crate) struct PacketIns {
+    kinds: Vec<Waiting<PacketIn>>,
+    /// Of two kinds, the one that has its turn.
+    turn: usize,
+}
+
+impl PacketIns {
+    /// Room for `most` packets, and with a limit for as many as a burst of each kind.
+    pub(crate) fn new(most: usize, limit: Option<Limit>, now: Nanos) -> PacketIns {
+        let kinds = if limit.is_some() { 2 } else { 1 };
+        PacketIns {
+            kinds: (0..kinds).map(|_| Waiting::new(most, limit, now)).collect(),
+            turn: 0,
+        }
+    }
+
+    /// Adds a packet, or gives it back where it may go at once; `may_send` says whether there is room for one.
+    pub(crate) fn offer(&mut self, port: Port, packet: PacketIn, may_send: bool, now: Nanos) -> Option<PacketIn> {
+        let kind = usize::from(packet.reason != 0).min(self.kinds.len() - 1);
+        self.kinds[kind].offer(port, packet, may_send, now)
+    }
+
+    /// The next packet that may go now.
+    pub(crate) fn pop(&mut self, now: Nanos) -> Option<PacketIn> {
+        for _ in 0..self.kinds.len() {
+            let kind = self.turn;
+            self.turn = (kind + 1) % self.kinds.len();
+            if let Some(packet) = self.kinds[kind].pop(now) {
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    /// When a packet that waits may go; `None` where none waits, or some may go at once.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.kinds.iter().filter_map(Waiting::next_event).min()
+    }
+
+    /// Packets that were given up.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.stats.dropped).sum()
+    }
+
+    /// What became of those that no rule was for, and of those that actions sent; `None` without limit.
+    pub(crate) fn limited(&self) -> Option<[LimitStats; 2]> {
+        match &self.kinds[..] {
+            [miss, action] => Some([miss.stats(), action.stats()]),
+            _ => None,
+        }
+    }
+}
+
 /// Packets that wait, port by port.
 #[derive(Debug)]
-pub(crate) struct Waiting<T> {
+struct Waiting<T> {
     ports: BTreeMap<Port, VecDeque<T>>,
     /// Ports that have packets, the next one first.
     turns: VecDeque<Port>,
     len: usize,
     most: usize,
     bucket: Option<Bucket>,
-    pub(crate) dropped: u64,
+    stats: LimitStats,
 }
 
 impl<T> Waiting<T> {
     /// Room for `most` packets, and with a limit for as many as a burst.
-    pub(crate) fn new(most: usize, limit: Option<Limit>, now: Nanos) -> Waiting<T> {
+    fn new(most: usize, limit: Option<Limit>, now: Nanos) -> Waiting<T> {
         Waiting {
             ports: BTreeMap::new(),
             turns: VecDeque::new(),
             len: 0,
             most: limit.map_or(most, |limit| limit.burst as usize).max(1),
             bucket: limit.map(|limit| Bucket::new(limit, now)),
-            dropped: 0,
+            stats: LimitStats::default(),
         }
     }
 
+    fn stats(&self) -> LimitStats {
+        LimitStats {
+            backlog: self.len,
+            ..self.stats
+        }
+    }
+
+    /// Adds a packet, or gives it back where it may go at once.
+    fn offer(&mut self, port: Port, packet: T, may_send: bool, now: Nanos) -> Option<T> {
+        let may_send = may_send && self.len == 0 && self.bucket.as_mut().is_none_or(|bucket| bucket.take(now));
+        if may_send {
+            self.stats.bypassed += 1;
+            return Some(packet);
+        }
+        self.stats.queued += 1;
+        self.push(port, packet);
+        None
+    }
+
     /// Adds a packet. Where there is no room, the port that has most waiting loses its oldest.
-    pub(crate) fn push(&mut self, port: Port, packet: T) {
+    fn push(&mut self, port: Port, packet: T) {
         if self.len >= self.most {
             let longest = self.ports.iter().max_by_key(|(_, queue)| queue.len());
             if let Some(longest) = longest.map(|(port, _)| *port) {
                 self.pop_of(longest);
-                self.dropped += 1;
+                self.stats.dropped += 1;
             }
         }
         let queue = self.ports.entry(port).or_default();
@@ -106,7 +193,7 @@ impl<T> Waiting<T> {
     }
 
     /// The next packet that may go now.
-    pub(crate) fn pop(&mut self, now: Nanos) -> Option<T> {
+    fn pop(&mut self, now: Nanos) -> Option<T> {
         let port = *self.turns.front()?;
         if self.bucket.as_mut().is_some_and(|bucket| !bucket.take(now)) {
             return None;
@@ -130,7 +217,7 @@ impl<T> Waiting<T> {
     }
 
     /// When a packet that waits may go; `None` where none waits, or some may go at once.
-    pub(crate) fn next_event(&self) -> Option<Nanos> {
+    fn next_event(&self) -> Option<Nanos> {
         let bucket = self.bucket.as_ref().filter(|_| self.len > 0)?;
         Some(bucket.next())
     }
@@ -152,7 +239,7 @@ mod tests {
         }
         waiting.push(Port(2), 100);
         waiting.push(Port(2), 101);
-        assert_eq!((waiting.len, waiting.dropped), (4, 8));
+        assert_eq!((waiting.len, waiting.stats.dropped), (4, 8));
         let order: Vec<i32> = std::iter::from_fn(|| waiting.pop(second(0))).collect();
         assert_eq!(order, [8, 100, 9, 101]);
     }
@@ -171,5 +258,40 @@ mod tests {
         assert!(next > second(0) && next <= second(0) + Duration::from_millis(100));
         assert_eq!(passed(&mut waiting, second(0) + Duration::from_millis(200)), 2);
         assert_eq!(passed(&mut waiting, second(100)), 3);
+    }
+
+    #[test]
+    fn packets_without_rules_and_those_of_actions_are_limited_apart_and_counted() {
+        let limit = Limit { rate: 100, burst: 25 };
+        let mut packets = PacketIns::new(100, Some(limit), second(0));
+        let packet = |reason| PacketIn {
+            reason,
+            ..PacketIn::new(Port(1), Vec::new())
+        };
+        let offer = |packets: &mut PacketIns, reason, many: usize| {
+            let gone = |packets: &mut PacketIns| packets.offer(Port(1), packet(reason), true, second(0)).is_some();
+            (0..many).filter(|_| gone(packets)).count()
+        };
+        assert_eq!((offer(&mut packets, 0, 30), offer(&mut packets, 1, 60)), (25, 25));
+        let [miss, action] = packets.limited().unwrap();
+        let shown = |stats: LimitStats| [stats.bypassed, stats.queued, stats.dropped, stats.backlog as u64];
+        assert_eq!((shown(miss), shown(action)), ([25, 5, 0, 5], [25, 35, 10, 25]));
+        assert_eq!(packets.dropped(), 10);
+        // Both at the rate: 10 tokens each, of which one kind needs 5.
+        let later = second(0) + Duration::from_millis(100);
+        let reasons: Vec<u8> = std::iter::from_fn(|| packets.pop(later))
+            .map(|packet| packet.reason)
+            .collect();
+        assert_eq!(reasons.iter().filter(|reason| **reason == 0).count(), 5);
+        assert_eq!(reasons.len(), 15);
+        assert_eq!(reasons[..4], [0, 1, 0, 1]);
+        assert_eq!(packets.limited().unwrap().map(|stats| stats.backlog), [0, 15]);
+
+        let mut packets = PacketIns::new(2, None, second(0));
+        assert!(packets.offer(Port(1), packet(0), true, second(0)).is_some());
+        assert!(packets.offer(Port(1), packet(0), false, second(0)).is_none());
+        assert!(packets.offer(Port(1), packet(1), true, second(0)).is_none());
+        assert_eq!(packets.limited(), None);
+        assert_eq!(std::iter::from_fn(|| packets.pop(second(0))).count(), 2);
     }
 }

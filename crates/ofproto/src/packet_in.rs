@@ -17,8 +17,12 @@ const ACTION_SET: u8 = 3;
 const PACKET_OUT: u8 = 5;
 
 impl Agent {
-    /// Tells controllers of a packet: its first bytes, and how long it is.
-    pub fn packet_in(&mut self, meaning: &ForController, packet: &[u8], total_len: usize, now: Nanos) {
+    /// Tells controllers of a packet: its first bytes, how long it is, and the mark that it carries.
+    pub fn packet_in(&mut self, meaning: &ForController, packet: &[u8], (total_len, mark): (usize, u32), now: Nanos) {
+        let mut metadata = meaning.metadata.clone();
+        if mark != 0 {
+            metadata.set(MatchField::PktMark, mark.into(), u32::MAX.into());
+        }
         let in_port = in_port(meaning);
         for conn in self.conns.values_mut() {
             let reason = reason(meaning.reason, conn.version().unwrap_or(Version::V10));
@@ -36,13 +40,16 @@ impl Agent {
                 reason,
                 table: meaning.table,
                 cookie: meaning.cookie,
-                metadata: meaning.metadata.clone(),
+                metadata: metadata.clone(),
                 data: packet[..wanted].to_vec(),
                 userdata: meaning.userdata.clone(),
                 continuation: meaning.continuation.map(continuation).unwrap_or_default(),
             };
-            conn.packets.push(in_port, message);
-            conn.send_packets(now);
+            let may_send = !conn.out.is_full();
+            match conn.packets.offer(in_port, message, may_send, now) {
+                Some(message) => conn.send(0, Body::PacketIn(Box::new(message))),
+                None => conn.send_packets(now),
+            }
         }
         self.overhear();
     }

@@ -4,7 +4,7 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::env::Env;
 use crate::packet_in;
-use flow::{Key, MatchField, PortNo};
+use flow::{FlowState, Key, MatchField, PortNo};
 use openflow::check::{self, Limits};
 use openflow::model::{Action, Match, PacketIn, PacketOut, Port};
 use openflow::{OfError, Version};
@@ -14,9 +14,9 @@ const SHORTEST: usize = 14;
 
 impl Core {
     pub(crate) fn packet_out(&self, conn: &Conn, out: &PacketOut, env: &impl Env) -> Result<(), OfError> {
-        let (device, key) = self.check_packet_out(conn, out, env)?;
+        let (device, state) = self.check_packet_out(conn, out, env)?;
         let bridge = &self.config.bridge;
-        let translated = env.look(|switch| switch.translate_actions(bridge, &key, out.in_port.0, &out.actions));
+        let translated = env.look(|switch| switch.translate_actions(bridge, &state, &out.actions));
         if let Some(translated) = translated {
             env.execute(device, &out.data, &translated);
         }
@@ -29,7 +29,7 @@ impl Core {
         conn: &Conn,
         out: &PacketOut,
         env: &impl Env,
-    ) -> Result<(PortNo, Key), OfError> {
+    ) -> Result<(PortNo, FlowState), OfError> {
         let version = conn.version().unwrap_or(Version::V10);
         if out.buffer_id.is_some() {
             // No packets are kept.
@@ -47,15 +47,16 @@ impl Core {
             let bridge = switch.bridge(bridge).ok_or(OfError::BrcBadPort)?;
             bridge.tables().check_actions(&others)
         })?;
-        Ok((device, key))
+        Ok((device, with_metadata(key, out.in_port, &out.metadata)))
     }
 
     pub(crate) fn resume(&self, conn: &Conn, packet: &PacketIn, env: &impl Env) -> Result<(), OfError> {
         let handle = packet_in::handle(&packet.continuation).ok_or(OfError::NxRStale)?;
         let device = self.ingress(packet.in_port())?;
         let key = key(conn.version().unwrap_or(Version::V10), &packet.data, device)?;
+        let state = with_metadata(key, packet.in_port(), &packet.metadata);
         let translated = env
-            .look(|switch| switch.resume(handle, &key))
+            .look(|switch| switch.resume(handle, &state))
             .ok_or(OfError::NxRStale)?;
         env.execute(device, &packet.data, &translated);
         Ok(())
@@ -87,9 +88,19 @@ fn key(version: Version, packet: &[u8], device: PortNo) -> Result<Key, OfError> 
     whole.and_then(|packet| flow::extract(packet, device)).ok_or(short)
 }
 
+/// A packet with what a controller says of its metadata.
+fn with_metadata(key: Key, in_port: Port, metadata: &Match) -> FlowState {
+    let mut state = FlowState::new(key, in_port.0);
+    let of_packets = |field| field == MatchField::PktMark || Match::is_metadata(field);
+    for entry in metadata.entries().iter().filter(|entry| of_packets(entry.field)) {
+        state.set(entry.field, entry.value);
+    }
+    state
+}
+
 /// What is known of a packet's fields, as far as actions have to suit them.
 fn known_of(key: &Key, mut known: Match) -> Match {
-    let state = flow::FlowState::new(*key, 0);
+    let state = FlowState::new(*key, 0);
     for field in [MatchField::EthType, MatchField::NwProto, MatchField::VlanTci] {
         let value = state.get(field);
         if value != 0 || field == MatchField::EthType {

@@ -83,6 +83,17 @@ impl Bridge {
         self.fdb.stats()
     }
 
+    /// Whether packets have to go through the tables. Where they need not, the tables would do no more than the fail mode says, and nothing that
+    /// stands before them has a say: `NORMAL` itself sees to what is said of the ports that packets leave by.
+    pub(crate) fn needs_tables(&self) -> bool {
+        let refuses = |flags: &PortFlags| flags.no_recv || flags.no_recv_stp;
+        !self.tables.is_builtin()
+            || !self.hidden.is_empty()
+            || self.misses_to_controller
+            || self.frags == FragMode::Drop
+            || self.port_flags.values().any(refuses)
+    }
+
     /// What controllers have said of a port.
     pub fn flags_of(&self, port: u32) -> PortFlags {
         self.port_flags.get(&port).copied().unwrap_or_default()

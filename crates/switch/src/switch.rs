@@ -5,7 +5,8 @@ use crate::dep::Read;
 use crate::port::Ingress;
 use crate::tables::{BridgeRule, Memo, Memos, MeterNumbers, Pipeline, Translated};
 use crate::{FragMode, PortFlags};
-use dp::{Change, Effect, Key, PortNo};
+use dp::{Change, Effect, PortNo};
+use flow::FlowState;
 use openflow::OfError;
 use openflow::model::Action;
 use std::collections::{BTreeMap, HashMap};
@@ -227,19 +228,22 @@ impl Switch {
         self.changes(changes.then_some(Read::Bridge(id)))
     }
 
-    /// What becomes of a packet that a controller lets go on (`NXT_RESUME`), as it is now: `handle` is [`ForController::continuation`]. `None`
-    /// where that is not known any more.
+    /// What becomes of a packet that a controller lets go on (`NXT_RESUME`), as it is now, with the metadata that it has now: `handle` is
+    /// [`ForController::continuation`]. `None` where that is not known any more.
     ///
     /// [`ForController::continuation`]: crate::tables::ForController::continuation
-    pub fn resume(&self, handle: u32, key: &Key) -> Option<Translated> {
-        matches!(**self.memos.get(handle)?, Memo::Frozen(_)).then(|| Pipeline::resume(self, key, handle))
+    pub fn resume(&self, handle: u32, state: &FlowState) -> Option<Translated> {
+        match &**self.memos.get(handle)? {
+            Memo::Frozen(frozen) => Some(Pipeline::resume(self, state, frozen, handle)),
+            _ => None,
+        }
     }
 
-    /// What actions make of a packet that a controller sends as if it had come in on a port (packet-out). `port` is an OpenFlow port number;
-    /// the key's is the datapath's, or any where there is none.
-    pub fn translate_actions(&self, bridge: &str, key: &Key, port: u32, actions: &[Action]) -> Option<Translated> {
+    /// What actions make of a packet that a controller sends as if it had come in on a port, with metadata (packet-out). The port in the metadata is
+    /// OpenFlow's; the key's is the datapath's, or any where there is none.
+    pub fn translate_actions(&self, bridge: &str, state: &FlowState, actions: &[Action]) -> Option<Translated> {
         let id = *self.bridge_ids.get(bridge)?;
-        Some(Pipeline::packet_out(self, key, id, port, actions))
+        Some(Pipeline::packet_out(self, state, id, actions))
     }
 
     /// Adds what a datapath has carried by rules, `used` being when the last packet came.

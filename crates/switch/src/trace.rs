@@ -2,7 +2,6 @@
 //!
 //! It is the translation that tells, the same that answers upcalls; it only has somebody to tell it to.
 
-mod odp;
 mod text;
 
 use crate::switch::Switch;
@@ -13,8 +12,6 @@ use openflow::model::{Action, Match};
 use openflow::text::{Names, Style};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-
-pub use odp::{OdpError, parse_key};
 
 /// Whose way is traced, and how it is told.
 #[derive(Debug)]

@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
             return;
         };
-        if !bridge.tables.is_builtin() || !bridge.hidden.is_empty() || bridge.misses_to_controller {
+        if bridge.needs_tables() {
             self.has_rules = true;
             self.visits = MAX_VISITS + 1;
             return;

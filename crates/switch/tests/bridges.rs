@@ -6,5 +6,7 @@ mod lab;
 mod learning;
 #[path = "bridges/patches.rs"]
 mod patches;
+#[path = "bridges/refusals.rs"]
+mod refusals;
 #[path = "bridges/vlans.rs"]
 mod vlans;

@@ -12,6 +12,8 @@ mod actions;
 mod megaflow;
 #[path = "oracle/model.rs"]
 mod model;
+#[path = "support/steps.rs"]
+mod steps;
 
 use actions::{Frame, run};
 use model::{Config, Shot, Topology};
@@ -49,7 +51,7 @@ fn packets_leave_as_they_leave_open_vswitch() {
                 .call("ofproto/trace", &[shot.bridge, &in_port, &shot.hex()])
                 .unwrap();
             let line = trace.lines().find_map(|line| line.strip_prefix("Datapath actions: "));
-            let theirs = actions::parse(line.unwrap_or_else(|| panic!("no actions in:\n{trace}")));
+            let theirs = steps::parse(line.unwrap_or_else(|| panic!("no actions in:\n{trace}")));
 
             let translation = ours.translate(&shot.key(), Nanos::ZERO);
             ours.apply(&translation.effects, Nanos::ZERO);

@@ -2,6 +2,8 @@
 //!
 //! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules.
 
+#[path = "support/frames.rs"]
+mod frames;
 #[path = "rules/frozen.rs"]
 mod frozen;
 #[path = "rules/learned.rs"]
@@ -14,11 +16,13 @@ mod model;
 mod packet;
 #[path = "rules/queues.rs"]
 mod queues;
+#[path = "support/steps.rs"]
+mod steps;
 
 use dp::Translation;
 use flow::{Field, PortNo, extract};
+use frames::Frame;
 use model::{Topology, random_rules};
-use packet::Copy;
 use switch::Switch;
 use testkit::{Options, Rng, Vswitch, skip};
 use wire::Nanos;
@@ -127,8 +131,8 @@ fn packets_leave_by_rules_as_they_leave_open_vswitch() {
             let key = extract(&bytes, PortNo(port)).unwrap();
             let translation = ours.translate(&key, Nanos::ZERO);
             ours.apply(&translation.effects, Nanos::ZERO);
-            let theirs = packet::run_text(line.unwrap_or("drop"), &Copy::new(&key));
-            let got = packet::run(&translation.actions, &Copy::new(&key));
+            let theirs = frames::run(&steps::parse(line.unwrap_or("drop")), &Frame::new(&key), false);
+            let got = frames::run(&translation.actions, &Frame::new(&key), false);
             // Of a loop through patch ports it keeps the copies that it made before it noticed; we keep none. And it drops what NORMAL finds
             // with a bared tag that `vlan-limit` has hidden; we know nothing of that tag and forward the packet as it is.
             if got.is_empty() && trace.contains("over max") || trace.contains("partial VLAN tag") {

@@ -4,8 +4,10 @@
 //! prints all differences. Where we mean to
 //! differ is in [`excuse`].
 
-#[path = "traces/frames.rs"]
+#[path = "support/frames.rs"]
 mod frames;
+#[path = "traces/metadata.rs"]
+mod metadata;
 #[path = "rules/model.rs"]
 #[allow(dead_code)]
 mod model;
@@ -13,7 +15,7 @@ mod model;
 mod packets;
 #[path = "traces/programs.rs"]
 mod programs;
-#[path = "traces/steps.rs"]
+#[path = "support/steps.rs"]
 mod steps;
 
 use flow::{PortNo, extract};

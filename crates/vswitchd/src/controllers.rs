@@ -335,6 +335,7 @@ fn status(link: &Link, now: Nanos) -> Status {
             _ => "other",
         })
     };
+    let mut limits = BTreeMap::new();
     let mut pairs: Vec<(&str, String)> = match &shown.machine {
         Some(machine) => machine.status(now),
         None => {
@@ -348,6 +349,24 @@ fn status(link: &Link, now: Nanos) -> Status {
             state.into_iter().chain(since).collect()
         }
     };
+    let limited = shown
+        .up
+        .keys()
+        .next_back()
+        .and_then(|id| link.agent.upgrade()?.limited(*id));
+    for (kind, stats) in limited
+        .into_iter()
+        .flat_map(|stats| ["miss", "action"].into_iter().zip(stats))
+    {
+        let counts = [
+            ("bypassed", stats.bypassed),
+            ("queued", stats.queued),
+            ("dropped", stats.dropped),
+            ("backlog", stats.backlog as u64),
+        ];
+        let named = counts.map(|(name, count)| (format!("packet-in-{kind}-{name}"), count.to_string()));
+        limits.extend(named);
+    }
     if shown.up.len() > 1 {
         pairs.push(("n_connections", shown.up.len().to_string()));
     }
@@ -356,6 +375,6 @@ fn status(link: &Link, now: Nanos) -> Status {
     Status {
         is_connected: !shown.up.is_empty(),
         role: shown.up.keys().next_back().and_then(role),
-        status: pairs.into_iter().map(owned).collect(),
+        status: pairs.into_iter().map(owned).chain(limits).collect(),
     }
 }

@@ -31,6 +31,7 @@ pub(crate) struct Packet {
     pub(crate) meaning: Arc<ForController>,
     pub(crate) data: Box<[u8]>,
     pub(crate) total_len: usize,
+    pub(crate) mark: u32,
 }
 
 #[derive(Default)]
@@ -76,6 +77,7 @@ impl Packets {
                 meaning,
                 data: packet.packet.into(),
                 total_len: packet.total_len,
+                mark: packet.mark,
             };
             queue.push(packet.in_port, copy);
             self.notify.notify_one();
@@ -153,6 +155,7 @@ mod tests {
             in_port: PortNo(port),
             packet: b"packet",
             total_len: 60,
+            mark: 0,
         }
     }
 

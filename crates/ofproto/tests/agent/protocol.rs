@@ -320,8 +320,8 @@ fn packets_go_to_whom_they_are_for_and_wait_for_the_slow_within_bounds() {
         metadata: metadata.clone(),
         continuation: None,
     };
-    lab.agent.packet_in(&meaning(0), &[1; 60], 100, Nanos(1));
-    lab.agent.packet_in(&meaning(5), &[2; 60], 60, Nanos(1));
+    lab.agent.packet_in(&meaning(0), &[1; 60], (100, 0), Nanos(1));
+    lab.agent.packet_in(&meaning(5), &[2; 60], (60, 0), Nanos(1));
     let told = |messages: Vec<Message>| -> Vec<(Vec<u8>, u32, u64)> {
         let packet = |message: Message| match message.body {
             Body::PacketIn(packet) => (packet.data, packet.total_len, packet.cookie),
@@ -333,7 +333,7 @@ fn packets_go_to_whom_they_are_for_and_wait_for_the_slow_within_bounds() {
     assert_eq!(told(lab.hear(five, version)), [(vec![2; 60], 60, 77)]);
     assert!(lab.hear(service, version).is_empty());
     for _ in 0..10_000 {
-        lab.agent.packet_in(&meaning(0), &[3; 1500], 1500, Nanos(1));
+        lab.agent.packet_in(&meaning(0), &[3; 1500], (1500, 0), Nanos(1));
     }
     let waiting = lab.agent.transmit(zero).len();
     assert!(waiting < 300 << 10, "{waiting}");
@@ -364,7 +364,7 @@ fn why_a_controller_gets_a_packet_is_told_as_its_version_has_it() {
                 metadata: Match::ANY,
                 continuation: None,
             };
-            lab.agent.packet_in(&meaning, &[1; 60], 60, Nanos(1));
+            lab.agent.packet_in(&meaning, &[1; 60], (60, 0), Nanos(1));
         }
         let heard = lab.hear(id, version);
         let reasons: Vec<u8> = heard

@@ -347,15 +347,20 @@ impl Match {
     pub fn metadata_of(state: &FlowState) -> Match {
         let mut result = Match::ANY;
         for field in MatchField::ALL.iter().filter(|f| f.info().canonical) {
-            let meta = matches!(field.info().home, Home::Meta { .. });
-            let shown = meta && field.info().prerequisite == MatchPrerequisite::None;
             let value = state.get(*field);
             let unset = *field == MatchField::ActsetOutput && value == u128::from(flow::PORT_UNSET);
-            if shown && value != 0 && !unset {
+            if Match::is_metadata(*field) && value != 0 && !unset {
                 result.set(*field, value, field.info().valid);
             }
         }
         result
+    }
+
+    /// Whether controllers are told of a field beside the packet: metadata that any packet may have, and that no datapath keeps.
+    pub fn is_metadata(field: MatchField) -> bool {
+        let info = field.info();
+        let meta = matches!(info.home, Home::Meta { .. });
+        meta && info.canonical && info.prerequisite == MatchPrerequisite::None
     }
 
     fn entry(&self, field: MatchField) -> Option<&Entry> {

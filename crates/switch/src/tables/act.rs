@@ -91,6 +91,7 @@ impl Pipeline<'_> {
             Action::PushPbb(_) => self.push_pbb(),
             Action::PopPbb => self.pop_pbb(),
             Action::SetQueue(queue) => self.set_queue(*queue),
+            Action::SetTunnel { id, .. } => self.write(MatchField::TunId, (*id).into(), u128::MAX),
             Action::PopQueue => {
                 let original = self.original.get(Field::SkbPriority) as u32;
                 if self.read(Field::SkbPriority) as u32 != original {

@@ -107,6 +107,7 @@ fn action(action: &Action, within: u32) -> Result<(), OfError> {
         | Action::CopyTtlOut
         | Action::CopyTtlIn
         | Action::SetQueue(_)
+        | Action::SetTunnel { .. }
         | Action::PopQueue
         | Action::FinTimeout { .. }
         | Action::Conjunction { .. }
@@ -155,8 +156,7 @@ pub(super) fn written(which: MatchField) -> Result<(), OfError> {
         Home::Meta { .. } => true,
         Home::Elsewhere => false,
     };
-    let acted_upon = !(MatchField::TunId..=MatchField::TunMetadata63).contains(&which) && which != MatchField::PktMark;
-    if in_packet && acted_upon && which.writable() {
+    if in_packet && which.writable() {
         field(which)
     } else {
         Err(OfError::BacBadSetType)

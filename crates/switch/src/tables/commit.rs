@@ -52,7 +52,7 @@ impl Pipeline<'_> {
         match self.actions.last_mut() {
             Some(Action::PushMpls { lse, .. }) => *lse = want,
             _ => self.actions.push(Action::SetMpls {
-                lse: want,
+                lse: want & (have ^ want),
                 mask: have ^ want,
             }),
         }

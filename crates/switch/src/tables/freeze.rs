@@ -10,7 +10,7 @@ use super::translated::{BridgeRule, ForController, Memo};
 use crate::dep::Read;
 use crate::port::Ingress;
 use dp::{Action, DropCause};
-use flow::{FlowState, META_WORDS};
+use flow::{FlowState, Key, META_WORDS, MatchField};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -38,6 +38,25 @@ pub struct Frozen {
     frames: Vec<Frame>,
     /// Where the packet comes into a bridge, if that is what is left.
     enters: Option<Ingress>,
+}
+
+impl Frozen {
+    /// The same with the metadata that a controller gave it, who was told all that it had.
+    pub(super) fn with_metadata(&self, state: &FlowState) -> Frozen {
+        let mut meta = FlowState::with_meta(Key::ZERO, self.meta);
+        for field in MatchField::ALL
+            .iter()
+            .filter(|field| model::Match::is_metadata(**field))
+        {
+            if *field != MatchField::ActsetOutput {
+                meta.set(*field, state.get(*field));
+            }
+        }
+        Frozen {
+            meta: *meta.meta(),
+            ..self.clone()
+        }
+    }
 }
 
 /// A packet that freezes.
@@ -227,7 +246,7 @@ impl Pipeline<'_> {
             return self.dropped(DropCause::NoRule);
         };
         self.depend(Read::Bridge(bridge.id));
-        self.state = FlowState::with_meta(self.base, frozen.meta);
+        self.begin(frozen.meta);
         self.place = Place {
             bridge: Some(bridge),
             action_set: frozen.action_set.clone(),

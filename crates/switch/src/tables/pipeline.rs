@@ -5,7 +5,7 @@
 //!
 //! The limits are Open vSwitch's: 64 lookups deep, 4096 lookups; and one for the stack. A packet that needs more is dropped as a whole.
 
-use super::freeze::Freezing;
+use super::freeze::{Freezing, Frozen};
 use super::learn::Overlay;
 use super::report::{Kind, Report};
 use super::translated::{BridgeRule, ForController, Memo, Translated};
@@ -46,6 +46,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) default_queue: bool,
     /// Whether a controller sent the packet.
     pub(super) packet_out: bool,
+    /// Whether the datapath gets the packet from a controller, and with it no mark.
+    unmarked: bool,
     /// Whether tables see the packet as the datapath got it: in the bridge that it came in on, before any action that may change it.
     pub(super) untouched: bool,
     /// Whether the tags are those that it came with.
@@ -132,26 +134,35 @@ impl<'a> Pipeline<'a> {
         pipeline.finish()
     }
 
-    /// What becomes of a packet that a controller lets go on.
-    pub(crate) fn resume(switch: &'a Switch, key: &'a Key, handle: u32) -> Translated {
-        let mut pipeline = Pipeline::new(switch, key);
-        pipeline.base = pipeline.visible(key);
-        pipeline.run_frozen(handle);
+    /// What becomes of a packet that a controller lets go on, with what the controller says of its metadata.
+    pub(crate) fn resume(switch: &'a Switch, state: &'a FlowState, frozen: &Frozen, handle: u32) -> Translated {
+        let mut pipeline = Pipeline::new(switch, &state.key);
+        pipeline.unmarked = true;
+        pipeline.base = pipeline.visible(&state.key);
+        pipeline.depend(Read::Memo(handle));
+        pipeline.thaw(&frozen.with_metadata(state));
         pipeline.finish()
     }
 
     /// What actions make of a packet.
     pub(crate) fn packet_out(
         switch: &'a Switch,
-        key: &'a Key,
+        state: &'a FlowState,
         bridge: u32,
-        port: u32,
         actions: &[model::Action],
     ) -> Translated {
-        let mut pipeline = Pipeline::new(switch, key);
-        pipeline.packet_out = true;
-        pipeline.run_from(&Start::Actions(bridge, FlowState::new(*key, port), actions));
+        let mut pipeline = Pipeline::new(switch, &state.key);
+        (pipeline.packet_out, pipeline.unmarked) = (true, true);
+        pipeline.run_from(&Start::Actions(bridge, *state, actions));
         pipeline.finish()
+    }
+
+    /// The packet as tables see it, with metadata, of which the datapath may have less.
+    pub(super) fn begin(&mut self, meta: [u64; flow::META_WORDS]) {
+        self.state = FlowState::with_meta(self.base, meta);
+        if self.unmarked {
+            self.base.set(Field::PktMark, 0);
+        }
     }
 
     /// A translation that has not begun.
@@ -164,6 +175,7 @@ impl<'a> Pipeline<'a> {
             base_queue: key.get(Field::SkbPriority) as u32,
             default_queue: false,
             packet_out: false,
+            unmarked: false,
             untouched: false,
             own_tags: true,
             limit: None,
@@ -231,7 +243,7 @@ impl<'a> Pipeline<'a> {
         };
         let key = self.original;
         self.base = self.visible(key);
-        self.state = FlowState::with_meta(self.base, *state.meta());
+        self.begin(*state.meta());
         self.consult(Field::InPort, u128::MAX);
         self.consult(Field::RecircId, u128::MAX);
         let Some(bridge) = self.switch.bridges.get(&bridge) else {

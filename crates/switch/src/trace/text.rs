@@ -15,6 +15,7 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
             Home::Elsewhere => false,
             Home::Meta { .. } if *field == F::ActsetOutput => value != 0 && value != u128::from(PORT_UNSET),
             Home::Meta { .. } if *field == F::InPortOxm => true,
+            Home::Meta { .. } if TUNNEL.contains(field) => shows_tunnel(state, *field),
             Home::Meta { .. } => value != 0,
             Home::Key { field: home, .. } => match home {
                 Field::RecircId | Field::SkbPriority | Field::PktMark => value != 0,
@@ -39,6 +40,37 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
         }
     }
     text
+}
+
+/// What is said of a tunnel beside its key, if anything is.
+const TUNNEL: [F; 15] = [
+    F::TunSrc,
+    F::TunDst,
+    F::TunIpv6Src,
+    F::TunIpv6Dst,
+    F::TunFlags,
+    F::TunTtl,
+    F::TunTos,
+    F::TunGbpId,
+    F::TunGbpFlags,
+    F::TunErspanVer,
+    F::TunErspanIdx,
+    F::TunErspanDir,
+    F::TunErspanHwid,
+    F::TunGtpuFlags,
+    F::TunGtpuMsgtype,
+];
+
+/// Whether something of a tunnel is told: all of it where it is known where the tunnel leads, and what belongs to its kind.
+fn shows_tunnel(state: &FlowState, field: F) -> bool {
+    let leads = state.get(F::TunDst) != 0 || state.get(F::TunIpv6Dst) != 0;
+    let version = state.get(F::TunErspanVer);
+    leads
+        && match field {
+            F::TunErspanIdx => version == 1,
+            F::TunErspanDir | F::TunErspanHwid => version == 2,
+            _ => true,
+        }
 }
 
 /// The second tag stands behind the first.

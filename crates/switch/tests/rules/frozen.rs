@@ -2,7 +2,7 @@
 
 use crate::model::Topology;
 use dp::{Action as Step, DropCause};
-use flow::{Field, Key, PortNo, extract};
+use flow::{Field, FlowState, Key, MatchField, PortNo, extract};
 use openflow::model::{FlowCommand, GroupCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::collections::BTreeMap;
@@ -124,9 +124,85 @@ fn a_packet_that_waits_for_a_controller_goes_on_as_it_was() {
     let translated = answer(&mut switch, &udp(1));
     assert!(matches!(translated.translation.actions[..], [Step::Controller { .. }]));
     let continuation = translated.controllers[0].1.continuation.unwrap();
-    let resumed = switch.resume(continuation, &udp(9)).unwrap();
+    let mut state = FlowState::new(udp(9), 1);
+    state.set(MatchField::Reg1, 7);
+    let resumed = switch.resume(continuation, &state).unwrap();
     assert_eq!(resumed.translation.actions[..], [out(3)]);
-    assert!(switch.resume(continuation ^ 1, &udp(9)).is_none());
+    assert!(switch.resume(continuation ^ 1, &state).is_none());
+}
+
+#[test]
+fn a_controller_may_change_the_metadata_of_a_packet_that_waits_for_it() {
+    let rules = [
+        "actions=set_field:7->reg1,set_tunnel:5,controller(pause),resubmit(,1)",
+        "table=1,reg1=7,tun_id=5,actions=output:3",
+        "table=1,reg1=8,tun_id=5,pkt_mark=2,actions=output:4",
+    ];
+    let mut switch = bridge(&[], &rules);
+    let translated = answer(&mut switch, &udp(1));
+    let told = &translated.controllers[0].1;
+    let mut state = FlowState::new(udp(1), 1);
+    for condition in told.metadata.entries() {
+        state.set(condition.field, condition.value);
+    }
+    assert_eq!((state.get(MatchField::Reg1), state.get(MatchField::TunId)), (7, 5));
+    let resume = |state: &FlowState| {
+        switch
+            .resume(told.continuation.unwrap(), state)
+            .unwrap()
+            .translation
+            .actions
+    };
+    assert_eq!(resume(&state)[..], [out(3)]);
+    state.set(MatchField::Reg1, 8);
+    assert_eq!(resume(&state)[..], []);
+    // The datapath gets it without the mark.
+    state.set(MatchField::PktMark, 2);
+    let mark = dp::SetField::new(Field::PktMark, 2, 2).unwrap();
+    assert_eq!(resume(&state)[..], [Step::SetField(mark), out(4)]);
+}
+
+#[test]
+fn a_packet_of_a_controller_has_the_metadata_that_it_is_given() {
+    let rules = ["tun_id=5,reg3=1,actions=output:3", "pkt_mark=9,actions=output:4"];
+    let switch = bridge(&[], &rules);
+    let table = parse_flow(FlowCommand::Add, "actions=output:TABLE", &Names::default()).unwrap();
+    let mut state = FlowState::new(udp(1), 1);
+    let send = |state: &FlowState| {
+        let translated = switch
+            .translate_actions("br0", state, &table.instructions.apply)
+            .unwrap();
+        translated.translation.actions
+    };
+    assert_eq!(send(&state)[..], []);
+    state.set(MatchField::TunId, 5);
+    state.set(MatchField::Reg3, 1);
+    assert_eq!(send(&state)[..], [out(3)]);
+    state.set(MatchField::Reg3, 0);
+    state.set(MatchField::PktMark, 9);
+    let mark = dp::SetField::new(Field::PktMark, 9, 9).unwrap();
+    assert_eq!(send(&state)[..], [Step::SetField(mark), out(4)]);
+}
+
+#[test]
+fn a_mark_and_a_tunnels_key_are_kept_while_a_packet_goes_through_the_datapath_again() {
+    let rules = [
+        "mpls,actions=set_tunnel:5,set_field:3->pkt_mark,pop_mpls:0x0800,resubmit(,1)",
+        "table=1,tun_id=5,pkt_mark=3/7,udp,actions=output:2",
+    ];
+    let mut switch = bridge(&[], &rules);
+    let first = answer(&mut switch, &labelled());
+    let Some(Step::Recirc(id)) = first.translation.actions.last().copied() else {
+        panic!("{:?}", first.translation.actions);
+    };
+    let mark = dp::SetField::new(Field::PktMark, 3, 3).unwrap();
+    assert!(first.translation.actions.contains(&Step::SetField(mark)));
+    let mut again = udp(1);
+    again.set(Field::RecircId, id.into());
+    again.set(Field::PktMark, 3);
+    assert_eq!(answer(&mut switch, &again).translation.actions[..], [out(2)]);
+    again.set(Field::PktMark, 4);
+    assert_eq!(answer(&mut switch, &again).translation.actions[..], []);
 }
 
 #[test]
@@ -229,7 +305,7 @@ fn controllers_are_told_what_handed_a_packet_to_them() {
     let actions = parse_flow(FlowCommand::Add, "actions=output:TABLE,controller", &Names::default()).unwrap();
     let key = udp(7);
     let translated = switch
-        .translate_actions("br0", &key, 1, &actions.instructions.apply)
+        .translate_actions("br0", &FlowState::new(key, 1), &actions.instructions.apply)
         .unwrap();
     let told: Vec<(u8, u64)> = translated
         .controllers

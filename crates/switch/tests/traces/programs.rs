@@ -157,6 +157,18 @@ fn conditions(rng: &mut Rng, class: Class, parts: &mut Vec<String>) {
     if rng.chance(6) {
         parts.push(format!("metadata={:#x}/0x3", rng.below(4)));
     }
+    if rng.chance(6) {
+        parts.push(
+            rng.pick(&[
+                "tun_id=0",
+                "tun_id=0x1/0x1",
+                "tun_src=0.0.0.0",
+                "pkt_mark=0x2/0x2",
+                "pkt_mark=0",
+            ])
+            .to_string(),
+        );
+    }
     let extra: &[&str] = match class {
         Class::Any => &[],
         Class::Ip => &[
@@ -192,7 +204,7 @@ fn conditions(rng: &mut Rng, class: Class, parts: &mut Vec<String>) {
 fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool, within: u32) -> String {
     let port = *rng.pick(ports);
     loop {
-        return match rng.below(46) {
+        return match rng.below(49) {
             0..=4 => format!("output:{port}"),
             5 => "IN_PORT".to_owned(),
             6 => (*rng.pick(&["FLOOD", "ALL", "NORMAL"])).to_owned(),
@@ -248,6 +260,21 @@ fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool
             37 => format!("resubmit(,{})", TABLES + rng.below(2)),
             38 | 39 => format!("group:{}", 1 + rng.below(4)),
             40 if rng.chance(30) => "check_pkt_larger(100)->NXM_NX_REG2[0]".to_owned(),
+            41 => (*rng.pick(&[
+                "set_tunnel:5",
+                "set_tunnel64:0x123456789a",
+                "set_field:0x100/0xf00->tun_id",
+                "move:NXM_NX_TUN_ID[0..7]->NXM_NX_REG1[0..7]",
+            ]))
+            .to_owned(),
+            42 => (*rng.pick(&[
+                "set_field:3->pkt_mark",
+                "set_field:0x20/0xf0->pkt_mark",
+                "move:NXM_NX_PKT_MARK[0..3]->NXM_NX_TUN_IPV4_SRC[4..7]",
+                "load:0x7->NXM_NX_PKT_MARK[16..18]",
+            ]))
+            .to_owned(),
+            43 => "set_field:10.0.0.9->tun_src".to_owned(),
             _ => match class {
                 Class::Ip => (*rng.pick(&[
                     "dec_ttl",

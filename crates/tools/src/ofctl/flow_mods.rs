@@ -4,7 +4,7 @@
 //! last line changes nothing, and no more of it is held than a piece on its way.
 
 use super::Ctl;
-use super::bundle::Transaction;
+use super::bundle::{Transaction, transaction_end};
 use super::conn::{Conn, is_error};
 use super::names::Wanted;
 use crate::common::Failure;
@@ -153,14 +153,14 @@ pub(crate) fn for_version(mut m: FlowMod, version: Version) -> FlowMod {
     m
 }
 
-fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<FlowCommand>) -> Result<(), Failure> {
-    let reading = Reading::new(ctl, target);
-    let parse = |line: &str, place: &dyn Fn() -> String| {
-        reading.read(place, |names| match command {
-            Some(command) => parse_flow_usable(command, line, names),
-            None => parse_flow_line(line, names),
-        })
-    };
+/// Carries out what the lines of a source ask for, as one bundle if that is wanted, else one after the other. `parse` reads a line, with the words
+/// that errors in it begin with; `body` is the message of a version for it.
+pub(crate) fn change<M>(
+    (ctl, target, source): (&Ctl, &str, &Source),
+    reading: &Reading<'_>,
+    parse: impl Fn(&str, &dyn Fn() -> String) -> Result<(M, Protocols), Failure>,
+    body: impl Fn(M, Version) -> Result<Body, Failure>,
+) -> Result<(), Failure> {
     let mut usable = Protocols::ANY;
     let mut count = 0u32;
     source.each(|line, place| {
@@ -169,41 +169,43 @@ fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<FlowCommand>
         Ok(())
     })?;
     reading.count();
-    if ctl.options.bundle {
-        let mut transaction = Transaction::open(ctl, target, usable, count)?;
+    if !ctl.options.bundle {
+        let mut conn = ctl.open_for_change(target, usable)?;
+        let mut pipe = Pipe::new(ctl, target);
         source.each(|line, place| {
-            let (m, _) = parse(line, place)?;
-            let m = for_version(m, transaction.version());
-            transaction.add(Body::FlowMod(Box::new(m)))
+            let message = body(parse(line, place)?.0, conn.version)?;
+            pipe.send(&mut conn, message)
         })?;
-        let result = transaction.commit();
-        return transaction_end(ctl, target, result, |index| {
-            let mut n = 0;
-            let mut found = None;
-            source.each(|line, place| {
-                if n == index {
-                    found = Some(Body::FlowMod(Box::new(for_version(
-                        parse(line, place)?.0,
-                        Version::V14,
-                    ))));
-                }
-                n += 1;
-                Ok(())
-            })?;
-            Ok(found)
-        });
+        return pipe.finish(&mut conn);
     }
-    let mut conn = ctl.open_for_change(target, usable)?;
-    let mut pipe = Pipe::new(ctl, target);
-    source.each(|line, place| {
-        let (m, _) = parse(line, place)?;
-        let m = for_version(m, conn.version);
-        pipe.send(&mut conn, Body::FlowMod(Box::new(m)))
-    })?;
-    pipe.finish(&mut conn)
+    let mut transaction = Transaction::open(ctl, target, usable, count)?;
+    let version = transaction.version();
+    source.each(|line, place| transaction.add(body(parse(line, place)?.0, version)?))?;
+    let ended = transaction.commit();
+    transaction_end(ctl, target, ended, |index| {
+        let (mut n, mut found) = (0, None);
+        source.each(|line, place| {
+            if n == index {
+                found = Some(body(parse(line, place)?.0, version)?);
+            }
+            n += 1;
+            Ok(())
+        })?;
+        Ok(found)
+    })
 }
 
-pub(crate) use super::bundle::transaction_end;
+fn change_flows(ctl: &Ctl, target: &str, source: &Source, command: Option<FlowCommand>) -> Result<(), Failure> {
+    let reading = Reading::new(ctl, target);
+    let parse = |line: &str, place: &dyn Fn() -> String| {
+        reading.read(place, |names| match command {
+            Some(command) => parse_flow_usable(command, line, names),
+            None => parse_flow_line(line, names),
+        })
+    };
+    let body = |m, version| Ok(Body::FlowMod(Box::new(for_version(m, version))));
+    change((ctl, target, source), &reading, parse, body)
+}
 
 /// Sends changes without waiting for each; errors are heard meanwhile.
 pub(crate) struct Pipe<'a> {
@@ -276,11 +278,11 @@ pub(super) fn add_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let source = Source::of(&args[1], false)?;
     // Lines may say what to do, a word does not.
     let command = matches!(source, Source::Word(_)).then_some(FlowCommand::Add);
-    change(ctl, &args[0], &source, command)
+    change_flows(ctl, &args[0], &source, command)
 }
 
 pub(super) fn add_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
-    change(ctl, &args[0], &Source::of(&args[1], true)?, None)
+    change_flows(ctl, &args[0], &Source::of(&args[1], true)?, None)
 }
 
 pub(super) fn mod_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
@@ -288,7 +290,7 @@ pub(super) fn mod_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         true => FlowCommand::ModifyStrict,
         false => FlowCommand::Modify,
     };
-    change(ctl, &args[0], &Source::of(&args[1], false)?, Some(command))
+    change_flows(ctl, &args[0], &Source::of(&args[1], false)?, Some(command))
 }
 
 pub(super) fn del_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
@@ -300,5 +302,5 @@ pub(super) fn del_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         Some(word) => Source::of(word, false)?,
         None => Source::Word(String::new()),
     };
-    change(ctl, &args[0], &source, Some(command))
+    change_flows(ctl, &args[0], &source, Some(command))
 }

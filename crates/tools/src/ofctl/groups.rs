@@ -1,8 +1,7 @@
 //! Groups.
 
 use super::Ctl;
-use super::bundle::{Transaction, transaction_end};
-use super::flow_mods::{Pipe, Reading, Source};
+use super::flow_mods::{Reading, Source, change};
 use super::names::Wanted;
 use crate::common::Failure;
 use openflow::Version;
@@ -36,7 +35,7 @@ fn possible(m: &GroupMod, version: Version) -> Result<(), Failure> {
     }
 }
 
-fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<GroupCommand>) -> Result<(), Failure> {
+fn change_groups(ctl: &Ctl, target: &str, source: &Source, command: Option<GroupCommand>) -> Result<(), Failure> {
     let reading = Reading::new(ctl, target);
     let parse = |line: &str, place: &dyn Fn() -> String| {
         if line.is_empty() && command == Some(GroupCommand::Delete) {
@@ -54,38 +53,8 @@ fn change(ctl: &Ctl, target: &str, source: &Source, command: Option<GroupCommand
         }
         Ok((m, usable))
     };
-    let mut usable = Protocols::ANY;
-    let mut count = 0u32;
-    source.each(|line, place| {
-        usable &= parse(line, place)?.1;
-        count += 1;
-        Ok(())
-    })?;
-    reading.count();
-    if ctl.options.bundle {
-        let mut transaction = Transaction::open(ctl, target, usable, count)?;
-        source.each(|line, place| transaction.add(Body::GroupMod(parse(line, place)?.0)))?;
-        let ended = transaction.commit();
-        return transaction_end(ctl, target, ended, |index| {
-            let (mut n, mut found) = (0, None);
-            source.each(|line, place| {
-                if n == index {
-                    found = Some(Body::GroupMod(parse(line, place)?.0));
-                }
-                n += 1;
-                Ok(())
-            })?;
-            Ok(found)
-        });
-    }
-    let mut conn = ctl.open_for_change(target, usable)?;
-    let mut pipe = Pipe::new(ctl, target);
-    source.each(|line, place| {
-        let (m, _) = parse(line, place)?;
-        possible(&m, conn.version)?;
-        pipe.send(&mut conn, Body::GroupMod(m))
-    })?;
-    pipe.finish(&mut conn)
+    let body = |m, version| possible(&m, version).map(|()| Body::GroupMod(m));
+    change((ctl, target, source), &reading, parse, body)
 }
 
 fn with(ctl: &Ctl, args: &[String], command: Option<GroupCommand>, is_file: bool) -> Result<(), Failure> {
@@ -96,7 +65,7 @@ fn with(ctl: &Ctl, args: &[String], command: Option<GroupCommand>, is_file: bool
     let is_word = matches!(source, Source::Word(_));
     // Lines may say what to do, a word does not.
     let command = command.or_else(|| is_word.then_some(GroupCommand::Add));
-    change(ctl, &args[0], &source, command)
+    change_groups(ctl, &args[0], &source, command)
 }
 
 pub(super) fn add(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {

@@ -4,12 +4,12 @@ use super::{Answer, from_hex};
 use crate::show;
 use crate::state::State;
 use dp::PortNo;
-use flow::{FlowState, Key, MatchField, TAG_PRESENT, extract};
+use flow::{Field, FlowState, Key, MatchField, TAG_PRESENT, extract, parse_odp};
 use openflow::model::{Action, Match, Port};
 use openflow::text::{Names, parse_actions, parse_match, parse_port};
 use std::collections::BTreeMap;
 use switch::Switch;
-use switch::trace::{Request, parse_key};
+use switch::trace::Request;
 
 const USAGE: &str = "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]";
 const USAGE_OUT: &str = "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet] actions";
@@ -126,7 +126,7 @@ fn openflow_flow(text: &str, names: &Names) -> Result<FlowState, String> {
         state.set(entry.field, entry.value);
     }
     if state.get(MatchField::VlanTci) & u128::from(TAG_PRESENT) != 0 {
-        state.key.set(flow::Field::VlanTpid0, 0x8100);
+        state.key.set(Field::VlanTpid0, 0x8100);
     }
     Ok(state)
 }
@@ -134,13 +134,19 @@ fn openflow_flow(text: &str, names: &Names) -> Result<FlowState, String> {
 /// A flow in the words of `ovs-dpctl`, whose port says which bridge it comes into.
 fn datapath_flow(state: &State, switch: &Switch, text: &str) -> Result<(String, FlowState), String> {
     let bridges = state.bridges.borrow();
-    let port_of = |name: &str| {
-        bridges
-            .interface(name)
-            .and_then(|interface| interface.port)
-            .map(|port| port.0)
+    let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port);
+    let (key, mask) = parse_odp(text, &port_of).map_err(|error| format!("{error} (or the bridge name was omitted)"))?;
+    // Of tags and labels, what is not said is zero.
+    let in_parts = |field: &&Field| {
+        matches!(field, Field::VlanTci0 | Field::VlanTci1) || field.info().ovs_name.starts_with("mpls_lse")
     };
-    let key = parse_key(text, &port_of).map_err(|error| format!("{error} (or the bridge name was omitted)"))?;
+    let partial = |field: &&Field| !matches!(mask.get(**field), 0) && mask.get(**field) != field.max_value();
+    if let Some(field) = Field::ALL.iter().filter(|field| !in_parts(field)).find(partial) {
+        return Err(format!(
+            "bad value for {} (wildcards not allowed here)",
+            field.info().ovs_name
+        ));
+    }
     let PortNo(port) = key.in_port();
     let at = switch.attachment(key.in_port());
     let (bridge, number) = at.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;

@@ -5,7 +5,7 @@ use crate::packets::Packet;
 use crate::state::State;
 use mgmt::paths;
 use mgmt::stream::{Listener, Remote, Stream};
-use ofproto::{Agent, Config, ConnId, Kind, Options, PortInfo};
+use ofproto::{Agent, Config, ConnId, Kind, LimitStats, Options, PortInfo};
 use openflow::model::Role;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,6 +111,11 @@ impl BridgeAgent {
         self.agent.borrow().role(id)
     }
 
+    /// What became of a connection's packets, where their rate is limited.
+    pub(crate) fn limited(&self, id: ConnId) -> Option<[LimitStats; 2]> {
+        self.agent.borrow().limited(id)
+    }
+
     pub(crate) fn configure(&self, config: Config) {
         if self.agent.borrow_mut().configure(config) {
             self.reconnect();
@@ -124,7 +129,7 @@ impl BridgeAgent {
 
     pub(crate) fn packet_in(&self, packet: &Packet, now: Nanos) {
         let mut agent = self.agent.borrow_mut();
-        agent.packet_in(&packet.meaning, &packet.data, packet.total_len, now);
+        agent.packet_in(&packet.meaning, &packet.data, (packet.total_len, packet.mark), now);
     }
 
     pub(crate) fn tables_changed(&self, state: &State) {

@@ -77,6 +77,11 @@ fn set(text: &str, actions: &mut Vec<Action>) {
     if header == "skb_priority" {
         return actions.push(Action::SetQueue(number(fields) as u32));
     }
+    if header == "skb_mark" {
+        let (value, mask) = fields.split_once('/').unwrap_or((fields, "0xffffffff"));
+        let set = SetField::new(Field::PktMark, number(value), number(mask));
+        return actions.push(Action::SetField(set.unwrap()));
+    }
     if header == "tcp_flags" {
         return;
     }
