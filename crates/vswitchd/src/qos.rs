@@ -3,6 +3,9 @@
 //! A row that is wrong leaves in force what was before it, and says so in `Port.status:error` (`QoS` and `Queue` rows) or `Interface.error`. Where bridges
 //! run in a kernel's datapath, [`Applied::settle`] is the place to use its disciplines instead.
 
+#[cfg(test)]
+mod tests;
+
 use crate::rows::Tables;
 use dp::{Datapath, PortNo, QosReport};
 use ofproto::QueueInfo;

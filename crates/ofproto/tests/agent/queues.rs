@@ -6,6 +6,9 @@ use openflow::model::*;
 use openflow::{ErrorBody, ErrorKind, OfError, Version};
 use wire::Nanos;
 
+/// A queue's number, and its least and greatest rate.
+type Rates = (u32, Option<u16>, Option<u16>);
+
 /// Ports 1 and 3 with queues, port 2 without.
 fn lab() -> Lab {
     let lab = Lab::new();
@@ -83,7 +86,7 @@ fn queue_statistics_are_told_of_one_or_all_in_every_version() {
 fn queues_are_described_in_the_way_of_each_version() {
     for version in Version::ALL {
         let mut lab = lab();
-        let mut rates = |port, queue| -> Result<Vec<(u32, Option<u16>, Option<u16>)>, OfError> {
+        let mut rates = |port, queue| -> Result<Vec<Rates>, OfError> {
             let body = match version >= Version::V14 {
                 true => Body::StatsRequest {
                     more: false,
