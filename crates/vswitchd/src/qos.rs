@@ -133,11 +133,13 @@ struct Scheduled {
 impl Applied {
     /// Makes an interface what its rows say, if they have changed.
     pub(crate) fn settle(&mut self, wanted: Option<&Wanted>, limits: &Limits, target: &Target<'_>) {
-        let asked = (wanted.cloned(), limits.clone(), target.link);
-        if self.asked.as_ref() == Some(&asked) {
+        let same = |(before, limited, link): &(Option<Wanted>, Limits, Link)| {
+            before.as_ref() == wanted && limited == limits && *link == target.link
+        };
+        if self.asked.as_ref().is_some_and(same) {
             return;
         }
-        self.asked = Some(asked);
+        self.asked = Some((wanted.cloned(), limits.clone(), target.link));
         self.found = Found::default();
         self.police(limits, target);
         self.schedule(wanted, limits, target);
@@ -252,8 +254,10 @@ impl Applied {
         let (Some(scheduled), Some((_, configured))) = (&self.scheduled, self.discipline()) else {
             return Vec::new();
         };
+        let counters = counters(configured, report);
+        let none = Stats::default();
         let queue = |(number, queue): (&u32, &keys::Queue)| {
-            let stats = stats_of(report, *number);
+            let stats = counters.get(number).unwrap_or(&none);
             let part = |rate: Option<u64>| Some(tenths_of_percent(rate?, configured.rate?));
             QueueInfo {
                 number: *number,
@@ -269,11 +273,17 @@ impl Applied {
     }
 }
 
-/// The counters of a queue; those of a class with children are zero.
-pub(crate) fn stats_of(report: Option<&QosReport>, number: u32) -> Stats {
-    let queues = report.map(|report| &report.queues[..]).unwrap_or_default();
-    let found = queues.iter().find(|(queue, _)| *queue == number);
-    found.map(|(_, stats)| stats.clone()).unwrap_or_default()
+/// The counters of queues by number. A queue with children counts what these did.
+pub(crate) fn counters(configured: &Configured, report: Option<&QosReport>) -> BTreeMap<u32, Stats> {
+    let mut counters: BTreeMap<u32, Stats> = BTreeMap::new();
+    for (number, stats) in report.map(|report| &report.queues[..]).unwrap_or_default() {
+        let mut at = Some(*number);
+        while let Some(number) = at {
+            counters.entry(number).or_default().add(stats);
+            at = configured.queues.get(&number).and_then(|queue| queue.parent);
+        }
+    }
+    counters
 }
 
 fn tenths_of_percent(rate: u64, of: u64) -> u16 {

@@ -106,6 +106,7 @@ impl Reading<'_> {
         }
         let queue = Queue {
             details,
+            parent: family.parent(number),
             min_rate: min.and(curves.min),
             max_rate: max.map(|max| max.min(self.rate)),
         };

@@ -68,6 +68,7 @@ pub(super) fn read(
         classes.push(class);
         let queue = Queue {
             details,
+            parent: family.parent(number),
             min_rate: min.map(|min| min.max(LEAST_RATE)),
             max_rate: max.map(|max| max.max(LEAST_RATE).min(rate)),
         };

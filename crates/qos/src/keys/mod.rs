@@ -95,6 +95,8 @@ pub struct Configured {
 pub struct Queue {
     /// Its keys.
     pub details: Details,
+    /// The queue that it is a child of; `None` is the port.
+    pub parent: Option<u32>,
     /// What it is sure of, in bit/s, if it was told.
     pub min_rate: Option<u64>,
     /// What it never exceeds, in bit/s, if it was told.

@@ -1,7 +1,6 @@
 //! `qos/*`: disciplines of interfaces, in Open vSwitch's format, and behind its lines of a queue those that only this switch has.
 
 use super::Answer;
-use crate::qos::stats_of;
 use crate::state::State;
 use qos::{Cause, Nanos, Stats};
 use std::fmt::Write;
@@ -34,7 +33,10 @@ fn show(state: &State, args: &[String]) -> Answer {
         let mut out = format!("QoS not configured on {name}\n");
         if let Some(speed) = speed {
             let _ = write!(out, "port-speed: {speed}\n\nDefault:\n");
-            out.push_str(&counters(&stats_of(report.as_ref(), 0)));
+            let queues = report.iter().flat_map(|report| &report.queues);
+            let mut all = Stats::default();
+            queues.for_each(|(_, stats)| all.add(stats));
+            out.push_str(&counters(&all));
         }
         return Ok(out);
     };
@@ -45,6 +47,7 @@ fn show(state: &State, args: &[String]) -> Answer {
     if let Some(speed) = speed {
         let _ = writeln!(out, "port-speed: {speed}");
     }
+    let (stats, none) = (crate::qos::counters(configured, report.as_ref()), Stats::default());
     for (number, queue) in &configured.queues {
         out.push('\n');
         match number {
@@ -57,7 +60,7 @@ fn show(state: &State, args: &[String]) -> Answer {
         if let Some(dscp) = configured.dscp.get(number) {
             let _ = writeln!(out, "  dscp: {dscp}");
         }
-        out.push_str(&counters(&stats_of(report.as_ref(), *number)));
+        out.push_str(&counters(stats.get(number).unwrap_or(&none)));
     }
     Ok(out)
 }

@@ -265,6 +265,28 @@ fn rates_of_queues_are_told_in_tenths_of_a_percent() {
 }
 
 #[test]
+fn a_queue_with_children_counts_what_these_did() {
+    let rows = row(
+        "linux-htb",
+        "",
+        &[(1, ""), (2, "parent=1"), (3, "parent=2"), (4, "parent=2")],
+    );
+    let lab = Lab::default();
+    lab.settle(Some(&rows), &Limits::default());
+    let stats = |packets: u64| Stats {
+        packets,
+        ..Stats::default()
+    };
+    let report = QosReport {
+        queues: vec![(0, stats(1)), (3, stats(10)), (4, stats(100))],
+        ..QosReport::default()
+    };
+    let queues = lab.applied.borrow().queues(Some(&report));
+    let packets: Vec<u64> = queues.iter().map(|queue| queue.tx_packets).collect();
+    assert_eq!(packets, [1, 110, 110, 10, 100]);
+}
+
+#[test]
 fn a_patch_has_nothing_to_queue_for() {
     let found = Found::without_device(
         Some(&row("linux-htb", "", &[])),
