@@ -4,7 +4,7 @@
 //! leaves. After an interval above the target one packet is dropped, the next ones after interval/√count, until one has spent less than the target
 //! or no more than a maximum packet is left behind it. With ECN, packets that can carry the mark are marked instead of dropped.
 
-use crate::pool::{Cx, List};
+use crate::pool::{Cx, List, Pool};
 use crate::{Cause, ConfigError, Nanos, Packet};
 
 /// The largest packet of an Ethernet without jumbo frames, with its header.
@@ -61,8 +61,27 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The next packet of `list` that is not dropped.
+    /// The head of `list`, where nothing is to be dropped: the way of nearly every packet. Else `None`, and the list is as it was.
     #[inline]
+    pub(crate) fn quick<P: Packet>(
+        &mut self,
+        config: &CodelConfig,
+        list: &mut List,
+        pool: &mut Pool<P>,
+        now: Nanos,
+    ) -> Option<u32> {
+        if self.dropping {
+            return None;
+        }
+        let (since, bytes) = list.head(pool)?;
+        if now.since(since) >= config.target && list.bytes() > u64::from(MTU) + u64::from(bytes) {
+            return None;
+        }
+        self.first_above = Nanos(0);
+        list.pop(pool)
+    }
+
+    /// The next packet of `list` that is not dropped.
     pub(crate) fn dequeue<P: Packet>(
         &mut self,
         config: &CodelConfig,
@@ -183,10 +202,13 @@ impl Codel {
 
     #[inline]
     pub(crate) fn dequeue<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
-        self.control.dequeue(&self.config, &mut self.list, cx)
+        match self.control.quick(&self.config, &mut self.list, cx.pool, cx.now) {
+            None => self.control.dequeue(&self.config, &mut self.list, cx),
+            found => found,
+        }
     }
 
-    pub(crate) fn pop<P>(&mut self, pool: &mut crate::pool::Pool<P>) -> Option<u32> {
+    pub(crate) fn pop<P>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
         self.list.pop(pool)
     }
 

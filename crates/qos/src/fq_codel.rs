@@ -72,10 +72,12 @@ impl FqCodelConfig {
     }
 }
 
+/// One cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Flow {
     list: List,
-    deficit: i64,
+    deficit: i32,
     next: u32,
     in_round: bool,
     control: Control,
@@ -149,7 +151,7 @@ impl FqCodel {
         flow.list.push(cx.pool, id);
         if !flow.in_round {
             flow.in_round = true;
-            flow.deficit = i64::from(self.config.quantum);
+            flow.deficit = self.config.quantum as i32;
             self.flows.busy(queue);
             self.new.join(&mut self.queues, queue);
         }
@@ -212,31 +214,17 @@ impl FqCodel {
             let queue = round.head;
             let flow = self.queues.get_mut(queue as usize)?;
             if flow.deficit <= 0 {
-                flow.deficit += i64::from(self.config.quantum);
+                flow.deficit += self.config.quantum as i32;
                 round.leave(&self.queues);
                 self.old.join(&mut self.queues, queue);
                 continue;
             }
-            let before = (flow.list.packets(), cx.stats.dropped(Cause::Sojourn));
-            let memory = &mut self.memory;
-            let found = if flow.list.is_empty() {
-                None
-            } else {
-                let mut dropped = Freed {
-                    memory,
-                    inner: &mut *cx.dropped,
-                };
-                let mut sink = |packet: P, cause| dropped.take(packet, cause);
-                let mut cx = Cx {
-                    pool: &mut *cx.pool,
-                    stats: &mut *cx.stats,
-                    dropped: &mut sink,
-                    now: cx.now,
-                };
-                flow.control.dequeue(&self.config.codel, &mut flow.list, &mut cx)
-            };
-            self.packets -= before.0 - flow.list.packets();
+            let mut found = flow.control.quick(&self.config.codel, &mut flow.list, cx.pool, cx.now);
+            if found.is_none() && !flow.list.is_empty() {
+                found = self.control(queue, cx);
+            }
             let Some(id) = found else {
+                let round = if is_new { &mut self.new } else { &mut self.old };
                 round.leave(&self.queues);
                 if is_new && self.old.head != NIL {
                     // Else a flow that sends one packet at a time would always be new (section 4.2).
@@ -247,10 +235,31 @@ impl FqCodel {
                 }
                 continue;
             };
-            flow.deficit -= i64::from(cx.pool.bytes(id));
+            self.queues[queue as usize].deficit -= cx.pool.bytes(id) as i32;
             self.memory -= u64::from(cx.pool.memory(id));
+            self.packets -= 1;
             return Some(id);
         }
+    }
+
+    /// The next packet of a flow that CoDel may have to drop from.
+    fn control<P: Packet>(&mut self, queue: u32, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
+        let flow = self.queues.get_mut(queue as usize)?;
+        let before = flow.list.packets();
+        let (memory, inner) = (&mut self.memory, &mut *cx.dropped);
+        let mut sink = |packet: P, cause| {
+            *memory -= u64::from(packet.memory());
+            inner(packet, cause);
+        };
+        let mut cx = Cx {
+            pool: &mut *cx.pool,
+            stats: &mut *cx.stats,
+            dropped: &mut sink,
+            now: cx.now,
+        };
+        let found = flow.control.dequeue(&self.config.codel, &mut flow.list, &mut cx);
+        self.packets -= before - flow.list.packets() - u32::from(found.is_some());
+        found
     }
 
     /// The next packet, however long it stood.
@@ -281,18 +290,5 @@ impl FqCodel {
         }
         self.config = config;
         true
-    }
-}
-
-/// Takes what CoDel drops off the memory held.
-struct Freed<'a, 'b, P> {
-    memory: &'a mut u64,
-    inner: &'a mut crate::Dropped<'b, P>,
-}
-
-impl<P: Packet> Freed<'_, '_, P> {
-    fn take(&mut self, packet: P, cause: Cause) {
-        *self.memory -= u64::from(packet.memory());
-        (self.inner)(packet, cause);
     }
 }

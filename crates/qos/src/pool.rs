@@ -143,6 +143,13 @@ impl List {
         Some(id)
     }
 
+    /// When the first came, and its bytes.
+    #[inline]
+    pub(crate) fn head<P>(&self, pool: &Pool<P>) -> Option<(Nanos, u32)> {
+        let slot = pool.slots.get(self.head as usize)?;
+        Some((slot.since, slot.bytes))
+    }
+
     #[inline]
     pub(crate) fn packets(&self) -> u32 {
         self.packets

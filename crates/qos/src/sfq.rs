@@ -4,7 +4,9 @@
 //! using Deficit Round Robin", SIGCOMM 1995.
 //!
 //! - A flow that comes into the round may send `quantum` bytes at its turn; what it sent beyond is taken off its next ones.
-//! - When the limit is passed, the head of a longest queue (in packets) is dropped: lists of queues by their length find it at once.
+//! - When the limit is passed, the head of a longest queue (in packets) is dropped: lists of queues by their length find it at once. They are made when
+//!   the limit is first passed, and kept until only half as many packets are left: below that no packet pays for them, and the flows that are looked
+//!   through to make them are no more than the packets that came in between.
 //! - A queue holds at most `depth` packets; further ones of its flows are dropped.
 //! - Every `perturb` seconds flows that share a queue for want of one (see the module `flows`) are distributed anew. Their packets move along, so that
 //!   none overtakes another of its own flow.
@@ -70,10 +72,12 @@ impl SfqConfig {
     }
 }
 
+/// One cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Flow {
     list: List,
-    allotment: i64,
+    allotment: i32,
     /// The next in the round.
     next: u32,
     in_round: bool,
@@ -90,6 +94,8 @@ pub(crate) struct Sfq {
     /// The round: whose turn it is, and the last.
     head: u32,
     tail: u32,
+    /// Whether the lists by length are kept.
+    crowded: bool,
     /// The first of the queues of each length.
     by_length: Vec<u32>,
     longest: usize,
@@ -111,6 +117,7 @@ impl Sfq {
             packets: 0,
             head: NIL,
             tail: NIL,
+            crowded: false,
             by_length: vec![NIL; config.depth as usize + 2],
             longest: 0,
             perturbed: Nanos(0),
@@ -131,10 +138,38 @@ impl Sfq {
         if self.packets <= self.config.limit {
             return None;
         }
+        self.relieve(id, cx)
+    }
+
+    /// Drops the head of a longest queue; tells if that was the newcomer.
+    #[inline(never)]
+    fn relieve<P: Packet>(&mut self, newcomer: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
+        if !self.crowded {
+            self.crowded = true;
+            let mut at = self.head;
+            while let Some(flow) = self.queues.get(at as usize) {
+                let (packets, next) = (flow.list.packets(), flow.next);
+                self.relist(at, 0, packets);
+                at = next;
+            }
+        }
         let longest = self.by_length[self.longest];
         let victim = self.remove(longest, cx.pool)?;
         cx.drop(victim, Cause::Full);
-        (victim == id).then_some(Cause::Full)
+        (victim == newcomer).then_some(Cause::Full)
+    }
+
+    /// There is room again: queues are no longer kept by length.
+    #[cold]
+    fn relax(&mut self) {
+        self.crowded = false;
+        self.longest = 0;
+        let mut at = self.head;
+        while let Some(flow) = self.queues.get(at as usize) {
+            let place = self.place_of(flow.list.packets());
+            self.by_length[place] = NIL;
+            at = flow.next;
+        }
     }
 
     #[inline]
@@ -143,6 +178,7 @@ impl Sfq {
         self.pop(cx.pool)
     }
 
+    #[inline]
     pub(crate) fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
         loop {
             let queue = self.head;
@@ -152,14 +188,15 @@ impl Sfq {
                 continue;
             }
             if flow.allotment <= 0 {
-                flow.allotment += i64::from(self.config.quantum);
+                flow.allotment += self.config.quantum as i32;
                 self.turn();
                 continue;
             }
-            let id = self.remove(queue, pool)?;
-            let flow = &mut self.queues[queue as usize];
-            flow.allotment -= i64::from(pool.bytes(id));
-            if flow.list.is_empty() {
+            let id = flow.list.pop(pool)?;
+            flow.allotment -= pool.bytes(id) as i32;
+            let left = flow.list.packets();
+            self.removed(queue, left);
+            if left == 0 {
                 self.leave_round();
             }
             return Some(id);
@@ -175,6 +212,7 @@ impl Sfq {
         true
     }
 
+    #[inline]
     fn append<P>(&mut self, queue: u32, id: u32, pool: &mut Pool<P>) {
         let flow = &mut self.queues[queue as usize];
         let before = flow.list.packets();
@@ -182,20 +220,33 @@ impl Sfq {
         self.packets += 1;
         if !flow.in_round {
             flow.in_round = true;
-            flow.allotment = i64::from(self.config.quantum);
+            flow.allotment = self.config.quantum as i32;
             self.flows.busy(queue);
             self.join_round(queue);
         }
-        self.relist(queue, before, before + 1);
+        if self.crowded {
+            self.relist(queue, before, before + 1);
+        }
     }
 
     fn remove<P>(&mut self, queue: u32, pool: &mut Pool<P>) -> Option<u32> {
         let list = &mut self.queues.get_mut(queue as usize)?.list;
-        let before = list.packets();
         let id = list.pop(pool)?;
-        self.packets -= 1;
-        self.relist(queue, before, before - 1);
+        let left = list.packets();
+        self.removed(queue, left);
         Some(id)
+    }
+
+    /// A queue has lost a packet.
+    #[inline]
+    fn removed(&mut self, queue: u32, left: u32) {
+        self.packets -= 1;
+        if self.crowded {
+            self.relist(queue, left + 1, left);
+            if self.packets <= self.config.limit / 2 {
+                self.relax();
+            }
+        }
     }
 
     /// The place in `by_length` of a length. Distributing anew can fill a queue beyond its depth.
@@ -204,7 +255,6 @@ impl Sfq {
         (packets as usize).min(self.by_length.len() - 1)
     }
 
-    #[inline]
     fn relist(&mut self, queue: u32, before: u32, after: u32) {
         let (before, after) = (self.place_of(before), self.place_of(after));
         if before == after {
@@ -275,6 +325,7 @@ impl Sfq {
         }
     }
 
+    #[cold]
     fn distribute<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) {
         self.flows.perturb();
         for queue in 0..self.flows.len() as u32 {

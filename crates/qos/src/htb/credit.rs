@@ -57,18 +57,12 @@ impl Credit {
     #[inline]
     pub(crate) fn state(&self, now: Nanos) -> (Mode, i64) {
         let passed = now.since(self.at).picos_up_to(LONGEST);
-        if self.ceil_tokens + passed < 0 {
-            (Mode::Red, -(self.ceil_tokens + passed))
-        } else if self.tokens + passed < 0 {
-            (Mode::Yellow, -(self.tokens + passed))
-        } else {
-            (Mode::Green, 0)
-        }
+        mode(self.tokens + passed, self.ceil_tokens + passed)
     }
 
-    /// A packet went through: at its own expense or (`lent`) only counted against the ceiling.
+    /// A packet went through: at its own expense or (`lent`) only counted against the ceiling. Tells as [`Credit::state`] what it can do then.
     #[inline]
-    pub(crate) fn charge(&mut self, bytes: u32, lent: bool, now: Nanos) {
+    pub(crate) fn charge(&mut self, bytes: u32, lent: bool, now: Nanos) -> (Mode, i64) {
         let passed = now.since(self.at).picos_up_to(LONGEST);
         self.at = self.at.max(now);
         self.tokens = (self.tokens + passed).min(self.depth);
@@ -77,5 +71,18 @@ impl Credit {
         }
         self.ceil_tokens = (self.ceil_tokens + passed).min(self.ceil_depth);
         self.ceil_tokens = (self.ceil_tokens - self.ceil.picos(bytes)).max(-LONGEST);
+        mode(self.tokens, self.ceil_tokens)
+    }
+}
+
+/// What a class with these tokens can do, and in how many picoseconds that changes for the better.
+#[inline]
+fn mode(tokens: i64, ceil_tokens: i64) -> (Mode, i64) {
+    if ceil_tokens < 0 {
+        (Mode::Red, -ceil_tokens)
+    } else if tokens < 0 {
+        (Mode::Yellow, -tokens)
+    } else {
+        (Mode::Green, 0)
     }
 }

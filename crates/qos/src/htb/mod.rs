@@ -20,7 +20,7 @@ mod config;
 mod credit;
 mod rounds;
 
-use crate::heap::Heap;
+use crate::heap::Fronted;
 use crate::pool::{Cx, NIL, Pool};
 use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
@@ -30,6 +30,9 @@ use credit::{Credit, Mode};
 use rounds::Rounds;
 
 const PRIORITIES: u32 = 8;
+
+/// The class of the port. On a busy port it comes to the end of its tokens with every packet; it is alone in its rows, so it stays in their lists.
+const ROOT: u32 = 0;
 
 struct Class {
     parent: u32,
@@ -54,7 +57,7 @@ pub struct Htb<P> {
     rounds: Rounds,
     /// By height: the priorities that classes can send at.
     rows: Vec<u8>,
-    waiting: Heap,
+    waiting: Fronted,
     /// The lists, and links in them, from a row down to the leaf chosen.
     path: Vec<(u32, u32)>,
     packets: u64,
@@ -78,7 +81,7 @@ impl<P: Packet> Htb<P> {
             queues: Queues::new(&tree, config.classes.iter().map(|class| (class.number, &class.leaf))),
             rounds: Rounds::new(((heights + inner) * PRIORITIES) as usize),
             rows: vec![0; heights as usize],
-            waiting: Heap::new(tree.parents.len()),
+            waiting: Fronted::new(tree.parents.len()),
             path: Vec::with_capacity(heights as usize),
             packets: 0,
             bytes: 0,
@@ -108,6 +111,11 @@ impl<P: Packet> Htb<P> {
             if !leaf {
                 feeds += PRIORITIES;
             }
+        }
+        let Class { height, links, .. } = htb.classes[ROOT as usize];
+        for priority in 0..PRIORITIES {
+            let link = htb.in_row(links, height, priority);
+            htb.rounds.insert(height * PRIORITIES + priority, link);
         }
         Ok(htb)
     }
@@ -169,6 +177,12 @@ impl<P: Packet> Htb<P> {
     fn look(&mut self, class: u32, now: Nanos) {
         let (mode, wait) = self.classes[class as usize].credit.state(now);
         self.classes[class as usize].mode = mode;
+        self.wait(class, mode, wait, now);
+    }
+
+    /// Waits for the tokens that a class has not got.
+    #[inline]
+    fn wait(&mut self, class: u32, mode: Mode, wait: i64, now: Nanos) {
         if mode == Mode::Green {
             self.waiting.remove(class);
         } else {
@@ -176,35 +190,33 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Finds the mode of an active class anew and puts it where it belongs.
+    /// Puts an active class where it belongs by its mode, found anew.
     #[inline]
-    fn refresh(&mut self, at: u32, now: Nanos) {
+    fn refresh(&mut self, at: u32, (mode, wait): (Mode, i64), now: Nanos) {
         let class = &mut self.classes[at as usize];
         let (old, active) = (class.mode, class.active);
-        let (mode, wait) = class.credit.state(now);
-        if (old == Mode::Red) != (mode == Mode::Red) {
-            self.unplace(at, active);
-            self.look(at, now);
-            self.place(at, active, now);
+        if (old, mode) == (Mode::Green, Mode::Green) {
             return;
         }
-        class.mode = mode;
-        match (old, mode) {
-            (Mode::Green, Mode::Green) => return,
-            (Mode::Green, _) => self.leave_row(at, active),
-            (_, Mode::Green) => {
-                self.join_row(at, active);
-                self.waiting.remove(at);
-                return;
+        if (old == Mode::Red) != (mode == Mode::Red) {
+            self.unplace(at, active);
+            self.classes[at as usize].mode = mode;
+            self.place(at, active, now);
+        } else {
+            class.mode = mode;
+            match (old, mode) {
+                (Mode::Green, _) => self.leave_row(at, active),
+                (_, Mode::Green) => self.join_row(at, active),
+                _ => {}
             }
-            _ => {}
         }
-        self.waiting.set(at, now.after_picos(wait).0);
+        self.wait(at, mode, wait, now);
     }
 
     fn join_row(&mut self, class: u32, priorities: u8) {
         let Class { height, links, .. } = self.classes[class as usize];
-        for priority in bits(priorities) {
+        let others = if class == ROOT { 0 } else { priorities };
+        for priority in bits(others) {
             self.rounds
                 .insert(height * PRIORITIES + priority, self.in_row(links, height, priority));
         }
@@ -213,6 +225,10 @@ impl<P: Packet> Htb<P> {
 
     fn leave_row(&mut self, class: u32, priorities: u8) {
         let Class { height, links, .. } = self.classes[class as usize];
+        if class == ROOT {
+            self.rows[height as usize] &= !priorities;
+            return;
+        }
         for priority in bits(priorities) {
             let link = self.in_row(links, height, priority);
             if self.rounds.remove(height * PRIORITIES + priority, link) {
@@ -331,9 +347,9 @@ impl<P: Packet> Htb<P> {
         let mut at = leaf;
         while let Some(class) = self.classes.get_mut(at as usize) {
             let parent = class.parent;
-            class.credit.charge(cost, class.height < height, now);
+            let state = class.credit.charge(cost, class.height < height, now);
             if class.active != 0 {
-                self.refresh(at, now);
+                self.refresh(at, state, now);
             }
             at = parent;
         }
@@ -369,7 +385,8 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
         while let Some((time, class)) = self.waiting.first()
             && time <= now.0
         {
-            self.refresh(class, now);
+            let state = self.classes[class as usize].credit.state(now);
+            self.refresh(class, state, now);
         }
         loop {
             let height = self.rows.iter().position(|row| *row != 0)? as u32;
