@@ -1,0 +1,537 @@
+//! One check of a finding, on the cells of a table.
+
+use crate::stats::{Estimate, Ratio, Relation};
+use crate::table::{Cell, Table};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A statement about a table that holds, or does not. In all of them `at` chooses cells, `each` makes the statement for every value of some
+/// dimensions, and several cells where one is meant stand for their average.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Check {
+    /// The ratio of two results.
+    Ratio(RatioCheck),
+    /// Results rise or fall along a dimension.
+    Trend(TrendCheck),
+    /// One of several is the highest or the lowest.
+    Extreme(ExtremeCheck),
+    /// Several are the same but for a tolerance.
+    Alike(AlikeCheck),
+    /// Results lie within bounds.
+    Bounds(BoundsCheck),
+    /// One dimension matters more than another.
+    Effect(EffectCheck),
+}
+
+/// Values of dimensions: one each, or several to average over.
+pub type Where = BTreeMap<String, OneOrMany>;
+
+/// See [`Where`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    /// This value.
+    One(String),
+    /// Any of these.
+    Many(Vec<String>),
+}
+
+/// See [`Check::Ratio`]. Every bound given must hold.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RatioCheck {
+    table: String,
+    over: Where,
+    under: Where,
+    #[serde(default)]
+    at: Where,
+    #[serde(default)]
+    each: Vec<String>,
+    above: Option<f64>,
+    below: Option<f64>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+    similar: Option<f64>,
+}
+
+/// See [`Check::Trend`]. No step goes the other way, and the last differs from the first.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrendCheck {
+    table: String,
+    along: String,
+    direction: Direction,
+    #[serde(default)]
+    at: Where,
+    #[serde(default)]
+    each: Vec<String>,
+    /// The values that matter, in their order; all without it.
+    #[serde(default)]
+    over: Vec<String>,
+}
+
+/// Upwards or downwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Later ones are larger.
+    Rising,
+    /// Later ones are smaller.
+    Falling,
+}
+
+/// See [`Check::Extreme`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtremeCheck {
+    table: String,
+    among: String,
+    is: String,
+    end: End,
+    #[serde(default)]
+    at: Where,
+    #[serde(default)]
+    each: Vec<String>,
+}
+
+/// Which of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The largest.
+    Highest,
+    /// The smallest.
+    Lowest,
+}
+
+/// See [`Check::Alike`]: the largest over the smallest is 1 within the tolerance.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlikeCheck {
+    table: String,
+    among: String,
+    tolerance: f64,
+    #[serde(default)]
+    at: Where,
+    #[serde(default)]
+    each: Vec<String>,
+}
+
+/// See [`Check::Bounds`], in the table's unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundsCheck {
+    table: String,
+    #[serde(default)]
+    at: Where,
+    #[serde(default)]
+    each: Vec<String>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+/// See [`Check::Effect`]: the factor from one value of a dimension to another is further from 1.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EffectCheck {
+    of: Change,
+    exceeds: Change,
+    #[serde(default)]
+    each: Vec<String>,
+}
+
+/// From one value of a dimension to another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    table: String,
+    dimension: String,
+    from: String,
+    to: String,
+}
+
+/// What came of a check, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The numbers speak against it.
+    Fails,
+    /// They are not there.
+    Missing,
+    /// They do not decide.
+    Undecided,
+    /// They bear it out.
+    Holds,
+}
+
+impl From<Option<bool>> for Outcome {
+    fn from(holds: Option<bool>) -> Outcome {
+        match holds {
+            Some(true) => Outcome::Holds,
+            Some(false) => Outcome::Fails,
+            None => Outcome::Undecided,
+        }
+    }
+}
+
+/// What decides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// The numbers, in words.
+    pub text: String,
+    /// For or against.
+    pub outcome: Outcome,
+}
+
+type Tables = BTreeMap<String, Table>;
+type Group = BTreeMap<String, String>;
+
+impl Check {
+    /// Makes the check for each group of cells that has what it needs.
+    pub fn run(&self, tables: &Tables) -> Vec<Evidence> {
+        let (table, each, found) = match self {
+            Check::Ratio(check) => (&check.table, &check.each, check.run(tables)),
+            Check::Trend(check) => (&check.table, &check.each, check.run(tables)),
+            Check::Extreme(check) => (&check.table, &check.each, check.run(tables)),
+            Check::Alike(check) => (&check.table, &check.each, check.run(tables)),
+            Check::Bounds(check) => (&check.table, &check.each, check.run(tables)),
+            Check::Effect(check) => (&check.of.table, &check.each, check.run(tables)),
+        };
+        match found {
+            Some(found) if !found.is_empty() => found,
+            _ => vec![Evidence {
+                text: format!("no results in '{table}' for each {each:?}"),
+                outcome: Outcome::Missing,
+            }],
+        }
+    }
+}
+
+impl RatioCheck {
+    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
+        let table = tables.get(&self.table)?;
+        let judge = |group: Group| {
+            let pick = |side: &Where| average(table, &group, &[&self.at, side]);
+            let (over, under) = (pick(&self.over)?, pick(&self.under)?);
+            let ratio = Ratio::new(over, under)?;
+            let text = format!(
+                "{}{} over {}: {}",
+                name(&group),
+                show(&self.over),
+                show(&self.under),
+                show_ratio(over, under, ratio)
+            );
+            Some(Evidence {
+                text,
+                outcome: self.judge(ratio),
+            })
+        };
+        Some(
+            groups(table, &self.each, &self.at)
+                .into_iter()
+                .filter_map(judge)
+                .collect(),
+        )
+    }
+
+    fn judge(&self, ratio: Ratio) -> Outcome {
+        let bounds = [
+            self.above.map(|bound| ratio.above(bound)),
+            self.below.map(|bound| is_below(ratio, bound)),
+            self.at_least.map(|bound| not(is_below(ratio, bound))),
+            self.at_most.map(|bound| not(ratio.above(bound))),
+            self.similar.map(|tolerance| ratio.similar(tolerance)),
+        ];
+        bounds
+            .into_iter()
+            .flatten()
+            .map(Outcome::from)
+            .min()
+            .unwrap_or(Outcome::Undecided)
+    }
+}
+
+/// Whether it is below a number; `None` where its interval has the number within.
+fn is_below(ratio: Ratio, number: f64) -> Option<bool> {
+    let interval = ratio.interval(0.99);
+    if interval.high < number {
+        Some(true)
+    } else if interval.low > number || interval.low == interval.high {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// "At least" is a claim that only the opposite refutes: what does not differ from the bound bears it out.
+fn not(opposite: Option<bool>) -> Option<bool> {
+    Some(opposite != Some(true))
+}
+
+impl TrendCheck {
+    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
+        let table = tables.get(&self.table)?;
+        let values = if self.over.is_empty() {
+            table.values_of(&self.along)
+        } else {
+            self.over.clone()
+        };
+        let judge = |group: Group| {
+            let points = values.iter().filter_map(|value| {
+                let here = Where::from([(self.along.clone(), OneOrMany::One(value.clone()))]);
+                Some((value, average(table, &group, &[&self.at, &here])?))
+            });
+            let points: Vec<(&String, Estimate)> = points.collect();
+            let ((_, first), (_, last)) = (points.first()?, points.last()?);
+            let steps = points
+                .windows(2)
+                .filter_map(|pair| Some(self.goes(pair[0].1, pair[1].1)?.0));
+            let wrong = steps.filter(|relation| *relation == Relation::Below).count();
+            let (whole, _) = self.goes(*first, *last)?;
+            let outcome = match (points.len(), wrong, whole) {
+                (1, ..) => return None,
+                (_, 0, Relation::Above) => Outcome::Holds,
+                (_, 0, Relation::Undecided) => Outcome::Undecided,
+                _ => Outcome::Fails,
+            };
+            let shown: Vec<String> = points
+                .iter()
+                .map(|(value, at)| format!("{value}: {}", short(at.mean())))
+                .collect();
+            let text = format!("{}{} {}", name(&group), self.along, shown.join(", "));
+            Some(Evidence { text, outcome })
+        };
+        Some(
+            groups(table, &self.each, &self.at)
+                .into_iter()
+                .filter_map(judge)
+                .collect(),
+        )
+    }
+
+    /// `Above` where it goes the right way.
+    fn goes(&self, from: Estimate, to: Estimate) -> Option<(Relation, Ratio)> {
+        let ratio = match self.direction {
+            Direction::Rising => Ratio::new(to, from)?,
+            Direction::Falling => Ratio::new(from, to)?,
+        };
+        Some((ratio.relation(), ratio))
+    }
+}
+
+impl ExtremeCheck {
+    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
+        let table = tables.get(&self.table)?;
+        let judge = |group: Group| {
+            let of = |value: &String| {
+                let here = Where::from([(self.among.clone(), OneOrMany::One(value.clone()))]);
+                average(table, &group, &[&self.at, &here])
+            };
+            let best = of(&self.is)?;
+            let others: Vec<String> = table
+                .values_of(&self.among)
+                .into_iter()
+                .filter(|value| *value != self.is)
+                .collect();
+            let mut outcome = Outcome::Holds;
+            let mut text = format!("{}{} {}", name(&group), self.is, short(best.mean()));
+            for (other, value) in others.iter().filter_map(|other| Some((other, of(other)?))) {
+                let ratio = match self.end {
+                    End::Highest => Ratio::new(best, value)?,
+                    End::Lowest => Ratio::new(value, best)?,
+                };
+                outcome = outcome.min(match ratio.relation() {
+                    Relation::Above => Outcome::Holds,
+                    Relation::Below => Outcome::Fails,
+                    Relation::Similar | Relation::Undecided => Outcome::Undecided,
+                });
+                text.push_str(&format!(", {other} {}", short(value.mean())));
+            }
+            Some(Evidence { text, outcome })
+        };
+        Some(
+            groups(table, &self.each, &self.at)
+                .into_iter()
+                .filter_map(judge)
+                .collect(),
+        )
+    }
+}
+
+impl AlikeCheck {
+    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
+        let table = tables.get(&self.table)?;
+        let judge = |group: Group| {
+            let values = table.values_of(&self.among);
+            let of = |value: String| {
+                let here = Where::from([(self.among.clone(), OneOrMany::One(value.clone()))]);
+                Some((average(table, &group, &[&self.at, &here])?, value))
+            };
+            let mut all: Vec<(Estimate, String)> = values.into_iter().filter_map(of).collect();
+            all.sort_by(|a, b| a.0.mean().total_cmp(&b.0.mean()));
+            let ((low, lowest), (high, highest)) = (all.first()?, all.last()?);
+            let ratio = Ratio::new(*high, *low).filter(|_| all.len() > 1)?;
+            let text = format!(
+                "{}{highest} over {lowest}: {}",
+                name(&group),
+                show_ratio(*high, *low, ratio)
+            );
+            Some(Evidence {
+                text,
+                outcome: ratio.similar(self.tolerance).into(),
+            })
+        };
+        Some(
+            groups(table, &self.each, &self.at)
+                .into_iter()
+                .filter_map(judge)
+                .collect(),
+        )
+    }
+}
+
+impl BoundsCheck {
+    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
+        let table = tables.get(&self.table)?;
+        let judge = |group: Group| {
+            let value = average(table, &group, &[&self.at])?;
+            let interval = value.interval(0.99);
+            let least = self
+                .at_least
+                .map(|bound| Outcome::from(decide(interval.low >= bound, interval.high < bound)));
+            let most = self
+                .at_most
+                .map(|bound| Outcome::from(decide(interval.high <= bound, interval.low > bound)));
+            let outcome = least.into_iter().chain(most).min().unwrap_or(Outcome::Undecided);
+            let text = format!(
+                "{}{}{} {}",
+                name(&group),
+                show(&self.at),
+                short(value.mean()),
+                table.unit
+            );
+            Some(Evidence { text, outcome })
+        };
+        Some(
+            groups(table, &self.each, &self.at)
+                .into_iter()
+                .filter_map(judge)
+                .collect(),
+        )
+    }
+}
+
+fn decide(holds: bool, fails: bool) -> Option<bool> {
+    (holds || fails).then_some(holds)
+}
+
+impl EffectCheck {
+    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
+        let (one, other) = (tables.get(&self.of.table)?, tables.get(&self.exceeds.table)?);
+        let judge = |group: Group| {
+            let (of, exceeds) = (self.of.factor(one, &group)?, self.exceeds.factor(other, &group)?);
+            let text = format!(
+                "{}{} changes it by {}, {} by {}",
+                name(&group),
+                self.of.dimension,
+                short(of),
+                self.exceeds.dimension,
+                short(exceeds)
+            );
+            Some(Evidence {
+                text,
+                outcome: Some(of.ln().abs() > exceeds.ln().abs()).into(),
+            })
+        };
+        Some(
+            groups(one, &self.each, &Where::new())
+                .into_iter()
+                .filter_map(judge)
+                .collect(),
+        )
+    }
+}
+
+impl Change {
+    fn factor(&self, table: &Table, group: &Group) -> Option<f64> {
+        let of = |value: &String| {
+            let here = Where::from([(self.dimension.clone(), OneOrMany::One(value.clone()))]);
+            average(table, group, &[&here])
+        };
+        Some(Ratio::new(of(&self.to)?, of(&self.from)?)?.value)
+    }
+}
+
+/// The values of some dimensions that chosen cells have, each combination once.
+fn groups(table: &Table, each: &[String], at: &Where) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for cell in table.cells.iter().filter(|cell| chosen(cell, at)) {
+        let group = each
+            .iter()
+            .filter_map(|dimension| Some((dimension.clone(), cell.at.get(dimension)?.clone())));
+        let group: Group = group.collect();
+        if group.len() == each.len() && !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+/// Whether a cell has the values asked for; a dimension that it does not have does not matter.
+fn chosen(cell: &Cell, at: &Where) -> bool {
+    at.iter()
+        .all(|(dimension, wanted)| match (cell.at.get(dimension), wanted) {
+            (Some(value), OneOrMany::One(wanted)) => value == wanted,
+            (Some(value), OneOrMany::Many(wanted)) => wanted.contains(value),
+            (None, _) => false,
+        })
+}
+
+/// The average of the cells chosen, `None` of none.
+fn average(table: &Table, group: &Group, at: &[&Where]) -> Option<Estimate> {
+    let cells = table.cells.iter().filter(|cell| {
+        group
+            .iter()
+            .all(|(dimension, value)| cell.at.get(dimension) == Some(value))
+            && at.iter().all(|at| chosen(cell, at))
+    });
+    Estimate::average(&cells.map(|cell| cell.value).collect::<Vec<_>>())
+}
+
+fn name(group: &Group) -> String {
+    if group.is_empty() {
+        return String::new();
+    }
+    let values: Vec<&str> = group.values().map(String::as_str).collect();
+    format!("{}: ", values.join(", "))
+}
+
+fn show(at: &Where) -> String {
+    let value = |value: &OneOrMany| match value {
+        OneOrMany::One(value) => value.clone(),
+        OneOrMany::Many(values) => values.join("/"),
+    };
+    at.values().map(value).collect::<Vec<_>>().join(" ")
+}
+
+fn show_ratio(over: Estimate, under: Estimate, ratio: Ratio) -> String {
+    let interval = ratio.interval(0.99);
+    format!(
+        "{} / {} = {:.3} ({:.3} to {:.3})",
+        short(over.mean()),
+        short(under.mean()),
+        ratio.value,
+        interval.low,
+        interval.high
+    )
+}
+
+/// Four significant digits.
+fn short(value: f64) -> String {
+    let digits = if value == 0.0 {
+        0
+    } else {
+        (3 - value.abs().log10().floor() as i32).clamp(0, 9)
+    };
+    format!("{value:.*}", digits as usize)
+}

@@ -1,0 +1,76 @@
+//! What a study concluded, as checks on a table, and the verdict.
+//!
+//! A finding is a sentence of the study and checks of it. The same checks are made on the study's own printed table and on what was measured:
+//! some claims are contradicted by the table that they were drawn from, and those are marked.
+
+mod check;
+mod file;
+
+pub use check::{
+    AlikeCheck, BoundsCheck, Change, Check, Direction, EffectCheck, End, Evidence, ExtremeCheck, OneOrMany, Outcome,
+    RatioCheck, TrendCheck, Where,
+};
+pub use file::{Findings, FindingsError, published};
+
+use crate::table::Table;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A sentence of a study.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finding {
+    /// Study and number, as `S1.3`.
+    pub id: String,
+    /// What the study says, in our words.
+    pub says: String,
+    /// The study's own table contradicts it.
+    #[serde(default)]
+    pub contradicted: bool,
+    /// All must hold. None: no table can tell, and `why` says so.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+    /// Why there is no check.
+    pub why: Option<String>,
+}
+
+/// Whether results bear out a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every check holds.
+    Reproduced,
+    /// One does not.
+    NotReproduced,
+    /// None fails, but the numbers do not decide all.
+    Undecided,
+    /// The results needed are not there.
+    NotTestable,
+}
+
+/// A verdict with what decides it.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The numbers, those that speak against it first.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Finding {
+    /// Judges it by results, by the names of their tables.
+    pub fn judge(&self, tables: &BTreeMap<String, Table>) -> Judgement {
+        let mut evidence: Vec<Evidence> = self.checks.iter().flat_map(|check| check.run(tables)).collect();
+        evidence.sort_by_key(|evidence| evidence.outcome);
+        let has = |outcome| evidence.iter().any(|evidence| evidence.outcome == outcome);
+        let verdict = if has(Outcome::Fails) {
+            Verdict::NotReproduced
+        } else if has(Outcome::Missing) || evidence.is_empty() {
+            Verdict::NotTestable
+        } else if has(Outcome::Undecided) {
+            Verdict::Undecided
+        } else {
+            Verdict::Reproduced
+        };
+        Judgement { verdict, evidence }
+    }
+}
