@@ -84,6 +84,21 @@ pub trait Rx: Send {
 pub trait Tx: Send {
     /// Sends all frames, in order, and leaves the vector empty. Never waits: what the device does not take is dropped and reported.
     fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport;
+
+    /// Sends the first frames, in order, as far as the device has room for them; the others stay in the vector and are not in the report. Never
+    /// waits. A device that cannot tell whether it has room sends as [`Tx::send`] does.
+    fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        self.send(frames)
+    }
+
+    /// Lets no more than about this many bytes be under way in the device from now on, and [`Tx::offer`] leave what is beyond. A device that
+    /// does not know what is under way does nothing.
+    fn limit(&mut self, _bytes: usize) {}
+
+    /// Writable when a device that left frames at the last [`Tx::offer`] has room again; `None` where it did not, or cannot be waited for.
+    fn room(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// What became of the frames of one or more [`Tx::send`]s. Every frame is counted once, in `packets` or in one of the last four.

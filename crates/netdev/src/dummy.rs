@@ -36,6 +36,8 @@ struct Inner {
     state: State,
     received: VecDeque<(Vec<u8>, Offload)>,
     sent: VecDeque<Vec<u8>>,
+    /// Frames that it takes before it is full; any number where `None`.
+    room: Option<usize>,
     drops: DeviceDrops,
     captures: Captures,
 }
@@ -69,6 +71,7 @@ impl Dummy {
             state,
             received: VecDeque::new(),
             sent: VecDeque::new(),
+            room: None,
             drops: DeviceDrops::default(),
             captures: Captures::create(name, options)?,
         };
@@ -107,6 +110,11 @@ impl Dummy {
     /// Takes the packets that were sent since the last call, oldest first.
     pub fn take_sent(&self) -> Vec<Vec<u8>> {
         self.shared.inner.lock().sent.drain(..).collect()
+    }
+
+    /// Takes so many frames more, and is full then; `None` takes any number again.
+    pub fn set_room(&self, frames: Option<usize>) {
+        self.shared.inner.lock().room = frames;
     }
 
     /// How many injected packets have not been received yet.
@@ -217,26 +225,58 @@ impl Tx for DummyTx {
         let mut report = TxReport::default();
         let mut inner = self.shared.inner.lock();
         for frame in frames.drain(..) {
-            if !inner.state.admin_up {
-                report.down += 1;
-                continue;
+            if inner.has_room() {
+                inner.send(frame, &mut report);
+            } else {
+                report.dropped += 1;
             }
-            let len = frame.len();
-            let Ok(segments) = gso::segment(frame) else {
-                report.errors += 1;
-                continue;
-            };
-            for segment in segments {
-                inner.captures.write_tx(segment.data());
-                if inner.sent.len() >= KEPT {
-                    inner.sent.pop_front();
-                }
-                inner.sent.push_back(segment.data().to_vec());
-            }
-            report.packets += 1;
-            report.bytes += len as u64;
         }
         report
+    }
+
+    fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        let mut report = TxReport::default();
+        let mut inner = self.shared.inner.lock();
+        let n = inner.room.map_or(frames.len(), |room| room.min(frames.len()));
+        for frame in frames.drain(..n) {
+            inner.room = inner.room.map(|room| room - 1);
+            inner.send(frame, &mut report);
+        }
+        report
+    }
+}
+
+impl Inner {
+    fn has_room(&mut self) -> bool {
+        match &mut self.room {
+            None => true,
+            Some(0) => false,
+            Some(room) => {
+                *room -= 1;
+                true
+            }
+        }
+    }
+
+    fn send(&mut self, frame: Frame, report: &mut TxReport) {
+        if !self.state.admin_up {
+            report.down += 1;
+            return;
+        }
+        let len = frame.len();
+        let Ok(segments) = gso::segment(frame) else {
+            report.errors += 1;
+            return;
+        };
+        for segment in segments {
+            self.captures.write_tx(segment.data());
+            if self.sent.len() >= KEPT {
+                self.sent.pop_front();
+            }
+            self.sent.push_back(segment.data().to_vec());
+        }
+        report.packets += 1;
+        report.bytes += len as u64;
     }
 }
 
@@ -326,6 +366,26 @@ mod tests {
         assert!(frames.is_empty());
         assert_eq!(dummy.take_sent(), [vec![1; 60], vec![2; 70]]);
         assert!(dummy.take_sent().is_empty());
+    }
+
+    #[test]
+    fn a_device_without_room_leaves_what_it_is_offered_and_drops_what_it_is_sent() {
+        let dummy = dummy();
+        let mut tx = dummy.open_tx().unwrap();
+        let mut frames: Vec<Frame> = (0..5_u8).map(|n| Frame::from_slice(&[n; 60])).collect();
+        dummy.set_room(Some(2));
+        assert_eq!(tx.offer(&mut frames).packets, 2);
+        assert_eq!(
+            frames.iter().map(|frame| frame.data()[0]).collect::<Vec<_>>(),
+            [2, 3, 4]
+        );
+        dummy.set_room(Some(1));
+        let report = tx.send(&mut frames);
+        assert_eq!((report.packets, report.dropped, frames.len()), (1, 2, 0));
+        dummy.set_room(None);
+        assert_eq!(tx.offer(&mut vec![Frame::from_slice(&[9; 60])]).packets, 1);
+        let sent: Vec<u8> = dummy.take_sent().iter().map(|packet| packet[0]).collect();
+        assert_eq!(sent, [0, 1, 2, 9]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A packet in a pooled buffer, owned by the handle.
 
-use crate::pool::{self, CAPACITY, HEADROOM};
+use crate::pool::{self, CAPACITY, HEADROOM, SMALL};
 use crate::{Csum, Offload, checksum, vnet};
 use wire::VlanTag;
 
@@ -63,13 +63,24 @@ impl Frame {
         }
     }
 
-    /// A frame of `len` bytes of unspecified content, with the usual headroom.
+    /// A frame of `len` bytes of unspecified content, with the usual headroom, in a buffer of the smallest size that it fits in.
     pub(crate) fn with_len(len: usize) -> Frame {
-        let buffer = if HEADROOM + len <= CAPACITY {
+        let buffer = if HEADROOM + len <= SMALL {
+            pool::take_small()
+        } else if HEADROOM + len <= CAPACITY {
             pool::take()
         } else {
             vec![0; HEADROOM + len].into_boxed_slice()
         };
+        Frame::in_buffer(buffer, len)
+    }
+
+    /// An empty frame in a buffer for the largest packet, to be received into.
+    pub(crate) fn for_any() -> Frame {
+        Frame::in_buffer(pool::take(), 0)
+    }
+
+    fn in_buffer(buffer: Box<[u8]>, len: usize) -> Frame {
         Frame {
             offload: Offload::default(),
             mark: 0,
@@ -78,6 +89,21 @@ impl Frame {
             start: HEADROOM as u32,
             len: len as u32,
         }
+    }
+
+    /// Moves a short packet out of a large buffer, for a frame that is going to wait. The headroom is the usual one again.
+    pub fn compact(&mut self) {
+        if self.buffer.len() > SMALL && HEADROOM + self.len() <= SMALL {
+            let mut buffer = pool::take_small();
+            buffer[HEADROOM..HEADROOM + self.len()].copy_from_slice(self.data());
+            pool::give(std::mem::replace(&mut self.buffer, buffer));
+            self.start = HEADROOM as u32;
+        }
+    }
+
+    /// Bytes of memory that the frame holds.
+    pub fn memory(&self) -> usize {
+        self.buffer.len()
     }
 
     /// The packet's bytes.
@@ -362,6 +388,23 @@ mod tests {
         frame.advance(5).unwrap();
         assert!(frame.is_empty());
         assert_eq!(Frame::from_slice(b"DDDDDDSSSSSS\x81\x00\x00").pop_vlan(), None);
+    }
+
+    #[test]
+    fn a_short_packet_can_be_moved_out_of_a_large_buffer() {
+        let mut frame = Frame::for_any();
+        frame.len = PACKET.len() as u32;
+        frame.data_mut().copy_from_slice(PACKET);
+        frame.push_vlan(tag(7)).unwrap();
+        frame.priority = 3;
+        let packet = frame.data().to_vec();
+        assert_eq!(frame.memory(), CAPACITY);
+        frame.compact();
+        assert_eq!((frame.memory(), frame.data(), frame.priority), (SMALL, &packet[..], 3));
+        assert!(frame.push_vlan(tag(8)).is_ok());
+        let mut long = Frame::from_slice(&vec![1; SMALL]);
+        long.compact();
+        assert_eq!(long.memory(), CAPACITY);
     }
 
     #[test]

@@ -22,16 +22,26 @@ pub enum SegmentError {
 ///
 /// # Errors
 /// See [`SegmentError`].
-pub fn segment(mut frame: Frame) -> Result<Vec<Frame>, SegmentError> {
+pub fn segment(frame: Frame) -> Result<Vec<Frame>, SegmentError> {
+    let mut segments = Vec::with_capacity(segment_count(&frame));
+    segment_into(frame, &mut segments)?;
+    Ok(segments)
+}
+
+/// As [`segment`], but appends the packets to a vector.
+///
+/// # Errors
+/// See [`SegmentError`]; nothing is appended then.
+pub fn segment_into(mut frame: Frame, segments: &mut Vec<Frame>) -> Result<(), SegmentError> {
     if frame.offload.gso == Gso::None {
         checksum::fill(&mut frame)?;
-        return Ok(vec![frame]);
+        segments.push(frame);
+        return Ok(());
     }
     let headers = Headers::find(frame.data(), &frame.offload).ok_or(SegmentError::Headers)?;
     let (head, payload) = frame.data().split_at(headers.payload);
     let size = usize::from(frame.offload.gso_size);
     let count = payload.len().div_ceil(size).max(1);
-    let mut segments = Vec::with_capacity(count);
     for index in 0..count {
         let part = &payload[(index * size).min(payload.len())..((index + 1) * size).min(payload.len())];
         let mut segment = Frame::with_len(head.len() + part.len());
@@ -50,7 +60,7 @@ pub fn segment(mut frame: Frame) -> Result<Vec<Frame>, SegmentError> {
         (segment.mark, segment.priority) = (frame.mark, frame.priority);
         segments.push(segment);
     }
-    Ok(segments)
+    Ok(())
 }
 
 /// How many packets a frame makes on the wire.

@@ -1,12 +1,14 @@
 //! The free list of frame buffers.
 //!
-//! Goal: a buffer that can hold a whole 64 KB segment, at the price of a pointer. Each thread keeps its own bounded, last-in-first-out list,
-//! so that the buffer used next is the one most likely still in the processor's cache, and no lock is taken.
+//! Goal: a buffer that can hold a whole 64 KB segment, at the price of a pointer. Each thread keeps its own bounded, last-in-first-out lists,
+//! so that the buffer used next is the one most likely still in the processor's cache, and no lock is taken. There are two sizes: packets are
+//! received into large ones, since nobody knows their length before; copies, and packets that wait in a queue, take a small one where they fit.
 //!
 //! Invariants
-//! - A buffer on a list is exactly [`CAPACITY`] bytes and initialised (with the leftovers of earlier packets: it is never cleared again).
-//! - A list holds at most [`MAX_FREE`] buffers; what is beyond goes back to the allocator. Memory therefore depends on how many frames are in
-//!   use and on threads, not on ports.
+//! - A buffer on a list is exactly [`CAPACITY`] or [`SMALL`] bytes and initialised (with the leftovers of earlier packets: it is never cleared
+//!   again).
+//! - The lists hold at most [`MAX_FREE`] and [`MAX_FREE_SMALL`] buffers; what is beyond goes back to the allocator. Memory therefore depends on
+//!   how many frames are in use and on threads, not on ports.
 
 use std::cell::RefCell;
 
@@ -16,11 +18,17 @@ pub(crate) const HEADROOM: usize = 128;
 /// Size of a pooled buffer, 17 pages: headroom, and the largest packet that a port passes (65 535 bytes of IP, its Ethernet header and tags).
 pub(crate) const CAPACITY: usize = 68 * 1024;
 
+/// Size of a small pooled buffer: headroom, and a packet of the usual Ethernet.
+pub(crate) const SMALL: usize = 2 * 1024;
+
 /// Buffers that one thread keeps for reuse.
 const MAX_FREE: usize = 128;
+/// Small buffers that one thread keeps for reuse: what a queue of usual length may give back at once.
+const MAX_FREE_SMALL: usize = 1024;
 
 thread_local! {
     static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static FREE_SMALL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A buffer of [`CAPACITY`] bytes with unspecified content.
@@ -30,14 +38,22 @@ pub(crate) fn take() -> Box<[u8]> {
     recycled.unwrap_or_else(|| vec![0; CAPACITY].into_boxed_slice())
 }
 
+/// A buffer of [`SMALL`] bytes with unspecified content.
+pub(crate) fn take_small() -> Box<[u8]> {
+    let recycled = FREE_SMALL.try_with(|free| free.borrow_mut().pop()).ok().flatten();
+    recycled.unwrap_or_else(|| vec![0; SMALL].into_boxed_slice())
+}
+
 /// Keeps a buffer for reuse by the calling thread.
 pub(crate) fn give(buffer: Box<[u8]>) {
-    if buffer.len() != CAPACITY {
-        return;
-    }
-    let _ = FREE.try_with(|free| {
+    let (list, most) = match buffer.len() {
+        CAPACITY => (&FREE, MAX_FREE),
+        SMALL => (&FREE_SMALL, MAX_FREE_SMALL),
+        _ => return,
+    };
+    let _ = list.try_with(|free| {
         let mut free = free.borrow_mut();
-        if free.len() < MAX_FREE {
+        if free.len() < most {
             free.push(buffer);
         }
     });

@@ -127,7 +127,7 @@ impl Netdev for System {
         socket.enable_vnet_header()?;
         socket.set_send_buffer(SEND_BUFFER)?;
         socket.bind(self.device.ifindex, false)?;
-        Ok(Box::new(SystemTx { socket }))
+        Ok(Box::new(SystemTx { socket, full: false }))
     }
 
     fn drops(&self) -> DeviceDrops {
@@ -208,7 +208,7 @@ impl Rx for SystemRx {
 impl SystemRx {
     /// One system call: up to `want` packets, those that are of no use counted but not handed over. Returns how many the kernel gave.
     fn receive(&mut self, out: &mut Vec<Frame>, want: usize) -> io::Result<usize> {
-        self.buffers.resize_with(want, || Frame::with_len(0));
+        self.buffers.resize_with(want, Frame::for_any);
         let areas = self.buffers.iter_mut().map(Frame::receive_area);
         let result = mmsg::receive(self.socket.as_fd(), areas, &mut self.received);
         let n = *result.as_ref().unwrap_or(&0);
@@ -253,6 +253,8 @@ fn complete(frame: &mut Frame, received: &Received) -> Completion {
 
 struct SystemTx {
     socket: PacketSocket,
+    /// The last thing that the socket said was that its buffer is full.
+    full: bool,
 }
 
 impl Tx for SystemTx {
@@ -260,14 +262,8 @@ impl Tx for SystemTx {
         let mut report = TxReport::default();
         let mut rest = &mut frames[..];
         while !rest.is_empty() {
-            let packets = rest.iter_mut().map(|frame| frame.with_vnet_header());
-            match mmsg::send(self.socket.as_fd(), packets) {
-                Ok(n) => {
-                    let n = n.min(rest.len());
-                    report.packets += n as u64;
-                    report.bytes += rest[..n].iter().map(|frame| frame.len() as u64).sum::<u64>();
-                    rest = &mut rest[n..];
-                }
+            match self.batch(rest, &mut report) {
+                Ok(n) => rest = &mut rest[n..],
                 Err(error) => {
                     let lost = refused(&error, rest.len() as u64, &mut report);
                     rest = &mut rest[lost..];
@@ -276,6 +272,46 @@ impl Tx for SystemTx {
         }
         frames.clear();
         report
+    }
+
+    fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        let mut report = TxReport::default();
+        let mut done = 0;
+        self.full = false;
+        while done < frames.len() {
+            match self.batch(&mut frames[done..], &mut report) {
+                Ok(n) => done += n,
+                // The device's queue is full, which no descriptor tells the end of, or the socket's buffer, which it does.
+                Err(error) if matches!(errno(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => break,
+                Err(error) if errno(&error) == Some(Errno::AGAIN) => {
+                    self.full = true;
+                    break;
+                }
+                Err(error) => done += refused(&error, (frames.len() - done) as u64, &mut report),
+            }
+        }
+        frames.drain(..done);
+        report
+    }
+
+    fn limit(&mut self, bytes: usize) {
+        // Without it more waits in the device, and nothing else is worse.
+        let _ = self.socket.set_send_buffer(i32::try_from(bytes).unwrap_or(i32::MAX));
+    }
+
+    fn room(&self) -> Option<BorrowedFd<'_>> {
+        self.full.then(|| self.socket.as_fd())
+    }
+}
+
+impl SystemTx {
+    /// One system call. Returns how many of the frames were sent.
+    fn batch(&mut self, frames: &mut [Frame], report: &mut TxReport) -> io::Result<usize> {
+        let packets = frames.iter_mut().map(|frame| frame.with_vnet_header());
+        let n = mmsg::send(self.socket.as_fd(), packets)?.min(frames.len());
+        report.packets += n as u64;
+        report.bytes += frames[..n].iter().map(|frame| frame.len() as u64).sum::<u64>();
+        Ok(n)
     }
 }
 
@@ -304,7 +340,7 @@ mod tests {
     use crate::{Csum, Gso, vnet};
 
     fn received(vnet: [u8; vnet::LEN], packet: &[u8], vlan: Option<(u16, u16)>) -> (Frame, Received) {
-        let mut frame = Frame::with_len(0);
+        let mut frame = Frame::for_any();
         let area = frame.receive_area();
         area[..vnet::LEN].copy_from_slice(&vnet);
         area[vnet::LEN..vnet::LEN + packet.len()].copy_from_slice(packet);

@@ -99,7 +99,11 @@ impl Netdev for Tap {
     }
 
     fn open_tx(&self) -> io::Result<Box<dyn Tx>> {
-        Ok(Box::new(TapTx { fd: self.fd.clone() }))
+        Ok(Box::new(TapTx {
+            fd: self.fd.clone(),
+            limited: false,
+            full: None,
+        }))
     }
 
     fn drops(&self) -> DeviceDrops {
@@ -137,7 +141,7 @@ impl Rx for TapRx {
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let before = out.len();
         for _ in 0..max {
-            let mut frame = Frame::with_len(0);
+            let mut frame = Frame::for_any();
             let n = match sys::tap::read(&self.fd, frame.receive_area()) {
                 Ok(n) => n,
                 Err(error) if matches!(errno(&error), Some(Errno::AGAIN | Errno::INTR)) => break,
@@ -165,32 +169,82 @@ impl Rx for TapRx {
 
 struct TapTx {
     fd: Arc<OwnedFd>,
+    limited: bool,
+    /// A descriptor to wait for room with, once it was needed: the receive queue's is watched already.
+    full: Option<OwnedFd>,
+}
+
+/// What became of a frame that was written.
+enum Written {
+    Sent,
+    NoRoom,
+    Refused,
 }
 
 impl Tx for TapTx {
     fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
         let mut report = TxReport::default();
         for mut frame in frames.drain(..) {
-            let len = frame.len() as u64;
-            let result = loop {
-                match sys::tap::write(&self.fd, frame.with_vnet_header()) {
-                    Err(error) if errno(&error) == Some(Errno::INTR) => {}
-                    result => break result,
-                }
-            };
-            match result.map_err(|error| errno(&error)) {
-                Ok(_) => {
-                    report.packets += 1;
-                    report.bytes += len;
-                }
-                // EIO: the device is down; EBADFD: it is gone.
-                Err(Some(Errno::IO | Errno::BADFD | Errno::NODEV)) => report.down += 1,
-                Err(Some(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM)) => report.dropped += 1,
-                Err(Some(Errno::MSGSIZE)) => report.too_big += 1,
-                Err(_) => report.errors += 1,
+            if let Written::NoRoom = self.write(&mut frame, &mut report) {
+                report.dropped += 1;
             }
         }
         report
+    }
+
+    fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        let mut report = TxReport::default();
+        let mut write = |frame: &mut Frame| matches!(self.write(frame, &mut report), Written::NoRoom);
+        let full = frames.iter_mut().position(&mut write);
+        frames.drain(..full.unwrap_or(frames.len()));
+        self.full = match (full, self.full.take()) {
+            (None, _) => None,
+            (_, Some(fd)) => Some(fd),
+            (_, None) => rustix::io::fcntl_dupfd_cloexec(&*self.fd, 0).ok(),
+        };
+        report
+    }
+
+    fn limit(&mut self, bytes: usize) {
+        self.limited = sys::tap::set_send_buffer(self.fd.as_fd(), bytes).is_ok();
+    }
+
+    fn room(&self) -> Option<BorrowedFd<'_>> {
+        self.full.as_ref().map(AsFd::as_fd)
+    }
+}
+
+impl TapTx {
+    fn write(&self, frame: &mut Frame, report: &mut TxReport) -> Written {
+        let len = frame.len() as u64;
+        let result = loop {
+            match sys::tap::write(&self.fd, frame.with_vnet_header()) {
+                Err(error) if errno(&error) == Some(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        match result.map_err(|error| errno(&error)) {
+            Ok(_) => {
+                report.packets += 1;
+                report.bytes += len;
+                return Written::Sent;
+            }
+            Err(Some(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM)) => return Written::NoRoom,
+            // EIO: the device is down; EBADFD: it is gone.
+            Err(Some(Errno::IO | Errno::BADFD | Errno::NODEV)) => report.down += 1,
+            Err(Some(Errno::MSGSIZE)) => report.too_big += 1,
+            Err(_) => report.errors += 1,
+        }
+        Written::Refused
+    }
+}
+
+impl Drop for TapTx {
+    fn drop(&mut self) {
+        if self.limited {
+            // The limit is the device's, not this handle's.
+            let _ = sys::tap::set_send_buffer(self.fd.as_fd(), i32::MAX as usize);
+        }
     }
 }
 

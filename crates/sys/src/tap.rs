@@ -64,6 +64,17 @@ pub fn set_offloads(tap: BorrowedFd<'_>) -> Result<TapOffloads> {
     }
 }
 
+/// Sets how many bytes of packets that were written may wait in the host's stack; the rest is refused with `EAGAIN`.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_send_buffer(tap: BorrowedFd<'_>, bytes: usize) -> Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads one `int`, which lives through the call.
+    let result = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETSNDBUF as _, &raw const bytes) };
+    check("ioctl(TUNSETSNDBUF)", result).map(drop)
+}
+
 /// An `ifreq` with a device's name; `None` where the name is empty, too long or has a zero byte in it.
 pub(crate) fn interface_request(name: &str) -> Option<libc::ifreq> {
     let bytes = name.as_bytes();
