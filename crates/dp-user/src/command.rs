@@ -3,7 +3,9 @@
 //! Commands wait in a queue that the worker empties between batches; an eventfd wakes it. Answers come back over a channel that the command
 //! carries: when the worker is gone, commands are dropped, and whoever waits sees the channel closed instead of waiting for ever.
 
+use crate::gate::Gate;
 use crate::pipeline::Inlet;
+use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use dp::{Action, FlowDump};
 use flow::PortNo;
@@ -31,6 +33,18 @@ pub(crate) enum Command {
     },
     /// Let go of a port.
     DelPort { port: PortNo, done: Sender<()> },
+    /// Let a port's frames go through a queue, whose configuration may have changed.
+    Schedule {
+        port: PortNo,
+        queue: Arc<PortQueue>,
+        done: Sender<()>,
+    },
+    /// Let a port's packets come through a gate, whose configuration may have changed.
+    Gate {
+        port: PortNo,
+        gate: Arc<Mutex<Gate>>,
+        done: Sender<()>,
+    },
     /// Cache at most so many megaflows, each for as long as it is idle for less than this.
     Limit { flows: usize, idle: Duration },
     /// Forget all megaflows.

@@ -2,9 +2,11 @@
 
 use crate::Options;
 use crate::command::{Command, CommandQueue};
+use crate::gate::Gate;
 use crate::meters::Meters;
 use crate::pipeline::{Budget, Inlet, Pipeline};
-use crate::stats::{PortStats, WorkerStats};
+use crate::scheduled::PortQueue;
+use crate::stats::{ControlDrops, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker};
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
@@ -14,6 +16,7 @@ use flow::PortNo;
 use hashbrown::HashMap;
 use netdev::{Frame, Netdev};
 use parking_lot::{Mutex, RwLock};
+use qos::PortConfig;
 use qos::police::IngressPolicerConfig;
 use std::io;
 use std::num::NonZeroU64;
@@ -36,6 +39,8 @@ pub struct DpUser {
     meters: Arc<Meters>,
     /// Most megaflows of a worker, and how long one stays, where that has been changed.
     limits: Mutex<Option<(usize, Duration)>>,
+    /// Queued packets that were dropped when a configuration changed or a port went.
+    drops: ControlDrops,
 }
 
 struct Handle {
@@ -50,6 +55,14 @@ struct Port {
     stats: Vec<Arc<PortStats>>,
     /// Workers that have one of its queues.
     receivers: Vec<usize>,
+    /// The scheduler's, once it has had one.
+    queue: Option<Arc<PortQueue>>,
+    /// It has a scheduler now.
+    scheduled: bool,
+    /// What its packets pass as they come, once there was something.
+    gate: Option<Arc<Mutex<Gate>>>,
+    /// Queued packets that were dropped when the configuration changed.
+    drops: ControlDrops,
 }
 
 /// The slices of processor time that workers run in.
@@ -67,6 +80,7 @@ impl DpUser {
             ports: RwLock::default(),
             meters: Arc::default(),
             limits: Mutex::default(),
+            drops: ControlDrops::default(),
             spin: Arc::new(SpinTime::new(options.spin)),
             options,
         };
@@ -189,13 +203,7 @@ impl Datapath for DpUser {
             let worker = self.least_loaded(&receivers);
             receivers.push(worker);
             let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
-            inlets[worker].push(Inlet {
-                port,
-                rx,
-                stats: stats[worker].clone(),
-                packet_ins: budget.clone(),
-                budget,
-            });
+            inlets[worker].push(Inlet::new(port, rx, stats[worker].clone(), budget));
         }
         let (done, answers) = mpsc::channel();
         for ((worker, inlets), stats) in self.workers.iter().zip(inlets).zip(&stats) {
@@ -216,6 +224,10 @@ impl Datapath for DpUser {
             device,
             stats,
             receivers,
+            queue: None,
+            scheduled: false,
+            gate: None,
+            drops: ControlDrops::default(),
         };
         self.ports.write().insert(port, added);
         Ok(())
@@ -223,11 +235,9 @@ impl Datapath for DpUser {
 
     fn del_port(&self, port: PortNo) -> Result<(), DpError> {
         let _one_at_a_time = self.control.lock();
-        let removed = self.ports.write().remove(&port);
-        if removed.is_none() {
-            return Err(DpError::NoPort(port));
-        }
+        let removed = self.ports.write().remove(&port).ok_or(DpError::NoPort(port))?;
         self.let_go(port);
+        self.drop_queued(&removed);
         Ok(())
     }
 
@@ -237,6 +247,11 @@ impl Datapath for DpUser {
         let mut sum = PortCounters::default();
         for stats in &port.stats {
             stats.add_to(&mut sum);
+        }
+        for cause in DropCause::ALL {
+            let dropped = port.drops.get(cause);
+            sum.drops[cause as usize] += dropped;
+            sum.tx_dropped += dropped;
         }
         let lost = port.device.drops();
         sum.rx_dropped += lost.queue_full + lost.truncated;
@@ -288,30 +303,21 @@ impl Datapath for DpUser {
         self.meters.stats(id)
     }
 
-    fn set_qos(&self, port: PortNo, config: Option<&qos::PortConfig>) -> Result<(), DpError> {
-        match (self.ports.read().contains_key(&port), config) {
-            (false, _) => Err(DpError::NoPort(port)),
-            (true, Some(config)) if !config.is_direct() => Err(DpError::BadQos(qos::ConfigError::Unsuitable {
-                key: "type",
-                reason: "this datapath has no schedulers yet",
-            })),
-            _ => Ok(()),
-        }
+    fn set_qos(&self, port: PortNo, config: Option<&PortConfig>) -> Result<(), DpError> {
+        self.schedule(port, config.filter(|config| !config.is_direct()))
     }
 
     fn set_policing(&self, port: PortNo, config: Option<&IngressPolicerConfig>) -> Result<(), DpError> {
-        match (self.ports.read().contains_key(&port), config) {
-            (false, _) => Err(DpError::NoPort(port)),
-            (true, Some(config)) if !config.is_off() => Err(DpError::BadQos(qos::ConfigError::Unsuitable {
-                key: "ingress_policing_rate",
-                reason: "this datapath has no policers yet",
-            })),
-            _ => Ok(()),
-        }
+        self.change_gate(port, |gate, now| {
+            gate.police(config, now);
+            Ok(())
+        })
     }
 
-    fn qos(&self, _: PortNo) -> Option<QosReport> {
-        None
+    fn qos(&self, port: PortNo) -> Option<QosReport> {
+        let ports = self.ports.read();
+        let port = ports.get(&port).filter(|port| port.scheduled)?;
+        port.queue.as_ref().map(|queue| queue.report())
     }
 
     fn drops(&self) -> Vec<(DropCause, u64)> {
@@ -323,11 +329,13 @@ impl Datapath for DpUser {
                     DropCause::DeviceFull => self.workers.iter().map(|w| w.commands.refused()).sum(),
                     _ => 0,
                 };
-                (cause, by_worker.sum::<u64>() + refused)
+                (cause, by_worker.sum::<u64>() + refused + self.drops.get(cause))
             })
             .collect()
     }
 }
+
+mod schedule;
 
 impl Drop for DpUser {
     fn drop(&mut self) {

@@ -1,13 +1,15 @@
 //! Stages seven and eight of a packet's way: frames wait at their port until the batch is done, then go out together.
 //!
 //! Every worker has its own way to send on every port, opened when it first sends there. Order within a port is the order of
-//! [`Egress::queue`].
+//! [`Egress::queue`]. A port with a scheduler has a [`PortQueue`] instead, which all workers share.
 
+use crate::poll::Poller;
+use crate::scheduled::{PortQueue, Visit, Visitor};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::DropCause;
 use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::{Frame, Netdev, Tx};
+use netdev::{Frame, Netdev, Tx, TxReport};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
@@ -15,13 +17,21 @@ use wire::Nanos;
 /// How long a worker waits before it tries again to open a device that it could not open for sending.
 const REOPEN: Duration = Duration::from_secs(1);
 
+/// A time that never comes.
+const NEVER: Nanos = Nanos(u64::MAX);
+
 /// A worker's side of all ports that it can send on.
-#[derive(Default)]
 pub(crate) struct Egress {
     ports: HashMap<PortNo, u32>,
     places: Vec<Option<Outlet>>,
     /// Places with frames waiting.
     waiting: Vec<u32>,
+    /// Places with a scheduler.
+    scheduled: Vec<u32>,
+    /// Not after the first time that one of those wants to be visited.
+    due: Nanos,
+    /// Places whose device has no room.
+    full: Vec<u32>,
 }
 
 struct Outlet {
@@ -30,6 +40,27 @@ struct Outlet {
     tx: Option<Box<dyn Tx>>,
     reopen: Nanos,
     frames: Vec<Frame>,
+    scheduled: Option<Scheduled>,
+}
+
+/// The worker's part in a port with a scheduler.
+struct Scheduled {
+    queue: Arc<PortQueue>,
+    visitor: u32,
+    wake: Option<Nanos>,
+}
+
+impl Default for Egress {
+    fn default() -> Egress {
+        Egress {
+            ports: HashMap::new(),
+            places: Vec::new(),
+            waiting: Vec::new(),
+            scheduled: Vec::new(),
+            due: NEVER,
+            full: Vec::new(),
+        }
+    }
 }
 
 impl Egress {
@@ -41,6 +72,7 @@ impl Egress {
             tx: None,
             reopen: Nanos::ZERO,
             frames: Vec::new(),
+            scheduled: None,
         });
         let place = match self.places.iter().position(Option::is_none) {
             Some(place) => {
@@ -59,7 +91,35 @@ impl Egress {
     pub(crate) fn remove(&mut self, port: PortNo) {
         if let Some(place) = self.ports.remove(&port) {
             self.places[place as usize] = None;
+            self.scheduled.retain(|scheduled| *scheduled != place);
         }
+    }
+
+    /// The device of a port, and its queue where it has one.
+    pub(crate) fn port(&self, port: PortNo) -> Option<(Arc<dyn Netdev>, Option<Arc<PortQueue>>)> {
+        let outlet = self.places[*self.ports.get(&port)? as usize].as_ref()?;
+        let queue = outlet.scheduled.as_ref().map(|scheduled| scheduled.queue.clone());
+        Some((outlet.device.clone(), queue))
+    }
+
+    /// Lets a port's frames go through a queue from now on, until that is over; visits it at once, since its configuration may be another.
+    pub(crate) fn schedule(&mut self, port: PortNo, queue: Arc<PortQueue>, worker: &WorkerStats, now: Nanos) {
+        let Some(&place) = self.ports.get(&port) else {
+            return;
+        };
+        let Some(outlet) = &mut self.places[place as usize] else {
+            return;
+        };
+        if outlet.scheduled.is_none() {
+            self.scheduled.push(place);
+            outlet.tx = None;
+            outlet.scheduled = Some(Scheduled {
+                visitor: queue.join(),
+                queue,
+                wake: None,
+            });
+        }
+        self.visit(place, false, worker, now);
     }
 
     /// Lets a frame wait for [`Egress::flush`]; gives it back where there is no such port.
@@ -96,12 +156,95 @@ impl Egress {
         }
     }
 
-    /// Sends what waits.
+    /// Sends what waits, or hands it to the schedulers.
     pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
         while let Some(place) = self.waiting.pop() {
-            if let Some(outlet) = &mut self.places[place as usize] {
-                outlet.flush(worker, now);
+            match &mut self.places[place as usize] {
+                Some(outlet) if outlet.scheduled.is_none() => outlet.flush(worker, now),
+                Some(_) => self.visit(place, false, worker, now),
+                None => {}
             }
+        }
+    }
+
+    /// When a scheduler wants to be visited next; may be too early, never too late.
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        (self.due != NEVER).then_some(self.due)
+    }
+
+    /// Visits the schedulers that it is time for.
+    pub(crate) fn pace(&mut self, worker: &WorkerStats, now: Nanos) {
+        if now < self.due {
+            return;
+        }
+        for at in (0..self.scheduled.len()).rev() {
+            let place = self.scheduled[at];
+            if self.wake(place).is_some_and(|wake| wake <= now) {
+                self.visit(place, false, worker, now);
+            }
+        }
+        let wakes = self.scheduled.iter().filter_map(|place| self.wake(*place));
+        self.due = wakes.min().unwrap_or(NEVER);
+    }
+
+    /// A device that had no room has some: the number is one of [`Egress::watch`].
+    #[cold]
+    pub(crate) fn resume(&mut self, place: u32, worker: &WorkerStats, now: Nanos) {
+        self.visit(place, true, worker, now);
+    }
+
+    /// Lets devices that have no room wake this worker when they do, with the number of their place and `flag`.
+    #[inline]
+    pub(crate) fn watch(&mut self, poller: &Poller, flag: u64) {
+        while let Some(place) = self.full.pop() {
+            if let Some(Some(Outlet {
+                scheduled: Some(scheduled),
+                ..
+            })) = self.places.get(place as usize)
+            {
+                // Where it cannot be watched, it is asked again after a while.
+                scheduled
+                    .queue
+                    .with_room(|fd| drop(poller.once_writable(fd, flag | u64::from(place))));
+            }
+        }
+    }
+
+    fn wake(&self, place: u32) -> Option<Nanos> {
+        self.places[place as usize].as_ref()?.scheduled.as_ref()?.wake
+    }
+
+    fn visit(&mut self, place: u32, has_room: bool, worker: &WorkerStats, now: Nanos) {
+        let Some(Some(outlet)) = self.places.get_mut(place as usize) else {
+            return;
+        };
+        let Some(scheduled) = &mut outlet.scheduled else {
+            return;
+        };
+        let visitor = Visitor {
+            number: scheduled.visitor,
+            stats: &outlet.stats,
+            drops: DropSink {
+                worker,
+                port: Some(&outlet.stats),
+            },
+        };
+        let Visit { wake, watch, over } = if has_room {
+            scheduled.queue.resume(&visitor, now)
+        } else {
+            scheduled.queue.visit(&mut outlet.frames, &visitor, now)
+        };
+        scheduled.wake = wake;
+        if let Some(wake) = wake {
+            self.due = self.due.min(wake);
+        }
+        if watch {
+            self.full.push(place);
+        }
+        if over {
+            outlet.scheduled = None;
+            self.scheduled.retain(|scheduled| *scheduled != place);
         }
     }
 }
@@ -127,16 +270,22 @@ impl Outlet {
         };
         let report = tx.send(&mut self.frames);
         self.frames.clear();
-        self.stats.tx_packets.add(report.packets);
-        self.stats.tx_bytes.add(report.bytes);
-        let dropped = report.dropped + report.too_big + report.down;
-        if dropped + report.errors > 0 {
-            self.stats.tx_dropped.add(dropped);
-            self.stats.tx_errors.add(report.errors);
-            drops.count(DropCause::DeviceFull, report.dropped);
-            drops.count(DropCause::DeviceError, report.errors);
-            drops.count(DropCause::TooBig, report.too_big);
-            drops.count(DropCause::PortDown, report.down);
-        }
+        count_sent(&report, &self.stats, drops);
+    }
+}
+
+/// Counts what a device says of frames.
+#[inline]
+pub(crate) fn count_sent(report: &TxReport, stats: &PortStats, drops: DropSink<'_>) {
+    stats.tx_packets.add(report.packets);
+    stats.tx_bytes.add(report.bytes);
+    let dropped = report.dropped + report.too_big + report.down;
+    if dropped + report.errors > 0 {
+        stats.tx_dropped.add(dropped);
+        stats.tx_errors.add(report.errors);
+        drops.count(DropCause::DeviceFull, report.dropped);
+        drops.count(DropCause::DeviceError, report.errors);
+        drops.count(DropCause::TooBig, report.too_big);
+        drops.count(DropCause::PortDown, report.down);
     }
 }

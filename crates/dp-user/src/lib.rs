@@ -2,7 +2,7 @@
 //!
 //! [`DpUser`] implements [`dp::Datapath`]. It owns a few threads, the *workers*; each receive queue belongs to one of them, and a packet is
 //! received, looked up, changed and sent by the worker that received it. Workers share nothing that changes with packets: each has its own
-//! caches, its own way to send on every port and its own counters. [`pipeline`] shows a packet's way, stage by stage.
+//! caches, its own way to send on every port and its own counters. What they do share is the queue of a port that has a scheduler. [`pipeline`] shows a packet's way, stage by stage.
 //!
 //! Invariants
 //! - A worker that has nothing to do sleeps.
@@ -13,6 +13,8 @@ mod actions;
 mod command;
 mod datapath;
 mod egress;
+mod flow_look;
+mod gate;
 mod hash;
 mod layers;
 mod megaflow;
@@ -20,7 +22,9 @@ mod meters;
 mod options;
 pub mod pipeline;
 mod poll;
+mod queued;
 mod rewrite;
+mod scheduled;
 mod signature;
 mod stats;
 mod worker;

@@ -3,6 +3,7 @@
 //! | | stage | where |
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
+//! | | where the port asks for it: let packets come at its speed, police them | `gate` |
 //! | 2 | extract each frame's key | [`flow::extract`] |
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
@@ -10,6 +11,7 @@
 //! | 6 | run the actions | `actions` |
 //! | 7 | collect what is sent by port | `egress` |
 //! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send) |
+//! | | where the port has a scheduler: queue them there, send what may leave | `scheduled` |
 //!
 //! Stages 2 to 4 run for the whole batch one after the other, so that the memory accesses of different packets overlap. Where that found a
 //! megaflow for every packet, so do 6 and 7, and a batch that goes to one port as it is moves there in one piece. Where a packet is an upcall,
@@ -18,7 +20,8 @@
 //! A packet that its actions recirculate goes through 2 to 6 again on its own, before the next packet of its batch.
 //!
 //! Invariants
-//! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to the size of a batch once).
+//! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to the size of a batch once), but the lock of a port
+//!   with a scheduler or a policer, which is that port's own.
 //! - A megaflow is not used after a change that made it stale was published, as far as that was published before the batch began or by an
 //!   upcall of this batch: `Pipeline::apply_changes` runs before each batch and after each upcall. An answer is cached before the changes
 //!   since the *last look at the log* are applied, that is since before the upcall; so a change that races with the translation removes it.
@@ -37,6 +40,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
+
+mod held;
+mod inlet;
+
+pub use inlet::{Budget, Inlet};
 
 /// Frames in a batch.
 pub const BATCH: usize = 32;
@@ -88,53 +96,6 @@ struct Batch {
 /// In place of a megaflow's number: no key could be read.
 const MALFORMED: u32 = NONE - 1;
 
-/// The upcalls, or the copies for controllers, that a port may still make.
-#[derive(Clone, Debug)]
-pub struct Budget {
-    left: u32,
-    per_batch: u32,
-    burst: u32,
-}
-
-impl Budget {
-    /// A budget of `burst` upcalls that grows by `per_batch` with each batch.
-    pub fn new(per_batch: u32, burst: u32) -> Budget {
-        Budget {
-            left: burst,
-            per_batch,
-            burst,
-        }
-    }
-
-    /// Begins a batch. A port that is alone delays nobody: its budget is whole.
-    pub(crate) fn begin(&mut self, contended: bool) {
-        self.left = if contended {
-            self.left.saturating_add(self.per_batch).min(self.burst)
-        } else {
-            self.burst.max(BATCH as u32)
-        };
-    }
-
-    pub(crate) fn take(&mut self) -> bool {
-        let some = self.left > 0;
-        self.left -= u32::from(some);
-        some
-    }
-
-    pub(crate) fn is_spent(&self) -> bool {
-        self.left == 0
-    }
-}
-
-/// A receive queue and what belongs to its port.
-pub struct Inlet {
-    pub(crate) port: PortNo,
-    pub(crate) rx: Box<dyn Rx>,
-    pub(crate) stats: Arc<PortStats>,
-    pub(crate) budget: Budget,
-    pub(crate) packet_ins: Budget,
-}
-
 impl Pipeline {
     /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it has carried nothing for `idle`.
     pub fn new(flow_limit: usize, idle: Duration, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> Pipeline {
@@ -173,13 +134,7 @@ impl Pipeline {
 
     /// A receive queue of a port, for [`Pipeline::receive`].
     pub fn inlet(port: PortNo, rx: Box<dyn Rx>, budget: Budget) -> Inlet {
-        Inlet {
-            port,
-            rx,
-            stats: Arc::default(),
-            packet_ins: budget.clone(),
-            budget,
-        }
+        Inlet::new(port, rx, Arc::default(), budget)
     }
 
     /// Takes one batch from a queue through all stages, and returns how many frames it had. `contended` says that other ports wait.
@@ -196,16 +151,25 @@ impl Pipeline {
             from.budget.begin(contended);
             from.packet_ins.begin(contended);
             count_received(&batch.frames, &from.stats);
-            self.extract(&mut batch, from.port);
-            if self.find(&mut batch) {
-                self.act(&mut batch, from, now);
-            } else {
-                self.act_in_order(&mut batch, from, now);
+            if from.is_gated() {
+                self.pass_through_gate(&mut batch.frames, from, now);
             }
-            self.actor.flush(now);
+            self.forward(&mut batch, from, now);
         }
         self.batch = batch;
         received.map(|_| frames)
+    }
+
+    /// Stages 2 to 8.
+    #[inline]
+    fn forward(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+        self.extract(batch, from.port);
+        if self.find(batch) {
+            self.act(batch, from, now);
+        } else {
+            self.act_in_order(batch, from, now);
+        }
+        self.actor.flush(now);
     }
 
     /// Sends a frame through actions, outside of any flow, as if it had come in on a port.

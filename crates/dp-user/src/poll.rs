@@ -28,6 +28,16 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
     }
 
+    /// Watches a descriptor until it is writable, once; that it is being watched already does not matter.
+    pub(crate) fn once_writable(&self, fd: BorrowedFd<'_>, number: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(number);
+        let flags = epoll::EventFlags::OUT | epoll::EventFlags::ONESHOT;
+        match epoll::add(&self.epoll, fd, data, flags) {
+            Err(Errno::EXIST) => Ok(epoll::modify(&self.epoll, fd, data, flags)?),
+            added => Ok(added?),
+        }
+    }
+
     /// Stops to watch a descriptor.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
         // It is not in the set where it was parked; nothing else can be wrong with it.

@@ -62,6 +62,20 @@ impl PortStats {
 #[derive(Default)]
 struct DropCounters([Counter; DropCause::ALL.len()]);
 
+/// Drops that the control plane was the cause of, by its own threads.
+#[derive(Default)]
+pub(crate) struct ControlDrops([AtomicU64; DropCause::ALL.len()]);
+
+impl ControlDrops {
+    pub(crate) fn add(&self, cause: DropCause, packets: u64) {
+        self.0[cause as usize].fetch_add(packets, Relaxed);
+    }
+
+    pub(crate) fn get(&self, cause: DropCause) -> u64 {
+        self.0[cause as usize].load(Relaxed)
+    }
+}
+
 /// Where a packet's drop is counted: with its worker, and with the port that it came from or could not leave by.
 #[derive(Clone, Copy)]
 pub(crate) struct DropSink<'a> {
@@ -95,6 +109,11 @@ pub(crate) struct WorkerStats {
 }
 
 impl WorkerStats {
+    /// Counts a dropped packet.
+    pub(crate) fn count_drop(&self, cause: DropCause) {
+        self.drops.0[cause as usize].add(1);
+    }
+
     /// Packets dropped for a cause.
     pub(crate) fn dropped(&self, cause: DropCause) -> u64 {
         self.drops.0[cause as usize].get()

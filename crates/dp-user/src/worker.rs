@@ -6,15 +6,18 @@
 //! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age them, at most once a second.
 //! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll only now and then: the round trip of a ping is
 //!   shorter by a tenth than with epoll between.
+//! - It wakes when packets that are held back are due, and looks for what little time is left: `pacing`.
 //! - A queue whose device fails is not asked again at once: after [`PATIENCE`] fruitless attempts it is *parked*, taken out of epoll, and
 //!   tried once a second. One whose device has vanished is closed and reported once.
 
 use crate::command::{Command, CommandQueue};
+use crate::gate::Gate;
 use crate::pipeline::{Inlet, Pipeline, Push};
 use crate::poll::Poller;
 use dp::{FlowDump, FlowStats, Slowpath};
 use flow::PortNo;
 use netdev::Netdev;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -26,6 +29,9 @@ use wire::Nanos;
 
 /// Number of the command queue's event among the poller's; others are places of queues.
 const COMMANDS: u64 = u64::MAX;
+
+/// Set in the number of an event of a device that has room again; the rest is the place of its outlet.
+const OUTLETS: u64 = 1 << 32;
 
 /// Errors, or wake-ups without a packet, in a row before a queue is parked.
 const PATIENCE: u32 = 16;
@@ -59,6 +65,8 @@ pub(crate) struct Worker {
     looks: u32,
     /// Queues that had packets when it last looked.
     busy: usize,
+    /// Some port's packets come through a gate.
+    gated: bool,
     /// When housekeeping wants its next turn.
     housekeeping: Option<Nanos>,
     ready: Vec<u64>,
@@ -127,6 +135,7 @@ impl Worker {
             active: Nanos::ZERO,
             looks: 0,
             busy: 0,
+            gated: false,
             housekeeping: None,
             ready: Vec::new(),
             taken: Vec::new(),
@@ -160,8 +169,13 @@ impl Worker {
         }
         let contended = ready.len() > 1;
         for place in &ready {
-            self.serve(*place as usize, contended, now);
+            if *place & OUTLETS == 0 {
+                self.serve(*place as usize, contended, now);
+            } else {
+                self.pipeline.resume(*place as u32, now);
+            }
         }
+        self.pace(now);
         if !ready.is_empty() {
             self.active = now;
         }
@@ -184,7 +198,11 @@ impl Worker {
         if self.spins() {
             return Some(Duration::ZERO);
         }
-        next.map(|next| next.since(self.now))
+        let next = next.map(|next| next.since(self.now));
+        match (next, self.until_due()) {
+            (Some(next), Some(due)) => Some(next.min(due)),
+            (next, due) => next.or(due),
+        }
     }
 
     /// Whether packets came so lately that it stays awake for more.
@@ -216,6 +234,7 @@ impl Worker {
                 Err(error) => self.receive_failed(place, &error, self.now),
             }
         }
+        self.pace(self.now);
     }
 
     /// One batch of one queue.
@@ -312,6 +331,14 @@ impl Worker {
                     self.del_port(port);
                     let _ = done.send(());
                 }
+                Command::Schedule { port, queue, done } => {
+                    self.pipeline.schedule(port, queue, now);
+                    let _ = done.send(());
+                }
+                Command::Gate { port, gate, done } => {
+                    self.gate(port, &gate);
+                    let _ = done.send(());
+                }
                 Command::Limit { flows, idle } => self.pipeline.set_limits(flows, idle),
                 Command::Flush { done } => {
                     self.pipeline.flush();
@@ -349,6 +376,15 @@ impl Worker {
             gone: false,
         });
         Ok(())
+    }
+
+    fn gate(&mut self, port: PortNo, gate: &Arc<Mutex<Gate>>) {
+        for queue in self.queues.iter_mut().flatten() {
+            if queue.inlet.port == port {
+                queue.inlet.set_gate(gate.clone());
+                self.gated = true;
+            }
+        }
     }
 
     fn del_port(&mut self, port: PortNo) {
@@ -419,5 +455,6 @@ pub(crate) fn clock() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+mod pacing;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,10 @@
 //! A packet that hits a cache makes nobody allocate.
 
-use dp::{Action, Credit, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
+use dp::{Action, Credit, DropCause, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
 use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
+use qos::{Discipline, FqCodelConfig, HtbClass, HtbConfig, LeafConfig, PortConfig, PortSpeed, SfqConfig};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::io;
@@ -163,29 +164,62 @@ impl Slowpath for Switch {
     fn port_failed(&self, _: PortNo) {}
 }
 
+/// Disciplines of each kind: some that send at once, some that hold back and, on a link that is too slow, drop.
+fn disciplines() -> Vec<PortConfig> {
+    let class = |n| {
+        HtbClass::new(n)
+            .unwrap()
+            .leaf(LeafConfig::FqCodel(FqCodelConfig::default()))
+    };
+    let htb = HtbConfig::new(20_000_000, vec![class(0), class(3)]).unwrap();
+    vec![
+        PortConfig::new(Discipline::Leaf(LeafConfig::FqCodel(FqCodelConfig::default()))),
+        PortConfig::new(Discipline::Htb(htb)),
+        PortConfig {
+            discipline: Discipline::Leaf(LeafConfig::Sfq(SfqConfig::default())),
+            speed: Some(PortSpeed::new(10_000_000).unwrap()),
+        },
+    ]
+}
+
 #[test]
 fn packets_that_hit_a_cache_are_forwarded_without_an_allocation() {
+    let disciplines = disciplines();
+    for discipline in std::iter::once(None).chain(disciplines.iter().map(Some)) {
+        forward(discipline);
+    }
+}
+
+/// With a scheduler on one of the ports, or without.
+fn forward(discipline: Option<&PortConfig>) {
     let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let device = Arc::new(Endless { event, next: 0 });
     let mut pipeline = Pipeline::new(1000, Duration::from_secs(10), Arc::new(Switch), Arc::default());
     pipeline.add_port(PortNo(1), device.clone());
     pipeline.add_port(PortNo(2), device.clone());
     let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(8, 256));
-    let mut run = |batches: usize, now: Nanos| {
+    pipeline.set_qos(PortNo(2), discipline, Nanos::from_secs(1)).unwrap();
+    let mut run = |batches: u32, mut now: Nanos| {
         for _ in 0..batches {
+            now = now + Duration::from_millis(1);
             pipeline.receive(&mut inlet, true, now).unwrap();
+            pipeline.pace(now);
             pipeline.housekeep(now);
         }
         pipeline.cache_stats()
     };
-    run(100, Nanos::from_secs(1));
+    // Until queues are as long as they get.
+    run(2_000, Nanos::from_secs(1));
     // Buffers grow to the size of a report once.
-    let before = run(10, Nanos::from_secs(3));
+    let before = run(10, Nanos::from_secs(5));
     let allocated = CountingAlloc::allocations();
-    let after = run(1000, Nanos::from_secs(5));
-    assert_eq!(CountingAlloc::allocations() - allocated, 0);
+    let after = run(1000, Nanos::from_secs(7));
+    assert_eq!(CountingAlloc::allocations() - allocated, 0, "{discipline:?}");
     assert_eq!(after.upcalls, before.upcalls);
     let hits = after.exact_hits + after.megaflow_hits - before.exact_hits - before.megaflow_hits;
     // One packet of ten is looked up twice.
     assert_eq!(hits, 1000 * BATCH as u64 * 11 / 10);
+    // A link that is too slow was full all the time.
+    let slow = discipline.is_some_and(|config| config.speed.is_some());
+    assert_eq!(pipeline.drops()[DropCause::QueueFull as usize].1 > 0, slow);
 }

@@ -95,7 +95,8 @@ impl<P: Packet> Scheduler<P> for Port<P> {
     }
 
     fn segment_above(&self, queue: u32) -> Option<u64> {
-        self.scheduler.segment_above(queue)
+        let scheduler = self.scheduler.segment_above(queue);
+        [scheduler, self.police.segment_above()].into_iter().flatten().min()
     }
 }
 
@@ -188,7 +189,11 @@ impl<P: Packet> Scheduler<P> for Kind<P> {
 /// What is before the queue.
 enum Police {
     Off,
-    One { policer: EgressPolicer, policed: u64 },
+    One {
+        policer: EgressPolicer,
+        burst: u64,
+        policed: u64,
+    },
     Two(Box<TwoLevels>),
 }
 
@@ -197,6 +202,7 @@ impl Police {
         match discipline {
             Discipline::EgressPolicer(config) => Police::One {
                 policer: EgressPolicer::new(*config),
+                burst: config.burst(),
                 policed: 0,
             },
             Discipline::TrTcm(config) => Police::Two(Box::new(TwoLevels::new(config))),
@@ -206,9 +212,21 @@ impl Police {
 
     fn change(&mut self, discipline: &Discipline, now: Nanos) {
         match (&mut *self, discipline) {
-            (Police::One { policer, .. }, Discipline::EgressPolicer(config)) => policer.change(*config, now),
+            (Police::One { policer, burst, .. }, Discipline::EgressPolicer(config)) => {
+                policer.change(*config, now);
+                *burst = config.burst();
+            }
             (Police::Two(police), Discipline::TrTcm(config)) => police.change(config, now),
             _ => *self = Police::new(discipline),
+        }
+    }
+
+    /// A segment of which the bucket has not enough tokens is dropped whole, and one larger than the bucket always.
+    fn segment_above(&self) -> Option<u64> {
+        match self {
+            Police::Off => None,
+            Police::One { burst, .. } => Some(burst / 4),
+            Police::Two(police) => Some(police.burst / 4),
         }
     }
 
@@ -216,7 +234,7 @@ impl Police {
     fn pass(&mut self, packet: &impl Packet, now: Nanos) -> bool {
         match self {
             Police::Off => true,
-            Police::One { policer, policed } => {
+            Police::One { policer, policed, .. } => {
                 let pass = policer.pass(network_bytes(packet), now);
                 *policed += u64::from(!pass);
                 pass
@@ -229,6 +247,8 @@ impl Police {
 /// The meters of `trtcm-policer`.
 struct TwoLevels {
     port: TrTcm,
+    /// The least of all bursts.
+    burst: u64,
     /// By number; the first is queue 0.
     queues: Vec<PolicedQueue>,
 }
@@ -255,6 +275,7 @@ impl TwoLevels {
         };
         TwoLevels {
             port: TrTcm::new(config.port),
+            burst: queues.iter().map(|(_, meter)| meter.burst()).min().unwrap_or(0),
             queues: queues.iter().map(queue).collect(),
         }
     }
@@ -271,6 +292,7 @@ impl TwoLevels {
             std::mem::swap(queue, old);
         }
         self.queues = new.queues;
+        self.burst = new.burst;
         self.port.change(config.port, now);
     }
 

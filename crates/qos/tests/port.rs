@@ -133,6 +133,7 @@ fn policers_count_from_the_ip_header_on_and_by_queue() {
     };
     assert_eq!(offer(&mut port, 0, 15), 10);
     assert_eq!(empty(&mut port).len(), 10);
+    assert_eq!(port.segment_above(0), Some(2_465));
     let stats = port.queue_stats(0).unwrap();
     assert_eq!((stats.packets, stats.dropped(Cause::Policed)), (10, 5));
 

@@ -8,3 +8,4 @@ mod forwarding;
 mod invalidation;
 mod kernel;
 mod recirculation;
+mod scheduled;

@@ -24,6 +24,11 @@ impl EgressPolicerConfig {
             cbs: ConfigError::range("cbs", cbs, 1, 1 << 40)?,
         })
     }
+
+    /// The burst, in bytes.
+    pub(crate) const fn burst(self) -> u64 {
+        self.cbs
+    }
 }
 
 /// A bucket of bytes.

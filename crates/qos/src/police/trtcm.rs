@@ -39,6 +39,11 @@ impl TrTcmConfig {
             ebs: ConfigError::range("ebs", ebs, 0, 1 << 40)?,
         })
     }
+
+    /// The larger of the bursts, in bytes.
+    pub(crate) const fn burst(self) -> u64 {
+        if self.cbs > self.ebs { self.cbs } else { self.ebs }
+    }
 }
 
 /// A committed and an excess bucket of bytes.

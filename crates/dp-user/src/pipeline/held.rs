@@ -1,0 +1,98 @@
+//! Packets that do not go their way at once: those that wait at the gate of the port they came by, and at the scheduler of the one they leave by.
+
+use super::{BATCH, Inlet, Pipeline};
+use crate::poll::Poller;
+use crate::scheduled::PortQueue;
+use crate::stats::DropSink;
+use flow::PortNo;
+use netdev::Frame;
+use qos::{ConfigError, PortConfig};
+use std::sync::Arc;
+use wire::Nanos;
+
+impl Pipeline {
+    /// Between stages 1 and 2, for a port that has asked for it: leaves the frames that come through now.
+    #[cold]
+    pub(super) fn pass_through_gate(&mut self, frames: &mut Vec<Frame>, from: &mut Inlet, now: Nanos) {
+        let Some(gate) = &from.gate else {
+            return;
+        };
+        let sink = DropSink {
+            worker: &self.stats,
+            port: Some(&from.stats),
+        };
+        let mut lost = |cause| {
+            from.stats.rx_dropped.add(1);
+            sink.count(cause, 1);
+        };
+        let mut gate = gate.lock();
+        from.due = gate.pass(frames, BATCH, now, &mut lost);
+        let open = gate.is_open();
+        drop(gate);
+        if open {
+            from.gate = None;
+        }
+    }
+
+    /// Takes a batch of what comes through a queue's gate now through all further stages.
+    #[cold]
+    pub(crate) fn pass_gate(&mut self, from: &mut Inlet, now: Nanos) {
+        self.apply_changes();
+        let mut batch = std::mem::take(&mut self.batch);
+        from.due = None;
+        self.pass_through_gate(&mut batch.frames, from, now);
+        if !batch.frames.is_empty() {
+            self.forward(&mut batch, from, now);
+        }
+        self.batch = batch;
+    }
+
+    /// Schedules what leaves a port, or changes how; `None` sends it as it comes, once what is queued has gone.
+    ///
+    /// # Errors
+    /// What the discipline refuses.
+    pub fn set_qos(&mut self, port: PortNo, config: Option<&PortConfig>, now: Nanos) -> Result<(), ConfigError> {
+        let Some((device, queue)) = self.actor.egress.port(port) else {
+            return Ok(());
+        };
+        let queue = match (queue, config) {
+            (Some(queue), Some(config)) => {
+                queue.reconfigure(config, now, &mut |cause| self.stats.count_drop(cause))?;
+                queue
+            }
+            (Some(queue), None) => {
+                queue.release(now);
+                queue
+            }
+            (None, Some(config)) => Arc::new(PortQueue::new(device, config)?),
+            (None, None) => return Ok(()),
+        };
+        self.schedule(port, queue, now);
+        Ok(())
+    }
+
+    /// Sends what schedulers have held back until now.
+    #[inline]
+    pub fn pace(&mut self, now: Nanos) {
+        self.actor.egress.pace(&self.stats, now);
+    }
+
+    /// When [`Pipeline::pace`] wants to be called next, if ever; may be too early.
+    #[inline]
+    pub fn due(&self) -> Option<Nanos> {
+        self.actor.egress.due()
+    }
+
+    pub(crate) fn schedule(&mut self, port: PortNo, queue: Arc<PortQueue>, now: Nanos) {
+        self.actor.egress.schedule(port, queue, &self.stats, now);
+    }
+
+    pub(crate) fn resume(&mut self, place: u32, now: Nanos) {
+        self.actor.egress.resume(place, &self.stats, now);
+    }
+
+    #[inline]
+    pub(crate) fn watch(&mut self, poller: &Poller, flag: u64) {
+        self.actor.egress.watch(poller, flag);
+    }
+}

@@ -1,0 +1,93 @@
+//! Where packets come from, and what belongs to that.
+
+use super::BATCH;
+use crate::gate::Gate;
+use crate::stats::PortStats;
+use flow::PortNo;
+use netdev::Rx;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use wire::Nanos;
+
+/// The upcalls, or the copies for controllers, that a port may still make.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    left: u32,
+    per_batch: u32,
+    burst: u32,
+}
+
+impl Budget {
+    /// A budget of `burst` upcalls that grows by `per_batch` with each batch.
+    pub fn new(per_batch: u32, burst: u32) -> Budget {
+        Budget {
+            left: burst,
+            per_batch,
+            burst,
+        }
+    }
+
+    /// Begins a batch. A port that is alone delays nobody: its budget is whole.
+    pub(crate) fn begin(&mut self, contended: bool) {
+        self.left = if contended {
+            self.left.saturating_add(self.per_batch).min(self.burst)
+        } else {
+            self.burst.max(BATCH as u32)
+        };
+    }
+
+    pub(crate) fn take(&mut self) -> bool {
+        let some = self.left > 0;
+        self.left -= u32::from(some);
+        some
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// A receive queue and what belongs to its port.
+pub struct Inlet {
+    pub(crate) port: PortNo,
+    pub(crate) rx: Box<dyn Rx>,
+    pub(crate) stats: Arc<PortStats>,
+    pub(crate) budget: Budget,
+    pub(crate) packet_ins: Budget,
+    /// What packets pass before the lookup, where that is not nothing.
+    pub(super) gate: Option<Arc<Mutex<Gate>>>,
+    /// When more of them come through it.
+    pub(super) due: Option<Nanos>,
+}
+
+impl Inlet {
+    pub(crate) fn new(port: PortNo, rx: Box<dyn Rx>, stats: Arc<PortStats>, budget: Budget) -> Inlet {
+        Inlet {
+            port,
+            rx,
+            stats,
+            packet_ins: budget.clone(),
+            budget,
+            gate: None,
+            due: None,
+        }
+    }
+
+    /// Lets packets come through a gate; it is looked at soon, since it may have changed.
+    pub(crate) fn set_gate(&mut self, gate: Arc<Mutex<Gate>>) {
+        self.gate = Some(gate);
+        self.due = Some(Nanos::ZERO);
+    }
+
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        self.due
+    }
+
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+}

@@ -1,0 +1,338 @@
+//! The queue of a port with a scheduler, between the workers and the device.
+//!
+//! A worker that has frames for the port puts them in, takes out what may leave now, and offers it to the device. What the device has no room
+//! for stays at the head of the line. Where something stays, one of the workers has it on its mind (the *claim*): it comes back when the
+//! scheduler says, or when the device has room.
+//!
+//! Invariants
+//! - The lock is the port's alone, and nobody waits for anything while holding it but for the system calls that send.
+//! - While the queue is not empty there is a claim, and the worker of the claim knows the time of it: see [`Visit::wake`].
+//! - Every frame that comes in is sent, or counted under a [`DropCause`].
+
+use crate::flow_look::FlowSecret;
+use crate::queued::{Queued, cut, drop_cause};
+use crate::stats::{DropSink, PortStats};
+use dp::{DropCause, QosReport};
+use netdev::{Frame, Netdev, Tx};
+use parking_lot::Mutex;
+use qos::{Cause, ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, Scheduler};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::Nanos;
+
+/// Frames that are offered to the device at once.
+const ROUND: usize = 64;
+
+/// Frames that one visit sends at most: other ports of the worker wait meanwhile.
+const VISIT: usize = 256;
+
+/// How long a worker waits before it tries again to open a device that it could not open for sending.
+const REOPEN: Duration = Duration::from_secs(1);
+
+/// When to ask a device again that had no room, and cannot say when it has.
+const ASK_AGAIN: Duration = Duration::from_micros(100);
+
+/// The same for one that can, in case that it does not.
+const ASK_ANYWAY: Duration = Duration::from_millis(5);
+
+/// How late the worker of the claim may be before another takes it over.
+const LATE: Duration = Duration::from_micros(200);
+
+/// What may be under way in the device: this long at its speed, within these bounds in bytes.
+const UNDER_WAY: Duration = Duration::from_millis(2);
+const ROOM: (u64, u64) = (16 << 10, 2 << 20);
+/// The same for a device that does not know its speed.
+const USUAL_ROOM: usize = 512 << 10;
+
+/// Packets of up to this many stay in the buffers that they came in; more would hold much more memory than their bytes.
+const LOOSE: u64 = 64;
+
+/// See the module's page.
+pub(crate) struct PortQueue {
+    device: Arc<dyn Netdev>,
+    secret: FlowSecret,
+    state: Mutex<State>,
+}
+
+struct State {
+    scheduler: qos::Port<Queued>,
+    /// Given out by the scheduler and not taken by the device.
+    held: Vec<Frame>,
+    /// For the packets of a segment.
+    scratch: Vec<Frame>,
+    tx: Option<Box<dyn Tx>>,
+    reopen: Nanos,
+    /// The device has no room, and is to be asked again at this time.
+    full: Option<Nanos>,
+    /// The time of the last visit: that of the next is not before it, whatever the worker's clock said when its turn began.
+    latest: Nanos,
+    claim: Option<(u32, Nanos)>,
+    visitors: u32,
+    /// The port has no scheduler any more: what is here is to be sent, and then the queue is not needed.
+    released: bool,
+    /// Bytes that may be under way in the device.
+    room: usize,
+    /// Bytes that the device sends in a millisecond.
+    device_rate: Option<u64>,
+}
+
+/// Who visits.
+pub(crate) struct Visitor<'a> {
+    /// Of [`PortQueue::join`].
+    pub(crate) number: u32,
+    pub(crate) stats: &'a PortStats,
+    pub(crate) drops: DropSink<'a>,
+}
+
+/// What a visitor has to know.
+pub(crate) struct Visit {
+    /// When it is to come back; `None` where that is no business of its own.
+    pub(crate) wake: Option<Nanos>,
+    /// The device has no room, and [`PortQueue::with_room`] tells what to wait for.
+    pub(crate) watch: bool,
+    /// The port has no scheduler any more, and nothing is left here.
+    pub(crate) over: bool,
+}
+
+impl PortQueue {
+    /// Of a device that is open. Asks for its state.
+    ///
+    /// # Errors
+    /// What the discipline refuses.
+    pub(crate) fn new(device: Arc<dyn Netdev>, config: &PortConfig) -> Result<PortQueue, ConfigError> {
+        let speed = device
+            .state()
+            .ok()
+            .and_then(|state| state.speed)
+            .filter(|speed| *speed > 0);
+        let under_way = |speed: u64| (speed / 8_000 * UNDER_WAY.as_millis() as u64).clamp(ROOM.0, ROOM.1);
+        Ok(PortQueue {
+            secret: FlowSecret::new(),
+            state: Mutex::new(State {
+                scheduler: qos::Port::new(config)?,
+                held: Vec::with_capacity(ROUND),
+                scratch: Vec::new(),
+                tx: None,
+                reopen: Nanos::ZERO,
+                full: None,
+                latest: Nanos::ZERO,
+                claim: None,
+                visitors: 0,
+                released: false,
+                room: speed.map_or(USUAL_ROOM, |speed| under_way(speed) as usize),
+                device_rate: speed.map(|speed| speed / 8_000),
+            }),
+            device,
+        })
+    }
+
+    /// A number for a worker that is going to visit.
+    pub(crate) fn join(&self) -> u32 {
+        let mut state = self.state.lock();
+        state.visitors += 1;
+        state.visitors
+    }
+
+    /// Changes the configuration. What is queued stays as far as there is room; what is lost is told.
+    ///
+    /// # Errors
+    /// What the discipline refuses; then nothing has changed.
+    pub(crate) fn reconfigure(
+        &self,
+        config: &PortConfig,
+        now: Nanos,
+        lost: &mut dyn FnMut(DropCause),
+    ) -> Result<(), ConfigError> {
+        let mut state = self.state.lock();
+        let now = state.time(now);
+        let done = state
+            .scheduler
+            .reconfigure(config, now, &mut |_, cause| lost(drop_cause(cause)));
+        if done.is_ok() {
+            state.released = false;
+            // Whoever comes next looks what is due now.
+            state.claim = None;
+        }
+        done
+    }
+
+    /// Lets all that is queued go as fast as the device takes it, and then end the visits.
+    pub(crate) fn release(&self, now: Nanos) {
+        if let Ok(limit) = FifoConfig::new(1_000_000) {
+            let config = PortConfig::new(Discipline::Leaf(LeafConfig::Fifo(limit)));
+            // Nothing is lost: no discipline holds more.
+            let _ = self.reconfigure(&config, now, &mut |_| ());
+        }
+        self.state.lock().released = true;
+    }
+
+    /// Drops what is queued, and says how many frames that were.
+    pub(crate) fn clear(&self) -> u64 {
+        let mut state = self.state.lock();
+        let mut lost = state.held.drain(..).count() as u64;
+        state.scheduler.drain(&mut |_| lost += 1);
+        state.claim = None;
+        lost
+    }
+
+    /// The queues' counters.
+    pub(crate) fn report(&self) -> QosReport {
+        let state = self.state.lock();
+        let mut report = QosReport {
+            held_packets: state.held.len() as u64,
+            held_bytes: state.held.iter().map(|frame| frame.len() as u64).sum(),
+            ..QosReport::default()
+        };
+        state
+            .scheduler
+            .each_queue(&mut |number, stats| report.queues.push((number, stats.clone())));
+        report
+    }
+
+    /// Puts frames in, and sends what may leave now.
+    pub(crate) fn visit(&self, frames: &mut Vec<Frame>, by: &Visitor<'_>, now: Nanos) -> Visit {
+        let mut state = self.state.lock();
+        let now = state.time(now);
+        for frame in frames.drain(..) {
+            state.take_in(frame, &self.secret, by, now);
+        }
+        let watch = state.send(&self.device, by, now);
+        state.claim(by.number, watch, now)
+    }
+
+    /// The device has room again: sends what may leave now.
+    pub(crate) fn resume(&self, by: &Visitor<'_>, now: Nanos) -> Visit {
+        self.state.lock().full = None;
+        self.visit(&mut Vec::new(), by, now)
+    }
+
+    /// Shows what is writable when the device has room, if it has none now.
+    pub(crate) fn with_room(&self, watch: impl FnOnce(BorrowedFd<'_>)) {
+        let state = self.state.lock();
+        if let (Some(_), Some(fd)) = (state.full, state.tx.as_ref().and_then(|tx| tx.room())) {
+            watch(fd);
+        }
+    }
+}
+
+impl State {
+    /// The time, which goes on from visit to visit whichever worker's it is.
+    fn time(&mut self, now: Nanos) -> qos::Nanos {
+        self.latest = self.latest.max(now);
+        qos::Nanos(self.latest.0)
+    }
+
+    #[inline]
+    fn take_in(&mut self, frame: Frame, secret: &FlowSecret, by: &Visitor<'_>, now: qos::Nanos) {
+        let above = self.scheduler.segment_above(frame.priority);
+        let above = [above, self.device_rate].into_iter().flatten().min();
+        let scheduler = &mut self.scheduler;
+        let good = cut(frame, above, &mut self.scratch, |mut frame| {
+            if scheduler.packets() >= LOOSE {
+                frame.compact();
+            }
+            let queued = Queued::new(frame, secret);
+            // What is dropped is handed over.
+            let _ = scheduler.enqueue(queued, now, &mut |_, cause| by.lost(cause));
+        });
+        if !good {
+            by.stats.tx_dropped.add(1);
+            by.drops.count(DropCause::Malformed, 1);
+        }
+    }
+
+    /// Sends what may leave. Returns whether the device has no room.
+    fn send(&mut self, device: &Arc<dyn Netdev>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
+        let clock = Nanos(now.0);
+        if self.full.is_some_and(|until| clock < until) {
+            return true;
+        }
+        self.full = None;
+        let mut rounds = VISIT / ROUND;
+        loop {
+            while self.held.len() < ROUND {
+                let Some(packet) = self.scheduler.dequeue(now, &mut |_, cause| by.lost(cause)) else {
+                    break;
+                };
+                self.held.push(packet.frame);
+            }
+            if self.held.is_empty() || rounds == 0 {
+                return false;
+            }
+            rounds -= 1;
+            self.open(device, clock);
+            let Some(tx) = &mut self.tx else {
+                let lost = self.held.drain(..).count() as u64;
+                by.stats.tx_dropped.add(lost);
+                by.drops.count(DropCause::PortDown, lost);
+                continue;
+            };
+            by.sent(&tx.offer(&mut self.held));
+            if !self.held.is_empty() {
+                let patience = if tx.room().is_some() { ASK_ANYWAY } else { ASK_AGAIN };
+                self.full = Some(clock + patience);
+                return true;
+            }
+        }
+    }
+
+    fn open(&mut self, device: &Arc<dyn Netdev>, now: Nanos) {
+        if self.tx.is_some() || now < self.reopen {
+            return;
+        }
+        match device.open_tx() {
+            Ok(mut tx) => {
+                tx.limit(self.room);
+                self.tx = Some(tx);
+            }
+            Err(_) => self.reopen = now + REOPEN,
+        }
+    }
+
+    /// Who comes back, and when.
+    fn claim(&mut self, me: u32, watch: bool, now: qos::Nanos) -> Visit {
+        let clock = Nanos(now.0);
+        let next = match self.full {
+            Some(until) => Some(until),
+            None if !self.held.is_empty() => Some(clock),
+            None => self.scheduler.next_event(now).map(|next| Nanos(next.0)),
+        };
+        let mut visit = Visit {
+            wake: None,
+            watch: false,
+            over: false,
+        };
+        let Some(next) = next else {
+            self.claim = None;
+            if self.released {
+                self.tx = None;
+                visit.over = true;
+            }
+            return visit;
+        };
+        let another = self
+            .claim
+            .is_some_and(|(who, at)| who != me && at <= next && clock < at + LATE);
+        if !another {
+            self.claim = Some((me, next));
+            visit.wake = Some(next);
+            visit.watch = watch;
+        }
+        visit
+    }
+}
+
+impl Visitor<'_> {
+    fn lost(&self, cause: Cause) {
+        self.stats.tx_dropped.add(1);
+        self.drops.count(drop_cause(cause), 1);
+    }
+
+    fn sent(&self, report: &netdev::TxReport) {
+        crate::egress::count_sent(report, self.stats, self.drops);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use super::*;
+use crate::stats::WorkerStats;
+use netdev::Dummy;
+use qos::PortSpeed;
+use std::collections::BTreeMap;
+
+const NOW: Nanos = Nanos::from_secs(1);
+
+struct Fixture {
+    device: Arc<Dummy>,
+    queue: PortQueue,
+    stats: PortStats,
+    worker: WorkerStats,
+}
+
+impl Fixture {
+    /// Of 1 Mbit/s.
+    fn new() -> Fixture {
+        let device = Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap());
+        Fixture {
+            queue: PortQueue::new(device.clone(), &Fixture::speed(1_000_000)).unwrap(),
+            device,
+            stats: PortStats::default(),
+            worker: WorkerStats::default(),
+        }
+    }
+
+    fn speed(bits: u64) -> PortConfig {
+        PortConfig {
+            discipline: Discipline::Noop,
+            speed: Some(PortSpeed::new(bits).unwrap()),
+        }
+    }
+
+    fn visit(&self, number: u32, frames: usize, now: Nanos) -> Visit {
+        let visitor = Visitor {
+            number,
+            stats: &self.stats,
+            drops: DropSink {
+                worker: &self.worker,
+                port: Some(&self.stats),
+            },
+        };
+        let mut frames = (0..frames).map(|_| Frame::from_slice(&[0; 976])).collect();
+        self.queue.visit(&mut frames, &visitor, now)
+    }
+}
+
+#[test]
+fn one_visitor_has_the_port_on_its_mind_until_another_knows_of_something_earlier_or_it_is_late() {
+    let fixture = Fixture::new();
+    let queue = &fixture.queue;
+    assert_eq!((queue.join(), queue.join()), (1, 2));
+    // 8 ms each on the link, less half a millisecond for what may be made up for.
+    let first = fixture.visit(1, 3, NOW).wake.unwrap();
+    assert!(first > NOW && first <= NOW + Duration::from_millis(8));
+    assert_eq!(fixture.visit(2, 1, NOW).wake, None);
+    assert_eq!(fixture.visit(1, 0, NOW).wake, Some(first));
+    // The first does not come: the second sends, and has it on its mind from then on.
+    let later = first + Duration::from_micros(300);
+    let second = fixture.visit(2, 0, later).wake.unwrap();
+    assert_eq!(fixture.device.take_sent().len(), 2);
+    assert_eq!(fixture.visit(1, 0, later).wake, None);
+    // A faster link makes the next packet due earlier, whoever comes first.
+    queue
+        .reconfigure(&Fixture::speed(100_000_000), later, &mut |_| ())
+        .unwrap();
+    assert!(
+        fixture
+            .visit(1, 1, second)
+            .wake
+            .is_none_or(|wake| wake <= second + Duration::from_millis(1))
+    );
+    let end = second + Duration::from_millis(10);
+    let last = fixture.visit(2, 0, end);
+    assert!(last.wake.is_none() && !last.over);
+    assert_eq!(fixture.device.take_sent().len(), 3);
+}
+
+#[test]
+fn a_clock_that_is_behind_another_workers_does_no_harm() {
+    let fixture = Fixture::new();
+    fixture.visit(1, 5, NOW + Duration::from_millis(100));
+    let visit = fixture.visit(2, 1, NOW);
+    assert_eq!((visit.wake, visit.over), (None, false));
+    assert_eq!(fixture.queue.report().queues[0].1.backlog_packets, 5);
+}
+
+#[test]
+fn a_released_queue_sends_all_it_has_and_tells_when_it_is_over() {
+    let fixture = Fixture::new();
+    fixture.visit(1, 100, NOW);
+    fixture.device.set_room(Some(30));
+    fixture.queue.release(NOW);
+    let visit = fixture.visit(1, 0, NOW);
+    assert!(!visit.over && visit.wake.is_some());
+    let report = fixture.queue.report();
+    assert!(report.held_packets > 0 && report.held_bytes == 976 * report.held_packets);
+    fixture.device.set_room(None);
+    let visit = fixture.visit(1, 1, visit.wake.unwrap());
+    assert!(visit.over && visit.wake.is_none());
+    assert_eq!(fixture.device.take_sent().len(), 101);
+    assert_eq!(fixture.queue.clear(), 0);
+}

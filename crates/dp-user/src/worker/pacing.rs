@@ -1,0 +1,45 @@
+//! Packets that are held back until their time: those that wait at a scheduler, and those that wait at the gate of their port.
+//!
+//! Goal: right to some ten microseconds, and a processor that sleeps in between. A sleeping thread wakes some ten microseconds late, so it wakes
+//! [`EARLY`] and looks from there on.
+
+use super::{OUTLETS, Worker, clock};
+use std::time::Duration;
+use wire::Nanos;
+
+/// How long before a packet's time its worker is awake.
+const EARLY: Duration = Duration::from_micros(40);
+
+impl Worker {
+    /// Lets go on what is due now.
+    #[inline]
+    pub(super) fn pace(&mut self, now: Nanos) {
+        self.pipeline.pace(now);
+        if self.gated {
+            self.pass_gates(now);
+        }
+        self.pipeline.watch(&self.poller, OUTLETS);
+    }
+
+    #[cold]
+    fn pass_gates(&mut self, now: Nanos) {
+        for queue in self.queues.iter_mut().flatten() {
+            if queue.inlet.is_due(now) {
+                self.pipeline.pass_gate(&mut queue.inlet, now);
+            }
+        }
+        self.gated = self.queues.iter().flatten().any(|queue| queue.inlet.is_gated());
+    }
+
+    /// How long it may sleep for the sake of what is held back; `None` where nothing is.
+    #[inline]
+    pub(super) fn until_due(&self) -> Option<Duration> {
+        let gates = self.queues.iter().flatten().filter_map(|queue| queue.inlet.due());
+        let next = match self.gated {
+            true => gates.chain(self.pipeline.due()).min()?,
+            false => self.pipeline.due()?,
+        };
+        // The turn has taken its time.
+        Some(next.since(clock()).saturating_sub(EARLY))
+    }
+}
