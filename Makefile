@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := ./scripts/cargo
 OXVS := target/release/oxvs
 
-.PHONY: help build demo test install uninstall bench soak fuzz clean
+.PHONY: help build demo test install uninstall bench soak fuzz kernel-qdiscs clean
 
 help:
 	@echo 'make demo      install what is missing, build, and show the switch at work (root or sudo)'
@@ -15,6 +15,7 @@ help:
 	@echo 'make bench     measure beside Open vSwitch and the Linux bridge (root or sudo)'
 	@echo 'make soak      the randomised tests at length: SOAK=20 times as much (root)'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=60 (installs a nightly toolchain and cargo-fuzz)'
+	@echo 'make kernel-qdiscs  record anew what the qdiscs of Debian'"'"'s kernel do, which ours are compared with (installs QEMU)'
 
 build:
 	./scripts/setup.sh build
@@ -45,6 +46,10 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	./scripts/setup.sh fuzz
 	./scripts/fuzz.sh $(FUZZ_SECONDS)
+
+kernel-qdiscs:
+	./scripts/setup.sh guest
+	./scripts/guest/qdiscs.sh
 
 # Builds only where there is no binary yet, so that `sudo make install` after `make build` needs no toolchain of root's.
 $(OXVS):

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs what is missing for `build`, `demo`, `test` or `fuzz`: says what and why, asks nothing, and touches nothing that is there.
+# Installs what is missing for `build`, `demo`, `test`, `fuzz` or `guest` (virtual machines with Debian's kernel): says what and why, asks nothing, and touches nothing that is there.
 set -eu
 cd "$(dirname "$0")/.."
-goal=${1:?usage: setup.sh build|demo|test|fuzz}
+goal=${1:?usage: setup.sh build|demo|test|fuzz|guest}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 missing=
@@ -60,6 +60,10 @@ if [ "$goal" != build ]; then
     need ping iputils-ping "tries who reaches whom"
     need iperf3 iperf3 "measures TCP"
     need ovs-testcontroller openvswitch-testcontroller "is the controller that programs a bridge (its service stays off)"
+fi
+if [ "$goal" = guest ]; then
+    need qemu-system-x86_64 qemu-system-x86 "runs Debian's kernel beside this one"
+    need dpkg-deb dpkg "unpacks that kernel"
 fi
 if [ "$goal" = test ]; then
     need git git "lists the files that are checked"

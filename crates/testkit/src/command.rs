@@ -57,7 +57,7 @@ pub fn run<S: AsRef<OsStr>>(command: &[S]) -> String {
 pub fn try_run<S: AsRef<OsStr>>(command: &[S], env: &[(String, String)]) -> Done {
     let text = display(command);
     let output = Command::new("timeout")
-        .args(["--kill-after=5", &LIMIT.to_string()])
+        .args(["-k", "5", &LIMIT.to_string()])
         .args(command)
         .envs(env.iter().map(|(k, v)| (k, v)))
         .env("LC_ALL", "C")
