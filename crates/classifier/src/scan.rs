@@ -86,6 +86,13 @@ impl<R, const N: usize> Classifier<R, N> {
         self.collect(matching, Relation::Covered)
     }
 
+    /// About how many rules [`Classifier::covered_by`] has to look at.
+    pub fn covered_cost(&self, matching: &Match<N>) -> usize {
+        let candidates = self.candidates(matching, Relation::Covered, None);
+        let scanned = candidates.to_scan.iter().map(|home| self.subtable(*home).rules);
+        scanned.sum::<usize>() + candidates.to_ask.len()
+    }
+
     /// The rules that match some key that `matching` does.
     pub fn overlapping(&self, matching: &Match<N>) -> Vec<RuleId> {
         self.collect(matching, Relation::Overlapping)

@@ -1,8 +1,9 @@
 //! How a datapath learns that megaflows went stale.
 //!
 //! Writers (the control plane, an upcall that learned an address) append to a bounded log and advance the epoch. A worker compares the epoch
-//! with the last one it saw, once a batch: a load, no lock. Only when they differ does it take the lock and read what is new. A worker that
-//! fell behind further than the log reaches is told that everything changed.
+//! with the last one it saw, once a batch: a load, no lock. Only when they differ does it take the lock and read what is new. What a worker
+//! has not read for long is told it in fewer words, which may be about more packets: a controller that adds a million rules must not cost it the
+//! megaflows that none of them is about.
 
 use flow::{Key, Mask};
 use parking_lot::Mutex;
@@ -61,14 +62,65 @@ fn merged(changes: &[Change]) -> Vec<Change> {
     deps.into_iter().map(Change::Dep).chain(regions).collect()
 }
 
-/// Longest history kept; a reader further behind gets [`Change::All`].
-const HISTORY: usize = 4096;
+/// Changes that are kept as they were published.
+const RECENT: usize = 1024;
+/// Of those, as many are put together when there are more.
+const PART: usize = 512;
+/// Parts that are kept; then half of them are put together.
+const PARTS: usize = 64;
+/// What is still not said in so many words is that everything changed.
+const WORDS: usize = 1024;
 
 /// A log of changes with many readers. See the module's page.
 #[derive(Debug, Default)]
 pub struct Changes {
     epoch: AtomicU64,
-    recent: Mutex<VecDeque<Change>>,
+    log: Mutex<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    recent: VecDeque<Change>,
+    /// What came before, the oldest first.
+    parts: VecDeque<Part>,
+}
+
+/// Changes that were put together.
+#[derive(Debug)]
+struct Part {
+    changes: Vec<Change>,
+    /// The epoch behind the last of them.
+    end: u64,
+}
+
+impl Log {
+    fn push(&mut self, change: Change, epoch: u64) {
+        if self.recent.len() == RECENT {
+            let end = epoch - (RECENT - PART) as u64;
+            let changes: Vec<Change> = self.recent.drain(..PART).collect();
+            self.parts.push_back(Part::of(&changes, end));
+        }
+        if self.parts.len() == PARTS {
+            let mut all = Vec::new();
+            let mut end = 0;
+            for part in self.parts.drain(..PARTS / 2) {
+                all.extend(part.changes);
+                end = part.end;
+            }
+            self.parts.push_front(Part::of(&all, end));
+        }
+        self.recent.push_back(change);
+    }
+}
+
+impl Part {
+    fn of(changes: &[Change], end: u64) -> Part {
+        let mut changes = merged(changes);
+        if changes.len() > WORDS {
+            changes = vec![Change::All];
+        }
+        Part { changes, end }
+    }
 }
 
 impl Changes {
@@ -94,31 +146,29 @@ impl Changes {
         } else {
             changes
         };
-        let mut recent = self.recent.lock();
-        for change in changes {
-            if recent.len() == HISTORY {
-                recent.pop_front();
-            }
-            recent.push_back(change.clone());
+        let mut log = self.log.lock();
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        for (change, epoch) in changes.iter().zip(epoch..) {
+            log.push(change.clone(), epoch);
         }
         self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
     }
 
-    /// Appends to `out` what was published after `epoch`, and returns the epoch that `out` brings the reader to.
+    /// Appends to `out` what was published after `epoch`, or more, and returns the epoch that `out` brings the reader to.
     pub fn since(&self, epoch: u64, out: &mut Vec<Change>) -> u64 {
-        let recent = self.recent.lock();
+        let log = self.log.lock();
         let current = self.epoch.load(Ordering::Acquire);
-        let behind = current.saturating_sub(epoch);
-        if behind > recent.len() as u64 {
-            out.push(Change::All);
-        } else {
-            let first = out.len();
-            out.extend(recent.iter().skip(recent.len() - behind as usize).cloned());
-            drop(recent);
-            if out.len() - first > APART {
-                let few = merged(&out[first..]);
-                out.splice(first.., few);
-            }
+        let behind = usize::try_from(current.saturating_sub(epoch)).unwrap_or(usize::MAX);
+        let first = out.len();
+        for part in log.parts.iter().filter(|part| part.end > epoch) {
+            out.extend_from_slice(&part.changes);
+        }
+        let recent = log.recent.len();
+        out.extend(log.recent.iter().skip(recent.saturating_sub(behind)).cloned());
+        drop(log);
+        if out.len() - first > APART {
+            let few = merged(&out[first..]);
+            out.splice(first.., few);
         }
         current
     }
@@ -174,13 +224,51 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_fell_behind_is_told_that_everything_changed() {
+    fn a_reader_that_fell_far_behind_misses_nothing_and_keeps_what_no_change_was_about() {
+        let on = |address: u128| {
+            let (mut key, mut mask) = (Key::ZERO, Mask::EMPTY);
+            key.set(flow::Field::Ipv4Dst, address);
+            mask.add(flow::Field::Ipv4Dst);
+            Region { key, mask }
+        };
         let changes = Changes::new();
-        for n in 0..=HISTORY as u64 {
+        let many = (PART * PARTS * 3) as u64;
+        let mut middle = 0;
+        for n in 0..many {
+            if n == many / 2 {
+                middle = changes.epoch();
+            }
+            let region = Arc::new(on(0x0a00_0000 | u128::from(n & 0xffff)));
+            changes.publish(&[Change::Dep(Dep(n % 7)), Change::Overlap(Dep(100), region)]);
+            assert!(changes.log.lock().parts.len() <= PARTS);
+        }
+        for from in [0, middle] {
+            let mut out = Vec::new();
+            assert_eq!(changes.since(from, &mut out), 2 * many);
+            let touches = |one: Region| {
+                out.iter().any(|change| match change {
+                    Change::Overlap(Dep(100), all) => all.mask.overlaps(&all.key, &one.mask, &one.key),
+                    other => *other == Change::All,
+                })
+            };
+            assert!((0..0xffff).step_by(77).all(|n| touches(on(0x0a00_0000 | n))));
+            assert!(!touches(on(0x0b00_0000)));
+            assert!((0..7).all(|dep| out.contains(&Change::Dep(Dep(dep)))));
+        }
+    }
+
+    #[test]
+    fn changes_that_have_nothing_in_common_become_one_of_everything() {
+        let changes = Changes::new();
+        for n in 0..(2 * PART * PARTS) as u64 {
             changes.publish(&[Change::Dep(Dep(n))]);
         }
         let mut out = Vec::new();
         changes.since(0, &mut out);
         assert_eq!(out, [Change::All]);
+        out.clear();
+        let last = changes.epoch() - 1;
+        changes.since(last, &mut out);
+        assert_eq!(out, [Change::Dep(Dep(last))]);
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::asynchronous::Happened;
 use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
-use crate::dump::Job;
 use crate::env::Env;
 use crate::events::Events;
 use crate::limit::LimitStats;
@@ -58,6 +57,9 @@ impl Default for Config {
 /// The last type of the messages by which peers learn of each other: hello, error, echo, experimenter, features, configuration. They have the
 /// same numbers in all versions.
 const LAST_COURTESY: u8 = 9;
+
+/// As many short messages take as long as a part of a long answer or change.
+const PART: usize = 64;
 
 /// What is left to do for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,8 +182,8 @@ impl Agent {
     /// Ends a connection, and what it has begun.
     pub fn disconnect(&mut self, id: ConnId, env: &impl Env, now: Nanos) {
         let Some(mut gone) = self.conns.remove(&id) else { return };
-        if let Some(Job::Commit(commit)) = gone.dump.take() {
-            commit.give_up(&mut self.core, env);
+        if let Some(job) = gone.dump.take() {
+            job.orphaned(&mut self.core, &mut gone, env, now);
             self.tell_events(now);
         }
         self.tap();
@@ -239,9 +241,11 @@ impl Agent {
         }
     }
 
-    /// Works on what came in on a connection, for `steps` messages or parts of long answers at most.
+    /// Works on what came in on a connection, for about as long as `steps` short messages take.
     pub fn run(&mut self, id: ConnId, env: &impl Env, now: Nanos, steps: usize) -> Run {
-        for _ in 0..steps {
+        let mut taken = 0;
+        while taken < steps {
+            taken += 1;
             let Some(conn) = self.conns.get_mut(&id) else {
                 return Run::Close(Closed::Gone);
             };
@@ -255,6 +259,7 @@ impl Agent {
             if let Some(job) = conn.dump.take() {
                 conn.dump = job.step(&mut self.core, conn, env, now);
                 self.after(env, now);
+                taken += PART;
                 continue;
             }
             conn.resume_monitors();

@@ -7,6 +7,7 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
+use crate::mass::Sweep;
 use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, Message, PacketOut, PortMod};
 use openflow::{Codec, HEADER_LEN, OfError};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ const MOST_BYTES: usize = 512 << 20;
 /// Messages that are carried out while the switch is locked once.
 const SLICE: usize = 128;
 /// Rules that are settled while the switch is locked once.
-const SETTLE: usize = 512;
+pub(crate) const SETTLE: usize = 256;
 
 /// A connection's bundles.
 #[derive(Debug, Default)]
@@ -142,6 +143,7 @@ impl Core {
                     messages: bundle.messages,
                     at: 0,
                     phase: Phase::Begin,
+                    sweep: None,
                     later: Vec::new(),
                 }));
                 return Ok(());
@@ -198,6 +200,8 @@ pub(crate) struct Commit {
     /// Where the messages begin that are not carried out.
     at: usize,
     phase: Phase,
+    /// A change of very many rules that is being carried out, and where its message begins.
+    sweep: Option<(Sweep, usize)>,
     /// What is done once the tables are changed.
     later: Vec<Body>,
 }
@@ -231,7 +235,7 @@ impl Commit {
                 }
                 self.phase = Phase::Apply;
             }
-            Phase::Apply if self.at < self.messages.len() => {
+            Phase::Apply if self.sweep.is_some() || self.at < self.messages.len() => {
                 if let Err((error, message)) = self.apply(core, conn, env) {
                     env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));
                     let xid = xid_of(&message);
@@ -269,6 +273,14 @@ impl Commit {
     /// Carries out some messages. The error of the first that cannot be, with the message.
     fn apply(&mut self, core: &mut Core, conn: &mut Conn, env: &impl Env) -> Result<(), (OfError, Vec<u8>)> {
         let Some(codec) = conn.codec else { return Ok(()) };
+        let bridge = &core.config.bridge;
+        if let Some((sweep, start)) = &mut self.sweep {
+            let failed = |error| (error, message_at(&self.messages, *start).unwrap_or_default().to_vec());
+            if sweep.step(bridge, env).map_err(failed)? {
+                self.sweep = None;
+            }
+            return Ok(());
+        }
         let mut changes = Vec::new();
         let mut starts = Vec::new();
         while changes.len() < SLICE
@@ -277,6 +289,17 @@ impl Commit {
             let failed = |error| (error, message.to_vec());
             let Message { body, .. } = codec.decode(message).map_err(failed)?;
             changes.push(match body {
+                Body::FlowMod(change)
+                    if crate::flows::may_be_mass(&change)
+                        && env.look(|switch| switch.is_mass_change(bridge, &change)) =>
+                {
+                    if changes.is_empty() {
+                        self.sweep = Some((Sweep::new(change), self.at));
+                        self.at += message.len();
+                    }
+                    // Those before it come first.
+                    break;
+                }
                 Body::FlowMod(change) => Change::Flow(change),
                 Body::GroupMod(change) => Change::Group(change),
                 Body::PortMod(change) => {
@@ -293,7 +316,6 @@ impl Commit {
             self.at += message.len();
         }
         let items: Vec<BundleItem<'_>> = changes.iter().map(Change::item).collect();
-        let bridge = &core.config.bridge;
         let done = env.change(|switch, now| (switch.bundle_apply(bridge, &items, now), Vec::new()));
         if let Err(failed) = done {
             let message = starts.get(failed.at).and_then(|at| message_at(&self.messages, *at));

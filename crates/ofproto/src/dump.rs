@@ -6,6 +6,7 @@ use crate::conn::Conn;
 use crate::env::Env;
 use crate::features::FeaturesDump;
 use crate::groups::GroupsDump;
+use crate::mass::Mass;
 use crate::monitor::Walk;
 use openflow::OfError;
 use openflow::model::{AggregateStats, Body, Duration, FlowCounters, FlowStats, FlowStatsRequest, StatsReply};
@@ -23,9 +24,22 @@ pub(crate) enum Job {
     Groups(GroupsDump),
     Monitor(Walk),
     Commit(Commit),
+    Mass(Mass),
 }
 
 impl Job {
+    /// Ends what its connection has begun, which has gone: a bundle that is not committed never was, a change of rules is done.
+    pub(crate) fn orphaned(self, core: &mut Core, conn: &mut Conn, env: &impl Env, now: Nanos) {
+        let mut left = match self {
+            Job::Commit(commit) => return commit.give_up(core, env),
+            Job::Mass(mass) => Some(Job::Mass(mass)),
+            _ => None,
+        };
+        while let Some(job) = left {
+            left = job.step(core, conn, env, now);
+        }
+    }
+
     /// Sends the next part; what is left to do.
     pub(crate) fn step(self, core: &mut Core, conn: &mut Conn, env: &impl Env, now: Nanos) -> Option<Job> {
         let bridge = &core.config.bridge;
@@ -35,6 +49,7 @@ impl Job {
             Job::Groups(dump) => dump.step(conn, env, bridge),
             Job::Monitor(walk) => walk.step(conn, env, bridge),
             Job::Commit(commit) => commit.step(core, conn, env),
+            Job::Mass(mass) => mass.step(core, conn, env),
         }
     }
 }

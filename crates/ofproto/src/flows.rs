@@ -10,27 +10,31 @@ use openflow::{Codec, OfError};
 impl Core {
     pub(crate) fn flow_mod(
         &mut self,
-        conn: &Conn,
+        conn: &mut Conn,
         codec: &Codec,
         xid: u32,
-        change: &FlowMod,
+        change: Box<FlowMod>,
+        message: &[u8],
         env: &impl Env,
     ) -> Result<(), OfError> {
-        check(codec, change)?;
-        let mut from = None;
-        loop {
-            let bridge = &self.config.bridge;
-            let (events, next) = env.change(|switch, now| match switch.flow_mod_part(bridge, change, from, now) {
-                Ok((stale, next)) => (Ok((switch.take_events(bridge), next)), stale),
-                Err(error) => (Err(error), Vec::new()),
-            })?;
-            self.note(events, Some((conn.id, xid)));
-            from = next;
-            if from.is_none() {
-                return Ok(());
-            }
+        check(codec, &change)?;
+        let bridge = &self.config.bridge;
+        if may_be_mass(&change) && env.look(|switch| switch.is_mass_change(bridge, &change)) {
+            self.begin_mass(conn, xid, change, message);
+            return Ok(());
         }
+        let events = env.change(|switch, now| match switch.flow_mod_and_events(bridge, &change, now) {
+            Ok((stale, events)) => (Ok(events), stale),
+            Err(error) => (Err(error), Vec::new()),
+        })?;
+        self.note(events, Some((conn.id, xid)));
+        Ok(())
     }
+}
+
+/// Whether a change may be about many rules.
+pub(crate) fn may_be_mass(change: &FlowMod) -> bool {
+    matches!(change.command, FlowCommand::Modify | FlowCommand::Delete)
 }
 
 /// Whether a change of rules makes sense, whatever rules there are.

@@ -24,6 +24,7 @@ mod features;
 mod flows;
 mod groups;
 mod limit;
+mod mass;
 mod monitor;
 mod outbox;
 mod packet_in;

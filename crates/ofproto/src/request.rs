@@ -63,7 +63,7 @@ impl Core {
             }
             Body::GetConfigRequest => self.get_config(conn, xid),
             Body::SetConfig(config) => self.set_config(conn, config, env)?,
-            Body::FlowMod(change) => self.flow_mod(conn, codec, xid, &change, env)?,
+            Body::FlowMod(change) => self.flow_mod(conn, codec, xid, change, message, env)?,
             Body::GroupMod(change) => self.group_mod(conn, xid, change, env)?,
             Body::MeterMod(change) => self.meter_mod(conn, xid, change, env)?,
             Body::TableMod(change) => self.table_mod(conn, xid, &change, env)?,

@@ -7,7 +7,7 @@ use crate::dep::Read;
 use crate::port::Egress;
 use crate::switch::Switch;
 use crate::tables::words::{self, WORDS};
-use crate::tables::{Credited, Cursor, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
+use crate::tables::{Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
 use classifier::Match;
 use dp::{Carried, Change, Credit, Region};
 use flow::{Field, FlowState, Key, Mask, MatchField, PortNo};
@@ -40,48 +40,30 @@ pub struct BundleError {
 }
 
 impl Switch {
-    /// Changes a bridge's rules as a controller asks.
+    /// Changes a bridge's rules as a controller asks. One that is about very many rules takes long: see [`Switch::is_mass_change`].
     ///
     /// # Errors
     /// The error that the specification has for it, and [`OfError::FmfcUnknown`] where there is no such bridge; nothing is changed then.
     pub fn flow_mod(&mut self, bridge: &str, change: &FlowMod, now: Nanos) -> Result<Vec<Change>, OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
-        let was_builtin = bridge.tables.is_builtin();
-        let mut log = bridge.tables.log();
-        bridge.tables.change(change, now, &mut log)?;
-        bridge.tables.delete_orphans(now, &mut log);
-        bridge.events.append(&mut log.events);
-        let id = bridge.id;
-        let begins = was_builtin && !bridge.tables.is_builtin();
-        Ok(self.changes_of_tables(id, begins, &log.stale))
+        let (id, begins, stale) = bridge.flow_mod(change, now)?;
+        Ok(self.changes_of_tables(id, begins, &stale))
     }
 
-    /// As [`Switch::flow_mod`], of which a deletion of very many rules is only begun: the answer then says where it goes on, and the caller asks
-    /// again from there, when others have had their turn. Begin with `None`.
+    /// As [`Switch::flow_mod`] and then [`Switch::take_events`].
     ///
     /// # Errors
     /// As [`Switch::flow_mod`].
-    pub fn flow_mod_part(
+    pub fn flow_mod_and_events(
         &mut self,
         bridge: &str,
         change: &FlowMod,
-        from: Option<Cursor>,
         now: Nanos,
-    ) -> Result<(Vec<Change>, Option<Cursor>), OfError> {
-        /// Rules that are looked at in one call.
-        const MOST: usize = 2048;
-        let tables = &mut self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?.tables;
-        if from.is_none() && !tables.deletes_many(change, MOST) {
-            return Ok((self.flow_mod(bridge, change, now)?, None));
-        }
-        let was_builtin = tables.is_builtin();
-        let mut log = tables.log();
-        let next = tables.delete_part(change, from.unwrap_or_default(), MOST, now, &mut log)?;
-        let begins = was_builtin && !tables.is_builtin();
+    ) -> Result<(Vec<Change>, Vec<TableEvent>), OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
-        bridge.events.append(&mut log.events);
-        let id = bridge.id;
-        Ok((self.changes_of_tables(id, begins, &log.stale), next))
+        let (id, begins, stale) = bridge.flow_mod(change, now)?;
+        let events = bridge.take_events();
+        Ok((self.changes_of_tables(id, begins, &stale), events))
     }
 
     /// Changes a bridge's groups as a controller asks. Rules that send to groups that go, go too.
@@ -267,12 +249,7 @@ impl Switch {
 
     /// What happened in a bridge's tables since the last time.
     pub fn take_events(&mut self, bridge: &str) -> Vec<TableEvent> {
-        let Ok(bridge) = self.bridge_mut(bridge) else {
-            return Vec::new();
-        };
-        let mut events = std::mem::take(&mut bridge.events);
-        events.extend(std::mem::take(&mut bridge.removed).into_iter().map(TableEvent::Removed));
-        events
+        self.bridge_mut(bridge).map(Bridge::take_events).unwrap_or_default()
     }
 
     /// The rules of a bridge that went since the last time, for who wants no other events.
@@ -373,6 +350,22 @@ fn entry_port(matching: &Match<WORDS>) -> Option<Option<u32>> {
 }
 
 impl Bridge {
+    /// Changes rules: the bridge's number, whether that was its first change, and what is stale.
+    fn flow_mod(&mut self, change: &FlowMod, now: Nanos) -> Result<(u32, bool, Stale), OfError> {
+        let was_builtin = self.tables.is_builtin();
+        let mut log = self.tables.log();
+        self.tables.change(change, now, &mut log)?;
+        self.tables.delete_orphans(now, &mut log);
+        self.events.append(&mut log.events);
+        Ok((self.id, was_builtin && !self.tables.is_builtin(), log.stale))
+    }
+
+    fn take_events(&mut self) -> Vec<TableEvent> {
+        let mut events = std::mem::take(&mut self.events);
+        events.extend(std::mem::take(&mut self.removed).into_iter().map(TableEvent::Removed));
+        events
+    }
+
     fn bundle_item(&mut self, item: &BundleItem<'_>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         match item {
             BundleItem::Flow(change) => self.tables.change(change, now, log),

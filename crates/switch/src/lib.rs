@@ -17,6 +17,7 @@ mod configure;
 mod control;
 mod dep;
 mod fdb;
+mod mass;
 mod port;
 mod reserved;
 mod switch;

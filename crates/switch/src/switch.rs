@@ -103,6 +103,14 @@ impl Switch {
         changes
     }
 
+    /// As [`Switch::apply`], of effects that had to wait. What they say of stations that have moved or were forgotten meanwhile is out of date,
+    /// and is left out.
+    pub fn apply_late(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
+        let holds = |effect: &&Effect| matches!(effect, Effect::Memo(_)) || !self.is_news(std::slice::from_ref(effect));
+        let held: Vec<Effect> = effects.iter().filter(holds).copied().collect();
+        self.apply(&held, now)
+    }
+
     /// Whether [`Switch::apply`] would do more than note that known stations were seen again.
     pub fn is_news(&self, effects: &[Effect]) -> bool {
         effects.iter().any(|effect| match *effect {

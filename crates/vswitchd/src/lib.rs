@@ -23,6 +23,7 @@ mod openflow;
 mod options;
 mod packets;
 mod qos;
+mod reports;
 mod rows;
 mod serve;
 mod show;

@@ -85,6 +85,7 @@ impl OpenFlow {
     pub(crate) async fn watch(state: Rc<State>) {
         loop {
             state.shared.tables_changed.notified().await;
+            state.shared.catch_up();
             state.openflow.tables_changed(&state);
             state.tables_touched();
             tokio::time::sleep(PAUSE).await;

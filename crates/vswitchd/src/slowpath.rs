@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::packets::Packets;
+use crate::reports::Reports;
 use dp::{Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) packets: Packets,
     /// Rings when packets may have made or ended rules.
     pub(crate) tables_changed: Notify,
+    /// What workers reported while somebody had the tables.
+    reports: Reports,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
 }
@@ -31,6 +34,7 @@ impl Shared {
             clock: Clock::start(),
             packets: Packets::default(),
             tables_changed: Notify::new(),
+            reports: Reports::default(),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
         })
@@ -39,20 +43,64 @@ impl Shared {
     /// Runs `change` on the tables and tells the datapaths what it made stale.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) {
         let now = self.clock.now();
-        let mut switch = self.switch.write();
-        let stale = change(&mut switch, now);
-        // Still under the lock: nobody may translate by the new tables before the old megaflows are on their way out.
-        self.changes.publish(&stale);
+        self.update_locked(&mut self.switch.write(), change, now);
+    }
+
+    /// As [`Shared::update`] where nobody has the tables now; otherwise nothing. Whether it did.
+    fn try_update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) -> bool {
+        let now = self.clock.now();
+        let Some(mut switch) = self.switch.try_write() else {
+            return false;
+        };
+        self.update_locked(&mut switch, change, now);
+        true
+    }
+
+    /// The caller has the tables locked: nobody may translate by the new ones before the old megaflows are on their way out.
+    fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
+        self.changes.publish(&self.reports.apply(switch, now));
+        self.changes.publish(&change(switch, now));
+    }
+
+    /// Applies what workers have reported and waits.
+    pub(crate) fn catch_up(&self) {
+        while self.reports.any() {
+            self.update(|_, _| Vec::new());
+        }
+    }
+
+    /// Translates a packet, and does and notes what that asks for beside its actions.
+    pub(crate) fn translate(&self, key: &flow::Key) -> Translated {
+        let (translated, news) = {
+            let switch = self.switch.read();
+            let translated = switch.translate_rules(key);
+            let news = is_news(&switch, &translated);
+            (translated, news)
+        };
+        self.accept_news(&translated, news);
+        translated
     }
 
     /// Notes and does what a translation asks for beside its actions.
     pub(crate) fn accept(&self, translated: &Translated) {
+        let news = is_news(&self.switch.read(), translated);
+        self.accept_news(translated, news);
+    }
+
+    fn accept_news(&self, translated: &Translated, news: bool) {
         if !translated.controllers.is_empty() && self.packets.know(translated) {
             self.changes.publish(&[Change::All]);
         }
-        if !translated.translation.effects.is_empty() {
+        let effects = &translated.translation.effects;
+        if effects.is_empty() && translated.memos.is_empty() {
+            return;
+        }
+        if news {
             self.update(|switch, now| switch.accept(translated, now));
-            self.may_have_changed_tables(&translated.translation.effects);
+            self.may_have_changed_tables(effects);
+        } else if !self.try_update(|switch, now| switch.apply(effects, now)) {
+            // That known stations were seen again has time.
+            self.reports.keep_effects(effects);
         }
     }
 
@@ -77,14 +125,16 @@ impl Shared {
 
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
-        let translated = self.switch.read().translate_rules(upcall.key);
-        self.accept(&translated);
-        translated.translation
+        self.translate(upcall.key).translation
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
-        self.update(|switch, now| switch.apply(effects, now));
-        self.may_have_changed_tables(effects);
+        if self.try_update(|switch, now| switch.apply(effects, now)) {
+            self.may_have_changed_tables(effects);
+        } else {
+            self.reports.keep_effects(effects);
+            self.tables_changed.notify_one();
+        }
     }
 
     fn credit(&self, credits: &[(Credit, Carried)], now: Nanos) {
@@ -96,7 +146,13 @@ impl Slowpath for Shared {
             (*credit, Carried { used, ..*carried })
         };
         let credits: Vec<_> = credits.iter().map(on_this_clock).collect();
-        self.switch.write().credit_all(&credits);
+        let apply = |switch: &mut Switch, _| {
+            switch.credit_all(&credits);
+            Vec::new()
+        };
+        if !self.try_update(apply) {
+            self.reports.keep_credits(&credits);
+        }
     }
 
     fn packet_in(&self, packet: &PacketIn<'_>, _now: Nanos) -> bool {
@@ -107,4 +163,9 @@ impl Slowpath for Shared {
         self.failed.lock().push(port);
         self.failed_notify.notify_one();
     }
+}
+
+/// Whether a translation asks for more than to note that known stations were seen again.
+fn is_news(switch: &Switch, translated: &Translated) -> bool {
+    !translated.memos.is_empty() || switch.is_news(&translated.translation.effects)
 }

@@ -73,11 +73,17 @@ impl State {
         }
     }
 
+    /// Makes the tables' counters what they are now.
+    pub(crate) fn collect_statistics(&self) {
+        self.dp().push_stats();
+        self.shared.catch_up();
+    }
+
     /// Does in the switch's tables what is due by time.
     pub(crate) fn tick(&self) {
         // What was carried until now keeps rules from ending.
         if self.shared.switch.read().next_event() <= Some(self.shared.clock.now()) {
-            self.dp().push_stats();
+            self.collect_statistics();
         }
         self.shared.update(|switch, now| switch.tick(now));
         self.openflow.tables_changed(self);

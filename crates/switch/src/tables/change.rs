@@ -4,7 +4,7 @@ use super::condition::accepted;
 use super::journal::Step;
 use super::update::{Log, TableEvent};
 use super::words::match_words;
-use super::{Condition, Cursor, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
+use super::{Condition, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
 use classifier::Match;
 use openflow::OfError;
 use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions};
@@ -61,14 +61,16 @@ impl FlowTables {
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(change, &matching, now, log)?,
             FlowCommand::Delete | FlowCommand::DeleteStrict => {
                 let meant = self.meant(change, &matching);
-                self.note_stale(&meant, &matching, log);
-                for at in meant {
-                    self.drop_rule(at, Reason::Delete, now, log);
-                }
+                self.delete_each(&matching, &meant, now, log);
             }
         }
-        self.builtin &= log.stale.is_empty();
+        self.note_changed(log);
         Ok(())
+    }
+
+    /// Notes that the tables are not any more what they were made as, if something has changed.
+    pub(super) fn note_changed(&mut self, log: &Log) {
+        self.builtin &= log.stale.is_empty();
     }
 
     /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout anew, and nothing has changed.
@@ -95,40 +97,6 @@ impl FlowTables {
             return Ok(());
         }
         self.change(change, now, log)
-    }
-
-    /// Takes out rules as a deletion asks, of up to `most` from `from` on. Where to go on; `None` when all are out.
-    pub(crate) fn delete_part(
-        &mut self,
-        change: &FlowMod,
-        from: Cursor,
-        most: usize,
-        now: Nanos,
-        log: &mut Log,
-    ) -> Result<Option<Cursor>, OfError> {
-        let matching = match_words(&*accepted(&change.matching)?);
-        let condition = Condition::of_change(change, matching);
-        let mut meant = Vec::new();
-        let next = self.page(change.table, &condition, from, most, |found| meant.push(found.at));
-        self.note_stale(&meant, &matching, log);
-        for at in meant {
-            self.drop_rule(at, Reason::Delete, now, log);
-        }
-        self.builtin &= log.stale.is_empty();
-        Ok(next)
-    }
-
-    /// Whether a change is a deletion that may take long: of anything, in tables with more than `few` rules.
-    pub(crate) fn deletes_many(&self, change: &FlowMod, few: usize) -> bool {
-        let rules = || {
-            self.chosen(change.table)
-                .map(|(_, table)| table.rules.len())
-                .sum::<usize>()
-        };
-        change.command == FlowCommand::Delete
-            && change.matching.is_any()
-            && change.table.is_none_or(|table| table < TABLES)
-            && rules() > few
     }
 
     /// Notes that a change is about the packets of one match, where it is about many rules.
@@ -176,6 +144,18 @@ impl FlowTables {
 
     fn modify(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let meant = self.meant(change, matching);
+        self.modify_each(change, matching, &meant, now, log)
+    }
+
+    /// Does to the rules that a modification is about what it asks.
+    pub(super) fn modify_each(
+        &mut self,
+        change: &FlowMod,
+        matching: &Match<WORDS>,
+        meant: &[RuleRef],
+        now: Nanos,
+        log: &mut Log,
+    ) -> Result<(), OfError> {
         if meant.is_empty() {
             // A rule is asked for by what it does and by no other rule's cookie.
             return match change.new_cookie {
@@ -186,11 +166,19 @@ impl FlowTables {
         let last = meant.iter().map(|at| at.table).max().unwrap_or(0);
         self.check(&change.instructions, last)?;
         let instructions = self.instructions.share(&change.instructions);
-        self.note_stale(&meant, matching, log);
+        self.note_stale(meant, matching, log);
         for at in meant {
-            self.change_rule(at, change, &instructions, now, log)?;
+            self.change_rule(*at, change, &instructions, now, log)?;
         }
         Ok(())
+    }
+
+    /// Takes out the rules that a deletion is about.
+    pub(super) fn delete_each(&mut self, matching: &Match<WORDS>, meant: &[RuleRef], now: Nanos, log: &mut Log) {
+        self.note_stale(meant, matching, log);
+        for at in meant {
+            self.drop_rule(*at, Reason::Delete, now, log);
+        }
     }
 
     fn change_rule(

@@ -4,7 +4,7 @@
 //! carried ([`FlowTables::credit`]) and that time passed ([`FlowTables::tick`], due at [`FlowTables::next_event`]). What each of these changed
 //! comes back as values: what is stale, and events for those who asked to hear of them.
 //!
-//! Where things are: flow-mods in `change`, group-mods in `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and
+//! Where things are: flow-mods in `change`, those of very many rules in `mass`, group-mods in `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and
 //! what packets see of them meanwhile in `rules`; timeouts in `ends`, eviction in `evict`; which packets a change is about in `stale`; what
 //! monitors hear in `update`.
 //!
@@ -38,6 +38,7 @@ mod hidden;
 mod journal;
 mod labels;
 mod learn;
+mod mass;
 mod memos;
 mod meter;
 mod output;

@@ -42,6 +42,18 @@ impl FlowTables {
         condition: &Condition,
         from: Cursor,
         max: usize,
+        show: impl FnMut(Found<'_>),
+    ) -> Option<Cursor> {
+        self.walk((table, false), condition, from, max, show)
+    }
+
+    /// As [`FlowTables::page`], of the rules that there are for who changes rules, where `latest` is set.
+    pub(super) fn walk(
+        &self,
+        (table, latest): (Option<u8>, bool),
+        condition: &Condition,
+        from: Cursor,
+        max: usize,
         mut show: impl FnMut(Found<'_>),
     ) -> Option<Cursor> {
         let mut left = max;
@@ -54,7 +66,7 @@ impl FlowTables {
                 };
             }
             let mut looked_at = 0;
-            let next = there.rules.page(cursor.at, left, |entry| {
+            let next = there.rules.page(latest, cursor.at, left, |entry| {
                 looked_at += 1;
                 if condition.meets(&entry) {
                     let at = RuleRef {

@@ -94,15 +94,17 @@ impl Rules {
         self.len_committed
     }
 
-    /// As [`Classifier::page`], of the committed rules.
+    /// As [`Classifier::page`], of the committed rules, or of those of the latest version.
     pub(crate) fn page(
         &self,
+        latest: bool,
         from: Cursor,
         max: usize,
         mut visit: impl FnMut(Entry<'_, Rule, WORDS>),
     ) -> Option<Cursor> {
+        let version = if latest { self.latest } else { self.committed };
         self.all.page(from, max, |entry| {
-            if self.is_committed(entry.rule) {
+            if entry.rule.span.holds(version) {
                 visit(entry);
             }
         })

@@ -1,6 +1,7 @@
 mod against_a_list;
 mod bundles;
 mod groups;
+mod mass;
 mod meters;
 mod room;
 

@@ -22,7 +22,7 @@ fn dump_flows(state: &State, args: &[String]) -> Answer {
     let [name] = names[..] else {
         return Err("bridge/dump-flows takes one bridge's name".to_owned());
     };
-    state.dp().push_stats();
+    state.collect_statistics();
     let now = state.shared.clock.now();
     let mut out = String::new();
     let mut cursor = Some(Cursor::default());

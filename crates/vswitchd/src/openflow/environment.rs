@@ -46,7 +46,7 @@ impl Env for State {
     }
 
     fn push_statistics(&self) {
-        self.dp().push_stats();
+        self.collect_statistics();
     }
 
     fn port_counters(&self, interface: &str) -> Option<PortCounters> {
