@@ -1,6 +1,6 @@
 //! An [`Idl`] on a stream: the client of a database that daemons and tools await on.
 //!
-//! Over a [`Remote`] it connects anew when the connection breaks, after 1 second, then 2, then 4, at most 8; over a stream that it was given
+//! Over a [`Remote`] it connects anew when the connection breaks, as [`crate::reconnect`] says when; over a stream that it was given
 //! ([`IdlConnection::over`]) a broken connection is the end. Every future here may be dropped without a loss: what has been read or is yet
 //! to be sent stays in the connection.
 
@@ -14,8 +14,10 @@ use std::time::Duration;
 use ovsdb::idl::{Event, Idl, IdlError, Txn, TxnStatus};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout_at};
+use wire::Nanos;
 
 use crate::jsonrpc::{FrameError, Framer, Limits};
+use crate::reconnect::{Action, Policy, Reconnect, State};
 use crate::stream::{self, Remote, Tls};
 
 /// A stream of any kind.
@@ -29,10 +31,10 @@ pub struct IdlConnection {
     remote: Option<Remote>,
     tls: Tls,
     link: Option<Link>,
-    backoff: Duration,
-    retry_at: Option<Instant>,
-    /// How long the peer may be silent before it is asked whether it is there.
-    probe: Option<Duration>,
+    /// When to connect, to ask the peer whether it is there, and to give it up.
+    machine: Reconnect,
+    /// The machine's time zero.
+    origin: Instant,
     events: VecDeque<Event>,
     /// What became of transactions that nobody has asked for yet.
     finished: BTreeMap<u64, TxnStatus>,
@@ -60,21 +62,21 @@ pub enum ConnectionError {
     /// The server did not answer.
     #[error("no response to inactivity probe")]
     Silent,
+    /// The stream was not there in time.
+    #[error("connection attempt timed out")]
+    TimedOut,
 }
 
-const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-const LAST_BACKOFF: Duration = Duration::from_secs(8);
-const PROBE: Duration = Duration::from_secs(5);
 /// The longest message taken from a server: it is the server that decides how large the database is.
 const MAX_MESSAGE: usize = 1 << 30;
 
 impl IdlConnection {
     /// A client on a stream that is connected already.
     pub fn over(idl: Idl, stream: impl Io + 'static) -> IdlConnection {
-        IdlConnection {
-            link: Some(Link::new(stream)),
-            ..IdlConnection::new(idl, None, Tls::default())
-        }
+        let mut this = IdlConnection::new(idl, None, Tls::default());
+        this.machine.poll(Nanos::ZERO);
+        this.connected(stream);
+        this
     }
 
     /// A client of a server at `remote`, connected when it is first awaited and anew whenever that is needed.
@@ -91,18 +93,17 @@ impl IdlConnection {
     }
 
     fn new(idl: Idl, remote: Option<Remote>, tls: Tls) -> IdlConnection {
-        let probe = remote
-            .as_ref()
-            .is_some_and(|remote| !remote.is_local())
-            .then_some(PROBE);
+        let mut policy = Policy::default();
+        if remote.as_ref().is_none_or(Remote::is_local) {
+            policy.probe = None;
+        }
         IdlConnection {
             idl,
             remote,
             tls,
             link: None,
-            backoff: FIRST_BACKOFF,
-            retry_at: None,
-            probe,
+            machine: Reconnect::new(policy, Nanos::ZERO),
+            origin: Instant::now(),
             events: VecDeque::new(),
             finished: BTreeMap::new(),
             seen: 0,
@@ -127,7 +128,11 @@ impl IdlConnection {
     /// Asks the server whether it is there after `interval` of silence, `None` never. Without this call: 5 seconds over TCP, never over
     /// other streams.
     pub fn set_probe_interval(&mut self, interval: Option<Duration>) {
-        self.probe = interval;
+        let policy = *self.machine.policy();
+        self.machine.set_policy(Policy {
+            probe: interval,
+            ..policy
+        });
     }
 
     /// Waits until the contents change ([`Idl::seqno`] moves) or the lock is granted or lost. What has changed since the last return counts.
@@ -222,54 +227,88 @@ impl IdlConnection {
         let connected = self.link.take().is_some();
         self.idl.reset();
         self.collect();
+        let now = self.now();
         if connected {
+            self.machine.disconnected(&error.to_string(), now);
             tracing::warn!(target: "reconnect", "{remote}: connection dropped ({error})");
         } else {
+            self.machine.failed(&error.to_string(), now);
             tracing::warn!(target: "reconnect", "{remote}: connection attempt failed ({error})");
         }
-        let now = Instant::now();
-        self.retry_at = Some(now + self.backoff);
-        self.backoff = (self.backoff * 2).min(LAST_BACKOFF);
         Ok(())
     }
 
     async fn connect(&mut self) -> Result<(), ConnectionError> {
         let remote = self.remote.clone().ok_or(ConnectionError::Closed)?;
-        if let Some(at) = self.retry_at {
-            sleep_until(at).await;
+        while self.machine.state() == State::Backoff {
+            if let Some(at) = self.machine.deadline() {
+                sleep_until(self.instant(at)).await;
+            }
+            if self.machine.poll(self.now()) == Some(Action::Connect) {
+                tracing::info!(target: "reconnect", "{remote}: connecting...");
+            }
         }
-        tracing::info!(target: "reconnect", "{remote}: connecting...");
-        let stream = stream::connect_or_accept(&remote, &self.tls).await?;
+        // An attempt that nobody waited for any more begins anew here.
+        let attempt = stream::connect_or_accept(&remote, &self.tls);
+        let stream = match self.machine.deadline().filter(|_| !remote.is_passive()) {
+            None => attempt.await?,
+            Some(at) => match timeout_at(self.instant(at), attempt).await {
+                Ok(stream) => stream?,
+                Err(_) => {
+                    self.machine.poll(self.now());
+                    return Err(ConnectionError::TimedOut);
+                }
+            },
+        };
         tracing::info!(target: "reconnect", "{remote}: connected");
-        self.link = Some(Link::new(stream));
+        self.connected(stream);
         Ok(())
     }
 
+    fn connected(&mut self, stream: impl Io + 'static) {
+        self.link = Some(Link::new(stream));
+        self.machine.connected(self.now());
+    }
+
     async fn exchange(&mut self) -> Result<(), ConnectionError> {
+        let due = self.machine.deadline().map(|at| self.instant(at));
         let link = self.link.as_mut().ok_or(ConnectionError::Closed)?;
         while let Some(message) = self.idl.poll_send() {
             serde_json::to_writer(&mut link.unsent, &message)?;
         }
-        match self.probe {
-            None => link.exchange().await?,
-            Some(probe) => match timeout_at(link.heard + probe, link.exchange()).await {
-                Ok(result) => result?,
-                Err(_) if link.probed => return Err(ConnectionError::Silent),
-                Err(_) => {
-                    link.probed = true;
-                    link.heard = Instant::now();
-                    self.idl.ping();
-                }
+        let heard = match due {
+            None => link.exchange().await,
+            Some(due) => match timeout_at(due, link.exchange()).await {
+                Ok(result) => result,
+                Err(_) => return self.silence(),
             },
-        }
+        };
+        heard?;
+        self.machine.heard(self.now());
+        let link = self.link.as_mut().ok_or(ConnectionError::Closed)?;
         while let Some(frame) = link.framer.next()? {
             let message = serde_json::from_slice(frame)?;
             self.events.extend(self.idl.handle(message)?);
         }
-        if self.idl.is_synced() {
-            self.backoff = FIRST_BACKOFF;
+        Ok(())
+    }
+
+    /// What is to be done about a peer that says nothing.
+    fn silence(&mut self) -> Result<(), ConnectionError> {
+        match self.machine.poll(self.now()) {
+            Some(Action::Probe) => self.idl.ping(),
+            Some(Action::Disconnect(_)) => return Err(ConnectionError::Silent),
+            Some(Action::Connect) | None => {}
         }
         Ok(())
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn instant(&self, at: Nanos) -> Instant {
+        self.origin + Duration::from_nanos(at.0)
     }
 
     fn collect(&mut self) {
@@ -282,8 +321,6 @@ struct Link {
     stream: Box<dyn Io>,
     framer: Framer,
     unsent: Vec<u8>,
-    heard: Instant,
-    probed: bool,
 }
 
 impl Link {
@@ -295,8 +332,6 @@ impl Link {
                 ..Limits::default()
             }),
             unsent: Vec::new(),
-            heard: Instant::now(),
-            probed: false,
         }
     }
 
@@ -327,8 +362,6 @@ impl Link {
             return Poll::Ready(Err(ConnectionError::Closed));
         }
         self.framer.push(buffer.filled());
-        self.heard = Instant::now();
-        self.probed = false;
         Poll::Ready(Ok(()))
     }
 }
@@ -432,6 +465,34 @@ mod tests {
             assert!(client.idl().tables().find("Bridge", "name", "br0").is_some());
         };
         tokio::join!(far, near);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_silent_server_is_asked_and_then_given_up() {
+        let (mut client, mut server) = pair();
+        client.set_probe_interval(Some(Duration::from_millis(50)));
+        let far = async {
+            greet(&mut server).await;
+            let probe = server.recv().await;
+            assert_eq!(probe["method"], "echo");
+        };
+        let near = async {
+            client.changed().await.unwrap();
+            assert!(matches!(client.changed().await, Err(ConnectionError::Silent)));
+        };
+        tokio::join!(far, near);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_attempt_that_failed_is_made_again_after_a_pause() {
+        let idl = Idl::new("Open_vSwitch", Selection::new(), 1);
+        let dir = tempfile::tempdir().unwrap();
+        let remote = Remote::Unix(dir.path().join("nobody"));
+        let mut client = IdlConnection::to(idl, remote, Tls::default());
+        let _ = tokio::time::timeout(Duration::from_millis(1500), client.changed()).await;
+        // At once, and after a second.
+        assert_eq!(client.machine.attempts(), 2);
+        assert!(!client.is_connected());
     }
 
     #[tokio::test(flavor = "current_thread")]
