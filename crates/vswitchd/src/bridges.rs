@@ -38,6 +38,16 @@ struct OpenDevice {
     qos: Applied,
 }
 
+impl OpenDevice {
+    /// Its state, with the speed that it was told to have.
+    fn shown(&self) -> State {
+        State {
+            speed: self.qos.port_speed().or(self.link.speed),
+            ..self.link.clone()
+        }
+    }
+}
+
 /// A bridge as it is now.
 pub(crate) struct BridgeState {
     pub(crate) uuid: Uuid,
@@ -129,12 +139,12 @@ impl Bridges {
         };
         let mut matters = (link.mac, link.mtu) != (open.link.mac, open.link.mtu);
         matters |= open.qos.is_scheduled() && link.speed != open.link.speed;
+        open.link = link;
         for bridge in self.state.values_mut() {
             if let Some(interface) = bridge.interfaces.get_mut(name).filter(|i| i.link.is_some()) {
-                interface.link = Some(link.clone());
+                interface.link = Some(open.shown());
             }
         }
-        open.link = link;
         matters
     }
 
@@ -292,6 +302,7 @@ impl Bridges {
             open.qos.settle(port.qos.as_ref(), &interface.limits, &target);
             state.qos = open.qos.found.clone();
             state.dscp = open.qos.dscp();
+            state.link = Some(open.shown());
         }
     }
 
