@@ -30,7 +30,7 @@ fn rows() -> impl Strategy<Value = (&'static str, Strings, BTreeMap<u32, QueueRo
     let queue = (row(3), prop::option::of(0u8..64)).prop_map(|(other_config, dscp)| QueueRow { other_config, dscp });
     let queues = prop::collection::btree_map(0u32..5, queue, 0..5);
     // Policers want keys that few rows would have by chance.
-    let policed = prop::bool::ANY.prop_map(|policed| policed.then(|| [("cir", "9000"), ("cbs", "9000")]));
+    let policed = prop::bool::ANY.prop_map(|policed| policed.then_some([("cir", "9000"), ("cbs", "9000")]));
     (prop::sample::select(&KINDS[..]), row(3), queues, policed).prop_map(|(kind, mut port, mut queues, policed)| {
         for (key, value) in policed.into_iter().flatten() {
             port.insert(key.to_owned(), value.to_owned());

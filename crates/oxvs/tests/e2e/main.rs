@@ -9,6 +9,7 @@ mod controllers;
 mod differential;
 mod fixture;
 mod openflow;
+mod qos_config;
 mod restart;
 mod rules_differential;
 mod traffic;

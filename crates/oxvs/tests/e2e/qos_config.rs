@@ -203,9 +203,7 @@ fn a_wrong_value_is_the_rows_error_and_what_ran_before_runs_on() {
         ),
     ] {
         let qos = switch.get("port", "p2", "qos");
-        let three = switch.vsctl(&format!(
-            "--bare --columns=_uuid find queue other_config:max-rate=5000000"
-        ));
+        let three = switch.vsctl("--bare --columns=_uuid find queue other_config:max-rate=5000000");
         let with = |command: &str| command.replace("QOS", &qos).replace("THREE", three.trim());
         switch.vsctl(&with(change));
         let status = switch.get("port", "p2", "status");
@@ -346,10 +344,12 @@ fn what_a_port_receives_beyond_its_rate_is_dropped_as_policed() {
         Ok(switch) => switch,
         Err(reason) => skip!("{reason}"),
     };
-    // A burst of 1 kbit is 125 bytes: one packet of 100 passes, and for the next one 0.6 s are too short at 1 kbit/s.
-    switch.vsctl("set interface p1 ingress_policing_rate=1 ingress_policing_burst=1");
+    // A burst of 8 kbit is 1000 bytes: one packet passes, and for the next one 1 kbit/s takes 8 s.
+    let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let packet = packet.udp(1, 80, &[0; 958]);
+    switch.vsctl("set interface p1 ingress_policing_rate=1 ingress_policing_burst=8");
     for _ in 0..3 {
-        switch.appctl(&["netdev-dummy/receive", "p1", &udp(1).hex()]);
+        switch.appctl(&["netdev-dummy/receive", "p1", &packet.hex()]);
     }
     eventually("the rest is policed", || {
         let shown = switch.appctl(&["dpctl/show", "-s"]);
@@ -359,7 +359,7 @@ fn what_a_port_receives_beyond_its_rate_is_dropped_as_policed() {
     });
     assert_eq!(pcap::frames(Path::new(&switch.sandbox.arg("p2.tx"))).len(), 1);
     switch.vsctl("set interface p1 ingress_policing_rate=0");
-    switch.appctl(&["netdev-dummy/receive", "p1", &udp(1).hex()]);
+    switch.appctl(&["netdev-dummy/receive", "p1", &packet.hex()]);
     eventually("nothing is policed any more", || {
         (pcap::frames(Path::new(&switch.sandbox.arg("p2.tx"))).len() == 2).then_some(())
     });
