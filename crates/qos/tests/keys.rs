@@ -9,14 +9,58 @@ use qos::{Cause, Enqueued, Nanos, Port, PortConfig, PortSpeed, Scheduler};
 use std::collections::BTreeMap;
 
 const KEYS: [&str; 24] = [
-    "min-rate", "max-rate", "burst", "priority", "parent", "leaf", "rt", "ls", "ul", "ecn", "limit", "perturb", "quantum", "depth",
-    "flows", "target", "interval", "memory_limit", "latency", "jitter", "loss", "cir", "cbs", "other",
+    "min-rate",
+    "max-rate",
+    "burst",
+    "priority",
+    "parent",
+    "leaf",
+    "rt",
+    "ls",
+    "ul",
+    "ecn",
+    "limit",
+    "perturb",
+    "quantum",
+    "depth",
+    "flows",
+    "target",
+    "interval",
+    "memory_limit",
+    "latency",
+    "jitter",
+    "loss",
+    "cir",
+    "cbs",
+    "other",
 ];
 
 /// Numbers of queues are among them, for `parent`; most are legal for some key.
 const VALUES: [&str; 24] = [
-    "1", "2", "3", "4", "0", "64", "1500", "12000", "700000", "5000000", "70000", "sfq", "codel", "fq_codel", "fifo", "true", "false",
-    "700000/5000/20000", "20000/1000/500000", "5/10/0", "0/10/5000", "", "-1", "99999999999999999999",
+    "1",
+    "2",
+    "3",
+    "4",
+    "0",
+    "64",
+    "1500",
+    "12000",
+    "700000",
+    "5000000",
+    "70000",
+    "sfq",
+    "codel",
+    "fq_codel",
+    "fifo",
+    "true",
+    "false",
+    "700000/5000/20000",
+    "20000/1000/500000",
+    "5/10/0",
+    "0/10/5000",
+    "",
+    "-1",
+    "99999999999999999999",
 ];
 
 /// Keys of our own and of others, with values that some of them can have.
@@ -35,7 +79,9 @@ fn rows() -> impl Strategy<Value = (&'static str, Strings, BTreeMap<u32, QueueRo
         for (key, value) in policed.into_iter().flatten() {
             port.insert(key.to_owned(), value.to_owned());
             if kind == "trtcm-policer" {
-                queues.values_mut().for_each(|row| _ = row.other_config.insert(key.to_owned(), value.to_owned()));
+                queues
+                    .values_mut()
+                    .for_each(|row| _ = row.other_config.insert(key.to_owned(), value.to_owned()));
             }
         }
         (kind, port, queues)
