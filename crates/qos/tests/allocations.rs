@@ -120,10 +120,7 @@ fn no_discipline_allocates_for_a_packet_nor_holds_more_than_its_limit() {
         };
         // Full to the last packet of every queue, and empty again.
         for n in 0..40_000u32 {
-            let parcel = Parcel::new(0, 60)
-                .queue(n % 6)
-                .flow(u64::from(n % 97))
-                .queue(n % 6);
+            let parcel = Parcel::new(0, 60).queue(n % 6).flow(u64::from(n % 97)).queue(n % 6);
             let _ = port.enqueue(parcel, load.now, &mut |_, _| ());
             load.most = load.most.max(port.packets());
         }
@@ -138,7 +135,12 @@ fn no_discipline_allocates_for_a_packet_nor_holds_more_than_its_limit() {
         let allocations = CountingAlloc::allocations() - before;
         assert_eq!(allocations, 0, "{config:?}");
         assert!(load.most <= most, "{} packets in {config:?}", load.most);
-        assert!(load.sent > 5_000 && load.lost > 1_000, "{} {} {config:?}", load.sent, load.lost);
+        assert!(
+            load.sent > 5_000 && load.lost > 1_000,
+            "{} {} {config:?}",
+            load.sent,
+            load.lost
+        );
     }
 }
 
