@@ -226,7 +226,7 @@ impl FqCodel {
             let Some(id) = found else {
                 let round = if is_new { &mut self.new } else { &mut self.old };
                 round.leave(&self.queues);
-                if is_new && self.old.head != NIL {
+                if is_new {
                     // Else a flow that sends one packet at a time would always be new (section 4.2).
                     self.old.join(&mut self.queues, queue);
                 } else {
