@@ -43,6 +43,27 @@ pub enum FrameError {
     TooLong(usize),
 }
 
+/// What a byte is to the framer.
+#[derive(Clone, Copy, PartialEq)]
+enum Class {
+    Other,
+    Quote,
+    Backslash,
+    Open,
+    Close,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    classes[b'"' as usize] = Class::Quote;
+    classes[b'\\' as usize] = Class::Backslash;
+    classes[b'{' as usize] = Class::Open;
+    classes[b'[' as usize] = Class::Open;
+    classes[b'}' as usize] = Class::Close;
+    classes[b']' as usize] = Class::Close;
+    classes
+};
+
 /// Finds the end of each top-level JSON value of a stream.
 pub struct Framer {
     buffer: Vec<u8>,
@@ -142,60 +163,34 @@ impl Framer {
             }
         }
         let end = self.buffer.len().min(self.start.saturating_add(self.limits.max_bytes));
-        let mut at = self.scanned;
-        while at < end {
-            if self.in_string {
-                at = self.scan_string(at, end);
-                continue;
-            }
-            match self.buffer[at] {
-                b'"' => self.in_string = true,
-                b'{' | b'[' => {
-                    self.depth += 1;
-                    if self.depth > self.limits.max_depth {
-                        return Err(FrameError::TooDeep(self.limits.max_depth));
-                    }
+        let (mut depth, mut in_string, mut escaped) = (self.depth, self.in_string, self.escaped);
+        for (at, &byte) in self.buffer[..end].iter().enumerate().skip(self.scanned) {
+            let class = CLASSES[usize::from(byte)];
+            if class == Class::Other {
+                escaped = false;
+            } else if in_string {
+                in_string = escaped || class != Class::Quote;
+                escaped = !escaped && class == Class::Backslash;
+            } else if class == Class::Open {
+                depth += 1;
+                if depth > self.limits.max_depth {
+                    return Err(FrameError::TooDeep(self.limits.max_depth));
                 }
-                b'}' | b']' => {
-                    self.depth -= 1;
-                    if self.depth == 0 {
-                        self.scanned = at + 1;
-                        return Ok(Some(at + 1));
-                    }
+            } else if class == Class::Close {
+                depth -= 1;
+                if depth == 0 {
+                    (self.depth, self.in_string, self.escaped, self.scanned) = (0, false, false, at + 1);
+                    return Ok(Some(at + 1));
                 }
-                _ => {}
+            } else {
+                in_string = class == Class::Quote;
             }
-            at += 1;
         }
-        self.scanned = at;
+        (self.depth, self.in_string, self.escaped, self.scanned) = (depth, in_string, escaped, end);
         if self.buffer.len() - self.start >= self.limits.max_bytes {
             return Err(FrameError::TooLong(self.limits.max_bytes));
         }
         Ok(None)
-    }
-
-    /// Skips the inside of a string; returns where to go on.
-    fn scan_string(&mut self, from: usize, end: usize) -> usize {
-        let mut at = from;
-        if self.escaped {
-            self.escaped = false;
-            at += 1;
-        }
-        while at < end {
-            match self.buffer[at] {
-                b'"' => {
-                    self.in_string = false;
-                    return at + 1;
-                }
-                b'\\' if at + 1 == end => {
-                    self.escaped = true;
-                    return end;
-                }
-                b'\\' => at += 2,
-                _ => at += 1,
-            }
-        }
-        at
     }
 }
 
