@@ -1,6 +1,7 @@
 //! One value: an integer, a real, a boolean, a string or a UUID (RFC 7047 §5.1, `<atom>`).
 
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::parser::is_id;
 use crate::uuid::Uuid;
 use serde::ser::{Serialize, SerializeTuple, Serializer};
@@ -217,7 +218,7 @@ impl Atom {
     ///
     /// # Errors
     /// `syntax error` when the JSON is of another type or a UUID is malformed.
-    pub fn from_json(json: &Value, kind: AtomicType, resolve: Resolve<'_>) -> Result<Atom, Error> {
+    pub fn from_json(json: &impl Json, kind: AtomicType, resolve: Resolve<'_>) -> Result<Atom, Error> {
         let atom = match kind {
             AtomicType::Integer => json_integer(json).map(Atom::Integer),
             AtomicType::Real => json
@@ -267,7 +268,7 @@ impl Serialize for Atom {
 }
 
 /// The integer that a JSON number stands for: 3, but 3.0 and 3e0 as well.
-pub(crate) fn json_integer(json: &Value) -> Option<i64> {
+pub(crate) fn json_integer(json: &impl Json) -> Option<i64> {
     json.as_i64().or_else(|| json.as_f64().and_then(whole))
 }
 
@@ -278,8 +279,10 @@ pub(crate) fn whole(value: f64) -> Option<i64> {
 }
 
 /// Parses `["uuid", text]` or `["named-uuid", name]`.
-fn uuid_from_json(json: &Value, resolve: Resolve<'_>) -> Result<Uuid, Error> {
-    if let Some([Value::String(tag), Value::String(text)]) = json.as_array().map(Vec::as_slice) {
+fn uuid_from_json<J: Json>(json: &J, resolve: Resolve<'_>) -> Result<Uuid, Error> {
+    if let Some([tag, text]) = json.as_array()
+        && let (Some(tag), Some(text)) = (tag.as_str(), text.as_str())
+    {
         if tag == "uuid" {
             return text
                 .parse()

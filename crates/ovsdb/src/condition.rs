@@ -3,11 +3,11 @@
 use crate::atom::{AtomicType, Resolve};
 use crate::datum::Datum;
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{COL_UUID, TableSchema};
 use crate::types::{BaseType, ColumnType, UNLIMITED};
 use crate::uuid::Uuid;
-use serde_json::Value;
 
 /// How a column is compared with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,7 +58,7 @@ impl Condition {
     ///
     /// # Errors
     /// `syntax error`, `unknown column`, `unknown function`, `constraint violation`.
-    pub fn from_json(json: &Value, table: &TableSchema, resolve: Resolve<'_>) -> Result<Condition, Error> {
+    pub fn from_json(json: &impl Json, table: &TableSchema, resolve: Resolve<'_>) -> Result<Condition, Error> {
         let Some(array) = json.as_array() else {
             return Err(Error::syntax(json, "array expected"));
         };
@@ -105,11 +105,15 @@ impl Condition {
 }
 
 impl Clause {
-    fn from_json(json: &Value, table: &TableSchema, resolve: Resolve<'_>) -> Result<Clause, Error> {
-        if let Value::Bool(value) = json {
-            return Ok(Clause::Constant(*value));
+    fn from_json<J: Json>(json: &J, table: &TableSchema, resolve: Resolve<'_>) -> Result<Clause, Error> {
+        if let Some(value) = json.as_bool() {
+            return Ok(Clause::Constant(value));
         }
-        let Some([Value::String(column), Value::String(function), value]) = json.as_array().map(Vec::as_slice) else {
+        let parts = match json.as_array() {
+            Some([column, function, value]) => column.as_str().zip(function.as_str()).zip(Some(value)),
+            _ => None,
+        };
+        let Some(((column, function), value)) = parts else {
             return Err(Error::syntax(json, "Parse error in condition."));
         };
         let at = find_column(json, table, column)?;
@@ -192,7 +196,7 @@ impl Function {
 }
 
 /// The number of a column that a clause or mutation names.
-pub(crate) fn find_column(json: &Value, table: &TableSchema, name: &str) -> Result<usize, Error> {
+pub(crate) fn find_column(json: &impl Json, table: &TableSchema, name: &str) -> Result<usize, Error> {
     table.column_index(name).ok_or_else(|| {
         Error::new(
             ErrorKind::UnknownColumn,

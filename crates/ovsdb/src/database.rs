@@ -3,6 +3,7 @@
 use crate::atom::Symbols;
 use crate::commit::{Commit, RowChange};
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::row::Row;
 use crate::schema::DatabaseSchema;
 use crate::table::{Table, index_key, reference_changes};
@@ -79,7 +80,7 @@ impl Database {
     /// Runs a transaction: all of its operations take effect, or none.
     ///
     /// `ops` are the elements after the database's name in the `params` of a `transact` request.
-    pub fn transact(&mut self, ops: &[Value], ctx: &TxnCtx<'_>) -> Outcome {
+    pub fn transact(&mut self, ops: &[impl Json], ctx: &TxnCtx<'_>) -> Outcome {
         txn::transact(self, ops, ctx)
     }
 

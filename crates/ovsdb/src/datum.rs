@@ -5,6 +5,7 @@
 
 use crate::atom::{Atom, Resolve, no_names};
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::types::{BaseType, ColumnType, UNLIMITED};
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 use serde_json::Value;
@@ -184,7 +185,7 @@ impl Datum {
     ///
     /// # Errors
     /// `syntax error`, `constraint violation`, or `ovsdb error` for duplicates.
-    pub fn from_json(json: &Value, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
+    pub fn from_json(json: &impl Json, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
         parse(json, kind, kind.min, kind.max, resolve)
     }
 
@@ -192,7 +193,7 @@ impl Datum {
     ///
     /// # Errors
     /// As [`Datum::from_json`].
-    pub fn from_json_relaxed(json: &Value, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
+    pub fn from_json_relaxed(json: &impl Json, kind: &ColumnType, resolve: Resolve<'_>) -> Result<Datum, Error> {
         parse(json, kind, 0, UNLIMITED, resolve)
     }
 
@@ -276,19 +277,20 @@ impl Serialize for DatumJson<'_> {
     }
 }
 
-fn parse(json: &Value, kind: &ColumnType, min: usize, max: usize, resolve: Resolve<'_>) -> Result<Datum, Error> {
+fn parse<J: Json>(json: &J, kind: &ColumnType, min: usize, max: usize, resolve: Resolve<'_>) -> Result<Datum, Error> {
     let class = if kind.is_map() { "map" } else { "set" };
     let tagged = json
         .as_array()
-        .filter(|array| array.first().and_then(Value::as_str) == Some(class));
+        .filter(|array| array.first().and_then(J::as_str) == Some(class));
     if !kind.is_map() && tagged.is_none() {
         return parse_atom(json, &kind.key, resolve).map(|atom| Datum(Repr::One(atom)));
     }
-    let elements = match tagged.map(Vec::as_slice) {
-        Some([_, Value::Array(elements)]) => elements,
-        _ => {
-            return Err(Error::syntax(json, format!("expected [\"{class}\", <array>]")));
-        }
+    let elements = match tagged {
+        Some([_, elements]) => elements.as_array(),
+        _ => None,
+    };
+    let Some(elements) = elements else {
+        return Err(Error::syntax(json, format!("expected [\"{class}\", <array>]")));
     };
     if elements.len() < min || elements.len() > max {
         let n = elements.len();
@@ -320,7 +322,7 @@ fn parse(json: &Value, kind: &ColumnType, min: usize, max: usize, resolve: Resol
         Some(value_type) => {
             let mut pairs = Vec::with_capacity(elements.len());
             for element in elements {
-                let Some([key, value]) = element.as_array().map(Vec::as_slice) else {
+                let Some([key, value]) = element.as_array() else {
                     return Err(Error::syntax(element, "expected 2-element array"));
                 };
                 pairs.push((
@@ -339,7 +341,7 @@ fn parse(json: &Value, kind: &ColumnType, min: usize, max: usize, resolve: Resol
     }
 }
 
-fn parse_atom(json: &Value, base: &BaseType, resolve: Resolve<'_>) -> Result<Atom, Error> {
+fn parse_atom(json: &impl Json, base: &BaseType, resolve: Resolve<'_>) -> Result<Atom, Error> {
     let atom = Atom::from_json(json, base.atomic_type(), resolve)?;
     base.check(&atom)?;
     Ok(atom)
@@ -357,7 +359,7 @@ impl Datum {
     ///
     /// # Errors
     /// As [`Datum::from_json`].
-    pub fn from_plain_json(json: &Value, kind: &ColumnType) -> Result<Datum, Error> {
+    pub fn from_plain_json(json: &impl Json, kind: &ColumnType) -> Result<Datum, Error> {
         Datum::from_json(json, kind, &mut no_names)
     }
 }

@@ -3,6 +3,7 @@
 //! RFC 7047 gives an error as an object with a short fixed string (`error`), and optionally an explanation (`details`); Open vSwitch adds
 //! the JSON that could not be parsed (`syntax`).
 
+use crate::json::Json;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -116,7 +117,7 @@ impl Error {
     }
 
     /// A syntax error that quotes the JSON at fault.
-    pub fn syntax(json: &Value, details: impl Into<String>) -> Error {
+    pub fn syntax(json: &impl Json, details: impl Into<String>) -> Error {
         Error::new(ErrorKind::Syntax, details).quoting(json)
     }
 
@@ -126,8 +127,8 @@ impl Error {
     }
 
     /// The same error, quoting the JSON at fault.
-    pub fn quoting(mut self, json: &Value) -> Error {
-        let mut text = json.to_string();
+    pub fn quoting(mut self, json: &impl Json) -> Error {
+        let mut text = json.to_value().to_string();
         if text.len() > MAX_QUOTE {
             let end = (0..=MAX_QUOTE).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
             text.truncate(end);

@@ -4,10 +4,10 @@ use crate::atom::{Atom, AtomicType, Resolve};
 use crate::condition::{find_column, is_number};
 use crate::datum::Datum;
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::row::Row;
 use crate::schema::TableSchema;
 use crate::types::{BaseType, ColumnType, UNLIMITED};
-use serde_json::Value;
 
 /// How a value changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,12 @@ pub(crate) struct Mutation {
 
 impl Mutation {
     /// Parses `[column, mutator, value]`.
-    pub(crate) fn from_json(json: &Value, table: &TableSchema, resolve: Resolve<'_>) -> Result<Mutation, Error> {
-        let Some([Value::String(column), Value::String(name), value]) = json.as_array().map(Vec::as_slice) else {
+    pub(crate) fn from_json<J: Json>(json: &J, table: &TableSchema, resolve: Resolve<'_>) -> Result<Mutation, Error> {
+        let parts = match json.as_array() {
+            Some([column, name, value]) => column.as_str().zip(name.as_str()).zip(Some(value)),
+            _ => None,
+        };
+        let Some(((column, name), value)) = parts else {
             return Err(Error::syntax(json, "Parse error in mutation."));
         };
         let at = find_column(json, table, column)?;

@@ -2,16 +2,17 @@
 //! that Open vSwitch's users know.
 
 use crate::error::Error;
-use serde_json::{Map, Value};
+use crate::json::{Json, JsonKind};
+use serde_json::Value;
 use std::fmt;
 
 /// A JSON object being read.
 ///
 /// The first fault is kept; what is read after it is ignored. [`Parser::finish`] reports it.
-pub(crate) struct Parser<'a> {
+pub(crate) struct Parser<'a, J = Value> {
     name: Name<'a>,
-    json: &'a Value,
-    object: Option<&'a Map<String, Value>>,
+    json: &'a J,
+    is_object: bool,
     taken: [&'a str; MAX_MEMBERS],
     n_taken: usize,
     fault: Option<Error>,
@@ -66,16 +67,16 @@ impl Kinds {
         Kinds(self.0 | other.0)
     }
 
-    fn accepts(self, value: &Value) -> bool {
-        let bit = match value {
-            Value::Null => 64,
-            Value::Bool(_) => 1,
-            Value::Number(_) if crate::atom::json_integer(value).is_some() => 2,
-            Value::Number(_) => 4,
-            Value::String(text) if self.0 & 128 != 0 && is_id(text) => 128,
-            Value::String(_) => 8,
-            Value::Array(_) => 16,
-            Value::Object(_) => 32,
+    fn accepts(self, value: &impl Json) -> bool {
+        let bit = match value.kind() {
+            JsonKind::Null => 64,
+            JsonKind::Boolean => 1,
+            JsonKind::Number if crate::atom::json_integer(value).is_some() => 2,
+            JsonKind::Number => 4,
+            JsonKind::String if self.0 & 128 != 0 && value.as_str().is_some_and(is_id) => 128,
+            JsonKind::String => 8,
+            JsonKind::Array => 16,
+            JsonKind::Object => 32,
         };
         self.0 & bit != 0
     }
@@ -88,33 +89,37 @@ pub fn is_id(text: &str) -> bool {
         && bytes.all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-impl<'a> Parser<'a> {
+impl<'a, J: Json> Parser<'a, J> {
     /// Starts reading `json`, which errors call `name`.
-    pub(crate) fn new(json: &'a Value, name: Name<'a>) -> Parser<'a> {
-        let object = json.as_object();
+    pub(crate) fn new(json: &'a J, name: Name<'a>) -> Parser<'a, J> {
+        let is_object = json.kind() == JsonKind::Object;
         let taken = [""; MAX_MEMBERS];
         let mut parser = Parser {
             name,
             json,
-            object,
+            is_object,
             taken,
             n_taken: 0,
             fault: None,
         };
-        if parser.object.is_none() {
+        if !parser.is_object {
             parser.fail_unquoted("Object expected.");
         }
         parser
     }
 
     /// The object that is read.
-    pub(crate) fn json(&self) -> &'a Value {
+    pub(crate) fn json(&self) -> &'a J {
         self.json
     }
 
     /// Takes an optional member.
-    pub(crate) fn optional(&mut self, name: &str, kinds: Kinds) -> Option<&'a Value> {
-        let (key, value) = self.object?.get_key_value(name)?;
+    pub(crate) fn optional(&mut self, name: &str, kinds: Kinds) -> Option<&'a J> {
+        let found = self.json.member(name)?;
+        self.take(name, found, kinds)
+    }
+
+    fn take(&mut self, name: &str, (key, value): (&'a str, &'a J), kinds: Kinds) -> Option<&'a J> {
         if let Some(slot) = self.taken.get_mut(self.n_taken) {
             *slot = key;
             self.n_taken += 1;
@@ -127,13 +132,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes a member that must be there.
-    pub(crate) fn required(&mut self, name: &str, kinds: Kinds) -> Option<&'a Value> {
-        let object = self.object?;
-        if !object.contains_key(name) {
+    pub(crate) fn required(&mut self, name: &str, kinds: Kinds) -> Option<&'a J> {
+        let found = self.json.member(name);
+        if found.is_none() && self.is_object {
             self.fail(format!("Required '{name}' member is missing."));
-            return None;
         }
-        self.optional(name, kinds)
+        self.take(name, found?, kinds)
     }
 
     /// Notes a fault, quoting the object.
@@ -146,13 +150,10 @@ impl<'a> Parser<'a> {
 
     /// Ends the reading: the first fault, or a complaint about members that nobody took.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
-        if let (None, Some(object)) = (&self.fault, self.object)
-            && object.len() > self.n_taken
-        {
-            let mut left = object
-                .keys()
-                .filter(|key| !self.taken[..self.n_taken].contains(&key.as_str()));
-            let first = left.next().map(String::as_str).unwrap_or_default();
+        if self.fault.is_none() && self.json.n_members() > self.n_taken {
+            let mut left =
+                (self.json.members().map(|(name, _)| name)).filter(|name| !self.taken[..self.n_taken].contains(name));
+            let first = left.next().unwrap_or_default();
             let message = match left.count() {
                 0 => format!("Member '{first}' is present but not allowed here."),
                 1 => {

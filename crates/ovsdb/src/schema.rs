@@ -5,6 +5,7 @@
 
 use crate::atom::AtomicType;
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::parser::{Kinds, Name, Parser, is_id};
 use crate::types::{BaseType, ColumnType, RefType, UNLIMITED};
 use serde_json::{Map, Value};
@@ -258,7 +259,7 @@ impl TableSchema {
     }
 
     /// Parses an array of distinct names of columns.
-    pub(crate) fn parse_columns(&self, json: &Value) -> Result<Vec<usize>, Error> {
+    pub(crate) fn parse_columns(&self, json: &impl Json) -> Result<Vec<usize>, Error> {
         let distinct = || Error::syntax(json, "array of distinct column names expected");
         let mut columns = Vec::new();
         for name in json.as_array().ok_or_else(distinct)? {

@@ -15,6 +15,21 @@ pub struct ParseUuidError;
 /// Where the hyphens stand in the text of a UUID.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
+/// Where the pairs of digits begin.
+const PAIRS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+/// The values of hexadecimal digits; 255 for what is none.
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value as usize] as usize] = value;
+        values[b"0123456789ABCDEF"[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+};
+
 impl Uuid {
     /// The UUID of 128 zero bits: "no transaction", the default of a `uuid` column.
     pub const ZERO: Uuid = Uuid([0; 16]);
@@ -38,14 +53,9 @@ impl Uuid {
     pub fn to_text(self) -> UuidText {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [b'-'; 36];
-        let mut at = 0;
-        for byte in self.0 {
-            if HYPHENS.contains(&at) {
-                at += 1;
-            }
+        for (byte, at) in self.0.into_iter().zip(PAIRS) {
             text[at] = DIGITS[usize::from(byte >> 4)];
             text[at + 1] = DIGITS[usize::from(byte & 15)];
-            at += 2;
         }
         UuidText(text)
     }
@@ -79,18 +89,21 @@ impl FromStr for Uuid {
 
     fn from_str(text: &str) -> Result<Uuid, ParseUuidError> {
         let text: &[u8; 36] = text.as_bytes().try_into().map_err(|_| ParseUuidError)?;
+        if HYPHENS.iter().any(|&at| text[at] != b'-') {
+            return Err(ParseUuidError);
+        }
         let mut bytes = [0; 16];
-        let mut digits = 0;
-        for (at, &c) in text.iter().enumerate() {
-            if HYPHENS.contains(&at) {
-                if c != b'-' {
-                    return Err(ParseUuidError);
-                }
-                continue;
-            }
-            let digit = (c as char).to_digit(16).ok_or(ParseUuidError)? as u8;
-            bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
-            digits += 1;
+        let mut bad = 0;
+        for (byte, at) in bytes.iter_mut().zip(PAIRS) {
+            let (high, low) = (
+                DIGIT_VALUES[usize::from(text[at])],
+                DIGIT_VALUES[usize::from(text[at + 1])],
+            );
+            *byte = high << 4 | low;
+            bad |= high | low;
+        }
+        if bad > 15 {
+            return Err(ParseUuidError);
         }
         Ok(Uuid(bytes))
     }

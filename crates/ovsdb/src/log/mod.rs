@@ -6,8 +6,9 @@
 
 mod reader;
 mod replay;
+mod sum;
 mod writer;
 
 pub use reader::{Damage, Reader, Record};
 pub use replay::{Loaded, apply, load};
-pub use writer::{commit_record, schema_record, snapshot_record};
+pub use writer::{append_commit, commit_record, schema_record, snapshot_record};

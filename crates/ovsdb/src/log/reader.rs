@@ -1,7 +1,7 @@
 //! Reads records.
 
+use super::sum::Sum;
 use serde_json::{Map, Value};
-use sha1_smol::Sha1;
 use std::io::{BufRead, Read};
 
 /// The longest header line that makes sense, in bytes.
@@ -74,8 +74,9 @@ impl<R: BufRead> Reader<R> {
                 length - self.body.len() as u64
             ));
         }
-        let actual = Sha1::from(&self.body).digest().to_string();
-        if !actual.eq_ignore_ascii_case(sum) {
+        let actual = Sum::of(&self.body);
+        if !actual.as_str().eq_ignore_ascii_case(sum) {
+            let actual = actual.as_str();
             return Err(format!(
                 "{length} bytes have SHA-1 hash {actual} but expected hash {sum}"
             ));

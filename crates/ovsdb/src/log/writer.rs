@@ -1,11 +1,13 @@
 //! Makes records.
 
+use super::sum::Sum;
 use crate::commit::{Commit, RowChange};
 use crate::database::Database;
 use crate::row::Row;
 use crate::schema::{DatabaseSchema, TableSchema};
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use sha1_smol::Sha1;
+use smallvec::SmallVec;
+use std::io::Write;
 use std::sync::Arc;
 
 /// The first record of a file.
@@ -15,14 +17,24 @@ pub fn schema_record(schema: &DatabaseSchema) -> Vec<u8> {
 
 /// The record of a commit, or `None` if it changed nothing that is kept. `date` is milliseconds since the Unix epoch.
 pub fn commit_record(schema: &DatabaseSchema, commit: &Commit, date: i64) -> Option<Vec<u8>> {
-    let kept: Vec<&RowChange> = commit.changes.iter().filter(|change| is_kept(schema, change)).collect();
+    let mut bytes = Vec::new();
+    append_commit(&mut bytes, schema, commit, date).then_some(bytes)
+}
+
+/// Appends the record of a commit, as [`commit_record`] makes it. False, and nothing appended, if it changed nothing that is kept.
+pub fn append_commit(bytes: &mut Vec<u8>, schema: &DatabaseSchema, commit: &Commit, date: i64) -> bool {
+    let kept: SmallVec<[&RowChange; 4]> = commit.changes.iter().filter(|change| is_kept(schema, change)).collect();
+    if kept.is_empty() {
+        return false;
+    }
     let transaction = Transaction {
         schema,
         changes: &kept,
         date,
         comment: commit.comment.as_deref(),
     };
-    (!kept.is_empty()).then(|| record(&transaction))
+    append(bytes, &transaction);
+    true
 }
 
 /// The record that holds everything: with the schema's before it, a compacted file. `None` if the database is empty.
@@ -40,11 +52,22 @@ pub fn snapshot_record(db: &Database, comment: Option<&str>, date: i64) -> Optio
 
 /// Header and body.
 fn record(json: &impl Serialize) -> Vec<u8> {
-    let mut body = serde_json::to_vec(json).unwrap_or_default();
-    body.push(b'\n');
-    let mut bytes = format!("OVSDB JSON {} {}\n", body.len(), Sha1::from(&body).digest()).into_bytes();
-    bytes.append(&mut body);
+    let mut bytes = Vec::new();
+    append(&mut bytes, json);
     bytes
+}
+
+/// Appends header and body. The header, which speaks of the body, is made after it and put before it.
+fn append(bytes: &mut Vec<u8>, json: &impl Serialize) {
+    let start = bytes.len();
+    // Writing to a Vec does not fail, and all our keys are strings.
+    let _ = serde_json::to_writer(&mut *bytes, json);
+    bytes.push(b'\n');
+    let length = bytes.len() - start;
+    let sum = Sum::of(&bytes[start..]);
+    let _ = writeln!(bytes, "OVSDB JSON {length} {}", sum.as_str());
+    let header = bytes.len() - start - length;
+    bytes[start..].rotate_right(header);
 }
 
 /// Whether a change is more than that of ephemeral columns.

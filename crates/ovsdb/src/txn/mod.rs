@@ -12,6 +12,7 @@ use crate::atom::Symbols;
 use crate::commit::Commit;
 use crate::database::{Database, Outcome};
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 use crate::parser::{Kinds, Name, Parser};
 use crate::row::Row;
 use crate::schema::COL_VERSION;
@@ -85,7 +86,7 @@ impl From<Error> for Stop {
 }
 
 /// Runs a transaction on `db`.
-pub(crate) fn transact(db: &mut Database, ops: &[Value], ctx: &TxnCtx<'_>) -> Outcome {
+pub(crate) fn transact<J: Json>(db: &mut Database, ops: &[J], ctx: &TxnCtx<'_>) -> Outcome {
     let mut txn = Txn::new(db, ctx);
     let mut reply = Vec::with_capacity(ops.len() + 1);
     for (at, op) in ops.iter().enumerate() {
@@ -194,9 +195,9 @@ impl<'a> Txn<'a> {
     }
 
     /// Runs one operation.
-    fn run(&mut self, op: &Value, number: usize, of: usize) -> Result<Value, Stop> {
+    fn run<J: Json>(&mut self, op: &J, number: usize, of: usize) -> Result<Value, Stop> {
         let mut parser = Parser::new(op, Name::Operation { number, of });
-        let name = parser.required("op", Kinds::ID).and_then(Value::as_str);
+        let name = parser.required("op", Kinds::ID).and_then(J::as_str);
         match name {
             Some("insert") => self.insert(parser).map_err(Stop::from),
             Some("select") => self.select(parser).map_err(Stop::from),

@@ -3,6 +3,7 @@
 use super::{Stop, Txn};
 use crate::condition::Condition;
 use crate::error::{Error, ErrorKind};
+use crate::json::{Json, JsonKind};
 use crate::mutation::Mutation;
 use crate::parser::{Kinds, Parser};
 use crate::row::Row;
@@ -19,7 +20,7 @@ type Values = Vec<(usize, Datum)>;
 
 impl Txn<'_> {
     /// `insert` (§5.2.1).
-    pub(super) fn insert(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn insert<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let table = self.table(&mut parser);
         let uuid = parser.optional("uuid", Kinds::STRING);
         let name = parser.optional("uuid-name", Kinds::ID);
@@ -82,7 +83,7 @@ impl Txn<'_> {
     }
 
     /// `select` (§5.2.2).
-    pub(super) fn select(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn select<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let table = self.table(&mut parser);
         let condition = parser.required("where", Kinds::ARRAY);
         let columns = parser.optional("columns", Kinds::ARRAY);
@@ -110,7 +111,7 @@ impl Txn<'_> {
     }
 
     /// `update` (§5.2.3).
-    pub(super) fn update(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn update<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let table = self.table(&mut parser);
         let condition = parser.required("where", Kinds::ARRAY);
         let row = parser.required("row", Kinds::OBJECT);
@@ -150,7 +151,7 @@ impl Txn<'_> {
     }
 
     /// `mutate` (§5.2.4).
-    pub(super) fn mutate(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn mutate<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let table = self.table(&mut parser);
         let condition = parser.required("where", Kinds::ARRAY);
         let mutations = parser.required("mutations", Kinds::ARRAY);
@@ -162,7 +163,7 @@ impl Txn<'_> {
         let schema = self.schema.clone();
         let definition = &schema.tables()[table];
         let mut parsed = Vec::new();
-        for json in mutations.and_then(Value::as_array).into_iter().flatten() {
+        for json in mutations.and_then(J::as_array).into_iter().flatten() {
             parsed.push(Mutation::from_json(
                 json,
                 definition,
@@ -184,7 +185,7 @@ impl Txn<'_> {
     }
 
     /// `delete` (§5.2.5).
-    pub(super) fn delete(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn delete<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let table = self.table(&mut parser);
         let condition = parser.required("where", Kinds::ARRAY);
         parser.finish()?;
@@ -203,7 +204,7 @@ impl Txn<'_> {
     }
 
     /// `wait` (§5.2.6): rows are compared as sets.
-    pub(super) fn wait(&mut self, mut parser: Parser<'_>) -> Result<Value, Stop> {
+    pub(super) fn wait<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Stop> {
         let timeout = parser.optional("timeout", Kinds::NUMBER);
         let table = self.table(&mut parser);
         let condition = parser.required("where", Kinds::ARRAY);
@@ -235,7 +236,7 @@ impl Txn<'_> {
             _ => return Err(Error::syntax(until, "\"until\" must be \"==\" or \"!=\"").into()),
         };
         let mut wanted: HashSet<Vec<Datum>> = HashSet::new();
-        for json in rows.and_then(Value::as_array).into_iter().flatten() {
+        for json in rows.and_then(J::as_array).into_iter().flatten() {
             let mut row = Row::new(definition, Uuid::ZERO);
             for (column, value) in self.values(definition, json)? {
                 row.set(column, value);
@@ -262,26 +263,26 @@ impl Txn<'_> {
     }
 
     /// `commit` (§5.2.7).
-    pub(super) fn commit(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn commit<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let durable = parser.required("durable", Kinds::BOOLEAN);
         parser.finish()?;
-        self.durable |= durable.and_then(Value::as_bool).unwrap_or(false);
+        self.durable |= durable.and_then(J::as_bool).unwrap_or(false);
         Ok(Value::Object(Map::new()))
     }
 
     /// `comment` (§5.2.9).
-    pub(super) fn comment(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn comment<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let comment = parser.required("comment", Kinds::STRING);
         parser.finish()?;
-        self.comments.extend(comment.and_then(Value::as_str).map(str::to_owned));
+        self.comments.extend(comment.and_then(J::as_str).map(str::to_owned));
         Ok(Value::Object(Map::new()))
     }
 
     /// `assert` (§5.2.10).
-    pub(super) fn assert(&mut self, mut parser: Parser<'_>) -> Result<Value, Error> {
+    pub(super) fn assert<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let lock = parser.required("lock", Kinds::ID);
         parser.finish()?;
-        let lock = lock.and_then(Value::as_str).unwrap_or_default();
+        let lock = lock.and_then(J::as_str).unwrap_or_default();
         if !(self.ctx.holds_lock)(lock) {
             return Err(Error::new(
                 ErrorKind::NotOwner,
@@ -292,7 +293,7 @@ impl Txn<'_> {
     }
 
     /// Takes the `table` member: the table's number.
-    fn table(&self, parser: &mut Parser<'_>) -> Option<usize> {
+    fn table(&self, parser: &mut Parser<'_, impl Json>) -> Option<usize> {
         let name = parser.required("table", Kinds::ID)?.as_str()?;
         let table = self.schema.table_index(name);
         if table.is_none() {
@@ -309,17 +310,17 @@ impl Txn<'_> {
         Ok(())
     }
 
-    fn condition(&mut self, table: &TableSchema, json: &Value) -> Result<Condition, Error> {
+    fn condition(&mut self, table: &TableSchema, json: &impl Json) -> Result<Condition, Error> {
         Condition::from_json(json, table, &mut resolver(self.db, &mut self.symbols))
     }
 
     /// Parses a `<row>`.
-    fn values(&mut self, table: &TableSchema, json: &Value) -> Result<Values, Error> {
-        let object = json
-            .as_object()
-            .ok_or_else(|| Error::syntax(json, "row must be JSON object"))?;
-        let mut values = Vec::with_capacity(object.len());
-        for (name, value) in object {
+    fn values(&mut self, table: &TableSchema, json: &impl Json) -> Result<Values, Error> {
+        if json.kind() != JsonKind::Object {
+            return Err(Error::syntax(json, "row must be JSON object"));
+        }
+        let mut values = Vec::with_capacity(json.n_members());
+        for (name, value) in json.members() {
             let column = crate::condition::find_column(json, table, name)?;
             let kind = &table.columns()[column].kind;
             values.push((
