@@ -9,13 +9,14 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mgmt::jsonrpc::{Framer, Limits};
 use mgmt::pidfile::os_text;
 use mgmt::stream::Stream;
 
 use crate::core::{Now, SessionId};
+use crate::linger::PATIENCE;
 use crate::request;
 use crate::server::Inner;
 use crate::socket::Socket;
@@ -44,6 +45,9 @@ pub(crate) struct Conn {
 
 /// A client's requests are handled for so long before it is the others' turn.
 const TURN: Duration = Duration::from_millis(10);
+
+/// So many requests of a client that is alone are served before the runtime looks for others.
+const EXCLUSIVE: u32 = 8;
 
 /// What a connection's task wakes up for.
 enum Event {
@@ -199,10 +203,67 @@ impl Task {
                     if n == READ {
                         // There may be more; but replies go out first.
                         tokio::task::yield_now().await;
+                    } else if self.inner.linger.stays_with(self.conn.id) {
+                        let stayed = self.stay().await;
+                        self.conn.socket.take_out(&mut self.inner.read_buffer.borrow_mut());
+                        stayed?;
                     }
                 }
             }
         }
+    }
+
+    /// Serves a client that is alone, and sends one request after the other, without the runtime in between.
+    async fn stay(&mut self) -> Result<(), String> {
+        let inner = self.inner.clone();
+        let linger = &inner.linger;
+        let mut served = 0u32;
+        loop {
+            self.inner.flush();
+            let (began, before) = (Instant::now(), linger.count());
+            let n = loop {
+                let read = {
+                    let mut buffer = self.inner.read_buffer.borrow_mut();
+                    let read = self.conn.socket.try_read(&mut buffer);
+                    read.inspect(|range| self.framer.push(&buffer[range.clone()]))
+                };
+                match read {
+                    Ok(range) => break range.len(),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    // The regular way of reading finds it again.
+                    Err(_) => return Ok(()),
+                }
+                // Somebody else may have a request, or wait for this very processor.
+                tokio::task::yield_now().await;
+                if linger.count() != before || !self.may_stay() {
+                    return Ok(());
+                }
+                if began.elapsed() > PATIENCE {
+                    linger.attempted(false);
+                    return Ok(());
+                }
+                std::thread::yield_now();
+            };
+            linger.attempted(true);
+            if n == 0 {
+                return Ok(());
+            }
+            let now = self.inner.now();
+            self.inner.core.borrow_mut().heard(self.conn.id, now);
+            self.handle(now).await?;
+            if !self.may_stay() || !linger.stays_with(self.conn.id) {
+                return Ok(());
+            }
+            served = served.wrapping_add(1);
+            if served.is_multiple_of(EXCLUSIVE) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Whether nothing speaks against reading.
+    fn may_stay(&self) -> bool {
+        !self.conn.ended.get() && !self.conn.full.get() && self.inner.core.borrow().listens(self.conn.id)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
@@ -255,8 +316,11 @@ impl Task {
             else {
                 break;
             };
-            let message = request::parse(frame).map_err(|error| format!("received {error}"))?;
+            let mut arena = self.inner.arena.take();
+            let message = request::parse(frame, &arena).map_err(|error| format!("received {error}"))?;
             self.inner.handle(self.conn.id, message, now);
+            arena.clear();
+            self.inner.arena.replace(arena);
             handled += 1;
             // Looking at the clock for each of many small requests would cost too much.
             if handled.is_multiple_of(4) && self.inner.monotonic() > now.monotonic + TURN {

@@ -10,9 +10,18 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
+use ovsdb::{Arena, Json as _, Node};
+
 /// A client's message.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Incoming<'a> {
+    /// A transaction of the usual form: what servers hear most.
+    Transact {
+        db: &'a str,
+        ops: &'a [Node<'a>],
+        /// Not null.
+        id: Value,
+    },
     /// A request.
     Request {
         method: &'a str,
@@ -24,9 +33,12 @@ pub(crate) enum Incoming<'a> {
     Other(Message),
 }
 
-/// Reads one message.
-pub(crate) fn parse(frame: &[u8]) -> Result<Incoming<'_>, MessageError> {
+/// Reads one message; some of it may be kept in `arena`.
+pub(crate) fn parse<'a>(frame: &'a [u8], arena: &'a Arena) -> Result<Incoming<'a>, MessageError> {
     if let Ok(text) = std::str::from_utf8(frame) {
+        if let Some(transact) = Node::parse(text, arena).and_then(transact) {
+            return Ok(transact);
+        }
         let mut json = serde_json::Deserializer::from_str(text);
         if let Ok(Some(request)) = json.deserialize_map(Request)
             && json.end().is_ok()
@@ -35,6 +47,22 @@ pub(crate) fn parse(frame: &[u8]) -> Result<Incoming<'_>, MessageError> {
         }
     }
     Message::parse(frame).map(Incoming::Other)
+}
+
+/// What is read if it is a transaction of the usual form.
+fn transact(message: Node<'_>) -> Option<Incoming<'_>> {
+    let Node::Object(
+        [
+            ("id", id @ (Node::Integer(_) | Node::String(_))),
+            ("method", Node::String("transact")),
+            ("params", Node::Array([Node::String(db), ops @ ..])),
+        ],
+    ) = message
+    else {
+        return None;
+    };
+    let id = id.to_value();
+    Some(Incoming::Transact { db, ops, id })
 }
 
 /// Yields a request, or `None` for what is something else.
@@ -80,14 +108,30 @@ mod tests {
             (r#"{"id":1,"method":"echo","params":[1,{"a":"b"}]}"#, true),
             (r#"{"params":["\u00e9"],"id":"x","method":"list_dbs"}"#, true),
             (r#"{"id":null,"method":"cancel","params":[1]}"#, false),
+            (
+                r#"{"id":1,"method":"transact","params":["D",{"op":"x","a":[]},null]}"#,
+                true,
+            ),
+            (
+                r#"{"method":"transact","params":["D",{"op":1.5,"a":"\n"}],"id":"x"}"#,
+                true,
+            ),
+            (r#"{"id":null,"method":"transact","params":["D"]}"#, false),
+            (r#"{"id":[1],"method":"transact","params":[]}"#, true),
             (r#"{"id":1,"method":"a","method":"b","params":[]}"#, false),
             (r#"{"id":1,"result":[],"error":null}"#, false),
             (r#"{"i\u0064":1,"method":"echo","params":[]}"#, false),
             (r#"{"id":1,"method":"\u0065cho","params":[]}"#, false),
         ] {
-            let read = match parse(frame.as_bytes()).unwrap() {
+            let arena = Arena::default();
+            let read = match parse(frame.as_bytes(), &arena).unwrap() {
                 Incoming::Request { method, params, id } => (Message::request(method, params, id), true),
                 Incoming::Other(message) => (message, false),
+                Incoming::Transact { db, ops, id } => {
+                    let ops = ops.iter().map(Node::to_value);
+                    let params = std::iter::once(db.into()).chain(ops).collect();
+                    (Message::request("transact", params, id), true)
+                }
             };
             assert_eq!(read, (Message::parse(frame.as_bytes()).unwrap(), short), "{frame}");
         }
@@ -98,8 +142,9 @@ mod tests {
             r#"{"id":1,"method":"a","params":[],"x":1}"#,
             "{",
         ] {
-            assert!(parse(frame.as_bytes()).is_err(), "{frame}");
+            assert!(parse(frame.as_bytes(), &Arena::default()).is_err(), "{frame}");
         }
-        assert!(parse(b"{\"id\":1,\"method\":\"a\",\"params\":[\"\xff\"]}").is_err());
+        let bad = b"{\"id\":1,\"method\":\"a\",\"params\":[\"\xff\"]}";
+        assert!(parse(bad, &Arena::default()).is_err());
     }
 }

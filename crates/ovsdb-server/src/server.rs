@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgmt::pidfile::os_text;
 use mgmt::stream::{Stream, Tls, tls};
-use ovsdb::DatabaseSchema;
+use ovsdb::{Arena, DatabaseSchema};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{self, AbortHandle};
@@ -91,6 +91,8 @@ pub(crate) struct Inner {
     pub(crate) tls_settings: tls::Settings,
     /// Where all connections read to first.
     pub(crate) read_buffer: RefCell<Box<[u8]>>,
+    /// What messages are read into.
+    pub(crate) arena: RefCell<Arena>,
     pub(crate) linger: Linger,
     flusher: RefCell<Option<Waker>>,
     /// The sessions that a flush sends to; empty but for its memory between flushes.
@@ -134,6 +136,7 @@ impl Server {
             tls: options.tls,
             tls_settings: options.tls_settings,
             read_buffer: RefCell::new(vec![0; conn::READ].into()),
+            arena: RefCell::default(),
             linger: Linger::default(),
             flusher: RefCell::new(None),
             dirty: RefCell::default(),
@@ -301,6 +304,7 @@ impl Inner {
             if dirty.is_empty() {
                 break;
             }
+            self.linger.sent_to(&dirty);
             for id in dirty.drain(..) {
                 let conn = self.conns.borrow().get(&id).cloned();
                 if let Some(conn) = conn

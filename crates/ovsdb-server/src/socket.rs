@@ -7,13 +7,18 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::task::{Context, Poll, ready};
 
 use mgmt::stream::{Session, Stream};
+use rustix::net::{RecvFlags, recv};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// So much may be left in a socket, in bytes: a few small messages.
+const MOST_HELD: usize = 1024;
 
 /// A connected socket.
 pub(crate) struct Socket {
@@ -22,6 +27,8 @@ pub(crate) struct Socket {
     full: RefCell<Option<AsyncFd<OwnedFd>>>,
     /// Nothing was read yet.
     fresh: Cell<bool>,
+    /// The bytes that were read and are still in the socket.
+    held: Cell<usize>,
 }
 
 enum Either {
@@ -89,6 +96,7 @@ impl Socket {
             stream,
             full: RefCell::new(None),
             fresh: Cell::new(true),
+            held: Cell::new(0),
         })
     }
 
@@ -116,6 +124,40 @@ impl Socket {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
                 Err(_) => {}
+            }
+        }
+    }
+
+    /// Reads what is there, without a look at what the runtime knows: where in `buffer` it is, `WouldBlock` if there is nothing.
+    ///
+    /// Taking a message out of a Unix socket wakes its sender if that waits for anything at this socket, the reply for instance; it looks
+    /// and goes back to sleep, which costs more than the message. So messages are left in the socket up to [`MOST_HELD`] bytes and then
+    /// taken out together. Whoever stops to read this way calls [`Socket::take_out`], so that the sender finds room.
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<Range<usize>> {
+        let Either::Unix(stream) = self.stream.get_ref() else {
+            return self.stream.get_ref().read(buffer).map(|n| 0..n);
+        };
+        if self.held.get() > MOST_HELD {
+            self.take_out(buffer);
+        }
+        let held = self.held.get();
+        let (_, all) = recv(stream, &mut *buffer, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+        if all <= held && held > 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.held.set(all);
+        Ok(held..all)
+    }
+
+    /// Takes out of the socket what [`Socket::try_read`] left there.
+    pub(crate) fn take_out(&self, scratch: &mut [u8]) {
+        while let (held @ 1.., Either::Unix(stream)) = (self.held.get(), self.stream.get_ref()) {
+            let room = held.min(scratch.len());
+            match recv(stream, &mut scratch[..room], RecvFlags::DONTWAIT) {
+                Ok((_, n @ 1..)) => self.held.set(held.saturating_sub(n)),
+                Err(rustix::io::Errno::INTR) => {}
+                // They cannot be gone but with the connection, which the next read will tell.
+                _ => self.held.set(0),
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ovsdb::{Commit, Error, ErrorKind, Outcome, TxnCtx, log};
+use ovsdb::{Commit, Error, ErrorKind, Json, Outcome, TxnCtx, log};
 use serde_json::Value;
 
 use super::session::mark_dirty;
@@ -102,22 +102,23 @@ impl Core {
         self.batch.durable.clear();
     }
 
-    /// `transact` (RFC 7047 §4.1.3); the operations follow the first of `params`.
-    pub(super) fn transact(&mut self, session: SessionId, id: Value, db: String, params: Vec<Value>, now: Now) {
-        match self.run(session, &db, &params[1..], Duration::ZERO) {
+    /// `transact` (RFC 7047 §4.1.3).
+    pub(super) fn transact(&mut self, session: SessionId, id: Value, db: &str, ops: &[impl Json], now: Now) {
+        match self.run(session, db, ops, Duration::ZERO) {
             None => {}
             Some(Outcome::Done { reply, commit }) => {
                 let changed = commit.is_some();
-                self.complete(session, id, &db, &reply, commit, now);
+                self.complete(session, id, db, &reply, commit, now);
                 if changed {
-                    self.retry_blocked(&db, now);
+                    self.retry_blocked(db, now);
                 }
             }
             Some(Outcome::Blocked { timeout }) => {
                 let Some(state) = self.sessions.get_mut(&session) else {
                     return;
                 };
-                let blocked = Blocked::new(session, id, db, params, timeout, now.monotonic);
+                let ops = ops.iter().map(Json::to_value).collect();
+                let blocked = Blocked::new(session, id, db.to_owned(), ops, timeout, now.monotonic);
                 if let Err(error) = state.hold(blocked.weight) {
                     return self.refuse(session, &blocked.id, &error.to_json());
                 }
@@ -129,7 +130,7 @@ impl Core {
     }
 
     /// Tries a client's transaction.
-    pub(super) fn run(&mut self, session: SessionId, db: &str, ops: &[Value], waited: Duration) -> Option<Outcome> {
+    pub(super) fn run(&mut self, session: SessionId, db: &str, ops: &[impl Json], waited: Duration) -> Option<Outcome> {
         let (locks, state) = (&self.locks, self.sessions.get(&session)?);
         let holds_lock = |name: &str| locks.owns(name, session);
         let reserved = db == SERVER_DB;
@@ -184,8 +185,7 @@ impl Core {
         }
         debug_assert_eq!(self.batch.db, db);
         if hosted.persistent {
-            let record = log::commit_record(hosted.db.schema(), &commit, now.date_ms);
-            self.batch.records.extend_from_slice(&record.unwrap_or_default());
+            log::append_commit(&mut self.batch.records, hosted.db.schema(), &commit, now.date_ms);
         }
         if !self.watched.is_empty() && !self.watch_fired {
             let schema = hosted.db.schema();
@@ -264,10 +264,10 @@ impl Core {
     pub(super) fn retry(&mut self, at: usize, now: Now) -> bool {
         let blocked = &mut self.blocked[at];
         let (session, waited) = (blocked.session, elapsed(blocked.since, now.monotonic));
-        let (db, params) = (blocked.db.clone(), std::mem::take(&mut blocked.params));
-        match self.run(session, &db, &params[1..], waited) {
+        let (db, ops) = (blocked.db.clone(), std::mem::take(&mut blocked.ops));
+        match self.run(session, &db, &ops, waited) {
             Some(Outcome::Blocked { .. }) => {
-                self.blocked[at].params = params;
+                self.blocked[at].ops = ops;
                 false
             }
             Some(Outcome::Done { reply, commit }) => {

@@ -1,7 +1,7 @@
 //! The requests of clients (RFC 7047 §4.1, ovsdb-server(7)), and the words in which wrong ones are refused.
 
 use mgmt::jsonrpc::Message;
-use ovsdb::{DatabaseSchema, Error, ErrorKind, is_id};
+use ovsdb::{DatabaseSchema, Error, ErrorKind, Json, is_id};
 use serde_json::{Value, json};
 
 use crate::request::Incoming;
@@ -16,6 +16,7 @@ impl Core {
             return false;
         }
         match message {
+            Incoming::Transact { db, .. } => *db != self.batch.db(),
             Incoming::Request { method, params, .. } => {
                 *method != "transact" || params.first().and_then(Value::as_str) != Some(self.batch.db())
             }
@@ -26,6 +27,14 @@ impl Core {
     /// Does what a client asks for.
     pub(crate) fn handle(&mut self, session: SessionId, message: Incoming<'_>, now: Now) -> Option<Effect> {
         let message = match message {
+            Incoming::Transact { db, ops, id } => {
+                if self.may_transact(db, session, &id) {
+                    self.transact(session, id, db, ops, now);
+                    return None;
+                }
+                let params = std::iter::once(db.into()).chain(ops.iter().map(Json::to_value));
+                return self.request(session, "transact", params.collect(), id, now);
+            }
             Incoming::Request { method, params, id } => return self.request(session, method, params, id, now),
             Incoming::Other(message) => message,
         };
@@ -45,21 +54,18 @@ impl Core {
         None
     }
 
-    fn request(
-        &mut self,
-        session: SessionId,
-        method: &str,
-        mut params: Vec<Value>,
-        id: Value,
-        now: Now,
-    ) -> Option<Effect> {
+    fn request(&mut self, session: SessionId, method: &str, params: Vec<Value>, id: Value, now: Now) -> Option<Effect> {
         let done = match method {
-            "transact" => match self.own_db(&id, session, &mut params) {
-                Ok(db) => {
-                    self.transact(session, id, db, params, now);
+            "transact" => match params.split_first() {
+                Some((Value::String(db), ops)) if self.may_transact(db, session, &id) => {
+                    self.transact(session, id, db, ops, now);
                     return None;
                 }
-                Err(error) => Err(error),
+                _ if self.waits_for(session, &id) => {
+                    let details = "transact: duplicate request ID";
+                    Err(Error::syntax(&Value::from(params), details))
+                }
+                _ => self.known_db(method, &params).map(Value::from),
             },
             "echo" => Ok(Value::Array(params)),
             "list_dbs" => Ok(self.database_names().collect()),
@@ -96,15 +102,9 @@ impl Core {
         None
     }
 
-    /// Takes the database's name out of the parameters of `transact`.
-    fn own_db(&self, id: &Value, session: SessionId, params: &mut [Value]) -> Result<String, Error> {
-        if self.waits_for(session, id) {
-            return Err(Error::syntax(&Value::from(&*params), "transact: duplicate request ID"));
-        }
-        match params.first_mut() {
-            Some(Value::String(name)) if self.databases.contains_key(name) => Ok(std::mem::take(name)),
-            _ => self.known_db("transact", params),
-        }
+    /// Whether the database is there, and the request's id is not that of one that still waits.
+    fn may_transact(&self, db: &str, session: SessionId, id: &Value) -> bool {
+        self.databases.contains_key(db) && !self.waits_for(session, id)
     }
 
     /// The database that a request names first.

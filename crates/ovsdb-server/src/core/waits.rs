@@ -15,8 +15,8 @@ pub(super) struct Blocked {
     /// The request's id.
     pub(super) id: Value,
     pub(super) db: String,
-    /// The request's parameters: what stands first was the database's name.
-    pub(super) params: Vec<Value>,
+    /// The operations.
+    pub(super) ops: Vec<Value>,
     /// When it was first tried.
     pub(super) since: Nanos,
     /// When its time is over.
@@ -30,17 +30,17 @@ impl Blocked {
         session: SessionId,
         id: Value,
         db: String,
-        params: Vec<Value>,
+        ops: Vec<Value>,
         timeout: Option<Duration>,
         now: Nanos,
     ) -> Blocked {
         let deadline = timeout.map(|timeout| now + timeout);
-        let weight = HELD_ITEM + params.iter().map(weigh).sum::<usize>();
+        let weight = HELD_ITEM + ops.iter().map(weigh).sum::<usize>();
         Blocked {
             session,
             id,
             db,
-            params,
+            ops,
             since: now,
             deadline,
             weight,
@@ -50,7 +50,7 @@ impl Blocked {
     /// Whether the commit changed a table that the transaction waits for.
     pub(super) fn concerns(&self, schema: &DatabaseSchema, commit: &Commit) -> bool {
         let mut waits = self
-            .params
+            .ops
             .iter()
             .filter(|op| op.get("op").and_then(Value::as_str) == Some("wait"));
         waits.any(|op| {

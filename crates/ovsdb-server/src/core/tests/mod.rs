@@ -7,7 +7,7 @@ mod transactions;
 use std::io;
 use std::time::Duration;
 
-use ovsdb::{Database, DatabaseSchema};
+use ovsdb::{Arena, Database, DatabaseSchema};
 use serde_json::{Value, json};
 use wire::Nanos;
 
@@ -82,7 +82,8 @@ impl World {
     /// Sends without a flush.
     fn send(&mut self, session: SessionId, message: Value) -> Option<Effect> {
         let text = message.to_string();
-        let message = request::parse(text.as_bytes()).unwrap();
+        let arena = Arena::default();
+        let message = request::parse(text.as_bytes(), &arena).unwrap();
         if self.core.must_flush(&message) {
             self.flush();
         }
