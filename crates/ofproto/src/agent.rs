@@ -61,6 +61,9 @@ const LAST_COURTESY: u8 = 9;
 /// As many short messages take as long as a part of a long answer or change.
 const PART: usize = 64;
 
+/// How long the next part of a request may take to come (OpenFlow 1.4 §7.3.5).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What is left to do for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run {
@@ -293,7 +296,11 @@ impl Agent {
         let conn = self.conns.get(&id)?;
         let packets = conn.packets.next_event().filter(|_| !conn.out.is_full());
         let bundles = conn.bundles.next_event(self.core.config.bundle_timeout);
-        [conn.probe.due(), packets, bundles].into_iter().flatten().min()
+        let partial = conn.partial.as_ref().map(|partial| partial.heard + REQUEST_TIMEOUT);
+        [conn.probe.due(), packets, bundles, partial]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due by time: probes a peer that is silent, and gives up one that stays so.
@@ -304,6 +311,9 @@ impl Agent {
             Probing::Ask if conn.codec.is_some() => conn.send(0, Body::EchoRequest(Vec::new())),
             Probing::Ask => {}
             Probing::GiveUp => conn.closed = Some(Closed::Silent),
+        }
+        if let Some(partial) = conn.partial.take_if(|partial| partial.heard + REQUEST_TIMEOUT <= now) {
+            conn.refuse(partial.xid, OfError::BrcMultipartRequestTimeout, &[]);
         }
         while let Some(first) = conn.bundles.expire(self.core.config.bundle_timeout, now) {
             let xid = first.get(4..8).and_then(|xid| xid.try_into().ok());

@@ -150,6 +150,8 @@ pub(crate) struct Partial {
     pub(crate) xid: u32,
     pub(crate) request: StatsRequest,
     pub(crate) len: usize,
+    /// When the last part came.
+    pub(crate) heard: Nanos,
 }
 
 /// How much primary controllers are told of a packet without rule until they say otherwise.
@@ -283,12 +285,18 @@ impl Conn {
         more: bool,
         request: StatsRequest,
         len: usize,
+        now: Nanos,
     ) -> Result<Option<StatsRequest>, OfError> {
-        let joined = match self.partial.take() {
+        let mut joined = match self.partial.take() {
             Some(partial) if partial.xid == xid => join(partial, request, len)?,
             // Its asker never came to the end of it; what it asks next is another thing.
             _ if !more => return Ok(Some(request)),
-            _ => Partial { xid, request, len },
+            _ => Partial {
+                xid,
+                request,
+                len,
+                heard: now,
+            },
         };
         if !more {
             return Ok(Some(joined.request));
@@ -296,6 +304,7 @@ impl Conn {
         if joined.len > MAX_PARTIAL {
             return Err(OfError::BrcMultipartBufferOverflow);
         }
+        joined.heard = now;
         self.partial = Some(joined);
         Ok(None)
     }
@@ -306,6 +315,7 @@ fn join(partial: Partial, request: StatsRequest, len: usize) -> Result<Partial, 
         xid,
         request: first,
         len: before,
+        heard,
     } = partial;
     let request = match (first, request) {
         (StatsRequest::TableFeatures(mut all), StatsRequest::TableFeatures(more)) => {
@@ -322,5 +332,6 @@ fn join(partial: Partial, request: StatsRequest, len: usize) -> Result<Partial, 
         xid,
         request,
         len: before + len,
+        heard,
     })
 }

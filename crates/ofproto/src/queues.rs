@@ -35,7 +35,7 @@ impl Core {
         (port, queue): (Port, u32),
         env: &impl Env,
     ) -> Result<(), OfError> {
-        let found = self.queues(port, queue, env, OfError::NxQofcQueueError)?;
+        let found = self.queues(port, queue, env, OfError::QofcBadQueue)?;
         let queues = found.iter().map(|(port, queue)| (*port, config(queue))).collect();
         let reply = StatsReply::QueueDesc(queues);
         conn.send(xid, Body::StatsReply { more: false, reply });

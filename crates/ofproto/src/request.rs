@@ -102,7 +102,7 @@ impl Core {
             Body::CtFlushZone(_) | Body::CtFlush(_) => return Err(OfError::NxBacCtDatapathSupport),
             Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port, env)?,
             Body::StatsRequest { more, request } => {
-                if let Some(request) = conn.assemble(xid, more, request, message.len())? {
+                if let Some(request) = conn.assemble(xid, more, request, message.len(), now)? {
                     self.statistics(conn, xid, request, env, now)?;
                 }
             }

@@ -1,5 +1,6 @@
 //! The agent beside a switch without datapath, on virtual time.
 
+mod errors;
 mod hostile;
 mod protocol;
 mod queues;

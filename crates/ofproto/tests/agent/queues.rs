@@ -116,7 +116,7 @@ fn queues_are_described_in_the_way_of_each_version() {
         }
         if version >= Version::V14 {
             assert_eq!(rates(Port(1), 3), Ok(vec![three]));
-            assert_eq!(rates(Port(1), 7), Err(OfError::NxQofcQueueError));
+            assert_eq!(rates(Port(1), 7), Err(OfError::QofcBadQueue));
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) now: Cell<Nanos>,
     /// Packets sent, with the datapath port that they came in on.
     pub(crate) sent: RefCell<Vec<(u32, Vec<u8>)>>,
+    /// Whether ports cannot be taken up or down.
+    pub(crate) stubborn: Cell<bool>,
     /// Queues by interface.
     pub(crate) queues: RefCell<BTreeMap<String, Vec<QueueInfo>>>,
 }
@@ -60,7 +62,10 @@ impl Env for World {
     }
 
     fn set_port_up(&self, _interface: &str, _up: bool) -> Result<(), String> {
-        Ok(())
+        match self.stubborn.get() {
+            true => Err("it stays as it is".to_owned()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -100,6 +105,7 @@ impl Lab {
                 switch: RefCell::new(switch),
                 now: Cell::new(Nanos(1)),
                 sent: RefCell::default(),
+                stubborn: Cell::new(false),
                 queues: RefCell::default(),
             },
             agent: Agent::new(Config {

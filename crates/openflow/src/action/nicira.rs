@@ -183,7 +183,7 @@ fn reg_move(mut body: Reader<'_>) -> Result<Action, OfError> {
     let (n_bits, src_ofs, dst_ofs) = (body.u16()?, body.u16()?, body.u16()?);
     let src = oxm::decode_name(&mut body)?;
     let dst = oxm::decode_name(&mut body)?;
-    body.zeros(body.len(), OfError::NxBacMustBeZero)?;
+    body.zeros(body.len(), OfError::NxBrcMustBeZero)?;
     checked_move(src, src_ofs, dst, dst_ofs, n_bits)
 }
 
@@ -280,7 +280,7 @@ fn output_reg(body: &mut Reader<'_>) -> Result<Action, OfError> {
 fn output_reg2(mut body: Reader<'_>) -> Result<Action, OfError> {
     let (ofs_nbits, max_len) = (body.u16()?, body.u16()?);
     let src = oxm::decode_subfield(ofs_nbits, oxm::decode_name(&mut body)?)?;
-    body.zeros(body.len(), OfError::NxBacMustBeZero)?;
+    body.zeros(body.len(), OfError::NxBrcMustBeZero)?;
     Ok(Action::OutputReg { src, max_len })
 }
 
@@ -424,7 +424,7 @@ fn encap_property(body: &mut Reader<'_>) -> Result<EncapProperty, OfError> {
 fn check_pkt_larger(mut body: Reader<'_>) -> Result<Action, OfError> {
     let (pkt_len, ofs) = (body.u16()?, body.u16()?);
     let field = oxm::decode_name(&mut body)?;
-    body.zeros(body.len(), OfError::NxBacMustBeZero)?;
+    body.zeros(body.len(), OfError::NxBrcMustBeZero)?;
     let dst = Subfield::new(field, ofs, 1).filter(|dst| dst.field().writable());
     let dst = dst.ok_or(OfError::BacBadSetArgument)?;
     Ok(Action::CheckPktLarger { pkt_len, dst })
@@ -432,7 +432,7 @@ fn check_pkt_larger(mut body: Reader<'_>) -> Result<Action, OfError> {
 
 fn delete_field(mut body: Reader<'_>) -> Result<Action, OfError> {
     let field = oxm::decode_name(&mut body)?;
-    body.zeros(body.len(), OfError::NxBacMustBeZero)?;
+    body.zeros(body.len(), OfError::NxBrcMustBeZero)?;
     match field.info().home {
         flow::Home::Elsewhere => Ok(Action::DeleteField(field)),
         _ => Err(OfError::BacBadArgument),

@@ -207,7 +207,7 @@ fn copy_field(mut body: Reader<'_>) -> Result<Action, OfError> {
     body.skip(2)?;
     let src = oxm::decode_name(&mut body)?;
     let dst = oxm::decode_name(&mut body)?;
-    body.zeros(body.len(), OfError::NxBacMustBeZero)?;
+    body.zeros(body.len(), OfError::NxBrcMustBeZero)?;
     checked_move(src, src_ofs, dst, dst_ofs, n_bits)
 }
 
