@@ -109,19 +109,32 @@ struct Arrival {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Against the definition of a service curve (section 2 of the paper): for each packet, the least over all starts of periods of backlog of the curve
     /// from there, computed by its own means.
     #[test]
     fn no_deadline_is_missed_by_more_than_a_maximum_packet(
         specs in prop::collection::vec((0u64..2_000_000, 0u64..30_000, 20_000u64..1_500_000), 1..5),
+        places in prop::collection::vec((0u32..4, any::<bool>()), 4),
         gaps in prop::collection::vec((0u32..5, 0u64..12_000_000, 60u32..1_500), 20..300),
     ) {
         const LINK: u64 = 20_000_000;
-        let mut classes = vec![class(9).ls(ls(LINK))];
+        // Below 10, 11 and 12, whose parts of the link and limits would be too little for what is promised.
+        let little = Curve::linear("ul", 100_000).unwrap();
+        let mut classes = vec![
+            class(9).ls(ls(LINK)),
+            class(10).ls(ls(50_000)).ul(little),
+            class(11).parent(10).ls(ls(50_000)),
+            class(12).parent(11).ls(ls(50_000)).ul(little),
+        ];
         for (n, (m1, d, m2)) in specs.iter().enumerate() {
-            classes.push(class(n as u32 + 1).rt(Curve::new("rt", *m1, *d, *m2).unwrap()));
+            let (parent, shares) = places[n];
+            let mut leaf = class(n as u32 + 1).rt(Curve::new("rt", *m1, *d, *m2).unwrap());
+            if shares {
+                leaf = leaf.ls(ls(200_000));
+            }
+            classes.push(if parent == 0 { leaf } else { leaf.parent(9 + parent) });
         }
         let speed = PortSpeed::new(LINK).unwrap().link(LinkLayer::FRAME).slack(Nanos(0));
         let mut port = Shaper::new(hfsc(LINK, classes), Some(speed));
