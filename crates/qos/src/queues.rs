@@ -1,17 +1,17 @@
-//! The disciplines at the ends of a scheduler's classes.
+//! The disciplines at the ends of a scheduler's classes, and the packets in them: what all schedulers with classes have in common.
 
 use crate::leaf::{Leaf, LeafConfig};
 use crate::pool::{Cx, List, NIL, Pool};
 use crate::scheduler::Dropped;
 use crate::tree::Tree;
-use crate::{Nanos, Packet, Stats};
+use crate::{Cause, LinkLayer, Nanos, Packet, Stats};
 
 /// The discipline at the end of a class.
 pub(crate) struct Queue {
-    pub(crate) leaf: Leaf,
+    leaf: Leaf,
     pub(crate) stats: Stats,
     /// A packet taken out of the discipline to know its length.
-    pub(crate) staged: u32,
+    staged: u32,
 }
 
 impl Queue {
@@ -23,7 +23,7 @@ impl Queue {
         }
     }
 
-    pub(crate) fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+    fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
         match std::mem::replace(&mut self.staged, NIL) {
             NIL => self.leaf.pop(pool),
             id => Some(id),
@@ -32,7 +32,12 @@ impl Queue {
 }
 
 /// Queues by class and by number.
-pub(crate) struct Queues {
+pub(crate) struct Queues<P> {
+    pool: Pool<P>,
+    link: LinkLayer,
+    /// In all of them.
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
     /// By class.
     pub(crate) numbers: Vec<u32>,
     by_number: Vec<u32>,
@@ -40,10 +45,18 @@ pub(crate) struct Queues {
     queues: Vec<Queue>,
 }
 
-impl Queues {
+impl<P: Packet> Queues<P> {
     /// Empty ones for the leaves of a tree, by the numbers and disciplines of its classes but the root.
-    pub(crate) fn new<'a>(tree: &Tree, classes: impl Iterator<Item = (u32, &'a LeafConfig)>) -> Queues {
+    pub(crate) fn new<'a>(
+        tree: &Tree,
+        link: LinkLayer,
+        classes: impl Iterator<Item = (u32, &'a LeafConfig)>,
+    ) -> Queues<P> {
         let mut queues = Queues {
+            pool: Pool::new(),
+            link,
+            packets: 0,
+            bytes: 0,
             numbers: vec![NIL],
             by_number: tree.by_number.clone(),
             place: vec![NIL],
@@ -80,70 +93,150 @@ impl Queues {
         }
     }
 
-    #[inline]
-    pub(crate) fn get_mut(&mut self, class: u32) -> Option<&mut Queue> {
+    fn get_mut(&mut self, class: u32) -> Option<&mut Queue> {
         self.queues.get_mut(self.place[class as usize] as usize)
     }
 
-    pub(crate) fn get(&self, class: u32) -> Option<&Queue> {
+    fn get(&self, class: u32) -> Option<&Queue> {
         self.queues.get(self.place[class as usize] as usize)
     }
 
     /// A leaf's queue. The classes that the schedulers find are leaves.
     #[inline]
-    pub(crate) fn leaf_mut(&mut self, class: u32) -> &mut Queue {
-        &mut self.queues[self.place[class as usize] as usize]
+    fn leaf(&self, class: u32) -> &Queue {
+        &self.queues[self.place[class as usize] as usize]
+    }
+
+    /// Takes a packet into a leaf's queue; tells if it was dropped.
+    #[inline]
+    pub(crate) fn put(&mut self, class: u32, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
+        let queue = &mut self.queues[self.place[class as usize] as usize];
+        let id = self.pool.insert(packet, self.link, now);
+        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+        queue.stats.queued(self.pool.bytes(id));
+        let mut cx = Cx {
+            pool: &mut self.pool,
+            stats: &mut queue.stats,
+            dropped,
+            now,
+        };
+        let lost = queue.leaf.enqueue(id, &mut cx);
+        self.packets = self.packets + queue.stats.backlog_packets - before.0;
+        self.bytes = self.bytes + queue.stats.backlog_bytes - before.1;
+        lost
+    }
+
+    /// Takes the next packet of a leaf's discipline out to be the next that leaves, and tells what it takes on the link.
+    #[inline]
+    pub(crate) fn stage(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
+        let queue = &mut self.queues[self.place[class as usize] as usize];
+        if queue.staged == NIL {
+            let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+            let mut cx = Cx {
+                pool: &mut self.pool,
+                stats: &mut queue.stats,
+                dropped,
+                now,
+            };
+            let found = queue.leaf.dequeue(&mut cx);
+            self.packets -= before.0 - queue.stats.backlog_packets;
+            self.bytes -= before.1 - queue.stats.backlog_bytes;
+            queue.staged = found?;
+        }
+        Some(self.pool.cost(queue.staged))
+    }
+
+    /// What the packet staged takes on the link.
+    #[inline]
+    pub(crate) fn staged_cost(&self, class: u32) -> u32 {
+        self.pool.cost(self.leaf(class).staged)
+    }
+
+    /// The packet staged leaves, if there is one.
+    #[inline]
+    pub(crate) fn take(&mut self, class: u32, now: Nanos) -> Option<P> {
+        let queue = &mut self.queues[self.place[class as usize] as usize];
+        let id = std::mem::replace(&mut queue.staged, NIL);
+        if id == NIL {
+            return None;
+        }
+        let bytes = self.pool.bytes(id);
+        queue.stats.sent(bytes, now.since(self.pool.since(id)));
+        self.packets -= 1;
+        self.bytes -= u64::from(bytes);
+        self.pool.remove(id)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self, class: u32) -> bool {
+        self.leaf(class).stats.backlog_packets == 0
+    }
+
+    /// The leaves that have packets.
+    pub(crate) fn backlogged(&self) -> Vec<u32> {
+        let has = |class: &u32| self.get(*class).is_some_and(|queue| queue.stats.backlog_packets > 0);
+        (0..self.numbers.len() as u32).filter(has).collect()
+    }
+
+    /// Takes out everything.
+    pub(crate) fn drain(&mut self, each: &mut dyn FnMut(P)) {
+        for queue in &mut self.queues {
+            while let Some(id) = queue.pop(&mut self.pool) {
+                queue.stats.unqueued(self.pool.bytes(id));
+                if let Some(packet) = self.pool.remove(id) {
+                    each(packet);
+                }
+            }
+        }
+        (self.packets, self.bytes) = (0, 0);
     }
 
     /// Takes over the queues of others with their packets and counters: those of the same number change their parameters, the packets of the rest go to
     /// queue 0.
-    pub(crate) fn inherit<'c, P: Packet>(
+    pub(crate) fn inherit<'c>(
         &mut self,
-        old: &mut Queues,
+        old: &mut Queues<P>,
         config: impl Fn(u32) -> &'c LeafConfig,
-        pool: &mut Pool<P>,
         now: Nanos,
         dropped: &mut Dropped<'_, P>,
     ) {
+        std::mem::swap(&mut self.pool, &mut old.pool);
+        self.pool.recount(self.link);
         let mut orphans = List::new();
         for class in 0..old.numbers.len() as u32 {
             let number = old.numbers[class as usize];
             let Some(queue) = old.get_mut(class) else { continue };
             let to = self.class_of(number).unwrap_or(0);
-            if let Some(kept) = self.get_mut(to) {
+            if let Some(kept) = self.queues.get_mut(self.place[to as usize] as usize) {
                 std::mem::swap(kept, queue);
                 let mut cx = Cx {
-                    pool: &mut *pool,
+                    pool: &mut self.pool,
                     stats: &mut kept.stats,
                     dropped: &mut *dropped,
                     now,
                 };
                 kept.leaf.change(config(to), &mut cx);
             } else {
-                while let Some(id) = queue.pop(pool) {
-                    orphans.push(pool, id);
+                while let Some(id) = queue.pop(&mut self.pool) {
+                    orphans.push(&mut self.pool, id);
                 }
             }
         }
         let default = self.by_number[0];
-        let queue = self.leaf_mut(default);
-        while let Some(id) = orphans.pop(pool) {
-            queue.stats.queued(pool.bytes(id));
+        let queue = &mut self.queues[self.place[default as usize] as usize];
+        while let Some(id) = orphans.pop(&mut self.pool) {
+            queue.stats.queued(self.pool.bytes(id));
             let mut cx = Cx {
-                pool: &mut *pool,
+                pool: &mut self.pool,
                 stats: &mut queue.stats,
                 dropped: &mut *dropped,
                 now,
             };
             queue.leaf.enqueue(id, &mut cx);
         }
-    }
-
-    /// Packets and bytes in all of them.
-    pub(crate) fn backlog(&self) -> (u64, u64) {
-        self.queues.iter().fold((0, 0), |(packets, bytes), queue| {
+        (self.packets, self.bytes) = self.queues.iter().fold((0, 0), |(packets, bytes), queue| {
             (packets + queue.stats.backlog_packets, bytes + queue.stats.backlog_bytes)
-        })
+        });
     }
 
     pub(crate) fn each(&self, each: &mut dyn FnMut(u32, &Stats)) {

@@ -20,10 +20,10 @@ mod curve;
 mod siblings;
 
 use crate::heap::Heap;
-use crate::pool::{Cx, NIL, Pool};
+use crate::pool::NIL;
 use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
-use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
+use crate::{ConfigError, Nanos, Packet, Rate, Stats};
 pub use config::{HfscClass, HfscConfig};
 pub use curve::Curve;
 use curve::Running;
@@ -58,9 +58,7 @@ struct Class {
 
 /// Hierarchical fair service curves.
 pub struct Hfsc<P> {
-    pool: Pool<P>,
-    link: LinkLayer,
-    queues: Queues,
+    queues: Queues<P>,
     classes: Vec<Class>,
     siblings: Vec<Siblings>,
     /// Children of each entry of `siblings`.
@@ -68,8 +66,6 @@ pub struct Hfsc<P> {
     early: Heap,
     eligible: Heap,
     limits: Vec<Option<Rate>>,
-    packets: u64,
-    bytes: u64,
 }
 
 impl<P: Packet> Hfsc<P> {
@@ -121,9 +117,11 @@ impl<P: Packet> Hfsc<P> {
             });
         }
         Ok(Hfsc {
-            pool: Pool::new(),
-            link: config.link,
-            queues: Queues::new(&tree, config.classes.iter().map(|class| (class.number, &class.leaf))),
+            queues: Queues::new(
+                &tree,
+                config.link,
+                config.classes.iter().map(|class| (class.number, &class.leaf)),
+            ),
             classes,
             siblings: children.iter().map(|children| Siblings::new(children.len())).collect(),
             children,
@@ -132,8 +130,6 @@ impl<P: Packet> Hfsc<P> {
             limits: (0..count as u32)
                 .map(|class| config.limit(&tree.parents, class))
                 .collect(),
-            packets: 0,
-            bytes: 0,
         })
     }
 
@@ -144,8 +140,6 @@ impl<P: Packet> Hfsc<P> {
     /// As [`HfscConfig::new`]; then nothing changes.
     pub fn change(&mut self, config: &HfscConfig, now: Nanos, dropped: &mut Dropped<'_, P>) -> Result<(), ConfigError> {
         let mut new = Hfsc::new(config)?;
-        std::mem::swap(&mut new.pool, &mut self.pool);
-        new.pool.recount(config.link);
         for class in 0..self.classes.len() {
             let to = if class == 0 {
                 Some(0)
@@ -173,16 +167,9 @@ impl<P: Packet> Hfsc<P> {
             }
         }
         let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
-        new.queues.inherit(&mut self.queues, leaf, &mut new.pool, now, dropped);
-        (new.packets, new.bytes) = new.queues.backlog();
-        for class in 0..new.classes.len() as u32 {
-            if new
-                .queues
-                .get(class)
-                .is_some_and(|queue| queue.stats.backlog_packets > 0)
-            {
-                new.activate(class, now, dropped);
-            }
+        new.queues.inherit(&mut self.queues, leaf, now, dropped);
+        for class in new.queues.backlogged() {
+            new.activate(class, now, dropped);
         }
         *self = new;
         Ok(())
@@ -191,7 +178,7 @@ impl<P: Packet> Hfsc<P> {
     /// A leaf has packets, and had none.
     fn activate(&mut self, at: u32, now: Nanos, dropped: &mut Dropped<'_, P>) {
         if self.classes[at as usize].rt.is_some() {
-            let Some(next) = self.stage(at, now, dropped) else {
+            let Some(next) = self.queues.stage(at, now, dropped) else {
                 return;
             };
             let class = &mut self.classes[at as usize];
@@ -322,25 +309,6 @@ impl<P: Packet> Hfsc<P> {
         }
     }
 
-    /// Takes the next packet of a leaf's discipline out, and tells what it takes on the link.
-    fn stage(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
-        let queue = self.queues.leaf_mut(class);
-        if queue.staged == NIL {
-            let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-            let mut cx = Cx {
-                pool: &mut self.pool,
-                stats: &mut queue.stats,
-                dropped,
-                now,
-            };
-            let found = queue.leaf.dequeue(&mut cx);
-            self.packets -= before.0 - queue.stats.backlog_packets;
-            self.bytes -= before.1 - queue.stats.backlog_bytes;
-            queue.staged = found?;
-        }
-        Some(self.pool.cost(queue.staged))
-    }
-
     /// Gives a leaf the deadline of its next packet, and the place by it.
     #[inline]
     fn schedule(&mut self, class: u32, next: u32, now: Nanos) {
@@ -364,8 +332,7 @@ impl<P: Packet> Hfsc<P> {
         while let Some((time, class)) = self.early.first()
             && time <= now.0
         {
-            let next = self.queues.leaf_mut(class).staged;
-            self.schedule(class, self.pool.cost(next), now);
+            self.schedule(class, self.queues.staged_cost(class), now);
         }
         if let Some((_, class)) = self.eligible.first() {
             return Some((class, true));
@@ -394,21 +361,8 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let class = self.queues.leaf_of(packet.queue());
-        let queue = self.queues.leaf_mut(class);
-        let id = self.pool.insert(packet, self.link, now);
-        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-        queue.stats.queued(self.pool.bytes(id));
-        let mut cx = Cx {
-            pool: &mut self.pool,
-            stats: &mut queue.stats,
-            dropped: &mut *dropped,
-            now,
-        };
-        let lost = queue.leaf.enqueue(id, &mut cx);
-        let after = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-        self.packets = self.packets + after.0 - before.0;
-        self.bytes = self.bytes + after.1 - before.1;
-        if after.0 > 0 && !self.classes[class as usize].active {
+        let lost = self.queues.put(class, packet, now, dropped);
+        if !self.classes[class as usize].active && !self.queues.is_empty(class) {
             self.activate(class, now, dropped);
         }
         lost.into()
@@ -418,19 +372,16 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
     fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
         loop {
             let (class, real_time) = self.choose(now)?;
-            let cost = self.stage(class, now, dropped).unwrap_or(0);
-            let queue = self.queues.leaf_mut(class);
-            let id = std::mem::replace(&mut queue.staged, NIL);
-            if id != NIL {
-                let bytes = self.pool.bytes(id);
-                queue.stats.sent(bytes, now.since(self.pool.since(id)));
-                self.packets -= 1;
-                self.bytes -= u64::from(bytes);
-            }
-            let mut empty = queue.stats.backlog_packets == 0;
+            let cost = self.queues.stage(class, now, dropped).unwrap_or(0);
+            let packet = self.queues.take(class, now);
+            let mut empty = self.queues.is_empty(class);
             if let Some(rt) = &mut self.classes[class as usize].rt {
                 rt.served += if real_time { u64::from(cost) } else { 0 };
-                match if empty { None } else { self.stage(class, now, dropped) } {
+                match if empty {
+                    None
+                } else {
+                    self.queues.stage(class, now, dropped)
+                } {
                     Some(next) => self.schedule(class, next, now),
                     None => {
                         empty = true;
@@ -440,14 +391,14 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
                 }
             }
             self.serve(class, cost, empty, now);
-            if id != NIL {
-                return self.pool.remove(id);
+            if packet.is_some() {
+                return packet;
             }
         }
     }
 
     fn next_event(&self, now: Nanos) -> Option<Nanos> {
-        if self.packets == 0 {
+        if self.queues.packets == 0 {
             return None;
         }
         if self.eligible.first().is_some() {
@@ -459,11 +410,11 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
     }
 
     fn packets(&self) -> u64 {
-        self.packets
+        self.queues.packets
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.queues.bytes
     }
 
     fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
@@ -471,23 +422,13 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
     }
 
     fn drain(&mut self, each: &mut dyn FnMut(P)) {
-        for class in 0..self.classes.len() as u32 {
-            let Some(queue) = self.queues.get_mut(class) else {
-                continue;
-            };
-            while let Some(id) = queue.pop(&mut self.pool) {
-                queue.stats.unqueued(self.pool.bytes(id));
-                if let Some(packet) = self.pool.remove(id) {
-                    each(packet);
-                }
-            }
-            if self.classes[class as usize].active {
-                self.early.remove(class);
-                self.eligible.remove(class);
-                self.serve(class, 0, true, Nanos(0));
-            }
+        let busy = self.queues.backlogged();
+        self.queues.drain(each);
+        for class in busy {
+            self.early.remove(class);
+            self.eligible.remove(class);
+            self.serve(class, 0, true, Nanos(0));
         }
-        (self.packets, self.bytes) = (0, 0);
     }
 
     fn segment_above(&self, queue: u32) -> Option<u64> {

@@ -21,10 +21,10 @@ mod credit;
 mod rounds;
 
 use crate::heap::Fronted;
-use crate::pool::{Cx, NIL, Pool};
+use crate::pool::NIL;
 use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
-use crate::{LinkLayer, Nanos, Packet, Stats};
+use crate::{Nanos, Packet, Stats};
 pub use config::{HtbClass, HtbConfig};
 use credit::{Credit, Mode};
 use rounds::Rounds;
@@ -50,18 +50,14 @@ struct Class {
 
 /// Hierarchical token bucket.
 pub struct Htb<P> {
-    pool: Pool<P>,
-    link: LinkLayer,
     classes: Vec<Class>,
-    queues: Queues,
+    queues: Queues<P>,
     rounds: Rounds,
     /// By height: the priorities that classes can send at.
     rows: Vec<u8>,
     waiting: Fronted,
     /// The lists, and links in them, from a row down to the leaf chosen.
     path: Vec<(u32, u32)>,
-    packets: u64,
-    bytes: u64,
 }
 
 impl<P: Packet> Htb<P> {
@@ -75,16 +71,16 @@ impl<P: Packet> Htb<P> {
         let quanta = config.quanta(&tree);
         let inner = (0..tree.parents.len()).filter(|class| !tree.is_leaf(*class)).count() as u32;
         let mut htb = Htb {
-            pool: Pool::new(),
-            link: config.link,
             classes: Vec::with_capacity(tree.parents.len()),
-            queues: Queues::new(&tree, config.classes.iter().map(|class| (class.number, &class.leaf))),
+            queues: Queues::new(
+                &tree,
+                config.link,
+                config.classes.iter().map(|class| (class.number, &class.leaf)),
+            ),
             rounds: Rounds::new(((heights + inner) * PRIORITIES) as usize),
             rows: vec![0; heights as usize],
             waiting: Fronted::new(tree.parents.len()),
             path: Vec::with_capacity(heights as usize),
-            packets: 0,
-            bytes: 0,
         };
         let mut feeds = heights * PRIORITIES;
         let ceilings = config.ceilings(&tree);
@@ -132,8 +128,6 @@ impl<P: Packet> Htb<P> {
         dropped: &mut Dropped<'_, P>,
     ) -> Result<(), crate::ConfigError> {
         let mut new = Htb::new(config)?;
-        std::mem::swap(&mut new.pool, &mut self.pool);
-        new.pool.recount(config.link);
         new.classes[0].credit.inherit(&self.classes[0].credit);
         for class in 1..self.classes.len() {
             let to = new.queues.class_of(self.queues.numbers[class]).unwrap_or(NIL);
@@ -142,16 +136,9 @@ impl<P: Packet> Htb<P> {
             }
         }
         let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
-        new.queues.inherit(&mut self.queues, leaf, &mut new.pool, now, dropped);
-        (new.packets, new.bytes) = new.queues.backlog();
-        for class in 0..new.classes.len() as u32 {
-            if new
-                .queues
-                .get(class)
-                .is_some_and(|queue| queue.stats.backlog_packets > 0)
-            {
-                new.activate(class, now);
-            }
+        new.queues.inherit(&mut self.queues, leaf, now, dropped);
+        for class in new.queues.backlogged() {
+            new.activate(class, now);
         }
         *self = new;
         Ok(())
@@ -360,21 +347,8 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let class = self.queues.leaf_of(packet.queue());
-        let queue = self.queues.leaf_mut(class);
-        let id = self.pool.insert(packet, self.link, now);
-        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-        queue.stats.queued(self.pool.bytes(id));
-        let mut cx = Cx {
-            pool: &mut self.pool,
-            stats: &mut queue.stats,
-            dropped,
-            now,
-        };
-        let lost = queue.leaf.enqueue(id, &mut cx);
-        let after = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-        self.packets = self.packets + after.0 - before.0;
-        self.bytes = self.bytes + after.1 - before.1;
-        if after.0 > 0 && self.classes[class as usize].active == 0 {
+        let lost = self.queues.put(class, packet, now, dropped);
+        if self.classes[class as usize].active == 0 && !self.queues.is_empty(class) {
             self.activate(class, now);
         }
         lost.into()
@@ -392,36 +366,21 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
             let height = self.rows.iter().position(|row| *row != 0)? as u32;
             let priority = self.rows[height as usize].trailing_zeros();
             let class = self.choose(height, priority)?;
-            let queue = self.queues.leaf_mut(class);
-            let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-            let mut cx = Cx {
-                pool: &mut self.pool,
-                stats: &mut queue.stats,
-                dropped: &mut *dropped,
-                now,
-            };
-            let found = queue.leaf.dequeue(&mut cx);
-            if let Some(id) = found {
-                let (bytes, since) = (self.pool.bytes(id), self.pool.since(id));
-                queue.stats.sent(bytes, now.since(since));
-            }
-            let after = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-            self.packets -= before.0 - after.0;
-            self.bytes -= before.1 - after.1;
-            let cost = found.map_or(0, |id| self.pool.cost(id));
+            let cost = self.queues.stage(class, now, dropped).unwrap_or(0);
+            let packet = self.queues.take(class, now);
             self.spend(cost);
-            if after.0 == 0 {
+            if self.queues.is_empty(class) {
                 self.deactivate(class);
             }
-            if let Some(id) = found {
+            if packet.is_some() {
                 self.charge(class, height, cost, now);
-                return self.pool.remove(id);
+                return packet;
             }
         }
     }
 
     fn next_event(&self, now: Nanos) -> Option<Nanos> {
-        if self.packets == 0 {
+        if self.queues.packets == 0 {
             None
         } else if self.rows.iter().any(|row| *row != 0) {
             Some(now)
@@ -431,11 +390,11 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
     }
 
     fn packets(&self) -> u64 {
-        self.packets
+        self.queues.packets
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.queues.bytes
     }
 
     fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
@@ -443,21 +402,11 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
     }
 
     fn drain(&mut self, each: &mut dyn FnMut(P)) {
-        for class in 0..self.classes.len() as u32 {
-            let Some(queue) = self.queues.get_mut(class) else {
-                continue;
-            };
-            while let Some(id) = queue.pop(&mut self.pool) {
-                queue.stats.unqueued(self.pool.bytes(id));
-                if let Some(packet) = self.pool.remove(id) {
-                    each(packet);
-                }
-            }
-            if self.classes[class as usize].active != 0 {
-                self.deactivate(class);
-            }
+        let busy = self.queues.backlogged();
+        self.queues.drain(each);
+        for class in busy {
+            self.deactivate(class);
         }
-        (self.packets, self.bytes) = (0, 0);
     }
 
     fn segment_above(&self, queue: u32) -> Option<u64> {
