@@ -30,6 +30,8 @@ pub struct ToController {
     pub cookie: u64,
     /// The controller's number.
     pub controller_id: u16,
+    /// Most bytes that the action asked for, where that is not what it gets.
+    pub max_len: Option<u16>,
 }
 
 impl<'a> ActionList<'a> {
@@ -213,6 +215,7 @@ pub(crate) fn userspace(f: &mut fmt::Formatter<'_>, to: &ToController, max_len: 
         0 => f.write_char('0')?,
         cookie => write!(f, "0x{cookie:x}")?,
     }
+    let max_len = to.max_len.unwrap_or(max_len);
     write!(f, ",controller_id={},max_len={max_len}))", to.controller_id)
 }
 

@@ -17,7 +17,8 @@ const ACTION_SET: u8 = 3;
 const PACKET_OUT: u8 = 5;
 
 impl Agent {
-    /// Tells controllers of a packet: its first bytes, how long it is, and the mark that it carries.
+    /// Tells controllers of a packet: its bytes, all of them unless an action has cut it off, how long it is, and the mark that it carries. There
+    /// are no buffers that could keep the rest of it, whatever a `miss_send_len` says.
     pub fn packet_in(&mut self, meaning: &ForController, packet: &[u8], (total_len, mark): (usize, u32), now: Nanos) {
         let mut metadata = meaning.metadata.clone();
         if mark != 0 {
@@ -29,10 +30,6 @@ impl Agent {
             if conn.controller_id != meaning.controller || !conn.hears(Happened::PacketIn(reason)) {
                 continue;
             }
-            let mut wanted = packet.len();
-            if meaning.reason == ForController::MISS && conn.miss_send_len != u16::MAX {
-                wanted = wanted.min(conn.miss_send_len.into());
-            }
             let message = PacketIn {
                 format: conn.packet_in_format,
                 buffer_id: None,
@@ -41,7 +38,7 @@ impl Agent {
                 table: meaning.table,
                 cookie: meaning.cookie,
                 metadata: metadata.clone(),
-                data: packet[..wanted].to_vec(),
+                data: packet.to_vec(),
                 userdata: meaning.userdata.clone(),
                 continuation: meaning.continuation.map(continuation).unwrap_or_default(),
             };

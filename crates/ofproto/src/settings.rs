@@ -10,26 +10,36 @@ use switch::FragMode;
 /// The bits of a configuration that say how fragments are treated; the next one is of old versions.
 const FRAGMENTS: u16 = 3;
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
+/// The reason of packets that it is about, in a mask of reasons.
+const INVALID_TTL: u32 = 1 << 2;
+
+/// Whether settings say who hears of packets whose time to live is over; later versions have a message for it (`OFPT_SET_ASYNC`). In OpenFlow
+/// 1.0 this is an extension of Open vSwitch's.
+fn has_ttl_flag(version: Option<Version>) -> bool {
+    version.is_some_and(|version| version <= Version::V12)
+}
 const FRAGMENTS_DROP: u16 = 1;
 const FRAGMENTS_NX_MATCH: u16 = 3;
 
 impl Core {
     pub(crate) fn get_config(&self, conn: &mut Conn, xid: u32) {
+        let fragments = match self.fragments {
+            FragMode::Normal => 0,
+            FragMode::Drop => FRAGMENTS_DROP,
+            FragMode::NxMatch => FRAGMENTS_NX_MATCH,
+        };
+        let told = has_ttl_flag(conn.version()) && conn.masks().packet_in[0] & INVALID_TTL != 0;
         let config = Config {
-            flags: match self.fragments {
-                FragMode::Normal => 0,
-                FragMode::Drop => FRAGMENTS_DROP,
-                FragMode::NxMatch => FRAGMENTS_NX_MATCH,
-            },
+            flags: fragments | if told { INVALID_TTL_TO_CONTROLLER } else { 0 },
             miss_send_len: conn.miss_send_len,
         };
         conn.send(xid, Body::GetConfigReply(config));
     }
 
     pub(crate) fn set_config(&mut self, conn: &mut Conn, config: Config, env: &impl Env) -> Result<(), OfError> {
-        let known = match conn.version() {
-            Some(Version::V11 | Version::V12) => FRAGMENTS | INVALID_TTL_TO_CONTROLLER,
-            _ => FRAGMENTS,
+        let known = match has_ttl_flag(conn.version()) {
+            true => FRAGMENTS | INVALID_TTL_TO_CONTROLLER,
+            false => FRAGMENTS,
         };
         if config.flags & !known != 0 {
             return Err(OfError::ScfcBadFlags);
@@ -49,6 +59,14 @@ impl Core {
                 env.change(|switch, _| ((), switch.set_frag_mode(bridge, mode)));
                 self.fragments = mode;
             }
+        }
+        if has_ttl_flag(conn.version()) {
+            let mut masks = conn.masks();
+            masks.packet_in[0] &= !INVALID_TTL;
+            if config.flags & INVALID_TTL_TO_CONTROLLER != 0 {
+                masks.packet_in[0] |= INVALID_TTL;
+            }
+            conn.masks = Some(masks);
         }
         self.listeners_changed = true;
         conn.miss_send_len = config.miss_send_len;

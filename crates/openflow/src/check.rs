@@ -47,12 +47,39 @@ pub fn instructions(
     }
     let mut checker = Checker::new(version, matching, limits);
     checker.list(&instructions.apply)?;
-    // The action set is carried out on whatever the packet is then; only what the rule knows can be checked.
+    // The action set is carried out on whatever the packet is then: it may have a tag that this rule does not ask for.
+    checker.set = true;
+    if instructions.write.iter().any(|action| !may_be_in_set(action)) {
+        return Err(OfError::BacBadType);
+    }
     checker.list(&instructions.write)?;
     match instructions.goto {
         Some(goto) if goto >= limits.tables || table.is_some_and(|table| goto <= table) => Err(OfError::BicBadTableId),
         _ => Ok(()),
     }
+}
+
+/// Whether an action set can have the action: it has one of a kind, and an order of its own, which suit only what changes the packet or sends it.
+fn may_be_in_set(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Bundle(_)
+            | Action::CheckPktLarger { .. }
+            | Action::Clone(_)
+            | Action::Conjunction { .. }
+            | Action::Enqueue { .. }
+            | Action::Exit
+            | Action::FinTimeout { .. }
+            | Action::Learn(_)
+            | Action::Multipath(_)
+            | Action::Note(_)
+            | Action::OutputReg { .. }
+            | Action::OutputTrunc { .. }
+            | Action::Pop(_)
+            | Action::PopQueue
+            | Action::Push(_)
+            | Action::Sample(_)
+    )
 }
 
 /// Checks a list of actions on the packets of a match.
@@ -77,6 +104,8 @@ struct Checker<'a> {
     /// What is known of the packet at this point.
     known: Cow<'a, Match>,
     limits: &'a Limits,
+    /// Whether these are actions of the action set.
+    set: bool,
 }
 
 impl<'a> Checker<'a> {
@@ -85,6 +114,7 @@ impl<'a> Checker<'a> {
             version,
             known: Cow::Borrowed(matching),
             limits,
+            set: false,
         }
     }
 
@@ -106,10 +136,11 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Of an action of OpenFlow 1.0's, which is without effect where the packet lacks the field.
+    /// Of an action that is without effect where the packet lacks the field, as OpenFlow 1.0 has it and all versions in action sets.
     fn later(&self, prerequisites: &[P]) -> Result<(), OfError> {
         match self.version {
             Version::V10 => Ok(()),
+            _ if self.set => Ok(()),
             _ => self.any(prerequisites),
         }
     }
@@ -353,5 +384,39 @@ mod tests {
         let check = |version| actions(version, &Match::ANY, &set, &Limits::default());
         assert_eq!(check(Version::V10), Ok(()));
         assert_eq!(check(Version::V13), Err(OfError::BacMatchInconsistent));
+    }
+
+    #[test]
+    fn an_action_set_has_what_changes_a_packet_or_sends_it() {
+        let write = |action| Instructions {
+            write: vec![action],
+            ..Instructions::default()
+        };
+        let check = |action| instructions(Version::V13, None, &Match::ANY, &write(action), &Limits::default());
+        for action in [Action::Exit, Action::PopQueue, Action::Clone(Vec::new())] {
+            assert_eq!(check(action), Err(OfError::BacBadType));
+        }
+        for action in [Action::Group(1), Action::SetQueue(1)] {
+            assert_eq!(check(action), Ok(()));
+        }
+    }
+
+    #[test]
+    fn an_action_set_may_be_made_for_packets_that_come_to_have_the_field() {
+        let limits = Limits::default();
+        for (write, lawful) in [
+            (Action::PopVlan, true),
+            (Action::DecTtl(Vec::new()), true),
+            (Action::PopPbb, false),
+        ] {
+            let mut rule = Instructions {
+                write: vec![write.clone()],
+                ..Instructions::default()
+            };
+            let check = |rule: &Instructions| instructions(Version::V13, None, &Match::ANY, rule, &limits);
+            assert_eq!(check(&rule).is_ok(), lawful, "{write:?}");
+            (rule.apply, rule.write) = (vec![write], Vec::new());
+            assert_eq!(check(&rule), Err(OfError::BacMatchInconsistent));
+        }
     }
 }

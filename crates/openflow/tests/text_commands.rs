@@ -10,8 +10,10 @@ use openflow::{Codec, Framer, Hello, Version};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// A command of the tool and its argument, with a tab between.
 const CASES: &str = include_str!("text_commands.txt");
@@ -112,13 +114,19 @@ fn read(version: Version, bytes: &[u8]) -> String {
 fn what_is_read_is_what_ovs_ofctl_sends() {
     let dir = tempfile::tempdir().expect("a directory");
     let sent = Sent::default();
+    // Connections that are heard: a message of the tool before must not come among those of the next.
+    let heard = Arc::new(AtomicUsize::new(0));
     for version in [Version::V13, Version::V14, Version::V15] {
         let listener = UnixListener::bind(dir.path().join(version.number().to_string())).expect("a socket");
-        let sent = Arc::clone(&sent);
+        let (sent, heard) = (Arc::clone(&sent), Arc::clone(&heard));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let sent = Arc::clone(&sent);
-                thread::spawn(move || listen(stream, version, &sent));
+                let (sent, heard) = (Arc::clone(&sent), Arc::clone(&heard));
+                heard.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || {
+                    listen(stream, version, &sent);
+                    heard.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
     }
@@ -137,6 +145,9 @@ fn what_is_read_is_what_ovs_ofctl_sends() {
             println!("skipped: there is no ovs-ofctl");
             return;
         };
+        while heard.load(Ordering::SeqCst) > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         let errors = String::from_utf8_lossy(&output.stderr);
         let error = errors.lines().find_map(|l| l.strip_prefix("ovs-ofctl: "));
         let theirs = match error {

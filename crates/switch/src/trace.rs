@@ -95,6 +95,7 @@ impl Switch {
                 recirc_id: handle,
                 cookie: to.cookie,
                 controller_id: to.controller,
+                max_len: Some(to.max_len),
             })
         };
         let actions = ActionList::new(&translated.translation.actions, &key)

@@ -9,7 +9,7 @@
 //! - [`Vswitch`]: a whole switch in a sandbox, Debian's Open vSwitch as the oracle or our own binary, with the same client commands.
 //! - [`Unixctl`]: a daemon's control socket, spoken to directly.
 //! - [`Packet`], [`pcap`]: frames to send, and those that were captured.
-//! - [`Rng`]: numbers from a seed, the same on every run.
+//! - [`Rng`]: numbers from a seed, the same on every run; [`random`]: rules and frames made of them.
 //! - [`skip!`]: leaves a test early, saying why.
 //!
 //! Invariants
@@ -23,6 +23,7 @@ mod daemon;
 mod netns;
 mod packet;
 pub mod pcap;
+pub mod random;
 mod rng;
 mod sandbox;
 mod skip;

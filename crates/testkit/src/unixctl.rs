@@ -21,7 +21,7 @@ impl Unixctl {
     #[track_caller]
     pub fn connect(path: &Path) -> Unixctl {
         let stream = UnixStream::connect(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let limit = Some(Duration::from_secs(10));
+        let limit = Some(Duration::from_secs(60));
         stream.set_read_timeout(limit).expect("a time limit is legal");
         let reader = BufReader::new(stream.try_clone().expect("a second handle"));
         Unixctl { stream, reader }
@@ -30,7 +30,7 @@ impl Unixctl {
     /// Runs a command: its text, or its error's.
     ///
     /// # Panics
-    /// Where the daemon does not answer within 10 s, or answers nonsense.
+    /// Where the daemon does not answer within a minute, or answers nonsense.
     #[track_caller]
     pub fn call(&mut self, command: &str, args: &[&str]) -> Result<String, String> {
         let request = json!({"method": command, "params": args, "id": 0});

@@ -150,7 +150,7 @@ impl Vswitch {
         self.daemons.last_mut().expect("the switch runs")
     }
 
-    /// `ovs-vsctl` with the words of `args` (quotes are not looked at), which must succeed within 10 s.
+    /// `ovs-vsctl` with the words of `args` (quotes are not looked at), which must succeed within a minute.
     #[track_caller]
     pub fn vsctl(&self, args: &str) -> String {
         let words: Vec<&str> = args.split_whitespace().collect();
@@ -161,7 +161,7 @@ impl Vswitch {
     #[track_caller]
     pub fn try_vsctl(&self, args: &[&str]) -> Done {
         let db = format!("--db={}", self.sandbox.db_remote());
-        let mut words = vec!["--timeout=10", &db];
+        let mut words = vec!["--timeout=60", &db];
         words.extend(args);
         self.tool("ovs-vsctl", &words)
     }
@@ -176,7 +176,7 @@ impl Vswitch {
     #[track_caller]
     pub fn try_appctl(&self, args: &[&str]) -> Done {
         let target = self.sandbox.arg("switch.ctl");
-        let mut words = vec!["--timeout=10", "--target", &target];
+        let mut words = vec!["--timeout=60", "--target", &target];
         words.extend(args);
         self.tool("ovs-appctl", &words)
     }

@@ -144,6 +144,7 @@ mod tests {
             cookie,
             userdata: Vec::new(),
             meter: None,
+            max_len: u16::MAX,
             metadata: Match::ANY,
             continuation: None,
         }

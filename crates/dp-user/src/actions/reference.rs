@@ -81,7 +81,7 @@ impl Plain {
     /// Where the type behind all tags is.
     fn type_at(&self) -> usize {
         let mut at = 12;
-        while matches!(self.kind(at), 0x8100 | 0x88a8 | 0x9100) {
+        while matches!(self.kind(at), 0x8100 | 0x88a8) {
             at += 4;
         }
         at

@@ -317,6 +317,7 @@ fn packets_go_to_whom_they_are_for_and_wait_for_the_slow_within_bounds() {
         cookie: 77,
         userdata: Vec::new(),
         meter: None,
+        max_len: u16::MAX,
         metadata: metadata.clone(),
         continuation: None,
     };
@@ -361,6 +362,7 @@ fn why_a_controller_gets_a_packet_is_told_as_its_version_has_it() {
                 cookie: 0,
                 userdata: Vec::new(),
                 meter: None,
+                max_len: u16::MAX,
                 metadata: Match::ANY,
                 continuation: None,
             };

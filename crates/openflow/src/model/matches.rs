@@ -343,13 +343,14 @@ impl Match {
         result
     }
 
-    /// What is in a packet-in's match: the metadata fields of a state that are not zero.
+    /// What is in a packet-in's match: the ingress port, and the metadata fields of a state that are not zero.
     pub fn metadata_of(state: &FlowState) -> Match {
         let mut result = Match::ANY;
         for field in MatchField::ALL.iter().filter(|f| f.info().canonical) {
             let value = state.get(*field);
             let unset = *field == MatchField::ActsetOutput && value == u128::from(flow::PORT_UNSET);
-            if Match::is_metadata(*field) && value != 0 && !unset {
+            let ingress = matches!(field, MatchField::InPort | MatchField::InPortOxm);
+            if Match::is_metadata(*field) && (value != 0 || ingress) && !unset {
                 result.set(*field, value, field.info().valid);
             }
         }

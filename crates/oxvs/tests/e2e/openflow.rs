@@ -149,7 +149,7 @@ fn packets_go_to_monitors_and_come_from_packet_outs() {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         text.contains("PACKET_IN").then_some(text)
     });
-    for part in ["total_len=114", "in_port=1 (via action) data_len=60", "dl_type=0x88b5"] {
+    for part in ["total_len=114", "in_port=1 (via action) data_len=114", "dl_type=0x88b5"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     let sent = || pcap::frames(Path::new(&switch.sandbox.arg("p2.tx")));

@@ -267,6 +267,7 @@ impl Pipeline<'_> {
     pub(super) fn hand_over(&mut self, to: &Controller, continuation: Option<u32>) {
         let Some(bridge) = self.place.bridge else { return };
         self.commit();
+        let limit = self.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
         let meaning = ForController {
             bridge: bridge.id,
             controller: to.id,
@@ -276,6 +277,7 @@ impl Pipeline<'_> {
             userdata: to.userdata.clone(),
             meter: to.meter,
             metadata: model::Match::metadata_of(&self.state),
+            max_len: to.max_len.min(limit),
             continuation,
         };
         let handle = handle(&meaning, self.switch.seed);
@@ -291,10 +293,7 @@ impl Pipeline<'_> {
             self.actions.push(Action::Clone(2));
             self.actions.push(Action::Meter(meter.number));
         }
-        let max_len = self
-            .limit
-            .map_or(to.max_len, |limit| to.max_len.min(limit.min(0xffff) as u16));
-        self.actions.push(Action::Controller { handle, max_len });
+        self.actions.push(Action::Controller { handle, max_len: limit });
     }
 }
 

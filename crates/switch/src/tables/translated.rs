@@ -36,6 +36,9 @@ pub struct ForController {
     pub meter: Option<u32>,
     /// The metadata: the ingress port at least.
     pub metadata: model::Match,
+    /// Most bytes that the action asks for. There are no buffers that could keep the rest, so controllers get packets whole (OpenFlow 1.3.5
+    /// §7.4.1), and this is only told.
+    pub max_len: u16,
     /// What is to be done when the controller lets the packet go on: a handle of [`Memo::Frozen`], for `Switch::resume`.
     pub continuation: Option<u32>,
 }

@@ -90,7 +90,8 @@ fn go(actions: &[Action], mut frame: Frame, long: bool, out: &mut Vec<(u32, Stri
                     queue: 0,
                     ..frame.clone()
                 };
-                out.push((CONTROLLER, packet.show(Some((*max_len).into()))));
+                let limit = (*max_len < u16::MAX).then_some((*max_len).into());
+                out.push((CONTROLLER, packet.show(limit.or(cut.take()))));
             }
             Action::Trunc(len) => cut = Some(*len),
             Action::PushVlan(tag) => frame.tags.insert(0, *tag),

@@ -62,8 +62,10 @@ fn one(action: &str, actions: &mut Vec<Action>) {
         actions.push(Action::Meter(number(meter) as u32));
     } else if let Some(to) = inner("userspace(") {
         let to = split(to).find_map(|part| part.strip_prefix("controller(")).unwrap();
-        let max_len = value(&to[..to.len() - 1], "max_len").unwrap() as u16;
-        actions.push(Action::Controller { handle: 0, max_len });
+        // What an action asks for besides is told, and not done.
+        value(&to[..to.len() - 1], "max_len").unwrap();
+        let (handle, max_len) = (0, u16::MAX);
+        actions.push(Action::Controller { handle, max_len });
     } else if action == "pop_vlan" {
         actions.push(Action::PopVlan);
     } else {

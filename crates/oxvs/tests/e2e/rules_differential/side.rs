@@ -1,13 +1,19 @@
 //! One of the two switches: programmed, sent frames to, and looked at.
 
-use super::rules::{MARK, MARK_PORT, RuleSet};
+use super::allowed::Uncounted;
+use super::counters;
+use super::monitor::Monitor;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use testkit::random::{MARK, MARK_PORT, RuleSet};
 use testkit::{Unixctl, Vswitch, pcap};
 
 /// Ports that frames come in by; `br0` is LOCAL.
 pub(super) const INPUTS: [&str; 5] = ["p1", "p2", "p3", "p4", "br0"];
 const OUTPUTS: [&str; 6] = ["p1", "p2", "p3", "p4", "p5", "br0"];
+
+/// What controllers are told comes out of here.
+pub(super) const CONTROLLER: &str = "controller";
 
 /// What came out, by port; each port's sorted, since ports are served in any order.
 pub(super) type Output = BTreeMap<&'static str, Vec<Vec<u8>>>;
@@ -20,7 +26,15 @@ pub(super) struct Side {
     control: Unixctl,
     outputs: BTreeMap<&'static str, pcap::Tail>,
     marks: Option<pcap::Tail>,
-    generation: u32,
+    monitor: Option<Monitor>,
+    /// Ports whose packets go nowhere, so that no mark is sent there.
+    mute: Vec<&'static str>,
+    /// What was changed of ports, and is to be changed back.
+    changed: Vec<(&'static str, &'static str)>,
+    frags: &'static str,
+    groups: bool,
+    /// How often a bridge was made, and how often it was programmed.
+    generation: (u32, u32),
 }
 
 impl Side {
@@ -31,13 +45,28 @@ impl Side {
             control,
             outputs: BTreeMap::new(),
             marks: None,
-            generation: 0,
+            monitor: None,
+            mute: Vec::new(),
+            changed: Vec::new(),
+            frags: "normal",
+            groups: false,
+            generation: (0, 0),
         }
+    }
+
+    /// Whether the switch has ended, or does so now.
+    pub(super) fn has_ended(&mut self) -> bool {
+        (0..20).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            !self.switch.daemon().is_running()
+        })
     }
 
     /// Makes the bridge anew, with new captures in place of those that grew.
     pub(super) fn rebuild(&mut self) {
-        self.generation += 1;
+        self.generation.0 += 1;
+        self.monitor = None;
+        (self.changed, self.frags, self.groups) = (Vec::new(), "normal", false);
         self.switch.vsctl("--if-exists del-br br0");
         for (_, tail) in std::mem::take(&mut self.outputs) {
             tail.remove();
@@ -49,7 +78,7 @@ impl Side {
             .vsctl("set open_vswitch . other_config:vlan-limit=2 -- add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
         let mark = format!("p{MARK_PORT}");
         for port in OUTPUTS.into_iter().chain([mark.as_str()]) {
-            let file = self.switch.sandbox.path(&format!("{port}-{}.tx", self.generation));
+            let file = self.switch.sandbox.path(&format!("{port}-{}.tx", self.generation.0));
             let mut words = match port.strip_prefix('p') {
                 Some(number) => {
                     format!("add-port br0 {port} -- set interface {port} type=dummy ofport_request={number} -- ")
@@ -68,22 +97,80 @@ impl Side {
                 None => self.marks = Some(tail),
             }
         }
+        for meter in RuleSet::METERS {
+            let added = self.ofctl("OpenFlow13", &["add-meter", "br0", meter]);
+            added.unwrap_or_else(|e| panic!("{meter}: {e}"));
+        }
     }
 
     /// Puts a rule set in place of the one there is; what the switch answered, where it refused any of it.
     pub(super) fn program(&mut self, set: &RuleSet) -> Result<(), String> {
-        self.ofctl("OpenFlow13", &["del-flows", "br0"])?;
-        self.ofctl("OpenFlow13", &["del-groups", "br0"])?;
-        self.ofctl("OpenFlow13", &["del-meters", "br0"])?;
+        self.generation.1 += 1;
+        self.monitor = None;
+        self.change_ports(set)?;
         self.command("fdb/flush", &["br0"]);
-        for meter in &set.meters {
-            self.ofctl("OpenFlow13", &["add-meter", "br0", meter])?;
+        if self.groups {
+            // Rules that use them go too.
+            self.ofctl("OpenFlow13", &["del-groups", "br0"])?;
         }
+        self.groups = !set.groups.is_empty();
         self.file("add-groups", "groups", set.version, &set.groups)?;
-        self.file("add-flows", "rules", set.version, &set.rules)?;
+        let rules = [&["delete".to_owned()], &set.rules[..]].concat();
+        self.file("add-flows", "rules", set.version, &rules)?;
+        if let Some(form) = set.telling {
+            let name = format!("monitor-{}", self.generation.1);
+            self.monitor = Some(Monitor::start(&self.switch, &name, set.version, form));
+            self.await_monitor();
+        }
         // What was decided by the rules before is not at once forgotten there.
         self.command("revalidator/purge", &[]);
         Ok(())
+    }
+
+    fn change_ports(&mut self, set: &RuleSet) -> Result<(), String> {
+        for (port, word) in std::mem::take(&mut self.changed) {
+            let back = if word == "down" {
+                "up"
+            } else {
+                word.trim_start_matches("no-")
+            };
+            self.ofctl("OpenFlow10", &["mod-port", "br0", port, back])?;
+        }
+        for (port, word) in &set.ports {
+            self.ofctl("OpenFlow10", &["mod-port", "br0", port, word])?;
+            self.changed.push((port, word));
+            self.switch.wait_for("interface", port, "admin_state", |state| {
+                (state == "down") == set.ports.contains(&(port, "down"))
+            });
+        }
+        if self.frags != set.frags {
+            self.ofctl("OpenFlow10", &["set-frags", "br0", set.frags])?;
+            self.frags = set.frags;
+        }
+        let mute = set
+            .ports
+            .iter()
+            .filter(|(_, word)| *word != "no-flood" && *word != "no-forward");
+        self.mute = mute.map(|(port, _)| *port).collect();
+        Ok(())
+    }
+
+    /// Waits until the monitor hears.
+    fn await_monitor(&mut self) {
+        let hears = |side: &mut Side| side.monitor.as_mut().is_some_and(|monitor| monitor.take().1 > 0);
+        for _ in 0..500 {
+            self.command("netdev-dummy/receive", &["br0", &mark()]);
+            std::thread::sleep(Duration::from_millis(5));
+            if hears(self) {
+                break;
+            }
+        }
+        // Marks that come late.
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(4));
+            hears(self);
+            self.marks.as_mut().map(pcap::Tail::take);
+        }
     }
 
     fn file(&self, command: &str, name: &str, version: &str, lines: &[String]) -> Result<(), String> {
@@ -97,7 +184,7 @@ impl Side {
 
     /// `ovs-ofctl`; what it said where it failed.
     pub(super) fn ofctl(&self, version: &str, args: &[&str]) -> Result<String, String> {
-        let words = [&["--timeout=20", "-O", version], args].concat();
+        let words = [&["--timeout=120", "-O", version], args].concat();
         let done = self.switch.tool("ovs-ofctl", &words);
         if done.ok() { Ok(done.stdout) } else { Err(done.stderr) }
     }
@@ -118,19 +205,28 @@ impl Side {
         answer.unwrap_or_else(|e| e)
     }
 
-    /// Sends frames, and behind those of each port a mark; the ports.
+    /// Sends frames, and behind those of each port a mark; the ports that marks came by.
     pub(super) fn send(&mut self, batch: &[(&'static str, Vec<u8>)]) -> Vec<&'static str> {
         let mut by_port: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         for (port, frame) in batch {
             by_port.entry(port).or_default().push(testkit::to_hex(frame));
         }
+        by_port.entry("br0").or_default();
         for (port, frames) in &mut by_port {
-            frames.push(mark());
+            if !self.mute.contains(port) {
+                frames.push(mark());
+            }
             let mut words: Vec<&str> = vec![port];
             words.extend(frames.iter().map(String::as_str));
             self.command("netdev-dummy/receive", &words);
         }
-        by_port.into_keys().collect()
+        by_port.into_keys().filter(|port| !self.mute.contains(port)).collect()
+    }
+
+    /// Forgets whatever comes out.
+    pub(super) fn exchange_marks(&mut self) {
+        let ports = self.send(&[]);
+        self.receive(&ports, None);
     }
 
     /// What comes out until the marks have, and, where it is known, as much as is expected.
@@ -142,64 +238,113 @@ impl Side {
         }
         self.await_marks(ports.len());
         let mut output = Output::new();
-        let begin = Instant::now();
         let count = |o: &Output| o.values().map(Vec::len).sum::<usize>();
-        loop {
+        let mut heard = 0;
+        // Counted, not measured: whoever is stopped for a while has not waited.
+        for waited in 0.. {
             for (port, tail) in &mut self.outputs {
                 output.entry(port).or_default().extend(tail.take());
             }
-            let short = expected.is_some_and(|e| count(&output) < count(e));
-            if !short || begin.elapsed() > Duration::from_millis(300) {
+            if let Some(monitor) = &mut self.monitor {
+                let (told, marks) = monitor.take();
+                heard += marks;
+                output
+                    .entry(CONTROLLER)
+                    .or_default()
+                    .extend(told.into_iter().map(String::into_bytes));
+            }
+            let short = expected.is_some_and(|e| count(&output) < count(e)) && waited < 150;
+            let deaf = self.monitor.is_some() && heard < 2 * ports.len() && waited < 2000;
+            if !short && !deaf {
                 break;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+        // What a device does that is down, a dummy of Open vSwitch's does not tell.
+        output.retain(|port, _| !self.changed.contains(&(port, "down")));
         output.values_mut().for_each(|frames| frames.sort());
         output
     }
 
     fn await_marks(&mut self, mut missing: usize) {
-        let begin = Instant::now();
-        let tail = self.marks.as_mut().expect("the bridge is built");
-        loop {
+        for waited in 0..30_000 {
+            if waited % 1000 == 999 && !self.switch.daemon().is_running() {
+                break;
+            }
             // Floods come to this port too.
-            let marks = tail
-                .take()
-                .iter()
-                .filter(|frame| testkit::to_hex(frame) == mark())
-                .count();
-            missing = missing.saturating_sub(marks);
+            let frames = self.marks.as_mut().expect("the bridge is built").take();
+            let marks = frames.iter().filter(|frame| testkit::to_hex(frame) == mark());
+            missing = missing.saturating_sub(marks.count());
             if missing == 0 {
                 return;
             }
-            if begin.elapsed() > Duration::from_secs(10) {
-                let said = self.switch.sandbox.read("switch.out") + &self.switch.sandbox.read("switch.log");
-                let from = said.len() - said.len().min(3000);
-                panic!(
-                    "{missing} marks never came out; the switch said:\n{}",
-                    said.get(from..).unwrap_or(&said)
-                );
-            }
             std::thread::sleep(Duration::from_micros(300));
         }
+        let said = self.switch.sandbox.read("switch.out") + &self.switch.sandbox.read("switch.log");
+        let from = said.len() - said.len().min(3000);
+        panic!(
+            "{missing} marks never came out; the switch said:\n{}",
+            said.get(from..).unwrap_or(&said)
+        );
+    }
+
+    /// Removes all rules; what controllers are told of that.
+    pub(super) fn end(&mut self, version: &str, expected: usize, uncounted: &Uncounted) -> Vec<String> {
+        let deleted = self.ofctl(version, &["del-flows", "br0"]);
+        deleted.unwrap_or_else(|e| panic!("del-flows: {e}"));
+        let mut told = Vec::new();
+        for _ in 0..3000 {
+            if let Some(monitor) = &mut self.monitor {
+                told.extend(monitor.take().0);
+            }
+            if told.len() >= expected {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let counted = |message: &String| {
+            let words = message.split(' ').filter(|word| !uncounted.word(word));
+            // What OpenFlow 1.0 has no words for is left out here, and said as if it were something else there.
+            let words = words.filter(|word| version != "OpenFlow10" || !word.starts_with("priority="));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let mut told: Vec<_> = told.iter().map(counted).collect();
+        told.sort();
+        told
+    }
+
+    /// What ports, tables and meters have counted since they were made.
+    pub(super) fn counted(&mut self) -> counters::Counters {
+        self.command("revalidator/purge", &[]);
+        let asked = ["dump-ports", "dump-tables", "meter-stats"].map(|command| {
+            let text = self.ofctl("OpenFlow13", &[command, "br0"]);
+            text.unwrap_or_else(|e| panic!("{command}: {e}"))
+        });
+        counters::of(&asked)
     }
 
     /// Rules as they are printed, with what they counted, and without what depends on the time.
-    pub(super) fn statistics(&mut self, version: &str) -> Vec<String> {
+    pub(super) fn statistics(&mut self, version: &str, uncounted: &Uncounted) -> Vec<String> {
         // Megaflows have counted what their rules are yet to be told.
         self.command("revalidator/purge", &[]);
         let text = self.ofctl(version, &["dump-flows", "br0"]);
         let text = text.unwrap_or_else(|e| panic!("dump-flows: {e}"));
-        let timed = |word: &&str| !word.starts_with("duration=") && !word.contains("_age=");
+        let timed = |word: &&str| !word.starts_with("duration=") && !word.contains("_age=") && !uncounted.word(word);
         // Two ways to ask for no tag, which are one here.
         let untagged = |line: String| line.replace("vlan_tci=0x0000/0x1fff", "vlan_tci=0x0000");
         let line = |line: &str| untagged(line.split_whitespace().filter(timed).collect::<Vec<_>>().join(" "));
-        let mut lines: Vec<_> = text.lines().filter(|l| l.contains("actions=")).map(line).collect();
+        let mut lines: Vec<_> = text
+            .lines()
+            .filter(|l| l.contains("actions=") && !l.contains(&format!("dl_type=0x{MARK:x} ")))
+            .map(line)
+            .collect();
         if version != "OpenFlow10" {
             let groups = self.ofctl(version, &["dump-group-stats", "br0"]);
             let groups = groups.unwrap_or_else(|e| panic!("dump-group-stats: {e}"));
             // A group without buckets counts nothing there. A rule that has a group twice is one reference by OpenFlow, and two there.
-            let varies = |word: &&str| word.starts_with("duration=") || word.starts_with("ref_count=");
+            let varies = |word: &&str| {
+                ["duration=", "ref_count="].iter().any(|name| word.starts_with(name)) || uncounted.word(word)
+            };
             let still = |line: &str| {
                 let words = line.trim().split(',').filter(|word| !varies(word));
                 words.collect::<Vec<_>>().join(",")

@@ -1,7 +1,7 @@
 //! The few values that packets have and rules look for: from many, no rule would ever meet its packet.
 
+use crate::Rng;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use testkit::Rng;
 
 pub(super) const MACS: [&str; 7] = [
     "02:00:00:00:00:01",

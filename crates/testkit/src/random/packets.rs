@@ -1,17 +1,29 @@
 //! Random frames, of values that the random rules look for.
 
 use super::pools::{ETHER_TYPES, LABELS, MACS, PORTS, VIDS, ip, ip6};
-use testkit::{Rng, checksum};
+use crate::{Rng, checksum};
 
 /// A frame, and nearly always one that some rule may be after.
-pub(super) fn frame(rng: &mut Rng) -> Vec<u8> {
+pub fn frame(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(octets(rng.pick::<&str>(&MACS)));
     bytes.extend(octets(rng.pick::<&str>(&MACS)));
-    let tags = *rng.pick(&[0_usize, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2]);
+    let mut tags = *rng.pick(&[0_usize, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2]);
+    if tags == 2 && rng.chance(10) {
+        tags = 3;
+    }
     for depth in 0..tags {
         let outer = depth + 1 < tags && rng.chance(60);
-        bytes.extend([if outer { 0x88u8 } else { 0x81 }, if outer { 0xa8 } else { 0 }]);
+        // The last of these is no tag to Open vSwitch.
+        let old = rng.chance(2);
+        let kind: u16 = if old {
+            0x9100
+        } else if outer {
+            0x88a8
+        } else {
+            0x8100
+        };
+        bytes.extend(kind.to_be_bytes());
         let (pcp, dei) = (*rng.pick(&[0u16, 0, 3, 7]), u16::from(rng.chance(10)));
         bytes.extend((pcp << 13 | dei << 12 | rng.pick(&VIDS)).to_be_bytes());
     }

@@ -2,7 +2,7 @@
 
 use super::matches::{Known, Network, Transport};
 use super::pools::{LABELS, MACS, PORTS, VIDS, ip, ip6};
-use testkit::Rng;
+use crate::Rng;
 
 /// What a rule set's actions may do besides.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +14,8 @@ pub(super) struct Scope {
     pub(super) meters: u32,
     /// Whether what one packet does may count for the next: learned rules and addresses.
     pub(super) learning: bool,
+    /// Whether packets go to a controller.
+    pub(super) telling: bool,
 }
 
 /// The instructions of a rule.
@@ -54,8 +56,21 @@ pub(super) fn port(rng: &mut Rng) -> &'static str {
 /// Distinct fields set, then one way out.
 fn action_set(rng: &mut Rng, known: Known, scope: Scope) -> String {
     let mut words = Vec::new();
+    if rng.chance(15) {
+        // Both of a new tag are set, as everywhere here.
+        words.push("push_vlan:0x8100,set_field:4106->vlan_vid,set_field:5->vlan_pcp".to_owned());
+    } else if rng.chance(10) {
+        words.push("pop_vlan".to_owned());
+    } else if rng.chance(10) {
+        words.push(format!("set_queue:{}", rng.below(3)));
+    }
     for _ in 0..rng.below(3) {
-        words.extend(rewrite(rng, &mut known.clone()).filter(|word| !word.contains("push") && !word.contains("pop")));
+        let word = rewrite(rng, &mut known.clone());
+        words.extend(word.filter(|word| {
+            !["push", "pop", "vlan", "load", "strip"]
+                .iter()
+                .any(|no| word.contains(no))
+        }));
     }
     if scope.groups > 0 && rng.chance(30) {
         words.push(format!("group:{}", 1 + rng.below(scope.groups as usize)));
@@ -83,14 +98,46 @@ fn list(rng: &mut Rng, known: &mut Known, scope: Scope, depth: u8, words: &mut V
             14 if scope.learning => Some(learn(rng, *known)),
             15 | 16 => Some(register(rng, *known)),
             17 => Some(odd(rng)),
+            18 if scope.telling => Some(controller(rng, *known)),
+            19 if rng.chance(15) => Some("exit".to_owned()),
             _ => rewrite(rng, known),
         };
         words.extend(word);
     }
 }
 
+/// What makes a controller hear of a packet.
+fn controller(rng: &mut Rng, known: Known) -> String {
+    let ip = matches!(known.network, Network::Ipv4 | Network::Ipv6);
+    match rng.below(if ip { 7 } else { 6 }) {
+        0 => "CONTROLLER".to_owned(),
+        1 => format!("CONTROLLER:{}", rng.pick(&[14, 20, 64, 65535])),
+        2 => format!("controller(max_len={})", rng.pick(&[0, 18, 60, 200])),
+        3 => format!(
+            "controller(reason={})",
+            rng.pick(&["action", "no_match", "invalid_ttl"])
+        ),
+        // There is nobody of that number.
+        4 => "controller(id=7)".to_owned(),
+        5 => format!("controller(userdata=0{}.ff)", rng.below(9)),
+        _ => "dec_ttl(0,7)".to_owned(),
+    }
+}
+
 fn learn(rng: &mut Rng, known: Known) -> String {
     let mut parts = vec![format!("table={},priority={}", 1 + rng.below(4), 100 + rng.below(3))];
+    if rng.chance(30) {
+        parts.push(
+            rng.pick::<&str>(&[
+                "delete_learned,cookie=0x77",
+                "cookie=0x5",
+                "fin_idle_timeout=500,fin_hard_timeout=600",
+                "idle_timeout=900,hard_timeout=1000",
+                "result_dst=NXM_NX_REG2[0]",
+            ])
+            .to_string(),
+        );
+    }
     parts.push(
         match rng.below(3) {
             0 => "NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]",
@@ -161,7 +208,20 @@ fn register(rng: &mut Rng, known: Known) -> String {
 }
 
 fn odd(rng: &mut Rng) -> String {
-    match rng.below(8) {
+    match rng.below(13) {
+        8 => format!("set_field:0x{:x}->metadata", rng.below(4)),
+        9 | 10 => format!("set_field:0x{0:x}/0x{0:x}->metadata", 1 << rng.below(3)),
+        11 => format!(
+            "multipath({},0,{},1,0,NXM_NX_REG2[0..15])",
+            rng.pick(&["eth_src", "symmetric_l3", "symmetric_l3l4", "symmetric_l3l4+udp"]),
+            rng.pick(&["hash_threshold", "hrw", "iter_hash"])
+        ),
+        12 => format!(
+            "bundle({},0,{},ofport,members:{})",
+            rng.pick(&["eth_src", "symmetric_l4"]),
+            rng.pick(&["active_backup", "hrw"]),
+            rng.pick(&[3, 5])
+        ),
         0 => "note:01.02.03".to_owned(),
         1 => format!("set_queue:{}", 1 + rng.below(2)),
         2 => "pop_queue".to_owned(),
@@ -279,6 +339,9 @@ fn transport(rng: &mut Rng, known: Known) -> Option<String> {
     Some(match known.transport {
         Transport::Any => return None,
         Transport::Tcp | Transport::Udp if rng.chance(50) => format!("mod_tp_{way}:{number}"),
+        Transport::Tcp if rng.chance(25) => {
+            format!("fin_timeout(idle_timeout={},hard_timeout=700)", rng.pick(&[600, 6000]))
+        }
         Transport::Tcp => format!("set_field:{}/0xff->tcp_{way}", number & 0xff),
         Transport::Udp => format!("set_field:{number}->udp_{way}"),
         Transport::Sctp => format!("set_field:{number}->sctp_{way}"),
@@ -289,8 +352,8 @@ fn transport(rng: &mut Rng, known: Known) -> Option<String> {
                 _ => format!("set_field:{}->icmp{six}_code", rng.below(3)),
             }
         }
-        Transport::Neighbor(kind) => match rng.below(2) {
-            0 => format!("set_field:{}->nd_target", ip6(rng)),
+        Transport::Neighbor(kind) => match rng.below(4) {
+            0 | 2 => format!("set_field:{}->nd_target", ip6(rng)),
             _ if kind == 135 => format!("set_field:{}->nd_sll", rng.pick(&MACS)),
             _ => format!("set_field:{}->nd_tll", rng.pick(&MACS)),
         },

@@ -1,7 +1,7 @@
 //! Random matches, in the words of `ovs-ofctl`, and what they make known of their packets.
 
 use super::pools::{LABELS, MACS, PORTS, VIDS, ip, ip6};
-use testkit::Rng;
+use crate::Rng;
 
 /// The network protocol that a match asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +125,14 @@ fn common(rng: &mut Rng, table: u8, oldest: bool, words: &mut Vec<String>) -> bo
         }
         if rng.chance(10) && !oldest {
             words.push(format!("metadata=0x{:x}/0x3", rng.below(4)));
+        }
+        if rng.chance(6) {
+            let value = rng.below(4);
+            words.push(match rng.below(3) {
+                0 => format!("tun_id=0x{value:x}"),
+                1 => format!("tun_id=0x{value:x}/0x3"),
+                _ => format!("pkt_mark=0x{value:x}/0x3"),
+            });
         }
         if rng.chance(5) {
             words.push(format!("xreg{}=0x{:x}/0x100000001", rng.below(2), rng.below(2)));
