@@ -1,5 +1,6 @@
 //! The agent beside a switch without datapath, on virtual time.
 
+mod conformance;
 mod errors;
 mod hostile;
 mod protocol;

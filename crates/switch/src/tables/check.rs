@@ -175,6 +175,8 @@ static SEEN: [bool; MatchField::ALL.len()] = {
         let field = MatchField::ALL[n];
         seen[n] = match (field, field.info().names[0].as_bytes()) {
             (MatchField::DpHash | MatchField::RecircId, _) => false,
+            // Ports are what they are attached to: none stands for others.
+            (MatchField::InPhyPort, _) => false,
             // Connections are not tracked, and there are no service headers.
             (_, [b'c', b't', b'_', ..] | [b'n', b's', b'h', b'_', ..]) => false,
             _ => !matches!(field.info().home, Home::Elsewhere),
