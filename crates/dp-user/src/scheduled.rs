@@ -16,6 +16,7 @@ use dp::{DropCause, QosReport};
 use netdev::{Frame, Netdev, Tx};
 use parking_lot::Mutex;
 use qos::{Cause, ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, Scheduler};
+use room::Room;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,12 +39,6 @@ const ASK_ANYWAY: Duration = Duration::from_millis(5);
 
 /// How late the worker of the claim may be before another takes it over.
 const LATE: Duration = Duration::from_micros(200);
-
-/// What may be under way in the device: this long at its speed, within these bounds in bytes.
-const UNDER_WAY: Duration = Duration::from_millis(2);
-const ROOM: (u64, u64) = (16 << 10, 2 << 20);
-/// The same for a device that does not know its speed.
-const USUAL_ROOM: usize = 512 << 10;
 
 /// Packets of up to this many stay in the buffers that they came in; more would hold much more memory than their bytes.
 const LOOSE: u64 = 64;
@@ -72,7 +67,7 @@ struct State {
     /// The port has no scheduler any more: what is here is to be sent, and then the queue is not needed.
     released: bool,
     /// Bytes that may be under way in the device.
-    room: usize,
+    room: Room,
     /// Bytes that the device sends in a millisecond.
     device_rate: Option<u64>,
 }
@@ -106,7 +101,6 @@ impl PortQueue {
             .ok()
             .and_then(|state| state.speed)
             .filter(|speed| *speed > 0);
-        let under_way = |speed: u64| (speed / 8_000 * UNDER_WAY.as_millis() as u64).clamp(ROOM.0, ROOM.1);
         Ok(PortQueue {
             secret: FlowSecret::new(),
             state: Mutex::new(State {
@@ -120,7 +114,7 @@ impl PortQueue {
                 claim: None,
                 visitors: 0,
                 released: false,
-                room: speed.map_or(USUAL_ROOM, |speed| under_way(speed) as usize),
+                room: Room::new(),
                 device_rate: speed.map(|speed| speed / 8_000),
             }),
             device,
@@ -203,7 +197,10 @@ impl PortQueue {
 
     /// The device has room again: sends what may leave now.
     pub(crate) fn resume(&self, by: &Visitor<'_>, now: Nanos) -> Visit {
-        self.state.lock().full = None;
+        {
+            let mut state = self.state.lock();
+            state.full = state.full.map(|_| Nanos::ZERO);
+        }
         self.visit(&mut Vec::new(), by, now)
     }
 
@@ -248,7 +245,9 @@ impl State {
         if self.full.is_some_and(|until| clock < until) {
             return true;
         }
-        self.full = None;
+        if self.full.take().is_some() && self.tx.as_ref().and_then(|tx| tx.under_way()) == Some(0) {
+            self.room.starved();
+        }
         let mut rounds = VISIT / ROUND;
         loop {
             while self.held.len() < ROUND {
@@ -268,8 +267,14 @@ impl State {
                 by.drops.count(DropCause::PortDown, lost);
                 continue;
             };
-            by.sent(&tx.offer(&mut self.held));
+            let report = tx.offer(&mut self.held);
+            by.sent(&report);
+            self.room.taken(report.bytes);
             if !self.held.is_empty() {
+                // A device that does not say what is under way keeps the room that it had.
+                if tx.under_way().is_some() && self.room.full(clock) {
+                    tx.limit(self.room.bytes());
+                }
                 let patience = if tx.room().is_some() { ASK_ANYWAY } else { ASK_AGAIN };
                 self.full = Some(clock + patience);
                 return true;
@@ -283,7 +288,7 @@ impl State {
         }
         match device.open_tx() {
             Ok(mut tx) => {
-                tx.limit(self.room);
+                tx.limit(self.room.bytes());
                 self.tx = Some(tx);
             }
             Err(_) => self.reopen = now + REOPEN,
@@ -334,5 +339,6 @@ impl Visitor<'_> {
     }
 }
 
+mod room;
 #[cfg(test)]
 mod tests;

@@ -95,6 +95,11 @@ pub trait Tx: Send {
     /// does not know what is under way does nothing.
     fn limit(&mut self, _bytes: usize) {}
 
+    /// Bytes under way in the device, in the measure of [`Tx::limit`]; `None` where that is not known.
+    fn under_way(&self) -> Option<usize> {
+        None
+    }
+
     /// Writable when a device that left frames at the last [`Tx::offer`] has room again; `None` where it did not, or cannot be waited for.
     fn room(&self) -> Option<BorrowedFd<'_>> {
         None

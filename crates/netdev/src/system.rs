@@ -299,6 +299,10 @@ impl Tx for SystemTx {
         let _ = self.socket.set_send_buffer(i32::try_from(bytes).unwrap_or(i32::MAX));
     }
 
+    fn under_way(&self) -> Option<usize> {
+        self.socket.under_way().ok()
+    }
+
     fn room(&self) -> Option<BorrowedFd<'_>> {
         self.full.then(|| self.socket.as_fd())
     }

@@ -121,6 +121,18 @@ impl PacketSocket {
         .or_else(|_| self.set_option("setsockopt(SO_SNDBUF)", libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
+    /// Bytes of sent packets that are under way in the device, by the kernel's count, which includes its own overhead.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn under_way(&self) -> Result<usize> {
+        let mut bytes: c_int = 0;
+        // SAFETY: the kernel writes one `int`, which lives through the call. The number is that of `SIOCOUTQ`.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        check("ioctl(SIOCOUTQ)", result)?;
+        Ok(usize::try_from(bytes).unwrap_or(0))
+    }
+
     /// Reads the counts and resets them.
     ///
     /// # Errors

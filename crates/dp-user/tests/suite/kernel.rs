@@ -5,8 +5,9 @@ use dp::{Action, Datapath, DropCause, PortNo, SetField};
 use dp_user::{DpUser, Options};
 use flow::Field;
 use netdev::Spec;
+use qos::{Discipline, FifoConfig, LeafConfig, PortConfig};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 use testkit::{Netns, skip};
@@ -198,4 +199,46 @@ fn a_transfer_with_pending_checksums_and_segments_survives_translation_of_addres
             assert_eq!(dropped, Some(0), "{cause:?}");
         }
     }
+}
+
+#[test]
+fn a_port_with_a_scheduler_queues_in_the_switch_and_not_in_the_kernel_behind_it() {
+    skip!(unless root, "ip", "ping", "tc");
+    let hosts = Hosts::new();
+    hosts.ping();
+    let slow = "tc qdisc add dev oxb root tbf rate 20mbit burst 3000 limit 10000000";
+    let slow: Vec<&str> = slow.split(' ').collect();
+    if !hosts.middle.try_run(&slow, &[]).ok() {
+        skip!("no token bucket filter in this kernel");
+    }
+    let fifo = LeafConfig::Fifo(FifoConfig::new(5_000).unwrap());
+    let config = PortConfig::new(Discipline::Leaf(fifo));
+    hosts.datapath.set_qos(PortNo(2), Some(&config)).unwrap();
+    let receiver = hosts.two.enter(|| UdpSocket::bind("192.0.2.2:9000").unwrap());
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let receiving = std::thread::spawn(move || {
+        let mut packet = [0; 1_000];
+        for n in 0..1_000 {
+            receiver.recv(&mut packet).unwrap();
+            assert_eq!(packet[..4], u32::to_be_bytes(n));
+        }
+    });
+    let sender = hosts.one.enter(|| UdpSocket::bind("192.0.2.1:0").unwrap());
+    // 400 ms of the slow link.
+    let begun = std::time::Instant::now();
+    for n in 0..1_000_u32 {
+        let mut packet = [0; 1_000];
+        packet[..4].copy_from_slice(&n.to_be_bytes());
+        sender.send_to(&packet, "192.0.2.2:9000").unwrap();
+        if n % 100 == 99 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    let report = hosts.datapath.qos(PortNo(2)).unwrap();
+    let waiting = report.queues[0].1.backlog_packets + report.held_packets;
+    receiving.join().unwrap();
+    // 128 KB at most are in the kernel, of a million, and what has gone by then.
+    assert!(waiting > 200 || begun.elapsed() > Duration::from_secs(1), "{waiting}");
+    let counters = hosts.datapath.port_counters(PortNo(2)).unwrap();
+    assert_eq!((counters.tx_dropped, counters.tx_errors), (0, 0));
 }

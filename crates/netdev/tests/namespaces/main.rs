@@ -3,3 +3,4 @@
 mod devices;
 mod forwarding;
 mod lab;
+mod room;
