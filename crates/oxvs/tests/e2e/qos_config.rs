@@ -233,6 +233,8 @@ fn a_wrong_value_is_the_rows_error_and_what_ran_before_runs_on() {
     switch.vsctl("set interface p2 other_config:port-speed=100000000");
     assert_eq!(switch.get("interface", "p2", "error"), "[]");
     assert!(show(&switch).contains("max-rate: 10000000\nport-speed: 100000000\n"));
+    assert_eq!(switch.get("interface", "p2", "link_speed"), "100000000");
+    assert!(ofctl(&switch, &["show", "br0"]).contains("speed: 100 Mbps now"));
 }
 
 #[test]
@@ -265,6 +267,63 @@ fn a_key_that_has_no_effect_is_a_warning_and_no_error() {
         .vsctl("-- --if-exists clear port p2 qos -- set interface p2 ingress_policing_rate=0 ingress_policing_burst=0");
     switch.vsctl("-- --all destroy qos -- --all destroy queue");
     assert_eq!(show(&switch), "QoS not configured on p2\n");
+}
+
+/// The commands in a document: lines that are set in, those that end in a backslash with the next, without what is behind a `#`.
+fn commands(document: &str) -> Vec<Vec<String>> {
+    let lines = document.lines().filter_map(|line| line.strip_prefix("    "));
+    let joined = lines.fold(String::new(), |all, line| {
+        match line
+            .split("  #")
+            .next()
+            .unwrap_or_default()
+            .trim_end()
+            .strip_suffix('\\')
+        {
+            Some(begun) => all + begun,
+            None => all + line.split("  #").next().unwrap_or_default() + "\n",
+        }
+    });
+    let words = |line: &str| {
+        // What is between quotes is one word.
+        let mut words = Vec::new();
+        for (at, part) in line.split('"').enumerate() {
+            match at % 2 {
+                0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        words
+    };
+    joined.lines().map(words).collect()
+}
+
+#[test]
+fn every_example_of_the_documentation_does_what_it_says_without_a_complaint() {
+    let switch = match switch() {
+        Ok(switch) => switch,
+        Err(reason) => skip!("{reason}"),
+    };
+    switch.vsctl("add-port br0 eth1 -- set interface eth1 type=dummy");
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/qos.md");
+    let document = std::fs::read_to_string(document).expect("the document is there");
+    let mut configured = 0;
+    for command in commands(&document) {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        match words[..] {
+            ["ovs-vsctl", ref args @ ..] => _ = switch.try_vsctl(args).expect_ok(),
+            ["ovs-appctl", ref args @ ..] => _ = switch.appctl(args),
+            ["ovs-ofctl", ref args @ ..] => _ = ofctl(&switch, args),
+            _ => panic!("{command:?}"),
+        }
+        assert_eq!(switch.get("port", "eth1", "status"), "{}", "{command:?}");
+        assert_eq!(switch.get("interface", "eth1", "error"), "[]", "{command:?}");
+        configured += usize::from(command.iter().any(|word| word == "create"));
+    }
+    assert!(configured >= 5, "{configured}");
+    let log = log(&switch);
+    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("qos:")).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
 }
 
 /// A packet of UDP from port `src`, 100 bytes with its headers.

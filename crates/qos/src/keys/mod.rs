@@ -47,6 +47,9 @@ pub const KINDS: [&str; 9] = [
 /// The rate of a link that does not tell its own, in bit/s.
 const DEFAULT_SPEED: u64 = 10_000_000_000;
 
+/// Warnings of one configuration that are worth reading.
+const MOST_WARNINGS: usize = 10;
+
 /// A class that is not told a rate is sure of this much, in bit/s; nor is any sure of less.
 const LEAST_RATE: u64 = 12_000;
 
@@ -149,6 +152,11 @@ pub fn discipline(
             );
             configured.warnings.push(warning);
         }
+    }
+    let more = configured.warnings.len().saturating_sub(MOST_WARNINGS);
+    if more > 0 {
+        configured.warnings.truncate(MOST_WARNINGS);
+        configured.warnings.push(format!("and {more} more like these"));
     }
     let marks = queues.iter().filter_map(|(number, row)| Some((*number, row.dscp?)));
     configured.dscp = marks.filter(|(_, dscp)| *dscp < 64).collect();

@@ -188,6 +188,13 @@ fn what_nobody_reads_is_a_warning() {
 }
 
 #[test]
+fn of_many_warnings_a_few_are_told() {
+    let queues: Vec<(u32, &str)> = (0..100).map(|number| (number, "x=y")).collect();
+    let warnings = read("linux-htb", "", &queues).warnings;
+    assert_eq!((warnings.len(), warnings[10].as_str()), (11, "and 90 more like these"));
+}
+
+#[test]
 fn a_queue_of_any_kind_can_mark_its_packets() {
     let mut queues = rows(&[(0, ""), (4, "")]);
     queues.get_mut(&4).expect("it is there").dscp = Some(46);

@@ -168,6 +168,25 @@ impl Pipeline<'_> {
         self.state.key = key;
     }
 
+    /// Runs actions on the packet, which is then what it was.
+    pub(super) fn on_copy(&mut self, run: impl FnOnce(&mut Self)) {
+        if !self.nest() {
+            return;
+        }
+        let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
+        let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
+        let (hidden, covered, buried) = (self.hidden, self.covered.clone(), self.buried.clone());
+        let default_queue = self.default_queue;
+        let before = (self.actions.len(), self.base, self.base_queue);
+        run(self);
+        self.contain(before);
+        self.nested -= 1;
+        (self.hidden, self.covered, self.buried) = (hidden, covered, buried);
+        self.default_queue = default_queue;
+        (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
+        (self.state, self.place) = (*state, *place);
+    }
+
     /// Makes the steps since `before` (their number, the packet and the queue then) those of a copy, where they change headers: what they took
     /// off, no later step could put on again.
     pub(super) fn contain(&mut self, before: (usize, Key, u32)) {

@@ -78,7 +78,7 @@ pub(crate) struct Pipeline<'a> {
     pub(super) overlays: Vec<Overlay>,
     pub(super) report: Option<Box<Report>>,
     depth: u32,
-    nested: u32,
+    pub(super) nested: u32,
     lookups: u32,
     pub(super) forks: u32,
     pub(super) failed: bool,
@@ -400,32 +400,13 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Whether there is room for one more call within calls, which is then taken.
-    fn nest(&mut self) -> bool {
+    pub(super) fn nest(&mut self) -> bool {
         if self.nested == MAX_NESTED {
             self.fatal(|_| format!("over {MAX_NESTED} lookups and copies within each other"));
             return false;
         }
         self.nested += 1;
         true
-    }
-
-    /// Runs actions on the packet, which is then what it was.
-    pub(super) fn on_copy(&mut self, run: impl FnOnce(&mut Self)) {
-        if !self.nest() {
-            return;
-        }
-        let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
-        let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
-        let (hidden, covered, buried) = (self.hidden, self.covered.clone(), self.buried.clone());
-        let default_queue = self.default_queue;
-        let before = (self.actions.len(), self.base, self.base_queue);
-        run(self);
-        self.contain(before);
-        self.nested -= 1;
-        (self.hidden, self.covered, self.buried) = (hidden, covered, buried);
-        self.default_queue = default_queue;
-        (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
-        (self.state, self.place) = (*state, *place);
     }
 
     /// The instructions of the rule that a table has for the packet. Opens a part of the report.
