@@ -36,6 +36,10 @@ main() {
     transfer
     say "A second bridge, programmed by an OpenFlow controller: a learning switch, and a service behind a virtual address"
     openflow
+    if [ "$SWITCH" = oxvs ]; then
+        say "A link of 100 Mbit/s full of bulk transfers, and a thin flow beside them: first in, first out, or FQ-CoDel"
+        schedulers
+    fi
     say "What the switch says of itself"
     run vsctl show
     run appctl fdb/show br0
@@ -186,6 +190,75 @@ openflow() {
     run ofctl dump-flows br1
     expect "the rules have counted the packets" grep -q 'n_packets=[1-9].*priority=100' <(ofctl dump-flows br1)
     kill $controller
+}
+
+# Eight TCP connections fill the way to the server; pings of another host share it.
+schedulers() {
+    host thin 10.8.0.1/24
+    host bulk 10.8.0.2/24
+    host archive 10.8.0.3/24
+    run vsctl add-br br2 -- set bridge br2 datapath_type=netdev -- add-port br2 thin -- add-port br2 bulk \
+        -- add-port br2 archive -- set interface archive other_config:port-speed=100000000
+    in_ns oxvs-demo-thin ping -n -q -c 2 -i 0.2 -W 1 10.8.0.3 >/dev/null 2>&1 || true
+    note "pings while the port has no QoS, which is FIFO; the transfers begin after a second"
+    thin_flow fifo
+    run vsctl set port archive qos=@q -- --id=@q create qos type=linux-fq_codel
+    thin_flow fq_codel
+    plot
+    run appctl qos/show archive
+    local fifo fq_codel
+    fifo=$(percentile fifo)
+    fq_codel=$(percentile fq_codel)
+    note "99 % of the pings under load took less than $fifo ms with FIFO, $fq_codel ms with FQ-CoDel"
+    expect "FQ-CoDel's delay is below a fifth of FIFO's" awk "BEGIN { exit !($fq_codel > 0 && $fq_codel * 5 < $fifo) }"
+}
+
+# thin_flow NAME: pings every 20 ms for five seconds, the last four of them beside the bulk; "TIME MS" of each is kept.
+thin_flow() {
+    local thin
+    in_ns oxvs-demo-archive iperf3 -s -1 --forceflush >"$dir/iperf3-$1" 2>&1 &
+    for _ in $(seq 100); do
+        ! grep -q listening "$dir/iperf3-$1" || break
+        sleep 0.05
+    done
+    in_ns oxvs-demo-thin ping -n -i 0.02 -c 250 -W 2 10.8.0.3 >"$dir/pings-$1" 2>/dev/null &
+    thin=$!
+    sleep 1
+    note "bulk beside the thin flow, $1: $(in_ns oxvs-demo-bulk timeout 20 iperf3 -c 10.8.0.3 -P 8 -t 4 -f m --connect-timeout 3000 2>&1 |
+        sed -n 's/^\[SUM\].* \([0-9.]* Mbits\/sec\).*receiver.*/\1/p')"
+    wait $thin || true
+    sed -n 's/.*icmp_seq=\([0-9]*\) .*time=\([0-9.]*\) ms.*/\1 \2/p' "$dir/pings-$1" | awk '{ print $1 * 0.02, $2 }' >"$dir/times-$1"
+}
+
+# The longest ping of each twelfth of a second, on a logarithmic scale.
+plot() {
+    echo
+    awk -v columns=60 -v seconds=5 '
+        function row(ms,    r) { r = int(2 * log(ms * 10) / log(10) + 0.5); return r < 0 ? 0 : r > 8 ? 8 : r }
+        FNR == 1 { series++ }
+        { c = int($1 * columns / seconds); if ($2 > worst[series, c]) worst[series, c] = $2 }
+        END {
+            for (r = 8; r >= 0; r--) {
+                label = sprintf("%g ms", r % 2 ? 3 * 10 ^ ((r - 3) / 2) : 10 ^ ((r - 2) / 2))
+                line = ""
+                for (c = 0; c < columns; c++) {
+                    fifo = (1, c) in worst && row(worst[1, c]) == r
+                    fair = (2, c) in worst && row(worst[2, c]) == r
+                    line = line (fifo && fair ? "#" : fifo ? "x" : fair ? "o" : " ")
+                }
+                printf "    %7s |%s\n", label, line
+            }
+            printf "    %7s +", ""
+            for (c = 0; c < columns; c++) printf c % 12 ? "-" : "+"
+            printf "\n    %7s  0 s         1 s         2 s         3 s         4 s\n", ""
+            print "             round trip of a thin flow: x FIFO, o FQ-CoDel, # both; bulk from the first second on"
+        }' "$dir/times-fifo" "$dir/times-fq_codel"
+    echo
+}
+
+# percentile NAME: what 99 % of the pings took less than, from the time on when the bulk has filled the link.
+percentile() {
+    awk '$1 > 1.5 && $1 < 4.8 { print $2 }' "$dir/times-$1" | sort -n | awk '{ t[NR] = $1 } END { print NR ? t[int(NR * 0.99 + 0.5)] : 0 }'
 }
 
 answers() { in_ns oxvs-demo-client ping -n -q -c 3 -i 0.2 -W 1 "$1" >/dev/null 2>&1; }

@@ -10,6 +10,7 @@ mod differential;
 mod fixture;
 mod openflow;
 mod qos_config;
+mod qos;
 mod restart;
 mod rules_differential;
 mod traffic;

@@ -9,6 +9,7 @@ mod common;
 mod compare;
 mod kernel;
 mod offer;
+mod policed;
 mod record;
 mod replay;
 mod scenario;

@@ -1,13 +1,13 @@
 //! The scenarios.
 
-use crate::common::Parcel;
 use crate::common::fifo;
 use crate::offer::{CLASS_PORT, Offer, burst, steady, together};
+use crate::policed::Policed;
 use crate::scenario::*;
 use qos::police::{IngressPolicer, IngressPolicerConfig};
 use qos::{
-    Cause, CodelConfig, Curve, Dropped, Enqueued, FifoConfig, FqCodelConfig, Hfsc, HfscClass, HfscConfig, Htb,
-    HtbClass, HtbConfig, LeafConfig, Nanos, Netem, NetemConfig, Scheduler, SfqConfig, Shaper, Single, Stats,
+    CodelConfig, Curve, FifoConfig, FqCodelConfig, Hfsc, HfscClass, HfscConfig, Htb, HtbClass, HtbConfig, LeafConfig,
+    Netem, NetemConfig, SfqConfig, Shaper, Single,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -561,40 +561,6 @@ pub(crate) fn a_network_that_loses() -> Scenario {
             share: 0.08,
             ..Near::SHARES
         },
-    }
-}
-
-/// A policer with nothing behind it.
-struct Policed {
-    policer: IngressPolicer,
-    behind: Single<Parcel>,
-}
-
-impl Scheduler<Parcel> for Policed {
-    fn enqueue(&mut self, packet: Parcel, now: Nanos, dropped: &mut Dropped<'_, Parcel>) -> Enqueued {
-        if self.policer.pass(packet.bytes, 1, now) {
-            return self.behind.enqueue(packet, now, dropped);
-        }
-        dropped(packet, Cause::Policed);
-        Enqueued::Dropped(Cause::Policed)
-    }
-    fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, Parcel>) -> Option<Parcel> {
-        self.behind.dequeue(now, dropped)
-    }
-    fn next_event(&self, now: Nanos) -> Option<Nanos> {
-        self.behind.next_event(now)
-    }
-    fn packets(&self) -> u64 {
-        self.behind.packets()
-    }
-    fn bytes(&self) -> u64 {
-        self.behind.bytes()
-    }
-    fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
-        self.behind.each_queue(each);
-    }
-    fn drain(&mut self, each: &mut dyn FnMut(Parcel)) {
-        self.behind.drain(each);
     }
 }
 
