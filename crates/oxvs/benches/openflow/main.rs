@@ -1,10 +1,12 @@
-//! OpenFlow beside Debian's Open vSwitch, in one run: rules in and out, memory, and what a reactive controller reaches.
+//! OpenFlow beside Debian's Open vSwitch, in one run: rules in and out, memory, what a ping and the database notice of
+//! it, and what a reactive controller reaches.
 //!
 //! `cargo bench -p oxvs --bench openflow [-- [RULES...] [delay] [controller] [ROUNDS]]`, as root: `RULES` like `100k` or `1m`; without any
 //! of these words, `100k 1m delay controller`; `ROUNDS` a number (default 3). Both switches run in namespaces between two veth hosts. Figures are medians of interleaved rounds; what counts is the ratio.
 
 mod controller;
 mod delay;
+mod meanwhile;
 mod rules;
 mod system;
 

@@ -1,30 +1,49 @@
-//! Rules in and out: by each switch's own tool and by Debian's for both, with a ping through the switch meanwhile.
+//! Rules in and out: by each switch's own tool and by Debian's for both, and what others notice meanwhile.
 
-use crate::system::{ADDRESSES, Kind, System};
+use crate::meanwhile::{self, Noticed, noticed};
+use crate::system::{Kind, System};
 use crate::{line, median};
 use std::fmt::Write;
 use std::path::Path;
 
 /// What is measured of one system in one round.
-#[derive(Default)]
 struct Figures {
-    cells: Vec<f64>,
+    seconds: Vec<f64>,
+    noticed: Vec<Noticed>,
+    /// Resident, without rules and with all.
+    megabytes: [f64; 2],
 }
 
-const WHAT: [(&str, &str, bool); 12] = [
-    ("add-flows, own tool", "s", false),
-    ("add-flows, ovs-ofctl", "s", false),
-    ("add-flows --bundle, own tool", "s", false),
-    ("add-flows --bundle, ovs-ofctl", "s", false),
-    ("dump-flows, own tool", "s", false),
-    ("dump-flows, ovs-ofctl", "s", false),
-    ("del-flows, own tool", "s", false),
-    ("resident memory, no rules", "MB", false),
-    ("resident memory, all rules", "MB", false),
-    ("memory for each rule", "bytes", false),
-    ("longest ping meanwhile", "ms", false),
-    ("pings lost meanwhile", "", false),
+/// What is done in turn: with the system's own tool or Debian's; what is left to make ready for the next is not measured.
+const WHAT: [(&str, bool, &[&str]); 11] = [
+    ("add-flows, own tool", true, &["add-flows", "br0", "FILE"]),
+    ("dump-flows, own tool", true, &["dump-flows", "br0"]),
+    ("dump-flows, ovs-ofctl", false, &["dump-flows", "br0"]),
+    ("dump-aggregate, own tool", true, &["dump-aggregate", "br0"]),
+    (
+        "mod-flows of all but one, own tool",
+        true,
+        &["mod-flows", "br0", "ip,nw_src=10.0.0.0/8,actions=output:2"],
+    ),
+    ("del-flows of all but one, own tool", true, &["del-flows", "br0", "ip"]),
+    ("add-flows, ovs-ofctl", false, &["add-flows", "br0", "FILE"]),
+    ("del-flows, ovs-ofctl", false, &["del-flows", "br0", "ip"]),
+    (
+        "add-flows --bundle, own tool",
+        true,
+        &["--bundle", "add-flows", "br0", "FILE"],
+    ),
+    ("replace-flows, own tool", true, &["replace-flows", "br0", "FILE"]),
+    ("del-flows, own tool", true, &["del-flows", "br0", "ip"]),
 ];
+/// Measured last.
+const LAST: (&str, bool, &[&str]) = (
+    "add-flows --bundle, ovs-ofctl",
+    false,
+    &["--bundle", "add-flows", "br0", "FILE"],
+);
+/// With nothing to do, and with nothing to do but processors that are busy otherwise.
+const ALONE: [&str; 2] = ["nothing", "busy loops on all processors"];
 
 pub(crate) fn compare(kinds: &[Kind], size: usize, rounds: usize) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -41,13 +60,36 @@ pub(crate) fn compare(kinds: &[Kind], size: usize, rounds: usize) {
         "\n{size} rules of two addresses, {rounds} rounds{:>27}{:>12}",
         "oxvs", "ovs"
     );
-    for (cell, (what, unit, more)) in WHAT.iter().enumerate() {
-        let figures: Vec<f64> = all
-            .iter()
-            .map(|rounds| median(rounds.iter().map(|figures| figures.cells[cell]).collect()))
-            .collect();
-        line(what, unit, &figures, *more);
+    let figure = |get: &dyn Fn(&Figures) -> f64| -> Vec<f64> {
+        all.iter()
+            .map(|rounds| median(rounds.iter().map(get).collect()))
+            .collect()
+    };
+    let operations = WHAT.iter().chain([&LAST]).map(|(what, ..)| *what);
+    for (at, what) in operations.clone().enumerate() {
+        line(what, "s", &figure(&|figures| figures.seconds[at]), false);
     }
+    for (at, what) in ["resident memory, no rules", "resident memory, all rules"]
+        .iter()
+        .enumerate()
+    {
+        line(what, "MB", &figure(&|figures| figures.megabytes[at]), false);
+    }
+    let each = |figures: &Figures| (figures.megabytes[1] - figures.megabytes[0]) * 1024.0 * 1024.0 / size as f64;
+    line("memory for each rule", "bytes", &figure(&each), false);
+
+    let noticed = all.iter().map(|rounds| {
+        let mut sum = vec![Noticed::default(); ALONE.len() + WHAT.len() + 1];
+        for figures in rounds {
+            sum.iter_mut()
+                .zip(&figures.noticed)
+                .for_each(|(sum, one)| sum.extend(one.clone()));
+        }
+        sum
+    });
+    let noticed: Vec<Vec<Noticed>> = noticed.collect();
+    let what: Vec<&str> = ALONE.into_iter().chain(operations).collect();
+    meanwhile::print(kinds, &what, &noticed);
 }
 
 /// Distinct rules, and one behind them that lets everything else through.
@@ -73,69 +115,29 @@ fn measure(kind: Kind, size: usize, file: &Path) -> Figures {
     let own = kind == Kind::Oxvs;
     let file = file.display().to_string();
     system.timed(false, &["add-flow", "br0", "priority=1,actions=NORMAL"]);
-    let before = system.resident();
-    let pinger = {
-        let mut command = vec!["setpriv", "--pdeathsig", "KILL", "--"];
-        command.extend(["ping", "-q", "-i", "0.01", "-W", "1", ADDRESSES[1]]);
-        let words: Vec<String> = system.hosts[0]
-            .prefix()
-            .into_iter()
-            .chain(command.into_iter().map(str::to_owned))
+    let mut figures = Figures {
+        seconds: Vec::new(),
+        noticed: Vec::new(),
+        megabytes: [system.resident(), 0.0],
+    };
+    for alone in [
+        || std::thread::sleep(std::time::Duration::from_secs(2)),
+        meanwhile::busy,
+    ] {
+        figures.noticed.push(noticed(&system, alone).1);
+    }
+    for (at, (what, by_own, args)) in WHAT.iter().chain([&LAST]).enumerate() {
+        let args: Vec<&str> = args
+            .iter()
+            .map(|arg| if *arg == "FILE" { &file } else { *arg })
             .collect();
-        std::process::Command::new(&words[0])
-            .args(&words[1..])
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("ping can be started")
-    };
-    let delete = || system.timed(own, &["del-flows", "br0", "ip"]);
-    let add_own = system.timed(own, &["add-flows", "br0", &file]);
-    let after = system.resident();
-    let dump_own = system.timed(own, &["dump-flows", "br0"]);
-    let dump_theirs = system.timed(false, &["dump-flows", "br0"]);
-    let deleted = delete();
-    let add_theirs = system.timed(false, &["add-flows", "br0", &file]);
-    delete();
-    let bundle_own = system.timed(own, &["--bundle", "add-flows", "br0", &file]);
-    delete();
-    let bundle_theirs = system.timed(false, &["--bundle", "add-flows", "br0", &file]);
-    let pid = i32::try_from(pinger.id()).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(pid) = pid {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let (seconds, others) = noticed(&system, || system.timed(own && *by_own, &args));
+        figures.seconds.push(seconds);
+        figures.noticed.push(others);
+        if at == 0 {
+            figures.megabytes[1] = system.resident();
+        }
+        assert!(seconds > 0.0, "{what} of {size} rules");
     }
-    let text = String::from_utf8_lossy(&pinger.wait_with_output().expect("ping ends").stdout).into_owned();
-    let (lost, longest) = pings(&text);
-    Figures {
-        cells: vec![
-            add_own,
-            add_theirs,
-            bundle_own,
-            bundle_theirs,
-            dump_own,
-            dump_theirs,
-            deleted,
-            before,
-            after,
-            (after - before) * 1024.0 * 1024.0 / size as f64,
-            longest,
-            lost,
-        ],
-    }
-}
-
-/// Packets lost, and the longest round trip in milliseconds, as ping sums them up.
-fn pings(text: &str) -> (f64, f64) {
-    let number = |before: &str| -> Option<f64> {
-        text.split(before)
-            .next()?
-            .rsplit([' ', '\n', ','])
-            .find(|w| !w.is_empty())?
-            .parse()
-            .ok()
-    };
-    let sent = number(" packets transmitted").unwrap_or(f64::NAN);
-    let received = number(" received").unwrap_or(f64::NAN);
-    let times = text.split(" = ").nth(1).unwrap_or_default();
-    let longest = times.split('/').nth(2).and_then(|t| t.parse().ok()).unwrap_or(f64::NAN);
-    (sent - received, longest)
+    figures
 }
