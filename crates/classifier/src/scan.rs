@@ -86,11 +86,24 @@ impl<R, const N: usize> Classifier<R, N> {
         self.collect(matching, Relation::Covered)
     }
 
-    /// About how many rules [`Classifier::covered_by`] has to look at.
-    pub fn covered_cost(&self, matching: &Match<N>) -> usize {
+    /// How many rules [`Classifier::covered_by`] has to look at; where they are more than `few`, any number above that.
+    pub fn covered_cost(&self, matching: &Match<N>, few: usize) -> usize {
         let candidates = self.candidates(matching, Relation::Covered, None);
         let scanned = candidates.to_scan.iter().map(|home| self.subtable(*home).rules);
-        scanned.sum::<usize>() + candidates.to_ask.len()
+        let mut count = scanned.sum::<usize>();
+        for subtable in candidates.to_ask.iter().map(|home| self.subtable(*home)) {
+            let hash = subtable.hash(matching.value(), self.hash);
+            let mut first = self.bucket(subtable, hash, matching.value()).unwrap_or(NONE);
+            while first != NONE && count <= few {
+                let mut node = first;
+                while node != NONE && count <= few {
+                    count += 1;
+                    node = self.arenas.node(node).lower;
+                }
+                first = self.arenas.node(first).chain;
+            }
+        }
+        count
     }
 
     /// The rules that match some key that `matching` does.

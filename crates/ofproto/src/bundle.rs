@@ -1,6 +1,7 @@
 //! Bundles: requests that are collected, and carried out together or not at all (OpenFlow 1.4 §6.9).
 //!
-//! Messages are kept as they came: that is less than what they mean takes, and there may be a million of them. A commit is worked on in steps,
+//! Messages are kept as they came: that is less than what they mean takes, and there may be a million of them. What the first of them mean is
+//! kept too, so that those of short bundles are decoded once. A commit is worked on in steps,
 //! as dumps are, while other connections' requests wait.
 
 use crate::agent::Core;
@@ -8,9 +9,9 @@ use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
 use crate::mass::Sweep;
-use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, Message, PacketOut, PortMod};
+use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, PacketOut, PortMod};
 use openflow::{Codec, HEADER_LEN, OfError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use switch::BundleItem;
 use wire::Nanos;
@@ -23,6 +24,8 @@ const DISCARD: u16 = 6;
 
 /// Bundles that a connection may have begun.
 const MOST: usize = 256;
+/// Messages, of all bundles of a connection, of which it is kept what they mean.
+const MOST_DECODED: usize = 4096;
 /// Bytes of messages in all bundles of a connection.
 const MOST_BYTES: usize = 512 << 20;
 /// Messages that are carried out while the switch is locked once.
@@ -35,6 +38,7 @@ pub(crate) const SETTLE: usize = 256;
 pub(crate) struct Bundles {
     open: BTreeMap<u32, Bundle>,
     bytes: usize,
+    decoded: usize,
 }
 
 #[derive(Debug)]
@@ -43,6 +47,9 @@ struct Bundle {
     closed: bool,
     /// Messages, one behind the other.
     messages: Vec<u8>,
+    count: usize,
+    /// What the first of them mean.
+    decoded: VecDeque<Body>,
     touched: Nanos,
     /// What began it.
     first: Vec<u8>,
@@ -69,6 +76,7 @@ impl Bundles {
     fn take(&mut self, id: u32) -> Option<Bundle> {
         let bundle = self.open.remove(&id)?;
         self.bytes -= bundle.messages.len();
+        self.decoded -= bundle.decoded.len();
         Some(bundle)
     }
 
@@ -80,6 +88,8 @@ impl Bundles {
             flags,
             closed: false,
             messages: Vec::new(),
+            count: 0,
+            decoded: VecDeque::new(),
             touched: now,
             first: message[..message.len().min(QUOTED)].to_vec(),
         };
@@ -141,6 +151,7 @@ impl Core {
                     request: message[..message.len().min(QUOTED)].to_vec(),
                     control,
                     messages: bundle.messages,
+                    decoded: bundle.decoded,
                     at: 0,
                     phase: Phase::Begin,
                     sweep: None,
@@ -166,8 +177,9 @@ impl Core {
         now: Nanos,
     ) -> Result<(), OfError> {
         // What makes no sense is refused now, not when all depends on it.
-        match codec.decode(&add.message)?.body {
-            Body::FlowMod(change) => crate::flows::check(&codec, &change)?,
+        let body = codec.decode(&add.message)?.body;
+        match &body {
+            Body::FlowMod(change) => crate::flows::check(&codec, change)?,
             Body::GroupMod(_) | Body::PortMod(_) | Body::PacketOut(_) => {}
             _ => return Err(OfError::BfcMsgUnsup),
         }
@@ -177,10 +189,17 @@ impl Core {
         if conn.bundles.bytes + add.message.len() > MOST_BYTES {
             return Err(OfError::BfcMsgTooMany);
         }
+        let room = conn.bundles.decoded < MOST_DECODED;
         let bundle = conn.bundles.checked(add.bundle, add.flags)?;
+        let keeps = room && bundle.decoded.len() == bundle.count;
+        if keeps {
+            bundle.decoded.push_back(body);
+        }
+        bundle.count += 1;
         bundle.messages.extend_from_slice(&add.message);
         bundle.touched = now;
         conn.bundles.bytes += add.message.len();
+        conn.bundles.decoded += usize::from(keeps);
         Ok(())
     }
 }
@@ -197,6 +216,8 @@ pub(crate) struct Commit {
     request: Vec<u8>,
     control: BundleControl,
     messages: Vec<u8>,
+    /// What the first of those mean that are not carried out.
+    decoded: VecDeque<Body>,
     /// Where the messages begin that are not carried out.
     at: usize,
     phase: Phase,
@@ -287,17 +308,22 @@ impl Commit {
             && let Some(message) = message_at(&self.messages, self.at)
         {
             let failed = |error| (error, message.to_vec());
-            let Message { body, .. } = codec.decode(message).map_err(failed)?;
+            let body = match self.decoded.pop_front() {
+                Some(body) => body,
+                None => codec.decode(message).map_err(failed)?.body,
+            };
             changes.push(match body {
                 Body::FlowMod(change)
                     if crate::flows::may_be_mass(&change)
                         && env.look(|switch| switch.is_mass_change(bridge, &change)) =>
                 {
+                    // Those before it come first.
                     if changes.is_empty() {
                         self.sweep = Some((Sweep::new(change), self.at));
                         self.at += message.len();
+                    } else {
+                        self.decoded.push_front(Body::FlowMod(change));
                     }
-                    // Those before it come first.
                     break;
                 }
                 Body::FlowMod(change) => Change::Flow(change),

@@ -35,14 +35,32 @@ pub fn pin_to_cpu(cpu: usize) -> Result<()> {
 /// # Errors
 /// The kernel's. One older than Linux 6.12 takes the wish and does nothing about it.
 pub fn set_slice(slice: std::time::Duration) -> Result<()> {
-    // SAFETY: all of the structure may be zero: the normal policy, no nice value, no flags.
+    // SAFETY: all of the structure may be zero: the normal policy, no flags.
     let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
     wish.size = size_of::<libc::sched_attr>() as u32;
     wish.sched_policy = libc::SCHED_OTHER as u32;
+    wish.sched_nice = nice()?;
     wish.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
     // SAFETY: the kernel reads `size` bytes of the structure and keeps no reference to it; 0 is the calling thread, and no flags are given.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
     check("sched_setattr", done as i32).map(drop)
+}
+
+/// This thread's nice value.
+fn nice() -> Result<i32> {
+    rustix::process::getpriority_process(None).map_err(Error::of("getpriority"))
+}
+
+/// Lets this thread go before others: gives it a nice value of at most `most` (-20 first, 19 last). A lower one, it keeps. Whoever has run a moment
+/// ago waits, where another thread has the same weight, until that has run as long, which the kernel may notice only at its next tick.
+///
+/// # Errors
+/// The kernel's: `EACCES` or `EPERM` where the process may not.
+pub fn set_nice(most: i32) -> Result<()> {
+    if nice()? <= most {
+        return Ok(());
+    }
+    rustix::process::setpriority_process(None, most).map_err(Error::of("setpriority"))
 }
 
 #[cfg(test)]
@@ -54,6 +72,21 @@ mod tests {
         std::thread::spawn(|| set_slice(std::time::Duration::from_micros(100)).unwrap())
             .join()
             .unwrap();
+    }
+
+    #[test]
+    fn a_thread_keeps_its_nice_value_with_its_slices_and_its_neighbours_keep_theirs() {
+        let before = nice().unwrap();
+        std::thread::spawn(move || {
+            set_nice((before + 3).min(19)).unwrap();
+            assert_eq!(nice().unwrap(), before);
+            rustix::process::setpriority_process(None, before + 1).unwrap();
+            set_slice(std::time::Duration::from_micros(100)).unwrap();
+            assert_eq!(nice().unwrap(), before + 1);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(nice().unwrap(), before);
     }
 
     #[test]

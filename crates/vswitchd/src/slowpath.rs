@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::packets::Packets;
 use crate::reports::Reports;
 use dp::{Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::Arc;
 use switch::Switch;
 use switch::tables::Translated;
@@ -43,7 +43,10 @@ impl Shared {
     /// Runs `change` on the tables and tells the datapaths what it made stale.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) {
         let now = self.clock.now();
-        self.update_locked(&mut self.switch.write(), change, now);
+        let mut switch = self.switch.write();
+        self.update_locked(&mut switch, change, now);
+        // Who makes many changes in a row would come before every worker that waits.
+        RwLockWriteGuard::unlock_fair(switch);
     }
 
     /// As [`Shared::update`] where nobody has the tables now; otherwise nothing. Whether it did.

@@ -3,6 +3,7 @@
 mod conformance;
 mod errors;
 mod hostile;
+mod mass;
 mod protocol;
 mod queues;
 mod world;

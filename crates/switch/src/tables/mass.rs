@@ -24,7 +24,7 @@ impl FlowTables {
             return false;
         };
         let matching = match_words(&matching);
-        let cost = |(_, table): (u8, &super::Table)| table.rules.covered_cost(&matching);
+        let cost = |(_, table): (u8, &super::Table)| table.rules.covered_cost(&matching, few);
         self.chosen(change.table).map(cost).sum::<usize>() > few
     }
 
