@@ -6,12 +6,14 @@ use crate::scheduler::Dropped;
 use crate::tree::Tree;
 use crate::{Cause, LinkLayer, Nanos, Packet, Stats};
 
-/// The discipline at the end of a class.
+/// The discipline at the end of a class. With thousands of classes each packet finds its queue out of the processor's caches: what an arriving packet
+/// touches of it is one cache line.
+#[repr(C, align(64))]
 pub(crate) struct Queue {
     leaf: Leaf,
-    pub(crate) stats: Stats,
     /// A packet taken out of the discipline to know its length.
     staged: u32,
+    pub(crate) stats: Stats,
 }
 
 impl Queue {

@@ -48,9 +48,14 @@ impl Cause {
     }
 }
 
-/// Counters of a queue, a class or a whole scheduler.
+/// Counters of a queue, a class or a whole scheduler. What each packet changes comes first, in the order in which it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Stats {
+    /// Packets in the queue.
+    pub backlog_packets: u64,
+    /// Bytes in the queue.
+    pub backlog_bytes: u64,
     /// Packets given out.
     pub packets: u64,
     /// Bytes given out, of frames.
@@ -59,10 +64,6 @@ pub struct Stats {
     pub drops: [u64; Cause::ALL.len()],
     /// Packets that were given the mark Congestion Experienced instead of being dropped.
     pub marks: u64,
-    /// Packets in the queue.
-    pub backlog_packets: u64,
-    /// Bytes in the queue.
-    pub backlog_bytes: u64,
     /// How long the packets given out had been queued.
     pub sojourn: Histogram,
 }

@@ -4,6 +4,7 @@ use crate::pool::NIL;
 
 /// A class's place in a list.
 #[derive(Clone, Debug)]
+#[repr(align(32))]
 struct Link {
     previous: u32,
     next: u32,
