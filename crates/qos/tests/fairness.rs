@@ -55,10 +55,12 @@ struct Load {
     ecn: bool,
 }
 
-/// The delays of the thin flow's packets, and of the others', both sorted; marks and drops.
+/// The delays of the thin flow's packets, and of the others', and standing queues, each sorted; marks and drops.
 struct Outcome {
     thin: Vec<u64>,
     bulk: Vec<u64>,
+    /// The least delay in each of CoDel's intervals: the standing queue (RFC 8289, section 3.1), which the others stand behind.
+    standing: Vec<u64>,
     marks: u64,
     drops: u64,
     bytes: u64,
@@ -83,6 +85,7 @@ fn simulate(config: &LeafConfig, rate: u64, sources: usize, ecn: bool, seconds: 
     let mut outcome = Outcome {
         thin: Vec::new(),
         bulk: Vec::new(),
+        standing: Vec::new(),
         marks: 0,
         drops: 0,
         bytes: 0,
@@ -127,7 +130,14 @@ fn simulate(config: &LeafConfig, rate: u64, sources: usize, ecn: bool, seconds: 
             if parcel.id == u64::MAX {
                 settled.then(|| outcome.thin.push(delay));
             } else {
-                settled.then(|| outcome.bulk.push(delay));
+                if settled {
+                    outcome.bulk.push(delay);
+                    let interval = (now.since(begin).0 / 100_000_000 - seconds * 10 / 4) as usize;
+                    outcome
+                        .standing
+                        .resize(outcome.standing.len().max(interval + 1), u64::MAX);
+                    outcome.standing[interval] = outcome.standing[interval].min(delay);
+                }
                 load.next += 1;
                 load.back
                     .insert((now + load.trip, load.next, parcel.id as usize, parcel.marked));
@@ -144,6 +154,7 @@ fn simulate(config: &LeafConfig, rate: u64, sources: usize, ecn: bool, seconds: 
     (outcome.marks, outcome.drops) = (stats.marks, stats.all_dropped());
     outcome.thin.sort_unstable();
     outcome.bulk.sort_unstable();
+    outcome.standing.sort_unstable();
     outcome
 }
 
@@ -161,6 +172,28 @@ fn codel_keeps_the_standing_queue_near_its_target_where_a_fifo_fills_up() {
     assert!(full_ms >= 50.0, "{full_ms} ms");
     assert!(kept.drops > 0 && kept.marks == 0);
     assert!(kept.bytes as f64 * 8.0 / 20.0 >= 0.85 * 50e6, "{} bytes", kept.bytes);
+}
+
+#[test]
+fn codel_holds_the_standing_queue_of_few_sources_to_its_target_and_of_many_to_twice_that() {
+    let codel = LeafConfig::Codel(CodelConfig::default());
+    // Few sources are held to the target. The fewer packets each of many has on its way, the larger a part of them has to be dropped, more than the
+    // control law of the RFC comes to soon: then the queue swings, about twice the target in the middle, and now and then to three times of it.
+    for (sources, rate, usual_ms) in [
+        (1, 100_000_000, 5.0),
+        (4, 100_000_000, 5.0),
+        (16, 100_000_000, 10.0),
+        (64, 400_000_000, 10.0),
+    ] {
+        let kept = simulate(&codel, rate, sources, false, 12);
+        let (usual, most) = (quantile(&kept.standing, 0.5), quantile(&kept.standing, 0.95));
+        assert!(usual <= usual_ms, "{usual} ms with {sources} sources");
+        assert!(most <= 2.0 * usual_ms, "{most} ms with {sources} sources");
+        let part = kept.bytes as f64 * 8.0 / 12.0 / rate as f64;
+        assert!(part >= 0.8, "{part} of the link with {sources} sources");
+    }
+    let full = simulate(&fifo(1_000), 100_000_000, 16, false, 12);
+    assert!(quantile(&full.standing, 0.5) >= 50.0);
 }
 
 #[test]
