@@ -34,6 +34,7 @@ bench:
 	./scripts/setup.sh test
 	$(CARGO) build --release --locked -p oxvs
 	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/run.sh
+	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) PARTS="rates delay" ./scripts/bench/qos.sh
 	$(CARGO) bench --locked -p ovsdb-server --bench versus
 	./scripts/as-root env PATH="$$PATH" $(CARGO) bench --locked -p oxvs --bench openflow
 
