@@ -1,7 +1,7 @@
 //! Random rules of many kinds, and what a datapath makes of their megaflows: a packet that one covers has the same actions as the packet that
 //! made it. This is what padding, protocol 0 and neighbour discovery options have undone elsewhere.
 //!
-//! `OXVS_SOAK` in the environment asks for that many times as many rules.
+//! `OXVS_SOAK` in the environment asks for that many times as many rules, `OXVS_SEED` for others.
 
 #[path = "rules/model.rs"]
 #[allow(dead_code)]
@@ -103,8 +103,12 @@ fn covered(rng: &mut Rng, key: &Key, mask: &flow::Mask) -> Key {
 fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
     let topology = Topology::fixed();
     let soak = std::env::var("OXVS_SOAK").ok().and_then(|times| times.parse().ok());
+    let first = std::env::var("OXVS_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(0);
     let (mut same, mut recirculated) = (0, 0);
-    for round in 0..60 * soak.unwrap_or(1) {
+    for round in first..first + 60 * soak.unwrap_or(1) {
         let mut rng = Rng::new(round);
         let mut switch = Switch::new(round);
         switch.configure(topology.config(), Nanos::ZERO);

@@ -51,8 +51,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "a packet that is cut off for a port is as long as asked for here; there what is put on or taken off is not counted",
         ),
         (
-            trace.contains("nw_frag=later") && has(&["set(ipv4(src=", "set(ipv4(dst="]),
-            "Open vSwitch corrects a checksum in the midst of a later fragment's data",
+            trace.contains("nw_frag=later") && has(&["set(ipv4(src=", "set(ipv4(dst=", "set(icmp"]),
+            "Open vSwitch writes to a transport's header, and corrects its checksum, in the midst of a later fragment's data",
         ),
         (
             frame[12 + 4 * tags..].starts_with(&[0x86, 0xdd])
@@ -99,8 +99,10 @@ impl Uncounted {
     pub(super) fn of(set: &RuleSet) -> Uncounted {
         // Open vSwitch has rules count what comes by a port that receives nothing, before it drops it.
         let packets = set.ports.iter().any(|(_, word)| *word == "no-receive");
-        // It looks anew at what is behind a label that was put on by the same rules, and counts that without the label.
-        let bytes = packets || set.rules.iter().any(|rule| rule.contains("pop_mpls"));
+        // It looks anew at what is behind a label that was put on by the same rules, and at what a group of its own choice is for, and counts
+        // that with the tags and labels that there are by then.
+        let select = set.groups.iter().any(|group| group.contains("type=select"));
+        let bytes = packets || select || set.rules.iter().any(|rule| rule.contains("pop_mpls"));
         Uncounted { packets, bytes }
     }
 

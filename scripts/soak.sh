@@ -1,0 +1,49 @@
+#!/bin/bash
+# What `make soak` runs: the randomised tests at length, with other seeds than `make test` has. Usage: soak.sh TIMES [MINUTES [SEED]]
+#
+# TIMES is how many times as much as usual; the comparison of rules beside Open vSwitch sends 50,000 packets for each. No step takes longer than
+# MINUTES (15, and one and a half more for each of TIMES); one that is not done by then ends as a failure. All steps are run; the status tells
+# whether any failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+times=${1:-20}
+minutes=${2:-$((15 + times * 3 / 2))}
+seed=${3:-$((1000 + RANDOM))}
+cargo=./scripts/cargo
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+export OXVS_SOAK=$times OXVS_SEED=$seed ORACLE_SEED=$seed PROPTEST_CASES=$((256 * times))
+logs=target/soak
+mkdir -p $logs
+failed=
+
+# step NAME COMMAND...: its output goes to a file, of which what tells of progress is shown.
+step() {
+    local name=$1 begin=$SECONDS status=0
+    shift
+    echo "== $name"
+    timeout --kill-after=10 "$((60 * minutes))" "$@" 2>&1 </dev/null | tee "$logs/$name.log" |
+        grep --line-buffered -E '^[0-9]+ s: |^[0-9]+ packets, |compared, |^skipped: |^test result: |shows it|panicked at' |
+        grep --line-buffered -v ' 0 passed; 0 failed'
+    status=${PIPESTATUS[0]}
+    [ "$status" -eq 0 ] || failed="$failed $name"
+    [ "$status" -ne 124 ] || echo "not done after $minutes minutes"
+    echo "== $name: status $status after $((SECONDS - begin)) s"
+}
+
+echo "soak: $times times, seed $seed, at most $minutes minutes a step, logs in $logs"
+$cargo test --release --locked --workspace --no-run --quiet || exit 1
+run() { step "$1" $cargo test --release --locked --quiet "${@:2}"; }
+
+run rules -p oxvs --test e2e -- --nocapture rules_differential::
+run configurations -p oxvs --test e2e -- --nocapture --exact differential::packets_come_out_where_open_vswitch_sends_them
+run traces -p switch --test traces -- --nocapture
+run switching -p switch --test oracle -- --nocapture
+run caching -p switch --test caching --test rules -- --nocapture
+run hostile-input -p fuzz-targets
+run properties -p wire -p flow -p netdev -p classifier -p openflow -p ovsdb -p qos -p dp-user -p ofproto -p mgmt
+
+if [ -n "$failed" ]; then
+    echo "soak: failed:$failed; seed $seed"
+    exit 1
+fi
+echo "soak: all passed; seed $seed, $SECONDS s"
