@@ -1,5 +1,7 @@
 //! Bridges and their controllers, as Debian's `ovs-vsctl` configures them.
 
+mod several;
+
 use crate::fixture::{dummy, dummy_bridge, stand_in};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
