@@ -6,6 +6,7 @@
 
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
+use std::collections::VecDeque;
 use wire::Nanos;
 
 /// A change of a bundle.
@@ -35,11 +36,54 @@ pub(super) struct Journal {
     /// The last version that was used.
     last: u32,
     pub(super) active: bool,
-    steps: Vec<Step>,
-    /// The first step that is not settled, of a bundle that is committed.
-    settled: usize,
+    /// The steps that are not settled.
+    steps: Steps,
+    /// Whether the bundle was given up.
+    aborted: bool,
     /// The packets that the bundle is about.
     pub(super) stale: Stale,
+}
+
+/// Steps in chunks, so that neither the next one nor the end of all is a matter of megabytes.
+#[derive(Debug, Default)]
+struct Steps {
+    chunks: VecDeque<VecDeque<Step>>,
+}
+
+/// Steps of a chunk.
+const CHUNK: usize = 1024;
+
+impl Steps {
+    fn push(&mut self, step: Step) {
+        if let Some(last) = self.chunks.back_mut().filter(|last| last.len() < CHUNK) {
+            return last.push_back(step);
+        }
+        let mut chunk = VecDeque::with_capacity(CHUNK);
+        chunk.push_back(step);
+        self.chunks.push_back(chunk);
+    }
+
+    fn pop_first(&mut self) -> Option<Step> {
+        let first = self.chunks.front_mut()?;
+        let step = first.pop_front();
+        if first.is_empty() {
+            self.chunks.pop_front();
+        }
+        step
+    }
+
+    fn pop_last(&mut self) -> Option<Step> {
+        let last = self.chunks.back_mut()?;
+        let step = last.pop_back();
+        if last.is_empty() {
+            self.chunks.pop_back();
+        }
+        step
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
 }
 
 impl Journal {
@@ -76,7 +120,6 @@ impl FlowTables {
     pub(crate) fn commit(&mut self, log: &mut Log) -> Vec<u32> {
         self.journal.active = false;
         self.journal.committed = self.journal.latest;
-        self.journal.settled = 0;
         self.builtin &= self.journal.steps.is_empty();
         self.set_versions();
         log.stale.extend(&std::mem::take(&mut self.journal.stale));
@@ -87,7 +130,7 @@ impl FlowTables {
     pub(crate) fn abort(&mut self) {
         self.journal.active = false;
         self.journal.latest = self.journal.committed;
-        self.journal.settled = usize::MAX;
+        self.journal.aborted = true;
         self.journal.stale = Stale::default();
         self.set_versions();
         self.groups.abort();
@@ -95,25 +138,22 @@ impl FlowTables {
 
     /// Does up to `most` of what is left to do after a bundle. Whether that was all. What is stale by it was told by the commit.
     pub(crate) fn settle(&mut self, most: usize, log: &mut Log, now: Nanos) -> bool {
-        if self.journal.settled == usize::MAX {
-            let left = self.journal.steps.len().saturating_sub(most);
-            for step in self.journal.steps.split_off(left).into_iter().rev() {
-                self.undo(step);
-            }
-        } else if self.journal.latest == self.journal.committed {
-            let end = self.journal.settled.saturating_add(most).min(self.journal.steps.len());
-            for n in self.journal.settled..end {
-                self.finish(self.journal.steps[n], log, now);
-            }
-            self.journal.settled = end;
-            if end == self.journal.steps.len() {
-                self.journal.steps = Vec::new();
+        for _ in 0..most {
+            let step = match self.journal.aborted {
+                true => self.journal.steps.pop_last(),
+                // One that is under way is left alone.
+                false if self.has_bundle() => return self.journal.steps.is_empty(),
+                false => self.journal.steps.pop_first(),
+            };
+            match step {
+                Some(step) if self.journal.aborted => self.undo(step),
+                Some(step) => self.finish(step, log, now),
+                None => break,
             }
         }
-        if self.journal.steps.is_empty() {
-            self.journal.settled = 0;
-        }
-        self.journal.steps.is_empty()
+        let done = self.journal.steps.is_empty();
+        self.journal.aborted &= !done;
+        done
     }
 
     fn set_versions(&mut self) {
