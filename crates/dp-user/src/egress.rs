@@ -95,11 +95,18 @@ impl Egress {
         }
     }
 
-    /// The device of a port, and its queue where it has one.
-    pub(crate) fn port(&self, port: PortNo) -> Option<(Arc<dyn Netdev>, Option<Arc<PortQueue>>)> {
-        let outlet = self.places[*self.ports.get(&port)? as usize].as_ref()?;
-        let queue = outlet.scheduled.as_ref().map(|scheduled| scheduled.queue.clone());
-        Some((outlet.device.clone(), queue))
+    /// The device of a port.
+    pub(crate) fn device(&self, port: PortNo) -> Option<Arc<dyn Netdev>> {
+        Some(self.outlet(port)?.device.clone())
+    }
+
+    /// The queue of a port that has one.
+    pub(crate) fn port_queue(&self, port: PortNo) -> Option<Arc<PortQueue>> {
+        Some(self.outlet(port)?.scheduled.as_ref()?.queue.clone())
+    }
+
+    fn outlet(&self, port: PortNo) -> Option<&Outlet> {
+        self.places[*self.ports.get(&port)? as usize].as_ref()
     }
 
     /// Lets a port's frames go through a queue from now on, until that is over; visits it at once, since its configuration may be another.

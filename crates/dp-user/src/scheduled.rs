@@ -37,6 +37,13 @@ const ASK_AGAIN: Duration = Duration::from_micros(100);
 /// The same for one that can, in case that it does not.
 const ASK_ANYWAY: Duration = Duration::from_millis(5);
 
+/// After so many refusals of one frame the next is offered: a filter behind the device may refuse this one for ever, and says so as a full queue
+/// does.
+const REFUSALS: u32 = 16;
+
+/// How long a device may take nothing at all, and not say that it could be waited for, before the first frame in the line is given up.
+const GIVE_UP: Duration = Duration::from_millis(250);
+
 /// How late the worker of the claim may be before another takes it over.
 const LATE: Duration = Duration::from_micros(200);
 
@@ -60,6 +67,9 @@ struct State {
     reopen: Nanos,
     /// The device has no room, and is to be asked again at this time.
     full: Option<Nanos>,
+    /// How often the device has refused the first of `held`, without saying that it could be waited for, and since when.
+    refused: u32,
+    refused_since: Nanos,
     /// The time of the last visit: that of the next is not before it, whatever the worker's clock said when its turn began.
     latest: Nanos,
     claim: Option<(u32, Nanos)>,
@@ -110,6 +120,8 @@ impl PortQueue {
                 tx: None,
                 reopen: Nanos::ZERO,
                 full: None,
+                refused: 0,
+                refused_since: Nanos::ZERO,
                 latest: Nanos::ZERO,
                 claim: None,
                 visitors: 0,
@@ -269,17 +281,52 @@ impl State {
             };
             let report = tx.offer(&mut self.held);
             by.sent(&report);
+            if report.packets > 0 || tx.room().is_some() || self.held.is_empty() {
+                self.refused = 0;
+            }
             self.room.taken(report.bytes);
             if !self.held.is_empty() {
                 // A device that does not say what is under way keeps the room that it had.
                 if tx.under_way().is_some() && self.room.full(clock) {
                     tx.limit(self.room.bytes());
                 }
-                let patience = if tx.room().is_some() { ASK_ANYWAY } else { ASK_AGAIN };
-                self.full = Some(clock + patience);
+                if tx.room().is_some() {
+                    self.full = Some(clock + ASK_ANYWAY);
+                } else if self.passes_over_the_first(by, clock) {
+                    continue;
+                } else {
+                    self.full = Some(clock + ASK_AGAIN);
+                }
                 return true;
             }
         }
+    }
+
+    /// Whether it was the first frame that the device did not want, not the device that had no room: then that frame is lost.
+    fn passes_over_the_first(&mut self, by: &Visitor<'_>, now: Nanos) -> bool {
+        if self.refused == 0 {
+            self.refused_since = now;
+        }
+        self.refused += 1;
+        let mut lost = now.since(self.refused_since) > GIVE_UP;
+        let first = self.held.remove(0);
+        if let Some(tx) = self
+            .tx
+            .as_mut()
+            .filter(|_| !lost && self.refused.is_multiple_of(REFUSALS))
+        {
+            let report = tx.offer(&mut self.held);
+            by.sent(&report);
+            lost = report.packets > 0;
+        }
+        if lost {
+            by.stats.tx_dropped.add(1);
+            by.drops.count(DropCause::DeviceFull, 1);
+            self.refused = 0;
+        } else {
+            self.held.insert(0, first);
+        }
+        lost
     }
 
     fn open(&mut self, device: &Arc<dyn Netdev>, now: Nanos) {

@@ -201,7 +201,7 @@ fn forward(discipline: Option<&PortConfig>) {
     pipeline.set_qos(PortNo(2), discipline, Nanos::from_secs(1)).unwrap();
     let mut run = |batches: u32, mut now: Nanos| {
         for _ in 0..batches {
-            now = now + Duration::from_millis(1);
+            now += Duration::from_millis(1);
             pipeline.receive(&mut inlet, true, now).unwrap();
             pipeline.pace(now);
             pipeline.housekeep(now);

@@ -52,10 +52,11 @@ impl Pipeline {
     /// # Errors
     /// What the discipline refuses.
     pub fn set_qos(&mut self, port: PortNo, config: Option<&PortConfig>, now: Nanos) -> Result<(), ConfigError> {
-        let Some((device, queue)) = self.actor.egress.port(port) else {
+        let egress = &self.actor.egress;
+        let Some(device) = egress.device(port) else {
             return Ok(());
         };
-        let queue = match (queue, config) {
+        let queue = match (egress.port_queue(port), config) {
             (Some(queue), Some(config)) => {
                 queue.reconfigure(config, now, &mut |cause| self.stats.count_drop(cause))?;
                 queue

@@ -93,7 +93,7 @@ mod tests {
             under_way = under_way.saturating_sub(sent);
             room.taken(room.bytes.saturating_sub(under_way));
             under_way = under_way.max(room.bytes);
-            now = now + again;
+            now += again;
             room.full(now);
         }
         room.bytes

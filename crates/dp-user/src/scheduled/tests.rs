@@ -1,6 +1,6 @@
 use super::*;
 use crate::stats::WorkerStats;
-use netdev::Dummy;
+use netdev::{Dummy, TxReport};
 use qos::PortSpeed;
 use std::collections::BTreeMap;
 
@@ -101,4 +101,63 @@ fn a_released_queue_sends_all_it_has_and_tells_when_it_is_over() {
     assert!(visit.over && visit.wake.is_none());
     assert_eq!(fixture.device.take_sent().len(), 101);
     assert_eq!(fixture.queue.clear(), 0);
+}
+
+/// Refuses frames whose last byte is not 0, as a full queue does.
+struct Filter(Arc<Mutex<Vec<u8>>>);
+
+impl Tx for Filter {
+    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        self.offer(frames)
+    }
+
+    fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        let wanted = |frame: &Frame| frame.data()[59] == 0;
+        let n = frames.iter().position(|frame| !wanted(frame)).unwrap_or(frames.len());
+        self.0.lock().extend(frames.drain(..n).map(|frame| frame.data()[0]));
+        TxReport {
+            packets: n as u64,
+            ..TxReport::default()
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_a_device_never_takes_holds_up_the_others_for_a_short_time_only() {
+    let fixture = Fixture::new();
+    let unshaped = PortConfig::new(Discipline::Leaf(LeafConfig::default()));
+    fixture.queue.reconfigure(&unshaped, NOW, &mut |_| ()).unwrap();
+    let sent = Arc::default();
+    fixture.queue.state.lock().tx = Some(Box::new(Filter(Arc::clone(&sent))));
+    // One among others, then two that nothing follows.
+    let refused = [0, 0, 1, 0, 0, 1, 1];
+    let mut frames: Vec<Frame> = (0..7_u8)
+        .map(|n| {
+            let mut packet = [n; 60];
+            packet[59] = refused[usize::from(n)];
+            Frame::from_slice(&packet)
+        })
+        .collect();
+    let visitor = Visitor {
+        number: 1,
+        stats: &fixture.stats,
+        drops: DropSink {
+            worker: &fixture.worker,
+            port: Some(&fixture.stats),
+        },
+    };
+    let mut wake = fixture.queue.visit(&mut frames, &visitor, NOW).wake;
+    let mut last = NOW;
+    let mut others_went = None;
+    while let Some(at) = wake {
+        last = at;
+        wake = fixture.queue.visit(&mut frames, &visitor, at).wake;
+        if sent.lock().len() == 4 {
+            others_went.get_or_insert(at);
+        }
+    }
+    assert_eq!(*sent.lock(), [0, 1, 3, 4]);
+    assert!(others_went.unwrap() < NOW + Duration::from_millis(3));
+    assert!(last < NOW + Duration::from_millis(600));
+    assert_eq!(fixture.worker.dropped(DropCause::DeviceFull), 3);
 }

@@ -292,7 +292,7 @@ fn another_discipline_takes_over_what_is_queued_in_order() {
     bench.devices[1].set_room(Some(10));
     for config in &order[1..] {
         bench.pipeline.set_qos(OUT, Some(config), bench.now).unwrap();
-        bench.now = bench.now + Duration::from_millis(3);
+        bench.now += Duration::from_millis(3);
         bench.pipeline.pace(bench.now);
     }
     bench.devices[1].set_room(None);
