@@ -173,7 +173,7 @@ fn answer(stream: &mut UnixStream) {
 pub(crate) fn print(kinds: &[Kind], what: &[&str], all: &[Vec<Noticed>]) {
     for (kind, noticed) in kinds.iter().zip(all) {
         println!(
-            "{:<38}{:>8}{:>9}{:>9}{:>9}{:>7}{:>6}{:>13}{:>9}",
+            "{:<38}{:>8}{:>9}{:>9}{:>9}{:>7}{:>6}{:>15}{:>9}",
             format!("meanwhile, {} (ms)", kind.name()),
             "pings",
             "median",
@@ -187,7 +187,7 @@ pub(crate) fn print(kinds: &[Kind], what: &[&str], all: &[Vec<Noticed>]) {
         for (what, noticed) in what.iter().zip(noticed) {
             let Noticed { pings, lost, database } = noticed;
             println!(
-                "{what:<38}{:>8}{:>9.3}{:>9.3}{:>9.3}{:>7}{lost:>6}{:>13.2}{:>9.2}",
+                "{what:<38}{:>8}{:>9.3}{:>9.3}{:>9.3}{:>7}{lost:>6}{:>15.2}{:>9.2}",
                 pings.len(),
                 percentile(pings, 50),
                 percentile(pings, 99),
