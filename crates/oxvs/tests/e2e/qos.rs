@@ -169,10 +169,8 @@ impl Traffic {
             Fairness::Equal if jain(self.rates(FRAME)) >= 0.99 => return Ok(()),
             Fairness::Equal => return Err(format!("the senders are not treated alike: {:.3?}", self.shares())),
         };
-        let pairs = self.shares().into_iter().zip(wanted);
-        pairs
-            .map(|(share, wanted)| near("a share", share, wanted, part))
-            .collect()
+        let mut pairs = self.shares().into_iter().zip(wanted);
+        pairs.try_for_each(|(share, wanted)| near("a share", share, wanted, part))
     }
 
     /// Each sender's part of what came.
@@ -365,10 +363,8 @@ fn queues_send_at_their_highest_rate_and_no_faster() {
         star.switch.vsctl(qos.strip_prefix(" -- ").expect("a beginning"));
         assert_eq!(star.switch.get("port", "sink", "status"), "{}");
         in_some_try(&star, [14e6; 3], kind, |traffic| {
-            let rates = traffic.rates(FRAME).into_iter().zip([2e6, 5e6, 10e6]);
-            rates
-                .map(|(rate, wanted)| near("a queue's rate", rate, wanted, 0.05))
-                .collect()
+            let mut rates = traffic.rates(FRAME).into_iter().zip([2e6, 5e6, 10e6]);
+            rates.try_for_each(|(rate, wanted)| near("a queue's rate", rate, wanted, 0.05))
         });
         star.switch
             .vsctl("clear port sink qos -- --all destroy qos -- --all destroy queue");
@@ -411,7 +407,7 @@ fn what_is_over_the_policed_rate_is_counted_as_policed_and_nothing_else_is_lost(
         policed = (drops, rx_dropped);
     }
     in_some_try(&star, [20e6, 40e6, 20e6], "policing", |traffic| {
-        let rates = traffic.rates(FRAME).into_iter().zip([10.24e6, 10.24e6, 20e6]);
-        rates.map(|(rate, wanted)| near("a rate", rate, wanted, 0.05)).collect()
+        let mut rates = traffic.rates(FRAME).into_iter().zip([10.24e6, 10.24e6, 20e6]);
+        rates.try_for_each(|(rate, wanted)| near("a rate", rate, wanted, 0.05))
     });
 }
