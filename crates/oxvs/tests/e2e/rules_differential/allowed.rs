@@ -13,7 +13,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let pushed_label = trace.contains("push_mpls:");
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
     let has = |fields: &[&str]| fields.iter().any(|field| trace.contains(field));
-    let rules: [(bool, &str); 17] = [
+    let rules: [(bool, &str); 18] = [
         (
             pushed > 0 && tags + pushed > 2,
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
@@ -56,9 +56,11 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         ),
         (
             frame[12 + 4 * tags..].starts_with(&[0x86, 0xdd])
-                && frame.get(20 + 4 * tags) == Some(&44)
+                && frame
+                    .get(20 + 4 * tags)
+                    .is_some_and(|next| [0, 43, 44, 51, 60].contains(next))
                 && has(&["set(ipv6(src=", "set(ipv6(dst="]),
-            "Open vSwitch leaves a transport's checksum behind an IPv6 fragment header as it was, wrong",
+            "Open vSwitch leaves a transport's checksum behind IPv6 extension headers as it was, wrong",
         ),
         (
             has(&[" exit\n"]) && has(&["write_actions("]),
@@ -71,6 +73,10 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         (
             has(&["check_pkt_larger"]) && has(&["resubmit(", "group:", "clone("]),
             "what a table, a bucket or a clone does behind check_pkt_larger is undone there for who had it run",
+        ),
+        (
+            has(&["MPLS pop action can't be performed"]),
+            "of more labels than it looks at, Open vSwitch takes none off and drops the packet",
         ),
         (
             tags > 2 && pushed_label,

@@ -30,8 +30,8 @@ pub(super) fn of(texts: &[String]) -> Counters {
             }
         }
     }
-    // Nobody says when they were made in the same words.
-    counters.retain(|name, _| !name.contains("duration") && !name.contains("flow_count"));
+    // When they were made is not told in the same words, and how many there are is not counted.
+    counters.retain(|name, _| !name.contains("duration") && !name.contains("flow_count") && !name.contains("active"));
     counters
 }
 

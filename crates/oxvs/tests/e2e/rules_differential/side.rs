@@ -139,9 +139,10 @@ impl Side {
         for (port, word) in &set.ports {
             self.ofctl("OpenFlow10", &["mod-port", "br0", port, word])?;
             self.changed.push((port, word));
-            self.switch.wait_for("interface", port, "admin_state", |state| {
-                (state == "down") == set.ports.contains(&(port, "down"))
-            });
+            if *word == "down" {
+                self.switch
+                    .wait_for("interface", port, "admin_state", |state| state == "down");
+            }
         }
         if self.frags != set.frags {
             self.ofctl("OpenFlow10", &["set-frags", "br0", set.frags])?;
