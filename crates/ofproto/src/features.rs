@@ -20,6 +20,8 @@ pub(crate) struct FeaturesDump {
     xid: u32,
     next: u8,
     actions: Vec<FeatureId>,
+    /// Whether meters are instructions: in OpenFlow 1.5 they are actions.
+    meters: bool,
     matches: Vec<FieldId>,
     sets: Vec<FieldId>,
     /// Each table's name, and the rules that it may have.
@@ -43,6 +45,7 @@ impl Core {
             xid,
             next: 0,
             actions: actions(),
+            meters: conn.version() < Some(Version::V15) && abilities::meters(),
             matches: fields(abilities::matches_field),
             sets: unmasked(fields(abilities::sets_field)),
             own: self.tables(env, |tables| {
@@ -75,7 +78,7 @@ impl FeaturesDump {
         let last = table + 1 == TABLES;
         let instructions: Vec<FeatureId> = (1..=6)
             .filter(|kind| *kind != GOTO || !last)
-            .filter(|kind| *kind != METER || abilities::meters())
+            .filter(|kind| *kind != METER || self.meters)
             .map(FeatureId::new)
             .collect();
         let next: Vec<u8> = (table + 1..TABLES).collect();

@@ -325,3 +325,34 @@ fn every_action_is_taken_or_refused_in_every_version() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn the_instructions_that_tables_are_said_to_have_are_those_that_are_taken() {
+    for version in [Version::V13, Version::V14, Version::V15] {
+        let mut lab = Lab::new();
+        let id = lab.open(Kind::Service, version);
+        let request = StatsRequest::TableFeatures(Vec::new());
+        lab.say(id, version, 1, Body::StatsRequest { more: false, request });
+        let heard = lab.hear(id, version);
+        let Body::StatsReply {
+            reply: StatsReply::TableFeatures(tables),
+            ..
+        } = &heard[0].body
+        else {
+            panic!("{heard:?}");
+        };
+        let said = tables[0].properties.iter().find_map(|property| match property {
+            TableProperty::Instructions { miss: false, ids } => Some(ids.clone()),
+            _ => None,
+        });
+        let metered = said.unwrap().contains(&FeatureId::new(6));
+        let mut change = rule(9);
+        change.instructions.meter = Some(1);
+        let bytes = Codec::new(version).encode(&Message {
+            xid: 2,
+            body: Body::FlowMod(Box::new(change)),
+        });
+        // The instruction, where the version has it, stands behind the match.
+        assert_eq!(bytes.get(56..58) == Some(&[0, 6]), metered, "{version}");
+    }
+}
