@@ -122,9 +122,10 @@ fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
     switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
     let translated = switch.translate_rules(&key());
     let handles: Vec<u32> = translated.controllers.iter().map(|(handle, _)| *handle).collect();
+    // It comes whole; how much was asked for is told.
     let step = |n: usize| Step::Controller {
         handle: handles[n],
-        max_len: 99,
+        max_len: u16::MAX,
     };
     let actions = &translated.translation.actions;
     assert_eq!((actions[0], actions[2]), (step(0), step(1)));
@@ -132,9 +133,9 @@ fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
     let told: Vec<_> = translated
         .controllers
         .iter()
-        .map(|(_, to)| (to.controller, to.cookie))
+        .map(|(_, to)| (to.controller, to.cookie, to.max_len))
         .collect();
-    assert_eq!(told, [(1, 42), (2, 42)]);
+    assert_eq!(told, [(1, 42, 99), (2, 42, 99)]);
 }
 
 #[test]
