@@ -2,7 +2,8 @@
 //! port must be the same, byte for byte, and what controllers are told, and so must what rules, groups, meters, tables and ports have counted
 //! afterwards.
 //!
-//! `OXVS_SOAK` multiplies the rule sets and gives each more packets, `OXVS_SEED` names the first one, `OXVS_CASES` says how many.
+//! `OXVS_SOAK` multiplies the rule sets and gives each more packets, `OXVS_SEED` names the first one, `OXVS_CASES` says how many. With
+//! `OXVS_EACH`, statistics are compared after each packet, which names the one that is counted otherwise.
 
 mod allowed;
 mod counters;
@@ -157,12 +158,17 @@ impl Pair {
                 (_, Some(_)) => (PACKETS / 2, 8),
                 _ => (PACKETS, PACKETS),
             };
-            for part in batch[..packets].chunks(size) {
+            let each = std::env::var_os("OXVS_EACH").is_some();
+            for part in batch[..packets].chunks(if each { 1 } else { size }) {
                 self.sent += part.len();
                 if set.learning {
                     self.forget_flows();
                 }
                 let Err(difference) = self.exchange(part) else {
+                    if each && !excused {
+                        let counted = self.compare_statistics(&set);
+                        counted.map_err(|difference| format!("{difference}after {}", testkit::to_hex(&part[0].1)))?;
+                    }
                     continue;
                 };
                 let learned = self.learned(&set, part);
