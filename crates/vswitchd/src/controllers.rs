@@ -23,6 +23,7 @@ use std::net::Ipv4Addr;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use switch::FailMode;
+use switch::tables::HiddenRule;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
@@ -91,9 +92,7 @@ impl Controllers {
                 .is_some_and(|bridge| !bridge.controllers.is_empty());
             if !stays {
                 controlled.watch.abort();
-                state
-                    .shared
-                    .update(|switch, now| switch.set_hidden_rules(name, Vec::new(), now));
+                give(state, name, Vec::new(), false);
             }
             stays
         });
@@ -211,6 +210,15 @@ fn plan(name: &str, bridge: &Bridge, desired: &Desired, there: &Bridges) -> Plan
     }
 }
 
+/// Gives a bridge its hidden rules, and says whether it is controlled in-band.
+fn give(state: &State, name: &str, rules: Vec<HiddenRule>, in_band: bool) {
+    state.shared.update(|switch, now| {
+        let mut changes = switch.set_hidden_rules(name, rules, now);
+        changes.extend(switch.set_in_band(name, in_band));
+        changes
+    });
+}
+
 /// Keeps a bridge's hidden rules right.
 async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: Rc<Notify>) {
     let mut alone = false;
@@ -237,9 +245,7 @@ async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: 
         }
         let mut rules = in_band.as_ref().map(InBand::rules).unwrap_or_default();
         rules.extend(alone.then(in_band::fail_open));
-        strong
-            .shared
-            .update(|switch, now| switch.set_hidden_rules(&name, rules, now));
+        give(&strong, &name, rules, in_band.is_some());
         drop(strong);
         let times = [due.filter(|_| !alone), trial];
         let until = times.into_iter().flatten().min();

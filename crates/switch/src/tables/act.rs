@@ -110,7 +110,7 @@ impl Pipeline<'_> {
                 copy.run_rest(list, None);
                 // Who exits, exits from all; the action set is another matter.
                 let exit = copy.exit;
-                copy.settle();
+                copy.settle_of(false);
                 copy.exit |= exit;
             }),
             Action::CheckPktLarger { pkt_len, dst } => self.freeze(Why::Length(*pkt_len, *dst)),

@@ -110,9 +110,17 @@ impl Pipeline<'_> {
 
     /// Ends a part of the way: the action set is run if the part has one, and what froze goes on.
     pub(super) fn settle(&mut self) {
+        self.settle_of(true);
+    }
+
+    /// As [`Pipeline::settle`]; the packet itself, not a copy, is what in-band control looks at.
+    pub(super) fn settle_of(&mut self, itself: bool) {
         if self.freezing.is_none() {
             self.exit = false;
             self.run_action_set();
+            if itself {
+                self.output_in_band();
+            }
         }
         self.settle_frozen();
     }

@@ -29,6 +29,7 @@ pub struct HiddenRule {
 pub(crate) struct Hidden {
     given: Vec<HiddenRule>,
     rules: Option<Box<Rules>>,
+    in_band: bool,
 }
 
 impl Hidden {
@@ -37,9 +38,14 @@ impl Hidden {
         self.rules.as_deref()
     }
 
-    /// Whether there are none.
+    /// Whether there are none, and nothing else that is the switch's own.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_none()
+        self.rules.is_none() && !self.in_band
+    }
+
+    /// Whether the local port gets every answer of a DHCP server.
+    pub(crate) fn is_in_band(&self) -> bool {
+        self.in_band
     }
 
     fn replace(&mut self, given: Vec<HiddenRule>, seed: u64, now: Nanos) {
@@ -72,6 +78,18 @@ impl Switch {
         let id = bridge.id;
         self.changes([Read::Bridge(id)])
     }
+
+    /// Says whether a bridge is controlled in-band. Then its local port gets what DHCP servers answer to clients, whatever the tables do with it
+    /// besides, lest the switch never have the address from which it reaches its controllers.
+    pub fn set_in_band(&mut self, bridge: &str, in_band: bool) -> Vec<Change> {
+        let id = self.bridge_ids.get(bridge);
+        let Some(bridge) = id.and_then(|id| self.bridges.get_mut(id)) else {
+            return Vec::new();
+        };
+        let before = std::mem::replace(&mut bridge.hidden.in_band, in_band);
+        let id = bridge.id;
+        self.changes((before != in_band).then_some(Read::Bridge(id)))
+    }
 }
 
 #[cfg(test)]
@@ -85,11 +103,11 @@ mod tests {
 
     fn switch(mode: FailMode) -> Switch {
         let mut ports = BTreeMap::new();
-        for number in [1, 2, 3] {
+        for (number, ofport) in [(1, 1), (2, 2), (3, 3), (9_u32, 0xfffe)] {
             let interface = InterfaceConfig {
                 name: format!("p{number}"),
-                ofport: number,
-                attach: Attach::Device(PortNo(number.into())),
+                ofport,
+                attach: Attach::Device(PortNo(number)),
                 up: true,
             };
             let config = PortConfig {
@@ -180,7 +198,7 @@ mod tests {
         let arp = [(flow::MatchField::EthType, 0x0806)];
         let rules = vec![hidden(15_790_320, &[], Port::NORMAL), hidden(180_001, &arp, Port(3))];
         switch.set_hidden_rules("br0", rules.clone(), T);
-        assert_eq!(ways(&switch, &packet(0x0806)), [2, 3]);
+        assert_eq!(ways(&switch, &packet(0x0806)), [2, 3, 9]);
         assert_eq!(switch.set_hidden_rules("br0", rules, T), []);
         assert_eq!(switch.set_hidden_rules("br9", Vec::new(), T), []);
     }
@@ -188,11 +206,73 @@ mod tests {
     #[test]
     fn a_bridge_that_nobody_programmed_heeds_them_too() {
         let mut switch = switch(FailMode::Standalone);
-        assert_eq!(ways(&switch, &packet(0x0800)), [2, 3]);
+        assert_eq!(ways(&switch, &packet(0x0800)), [2, 3, 9]);
         let ip = [(flow::MatchField::EthType, 0x0800)];
         switch.set_hidden_rules("br0", vec![hidden(70_000, &ip, Port(3))], T);
         assert_eq!(ways(&switch, &packet(0x0800)), [3]);
-        assert_eq!(ways(&switch, &packet(0x0806)), [2, 3]);
+        assert_eq!(ways(&switch, &packet(0x0806)), [2, 3, 9]);
+    }
+
+    /// What a DHCP server says to a client: from `server` to `client`.
+    fn answer(in_port: u32, server: u16, client: u16) -> Key {
+        let mut key = packet(0x0800);
+        key.set(Field::InPort, u128::from(in_port));
+        key.set(Field::IpProto, 17);
+        key.set(Field::TpSrc, server.into());
+        key.set(Field::TpDst, client.into());
+        key
+    }
+
+    #[test]
+    fn in_band_the_local_port_gets_what_dhcp_servers_answer_once_and_nothing_else() {
+        let mut switch = switch(FailMode::Secure);
+        assert_eq!(ways(&switch, &answer(1, 67, 68)), []);
+        assert_ne!(switch.set_in_band("br0", true), []);
+        assert_eq!(switch.set_in_band("br0", true), []);
+        assert_eq!(switch.set_in_band("br9", true), []);
+        assert_eq!(ways(&switch, &answer(1, 67, 68)), [9]);
+        for other in [answer(1, 68, 67), answer(1, 67, 69), answer(1, 66, 68), packet(0x0800)] {
+            assert_eq!(ways(&switch, &other), []);
+        }
+        let mut tcp = answer(1, 67, 68);
+        tcp.set(Field::IpProto, 6);
+        assert_eq!(ways(&switch, &tcp), []);
+        let mut ipv6 = answer(1, 67, 68);
+        ipv6.set(Field::EthType, 0x86dd);
+        assert_eq!(ways(&switch, &ipv6), []);
+        assert_eq!(ways(&switch, &answer(9, 67, 68)), [], "it is its own");
+        let mask = switch.translate_rules(&answer(1, 67, 69)).translation.mask;
+        assert_eq!((mask.get(Field::TpSrc), mask.get(Field::TpDst)), (0xffff, 0xffff));
+
+        let mut rule = FlowMod {
+            instructions: to(Port(2)),
+            ..FlowMod::default()
+        };
+        switch.flow_mod("br0", &rule, T).unwrap();
+        assert_eq!(ways(&switch, &answer(1, 67, 68)), [2, 9]);
+        rule.instructions = to(Port::LOCAL);
+        switch.flow_mod("br0", &rule, T).unwrap();
+        assert_eq!(ways(&switch, &answer(1, 67, 68)), [9]);
+        rule.instructions = Instructions::apply(vec![Action::Clone(vec![Action::SetVlanVid(5), Action::Exit])]);
+        switch.flow_mod("br0", &rule, T).unwrap();
+        let actions = switch.translate_rules(&answer(1, 67, 68)).translation.actions;
+        assert_eq!(*actions, [Out::Output(PortNo(9))], "not a changed copy");
+        rule.instructions = Instructions::default();
+        switch.flow_mod("br0", &rule, T).unwrap();
+        assert_eq!(ways(&switch, &answer(1, 67, 68)), [9]);
+        assert_ne!(switch.set_in_band("br0", false), []);
+        assert_eq!(ways(&switch, &answer(1, 67, 68)), []);
+    }
+
+    #[test]
+    fn in_band_a_bridge_that_nobody_programmed_sends_answers_to_the_local_port_too() {
+        let mut switch = switch(FailMode::Standalone);
+        switch.set_in_band("br0", true);
+        let mut known = answer(2, 67, 68);
+        known.set(Field::EthSrc, 0x0200_0000_0002);
+        let learned = switch.translate_rules(&known).translation;
+        assert!(learned.actions.contains(&Out::Output(PortNo(9))));
+        assert_eq!(ways(&switch, &answer(1, 67, 68)), [2, 3, 9], "flooded, and once");
     }
 
     #[test]

@@ -129,6 +129,40 @@ impl Pipeline<'_> {
         self.send(member.map_or(Egress::None, |(_, egress)| *egress));
     }
 
+    /// Sends what a DHCP server answers to the local port too, where that is under in-band control and does not get it anyway.
+    pub(super) fn output_in_band(&mut self) {
+        const IPV4: u128 = 0x0800;
+        const UDP: u128 = 17;
+        const SERVER: u128 = 67;
+        const CLIENT: u128 = 68;
+        let Some(bridge) = self.place.bridge.filter(|bridge| bridge.hidden.is_in_band()) else {
+            return;
+        };
+        let local = Port::LOCAL.0;
+        if self.failed || self.freezing.is_some() || self.in_port() == local {
+            return;
+        }
+        if self.read(Field::EthType) != IPV4 || self.read(Field::IpProto) != UDP {
+            return;
+        }
+        // Fragments behind the first have no ports.
+        self.consult(Field::IpFrag, u128::MAX);
+        if (self.read(Field::TpSrc), self.read(Field::TpDst)) != (SERVER, CLIENT) {
+            return;
+        }
+        let Some((port, interface)) = bridge.of_ports.get(&local).copied() else {
+            return self.depend(Read::Flood(bridge.id));
+        };
+        self.depend(Read::Port(bridge.id, port));
+        let member = bridge.ports.get(&port).and_then(|port| port.members.get(interface));
+        if let Some((_, Egress::Device(device))) = member
+            && !self.actions.contains(&Action::Output(*device))
+        {
+            self.detail(|_| String::from("outputting DHCP packet to local port for in-band control"));
+            self.output_to(local);
+        }
+    }
+
     fn flood(&mut self, in_port: u32, all: bool) {
         let Some(bridge) = self.place.bridge else { return };
         self.depend(Read::Flood(bridge.id));
