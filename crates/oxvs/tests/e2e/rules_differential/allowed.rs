@@ -13,7 +13,10 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let pushed_label = trace.contains("push_mpls:");
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
     let has = |fields: &[&str]| fields.iter().any(|field| trace.contains(field));
-    let rules: [(bool, &str); 18] = [
+    let nested_set = trace
+        .lines()
+        .any(|line| line.starts_with(' ') && line.trim_start() == "--. Executing action set:");
+    let rules: [(bool, &str); 19] = [
         (
             pushed > 0 && tags + pushed > 2,
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
@@ -90,6 +93,10 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             has(&["tp_src=0,tp_dst=0"]) && has(&["set(ip"]),
             "Open vSwitch corrects the checksum of a transport header that it takes for malformed",
         ),
+        (
+            nested_set && has(&["clone("]) && has(&["hash("]),
+            "where the action set that a clone runs has a select group, Open vSwitch leaves out what is behind the clone",
+        ),
     ];
     rules.iter().find(|(applies, _)| *applies).map(|(_, reason)| *reason)
 }
@@ -136,6 +143,13 @@ fn no_labels(stack: &[u8]) -> bool {
     let bottom = stack.chunks(4).position(|label| label.len() < 4 || label[2] & 1 == 1);
     let depth = bottom.map_or(3, |at| (at + 1).min(3));
     stack.chunks(4).take(depth).any(|label| label == [0; 4])
+}
+
+/// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole one, Open vSwitch cannot read the key of the
+/// flow that it makes of it, and no rule is told of what else that flow carries until it is forgotten.
+pub(super) fn loses_count(frame: &[u8]) -> bool {
+    let rest = &frame[12 + 4 * tags(frame)..];
+    rest.len() < 6 && (rest.starts_with(&[0x88, 0x47]) || rest.starts_with(&[0x88, 0x48]))
 }
 
 /// How many tags a frame bears, one that is cut off among them.
