@@ -1,6 +1,7 @@
 //! The agent beside a switch without datapath, on virtual time.
 
 mod conformance;
+mod ends;
 mod errors;
 mod hostile;
 mod mass;
