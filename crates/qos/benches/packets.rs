@@ -1,6 +1,8 @@
 //! Millions of packets a second through each discipline: one in, one out, on one core, with a standing queue.
 //!
-//! `cargo bench -p qos -- htb 100` measures those whose names have all these words.
+//! `cargo bench -p qos -- htb 100` measures those whose names have all these words. With `--count` there is one short run of each, to count instructions and
+//! cache misses, which other work on the machine does not change:
+//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*packets::round*' target/release/deps/packets-… --count 'htb, 100 leaves, own'`
 
 use qos::{
     CodelConfig, Curve, FifoConfig, FqCodelConfig, Hfsc, HfscClass, HfscConfig, Htb, HtbClass, HtbConfig, LeafConfig,
@@ -37,6 +39,9 @@ const STANDING: u32 = 512;
 const PACKETS: u32 = 2_000_000;
 const RUNS: usize = 5;
 
+/// Packets of a run for counting.
+const COUNTED: u32 = 100_000;
+
 /// Nanoseconds between packets: 64 kB/µs on the fast links of the rows below.
 const STEP: u64 = 100;
 
@@ -46,6 +51,24 @@ fn clock() -> u64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     told.and_then(|told| told.split(' ').next()?.parse().ok())
         .unwrap_or_else(|| ORIGIN.elapsed().as_nanos() as u64)
+}
+
+/// Gives out and takes in again so many packets.
+#[inline(never)]
+fn round(
+    scheduler: &mut impl Scheduler<Handle>,
+    next: &mut impl FnMut(Handle) -> Handle,
+    now: &mut Nanos,
+    packets: u32,
+) {
+    let mut moved = 0;
+    while moved < packets {
+        *now = *now + Nanos(STEP);
+        if let Some(handle) = scheduler.dequeue(*now, &mut |_, _| ()) {
+            let _ = scheduler.enqueue(next(black_box(handle)), *now, &mut |_, _| ());
+            moved += 1;
+        }
+    }
 }
 
 /// Packets go round: each that leaves is put in again, in the next flow and queue. The median of five runs.
@@ -74,17 +97,15 @@ fn measure(name: &str, goal: Option<f64>, queues: u32, mut scheduler: impl Sched
         };
         let _ = scheduler.enqueue(next(handle), now, &mut |_, _| ());
     }
+    if std::env::args().any(|word| word == "--count") {
+        round(&mut scheduler, &mut next, &mut now, COUNTED);
+        println!("{name}: {COUNTED} packets");
+        return;
+    }
     let mut runs: Vec<f64> = (0..RUNS)
         .map(|_| {
             let begin = clock();
-            let mut moved = 0;
-            while moved < PACKETS {
-                now = now + Nanos(STEP);
-                if let Some(handle) = scheduler.dequeue(now, &mut |_, _| ()) {
-                    let _ = scheduler.enqueue(next(black_box(handle)), now, &mut |_, _| ());
-                    moved += 1;
-                }
-            }
+            round(&mut scheduler, &mut next, &mut now, PACKETS);
             (clock() - begin) as f64 / f64::from(PACKETS)
         })
         .collect();

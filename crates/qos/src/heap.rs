@@ -108,60 +108,6 @@ impl Heap {
     }
 }
 
-/// A heap with a place in front of it for a member that comes before all others: one that comes and soon goes again, like the root of an HTB that is
-/// always at the end of its tokens, never passes through the heap.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Fronted {
-    /// No later than any of the heap.
-    front: Option<(u64, u32)>,
-    heap: Heap,
-}
-
-impl Fronted {
-    /// For members 0 to `members` - 1.
-    pub(crate) fn new(members: usize) -> Fronted {
-        Fronted {
-            front: None,
-            heap: Heap::new(members),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn first(&self) -> Option<(u64, u32)> {
-        self.front.or_else(|| self.heap.first())
-    }
-
-    /// Puts a member in, or gives it another key.
-    #[inline]
-    pub(crate) fn set(&mut self, member: u32, key: u64) {
-        match self.front {
-            Some((_, front)) if front == member => {}
-            Some((first, _)) if key >= first => return self.heap.set(member, key),
-            Some((first, front)) => {
-                self.heap.remove(member);
-                self.front = Some((key, member));
-                return self.heap.set(front, first);
-            }
-            None if self.heap.contains(member) => return self.heap.set(member, key),
-            None => {}
-        }
-        self.front = None;
-        if self.heap.first().is_none_or(|(first, _)| key <= first) {
-            self.front = Some((key, member));
-        } else {
-            self.heap.set(member, key);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn remove(&mut self, member: u32) {
-        match self.front {
-            Some((_, front)) if front == member => self.front = None,
-            _ => self.heap.remove(member),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,25 +118,21 @@ mod tests {
         #[test]
         fn the_first_is_the_least_of_an_ordered_map(steps in prop::collection::vec((0..40u32, prop::option::of(0..30u64)), 1..400)) {
             let mut heap = Heap::new(40);
-            let mut fronted = Fronted::new(40);
             let mut model = BTreeMap::new();
             for (member, key) in steps {
                 match key {
                     Some(key) => {
                         heap.set(member, key);
-                        fronted.set(member, key);
                         model.insert(member, key);
                     }
                     None => {
                         heap.remove(member);
-                        fronted.remove(member);
                         model.remove(&member);
                     }
                 }
-                for first in [heap.first(), fronted.first()] {
-                    prop_assert_eq!(first.map(|(key, _)| key), model.values().copied().min());
-                    prop_assert!(first.is_none_or(|(key, member)| model.get(&member) == Some(&key)));
-                }
+                let first = heap.first();
+                prop_assert_eq!(first.map(|(key, _)| key), model.values().copied().min());
+                prop_assert!(first.is_none_or(|(key, member)| model.get(&member) == Some(&key)));
                 prop_assert_eq!(heap.contains(member), model.contains_key(&member));
             }
         }

@@ -62,6 +62,7 @@ mod sfq;
 mod shaper;
 mod single;
 mod stats;
+mod tournament;
 mod tree;
 mod units;
 

@@ -43,7 +43,10 @@ pub(crate) struct Queues<P> {
     /// By class.
     pub(crate) numbers: Vec<u32>,
     by_number: Vec<u32>,
-    place: Vec<u32>,
+    /// By number, the class of the leaf that takes its packets.
+    leaf_by_number: Vec<u32>,
+    is_leaf: Vec<bool>,
+    /// By class. Those of classes that are no leaves stay empty.
     queues: Vec<Queue>,
 }
 
@@ -61,19 +64,18 @@ impl<P: Packet> Queues<P> {
             bytes: 0,
             numbers: vec![NIL],
             by_number: tree.by_number.clone(),
-            place: vec![NIL],
-            queues: Vec::new(),
+            leaf_by_number: Vec::new(),
+            is_leaf: (0..tree.parents.len()).map(|class| tree.is_leaf(class)).collect(),
+            queues: vec![Queue::new(&LeafConfig::default())],
         };
         for (number, leaf) in classes {
-            let class = queues.numbers.len();
+            let leaf = Some(leaf).filter(|_| tree.is_leaf(queues.numbers.len()));
             queues.numbers.push(number);
-            if tree.is_leaf(class) {
-                queues.place.push(queues.queues.len() as u32);
-                queues.queues.push(Queue::new(leaf));
-            } else {
-                queues.place.push(NIL);
-            }
+            queues.queues.push(Queue::new(leaf.unwrap_or(&LeafConfig::default())));
         }
+        let is_leaf = |class: u32| class != NIL && tree.is_leaf(class as usize);
+        let leaf_of = |class: &u32| if is_leaf(*class) { *class } else { tree.by_number[0] };
+        queues.leaf_by_number = tree.by_number.iter().map(leaf_of).collect();
         queues
     }
 
@@ -88,31 +90,27 @@ impl<P: Packet> Queues<P> {
     /// The leaf for a queue's number: that of queue 0 for numbers that have none.
     #[inline]
     pub(crate) fn leaf_of(&self, number: u32) -> u32 {
-        let class = self.by_number.get(number as usize).copied().unwrap_or(NIL);
-        match self.place.get(class as usize) {
-            Some(&place) if place != NIL => class,
-            _ => self.by_number[0],
+        match self.leaf_by_number.get(number as usize) {
+            Some(class) => *class,
+            None => self.leaf_by_number[0],
         }
     }
 
-    fn get_mut(&mut self, class: u32) -> Option<&mut Queue> {
-        self.queues.get_mut(self.place[class as usize] as usize)
-    }
-
+    /// The queue of a class if it is a leaf.
     fn get(&self, class: u32) -> Option<&Queue> {
-        self.queues.get(self.place[class as usize] as usize)
+        self.queues.get(class as usize).filter(|_| self.is_leaf[class as usize])
     }
 
-    /// A leaf's queue. The classes that the schedulers find are leaves.
-    #[inline]
-    fn leaf(&self, class: u32) -> &Queue {
-        &self.queues[self.place[class as usize] as usize]
+    fn get_mut(&mut self, class: u32) -> Option<&mut Queue> {
+        self.queues
+            .get_mut(class as usize)
+            .filter(|_| self.is_leaf[class as usize])
     }
 
     /// Takes a packet into a leaf's queue; tells if it was dropped.
     #[inline]
     pub(crate) fn put(&mut self, class: u32, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
-        let queue = &mut self.queues[self.place[class as usize] as usize];
+        let queue = &mut self.queues[class as usize];
         let id = self.pool.insert(packet, self.link, now);
         let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
         queue.stats.queued(self.pool.bytes(id));
@@ -131,7 +129,7 @@ impl<P: Packet> Queues<P> {
     /// Takes the next packet of a leaf's discipline out to be the next that leaves, and tells what it takes on the link.
     #[inline]
     pub(crate) fn stage(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
-        let queue = &mut self.queues[self.place[class as usize] as usize];
+        let queue = &mut self.queues[class as usize];
         if queue.staged == NIL {
             let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
             let mut cx = Cx {
@@ -151,13 +149,13 @@ impl<P: Packet> Queues<P> {
     /// What the packet staged takes on the link.
     #[inline]
     pub(crate) fn staged_cost(&self, class: u32) -> u32 {
-        self.pool.cost(self.leaf(class).staged)
+        self.pool.cost(self.queues[class as usize].staged)
     }
 
     /// The packet staged leaves, if there is one.
     #[inline]
     pub(crate) fn take(&mut self, class: u32, now: Nanos) -> Option<P> {
-        let queue = &mut self.queues[self.place[class as usize] as usize];
+        let queue = &mut self.queues[class as usize];
         let id = std::mem::replace(&mut queue.staged, NIL);
         if id == NIL {
             return None;
@@ -171,7 +169,7 @@ impl<P: Packet> Queues<P> {
 
     #[inline]
     pub(crate) fn is_empty(&self, class: u32) -> bool {
-        self.leaf(class).stats.backlog_packets == 0
+        self.queues[class as usize].stats.backlog_packets == 0
     }
 
     /// The leaves that have packets.
@@ -209,7 +207,8 @@ impl<P: Packet> Queues<P> {
             let number = old.numbers[class as usize];
             let Some(queue) = old.get_mut(class) else { continue };
             let to = self.class_of(number).unwrap_or(0);
-            if let Some(kept) = self.queues.get_mut(self.place[to as usize] as usize) {
+            if self.is_leaf[to as usize] {
+                let kept = &mut self.queues[to as usize];
                 std::mem::swap(kept, queue);
                 let mut cx = Cx {
                     pool: &mut self.pool,
@@ -225,7 +224,7 @@ impl<P: Packet> Queues<P> {
             }
         }
         let default = self.by_number[0];
-        let queue = &mut self.queues[self.place[default as usize] as usize];
+        let queue = &mut self.queues[default as usize];
         while let Some(id) = orphans.pop(&mut self.pool) {
             queue.stats.queued(self.pool.bytes(id));
             let mut cx = Cx {

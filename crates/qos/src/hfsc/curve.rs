@@ -56,7 +56,7 @@ impl Curve {
         self.m2.bits
     }
 
-    fn is_concave(&self) -> bool {
+    pub(crate) fn is_concave(&self) -> bool {
         self.m1.bits > self.m2.bits
     }
 }
@@ -82,30 +82,32 @@ impl Slope {
     fn bytes(&self, nanos: u64) -> u64 {
         ((u128::from(nanos) * u128::from(self.bytes_per_nano)) >> BYTES) as u64
     }
-
-    /// Rounded up: never before the bytes are due. `u64::MAX` is never.
-    #[inline]
-    fn nanos(&self, bytes: u64) -> u64 {
-        if bytes == 0 {
-            return 0;
-        }
-        if self.bits == 0 {
-            return u64::MAX;
-        }
-        let product = u128::from(bytes) * u128::from(self.nanos_per_byte);
-        u64::try_from((product + ((1 << TIME) - 1)) >> TIME).unwrap_or(u64::MAX)
-    }
 }
 
-/// A curve that began at a moment (`x`) when `y` bytes had been served.
+/// The time for so many bytes at the inverse of a slope, rounded up: never before the bytes are due. `u64::MAX` is never.
+#[inline]
+fn nanos(bytes: u64, nanos_per_byte: u64) -> u64 {
+    if bytes == 0 {
+        return 0;
+    }
+    if nanos_per_byte == u64::MAX {
+        return u64::MAX;
+    }
+    let product = u128::from(bytes) * u128::from(nanos_per_byte);
+    u64::try_from((product + ((1 << TIME) - 1)) >> TIME).unwrap_or(u64::MAX)
+}
+
+/// A curve that began at a moment (`x`) when `y` bytes had been served, with what each packet needs of it; the rest is asked of the [`Curve`].
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
-    curve: Curve,
     x: u64,
     y: u64,
     /// The first piece: how long, and how high.
     dx: u64,
     dy: u64,
+    /// Nanoseconds a byte in each piece.
+    m1: u64,
+    m2: u64,
 }
 
 impl Running {
@@ -115,7 +117,8 @@ impl Running {
             y: 0,
             dx: curve.d,
             dy: curve.m1.bytes(curve.d),
-            curve,
+            m1: curve.m1.nanos_per_byte,
+            m2: curve.m2.nanos_per_byte,
         }
     }
 
@@ -127,66 +130,68 @@ impl Running {
         }
         let y = y - self.y;
         let time = if y <= self.dy && self.dy != 0 {
-            self.curve.m1.nanos(y).min(self.dx)
+            nanos(y, self.m1).min(self.dx)
         } else {
-            self.dx.saturating_add(self.curve.m2.nanos(y - self.dy))
+            self.dx.saturating_add(nanos(y - self.dy, self.m2))
         };
         self.x.saturating_add(time)
     }
 
-    /// How many bytes are due at a moment.
+    /// When so many bytes would be due at its second slope from the beginning.
     #[inline]
-    pub(crate) fn bytes_at(&self, x: u64) -> u64 {
+    pub(crate) fn time_on_line(&self, y: u64) -> u64 {
+        self.x.saturating_add(nanos(y.saturating_sub(self.y), self.m2))
+    }
+
+    /// How many bytes are due at a moment.
+    pub(crate) fn bytes_at(&self, curve: &Curve, x: u64) -> u64 {
         let x = x.saturating_sub(self.x);
         let y = if x <= self.dx {
-            self.curve.m1.bytes(x)
+            curve.m1.bytes(x)
         } else {
-            self.dy + self.curve.m2.bytes(x - self.dx)
+            self.dy + curve.m2.bytes(x - self.dx)
         };
         self.y.saturating_add(y)
     }
 
-    /// The minimum of itself and of the curve begun at `x` with `y` served.
-    pub(crate) fn restart(&mut self, x: u64, y: u64) {
-        let curve = self.curve;
-        let fresh = self.begun(x, y);
+    /// The minimum of itself, of this curve, and of the curve begun at `x` with `y` served.
+    pub(crate) fn restart(&mut self, curve: &Curve, x: u64, y: u64) {
+        let fresh = Running::begun(curve, x, y);
         let (dx, dy) = (fresh.dx, fresh.dy);
         if !curve.is_concave() {
             // Convex curves: the later one is below if it is so where it begins.
-            if self.bytes_at(x) >= y {
+            if self.bytes_at(curve, x) >= y {
                 *self = fresh;
             }
             return;
         }
-        if self.bytes_at(x) <= y {
+        if self.bytes_at(curve, x) <= y {
             // The running one is below from the beginning, and stays there.
             return;
         }
-        if self.bytes_at(x.saturating_add(dx)) >= y.saturating_add(dy) {
+        if self.bytes_at(curve, x.saturating_add(dx)) >= y.saturating_add(dy) {
             *self = fresh;
             return;
         }
         // They cross while the fresh one is in its first piece and the running one in its second: m1 up to there, then m2.
-        let above = self.bytes_at(x) - y;
+        let above = self.bytes_at(curve, x) - y;
         let gain = (curve.m1.bytes_per_nano - curve.m2.bytes_per_nano).max(1);
         let mut until = ((u128::from(above) << BYTES) / u128::from(gain)).min(u128::from(u64::MAX / 2)) as u64;
         // The running one may still be in its first piece, parallel to the fresh one, for a while.
         until = until.saturating_add((self.x.saturating_add(self.dx)).saturating_sub(x));
         *self = Running {
-            curve,
-            x,
-            y,
             dx: until,
             dy: curve.m1.bytes(until),
+            ..fresh
         };
     }
 
-    /// The same curve begun at `x` with `y` served.
-    pub(crate) fn begun(&self, x: u64, y: u64) -> Running {
+    /// A curve begun at `x` with `y` served.
+    pub(crate) fn begun(curve: &Curve, x: u64, y: u64) -> Running {
         Running {
             x,
             y,
-            ..Running::new(self.curve)
+            ..Running::new(*curve)
         }
     }
 
@@ -194,19 +199,6 @@ impl Running {
     #[inline]
     pub(crate) fn delay(&mut self, time: u64) {
         self.x = self.x.saturating_add(time);
-    }
-
-    pub(crate) fn has_curve_of(&self, other: &Running) -> bool {
-        self.curve == other.curve
-    }
-
-    /// The curve by which packets become eligible: itself if it is concave, else the line of its second piece.
-    pub(crate) fn eligible(&self) -> Running {
-        let mut eligible = self.clone();
-        if !self.curve.is_concave() {
-            (eligible.dx, eligible.dy) = (0, 0);
-        }
-        eligible
     }
 }
 
@@ -217,9 +209,10 @@ mod tests {
 
     #[test]
     fn times_and_bytes_of_a_concave_curve_are_those_of_its_pieces() {
-        let running = Running::new(Curve::new("rt", 8_000_000, 10_000, 800_000).unwrap());
-        assert_eq!(running.bytes_at(5_000_000), 4_999);
-        assert_eq!(running.bytes_at(20_000_000), 10_998);
+        let curve = Curve::new("rt", 8_000_000, 10_000, 800_000).unwrap();
+        let running = Running::new(curve);
+        assert_eq!(running.bytes_at(&curve, 5_000_000), 4_999);
+        assert_eq!(running.bytes_at(&curve, 20_000_000), 10_998);
         assert_eq!(running.time_of(5_000), 5_000_000);
         assert_eq!(running.time_of(11_000), 20_010_000);
     }
@@ -256,9 +249,9 @@ mod tests {
                 x += pause;
                 y = (due(&begun, x) * part as f64 / 100.0).max(y as f64) as u64;
                 begun.push((x, y));
-                running.restart(x, y);
+                running.restart(&curve, x, y);
                 for later in [0, 1_000_000, 10_000_000, 60_000_000, 1_000_000_000] {
-                    let (is, wanted) = (running.bytes_at(x + later) as f64, due(&begun, x + later));
+                    let (is, wanted) = (running.bytes_at(&curve, x + later) as f64, due(&begun, x + later));
                     let convex_allowance = if m1 > m2 { 0.0 } else { d as f64 * 1e3 * (m2 - m1) as f64 / 8e9 };
                     // Whole bytes: where two curves cross, three roundings down add up, each time one begins.
                     let rounding = 3.0 * begun.len() as f64;

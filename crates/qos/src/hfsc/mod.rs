@@ -19,10 +19,10 @@ mod config;
 mod curve;
 mod siblings;
 
-use crate::heap::Heap;
 use crate::pool::NIL;
 use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::tournament::Tournament;
 use crate::{ConfigError, Nanos, Packet, Rate, Stats};
 pub use config::{HfscClass, HfscConfig};
 pub use curve::Curve;
@@ -32,13 +32,32 @@ use siblings::Siblings;
 /// How far an upper limit can be made up for by calls that come late.
 const SLACK: u64 = 500_000;
 
+/// What each packet of a leaf with a real-time curve needs: one cache line.
+#[repr(align(64))]
 struct RealTime {
     deadline: Running,
-    eligible: Running,
     /// Bytes served in real time.
     served: u64,
+    /// Packets become eligible by a concave curve itself, else by the line of its second piece.
+    concave: bool,
 }
 
+impl RealTime {
+    #[inline]
+    fn eligible(&self) -> u64 {
+        if self.concave {
+            self.deadline.time_of(self.served)
+        } else {
+            self.deadline.time_on_line(self.served)
+        }
+    }
+}
+
+#[repr(align(64))]
+struct Limit(Running);
+
+/// What each packet needs of the classes that it passes: two cache lines.
+#[repr(C, align(128))]
 struct Class {
     parent: u32,
     /// Its number among its siblings.
@@ -46,25 +65,35 @@ struct Class {
     /// Its children's competition; `NIL` for leaves.
     siblings: u32,
     active: bool,
-    rt: Option<Box<RealTime>>,
-    ls: Option<Running>,
-    ul: Option<Running>,
+    /// Bytes served in all.
+    served: u64,
     virtual_time: u64,
     /// When its own limit lets it send.
     limited_until: u64,
-    /// Bytes served in all.
-    served: u64,
+    ls: Option<Running>,
+}
+
+/// The curves of a class, for when it wakes up or changes.
+#[derive(Clone, Copy)]
+struct Curves {
+    rt: Option<Curve>,
+    ls: Option<Curve>,
+    ul: Option<Curve>,
 }
 
 /// Hierarchical fair service curves.
 pub struct Hfsc<P> {
     queues: Queues<P>,
     classes: Vec<Class>,
+    /// By class, up to the last that has one.
+    real_time: Vec<Option<RealTime>>,
+    upper: Vec<Option<Limit>>,
+    curves: Vec<Curves>,
     siblings: Vec<Siblings>,
     /// Children of each entry of `siblings`.
     children: Vec<Vec<u32>>,
-    early: Heap,
-    eligible: Heap,
+    early: Tournament,
+    eligible: Tournament,
     limits: Vec<Option<Rate>>,
 }
 
@@ -83,6 +112,7 @@ impl<P: Packet> Hfsc<P> {
             children.push(Vec::new());
         }
         let mut classes = Vec::with_capacity(count);
+        let mut curves = Vec::with_capacity(count);
         for class in 0..count {
             let spec = class.checked_sub(1).map(|n| &config.classes[n]);
             let parent = tree.parents[class];
@@ -92,30 +122,28 @@ impl<P: Packet> Hfsc<P> {
                 ordinal = siblings.len() as u32;
                 siblings.push(class as u32);
             }
-            let ul = if class == 0 {
-                Some(config.ul)
-            } else {
-                spec.and_then(|spec| spec.ul)
+            let own = Curves {
+                rt: spec.and_then(|spec| spec.rt),
+                ls: spec.and_then(|spec| spec.ls),
+                ul: spec.map_or(Some(config.ul), |spec| spec.ul),
             };
+            curves.push(own);
             classes.push(Class {
                 parent,
                 ordinal,
                 siblings: place[class],
                 active: false,
-                rt: spec.and_then(|spec| spec.rt).map(|curve| {
-                    Box::new(RealTime {
-                        deadline: Running::new(curve),
-                        eligible: Running::new(curve),
-                        served: 0,
-                    })
-                }),
-                ls: spec.and_then(|spec| spec.ls).map(Running::new),
-                ul: ul.map(Running::new),
+                served: 0,
                 virtual_time: 0,
                 limited_until: 0,
-                served: 0,
+                ls: own.ls.map(Running::new),
             });
         }
+        let real_time = |curve: Curve| RealTime {
+            deadline: Running::new(curve),
+            served: 0,
+            concave: curve.is_concave(),
+        };
         Ok(Hfsc {
             queues: Queues::new(
                 &tree,
@@ -123,10 +151,13 @@ impl<P: Packet> Hfsc<P> {
                 config.classes.iter().map(|class| (class.number, &class.leaf)),
             ),
             classes,
+            real_time: up_to_the_last(curves.iter().map(|curves| curves.rt.map(real_time))),
+            upper: up_to_the_last(curves.iter().map(|curves| curves.ul.map(Running::new).map(Limit))),
+            curves,
             siblings: children.iter().map(|children| Siblings::new(children.len())).collect(),
             children,
-            early: Heap::new(count),
-            eligible: Heap::new(count),
+            early: Tournament::new(count),
+            eligible: Tournament::new(count),
             limits: (0..count as u32)
                 .map(|class| config.limit(&tree.parents, class))
                 .collect(),
@@ -146,24 +177,19 @@ impl<P: Packet> Hfsc<P> {
             } else {
                 new.queues.class_of(self.queues.numbers[class])
             };
-            let Some(to) = to.and_then(|to| new.classes.get_mut(to as usize)) else {
+            let Some(to) = to.map(|to| to as usize).filter(|to| *to < new.classes.len()) else {
                 continue;
             };
-            let old = &mut self.classes[class];
-            if let (Some(new), Some(old)) = (&mut to.rt, &mut old.rt)
-                && new.deadline.has_curve_of(&old.deadline)
-            {
-                std::mem::swap(new, old);
+            let (old_curves, curves) = (self.curves[class], new.curves[to]);
+            if curves.rt.is_some() && curves.rt == old_curves.rt {
+                std::mem::swap(&mut new.real_time[to], &mut self.real_time[class]);
             }
-            if let (Some(new), Some(running)) = (&mut to.ul, &old.ul)
-                && new.has_curve_of(running)
-            {
-                *new = running.clone();
+            if curves.ul.is_some() && curves.ul == old_curves.ul {
+                std::mem::swap(&mut new.upper[to], &mut self.upper[class]);
+                let (to, old) = (&mut new.classes[to], &self.classes[class]);
                 to.limited_until = old.limited_until;
                 to.served = old.served;
-                if let Some(ls) = &mut to.ls {
-                    *ls = ls.begun(0, old.served);
-                }
+                to.ls = curves.ls.map(|curve| Running::begun(&curve, 0, old.served));
             }
         }
         let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
@@ -177,14 +203,12 @@ impl<P: Packet> Hfsc<P> {
 
     /// A leaf has packets, and had none.
     fn activate(&mut self, at: u32, now: Nanos, dropped: &mut Dropped<'_, P>) {
-        if self.classes[at as usize].rt.is_some() {
+        if let Some(curve) = self.curves[at as usize].rt {
             let Some(next) = self.queues.stage(at, now, dropped) else {
                 return;
             };
-            let class = &mut self.classes[at as usize];
-            if let Some(rt) = &mut class.rt {
-                rt.deadline.restart(now.0, rt.served);
-                rt.eligible = rt.deadline.eligible();
+            if let Some(rt) = real_time_of(&mut self.real_time, at) {
+                rt.deadline.restart(&curve, now.0, rt.served);
             }
             self.schedule(at, next, now);
         }
@@ -212,11 +236,12 @@ impl<P: Packet> Hfsc<P> {
             siblings.join();
             let class = &mut self.classes[at as usize];
             class.virtual_time = class.virtual_time.max(time);
-            if let Some(ls) = &mut class.ls {
-                ls.restart(class.virtual_time, class.served);
+            let curves = &self.curves[at as usize];
+            if let (Some(ls), Some(curve)) = (&mut class.ls, &curves.ls) {
+                ls.restart(curve, class.virtual_time, class.served);
             }
-            if let Some(ul) = &mut class.ul {
-                ul.restart(now.0, class.served);
+            if let (Some(ul), Some(curve)) = (limit_of(&mut self.upper, at), &curves.ul) {
+                ul.restart(curve, now.0, class.served);
                 class.limited_until = ul.time_of(class.served);
             }
             siblings.set(ordinal, class.virtual_time, class.limited_until.max(from), now.0);
@@ -231,8 +256,8 @@ impl<P: Packet> Hfsc<P> {
     fn limit_root(&mut self, now: Nanos) {
         let root = &mut self.classes[0];
         root.active = true;
-        if let Some(ul) = &mut root.ul {
-            ul.restart(now.0, root.served);
+        if let (Some(ul), Some(curve)) = (limit_of(&mut self.upper, 0), &self.curves[0].ul) {
+            ul.restart(curve, now.0, root.served);
             root.limited_until = root.limited_until.max(ul.time_of(root.served));
         }
     }
@@ -269,7 +294,7 @@ impl<P: Packet> Hfsc<P> {
             let class = &mut self.classes[at as usize];
             class.served += u64::from(cost);
             if class.active
-                && let Some(ul) = &mut class.ul
+                && let Some(ul) = limit_of(&mut self.upper, at)
             {
                 class.limited_until = ul.time_of(class.served);
                 let least = now.0.saturating_sub(SLACK);
@@ -312,10 +337,10 @@ impl<P: Packet> Hfsc<P> {
     /// Gives a leaf the deadline of its next packet, and the place by it.
     #[inline]
     fn schedule(&mut self, class: u32, next: u32, now: Nanos) {
-        let Some(rt) = &self.classes[class as usize].rt else {
+        let Some(rt) = real_time_of(&mut self.real_time, class) else {
             return;
         };
-        let eligible = rt.eligible.time_of(rt.served);
+        let eligible = rt.eligible();
         if eligible <= now.0 {
             self.early.remove(class);
             self.eligible
@@ -375,7 +400,7 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
             let cost = self.queues.stage(class, now, dropped).unwrap_or(0);
             let packet = self.queues.take(class, now);
             let mut empty = self.queues.is_empty(class);
-            if let Some(rt) = &mut self.classes[class as usize].rt {
+            if let Some(rt) = real_time_of(&mut self.real_time, class) {
                 rt.served += if real_time { u64::from(cost) } else { 0 };
                 match if empty {
                     None
@@ -436,4 +461,23 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
         let limit = self.limits.get(class as usize).copied().flatten()?;
         Some(limit.bytes_in(Nanos::from_millis(1)))
     }
+}
+
+#[inline]
+fn real_time_of(real_time: &mut [Option<RealTime>], class: u32) -> Option<&mut RealTime> {
+    real_time.get_mut(class as usize)?.as_mut()
+}
+
+#[inline]
+fn limit_of(upper: &mut [Option<Limit>], class: u32) -> Option<&mut Running> {
+    upper.get_mut(class as usize)?.as_mut().map(|limit| &mut limit.0)
+}
+
+/// Without the last ones that are none.
+fn up_to_the_last<T>(all: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
+    let mut all: Vec<_> = all.collect();
+    let used = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    all.truncate(used);
+    all.shrink_to_fit();
+    all
 }

@@ -1,16 +1,16 @@
 //! The children of a class that compete for what it has: who is next in virtual time, among those that their upper limit lets send.
 
-use crate::heap::Heap;
+use crate::tournament::Tournament;
 
 /// Active children, by their ordinal among all. Each is either ready, or held by its upper limit or that of all its own children.
 #[derive(Debug)]
 pub(crate) struct Siblings {
     /// By virtual time.
-    ready: Heap,
+    ready: Tournament,
     /// By the time from which they may send.
-    held: Heap,
+    held: Tournament,
     /// All, by falling virtual time.
-    latest: Heap,
+    latest: Tournament,
     pub(crate) active: u32,
     /// The virtual time of the child chosen last: a child that was held comes back no earlier.
     pub(crate) floor: u64,
@@ -21,9 +21,9 @@ pub(crate) struct Siblings {
 impl Siblings {
     pub(crate) fn new(children: usize) -> Siblings {
         Siblings {
-            ready: Heap::new(children),
-            held: Heap::new(children),
-            latest: Heap::new(children),
+            ready: Tournament::new(children),
+            held: Tournament::new(children),
+            latest: Tournament::new(children),
             active: 0,
             floor: 0,
             offset: 0,

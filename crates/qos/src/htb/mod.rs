@@ -20,10 +20,10 @@ mod config;
 mod credit;
 mod rounds;
 
-use crate::heap::Fronted;
 use crate::pool::NIL;
 use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::tournament::Fronted;
 use crate::{Nanos, Packet, Stats};
 pub use config::{HtbClass, HtbConfig};
 use credit::{Credit, Mode};

@@ -1,0 +1,215 @@
+//! Who has the lowest key, by rounds of eight: for members that are many and change their keys with each packet.
+//!
+//! Members stay where they are, each with its key in a cache line with seven others; the winner of each eight is in such a line of the next round. A change
+//! that makes nobody else the winner ends where that is seen, mostly in its first line; one that does goes up line by line: five for 10 000 members.
+//! Nothing is moved, so nothing has to be told where it is.
+
+use crate::pool::NIL;
+
+/// Nobody's key: of a member that does not take part.
+const OUT: u64 = u64::MAX;
+
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Eight([u64; 8]);
+
+/// The member of the lowest key first; among equal keys any.
+#[derive(Clone, Debug)]
+pub(crate) struct Tournament {
+    /// A complete tree: of line `n` the eight places are those of the winners of lines `8n + 1` to `8n + 8`, or, in the last lines, of members.
+    lines: Vec<Eight>,
+    /// Of each line but those of members: who the winners are.
+    winners: Vec<[u32; 8]>,
+    first: (u64, u32),
+}
+
+impl Tournament {
+    /// For members 0 to `members` - 1.
+    pub(crate) fn new(members: usize) -> Tournament {
+        let of_members = members.div_ceil(8).max(1);
+        let inner = (of_members - 1).div_ceil(7);
+        Tournament {
+            lines: vec![Eight([OUT; 8]); inner + of_members],
+            winners: vec![[NIL; 8]; inner],
+            first: (OUT, NIL),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(u64, u32)> {
+        (self.first.0 != OUT).then_some(self.first)
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, member: u32) -> bool {
+        self.lines[self.line_of(member)].0[member as usize % 8] != OUT
+    }
+
+    #[inline]
+    fn line_of(&self, member: u32) -> usize {
+        self.winners.len() + member as usize / 8
+    }
+
+    /// Puts a member in, or gives it another key. The greatest number counts as the one before it.
+    #[inline]
+    pub(crate) fn set(&mut self, member: u32, key: u64) {
+        self.change(member, key.min(OUT - 1));
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, member: u32) {
+        self.change(member, OUT);
+    }
+
+    #[inline]
+    fn change(&mut self, member: u32, key: u64) {
+        let line = self.line_of(member);
+        let old = std::mem::replace(&mut self.lines[line].0[member as usize % 8], key);
+        if old != key {
+            self.settle(line, old, (key, member));
+        }
+    }
+
+    /// Makes the lines above know that in one `new` came in the place of a key `old`.
+    fn settle(&mut self, mut line: usize, mut old: u64, mut new: (u64, u32)) {
+        loop {
+            let above = line.checked_sub(1).map(|n| (n / 8, n % 8));
+            let best = above.map_or(self.first.0, |(line, place)| self.lines[line].0[place]);
+            if new.0 >= best {
+                if old > best {
+                    return;
+                }
+                // It was the winner, and need not be it now.
+                let (key, place) = least(&self.lines[line].0);
+                new = match self.winners.get(line) {
+                    Some(winners) => (key, winners[place as usize % 8]),
+                    None => (key, (8 * (line - self.winners.len())) as u32 + place),
+                };
+            }
+            let Some((up, place)) = above else {
+                self.first = new;
+                return;
+            };
+            self.lines[up].0[place] = new.0;
+            self.winners[up][place] = new.1;
+            (line, old) = (up, best);
+        }
+    }
+}
+
+/// The lowest key of a line and its place, in three rounds without branches.
+#[inline]
+fn least(keys: &[u64; 8]) -> (u64, u32) {
+    let of = |a: (u64, u32), b: (u64, u32)| if b.0 < a.0 { b } else { a };
+    let pair = |n: usize| of((keys[n], n as u32), (keys[n + 1], n as u32 + 1));
+    of(of(pair(0), pair(2)), of(pair(4), pair(6)))
+}
+
+/// A tournament with a place in front of it for a member that comes before all others: one that comes and soon goes again, like the root of an HTB that is
+/// always at the end of its tokens, never passes through the rounds.
+#[derive(Clone, Debug)]
+pub(crate) struct Fronted {
+    /// No later than any of the others.
+    front: Option<(u64, u32)>,
+    others: Tournament,
+}
+
+impl Fronted {
+    /// For members 0 to `members` - 1.
+    pub(crate) fn new(members: usize) -> Fronted {
+        Fronted {
+            front: None,
+            others: Tournament::new(members),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(u64, u32)> {
+        self.front.or_else(|| self.others.first())
+    }
+
+    /// Puts a member in, or gives it another key.
+    #[inline]
+    pub(crate) fn set(&mut self, member: u32, key: u64) {
+        match self.front {
+            Some((_, front)) if front == member => {}
+            Some((first, _)) if key >= first => return self.others.set(member, key),
+            Some((first, front)) => {
+                self.others.remove(member);
+                self.front = Some((key, member));
+                return self.others.set(front, first);
+            }
+            None if self.others.contains(member) => return self.others.set(member, key),
+            None => {}
+        }
+        self.front = None;
+        if self.others.first().is_none_or(|(first, _)| key <= first) {
+            self.front = Some((key, member));
+        } else {
+            self.others.set(member, key);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, member: u32) {
+        match self.front {
+            Some((_, front)) if front == member => self.front = None,
+            _ => self.others.remove(member),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn is_first(first: Option<(u64, u32)>, model: &BTreeMap<u32, u64>) -> bool {
+        first.map(|(key, _)| key) == model.values().copied().min()
+            && first.is_none_or(|(key, member)| model.get(&member) == Some(&key))
+    }
+
+    proptest! {
+        /// One, two, three and four rounds.
+        #[test]
+        fn the_first_is_the_least_of_an_ordered_map(
+            members in prop::sample::select(&[1u32, 7, 8, 9, 40, 64, 65, 700][..]),
+            steps in prop::collection::vec((any::<u32>(), prop::option::of(0..30u64)), 1..600),
+        ) {
+            let mut tournament = Tournament::new(members as usize);
+            let mut fronted = Fronted::new(members as usize);
+            let mut model = BTreeMap::new();
+            for (member, key) in steps {
+                let member = member % members;
+                match key {
+                    Some(key) => {
+                        tournament.set(member, key);
+                        fronted.set(member, key);
+                        model.insert(member, key);
+                    }
+                    None => {
+                        tournament.remove(member);
+                        fronted.remove(member);
+                        model.remove(&member);
+                    }
+                }
+                prop_assert!(is_first(tournament.first(), &model), "{:?}", tournament.first());
+                prop_assert!(is_first(fronted.first(), &model), "{:?}", fronted.first());
+                prop_assert_eq!(tournament.contains(member), model.contains_key(&member));
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_of_the_greatest_number_takes_part() {
+        let mut tournament = Tournament::new(100);
+        tournament.set(70, u64::MAX);
+        assert_eq!(tournament.first().map(|(_, member)| member), Some(70));
+        tournament.set(3, 5);
+        assert_eq!(tournament.first(), Some((5, 3)));
+        tournament.remove(3);
+        tournament.remove(70);
+        assert_eq!(tournament.first(), None);
+    }
+}
