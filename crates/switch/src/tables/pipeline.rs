@@ -564,11 +564,10 @@ impl<'a> Pipeline<'a> {
     /// What has come of it.
     pub(crate) fn finish(mut self) -> Translated {
         if self.failed {
-            // Neither a part of the copies nor what was learned from them is worth anything.
+            // A part of the copies is worth nothing. What was learned before stays learned, as in Open vSwitch: its action was carried out.
             self.actions.clear();
-            self.effects.clear();
             self.controllers.clear();
-            self.memos.clear();
+            self.memos.retain(|(_, memo)| !matches!(**memo, Memo::Frozen(_)));
         }
         super::commit::trim(&mut self.actions);
         let drop = self.actions.is_empty();

@@ -63,6 +63,26 @@ fn what_a_packet_makes_is_there_for_later_ones_and_stays_while_they_come() {
 }
 
 #[test]
+fn what_was_learned_before_a_packet_is_given_up_stays_learned() {
+    let learn = |table: u8| format!("learn(table={table},NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])");
+    let loops = format!("in_port=1,actions=output:2,{},resubmit(,0),{}", learn(5), learn(6));
+    let labels = format!(
+        "in_port=2,actions=output:1,{},push_mpls:0x8847,push_mpls:0x8847,push_mpls:0x8847,push_mpls:0x8847,{}",
+        learn(5),
+        learn(6)
+    );
+    let mut switch = bridge(&[&loops, &labels]);
+    for (station, port, learned) in [(1, 1, 1), (2, 2, 2)] {
+        let packet = Packet::new(mac(station), mac(9)).payload(0x88b5, b"data");
+        let key = extract(&packet.bytes(), PortNo(port)).unwrap();
+        let translated = switch.translate_rules(&key);
+        assert!(translated.translation.actions.is_empty(), "{translated:?}");
+        switch.accept(&translated, Nanos::ZERO);
+        assert_eq!([5, 6].map(|table| rules_in(&switch, table)), [learned, 0]);
+    }
+}
+
+#[test]
 fn no_more_rules_are_made_than_may_be_and_a_bit_says_so() {
     let learn = "actions=learn(table=5,limit=2,cookie=0x7,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),resubmit(,6)";
     let mut switch = bridge(&[
