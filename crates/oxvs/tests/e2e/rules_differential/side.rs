@@ -107,6 +107,8 @@ impl Side {
     pub(super) fn program(&mut self, set: &RuleSet) -> Result<(), String> {
         self.generation.1 += 1;
         self.monitor = None;
+        // What Open vSwitch's flows have counted and its rules were not told yet, it would tell the new ones.
+        self.command("revalidator/purge", &[]);
         self.change_ports(set)?;
         self.command("fdb/flush", &["br0"]);
         if self.groups {
