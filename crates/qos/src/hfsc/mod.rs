@@ -65,6 +65,9 @@ struct Class {
     /// Its children's competition; `NIL` for leaves.
     siblings: u32,
     active: bool,
+    /// Whether it has these curves: to see that it has not, no other line is looked at.
+    has_rt: bool,
+    has_ul: bool,
     /// Bytes served in all.
     served: u64,
     virtual_time: u64,
@@ -133,6 +136,8 @@ impl<P: Packet> Hfsc<P> {
                 ordinal,
                 siblings: place[class],
                 active: false,
+                has_rt: own.rt.is_some(),
+                has_ul: own.ul.is_some(),
                 served: 0,
                 virtual_time: 0,
                 limited_until: 0,
@@ -294,6 +299,7 @@ impl<P: Packet> Hfsc<P> {
             let class = &mut self.classes[at as usize];
             class.served += u64::from(cost);
             if class.active
+                && class.has_ul
                 && let Some(ul) = limit_of(&mut self.upper, at)
             {
                 class.limited_until = ul.time_of(class.served);
@@ -400,7 +406,9 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
             let cost = self.queues.stage(class, now, dropped).unwrap_or(0);
             let packet = self.queues.take(class, now);
             let mut empty = self.queues.is_empty(class);
-            if let Some(rt) = real_time_of(&mut self.real_time, class) {
+            if self.classes[class as usize].has_rt
+                && let Some(rt) = real_time_of(&mut self.real_time, class)
+            {
                 rt.served += if real_time { u64::from(cost) } else { 0 };
                 match if empty {
                     None
