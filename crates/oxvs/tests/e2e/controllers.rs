@@ -1,5 +1,6 @@
 //! Bridges and their controllers, as Debian's `ovs-vsctl` configures them.
 
+mod overheard;
 mod several;
 
 use crate::fixture::{dummy, dummy_bridge, stand_in};
@@ -454,6 +455,15 @@ fn a_controller_reached_over_the_bridge_is_reached_whatever_the_rules_say() {
         passes(&switch, &arp_request()).then_some(())
     });
     assert!(!passes(&switch, &frame(1)), "nothing else passes");
+    let traced = |flow: &str| switch.appctl(&["ofproto/trace", "br0", flow]);
+    let answer = traced("in_port=1,udp,udp_src=67,udp_dst=68");
+    assert!(
+        answer.contains("outputting DHCP packet to local port for in-band control")
+            && !answer.contains("Datapath actions: drop"),
+        "{answer}"
+    );
+    let other = traced("in_port=1,udp,udp_src=67,udp_dst=69");
+    assert!(other.contains("Datapath actions: drop"), "{other}");
     let flows = switch
         .tool("ovs-ofctl", &["--timeout=5", "dump-flows", "br0"])
         .expect_ok();
