@@ -5,6 +5,7 @@ use super::number::{hex, put_decimal, put_hex};
 use super::{Style, port, put_port, table};
 use crate::Version;
 use crate::model::*;
+use flow::MatchField;
 use std::fmt::Write;
 
 /// Names of the reasons for which packets go to controllers, by number.
@@ -106,7 +107,11 @@ fn put(out: &mut String, action: &Action, style: Style<'_>) {
             mask: None,
         } => {
             out.push_str("set_field:");
-            put_value(out, *field, *value, field.info().valid, style);
+            match field {
+                // Without the sign that a match has.
+                MatchField::TunFlags => out.push_str(if *value == 0 { "0" } else { "oam" }),
+                _ => put_value(out, *field, *value, field.info().valid, style),
+            }
             out.push_str("->");
             out.push_str(field.name());
         }

@@ -58,14 +58,14 @@ const TUNNEL: [F; 16] = [
     F::TunIpv6Dst,
     F::TunGbpId,
     F::TunGbpFlags,
+    F::TunTos,
+    F::TunTtl,
     F::TunErspanVer,
     F::TunErspanIdx,
     F::TunErspanDir,
     F::TunErspanHwid,
     F::TunGtpuFlags,
     F::TunGtpuMsgtype,
-    F::TunTos,
-    F::TunTtl,
     F::TunFlags,
 ];
 

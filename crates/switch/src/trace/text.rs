@@ -32,6 +32,10 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
         }
     }
     let mut text = with_inner_tag(matching(&all, style), state);
+    // A packet's flags are told without the signs that a match has.
+    text = text
+        .replace("tun_flags=-oam", "tun_flags=0")
+        .replace("tun_flags=+oam", "tun_flags=oam");
     let lse = |field| state.key.get(field) as u32;
     if all.meets(MatchPrerequisite::Mpls) && lse(Field::MplsLse0) & 0x100 == 0 {
         let _ = write!(text, ",mpls_lse1={}", lse(Field::MplsLse1));
