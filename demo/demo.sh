@@ -179,10 +179,14 @@ openflow() {
         sleep 0.05
     done
     expect "the controller has installed its rules" [ "$(ofctl dump-flows br1 | grep -c priority=100)" -eq 2 ]
-    in_ns oxvs-demo-server tcpdump -lnv --immediate-mode -c 1 -i eth0 'icmp[0] = 8' >"$dir/server.capture" 2>"$dir/server.tcpdump" &
+    # Not the first packet alone: the ping from before the controller may still wait for its address, and comes now.
+    in_ns oxvs-demo-server tcpdump -lnv --immediate-mode -i eth0 'icmp[0] = 8' >"$dir/server.capture" 2>"$dir/server.tcpdump" &
+    local capture=$!
     until grep -q listening "$dir/server.tcpdump"; do sleep 0.05; done
     expect "the service answers at its virtual address" answers 10.9.0.100
     sleep 0.3
+    kill $capture
+    wait $capture 2>/dev/null || true
     sed 's/^/    /' "$dir/server.capture"
     expect "the server sees its own address and one hop less" grep -q 'ttl 63' "$dir/server.capture"
     note "the switch explains what it does to such a packet:"
