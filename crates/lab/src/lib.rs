@@ -1,12 +1,19 @@
-//! The laboratory: what was measured, what was published, and whether one bears out the other.
+//! The laboratory: experiments as data, testbeds on this machine, what was measured, what was published, and whether one bears out the other.
 //!
+//! - `scenario`: an experiment as a file says it, and its cells: every combination of what it varies.
+//! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables, [`systems`] its switches.
+//! - [`traffic`]: what is sent across it and measured of it.
+//! - [`results`]: what a run leaves.
 //! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
 //! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of a run.
 //! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
-//!
-//! Nothing here measures: it has no clock, socket or file, but for the published tables that are part of the program.
 #![forbid(unsafe_code)]
 
+pub mod bed;
 pub mod findings;
+pub mod results;
 pub mod stats;
+pub mod systems;
 pub mod table;
+pub mod topology;
+pub mod traffic;

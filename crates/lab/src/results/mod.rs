@@ -1,0 +1,84 @@
+//! What a run leaves: samples as they were taken, what was left out and why, and the machine they were taken on.
+//!
+//! A run is a directory: `run.json` ([`Run`]), `samples.jsonl` (a [`Record`] a line, appended when it is complete: a run that was interrupted
+//! goes on where it ended).
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A line of `samples.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record {
+    /// A repetition that was run.
+    Sample(Box<Sample>),
+    /// What could not be run.
+    Skipped(Skipped),
+}
+
+/// One repetition of one cell of a scenario on one system.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Id of the scenario, as `S0.rtt.l3`.
+    pub scenario: String,
+    /// Name of the switch under test, as `oxvs`, `bridge`, `ovs-userspace`.
+    pub system: String,
+    /// What was varied, and its value here.
+    pub at: BTreeMap<String, String>,
+    /// Counted from 0; those of a warm-up are not recorded.
+    pub repetition: u32,
+    /// Seconds since 1970.
+    pub started: f64,
+    /// How long the measured part took.
+    pub seconds: f64,
+    /// By flow and metric, as `probe.rtt`; units as [`crate::traffic::Test`] and the scenario say.
+    pub metrics: BTreeMap<String, f64>,
+    /// By flow and metric.
+    #[serde(default)]
+    pub distributions: BTreeMap<String, Distribution>,
+    /// Where packets were lost.
+    #[serde(default)]
+    pub losses: Vec<Loss>,
+    /// Seconds of CPU by who used them: the system, `lab`, all.
+    #[serde(default)]
+    pub cpu: BTreeMap<String, f64>,
+    /// What else ran: processors busy with anything but this run, on average.
+    pub load: f64,
+    /// What a reader should know about this sample.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+}
+
+/// A distribution of many values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many.
+    pub count: u64,
+    /// Share of the values (0 to 1) and the value that so many do not exceed; ascending. At most 200.
+    pub quantiles: Vec<(f64, f64)>,
+}
+
+/// Packets lost for one cause at one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Which part: `sender`, `port`, `policer`, `queue`, `upcall`, `cable`, `receiver`, `unexplained`.
+    pub cause: String,
+    /// Where, as a port's or host's name.
+    pub place: String,
+    /// How many.
+    pub packets: u64,
+}
+
+/// A cell, or more, that could not be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Id of the scenario.
+    pub scenario: String,
+    /// Name of the switch under test.
+    pub system: String,
+    /// Which cells: all that have these values.
+    #[serde(default)]
+    pub at: BTreeMap<String, String>,
+    /// Why, for a reader of the report.
+    pub reason: String,
+}

@@ -1,0 +1,184 @@
+//! A testbed as a scenario asks for it: hosts, bridges, and the cables between them, every number given.
+//!
+//! It says nothing of how: [`crate::bed`] makes the hosts and cables, [`crate::systems`] the bridges.
+
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+
+/// Hosts, bridges and cables.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Where traffic begins and ends.
+    #[serde(default, rename = "host")]
+    pub hosts: Vec<Host>,
+    /// The switches.
+    #[serde(default, rename = "bridge")]
+    pub bridges: Vec<Bridge>,
+    /// What joins them.
+    #[serde(default, rename = "link")]
+    pub links: Vec<Link>,
+}
+
+/// A machine at the edge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Unique among hosts and bridges; letters, digits and `-`.
+    pub name: String,
+    /// What kind of machine.
+    #[serde(default)]
+    pub attachment: Attachment,
+    /// Its addresses.
+    #[serde(rename = "address")]
+    pub addresses: Vec<Address>,
+    /// Where packets to other networks go.
+    pub gateway: Option<Ipv4Addr>,
+    /// It routes between its addresses' networks.
+    #[serde(default)]
+    pub forwards: bool,
+}
+
+/// An address of a host, on its only cable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Address {
+    /// Its IPv4 address.
+    pub ip: Ipv4Addr,
+    /// Length of the network's prefix, 0 to 32.
+    pub prefix: u8,
+    /// On a subinterface with this VLAN's tag; none: untagged.
+    pub vlan: Option<u16>,
+}
+
+/// How a host is attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Attachment {
+    /// A network namespace, by veth.
+    #[default]
+    Container,
+    /// A virtual machine, by TAP.
+    Guest {
+        /// Its memory in MiB.
+        memory: u32,
+    },
+}
+
+/// A switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bridge {
+    /// Unique among hosts and bridges; letters, digits and `-`.
+    pub name: String,
+    /// Addresses of the switch itself, which routes between them.
+    #[serde(default, rename = "svi")]
+    pub svis: Vec<Address>,
+    /// Who decides.
+    #[serde(default)]
+    pub control: Control,
+}
+
+/// Who decides where a bridge's packets go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// The bridge, by what it learned.
+    #[default]
+    Learning,
+    /// Rules that the lab installs before the run.
+    Rules,
+    /// The lab's controller, asked for every new flow.
+    Reactive,
+}
+
+/// A cable with two ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// One end.
+    pub a: End,
+    /// The other.
+    pub b: End,
+    /// In bit/s in each direction, counted with [`OVERHEAD`] bytes for each frame; none: a bare cable.
+    pub rate: Option<u64>,
+    /// In each direction, in microseconds.
+    #[serde(default)]
+    pub delay: u64,
+    /// What the cable's shaper holds in each direction, in bytes.
+    #[serde(default = "queue")]
+    pub queue: u64,
+}
+
+/// Bytes that a frame costs on a cable beside its own (from its destination's address to its payload's end): preamble and start 8, FCS 4,
+/// gap 12 (IEEE 802.3).
+pub const OVERHEAD: u64 = 24;
+
+/// What the shaper of a cable holds where the scenario does not say: 100 full frames.
+fn queue() -> u64 {
+    151_400
+}
+
+/// What a cable is plugged into.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// A host's or a bridge's name.
+    pub at: String,
+    /// At a bridge: how its port is set up.
+    #[serde(default)]
+    pub port: Port,
+}
+
+/// Set-up of a bridge's port. At a host nothing of it may be set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Access port of this VLAN.
+    pub access: Option<u16>,
+    /// Trunk of these VLANs.
+    #[serde(default)]
+    pub trunk: Vec<u16>,
+    /// How packets that leave the port are scheduled.
+    pub qos: Option<Qos>,
+    /// What may come in.
+    pub policing: Option<Policing>,
+}
+
+/// A scheduler of a port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Qos {
+    /// Which.
+    pub kind: QosKind,
+    /// In bit/s, where the kind has a rate (HTB, HFSC).
+    pub rate: Option<u64>,
+}
+
+/// The schedulers of study S4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QosKind {
+    /// `pfifo_fast`.
+    Fifo,
+    /// Stochastic fairness queueing.
+    Sfq,
+    /// RFC 8289.
+    Codel,
+    /// RFC 8290.
+    FqCodel,
+    /// Hierarchical token bucket, one class.
+    Htb,
+    /// Hierarchical fair service curve, one class.
+    Hfsc,
+}
+
+/// A port's policer for packets that come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policing {
+    /// In kbit/s, as `ingress_policing_rate`.
+    pub rate: u64,
+    /// In kbit, as `ingress_policing_burst`.
+    pub burst: u64,
+}
