@@ -292,7 +292,11 @@ impl Side {
     }
 
     /// Removes all rules; what controllers are told of that.
-    pub(super) fn end(&mut self, version: &str, expected: usize, uncounted: &Uncounted) -> Vec<String> {
+    pub(super) fn end(&mut self, version: &str, uncounted: &Uncounted) -> Vec<String> {
+        // Before OpenFlow 1.3 a dump does not say whose removal is told.
+        let rules = self.ofctl("OpenFlow13", &["dump-flows", "br0"]);
+        let rules = rules.unwrap_or_else(|e| panic!("dump-flows: {e}"));
+        let expected = rules.lines().filter(|line| line.contains("send_flow_rem")).count();
         let deleted = self.ofctl(version, &["del-flows", "br0"]);
         deleted.unwrap_or_else(|e| panic!("del-flows: {e}"));
         let mut told = Vec::new();
