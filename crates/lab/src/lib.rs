@@ -5,11 +5,13 @@
 //! - [`traffic`]: what is sent across it and measured of it.
 //! - [`results`]: what a run leaves.
 //! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
+//! - [`cli`]: the command line.
 //! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of a run.
 //! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
 #![forbid(unsafe_code)]
 
 pub mod bed;
+pub mod cli;
 pub mod findings;
 pub mod results;
 pub mod stats;

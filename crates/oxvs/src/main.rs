@@ -67,6 +67,12 @@ const COMMANDS: &[Command] = &[
         main: |args| ovsdb_server::main(args),
         about: "the database server alone",
     },
+    Command {
+        name: "lab",
+        program: "",
+        main: |args| lab::cli::main(args),
+        about: "experiments: measure switches on this machine, compare, report",
+    },
 ];
 
 fn main() -> ExitCode {

@@ -1,0 +1,149 @@
+//! `oxvs lab`: what can be asked of the laboratory on the command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  oxvs lab list                                  what can be run, on which switches
+  oxvs lab run --quick                           everything, briefly: at most ten minutes
+  oxvs lab run S0.rtt.l3 --switch oxvs --switch bridge
+  oxvs lab run my.toml --full --out results      an experiment of your own, at length
+  oxvs lab run --full --out results --budget 60  an hour of everything; the same command again goes on
+  oxvs lab report results                        a page with figures, tables and verdicts
+  oxvs lab compare results-before results-after  what differs between two runs, and by how much
+  oxvs lab clean                                 remove what a run that was killed has left
+
+A run needs root: it makes network namespaces, all named oxvs-lab-…, and removes them.";
+
+/// Experiments with virtual switches on testbeds of this machine, and what was published about them.
+#[derive(Debug, Parser)]
+#[command(name = "oxvs lab", bin_name = "oxvs lab", after_help = EXAMPLES, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List experiments, and the switches that can be tested here
+    List,
+    /// Run experiments; without a name all of them
+    Run(Run),
+    /// Write the report of a run: report.html, and every sample as JSON and CSV
+    Report {
+        /// A run's directory
+        dir: PathBuf,
+    },
+    /// Compare two runs: ratio, significance and size of every difference
+    Compare {
+        /// A run's directory, the reference
+        a: PathBuf,
+        /// A run's directory, compared with it
+        b: PathBuf,
+    },
+    /// Show a run's report in a browser, renewed while the run goes on
+    Serve {
+        /// A run's directory
+        dir: PathBuf,
+    },
+    /// Remove what a run that was killed has left: processes, namespaces, directories
+    Clean,
+    /// Check the instruments: known rates and delays, measured
+    Trust,
+    /// Sends, receives and measures in a host's namespace; started by `run`
+    #[command(hide = true)]
+    Agent {
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        args: Vec<OsString>,
+    },
+    /// Delays frames in a cable's namespace; started by `run`
+    #[command(hide = true)]
+    Cable {
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        args: Vec<OsString>,
+    },
+}
+
+/// What to run, for how long, and where to.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A run that was interrupted, or whose budget was spent, goes on where it ended when it is run again with the same --out."
+)]
+struct Run {
+    /// Names of experiments (`S0.rtt.l3`; `S0` and `S0.rtt` mean all that begin so), or files of your own
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Two points of everything that is varied, briefly, on oxvs and one peer (what is done unless --full is asked for)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Every point, with the durations and repetitions of the study: many hours
+    #[arg(long)]
+    full: bool,
+    /// A switch to test (repeat for several); `oxvs lab list` names them
+    #[arg(long = "switch", value_name = "NAME")]
+    switches: Vec<String>,
+    /// Where results go; a run that is there is gone on with. Without it: lab-DATE-TIME in this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Stop before a repetition that would end later than this
+    #[arg(long, value_name = "MINUTES")]
+    budget: Option<f64>,
+    /// Run in a virtual machine, with all that Debian's kernel has
+    #[arg(long)]
+    in_guest: bool,
+}
+
+/// `oxvs lab ARG…`: 0 when all went well, 1 when something failed, 2 when it was asked wrongly.
+pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(std::iter::once(OsString::from("oxvs lab")).chain(args)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A terminal that has gone away has nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match dispatch(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("oxvs lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<()> {
+    let what = match command {
+        Command::List => "list",
+        Command::Run(_) => "run",
+        Command::Report { .. } => "report",
+        Command::Compare { .. } => "compare",
+        Command::Serve { .. } => "serve",
+        Command::Clean => "clean",
+        Command::Trust => "trust",
+        Command::Agent { .. } => "agent",
+        Command::Cable { .. } => "cable",
+    };
+    anyhow::bail!("'{what}' is not there yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn quick_and_full_exclude_each_other() {
+        let parse = |args: &[&str]| Cli::try_parse_from([&["oxvs lab", "run"], args].concat());
+        assert!(parse(&["--quick", "--full"]).is_err());
+        assert!(parse(&["S0.rtt.l3", "--quick", "--switch", "oxvs", "--switch", "bridge"]).is_ok());
+    }
+}
