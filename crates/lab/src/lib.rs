@@ -13,6 +13,7 @@
 pub mod bed;
 pub mod cli;
 pub mod findings;
+pub mod guest;
 pub mod results;
 pub mod stats;
 pub mod systems;

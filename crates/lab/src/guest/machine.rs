@@ -1,0 +1,429 @@
+//! A guest's parts, and QEMU that runs it.
+
+use super::image::{Image, find};
+use super::kernel::Kernel;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// Programs that every guest has: not busybox's shell and timeout, which would start its own `ip` and `tc`.
+const PROGRAMS: &[&str] = &["sh", "timeout", "ip", "tc"];
+
+/// How long a guest may take until it can be spoken to.
+const BOOT: Duration = Duration::from_secs(60);
+
+/// A guest that can be started.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// Programs that it gets beside a shell, `ip` and `tc`; by path, or by name as a shell finds them.
+    pub programs: Vec<String>,
+    /// Other files: the name there, and the file here.
+    pub files: Vec<(String, PathBuf)>,
+    /// Kernel modules that are loaded before the command, with those that they need.
+    pub modules: Vec<String>,
+    /// In MiB.
+    pub memory: u32,
+    /// How many processors.
+    pub processors: u32,
+    /// Its time passes with its instructions, and is skipped while it idles: a run is the same on a busy machine. Needs one processor.
+    pub virtual_time: bool,
+    /// Its Ethernet devices, `eth0` and on.
+    pub networks: Vec<Network>,
+    /// Network namespace in which the devices' other ends are; none: this one.
+    pub namespace: Option<String>,
+}
+
+/// An Ethernet device of a guest.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The TAP device here, which is there already.
+    pub tap: String,
+    /// The guest's address.
+    pub mac: [u8; 6],
+}
+
+/// What runs a guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The processor itself.
+    Kvm,
+    /// QEMU's emulation.
+    Tcg,
+}
+
+/// Where what the command leaves goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Output<'a> {
+    /// Nowhere.
+    None,
+    /// What lies in the guest's `/out` at the end is unpacked into this directory.
+    Archive(&'a Path),
+    /// What the command writes to [`Output::DEVICE`] goes to the end of this file as it is written.
+    Stream(&'a Path),
+}
+
+impl Output<'_> {
+    /// Device of the guest whose output [`Output::Stream`] takes.
+    pub const DEVICE: &'static str = "/dev/ttyS3";
+}
+
+/// How a command of a guest ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its exit status.
+    pub status: i32,
+}
+
+/// A guest that runs. Dropping it ends it.
+pub struct Machine {
+    child: Child,
+    files: TempDir,
+    stream: UnixStream,
+}
+
+impl Default for Guest {
+    fn default() -> Guest {
+        Guest {
+            programs: Vec::new(),
+            files: Vec::new(),
+            modules: Vec::new(),
+            memory: 512,
+            processors: 1,
+            virtual_time: false,
+            networks: Vec::new(),
+            namespace: None,
+        }
+    }
+}
+
+impl Accelerator {
+    /// What boots this kernel here: KVM where it does, found out once.
+    pub fn probe(kernel: &Kernel) -> Accelerator {
+        static FOUND: OnceLock<Accelerator> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            let boots = || {
+                let guest = Guest::default();
+                let mut machine = guest.start(kernel, &["true".to_owned()], Output::None, Accelerator::Kvm)?;
+                machine.finish(Duration::from_secs(8), &mut io::sink())
+            };
+            match boots() {
+                Ok(Finished { status: 0 }) if Path::new("/dev/kvm").exists() => Accelerator::Kvm,
+                _ => Accelerator::Tcg,
+            }
+        })
+    }
+
+    fn option(self, guest: &Guest) -> &'static str {
+        match self {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg if guest.processors > 1 => "tcg,thread=multi",
+            Accelerator::Tcg => "tcg,thread=single",
+        }
+    }
+}
+
+impl Guest {
+    /// Runs a command to its end; what it prints goes to `printed`.
+    ///
+    /// # Errors
+    /// QEMU or a program is missing, the guest does not boot or does not end within `limit`: with what its console says.
+    pub fn run(
+        &self,
+        kernel: &Kernel,
+        command: &[String],
+        out: Output<'_>,
+        limit: Duration,
+        printed: &mut dyn Write,
+    ) -> Result<Finished> {
+        let accelerator = self.accelerator(kernel);
+        let mut machine = self.start(kernel, command, out, accelerator)?;
+        let finished = machine.finish(limit, printed)?;
+        if let Output::Archive(directory) = out {
+            fs::create_dir_all(directory)?;
+            super::kernel::said(
+                Command::new("tar")
+                    .arg("-xf")
+                    .arg(machine.file("left"))
+                    .arg("-C")
+                    .arg(directory),
+            )?;
+        }
+        Ok(finished)
+    }
+
+    /// Starts a command and leaves it running; what is then written to its input reaches it.
+    ///
+    /// # Errors
+    /// As [`Guest::run`].
+    pub fn spawn(&self, kernel: &Kernel, command: &[String]) -> Result<Machine> {
+        self.start(kernel, command, Output::None, self.accelerator(kernel))
+    }
+
+    /// Virtual time is the emulation's.
+    fn accelerator(&self, kernel: &Kernel) -> Accelerator {
+        if self.virtual_time {
+            Accelerator::Tcg
+        } else {
+            Accelerator::probe(kernel)
+        }
+    }
+
+    fn start(&self, kernel: &Kernel, command: &[String], out: Output<'_>, accelerator: Accelerator) -> Result<Machine> {
+        let qemu = find(QEMU).with_context(|| format!("{QEMU} is not installed (Debian's qemu-system-x86)"))?;
+        let files = tempfile::Builder::new().prefix("oxvs-guest-").tempdir()?;
+        let at = |name: &str| files.path().join(name);
+        self.write_image(kernel, command, matches!(out, Output::Archive(_)), &at("initramfs"))?;
+        let left = match out {
+            Output::Stream(file) => file.to_owned(),
+            Output::Archive(_) | Output::None => at("left"),
+        };
+        let listener = UnixListener::bind(at("input-output"))?;
+        let mut run = match &self.namespace {
+            Some(namespace) => {
+                let mut run = Command::new("ip");
+                run.args(["netns", "exec", namespace]).arg(qemu);
+                run
+            }
+            None => Command::new(qemu),
+        };
+        run.args([
+            "-accel",
+            accelerator.option(self),
+            "-machine",
+            "pc,hpet=off",
+            "-display",
+            "none",
+        ])
+        .args(["-nodefaults", "-no-reboot", "-cpu"])
+        .arg(if accelerator == Accelerator::Kvm {
+            "host"
+        } else {
+            "qemu64"
+        })
+        .args(["-smp", &self.processors.to_string(), "-m", &self.memory.to_string()])
+        .arg("-kernel")
+        .arg(kernel.image())
+        .arg("-initrd")
+        .arg(at("initramfs"))
+        .args(["-append", "console=ttyS0 loglevel=4 panic=-1 mitigations=off"]);
+        if self.virtual_time {
+            run.args([
+                "-icount",
+                "shift=1,sleep=off,align=off",
+                "-rtc",
+                "base=2026-01-01,clock=vm",
+            ]);
+        }
+        for (number, network) in self.networks.iter().enumerate() {
+            let mac: Vec<String> = network.mac.iter().map(|byte| format!("{byte:02x}")).collect();
+            run.args([
+                "-netdev",
+                &format!("tap,id=n{number},ifname={},script=no,downscript=no", network.tap),
+            ])
+            .args([
+                "-device",
+                &format!("virtio-net-pci,netdev=n{number},mac={}", mac.join(":")),
+            ]);
+        }
+        let serial = |kind: &str, file: &Path, more: &str| format!("{kind},id=c{kind},path={}{more}", file.display());
+        run.arg("-serial")
+            .arg(format!("file:{}", at("console").display()))
+            .args([
+                "-chardev",
+                &serial("socket", &at("input-output"), ""),
+                "-serial",
+                "chardev:csocket",
+            ])
+            .arg("-serial")
+            .arg(format!("file:{}", at("status").display()))
+            .args([
+                "-chardev",
+                &serial("file", &left, ",append=on"),
+                "-serial",
+                "chardev:cfile",
+            ])
+            .stdin(Stdio::null())
+            .stdout(File::create(at("qemu"))?)
+            .stderr(File::create(at("qemu-errors"))?);
+        let mut child = run.spawn().with_context(|| format!("starting {QEMU}"))?;
+        let stream = accept(&listener, &mut child).with_context(|| read_file(&at("qemu-errors")));
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                // It is not to outlive the error; it may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
+        let mut machine = Machine { child, files, stream };
+        machine.wait_until_ready()?;
+        Ok(machine)
+    }
+
+    fn write_image(&self, kernel: &Kernel, command: &[String], collect: bool, file: &Path) -> Result<()> {
+        let mut image = Image::new(BufWriter::new(File::create(file)?));
+        for directory in [
+            "dev", "etc", "out", "proc", "run", "sys", "tmp", "usr/bin", "usr/sbin", "var/run", "var/log",
+        ] {
+            image.directory(directory)?;
+        }
+        for link in ["sbin", "lib64"] {
+            image.symlink(link, if link == "sbin" { "bin" } else { "lib" })?;
+        }
+        for program in PROGRAMS.iter().copied().chain(self.programs.iter().map(String::as_str)) {
+            let found = find(program).with_context(|| format!("no program {program} for the guest"))?;
+            image.program(&found)?;
+        }
+        image.busybox(kernel)?;
+        image.modules(kernel, &self.modules)?;
+        for (name, file) in &self.files {
+            let content = fs::read(file).with_context(|| file.display().to_string())?;
+            image.file(name.trim_start_matches('/'), &content)?;
+        }
+        if collect {
+            image.file("etc/collect", b"")?;
+        }
+        let quoted: Vec<String> = command
+            .iter()
+            .map(|word| format!("'{}'", word.replace('\'', r"'\''")))
+            .collect();
+        image.file("etc/command", quoted.join(" ").as_bytes())?;
+        image.file("init", include_bytes!("init"))?;
+        image.finish()?.flush()?;
+        Ok(())
+    }
+}
+
+/// QEMU's connection to the socket of the guest's input and output.
+fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
+    listener.set_nonblocking(true)?;
+    let until = Instant::now() + BOOT;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("{QEMU} ended at once ({status})");
+        }
+        ensure!(
+            Instant::now() < until,
+            "{QEMU} did not start within {} s",
+            BOOT.as_secs()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Machine {
+    /// The command's standard input and output.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Process that runs it.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What the guest's kernel has said.
+    pub fn console(&self) -> String {
+        read_file(&self.file("console"))
+    }
+
+    /// Reads up to the word that its first process says before it starts the command. A terminal echoes until that process has told it not to.
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let until = Instant::now() + BOOT;
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"ready\n") {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut byte = [0];
+            let read = match left.is_zero() {
+                true => Ok(0),
+                false => self
+                    .stream
+                    .set_read_timeout(Some(left))
+                    .and_then(|()| self.stream.read(&mut byte)),
+            };
+            match read {
+                Ok(1..) => heard.push(byte[0]),
+                Err(error) if waits(&error) => {}
+                Ok(0) | Err(_) => bail!(
+                    "the guest did not boot:\n{}{}",
+                    read_file(&self.file("qemu-errors")),
+                    self.console()
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// Waits for the guest's end and passes on what its command prints.
+    fn finish(&mut self, limit: Duration, printed: &mut dyn Write) -> Result<Finished> {
+        let until = Instant::now() + limit;
+        let mut buffer = [0; 4096];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            ensure!(
+                !left.is_zero(),
+                "the guest did not end within {} s; its console:\n{}",
+                limit.as_secs(),
+                self.console()
+            );
+            self.stream.set_read_timeout(Some(left))?;
+            match self.stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => printed.write_all(&buffer[..n])?,
+                Err(error) if waits(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.child.wait()?;
+        let errors = read_file(&self.file("qemu-errors"));
+        let status = read_file(&self.file("status"))
+            .trim()
+            .parse()
+            .with_context(|| format!("the guest did not come to an end:\n{errors}{}", self.console()))?;
+        Ok(Finished { status })
+    }
+}
+
+/// Nothing has come within the time set.
+fn waits(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+/// A file's text, as far as there is one.
+fn read_file(file: &Path) -> String {
+    fs::read(file)
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .unwrap_or_default()
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
