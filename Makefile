@@ -50,7 +50,7 @@ fuzz:
 
 kernel-qdiscs:
 	./scripts/setup.sh guest
-	./scripts/guest/qdiscs.sh
+	./scripts/qdiscs.sh
 
 # Builds only where there is no binary yet, so that `sudo make install` after `make build` needs no toolchain of root's.
 $(OXVS):

@@ -1,5 +1,7 @@
 //! `oxvs lab`: what can be asked of the laboratory on the command line.
 
+mod guest;
+
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,6 +55,8 @@ enum Command {
     Clean,
     /// Check the instruments: known rates and delays, measured
     Trust,
+    /// Run a command in a virtual machine with Debian's cloud kernel, for what this machine's kernel lacks
+    Guest(guest::Guest),
     /// Sends, receives and measures in a host's namespace; started by `run`
     #[command(hide = true)]
     Agent {
@@ -106,6 +110,9 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    if let Command::Guest(guest) = cli.command {
+        return guest.run();
+    }
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -124,6 +131,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Serve { .. } => "serve",
         Command::Clean => "clean",
         Command::Trust => "trust",
+        Command::Guest(_) => "guest",
         Command::Agent { .. } => "agent",
         Command::Cable { .. } => "cable",
     };

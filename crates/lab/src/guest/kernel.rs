@@ -40,6 +40,12 @@ impl Kernel {
         self.root.join("boot").join(format!("vmlinuz-{}", self.version))
     }
 
+    /// A file that keeps what was found out about this kernel on this machine since it was started.
+    pub(super) fn note(&self, about: &str) -> PathBuf {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        self.root.join(format!("{about}-{}", boot.trim()))
+    }
+
     pub(super) fn busybox(&self) -> PathBuf {
         self.root.join("bin/busybox")
     }

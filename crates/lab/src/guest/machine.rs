@@ -20,6 +20,9 @@ const PROGRAMS: &[&str] = &["sh", "timeout", "ip", "tc"];
 /// How long a guest may take until it can be spoken to.
 const BOOT: Duration = Duration::from_secs(60);
 
+/// The same where the processor itself runs it: what does not boot by then is emulated.
+const KVM_BOOT: Duration = Duration::from_secs(10);
+
 /// A guest that can be started.
 #[derive(Clone, Debug)]
 pub struct Guest {
@@ -109,15 +112,27 @@ impl Accelerator {
     pub fn probe(kernel: &Kernel) -> Accelerator {
         static FOUND: OnceLock<Accelerator> = OnceLock::new();
         *FOUND.get_or_init(|| {
-            let boots = || {
-                let guest = Guest::default();
-                let mut machine = guest.start(kernel, &["true".to_owned()], Output::None, Accelerator::Kvm)?;
-                machine.finish(Duration::from_secs(8), &mut io::sink())
-            };
-            match boots() {
-                Ok(Finished { status: 0 }) if Path::new("/dev/kvm").exists() => Accelerator::Kvm,
-                _ => Accelerator::Tcg,
+            if !Path::new("/dev/kvm").exists() {
+                return Accelerator::Tcg;
             }
+            let known = kernel.note("accelerator");
+            match fs::read_to_string(&known).unwrap_or_default().as_str() {
+                "kvm" => return Accelerator::Kvm,
+                "tcg" => return Accelerator::Tcg,
+                _ => {}
+            }
+            let boots = || {
+                let mut machine =
+                    Guest::default().start(kernel, &["true".to_owned()], Output::None, Accelerator::Kvm)?;
+                machine.finish(KVM_BOOT, &mut io::sink())
+            };
+            let (found, name) = match boots() {
+                Ok(Finished { status: 0 }) => (Accelerator::Kvm, "kvm"),
+                _ => (Accelerator::Tcg, "tcg"),
+            };
+            // Unless it can be kept it is found out again next time.
+            let _ = fs::write(known, name);
+            found
         })
     }
 
@@ -177,6 +192,11 @@ impl Guest {
     }
 
     fn start(&self, kernel: &Kernel, command: &[String], out: Output<'_>, accelerator: Accelerator) -> Result<Machine> {
+        let boot = if accelerator == Accelerator::Kvm {
+            KVM_BOOT
+        } else {
+            BOOT
+        };
         let qemu = find(QEMU).with_context(|| format!("{QEMU} is not installed (Debian's qemu-system-x86)"))?;
         let files = tempfile::Builder::new().prefix("oxvs-guest-").tempdir()?;
         let at = |name: &str| files.path().join(name);
@@ -265,7 +285,7 @@ impl Guest {
             }
         };
         let mut machine = Machine { child, files, stream };
-        machine.wait_until_ready()?;
+        machine.wait_until_ready(boot)?;
         Ok(machine)
     }
 
@@ -345,8 +365,8 @@ impl Machine {
     }
 
     /// Reads up to the word that its first process says before it starts the command. A terminal echoes until that process has told it not to.
-    fn wait_until_ready(&mut self) -> Result<()> {
-        let until = Instant::now() + BOOT;
+    fn wait_until_ready(&mut self, boot: Duration) -> Result<()> {
+        let until = Instant::now() + boot;
         let mut heard = Vec::new();
         while !heard.ends_with(b"ready\n") {
             let left = until.saturating_duration_since(Instant::now());

@@ -1,6 +1,6 @@
 //! Our disciplines beside the kernel's: the same packets at the same moments, and what left, when, in which order, and what was dropped.
 //!
-//! What a kernel did was recorded in a virtual machine with Debian's cloud kernel, in which time passes with the instructions (`scripts/guest`), and is
+//! What a kernel did was recorded in a virtual machine with Debian's cloud kernel, in which time passes with the instructions (`oxvs lab guest`), and is
 //! in `recorded/`; `make kernel-qdiscs` records it anew. Where the kernel that runs here has the qdisc, it is asked too, in its own time.
 #![allow(missing_docs)]
 
@@ -134,7 +134,7 @@ fn as_here(scenario: &Scenario) {
 
 /// Writes what the kernel that runs here does into the directory that `OXVS_RECORD` names.
 #[test]
-#[ignore = "records; see scripts/guest/qdiscs.sh"]
+#[ignore = "records; see scripts/qdiscs.sh"]
 fn record_what_this_kernel_does() {
     let directory = std::env::var("OXVS_RECORD").expect("OXVS_RECORD names a directory");
     let mut faults = vec![];

@@ -1,0 +1,62 @@
+//! `oxvs lab guest`: a command in a virtual machine.
+
+use crate::guest::{Finished, Guest as Machine, Kernel, Output};
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What the guest gets, and what it does.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Its system is busybox, ip, tc and what it is given; it has no disk and no network. The exit status is the command's; 125 where the guest failed."
+)]
+pub(super) struct Guest {
+    /// A program that the guest gets, with the libraries it needs (again and again)
+    #[arg(long = "program", value_name = "NAME|FILE")]
+    programs: Vec<String>,
+    /// A kernel module that is loaded before the command, with those it needs (again and again)
+    #[arg(long = "module", value_name = "NAME")]
+    modules: Vec<String>,
+    /// Gets what the command leaves in the guest's /out
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The guest's time passes with its instructions: a run is the same on a busy machine
+    #[arg(long)]
+    virtual_time: bool,
+    /// In MiB
+    #[arg(long, value_name = "MB", default_value_t = 512)]
+    memory: u32,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    timeout: u64,
+    /// The command and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+impl Guest {
+    pub(super) fn run(self) -> ExitCode {
+        match self.finish() {
+            Ok(Finished { status }) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
+            Err(error) => {
+                eprintln!("oxvs lab: {error:#}");
+                ExitCode::from(125)
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Finished> {
+        let machine = Machine {
+            programs: self.programs,
+            modules: self.modules,
+            memory: self.memory,
+            virtual_time: self.virtual_time,
+            ..Machine::default()
+        };
+        let out = self.out.as_deref().map_or(Output::None, Output::Archive);
+        let limit = Duration::from_secs(self.timeout);
+        machine.run(&Kernel::fetch()?, &self.command, out, limit, &mut std::io::stdout())
+    }
+}
