@@ -1,4 +1,20 @@
 //! What is sent across a testbed, and what is measured of it.
+//!
+//! - [`agent`]: the program that sends and receives, in a host's namespace or in a guest; [`protocol`]: what is said with it.
+//! - [`Agent`]: the lab's side of it.
+//! - [`udp`]: round trips, and flows of datagrams.
+
+pub mod agent;
+mod client;
+mod clock;
+mod histogram;
+pub mod protocol;
+mod task;
+#[cfg(test)]
+mod tests;
+pub mod udp;
+
+pub use client::{Agent, Remote};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,91 @@
+//! What is said between the lab and an agent: requests and answers, a line of JSON each.
+//!
+//! A task begins with [`Ask::Start`]. When its sockets are there the agent answers [`Said::Ready`]. A server (echo, receive, netperf's, capture)
+//! then works until [`Ask::Stop`]; any other waits for [`Ask::Go`], so that many can begin at the same moment, and ends by itself or, earlier,
+//! at [`Ask::Stop`]. Its last answer is [`Said::Done`] or [`Said::Error`]. The end of the agent's input ends all its tasks.
+
+use super::udp::{Echo, Probe, Probed, Receive, Received, Send, Sent};
+use serde::{Deserialize, Serialize};
+
+/// The longest line that an agent reads, in bytes.
+pub const LONGEST_LINE: usize = 1 << 20;
+
+/// A line to the agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Which task, by a number that the lab chooses; not one that is running.
+    pub id: u64,
+    /// What of it.
+    pub ask: Ask,
+}
+
+/// What is asked of an agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Prepare a task, and begin it if it is a server.
+    Start(Task),
+    /// Begin what was prepared.
+    Go,
+    /// End it, and say what was measured up to here.
+    Stop,
+}
+
+/// Work of an agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// Sends datagrams back.
+    Echo(Echo),
+    /// Measures round trips.
+    Probe(Probe),
+    /// Sends datagrams by a schedule.
+    Send(Send),
+    /// Counts datagrams.
+    Receive(Receive),
+}
+
+/// A line from the agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// Of which task; none where the request was so bad that it has none.
+    pub id: Option<u64>,
+    /// What of it.
+    pub said: Said,
+}
+
+/// What an agent says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// The task is prepared.
+    Ready(Ready),
+    /// The task has ended.
+    Done(Box<Outcome>),
+    /// The task could not be done, or there is no such: why.
+    Error(String),
+}
+
+/// What others have to know of a prepared task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// Its ports, in the order that the task named their uses in.
+    pub ports: Vec<u16>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing: it only served.
+    Served,
+    /// Of [`Task::Probe`].
+    Probed(Probed),
+    /// Of [`Task::Send`].
+    Sent(Sent),
+    /// Of [`Task::Receive`].
+    Received(Received),
+}

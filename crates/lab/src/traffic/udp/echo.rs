@@ -1,0 +1,46 @@
+//! A server that sends every datagram back.
+
+use super::socket::bind;
+use crate::traffic::clock::{MICRO, now};
+use crate::traffic::protocol::Outcome;
+use crate::traffic::task::{Control, LOOK};
+use anyhow::{Context, Result};
+use rustix::net::RecvFlags;
+use serde::{Deserialize, Serialize};
+
+/// Sends datagrams back as they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Echo {
+    /// Its port; 0: any.
+    #[serde(default)]
+    pub port: u16,
+    /// For how long after a datagram it looks for the next one without sleeping, in µs. It then has a processor for itself, which the switch
+    /// cannot use.
+    #[serde(default)]
+    pub spin: u64,
+}
+
+impl Echo {
+    pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
+        let socket = bind(self.port)?;
+        socket.set_read_timeout(Some(LOOK)).context("SO_RCVTIMEO")?;
+        control.ready(vec![socket.local_addr()?.port()]);
+        let mut buffer = vec![0; super::MOST_PAYLOAD as usize];
+        while !control.stopped() {
+            // A time that is out, or news of an answer that could not be delivered: nothing to send back.
+            let Ok((len, from)) = socket.recv_from(&mut buffer) else {
+                continue;
+            };
+            let _ = socket.send_to(&buffer[..len], from);
+            let mut until = now() + self.spin * MICRO;
+            while self.spin > 0 && now() < until {
+                if let Ok((len, _, Some(from))) = rustix::net::recvfrom(&socket, &mut buffer[..], RecvFlags::DONTWAIT) {
+                    let _ = rustix::net::sendto(&socket, &buffer[..len], rustix::net::SendFlags::empty(), &from);
+                    until = now() + self.spin * MICRO;
+                }
+            }
+        }
+        Ok(Outcome::Served)
+    }
+}

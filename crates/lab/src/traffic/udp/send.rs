@@ -1,0 +1,319 @@
+//! Flows of datagrams by a schedule that no delay shifts: what is late is sent at once, and the lateness reported.
+
+use super::header::{self, Header};
+use super::schedule::Schedule;
+use super::socket::bind;
+use crate::results::Distribution;
+use crate::traffic::clock::{MICRO, MILLI, be_punctual, micros, nanos, now, seconds, wait_until};
+use crate::traffic::histogram::Durations;
+use crate::traffic::protocol::Outcome;
+use crate::traffic::task::{Control, LOOK};
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with};
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+
+/// Sends flows of datagrams, all from one thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    /// The flows.
+    pub flows: Vec<SendFlow>,
+    /// Seconds of datagrams that do not count, before.
+    #[serde(default)]
+    pub warmup: f64,
+    /// Seconds of datagrams that count.
+    pub seconds: f64,
+    /// How long before a datagram's time this has a processor for itself, in µs. Without, a datagram is late by what a wake-up takes.
+    #[serde(default)]
+    pub spin: u64,
+}
+
+/// A flow to send.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendFlow {
+    /// Its number in the run.
+    pub flow: u16,
+    /// Where it goes; also a network's broadcast address.
+    pub to: Ipv4Addr,
+    /// To which ports; more than one only for new flows.
+    pub ports: Vec<u16>,
+    /// The port it comes from; 0: any. No meaning for new flows.
+    #[serde(default)]
+    pub port: u16,
+    /// UDP payload in bytes, 16 to 65507.
+    pub payload: u32,
+    /// In bit/s of UDP payload; 0: as fast as it goes.
+    pub rate: u64,
+    /// Each datagram comes from a port, or goes to one, that no other did, until all pairs were used. Needs `CAP_NET_RAW`.
+    #[serde(default)]
+    pub new_flows: bool,
+}
+
+/// What was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sent {
+    /// By flow, in the order asked.
+    pub flows: Vec<SentFlow>,
+}
+
+/// What was sent of a flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SentFlow {
+    /// Its number in the run.
+    pub flow: u16,
+    /// Datagrams that the kernel took, not counting the warm-up's.
+    pub sent: u64,
+    /// Those of the warm-up.
+    pub warmup: u64,
+    /// Datagrams that were due and not sent in time, since this program could not keep up.
+    pub behind: u64,
+    /// Datagrams that the kernel refused, warm-up's included, since the socket's buffer was full.
+    pub full: u64,
+    /// Datagrams that the kernel refused for other reasons, warm-up's included.
+    pub errors: u64,
+    /// The first such reason.
+    pub error: Option<String>,
+    /// Seconds that counted.
+    pub seconds: f64,
+    /// How late datagrams were sent, in µs; none without a rate.
+    pub pacing: Option<Distribution>,
+    /// Mean of that.
+    pub late: Option<f64>,
+    /// All pairs of ports were used, and some a second time.
+    pub ports_used_up: bool,
+}
+
+/// So long after the end a datagram that was due before it is still sent, in nanoseconds.
+const GRACE: u64 = 10 * MILLI;
+
+/// The ports that new flows come from.
+const SOURCES: std::ops::RangeInclusive<u16> = 1024..=65_535;
+
+impl Send {
+    pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
+        let senders = self.flows.iter().enumerate();
+        let mut senders = senders
+            .map(|(i, flow)| Sender::new(flow, i, self.flows.len()))
+            .collect::<Result<Vec<_>>>()?;
+        control.ready(senders.iter().map(|sender| sender.source).collect());
+        if control.await_go() {
+            be_punctual();
+            self.phase(true, nanos(self.warmup), control, &mut senders);
+            let took = self.phase(false, nanos(self.seconds), control, &mut senders);
+            for sender in &mut senders {
+                sender.sent.seconds = seconds(took);
+            }
+        }
+        let flows = senders.into_iter().map(Sender::outcome).collect();
+        Ok(Outcome::Sent(Sent { flows }))
+    }
+
+    /// Sends what is due in so many nanoseconds from now. Returns how many of them it was let to.
+    fn phase(&self, warmup: bool, length: u64, control: &Control, senders: &mut [Sender<'_>]) -> u64 {
+        let begin = now();
+        for sender in &mut *senders {
+            sender.begin(begin, length, warmup);
+        }
+        let look = LOOK.as_nanos() as u64;
+        let mut heard = begin;
+        while let Some(next) = senders
+            .iter_mut()
+            .filter(|sender| sender.left > 0)
+            .min_by_key(|sender| sender.due)
+        {
+            let due = next.due;
+            let mut at = now();
+            if at > heard + look {
+                heard = at;
+                if control.stopped() {
+                    return (at - begin).min(length);
+                }
+            }
+            if due > at {
+                // At most so long at a time, to hear when it is to stop.
+                wait_until(due.min(at + look), self.spin * MICRO);
+                at = now();
+                if at < due {
+                    continue;
+                }
+            }
+            if at > begin + length + if next.flow.rate > 0 { GRACE } else { 0 } {
+                break;
+            }
+            next.send(warmup, at);
+        }
+        for sender in &mut *senders {
+            if sender.flow.rate > 0 && !warmup {
+                sender.sent.behind += sender.left;
+            }
+        }
+        if !control.stopped() {
+            wait_until(begin + length, 0);
+        }
+        length
+    }
+}
+
+struct Sender<'a> {
+    flow: &'a SendFlow,
+    socket: OwnedFd,
+    /// The port it comes from; 0 for new flows.
+    source: u16,
+    schedule: Schedule,
+    /// Nanoseconds after the beginning of a phase that its first is due: flows of one sender do not begin all at once.
+    offset: u64,
+    begin: u64,
+    /// The next one's number, and when it is due.
+    number: u64,
+    due: u64,
+    /// How many are left to send.
+    left: u64,
+    /// The whole datagram; with its UDP header for new flows.
+    datagram: Vec<u8>,
+    /// Which pair of ports a new flow uses next.
+    pair: u64,
+    pacing: Durations,
+    sent: SentFlow,
+}
+
+impl Sender<'_> {
+    fn new(flow: &SendFlow, index: usize, of: usize) -> Result<Sender<'_>> {
+        if !(header::LEN as u32..=super::MOST_PAYLOAD).contains(&flow.payload) {
+            bail!(
+                "flow {}: payload {}: {} to {} bytes",
+                flow.flow,
+                flow.payload,
+                header::LEN,
+                super::MOST_PAYLOAD
+            );
+        }
+        if flow.ports.is_empty() || flow.ports.len() > 1 && !flow.new_flows {
+            bail!("flow {}: {} ports to send to", flow.flow, flow.ports.len());
+        }
+        let (socket, source, before) = if flow.new_flows {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP));
+            (socket.context("raw socket (UDP)")?, 0, 8)
+        } else {
+            let socket = bind(flow.port)?;
+            socket.set_nonblocking(true)?;
+            socket.set_broadcast(true).context("SO_BROADCAST")?;
+            let source = socket.local_addr()?.port();
+            (OwnedFd::from(socket), source, 0)
+        };
+        let schedule = Schedule::new(flow.payload, flow.rate);
+        Ok(Sender {
+            socket,
+            source,
+            schedule,
+            offset: u64::try_from(u128::from(schedule.due(1)) * index as u128 / of as u128).unwrap_or(u64::MAX),
+            begin: 0,
+            number: 0,
+            due: 0,
+            left: 0,
+            datagram: vec![0; before + flow.payload as usize],
+            pair: 0,
+            pacing: Durations::new(),
+            sent: SentFlow {
+                flow: flow.flow,
+                ..SentFlow::default()
+            },
+            flow,
+        })
+    }
+
+    fn begin(&mut self, at: u64, length: u64, warmup: bool) {
+        self.begin = at + self.offset;
+        self.number = 0;
+        self.due = self.begin;
+        self.left = match self.flow.rate {
+            0 if length > 0 => u64::MAX,
+            _ => self.schedule.before(length.saturating_sub(self.offset)),
+        };
+        if !warmup {
+            self.pacing = Durations::new();
+        }
+    }
+
+    fn send(&mut self, warmup: bool, at: u64) {
+        let header = Header {
+            warmup,
+            flow: self.flow.flow,
+            sequence: self.number as u32,
+            sent: at,
+        };
+        let payload = self.datagram.len() - self.flow.payload as usize;
+        header.write(&mut self.datagram[payload..]);
+        let to = if self.flow.new_flows {
+            self.next_pair()
+        } else {
+            self.flow.ports[0]
+        };
+        let to = SocketAddrV4::new(self.flow.to, to);
+        match sendto(&self.socket, &self.datagram, SendFlags::DONTWAIT, &to) {
+            Ok(_) if warmup => self.sent.warmup += 1,
+            Ok(_) => self.sent.sent += 1,
+            Err(Errno::AGAIN | Errno::NOBUFS) => self.sent.full += 1,
+            Err(error) => {
+                self.sent.errors += 1;
+                self.sent.error.get_or_insert_with(|| format!("send to {to}: {error}"));
+            }
+        }
+        if self.flow.rate > 0 {
+            self.pacing.record(at - self.due);
+        }
+        self.number += 1;
+        self.left -= 1;
+        // Flows without a rate take turns.
+        self.due = if self.flow.rate > 0 {
+            self.begin.saturating_add(self.schedule.due(self.number))
+        } else {
+            at
+        };
+    }
+
+    /// Writes the header of a new flow; returns the port that it goes to. Its checksum is left out, as RFC 768 allows.
+    fn next_pair(&mut self) -> u16 {
+        let sources = u64::from(SOURCES.end() - SOURCES.start()) + 1;
+        let ports = self.flow.ports.len() as u64;
+        self.sent.ports_used_up |= self.pair >= sources * ports;
+        let to = self.flow.ports[(self.pair / sources % ports) as usize];
+        let from = SOURCES.start() + (self.pair % sources) as u16;
+        self.pair += 1;
+        let len = self.datagram.len() as u16;
+        self.datagram[..2].copy_from_slice(&from.to_be_bytes());
+        self.datagram[2..4].copy_from_slice(&to.to_be_bytes());
+        self.datagram[4..6].copy_from_slice(&len.to_be_bytes());
+        to
+    }
+
+    fn outcome(self) -> SentFlow {
+        SentFlow {
+            pacing: self.pacing.distribution(),
+            late: self.pacing.mean(),
+            ..self.sent
+        }
+    }
+}
+
+impl SentFlow {
+    /// The lateness that one datagram in a hundred exceeds, in µs.
+    pub fn late_99(&self) -> Option<f64> {
+        let quantiles = &self.pacing.as_ref()?.quantiles;
+        quantiles
+            .iter()
+            .find(|(share, _)| *share >= 0.99)
+            .map(|&(_, late)| late)
+    }
+
+    /// The time between two of its datagrams, in µs; none without a rate.
+    pub fn interval(payload: u32, rate: u64) -> Option<f64> {
+        (rate > 0).then(|| micros(Schedule::new(payload, rate).due(1)))
+    }
+}
