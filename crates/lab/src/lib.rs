@@ -1,6 +1,6 @@
 //! The laboratory: experiments as data, testbeds on this machine, what was measured, what was published, and whether one bears out the other.
 //!
-//! - `scenario`: an experiment as a file says it, and its cells: every combination of what it varies.
+//! - [`scenario`]: an experiment as a file says it, and its cells: every combination of what it varies.
 //! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables, [`systems`] its switches.
 //! - [`traffic`]: what is sent across it and measured of it.
 //! - [`results`]: what a run leaves.
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod findings;
 pub mod guest;
 pub mod results;
+pub mod scenario;
 pub mod stats;
 pub mod systems;
 pub mod table;

@@ -20,6 +20,27 @@ pub struct Topology {
     pub links: Vec<Link>,
 }
 
+impl Topology {
+    /// A host by its name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// What remains without the set-up of switches: hosts, names of bridges, cables. Testbeds that are equal in it can be one testbed.
+    pub fn cabling(&self) -> Topology {
+        let mut cabling = self.clone();
+        for bridge in &mut cabling.bridges {
+            bridge.svis.clear();
+            bridge.control = Control::default();
+        }
+        for link in &mut cabling.links {
+            link.a.port = Port::default();
+            link.b.port = Port::default();
+        }
+        cabling
+    }
+}
+
 /// A machine at the edge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,6 +164,33 @@ pub struct Port {
     pub qos: Option<Qos>,
     /// What may come in.
     pub policing: Option<Policing>,
+    /// It is one of several members of a port; all of its cables that name the same bond, at the same bridge, are set up alike.
+    pub bond: Option<Bond>,
+}
+
+/// A port of several cables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bond {
+    /// Unique at its bridge; letters, digits and `-`.
+    pub name: String,
+    /// Which member takes a packet.
+    pub mode: BondMode,
+    /// Both ends speak LACP (IEEE 802.1AX).
+    #[serde(default)]
+    pub lacp: bool,
+}
+
+/// Which member of a bond takes a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BondMode {
+    /// One for all, another when it fails.
+    ActiveBackup,
+    /// By source MAC address and VLAN.
+    BalanceSlb,
+    /// By the addresses and ports of each packet; needs LACP.
+    BalanceTcp,
 }
 
 /// A scheduler of a port.
@@ -153,6 +201,23 @@ pub struct Qos {
     pub kind: QosKind,
     /// In bit/s, where the kind has a rate (HTB, HFSC).
     pub rate: Option<u64>,
+    /// Classes below that rate (HTB, HFSC); what no class takes goes with the first. None: one class with all of the rate.
+    #[serde(default, rename = "class")]
+    pub classes: Vec<Class>,
+}
+
+/// A class of a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// What it always gets, bit/s.
+    pub min: u64,
+    /// What it never exceeds, bit/s; none: the scheduler's rate.
+    pub max: Option<u64>,
+    /// Smaller ones borrow first (HTB); 0 to 7.
+    pub priority: Option<u8>,
+    /// The hosts whose packets are of this class, by source address.
+    pub hosts: Vec<String>,
 }
 
 /// The schedulers of study S4.

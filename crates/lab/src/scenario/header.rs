@@ -1,0 +1,210 @@
+//! What a scenario says of itself beside its testbed and traffic.
+
+use serde::{Deserialize, Serialize};
+
+/// Which values are visited, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// A look: few values of each dimension, short and seldom repeated.
+    Quick,
+    /// The study's own values, durations and repetitions.
+    Full,
+}
+
+/// How a profile is run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// How often each cell is measured on each system, 1 to 10 000.
+    pub repetitions: u32,
+    /// How long is measured, more than 0 and at most 86 400 s.
+    pub seconds: f64,
+    /// How long traffic flows before that, 0 to 3600 s.
+    #[serde(default)]
+    pub warmup: f64,
+    /// Which combinations of values there are.
+    #[serde(default)]
+    pub combine: Combine,
+}
+
+/// Which combinations of the values of several dimensions are visited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Combine {
+    /// Every one.
+    #[default]
+    All,
+    /// The first value of each dimension; and each other value of each dimension while the others keep their first.
+    OneByOne,
+}
+
+/// Something that is varied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dimension {
+    /// Its name in this file, in results, in tables.
+    pub name: String,
+    /// Its name for a reader.
+    pub title: String,
+    /// Of its values; empty: none.
+    pub unit: String,
+    /// Its values, in their order, at least one.
+    pub quick: Vec<String>,
+    /// Likewise.
+    pub full: Vec<String>,
+}
+
+impl Dimension {
+    /// Its values in a profile.
+    pub fn values(&self, profile: Profile) -> &[String] {
+        match profile {
+            Profile::Quick => &self.quick,
+            Profile::Full => &self.full,
+        }
+    }
+}
+
+/// A result that is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// The flow or observation and what of it, as `probe.rtt`; the key in [`crate::results::Sample::metrics`].
+    pub name: String,
+    /// For a reader.
+    pub title: String,
+    /// After [`Metric::scale`].
+    pub unit: String,
+    /// What the value is multiplied with to be in that unit.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// Which end is good; none: neither.
+    pub better: Option<Better>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Which end of a scale is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Little.
+    Lower,
+    /// Much.
+    Higher,
+}
+
+/// A figure of the report. A series, where none is named, is a switch; `panels` are dimensions with a drawing of its own for each value.
+/// Dimensions that are neither axis, series nor panel are panels too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "form", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Figure {
+    /// A line for each series.
+    Lines {
+        /// The dimension along the axis.
+        x: String,
+        /// The metric's name.
+        y: String,
+        /// A dimension.
+        series: Option<String>,
+        /// Dimensions.
+        #[serde(default)]
+        panels: Vec<String>,
+        /// Powers of two or ten on the axis at even distances.
+        #[serde(default)]
+        log: bool,
+    },
+    /// A group of bars for each value of a dimension, a bar for each series, with its confidence interval.
+    Bars {
+        /// The dimension of the groups; none: one group.
+        groups: Option<String>,
+        /// The metric's name.
+        y: String,
+        /// A dimension.
+        series: Option<String>,
+        /// Dimensions.
+        #[serde(default)]
+        panels: Vec<String>,
+    },
+    /// What each of several flows received, a group for each combination of offered loads, within it bars for each switch and flow.
+    Shares {
+        /// The dimension of the groups.
+        groups: String,
+        /// The metrics' names, one for each flow.
+        flows: Vec<String>,
+        /// Dimensions.
+        #[serde(default)]
+        panels: Vec<String>,
+    },
+    /// A line of what a stream got, and bars of how many were lost, over their number.
+    Streams {
+        /// The dimension of the number of streams.
+        x: String,
+        /// The metric of what a stream got.
+        y: String,
+        /// The metric of how many were lost.
+        lost: String,
+        /// Dimensions.
+        #[serde(default)]
+        panels: Vec<String>,
+    },
+    /// The cumulative distribution.
+    Cdf {
+        /// The distribution's name, as `probe.rtt`; a metric of that name gives its title and unit.
+        of: String,
+        /// A dimension.
+        series: Option<String>,
+        /// Dimensions.
+        #[serde(default)]
+        panels: Vec<String>,
+    },
+    /// Who reaches whom.
+    Matrix {
+        /// The observation's name.
+        of: String,
+    },
+}
+
+/// Which number of several repetitions feeds a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistic {
+    /// Their mean, with its uncertainty.
+    #[default]
+    Mean,
+    /// Their standard deviation.
+    Deviation,
+}
+
+/// Where a result belongs in a table of `lab/findings.toml`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fed {
+    /// The table.
+    pub table: String,
+    /// The metric's name.
+    pub metric: String,
+    /// What the metric, as it is in [`crate::results::Sample::metrics`], is multiplied with to be in the table's unit.
+    pub scale: f64,
+    /// Of the repetitions.
+    pub statistic: Statistic,
+    /// The table's dimensions and the values there.
+    pub keys: std::collections::BTreeMap<String, String>,
+}
+
+/// The part of a file that needs no substitution.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    pub(super) id: String,
+    pub(super) study: String,
+    pub(super) title: String,
+    pub(super) about: String,
+    #[serde(default)]
+    pub(super) systems: Vec<String>,
+    pub(super) quick: Pace,
+    pub(super) full: Pace,
+    #[serde(default, rename = "metric")]
+    pub(super) metrics: Vec<Metric>,
+    #[serde(default, rename = "figure")]
+    pub(super) figures: Vec<Figure>,
+}

@@ -1,0 +1,118 @@
+//! An experiment as a file says it, and its cells.
+//!
+//! A scenario is a TOML file that a reader of the study understands: the testbed ([`crate::topology`]), what is sent ([`crate::traffic`]) or
+//! observed ([`Observe`]), what is varied. A name with a `$` stands for the value of what is varied, so that one description makes many cells.
+//! Everything is checked when the file is read, for every cell: a scenario that was read can be run. `docs/lab-scenarios.md` has every key.
+
+mod builtin;
+mod check;
+mod de;
+mod error;
+mod estimate;
+mod expand;
+mod expression;
+mod header;
+mod node;
+mod read;
+mod setup;
+
+pub use builtin::{built_in, find};
+pub use error::{Problem, ScenarioError};
+pub use estimate::{CABLING_SECONDS, GUEST_SECONDS, REPETITION_SECONDS, SWITCH_SECONDS, estimate};
+pub use header::{Better, Combine, Dimension, Fed, Figure, Metric, Pace, Profile, Statistic};
+pub use setup::{Cell, Fill, Matching, Mode, Observation, Observe, OpenFlow, Rewrite, Setup};
+
+use expand::Names;
+use node::{Node, Value};
+use std::collections::BTreeMap;
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Study and name, as `S0.rtt.l3`.
+    pub id: String,
+    /// The study, as `S0`.
+    pub study: String,
+    /// One line.
+    pub title: String,
+    /// What it is for, what the study did, what is different here.
+    pub about: String,
+    /// Names of the systems that it makes sense for; empty: all.
+    pub systems: Vec<String>,
+    /// What is varied, in the order of the file.
+    pub varied: Vec<Dimension>,
+    /// What is shown, the most important first.
+    pub metrics: Vec<Metric>,
+    /// How it is drawn.
+    pub figures: Vec<Figure>,
+    /// The file as it was read.
+    pub source: String,
+    /// The file's name.
+    pub file: String,
+    quick: (Pace, Vec<Cell>),
+    full: (Pace, Vec<Cell>),
+    derived: Option<Node>,
+    feeds: Option<Node>,
+    all: BTreeMap<String, Vec<String>>,
+}
+
+impl Scenario {
+    /// Reads a scenario. `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with lines.
+    pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+        read::scenario(file, text).map_err(|faults| ScenarioError::new(file, text, &faults))
+    }
+
+    /// Repetitions and durations.
+    pub fn pace(&self, profile: Profile) -> &Pace {
+        match profile {
+            Profile::Quick => &self.quick.0,
+            Profile::Full => &self.full.0,
+        }
+    }
+
+    /// The cells of a profile, in the order of the dimensions' values, the last dimension fastest.
+    pub fn cells(&self, profile: Profile) -> &[Cell] {
+        match profile {
+            Profile::Quick => &self.quick.1,
+            Profile::Full => &self.full.1,
+        }
+    }
+
+    /// Whether a system of this name is one that the scenario makes sense for.
+    pub fn is_for(&self, system: &str) -> bool {
+        self.systems.is_empty() || self.systems.iter().any(|name| name == system)
+    }
+
+    /// A metric that is shown.
+    pub fn metric(&self, name: &str) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.name == name)
+    }
+
+    /// Where results of a cell on a system belong in the tables of the findings. To judge a system in the place of another, as oxvs in that of
+    /// Open vSwitch, give the other's name.
+    ///
+    /// # Errors
+    /// A name without a value, for a cell that the scenario does not have.
+    pub fn feeds(&self, at: &BTreeMap<String, String>, system: &str) -> Result<Vec<Fed>, ScenarioError> {
+        read::feeds(self, at, system).map_err(|fault| ScenarioError::new(&self.file, &self.source, &[fault]))
+    }
+
+    /// Names with the values of a cell.
+    fn names(&self, at: &BTreeMap<String, String>) -> Names<'_> {
+        let mut names = Names::new(&self.all);
+        for (name, value) in at {
+            let value = match value.parse::<i64>() {
+                Ok(number) => Value::Integer(number),
+                Err(_) => match value.parse::<f64>().ok().filter(|number| number.is_finite()) {
+                    Some(number) => Value::Float(number),
+                    None => Value::Text(value.clone()),
+                },
+            };
+            names = names.with(name, Node { span: 0..0, value });
+        }
+        names
+    }
+}

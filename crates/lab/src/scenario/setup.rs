@@ -1,0 +1,251 @@
+//! One cell of a scenario: a testbed, and what happens on it.
+
+use crate::topology::Topology;
+use crate::traffic::Flow;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One combination of the values of what a scenario varies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// What is varied, and its value here, as in [`crate::results::Sample::at`].
+    pub at: BTreeMap<String, String>,
+    /// What is done.
+    pub setup: Setup,
+}
+
+/// A testbed, and what happens on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// Two cells with equal topologies can share the testbed and the switch on it; two with an equal [`Topology::cabling`] the testbed.
+    pub topology: Topology,
+    /// Traffic that nobody measures, from before the warm-up until the end.
+    pub background: Vec<Flow>,
+    /// Traffic that is measured, all at the same time.
+    pub measured: Vec<Flow>,
+    /// What else is measured.
+    pub observed: Vec<Observation>,
+    /// What a controller does before the run, if there is one.
+    pub openflow: Option<OpenFlow>,
+    /// How long is measured, in seconds.
+    pub seconds: f64,
+    /// How long traffic flows before that, in seconds.
+    pub warmup: f64,
+}
+
+impl Setup {
+    /// Whether only a switch with OpenFlow can do it.
+    pub fn needs_openflow(&self) -> bool {
+        self.openflow
+            .as_ref()
+            .is_some_and(|openflow| openflow.mode == Mode::Openflow)
+            || self.observed.iter().any(|observed| observed.what.needs_openflow())
+            || self
+                .topology
+                .bridges
+                .iter()
+                .any(|bridge| bridge.control != crate::topology::Control::Learning)
+    }
+}
+
+/// Something that is measured and is not traffic from one host to another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Its name in results, as a flow's: `name.metric`. Unique among flows and observations.
+    pub name: String,
+    /// What is observed.
+    #[serde(flatten)]
+    pub what: Observe,
+}
+
+/// What is observed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "observe", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Observe {
+    /// Every host pings every other, and all capture what they hear. Metrics `A-B` for each pair (1: B answered A, 0: it did not), `leaks` (pairs
+    /// that reach each other though none of `groups` holds both, and ARP requests heard outside the asker's group), `missing` (pairs of one group
+    /// that do not), `heard.A-B` (ARP requests of A that B heard), `heard.other` (those heard outside the asker's group).
+    Reachability {
+        /// Hosts that should reach each other.
+        groups: Vec<Vec<String>>,
+    },
+    /// Nothing is sent: frames that come out of the switch by itself. Metrics `frames` (a minute, all hosts), `frames.HOST`.
+    Idle {},
+    /// A host sends broadcasts, everybody else counts them. Metrics `share` (received/due at the hosts of its VLAN), `leaks` (received elsewhere),
+    /// `cost` (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it).
+    Broadcast {
+        /// The host that sends.
+        from: String,
+        /// Broadcasts a second.
+        rate: u32,
+        /// UDP payload in bytes.
+        payload: u32,
+    },
+    /// What a flow's tool says it transferred against what a capture at its receiver says: payload bytes of the frames over the time. Metrics
+    /// `tool`, `capture` (bit/s), `ratio` (tool/capture).
+    Capture {
+        /// Name of a measured flow.
+        flow: String,
+    },
+    /// A cable is cut while traffic flows. Metrics `silence.FLOW` (longest time without a packet of a measured flow after the cut, ms).
+    Cut {
+        /// The two ends, as of a link.
+        between: (String, String),
+        /// Which of the links between them, counted from 0 in their order.
+        #[serde(default)]
+        which: usize,
+        /// When, as a share of the measured time, 0 to 1.
+        after: f64,
+    },
+    /// How many rules fit. Metrics `rules`, `full` (1: the switch said that its table is full, 0: it took `at_most`), `seconds` (to install them),
+    /// `lost` (exchanges of a probe through the full table that were not answered), `answered` (1: the switch answers an echo while full).
+    Capacity {
+        /// Every field is matched, or some are wildcarded.
+        exact: bool,
+        /// Where to stop.
+        at_most: u32,
+        /// A limit that is set on the table beforehand, where the switch can be told one.
+        limit: Option<u32>,
+    },
+    /// How many addresses a learning switch remembers. Metrics `rules` (addresses), `full`, `seconds`, `lost`, `answered` as with capacity.
+    Addresses {
+        /// Where to stop.
+        at_most: u32,
+    },
+    /// The statistics of all rules are asked for. Metrics `delay` (mean until the last part has come, ms); distribution `delay`.
+    FlowStatistics {
+        /// Seconds between the beginnings of two requests.
+        every: f64,
+    },
+    /// The statistics of all ports are asked for. Metrics as of flow statistics.
+    PortStatistics {
+        /// Seconds between the beginnings of two requests.
+        every: f64,
+    },
+    /// Rules are added, then changed, then deleted, a barrier at the end of each. Metrics `install`, `modify`, `delete` (rules/s).
+    Rules {
+        /// How many.
+        rules: u32,
+    },
+    /// A rule and a barrier at a time. Metrics `delay` (until the barrier's reply, mean, ms); distribution `delay`.
+    Barrier {},
+    /// The switch asks about every new flow (cbench). Metrics `throughput` (questions/s with as many outstanding as come), `latency` (ms with one
+    /// outstanding).
+    PacketIn {},
+    /// The controller sends packets through the switch. Metrics `rate` (arrived/s), `share` (arrived/sent).
+    PacketOut {
+        /// UDP payload in bytes.
+        payload: u32,
+    },
+}
+
+impl Observe {
+    fn needs_openflow(&self) -> bool {
+        match self {
+            Observe::Reachability { .. }
+            | Observe::Idle {}
+            | Observe::Broadcast { .. }
+            | Observe::Capture { .. }
+            | Observe::Cut { .. }
+            | Observe::Addresses { .. } => false,
+            Observe::Capacity { .. }
+            | Observe::FlowStatistics { .. }
+            | Observe::PortStatistics { .. }
+            | Observe::Rules { .. }
+            | Observe::Barrier {}
+            | Observe::PacketIn {}
+            | Observe::PacketOut { .. } => true,
+        }
+    }
+}
+
+/// What a controller does to a bridge before the run; no packet comes up to it during the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenFlow {
+    /// The bridge.
+    pub bridge: String,
+    /// Whether there are rules at all.
+    #[serde(default)]
+    pub mode: Mode,
+    /// What the rules of the measured and background flows match.
+    #[serde(default, rename = "match")]
+    pub matching: Matching,
+    /// What they do to packets before they send them on.
+    #[serde(default)]
+    pub rewrite: Rewrite,
+    /// How many rules there are; those of the flows are the last installed.
+    #[serde(default)]
+    pub rules: Fill,
+    /// The most rules that are tried where the table is to be full.
+    #[serde(default = "at_most")]
+    pub at_most: u32,
+}
+
+/// The largest table that a study reports: a million rules in Open vSwitch.
+fn at_most() -> u32 {
+    1_000_000
+}
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The switch, by what it learned.
+    Legacy,
+    /// Rules.
+    #[default]
+    Openflow,
+}
+
+/// What a rule matches (study S3, table II).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Matching {
+    /// The port that a packet comes in by.
+    #[default]
+    Port,
+    /// Source and destination MAC addresses.
+    Mac,
+    /// Ethertype, source and destination IP addresses.
+    Ip,
+    /// Those of `ip`, transport protocol, source and destination ports.
+    UdpPort,
+    /// All twelve fields of OpenFlow 1.0.
+    Exact,
+}
+
+/// What a rule changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rewrite {
+    /// Nothing.
+    #[default]
+    None,
+    /// The source MAC address.
+    Mac,
+    /// The source IP address.
+    Ip,
+    /// The priority of the VLAN tag.
+    VlanPriority,
+    /// The IP type of service.
+    IpTos,
+    /// The UDP source port.
+    UdpPort,
+}
+
+/// How many rules a table has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// No more than the flows need.
+    #[default]
+    One,
+    /// A tenth less than it takes.
+    NearlyFull,
+    /// As many as it takes.
+    Full,
+    /// So many.
+    #[serde(untagged)]
+    Number(u32),
+}
