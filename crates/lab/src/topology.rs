@@ -126,7 +126,7 @@ pub struct Link {
     /// In each direction, in microseconds.
     #[serde(default)]
     pub delay: u64,
-    /// What the cable's shaper holds in each direction, in bytes.
+    /// What the cable's shaper holds in each direction, in bytes, each frame counted with [`OVERHEAD`].
     #[serde(default = "queue")]
     pub queue: u64,
 }
@@ -137,7 +137,7 @@ pub const OVERHEAD: u64 = 24;
 
 /// What the shaper of a cable holds where the scenario does not say: 100 full frames.
 fn queue() -> u64 {
-    151_400
+    153_800
 }
 
 /// What a cable is plugged into.

@@ -1,26 +1,176 @@
 //! Namespaces, hosts and cables of a testbed on this machine.
 //!
 //! All bridges of a testbed live in one namespace, each host in its own, each cable with a rate or a delay in another, outside every switch.
+//! Everything is named `oxvs-lab-…`, and removed when the [`Bed`] is dropped, when its process ends in whatever way (a [warden](warden::watch)
+//! sees to that), or by [`clean`].
 
+mod build;
+mod cable;
+pub mod command;
+mod counters;
+mod host;
+mod names;
+pub mod namespace;
+mod plan;
+mod program;
+mod record;
+pub mod warden;
+
+pub use build::missing;
+pub use counters::Counters;
+pub use host::{DEVICE, Host, Wire};
+pub use program::use_program;
+pub use record::clean;
+
+use crate::results::Loss;
 use crate::topology::Topology;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
+use plan::Plan;
+use record::Record;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use warden::Warden;
 
 /// A testbed that stands. Dropping it removes it.
 pub struct Bed {
-    namespace: String,
+    plan: Plan,
+    record: Record,
+    _warden: Warden,
 }
 
 impl Bed {
     /// Makes hosts and cables, all of them up, but no bridge.
     ///
     /// # Errors
-    /// No root, a tool that is missing, a command that fails. What was begun is undone.
-    pub fn build(_topology: &Topology) -> Result<Bed> {
-        bail!("testbeds cannot be made yet")
+    /// What [`missing`] tells; a name that is taken; a command that fails. What was begun is undone.
+    pub fn build(topology: &Topology) -> Result<Bed> {
+        if let Some(reason) = missing(topology) {
+            anyhow::bail!("{reason}");
+        }
+        let record = Record::begin()?;
+        let plan = Plan::of(topology, record.id()).and_then(|plan| Ok((plan, Warden::start(record.id())?)));
+        let (plan, warden) = match plan {
+            Ok(made) => made,
+            Err(error) => {
+                record.remove()?;
+                return Err(error);
+            }
+        };
+        let bed = Bed {
+            plan,
+            record,
+            _warden: warden,
+        };
+        build::build(topology, &bed.plan, &bed.record)?;
+        Ok(bed)
     }
 
     /// The namespace in which bridges are made and the switch's processes run.
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        &self.plan.switch
+    }
+
+    /// A directory for files of the system under test; removed with the testbed.
+    pub fn directory(&self) -> &Path {
+        self.record.directory()
+    }
+
+    /// A command in the namespace of the bridges, the program first.
+    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", self.namespace()]).args(words);
+        command
+    }
+
+    /// The device at a bridge's end of the cable between it and `to`; of several, the first.
+    ///
+    /// # Errors
+    /// No cable joins the two.
+    pub fn port_device(&self, bridge: &str, to: &str) -> Result<&str> {
+        let devices = self.port_devices(bridge, to);
+        devices
+            .first()
+            .copied()
+            .with_context(|| format!("no cable joins bridge {bridge} and {to}"))
+    }
+
+    /// The devices at a bridge's end of all cables between it and `to`, in the topology's order.
+    pub fn port_devices(&self, bridge: &str, to: &str) -> Vec<&str> {
+        let ends = self.ends().filter(|(at, other, _)| *at == bridge && *other == to);
+        ends.map(|(_, _, device)| device).collect()
+    }
+
+    /// All ports of bridges, in the topology's order: the bridge, what its cable leads to, the device.
+    pub fn ports(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.ends().filter(|(at, _, _)| !self.plan.hosts.contains_key(*at))
+    }
+
+    fn ends(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.plan.cables.iter().flat_map(|cable| {
+            let (a, b) = (&cable.a, &cable.b);
+            [
+                (a.at.as_str(), b.at.as_str(), a.device.as_str()),
+                (b.at.as_str(), a.at.as_str(), b.device.as_str()),
+            ]
+        })
+    }
+
+    /// A host.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn host(&self, name: &str) -> Result<&Host> {
+        self.plan
+            .hosts
+            .get(name)
+            .with_context(|| format!("no host is named {name}"))
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.plan.hosts.values()
+    }
+
+    /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's queue was full, or the machine could not take what
+    /// a device sent), `sender` and `receiver` (a host's stack dropped it; of the receiver, the socket's buffer was full or nobody listened).
+    ///
+    /// # Errors
+    /// A namespace that is gone, a tool that fails.
+    pub fn losses(&self) -> Result<Vec<Loss>> {
+        counters::losses(&self.plan)
+    }
+
+    /// What has passed the devices of bridges' ports since the testbed was made, by device.
+    ///
+    /// # Errors
+    /// The namespace is gone.
+    pub fn counters(&self) -> Result<BTreeMap<String, Counters>> {
+        counters::devices(self.namespace())
+    }
+
+    /// Switches offloads (checksums and segmentation left to the device) on or off at both ends of all bare cables. They are on at first, as veth
+    /// devices have them; at other cables they are always off.
+    ///
+    /// # Errors
+    /// `ethtool` fails.
+    pub fn set_offloads(&self, on: bool) -> Result<()> {
+        for cable in self.plan.cables.iter().filter(|cable| cable.namespace.is_none()) {
+            build::set_offloads(cable, on)?;
+        }
+        Ok(())
+    }
+
+    /// Seconds of CPU that the testbed's own processes have used.
+    pub fn cpu(&self) -> f64 {
+        0.0
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if let Err(error) = self.record.remove() {
+            eprintln!("oxvs lab: {error:#}");
+        }
     }
 }

@@ -63,6 +63,9 @@ enum Command {
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         args: Vec<OsString>,
     },
+    /// Removes a testbed when the run that made it has ended; started by `run`
+    #[command(hide = true)]
+    Warden { id: String },
     /// Delays frames in a cable's namespace; started by `run`
     #[command(hide = true)]
     Cable {
@@ -124,18 +127,26 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
     let what = match command {
+        Command::Clean => return clean(),
+        Command::Warden { id } => return crate::bed::warden::watch(&id),
         Command::List => "list",
         Command::Run(_) => "run",
         Command::Report { .. } => "report",
         Command::Compare { .. } => "compare",
         Command::Serve { .. } => "serve",
-        Command::Clean => "clean",
         Command::Trust => "trust",
         Command::Guest(_) => "guest",
         Command::Agent { .. } => "agent",
         Command::Cable { .. } => "cable",
     };
     anyhow::bail!("'{what}' is not there yet")
+}
+
+fn clean() -> anyhow::Result<()> {
+    for what in crate::bed::clean()? {
+        println!("removed {what}");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

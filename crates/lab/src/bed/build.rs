@@ -1,0 +1,163 @@
+//! Making a testbed.
+
+use super::cable::{Cable, OFFLOADS};
+use super::command::{batch, run, run_words};
+use super::host::DEVICE;
+use super::namespace;
+use super::plan::Plan;
+use super::record::Record;
+use crate::topology::{self, Attachment, Topology};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Why this machine cannot have such a testbed; none if it can.
+pub fn missing(topology: &Topology) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("testbeds need root: they are made of network namespaces".to_owned());
+    }
+    for (tool, version) in [("ip", "-V"), ("tc", "-V"), ("ethtool", "--version")] {
+        if let Err(error) = run_words(&[tool, version]) {
+            return Some(format!("{error:#}"));
+        }
+    }
+    if topology
+        .hosts
+        .iter()
+        .any(|host| matches!(host.attachment, Attachment::Guest { .. }))
+    {
+        return Some("guests cannot be made yet".to_owned());
+    }
+    let tagged = topology
+        .hosts
+        .iter()
+        .find(|host| host.addresses.iter().any(|address| address.vlan.is_some()))?;
+    if has_8021q() {
+        return None;
+    }
+    Some(format!(
+        "this kernel has no 8021q (VLAN devices), which host {} needs",
+        tagged.name
+    ))
+}
+
+fn has_8021q() -> bool {
+    let there = || Path::new("/proc/net/vlan").exists();
+    there() || (run_words(&["modprobe", "-q", "8021q"]).is_ok() && there())
+}
+
+pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result<()> {
+    if let Some(cable) = plan.cables.iter().find(|cable| cable.delay > 0) {
+        bail!("cable {}: delays cannot be made yet", cable.name);
+    }
+    for name in plan.namespaces() {
+        record.make_namespace(name)?;
+        namespace::enter(name, settle)?;
+    }
+    let links: Vec<String> = plan.cables.iter().flat_map(Cable::links).collect();
+    batch("ip", &plan.switch, &links)?;
+    for cable in &plan.cables {
+        if let Some(own) = &cable.namespace {
+            set_offloads(cable, false)?;
+            batch("tc", own, &cable.queues())?;
+            batch("ip", own, &cable.inside())?;
+        }
+    }
+    let ports = plan
+        .cables
+        .iter()
+        .flat_map(|cable| [&cable.a, &cable.b])
+        .filter(|plug| plug.namespace == plan.switch);
+    let up = ["lo"].into_iter().chain(ports.map(|plug| plug.device.as_str()));
+    let up: Vec<String> = up.map(|device| format!("link set {device} up")).collect();
+    batch("ip", &plan.switch, &up)?;
+    for host in &topology.hosts {
+        let made = plan.hosts.get(&host.name).context("every host is planned")?;
+        batch("ip", &made.namespace, &set_up(host, plan))?;
+        if host.forwards {
+            made.enter(|| write("net/ipv4/ip_forward", "1"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Commands of `ip` that set up a host.
+fn set_up(host: &topology::Host, plan: &Plan) -> Vec<String> {
+    let mut lines = vec!["link set lo up".to_owned()];
+    if !plan
+        .cables
+        .iter()
+        .any(|cable| cable.a.at == host.name || cable.b.at == host.name)
+    {
+        return lines;
+    }
+    lines.push(format!("link set {DEVICE} up"));
+    for address in &host.addresses {
+        let device = match address.vlan {
+            None => DEVICE.to_owned(),
+            Some(vlan) => {
+                let device = format!("{DEVICE}.{vlan}");
+                if !lines
+                    .iter()
+                    .any(|line| line.starts_with(&format!("link add link {DEVICE} name {device} ")))
+                {
+                    lines.push(format!("link add link {DEVICE} name {device} type vlan id {vlan}"));
+                    lines.push(format!("link set {device} up"));
+                }
+                device
+            }
+        };
+        lines.push(format!("addr add {}/{} dev {device}", address.ip, address.prefix));
+    }
+    lines.extend(host.gateway.map(|gateway| format!("route add default via {gateway}")));
+    lines
+}
+
+/// Settings of a namespace, made on a thread in it before it has devices: nothing is sent that was not asked for, and one run leaves nothing that
+/// another one feels.
+fn settle() -> Result<()> {
+    let settings = [
+        ("net/ipv6/conf/all/disable_ipv6", "1"),
+        ("net/ipv6/conf/default/disable_ipv6", "1"),
+        // Neither a router's advice nor its own view of where a packet should come from changes a host's way.
+        ("net/ipv4/conf/all/rp_filter", "0"),
+        ("net/ipv4/conf/default/rp_filter", "0"),
+        ("net/ipv4/conf/all/send_redirects", "0"),
+        ("net/ipv4/conf/default/send_redirects", "0"),
+        ("net/ipv4/conf/all/accept_redirects", "0"),
+        ("net/ipv4/conf/default/accept_redirects", "0"),
+        // What a host has once learned it does not ask again in the middle of a run.
+        ("net/ipv4/neigh/default/base_reachable_time_ms", "3600000"),
+        ("net/ipv4/tcp_no_metrics_save", "1"),
+        // A bridge is a bridge.
+        ("net/bridge/bridge-nf-call-iptables", "0"),
+        ("net/bridge/bridge-nf-call-ip6tables", "0"),
+        ("net/bridge/bridge-nf-call-arptables", "0"),
+    ];
+    for (name, value) in settings {
+        // A kernel without IPv6 or without the bridge's filter has no such setting, and needs none.
+        if Path::new("/proc/sys").join(name).exists() {
+            write(name, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(name: &str, value: &str) -> Result<()> {
+    let path = Path::new("/proc/sys").join(name);
+    fs::write(&path, value).with_context(|| format!("{} = {value}", path.display()))
+}
+
+/// Switches offloads on or off at all devices of a cable.
+pub(crate) fn set_offloads(cable: &Cable, on: bool) -> Result<()> {
+    for (namespace, device) in cable.devices() {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, "ethtool", "-K", device]);
+        for &feature in OFFLOADS {
+            command.args([feature, if on && feature != "gro" { "on" } else { "off" }]);
+        }
+        run(&mut command)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! What the kernel has counted in a testbed.
+
+use super::cable::Cable;
+use super::command::run_words;
+use super::namespace::enter;
+use super::plan::Plan;
+use crate::results::Loss;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Counts of a device, in packets and bytes as its namespace sees them: what a port receives (rx) came from its cable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes of them.
+    pub rx_bytes: u64,
+    /// Packets received and dropped by the kernel before anyone had them.
+    pub rx_dropped: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes of them.
+    pub tx_bytes: u64,
+    /// Packets that were to be sent and were not.
+    pub tx_dropped: u64,
+}
+
+/// Counters of all devices of a namespace.
+pub(crate) fn devices(namespace: &str) -> Result<BTreeMap<String, Counters>> {
+    enter(namespace, || {
+        let path = "/proc/thread-self/net/dev";
+        let text = fs::read_to_string(path).context(path)?;
+        Ok(text.lines().filter_map(device).collect())
+    })
+}
+
+/// A line of `/proc/net/dev` (`proc_pid_net(5)`).
+fn device(line: &str) -> Option<(String, Counters)> {
+    let (name, numbers) = line.split_once(':')?;
+    let numbers: Vec<u64> = numbers
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [
+        rx_bytes,
+        rx_packets,
+        _,
+        rx_dropped,
+        _,
+        _,
+        _,
+        _,
+        tx_bytes,
+        tx_packets,
+        _,
+        tx_dropped,
+        ..,
+    ] = numbers[..]
+    else {
+        return None;
+    };
+    let counters = Counters {
+        rx_packets,
+        rx_bytes,
+        rx_dropped,
+        tx_packets,
+        tx_bytes,
+        tx_dropped,
+    };
+    Some((name.trim().to_owned(), counters))
+}
+
+/// What cables and hosts have lost.
+pub(crate) fn losses(plan: &Plan) -> Result<Vec<Loss>> {
+    let mut losses = Vec::new();
+    let mut counted: BTreeMap<&str, BTreeMap<String, Counters>> = BTreeMap::new();
+    for name in plan.namespaces() {
+        counted.insert(name, devices(name)?);
+    }
+    for cable in &plan.cables {
+        for (place, packets) in cable_losses(cable, &counted)? {
+            losses.push(loss("cable", place, packets));
+        }
+    }
+    for host in plan.hosts.values() {
+        let (sent, received) = host.enter(stack_losses)?;
+        losses.push(loss("sender", host.name.clone(), sent));
+        losses.push(loss("receiver", host.name.clone(), received));
+    }
+    losses.retain(|loss| loss.packets > 0);
+    Ok(losses)
+}
+
+fn loss(cause: &str, place: String, packets: u64) -> Loss {
+    Loss {
+        cause: cause.to_owned(),
+        place,
+        packets,
+    }
+}
+
+/// By direction. A veth device counts a packet as dropped when it sends it and the other side's backlog is full; the other side's own count of
+/// the same packet is left alone.
+fn cable_losses(cable: &Cable, counted: &BTreeMap<&str, BTreeMap<String, Counters>>) -> Result<BTreeMap<String, u64>> {
+    let mut losses = BTreeMap::new();
+    let tx_dropped = |namespace: &str, device: &str| {
+        let device = counted.get(namespace).and_then(|devices| devices.get(device));
+        device.map_or(0, |device| device.tx_dropped)
+    };
+    for (from, to) in [(&cable.a, &cable.b), (&cable.b, &cable.a)] {
+        let own = cable.namespace.as_deref().map_or(0, |own| tx_dropped(own, &to.inner));
+        losses.insert(
+            cable.direction(&to.inner),
+            tx_dropped(&from.namespace, &from.device) + own,
+        );
+    }
+    if let (Some(own), Some(_)) = (&cable.namespace, cable.rate) {
+        for (device, drops) in queue_drops(own)? {
+            *losses.entry(cable.direction(&device)).or_default() += drops;
+        }
+    }
+    Ok(losses)
+}
+
+/// What the queues at the ways out of a namespace have dropped, by device.
+fn queue_drops(namespace: &str) -> Result<Vec<(String, u64)>> {
+    let text = run_words(&["tc", "-n", namespace, "-s", "-j", "qdisc", "show"])?;
+    let queues: Value = serde_json::from_str(&text).with_context(|| format!("tc -n {namespace} -s -j qdisc show"))?;
+    let queues = queues.as_array().map(Vec::as_slice).unwrap_or_default();
+    let limited = queues.iter().filter(|queue| queue["kind"] == "tbf");
+    Ok(limited
+        .filter_map(|queue| Some((queue["dev"].as_str()?.to_owned(), queue["drops"].as_u64()?)))
+        .collect())
+}
+
+/// Packets that this namespace's stack dropped when they were to be sent, and when they were received.
+fn stack_losses() -> Result<(u64, u64)> {
+    let mut counts = BTreeMap::new();
+    for path in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
+        counts.extend(named_counts(&fs::read_to_string(path).context(path)?));
+    }
+    let sum = |names: &[&str]| names.iter().filter_map(|name| counts.get(*name)).sum();
+    let sent = sum(&["Udp.SndbufErrors", "Ip.OutDiscards", "Ip.OutNoRoutes"]);
+    let received = sum(&[
+        "Ip.InHdrErrors",
+        "Ip.InAddrErrors",
+        "Ip.InDiscards",
+        // Full receive buffers and wrong checksums.
+        "Udp.InErrors",
+        "Udp.NoPorts",
+        "TcpExt.ListenDrops",
+        "TcpExt.TCPBacklogDrop",
+        "TcpExt.TCPRcvQDrop",
+    ]);
+    Ok((sent, received))
+}
+
+/// `/proc/net/snmp`: a line of names, then one of numbers, both after the same prefix.
+fn named_counts(text: &str) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let lines: Vec<&str> = text.lines().collect();
+    for pair in lines.chunks(2) {
+        let [names, numbers] = pair else {
+            continue;
+        };
+        let (Some((prefix, names)), Some((_, numbers))) = (names.split_once(':'), numbers.split_once(':')) else {
+            continue;
+        };
+        for (name, number) in names.split_whitespace().zip(numbers.split_whitespace()) {
+            // A few settings among the counters are negative.
+            counts.insert(format!("{prefix}.{name}"), number.parse().unwrap_or(0));
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_devices_counters_are_read_from_its_line() {
+        let (name, counters) = device("  eth0: 100 2 0 3 0 0 0 0 400 5 0 6 0 0 0 0").unwrap();
+        assert_eq!(name, "eth0");
+        let expected = Counters {
+            rx_packets: 2,
+            rx_bytes: 100,
+            rx_dropped: 3,
+            tx_packets: 5,
+            tx_bytes: 400,
+            tx_dropped: 6,
+        };
+        assert_eq!(counters, expected);
+        assert!(device(" face |bytes    packets errs").is_none());
+    }
+
+    #[test]
+    fn counts_of_the_stack_have_their_protocols_names() {
+        let counts = named_counts("Ip: Forwarding InDiscards\nIp: 1 7\nUdp: InErrors NoPorts\nUdp: 8 9\n");
+        assert_eq!(counts["Ip.InDiscards"], 7);
+        assert_eq!(counts["Udp.NoPorts"], 9);
+    }
+}

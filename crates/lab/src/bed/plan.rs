@@ -1,0 +1,174 @@
+//! What a topology comes to on this machine: namespaces, hosts and cables by name, nothing of it made.
+
+use super::cable::{Cable, Plug, Rate, inner};
+use super::host::{DEVICE, Host};
+use super::names::{device, namespace};
+use crate::topology::{Attachment, Topology};
+use anyhow::{Result, bail};
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Where the bridges will be.
+    pub(crate) switch: String,
+    pub(crate) hosts: BTreeMap<String, Host>,
+    pub(crate) cables: Vec<Cable>,
+}
+
+impl Plan {
+    pub(crate) fn of(topology: &Topology, id: &str) -> Result<Plan> {
+        let switch = namespace(id, "switch");
+        let mut hosts = BTreeMap::new();
+        for (i, host) in topology.hosts.iter().enumerate() {
+            if let Attachment::Guest { .. } = host.attachment {
+                bail!("host {}: guests cannot be made yet", host.name);
+            }
+            let made = Host {
+                name: host.name.clone(),
+                namespace: namespace(id, &format!("host-{}", host.name)),
+                mac: address(1, i),
+            };
+            if hosts.insert(host.name.clone(), made).is_some() {
+                bail!("two hosts are named {}", host.name);
+            }
+        }
+        let mut plan = Plan {
+            switch,
+            hosts,
+            cables: Vec::new(),
+        };
+        for (i, link) in topology.links.iter().enumerate() {
+            let (a, b) = (&link.a.at, &link.b.at);
+            if a == b {
+                bail!("a cable joins {a} to itself");
+            }
+            let ordinal = plan.cables.iter().filter(|other| other.joins(a, b)).count();
+            let name = device(a, b, ordinal);
+            let bare = link.rate.is_none() && link.delay == 0;
+            let cable = Cable {
+                namespace: (!bare).then(|| namespace(id, &format!("cable-{name}"))),
+                a: plan.plug(topology, a, b, ordinal, 2 * i)?,
+                b: plan.plug(topology, b, a, ordinal, 2 * i + 1)?,
+                rate: Rate::of(link, topology),
+                delay: link.delay,
+                name,
+            };
+            plan.cables.push(cable);
+        }
+        for host in &topology.hosts {
+            let cables = plan
+                .cables
+                .iter()
+                .filter(|c| c.a.at == host.name || c.b.at == host.name)
+                .count();
+            if cables > 1 {
+                bail!("host {} has {cables} cables; a host can have one", host.name);
+            }
+        }
+        let mut devices: Vec<_> = plan.cables.iter().flat_map(Cable::devices).collect();
+        devices.sort_unstable();
+        if let Some(twice) = devices.windows(2).find(|pair| pair[0] == pair[1]) {
+            bail!("two devices would be named {}: choose shorter names", twice[0].1);
+        }
+        Ok(plan)
+    }
+
+    fn plug(&self, topology: &Topology, at: &str, to: &str, ordinal: usize, number: usize) -> Result<Plug> {
+        if let Some(host) = self.hosts.get(at) {
+            return Ok(Plug {
+                at: at.to_owned(),
+                namespace: host.namespace.clone(),
+                device: DEVICE.to_owned(),
+                mac: host.mac,
+                inner: inner(at),
+            });
+        }
+        if !topology.bridges.iter().any(|bridge| bridge.name == at) {
+            bail!("a cable leads to {at}, which is no host and no bridge");
+        }
+        Ok(Plug {
+            at: at.to_owned(),
+            namespace: self.switch.clone(),
+            device: device(at, to, ordinal),
+            mac: address(2, number),
+            inner: inner(at),
+        })
+    }
+
+    /// All namespaces, the switch's first.
+    pub(crate) fn namespaces(&self) -> Vec<&str> {
+        let mut all = vec![self.switch.as_str()];
+        all.extend(self.hosts.values().map(|host| host.namespace.as_str()));
+        all.extend(self.cables.iter().filter_map(|cable| cable.namespace.as_deref()));
+        all
+    }
+}
+
+impl Cable {
+    fn joins(&self, a: &str, b: &str) -> bool {
+        (self.a.at == a && self.b.at == b) || (self.a.at == b && self.b.at == a)
+    }
+}
+
+/// A locally administered address, the same in every run.
+fn address(kind: u8, number: usize) -> [u8; 6] {
+    let [.., high, low] = number.to_be_bytes();
+    [2, 0, 0, kind, high, low.wrapping_add(1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Result<Plan> {
+        Plan::of(&toml::from_str(text).unwrap(), "1-0")
+    }
+
+    #[test]
+    fn names_tell_what_is_where() {
+        let plan = plan(
+            "host = [{ name = 'PC1', address = [] }]\nbridge = [{ name = 's1' }, { name = 's2' }]\n\
+             link = [{ a = { at = 'PC1' }, b = { at = 's1' } }, { a = { at = 's1' }, b = { at = 's2' }, rate = 1000 },\n\
+             { a = { at = 's2' }, b = { at = 's1' } }]",
+        )
+        .unwrap();
+        let devices: Vec<String> = plan
+            .cables
+            .iter()
+            .flat_map(Cable::devices)
+            .map(|(namespace, device)| format!("{namespace}/{device}"))
+            .collect();
+        assert_eq!(
+            devices,
+            [
+                "oxvs-lab-1-0-host-PC1/eth0",
+                "oxvs-lab-1-0-switch/s1-PC1",
+                "oxvs-lab-1-0-switch/s1-s2",
+                "oxvs-lab-1-0-cable-s1-s2/to-s1",
+                "oxvs-lab-1-0-switch/s2-s1",
+                "oxvs-lab-1-0-cable-s1-s2/to-s2",
+                "oxvs-lab-1-0-switch/s2-s1.2",
+                "oxvs-lab-1-0-switch/s1-s2.2",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_topology_that_cannot_be_is_refused_with_the_reason() {
+        let refused = |text: &str| plan(text).unwrap_err().to_string();
+        let host = "host = [{ name = 'h', address = [] }]\nbridge = [{ name = 's' }]\n";
+        let link = |text: &str| refused(&format!("{host}link = [{text}]"));
+        assert_eq!(
+            link("{ a = { at = 'h' }, b = { at = 'x' } }"),
+            "a cable leads to x, which is no host and no bridge"
+        );
+        assert_eq!(
+            link("{ a = { at = 'h' }, b = { at = 'h' } }"),
+            "a cable joins h to itself"
+        );
+        assert_eq!(
+            link("{ a = { at = 'h' }, b = { at = 's' } }, { a = { at = 'h' }, b = { at = 's' } }"),
+            "host h has 2 cables; a host can have one"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! What a bed has made is written down before it is made, so that whoever comes later can remove it.
+//!
+//! A bed has a directory under `/run/oxvs-lab`, named after its id: the file `owner` in it has the number of the process and the time that it
+//! was started at, the file `namespaces` a name a line. What a system under test puts into it goes with it.
+
+use super::command::run_words;
+use super::names::{PREFIX, maker};
+use super::namespace::NAMES;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Where the directories of beds are.
+const ROOT: &str = "/run/oxvs-lab";
+
+/// The record of a bed.
+#[derive(Debug)]
+pub(crate) struct Record {
+    id: String,
+    directory: PathBuf,
+}
+
+impl Record {
+    /// Begins the record of a bed of this process.
+    pub(crate) fn begin() -> Result<Record> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let pid = std::process::id();
+        let id = format!("{pid}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let directory = Path::new(ROOT).join(&id);
+        // Written apart and put in place at once: a directory without an owner could not be told from one that is being made.
+        let draft = Path::new(ROOT).join(format!(".{id}"));
+        let make = || -> std::io::Result<()> {
+            let _ = fs::remove_dir_all(&draft);
+            fs::create_dir_all(&draft)?;
+            fs::write(draft.join("owner"), format!("{pid} {}\n", start_time(pid).unwrap_or(0)))?;
+            fs::rename(&draft, &directory)
+        };
+        make().with_context(|| format!("{}: the record of a testbed", directory.display()))?;
+        Ok(Record { id, directory })
+    }
+
+    /// The record of a bed of that id, if it is there.
+    pub(crate) fn find(id: &str) -> Option<Record> {
+        let directory = Path::new(ROOT).join(id);
+        let plain = !id.is_empty() && !id.contains(['/', '.']);
+        (plain && directory.is_dir()).then(|| Record {
+            id: id.to_owned(),
+            directory,
+        })
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Makes a namespace of the bed.
+    pub(crate) fn make_namespace(&self, name: &str) -> Result<()> {
+        if Path::new(NAMES).join(name).exists() {
+            bail!(
+                "namespace {name} exists, and this run has not made it; 'oxvs lab clean' removes what runs that are gone have left"
+            );
+        }
+        let list = self.directory.join("namespaces");
+        let add = || {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&list)?
+                .write_all(format!("{name}\n").as_bytes())
+        };
+        add().with_context(|| list.display().to_string())?;
+        run_words(&["ip", "netns", "add", name]).map(drop)
+    }
+
+    /// Ends the processes of the bed, removes its namespaces, its directory, in this order. What is gone already is no error.
+    pub(crate) fn remove(&self) -> Result<()> {
+        let list = fs::read_to_string(self.directory.join("namespaces")).unwrap_or_default();
+        for name in list.lines().filter(|name| name.starts_with(PREFIX)) {
+            remove_namespace(name)?;
+        }
+        match fs::remove_dir_all(&self.directory) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| self.directory.display().to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the process that made the bed still runs. A record without an owner has none.
+    fn is_owned(&self) -> bool {
+        let owner = fs::read_to_string(self.directory.join("owner")).unwrap_or_default();
+        let mut words = owner.split_whitespace();
+        let pid = words.next().and_then(|word| word.parse().ok());
+        let started = words.next().and_then(|word| word.parse().ok());
+        pid.is_some_and(|pid| start_time(pid).is_some_and(|now| Some(now) == started))
+    }
+}
+
+/// Removes what runs that are gone have left, and says what that was: namespaces with the processes in them, and directories. What belongs to
+/// a process that runs stays.
+///
+/// # Errors
+/// No root; a command that fails. What else can be removed has been removed by then.
+pub fn clean() -> Result<Vec<String>> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("removing namespaces needs root");
+    }
+    let mut removed = Vec::new();
+    let mut failed = None;
+    for entry in entries(Path::new(ROOT)) {
+        let record = Record {
+            directory: Path::new(ROOT).join(&entry),
+            id: entry,
+        };
+        // A draft's owner may not be written yet: its name tells the process.
+        let being_made = record
+            .id
+            .strip_prefix('.')
+            .and_then(|id| id.split('-').next()?.parse().ok());
+        if record.is_owned() || being_made.is_some_and(|pid: u32| start_time(pid).is_some()) {
+            continue;
+        }
+        match record.remove() {
+            Ok(()) => removed.push(format!("testbed {}", record.id)),
+            Err(error) => failed = Some(error),
+        }
+    }
+    for name in entries(Path::new(NAMES)) {
+        let recorded = |pid: u32| {
+            entries(Path::new(ROOT))
+                .iter()
+                .any(|id| id.starts_with(&format!("{pid}-")))
+        };
+        if maker(&name).is_some_and(|pid| start_time(pid).is_none() && !recorded(pid)) {
+            match remove_namespace(&name) {
+                Ok(()) => removed.push(format!("namespace {name}")),
+                Err(error) => failed = Some(error),
+            }
+        }
+    }
+    failed.map_or(Ok(removed), Err)
+}
+
+/// Ends what runs in a namespace, then deletes it: a namespace lives on, without a name, while a process is in it.
+fn remove_namespace(name: &str) -> Result<()> {
+    if !Path::new(NAMES).join(name).exists() {
+        return Ok(());
+    }
+    // Again, as long as there are some: one may start another while it is ended.
+    for _ in 0..200 {
+        let pids = run_words(&["ip", "netns", "pids", name])?;
+        let pids = pids.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
+        let others: Vec<Pid> = pids
+            .filter(|&pid| pid.cast_unsigned() != std::process::id())
+            .filter_map(Pid::from_raw)
+            .collect();
+        if others.is_empty() {
+            break;
+        }
+        for pid in others {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    match run_words(&["ip", "netns", "del", name]) {
+        // Two may clean at a time.
+        Err(_) if !Path::new(NAMES).join(name).exists() => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// When a process was started, in ticks since the machine was; none if there is no such process, or it has ended and waits for its parent.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses and may have blanks; the third is the state, the 22nd the time.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    (state != "Z").then(|| fields.nth(18)?.parse().ok()).flatten()
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_process_has_a_start_time_and_one_that_is_gone_has_none() {
+        assert_eq!(start_time(std::process::id()), start_time(std::process::id()));
+        assert!(start_time(std::process::id()).is_some());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(start_time(child.id()), None);
+    }
+
+    #[test]
+    fn only_a_plain_id_names_a_record() {
+        assert!(Record::find("..").is_none());
+        assert!(Record::find("").is_none());
+        assert!(Record::find("a/b").is_none());
+    }
+}
