@@ -3,6 +3,7 @@
 //! - [`scenario`]: an experiment as a file says it, and its cells: every combination of what it varies.
 //! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables, [`systems`] its switches.
 //! - [`traffic`]: what is sent across it and measured of it.
+//! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual machines.
 //! - [`results`]: what a run leaves.
 //! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
 //! - [`cli`]: the command line.
@@ -12,6 +13,7 @@
 
 pub mod bed;
 pub mod cli;
+pub mod controller;
 pub mod findings;
 pub mod guest;
 pub mod results;

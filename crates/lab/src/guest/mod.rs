@@ -6,7 +6,9 @@
 
 mod image;
 mod kernel;
+mod laboratory;
 mod machine;
 
 pub use kernel::Kernel;
+pub use laboratory::run;
 pub use machine::{Accelerator, Finished, Guest, Machine, Network, Output};

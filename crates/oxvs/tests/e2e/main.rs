@@ -8,6 +8,7 @@ mod clients;
 mod controllers;
 mod differential;
 mod fixture;
+mod lab_controller;
 mod openflow;
 mod qos;
 mod qos_config;

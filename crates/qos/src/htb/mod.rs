@@ -10,13 +10,11 @@
 //!   equals deficit round robin decides, at each class among its children, so that what is lent is shared by quanta whatever is below.
 //! - Only classes with packets are in these lists, and only such that wait for tokens in a heap by their time.
 //!
-//! Cost: a packet passes the classes between leaf and root twice, and the waiting once for each of them that is not green.
+//! Cost: a packet passes the classes between leaf and root twice, and the heap once for each of them that is not green.
 //!
 //! Invariants: a class is active for a priority exactly when a leaf of that priority has packets and no class from the leaf to it, itself apart, is red. An
-//! active class that is not red is in its parent's feed, a green one also in the row of its height; one not green waits. A green class in a feed
+//! active class that is not red is in its parent's feed, a green one also in the row of its height; one not green is in the heap. A green class in a feed
 //! is never chosen there, for it is in a row below, so it need not lose its turn there when it comes to tokens of its own.
-//!
-//! The root has no parent to borrow from and nobody beside it: it is in no list and does not wait among the others; when it has tokens is one number.
 
 mod config;
 mod credit;
@@ -25,38 +23,26 @@ mod rounds;
 use crate::pool::NIL;
 use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
-use crate::tournament::Tournament;
+use crate::tournament::Fronted;
 use crate::{Nanos, Packet, Stats};
 pub use config::{HtbClass, HtbConfig};
-use credit::{Credit, Mode, Rates};
+use credit::{Credit, Mode};
 use rounds::Rounds;
 
 const PRIORITIES: u32 = 8;
 
-/// The class of the port.
+/// The class of the port. On a busy port it comes to the end of its tokens with every packet; it is alone in its rows, so it stays in their lists.
 const ROOT: u32 = 0;
 
-/// What each packet touches of the classes that it passes: one cache line.
-#[derive(Clone)]
-#[repr(C, align(64))]
 struct Class {
-    credit: Credit,
     parent: u32,
+    height: u32,
+    credit: Credit,
     mode: Mode,
     /// The priorities for which it is active, one bit each.
     active: u8,
-    /// Of a leaf.
     priority: u8,
-    is_leaf: bool,
-}
-
-const _: () = assert!(size_of::<Class>() == 64);
-
-/// What a class with children is besides.
-#[derive(Clone, Copy)]
-struct Inner {
-    height: u32,
-    /// Its links, in rows and in its parent's feeds in turn, two for each priority. Those of a leaf are a pair of the class's own number.
+    /// Its links, in rows and in its parent's feeds in turn: two of a leaf, two for each priority of others.
     links: u32,
     /// The first of the lists of its children.
     feeds: u32,
@@ -65,28 +51,13 @@ struct Inner {
 /// Hierarchical token bucket.
 pub struct Htb<P> {
     classes: Vec<Class>,
-    /// By class; of leaves without meaning.
-    inner: Vec<Inner>,
-    rates: Vec<Rates>,
     queues: Queues<P>,
     rounds: Rounds,
-    /// By height, the root's apart: the priorities that classes can send at.
+    /// By height: the priorities that classes can send at.
     rows: Vec<u8>,
-    /// By when they change for the better: all active classes that are not green, but the root. One that has become inactive meanwhile stays until then.
-    waiting: Tournament,
-    /// When the root has tokens.
-    root_at: u64,
-    /// The lists, and links in them, from the row or the root down to the parent of the leaf chosen.
+    waiting: Fronted,
+    /// The lists, and links in them, from a row down to the leaf chosen.
     path: Vec<(u32, u32)>,
-}
-
-/// A leaf whose turn it is.
-struct Chosen {
-    leaf: u32,
-    /// Of the class that lends, or its own.
-    height: u32,
-    list: u32,
-    link: u32,
 }
 
 impl<P: Packet> Htb<P> {
@@ -96,59 +67,51 @@ impl<P: Packet> Htb<P> {
     /// As [`HtbConfig::new`].
     pub fn new(config: &HtbConfig) -> Result<Htb<P>, crate::ConfigError> {
         let tree = config.tree()?;
-        let count = tree.parents.len();
-        let heights = tree.heights[0];
+        let heights = tree.heights[0] + 1;
         let quanta = config.quanta(&tree);
-        let parents = (0..count).filter(|class| !tree.is_leaf(*class)).count() as u32;
+        let inner = (0..tree.parents.len()).filter(|class| !tree.is_leaf(*class)).count() as u32;
         let mut htb = Htb {
-            classes: Vec::with_capacity(count),
-            inner: Vec::with_capacity(count),
-            rates: Vec::with_capacity(count),
+            classes: Vec::with_capacity(tree.parents.len()),
             queues: Queues::new(
                 &tree,
                 config.link,
                 config.classes.iter().map(|class| (class.number, &class.leaf)),
             ),
-            rounds: Rounds::new(((heights + parents) * PRIORITIES) as usize),
+            rounds: Rounds::new(((heights + inner) * PRIORITIES) as usize),
             rows: vec![0; heights as usize],
-            waiting: Tournament::new(count),
-            root_at: 0,
+            waiting: Fronted::new(tree.parents.len()),
             path: Vec::with_capacity(heights as usize),
         };
-        for (class, quantum) in quanta.iter().enumerate() {
-            htb.rounds.pair(class as u32, *quantum);
-        }
         let mut feeds = heights * PRIORITIES;
         let ceilings = config.ceilings(&tree);
-        for (class, ceil) in ceilings.into_iter().enumerate() {
+        for class in 0..tree.parents.len() {
             let spec = class.checked_sub(1).map(|n| &config.classes[n]);
-            let own = spec.map_or(config.rate, |spec| spec.min_rate);
-            let rates = Rates { own, ceil };
+            let rate = spec.map_or(config.rate, |spec| spec.min_rate);
+            let ceil = ceilings[class];
             let burst = spec.and_then(|spec| spec.burst);
-            let (own, ceil) = (HtbConfig::depth(own, burst), HtbConfig::depth(ceil, burst));
-            let is_leaf = tree.is_leaf(class);
-            htb.rates.push(rates);
+            let leaf = tree.is_leaf(class);
+            let mut links = NIL;
+            for _ in 0..if leaf { 2 } else { 2 * PRIORITIES } {
+                links = links.min(htb.rounds.link(class as u32, quanta[class]));
+            }
             htb.classes.push(Class {
-                credit: Credit::new(rates, own, ceil),
                 parent: tree.parents[class],
+                height: tree.heights[class],
+                credit: Credit::new(rate, ceil, HtbConfig::depth(rate, burst), HtbConfig::depth(ceil, burst)),
                 mode: Mode::Green,
                 active: 0,
                 priority: spec.map_or(0, |spec| spec.priority),
-                is_leaf,
+                links,
+                feeds: if leaf { NIL } else { feeds },
             });
-            let mut inner = Inner {
-                height: tree.heights[class],
-                links: NIL,
-                feeds: NIL,
-            };
-            if !is_leaf {
-                inner.feeds = feeds;
+            if !leaf {
                 feeds += PRIORITIES;
-                for _ in 0..PRIORITIES {
-                    inner.links = inner.links.min(htb.rounds.pair(class as u32, quanta[class]));
-                }
             }
-            htb.inner.push(inner);
+        }
+        let Class { height, links, .. } = htb.classes[ROOT as usize];
+        for priority in 0..PRIORITIES {
+            let link = htb.in_row(links, height, priority);
+            htb.rounds.insert(height * PRIORITIES + priority, link);
         }
         Ok(htb)
     }
@@ -165,19 +128,13 @@ impl<P: Packet> Htb<P> {
         dropped: &mut Dropped<'_, P>,
     ) -> Result<(), crate::ConfigError> {
         let mut new = Htb::new(config)?;
-        for class in 0..self.classes.len() {
-            let to = match class {
-                0 => ROOT,
-                _ => new.queues.class_of(self.queues.numbers[class]).unwrap_or(NIL),
-            };
-            if let Some(heir) = new.classes.get_mut(to as usize) {
-                let rates = new.rates[to as usize];
-                heir.credit
-                    .inherit(rates, &self.classes[class].credit, self.rates[class]);
+        new.classes[0].credit.inherit(&self.classes[0].credit);
+        for class in 1..self.classes.len() {
+            let to = new.queues.class_of(self.queues.numbers[class]).unwrap_or(NIL);
+            if let Some(to) = new.classes.get_mut(to as usize) {
+                to.credit.inherit(&self.classes[class].credit);
             }
         }
-        let wait = new.classes[ROOT as usize].credit.until_ceiling(now);
-        new.root_at = now.after_picos(wait).0;
         let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
         new.queues.inherit(&mut self.queues, leaf, now, dropped);
         for class in new.queues.backlogged() {
@@ -188,246 +145,201 @@ impl<P: Packet> Htb<P> {
     }
 
     /// A leaf has packets, and had none.
-    fn activate(&mut self, leaf: u32, now: Nanos) {
-        let class = &mut self.classes[leaf as usize];
-        let bit = 1 << class.priority;
-        class.active = bit;
-        self.look(leaf, now);
-        self.place(leaf, bit, now);
+    fn activate(&mut self, class: u32, now: Nanos) {
+        let bit = 1 << self.classes[class as usize].priority;
+        self.classes[class as usize].active = bit;
+        self.look(class, now);
+        self.place(class, bit, now);
     }
 
     /// A leaf has no packets any more.
-    fn deactivate(&mut self, leaf: u32) {
-        let bit = std::mem::take(&mut self.classes[leaf as usize].active);
-        self.unplace(leaf, bit);
+    fn deactivate(&mut self, class: u32) {
+        let bit = std::mem::take(&mut self.classes[class as usize].active);
+        self.waiting.remove(class);
+        self.unplace(class, bit);
     }
 
     /// Finds the mode of a class that is in no list.
     #[inline]
-    fn look(&mut self, at: u32, now: Nanos) {
-        let class = &mut self.classes[at as usize];
-        let (mode, wait) = class.credit.state(now);
-        class.mode = mode;
-        if mode != Mode::Green {
-            self.waiting.set(at, now.after_picos(wait).0);
-        }
+    fn look(&mut self, class: u32, now: Nanos) {
+        let (mode, wait) = self.classes[class as usize].credit.state(now);
+        self.classes[class as usize].mode = mode;
+        self.wait(class, mode, wait, now);
     }
 
     /// Waits for the tokens that a class has not got.
     #[inline]
-    fn wait(&mut self, at: u32, mode: Mode, wait: i64, now: Nanos) {
+    fn wait(&mut self, class: u32, mode: Mode, wait: i64, now: Nanos) {
         if mode == Mode::Green {
-            self.waiting.remove(at);
+            self.waiting.remove(class);
         } else {
-            self.waiting.set(at, now.after_picos(wait).0);
+            self.waiting.set(class, now.after_picos(wait).0);
         }
     }
 
-    /// The first of those that wait has come to tokens, or has become inactive meanwhile.
+    /// Puts an active class where it belongs by its mode, found anew.
     #[inline]
-    fn due(&mut self, at: u32, now: Nanos) {
-        let class = &self.classes[at as usize];
-        let (mode, wait) = class.credit.state(now);
-        let active = class.active != 0;
-        if active && mode != Mode::Green {
-            self.waiting.set(at, now.after_picos(wait).0);
-        } else {
-            self.waiting.remove_first();
-        }
-        if active {
-            self.turn(at, mode, now);
-        }
-    }
-
-    /// Puts an active class where it belongs by a mode found anew.
-    #[inline]
-    fn turn(&mut self, at: u32, mode: Mode, now: Nanos) {
+    fn refresh(&mut self, at: u32, (mode, wait): (Mode, i64), now: Nanos) {
         let class = &mut self.classes[at as usize];
         let (old, active) = (class.mode, class.active);
+        if (old, mode) == (Mode::Green, Mode::Green) {
+            return;
+        }
         if (old == Mode::Red) != (mode == Mode::Red) {
             self.unplace(at, active);
             self.classes[at as usize].mode = mode;
             self.place(at, active, now);
-            return;
-        }
-        class.mode = mode;
-        match (old == Mode::Green, mode == Mode::Green) {
-            (true, false) => self.leave_row(at, active),
-            (false, true) => self.join_row(at, active),
-            _ => {}
-        }
-    }
-
-    /// The first of the lists of a class's height, and the link that it has in rows for the first priority; how far that of the next is from it. The link
-    /// after each is for its parent's feeds.
-    #[inline(always)]
-    fn place_of(&self, at: u32) -> (u32, u32, u32) {
-        if self.classes[at as usize].is_leaf {
-            (0, 2 * at, 0)
         } else {
-            let inner = &self.inner[at as usize];
-            (inner.height, inner.links, 2)
+            class.mode = mode;
+            match (old, mode) {
+                (Mode::Green, _) => self.leave_row(at, active),
+                (_, Mode::Green) => self.join_row(at, active),
+                _ => {}
+            }
         }
+        self.wait(at, mode, wait, now);
     }
 
-    #[inline(always)]
-    fn join_row(&mut self, at: u32, priorities: u8) {
-        let (height, links, step) = self.place_of(at);
-        for priority in bits(priorities) {
+    fn join_row(&mut self, class: u32, priorities: u8) {
+        let Class { height, links, .. } = self.classes[class as usize];
+        let others = if class == ROOT { 0 } else { priorities };
+        for priority in bits(others) {
             self.rounds
-                .insert(height * PRIORITIES + priority, links + step * priority);
+                .insert(height * PRIORITIES + priority, self.in_row(links, height, priority));
         }
         self.rows[height as usize] |= priorities;
     }
 
-    #[inline(always)]
-    fn leave_row(&mut self, at: u32, priorities: u8) {
-        let (height, links, step) = self.place_of(at);
+    fn leave_row(&mut self, class: u32, priorities: u8) {
+        let Class { height, links, .. } = self.classes[class as usize];
+        if class == ROOT {
+            self.rows[height as usize] &= !priorities;
+            return;
+        }
         for priority in bits(priorities) {
-            if self
-                .rounds
-                .remove(height * PRIORITIES + priority, links + step * priority)
-            {
+            let link = self.in_row(links, height, priority);
+            if self.rounds.remove(height * PRIORITIES + priority, link) {
                 self.rows[height as usize] &= !(1 << priority);
             }
         }
     }
 
+    /// The link that a class has in rows; the one after it is for its parent's feeds.
+    #[inline]
+    fn in_row(&self, links: u32, height: u32, priority: u32) -> u32 {
+        if height == 0 { links } else { links + 2 * priority }
+    }
+
     /// Puts a class into the lists of its mode for these priorities, and the classes above that become active by it.
-    fn place(&mut self, at: u32, priorities: u8, now: Nanos) {
-        let (mut parent, mut new) = self.enter(at, priorities);
-        while new != 0 {
-            let class = &mut self.classes[parent as usize];
-            let was = class.active;
-            class.active = was | new;
-            if parent == ROOT {
+    fn place(&mut self, mut class: u32, mut priorities: u8, now: Nanos) {
+        loop {
+            let Class {
+                mode,
+                parent,
+                height,
+                links,
+                ..
+            } = self.classes[class as usize];
+            match mode {
+                Mode::Red => return,
+                Mode::Yellow => {}
+                Mode::Green => self.join_row(class, priorities),
+            }
+            let Some(above) = self.classes.get(parent as usize) else {
+                return;
+            };
+            let (feeds, was) = (above.feeds, above.active);
+            let mut new = 0;
+            for priority in bits(priorities) {
+                let link = self.in_row(links, height, priority) + 1;
+                if self.rounds.insert(feeds + priority, link) {
+                    new |= 1 << priority;
+                }
+            }
+            if new == 0 {
                 return;
             }
+            self.classes[parent as usize].active = was | new;
             if was == 0 {
                 self.look(parent, now);
             }
-            (parent, new) = self.enter(parent, new);
+            (class, priorities) = (parent, new);
         }
     }
 
     /// Takes a class out of the lists of its mode for these priorities, and the classes above that become inactive by it.
-    fn unplace(&mut self, at: u32, priorities: u8) {
-        let (mut parent, mut gone) = self.leave(at, priorities);
-        while gone != 0 {
-            self.classes[parent as usize].active &= !gone;
-            if parent == ROOT {
+    fn unplace(&mut self, mut class: u32, mut priorities: u8) {
+        loop {
+            let Class {
+                mode,
+                parent,
+                height,
+                links,
+                ..
+            } = self.classes[class as usize];
+            match mode {
+                Mode::Red => return,
+                Mode::Yellow => {}
+                Mode::Green => self.leave_row(class, priorities),
+            }
+            let Some(above) = self.classes.get(parent as usize) else {
+                return;
+            };
+            let feeds = above.feeds;
+            let mut gone = 0;
+            for priority in bits(priorities) {
+                let link = self.in_row(links, height, priority) + 1;
+                if self.rounds.remove(feeds + priority, link) {
+                    gone |= 1 << priority;
+                }
+            }
+            if gone == 0 {
                 return;
             }
-            (parent, gone) = self.leave(parent, gone);
-        }
-    }
-
-    /// Puts a class into the lists of its mode. The parent, and for what priorities it becomes active by that.
-    #[inline(always)]
-    fn enter(&mut self, at: u32, priorities: u8) -> (u32, u8) {
-        let Class { mode, parent, .. } = self.classes[at as usize];
-        match mode {
-            Mode::Red => return (parent, 0),
-            Mode::Yellow => {}
-            Mode::Green => self.join_row(at, priorities),
-        }
-        let (_, links, step) = self.place_of(at);
-        let feeds = self.inner[parent as usize].feeds;
-        let mut new = 0;
-        for priority in bits(priorities) {
-            if self.rounds.insert(feeds + priority, links + step * priority + 1) {
-                new |= 1 << priority;
+            self.classes[parent as usize].active &= !gone;
+            if self.classes[parent as usize].active == 0 {
+                self.waiting.remove(parent);
             }
+            (class, priorities) = (parent, gone);
         }
-        (parent, new)
     }
 
-    /// Takes a class out of the lists of its mode. The parent, and for what priorities it becomes inactive by that.
-    #[inline(always)]
-    fn leave(&mut self, at: u32, priorities: u8) -> (u32, u8) {
-        let Class { mode, parent, .. } = self.classes[at as usize];
-        match mode {
-            Mode::Red => return (parent, 0),
-            Mode::Yellow => {}
-            Mode::Green => self.leave_row(at, priorities),
-        }
-        let (_, links, step) = self.place_of(at);
-        let feeds = self.inner[parent as usize].feeds;
-        let mut gone = 0;
-        for priority in bits(priorities) {
-            if self.rounds.remove(feeds + priority, links + step * priority + 1) {
-                gone |= 1 << priority;
-            }
-        }
-        (parent, gone)
-    }
-
-    /// The leaf whose turn it is, with the way to its parent in `path`.
+    /// The leaf whose turn it is in a row, with the way to it in `path`.
     #[inline]
-    fn choose(&mut self, now: Nanos) -> Option<Chosen> {
+    fn choose(&mut self, height: u32, priority: u32) -> Option<u32> {
         self.path.clear();
-        let row = self.rows.iter().position(|row| *row != 0);
-        let (height, priority, mut list) = match row {
-            Some(height) => {
-                let priority = self.rows[height].trailing_zeros();
-                let height = height as u32;
-                (height, priority, height * PRIORITIES + priority)
-            }
-            None => {
-                let active = self.classes[ROOT as usize].active;
-                if active == 0 || self.root_at > now.0 {
-                    return None;
-                }
-                let Inner { height, feeds, .. } = self.inner[ROOT as usize];
-                let priority = active.trailing_zeros();
-                (height, priority, feeds + priority)
-            }
-        };
+        let mut list = height * PRIORITIES + priority;
         loop {
             let (link, class) = self.rounds.next(list)?;
-            if self.classes[class as usize].is_leaf {
-                let leaf = class;
-                return Some(Chosen {
-                    leaf,
-                    height,
-                    list,
-                    link,
-                });
-            }
             self.path.push((list, link));
-            list = self.inner[class as usize].feeds + priority;
+            let feeds = self.classes[class as usize].feeds;
+            if feeds == NIL {
+                return Some(class);
+            }
+            list = feeds + priority;
         }
     }
 
     /// So many bytes leave on the way chosen.
     #[inline]
-    fn spend(&mut self, chosen: &Chosen, cost: u32) {
+    fn spend(&mut self, cost: u32) {
         for &(list, link) in &self.path {
             self.rounds.spend(list, link, cost);
         }
-        self.rounds.spend(chosen.list, chosen.link, cost);
     }
 
     /// A packet left from a leaf, with what a class of some height has.
     #[inline]
     fn charge(&mut self, leaf: u32, height: u32, cost: u32, now: Nanos) {
-        let (mut at, mut own) = (leaf, 0);
-        while at != ROOT {
-            let class = &mut self.classes[at as usize];
+        let mut at = leaf;
+        while let Some(class) = self.classes.get_mut(at as usize) {
             let parent = class.parent;
-            let lent = own < height;
-            let (mode, wait) = class.credit.charge(cost, lent, now);
-            // Nothing is other than it was: neither the mode nor, as only ceiling tokens were spent, what a yellow class waits for.
-            let same = class.mode == mode && (mode == Mode::Green || (mode == Mode::Yellow && lent));
-            if class.active != 0 && !same {
-                self.turn(at, mode, now);
-                self.wait(at, mode, wait, now);
+            let state = class.credit.charge(cost, class.height < height, now);
+            if class.active != 0 {
+                self.refresh(at, state, now);
             }
-            (at, own) = (parent, self.inner[parent as usize].height);
+            at = parent;
         }
-        // Its rate is its ceiling: it is green or red.
-        let wait = self.classes[ROOT as usize].credit.charge_ceiling(cost, now);
-        self.root_at = now.after_picos(wait).0;
     }
 }
 
@@ -435,9 +347,8 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let class = self.queues.leaf_of(packet.queue());
-        let was_empty = self.queues.is_empty(class);
         let lost = self.queues.put(class, packet, now, dropped);
-        if was_empty && !self.queues.is_empty(class) {
+        if self.classes[class as usize].active == 0 && !self.queues.is_empty(class) {
             self.activate(class, now);
         }
         lost.into()
@@ -445,22 +356,25 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
-        while let Some(class) = self.waiting.first_until(now.0) {
-            self.due(class, now);
+        while let Some((time, class)) = self.waiting.first()
+            && time <= now.0
+        {
+            let state = self.classes[class as usize].credit.state(now);
+            self.refresh(class, state, now);
         }
         loop {
-            let chosen = self.choose(now)?;
-            let Chosen { leaf, height, .. } = chosen;
-            let popped = self.queues.pop(leaf, now, dropped);
-            if let Some((_, cost)) = popped {
-                self.spend(&chosen, cost);
+            let height = self.rows.iter().position(|row| *row != 0)? as u32;
+            let priority = self.rows[height as usize].trailing_zeros();
+            let class = self.choose(height, priority)?;
+            let cost = self.queues.stage(class, now, dropped).unwrap_or(0);
+            let packet = self.queues.take(class, now);
+            self.spend(cost);
+            if self.queues.is_empty(class) {
+                self.deactivate(class);
             }
-            if self.queues.is_empty(leaf) {
-                self.deactivate(leaf);
-            }
-            if let Some((packet, cost)) = popped {
-                self.charge(leaf, height, cost, now);
-                return Some(packet);
+            if packet.is_some() {
+                self.charge(class, height, cost, now);
+                return packet;
             }
         }
     }
@@ -471,15 +385,12 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
         } else if self.rows.iter().any(|row| *row != 0) {
             Some(now)
         } else {
-            let root = Some(self.root_at).filter(|_| self.classes[ROOT as usize].active != 0);
-            let others = self.waiting.first().map(|(time, _)| time);
-            let first = root.into_iter().chain(others).min();
-            first.map(|time| Nanos(time).max(now))
+            self.waiting.first().map(|(time, _)| Nanos(time).max(now))
         }
     }
 
     fn packets(&self) -> u64 {
-        u64::from(self.queues.packets)
+        self.queues.packets
     }
 
     fn bytes(&self) -> u64 {
@@ -500,7 +411,8 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
 
     fn segment_above(&self, queue: u32) -> Option<u64> {
         let class = self.queues.leaf_of(queue);
-        Some(self.rates.get(class as usize)?.ceil.bytes_in(Nanos::from_millis(1)))
+        let ceil = self.classes.get(class as usize)?.credit.ceil;
+        Some(ceil.bytes_in(Nanos::from_millis(1)))
     }
 }
 

@@ -1,0 +1,168 @@
+//! The laboratory in a guest: switches, hosts and cables all inside, on a kernel that has what this machine's may lack.
+
+use super::image::find;
+use super::kernel::{Kernel, said};
+use super::machine::{Guest, Output};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Programs that the guest gets where this machine has them. What a switch needs and is missing is missing there too, and the run says so.
+const PROGRAMS: &[&str] = &[
+    "bridge",
+    "ethtool",
+    "iperf3",
+    "ovs-appctl",
+    "ovs-ofctl",
+    "ovs-vsctl",
+    "ovs-vswitchd",
+    "ovsdb-client",
+    "ovsdb-server",
+    "ovsdb-tool",
+    "tcpdump",
+];
+
+/// Modules of what the studies use: switches, VLANs, guests' and containers' devices, schedulers, policers.
+const MODULES: &[&str] = &[
+    "act_gact",
+    "act_mirred",
+    "act_police",
+    "act_skbedit",
+    "af_packet",
+    "bonding",
+    "bridge",
+    "cls_basic",
+    "cls_bpf",
+    "cls_flower",
+    "cls_fw",
+    "cls_matchall",
+    "cls_u32",
+    "8021q",
+    "dummy",
+    "openvswitch",
+    "sch_codel",
+    "sch_fq",
+    "sch_fq_codel",
+    "sch_hfsc",
+    "sch_htb",
+    "sch_ingress",
+    "sch_netem",
+    "sch_prio",
+    "sch_sfq",
+    "sch_tbf",
+    "tcp_bbr",
+    "tun",
+    "veth",
+];
+
+/// Where Debian keeps what Open vSwitch's programs read.
+const SCHEMAS: &[&str] = &["/usr/share/openvswitch/vswitch.ovsschema"];
+
+/// Where results are, in the guest.
+const OUT: &str = "/out";
+
+/// In MiB: tables of a million rules are meant to fit.
+const MEMORY: u32 = 6144;
+
+/// Minutes that one guest works: what is lost if it is killed.
+const SHIFT: f64 = 10.0;
+
+/// Runs `oxvs lab run ARGS… --out DIR` in guests, one after the other, until the run is complete or the minutes are spent. Files of scenarios among the
+/// arguments are taken along. What the runs print goes to `printed`.
+///
+/// # Errors
+/// A guest cannot be run, or the run in it failed.
+pub fn run(
+    args: &[String],
+    dir: &Path,
+    minutes: Option<f64>,
+    is_complete: impl Fn(&Path) -> bool,
+    printed: &mut dyn Write,
+) -> Result<()> {
+    let kernel = Kernel::fetch()?;
+    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let began = std::time::Instant::now();
+    loop {
+        let left = minutes.map(|minutes| minutes - began.elapsed().as_secs_f64() / 60.0);
+        let shift = left.unwrap_or(SHIFT).min(SHIFT);
+        if shift <= 0.0 {
+            return Ok(());
+        }
+        let guest = guest(args, dir)?;
+        let mut command: Vec<String> = ["oxvs", "lab", "run"].map(str::to_owned).to_vec();
+        command.extend(args.iter().cloned());
+        command.extend([
+            "--out".to_owned(),
+            OUT.to_owned(),
+            "--budget".to_owned(),
+            format!("{shift:.2}"),
+        ]);
+        // A repetition that has begun is brought to its end.
+        let limit = Duration::from_secs_f64(shift * 60.0 + 1800.0);
+        let next = tempfile::Builder::new().prefix(".guest-").tempdir_in(dir)?;
+        let finished = guest.run(&kernel, &command, Output::Archive(next.path()), limit, printed)?;
+        take(next.path(), dir)?;
+        ensure!(
+            finished.status == 0,
+            "the run in the guest failed (exit status {})",
+            finished.status
+        );
+        if is_complete(dir) {
+            return Ok(());
+        }
+    }
+}
+
+/// A guest that has what is there of the laboratory, and of the results.
+fn guest(args: &[String], dir: &Path) -> Result<Guest> {
+    let program = std::env::current_exe().context("the path of oxvs")?;
+    let mut files: Vec<(String, PathBuf)> = SCHEMAS
+        .iter()
+        .filter(|file| Path::new(file).exists())
+        .map(|file| ((*file).to_owned(), PathBuf::from(file)))
+        .collect();
+    files.push(("bin/oxvs".to_owned(), program.clone()));
+    files.extend(args.iter().filter(|arg| arg.ends_with(".toml")).map(|arg| {
+        let name = arg.trim_start_matches("./").trim_start_matches('/');
+        (format!("out/{name}"), PathBuf::from(arg))
+    }));
+    for file in said(
+        Command::new("find")
+            .arg(dir)
+            .args(["-type", "f", "-not", "-path", "*/.guest-*"]),
+    )?
+    .lines()
+    {
+        let below = Path::new(file).strip_prefix(dir)?;
+        files.push((format!("out/{}", below.display()), PathBuf::from(file)));
+    }
+    let installed = PROGRAMS
+        .iter()
+        .filter(|name| find(name).is_some())
+        .map(|name| (*name).to_owned());
+    Ok(Guest {
+        // For its libraries.
+        programs: installed.chain([program.display().to_string()]).collect(),
+        files,
+        modules: MODULES.iter().map(|name| (*name).to_owned()).collect(),
+        memory: MEMORY,
+        processors: 2,
+        ..Guest::default()
+    })
+}
+
+/// Puts what a guest left in the place of what it was given.
+fn take(from: &Path, to: &Path) -> Result<()> {
+    let mut entries = fs::read_dir(from)?.peekable();
+    ensure!(entries.peek().is_some(), "the guest has left nothing");
+    said(
+        Command::new("cp")
+            .arg("-r")
+            .arg(format!("{}/.", from.display()))
+            .arg(to),
+    )?;
+    Ok(())
+}
