@@ -1,10 +1,94 @@
 //! What a run leaves: samples as they were taken, what was left out and why, and the machine they were taken on.
 //!
-//! A run is a directory: `run.json` ([`Run`]), `samples.jsonl` (a [`Record`] a line, appended when it is complete: a run that was interrupted
-//! goes on where it ended).
+//! A run is a directory ([`Store`]):
+//! - `run.json`: a [`Run`], what was asked for and where it ran;
+//! - `samples.jsonl`: a [`Record`] a line, appended when it is complete, so that a run that was interrupted goes on where it ended;
+//! - `configuration/SCENARIO/SYSTEM.txt`: the commands that set the system up, as a user would type them.
+
+mod machine;
+mod store;
+
+pub use machine::Machine;
+pub use store::{Results, Store, load};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`FORMAT`] of those who wrote it.
+    pub format: u32,
+    /// How much of each scenario.
+    pub profile: Profile,
+    /// What the order of repetitions was drawn from.
+    pub seed: u64,
+    /// In a virtual machine of the lab's own.
+    pub in_guest: bool,
+    /// Where, as it was found at the beginning.
+    pub machine: Machine,
+    /// Systems under test, by name: what they are.
+    pub systems: BTreeMap<String, String>,
+    /// By id.
+    pub scenarios: BTreeMap<String, Experiment>,
+    /// Each time that `oxvs lab run` worked on it, in order.
+    pub invocations: Vec<Invocation>,
+}
+
+/// Format of a run's directory.
+pub const FORMAT: u32 = 1;
+
+/// How much of each scenario is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// Two points of every dimension, briefly.
+    Quick,
+    /// Every point, with the study's durations and repetitions.
+    Full,
+}
+
+/// A scenario as it was run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// The file's name.
+    pub file: String,
+    /// All of the file.
+    pub text: String,
+    /// SHA-1 of the text, in hexadecimal.
+    pub hash: String,
+    /// How many samples this profile asks for of each system.
+    pub samples: u64,
+}
+
+impl Experiment {
+    /// Of a file's text.
+    pub fn new(file: &str, text: &str, samples: u64) -> Experiment {
+        use sha1::Digest;
+        let hash = sha1::Sha1::digest(text.as_bytes());
+        Experiment {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            hash: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            samples,
+        }
+    }
+}
+
+/// A time that somebody worked on a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// Seconds since 1970.
+    pub began: f64,
+    /// How long, in seconds; none: it is at work, or was killed.
+    pub seconds: Option<f64>,
+    /// Version of oxvs.
+    pub version: String,
+    /// Mean number of processes that ran or wanted to, over the minute before.
+    pub load: f64,
+    /// How it ended: `complete`, `budget`, `interrupted`, or what was wrong.
+    pub end: Option<String>,
+}
 
 /// A line of `samples.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

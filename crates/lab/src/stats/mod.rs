@@ -13,4 +13,5 @@ mod share;
 pub use compare::{Comparison, compare};
 pub use estimate::{Estimate, Interval, Ratio, Relation};
 pub use series::Series;
+pub(crate) use series::SplitMix;
 pub use share::{jain, proportional};

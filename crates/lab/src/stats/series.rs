@@ -111,10 +111,11 @@ pub(super) fn student(level: f64, freedom: f64) -> f64 {
 }
 
 /// A generator of numbers that are the same for the same seed.
-struct SplitMix(u64);
+pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
-    fn below(&mut self, n: usize) -> usize {
+    /// A number below `n`, 0 of 0.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

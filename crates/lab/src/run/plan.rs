@@ -1,0 +1,97 @@
+//! In which order repetitions are run.
+//!
+//! Cells that share a testbed and the switch on it are run one after the other in a block. The blocks of a repetition come in an order drawn by
+//! lot, all of them before the next repetition, so that what changes on the machine in the meantime meets all systems alike. The order follows
+//! from the seed alone: a run that goes on after an interruption keeps it.
+
+use crate::scenario::Cell;
+use crate::stats::SplitMix;
+
+/// A scenario as it is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Its id.
+    pub(crate) id: String,
+    /// All cells of the profile.
+    pub(crate) cells: Vec<Cell>,
+    /// How often each.
+    pub(crate) repetitions: u32,
+    /// Names of the systems, with those cells that each cannot run.
+    pub(crate) systems: Vec<Candidate>,
+}
+
+/// A system that a scenario is run on.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Its name.
+    pub(crate) name: String,
+    /// The cells that it can run.
+    pub(crate) cells: Vec<usize>,
+}
+
+/// Cells that are run one after the other on one testbed with one switch on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Which job.
+    pub(crate) job: usize,
+    /// Name of the system.
+    pub(crate) system: String,
+    /// Which testbed, by its first cell.
+    pub(crate) bed: usize,
+    /// Counted from 0.
+    pub(crate) repetition: u32,
+    /// In this order.
+    pub(crate) cells: Vec<usize>,
+}
+
+impl Job {
+    /// For each cell the first cell with an equal testbed.
+    pub(crate) fn beds(&self) -> Vec<usize> {
+        let first = |cell: &Cell| self.cells.iter().position(|other| other.setup.topology == cell.setup.topology);
+        self.cells.iter().map(|cell| first(cell).unwrap_or(0)).collect()
+    }
+
+    /// How many samples of each system, at most.
+    pub(crate) fn samples(&self) -> u64 {
+        self.cells.len() as u64 * u64::from(self.repetitions)
+    }
+}
+
+/// All blocks in the order to run them.
+pub(crate) fn blocks(jobs: &[Job], seed: u64) -> Vec<Block> {
+    let mut all = Vec::new();
+    for (number, job) in jobs.iter().enumerate() {
+        let beds = job.beds();
+        for repetition in 0..job.repetitions {
+            let mut random = SplitMix(seed ^ mix(&job.id, repetition));
+            let mut blocks: Vec<Block> = Vec::new();
+            for system in &job.systems {
+                for cell in &system.cells {
+                    let (bed, name) = (beds[*cell], &system.name);
+                    match blocks.iter_mut().find(|block| block.bed == bed && block.system == *name) {
+                        Some(block) => block.cells.push(*cell),
+                        None => blocks.push(Block { job: number, system: name.clone(), bed, repetition, cells: vec![*cell] }),
+                    }
+                }
+            }
+            shuffle(&mut blocks, &mut random);
+            for block in &mut blocks {
+                shuffle(&mut block.cells, &mut random);
+            }
+            all.append(&mut blocks);
+        }
+    }
+    all
+}
+
+/// By Fisher and Yates.
+fn shuffle<T>(items: &mut [T], random: &mut SplitMix) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last + 1));
+    }
+}
+
+fn mix(id: &str, repetition: u32) -> u64 {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    id.bytes().chain(repetition.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, fnv)
+}
