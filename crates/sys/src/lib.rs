@@ -18,6 +18,7 @@ pub mod mmsg;
 mod packet_socket;
 pub mod tap;
 pub mod thread;
+pub mod timed;
 
 pub use counting_alloc::CountingAlloc;
 pub use error::{Error, Result, strerror};

@@ -127,16 +127,27 @@ impl Control {
         if !complete || level != libc::SOL_PACKET || kind != libc::PACKET_AUXDATA {
             return None;
         }
-        if self.auxdata.status & STATUS_VLAN_VALID == 0 {
-            return None;
-        }
-        let tpid = if self.auxdata.status & STATUS_VLAN_TPID_VALID != 0 {
-            self.auxdata.vlan_tpid
-        } else {
-            0x8100
-        };
-        Some((tpid, self.auxdata.vlan_tci))
+        let Auxdata {
+            status,
+            vlan_tci,
+            vlan_tpid,
+            ..
+        } = self.auxdata;
+        tag(status, vlan_tci, vlan_tpid)
     }
+}
+
+/// The tag (TPID, TCI) that the kernel took out of a packet, by what auxiliary data say.
+pub(crate) fn tag(status: u32, tci: u16, tpid: u16) -> Option<(u16, u16)> {
+    if status & STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let tpid = if status & STATUS_VLAN_TPID_VALID != 0 {
+        tpid
+    } else {
+        0x8100
+    };
+    Some((tpid, tci))
 }
 
 #[cfg(test)]

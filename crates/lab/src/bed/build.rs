@@ -2,12 +2,13 @@
 
 use super::cable::{Cable, OFFLOADS};
 use super::command::{batch, run, run_words};
+use super::delay::Delay;
 use super::host::DEVICE;
 use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
 use crate::topology::{self, Attachment, Topology};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -47,10 +48,8 @@ fn has_8021q() -> bool {
     there() || (run_words(&["modprobe", "-q", "8021q"]).is_ok() && there())
 }
 
-pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result<()> {
-    if let Some(cable) = plan.cables.iter().find(|cable| cable.delay > 0) {
-        bail!("cable {}: delays cannot be made yet", cable.name);
-    }
+/// Makes what is planned, and gives the programs of the cables that have one.
+pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result<Vec<Delay>> {
     for name in plan.namespaces() {
         record.make_namespace(name)?;
         namespace::enter(name, settle)?;
@@ -79,7 +78,11 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
             made.enter(|| write("net/ipv4/ip_forward", "1"))?;
         }
     }
-    Ok(())
+    let delayed = plan.cables.iter().filter(|cable| cable.delay > 0);
+    delayed
+        .filter_map(|cable| Some((cable, cable.namespace.as_ref()?)))
+        .map(|(cable, own)| Delay::start(&cable.name, own, cable.delay, [&cable.a.inner, &cable.b.inner]))
+        .collect()
 }
 
 /// Commands of `ip` that set up a host.

@@ -2,6 +2,7 @@
 
 use super::cable::Cable;
 use super::command::run_words;
+use super::delay::Delay;
 use super::namespace::enter;
 use super::plan::Plan;
 use crate::results::Loss;
@@ -73,14 +74,20 @@ fn device(line: &str) -> Option<(String, Counters)> {
 }
 
 /// What cables and hosts have lost.
-pub(crate) fn losses(plan: &Plan) -> Result<Vec<Loss>> {
+pub(crate) fn losses(plan: &Plan, delays: &[Delay]) -> Result<Vec<Loss>> {
     let mut losses = Vec::new();
     let mut counted: BTreeMap<&str, BTreeMap<String, Counters>> = BTreeMap::new();
     for name in plan.namespaces() {
         counted.insert(name, devices(name)?);
     }
     for cable in &plan.cables {
-        for (place, packets) in cable_losses(cable, &counted)? {
+        let mut lost = cable_losses(cable, &counted)?;
+        if let Some(delay) = delays.iter().find(|delay| delay.cable() == cable.name) {
+            let [towards_b, towards_a] = delay.counts()?.dropped;
+            *lost.entry(cable.direction(&cable.b.inner)).or_default() += towards_b;
+            *lost.entry(cable.direction(&cable.a.inner)).or_default() += towards_a;
+        }
+        for (place, packets) in lost {
             losses.push(loss("cable", place, packets));
         }
     }
@@ -174,6 +181,18 @@ fn named_counts(text: &str) -> BTreeMap<String, u64> {
         }
     }
     counts
+}
+
+/// Ticks a second in `/proc` (`USER_HZ`): 100 on all architectures but Alpha and Itanium.
+const USER_HZ: f64 = 100.0;
+
+/// Seconds of CPU that a process has used; none if it has ended.
+pub(crate) fn cpu(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // After the name in parentheses: the state, and as fields 14 and 15 of all the time in user and in system mode (proc_pid_stat(5)).
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(ticks as f64 / USER_HZ)
 }
 
 #[cfg(test)]

@@ -8,23 +8,26 @@ mod build;
 mod cable;
 pub mod command;
 mod counters;
+pub mod delay;
 mod host;
 mod names;
 pub mod namespace;
 mod plan;
+mod process;
 mod program;
 mod record;
 pub mod warden;
 
 pub use build::missing;
 pub use counters::Counters;
-pub use host::{DEVICE, Host, Wire};
+pub use host::{DEVICE, Host};
 pub use program::use_program;
 pub use record::clean;
 
 use crate::results::Loss;
 use crate::topology::Topology;
 use anyhow::{Context, Result};
+use delay::Delay;
 use plan::Plan;
 use record::Record;
 use std::collections::BTreeMap;
@@ -36,6 +39,7 @@ use warden::Warden;
 pub struct Bed {
     plan: Plan,
     record: Record,
+    delays: Vec<Delay>,
     _warden: Warden,
 }
 
@@ -57,12 +61,13 @@ impl Bed {
                 return Err(error);
             }
         };
-        let bed = Bed {
+        let mut bed = Bed {
             plan,
             record,
+            delays: Vec::new(),
             _warden: warden,
         };
-        build::build(topology, &bed.plan, &bed.record)?;
+        bed.delays = build::build(topology, &bed.plan, &bed.record)?;
         Ok(bed)
     }
 
@@ -138,7 +143,7 @@ impl Bed {
     /// # Errors
     /// A namespace that is gone, a tool that fails.
     pub fn losses(&self) -> Result<Vec<Loss>> {
-        counters::losses(&self.plan)
+        counters::losses(&self.plan, &self.delays)
     }
 
     /// What has passed the devices of bridges' ports since the testbed was made, by device.
@@ -163,7 +168,7 @@ impl Bed {
 
     /// Seconds of CPU that the testbed's own processes have used.
     pub fn cpu(&self) -> f64 {
-        0.0
+        self.delays.iter().filter_map(|delay| counters::cpu(delay.pid())).sum()
     }
 }
 

@@ -59,19 +59,13 @@ enum Command {
     Guest(guest::Guest),
     /// Sends, receives and measures in a host's namespace; started by `run`
     #[command(hide = true)]
-    Agent {
-        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
-        args: Vec<OsString>,
-    },
+    Agent,
     /// Removes a testbed when the run that made it has ended; started by `run`
     #[command(hide = true)]
     Warden { id: String },
     /// Delays frames in a cable's namespace; started by `run`
     #[command(hide = true)]
-    Cable {
-        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
-        args: Vec<OsString>,
-    },
+    Cable { nanoseconds: u64, a: String, b: String },
 }
 
 /// What to run, for how long, and where to.
@@ -129,6 +123,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     let what = match command {
         Command::Clean => return clean(),
         Command::Warden { id } => return crate::bed::warden::watch(&id),
+        Command::Agent => return crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
+        Command::Cable { nanoseconds, a, b } => return crate::bed::delay::main(nanoseconds, &a, &b),
         Command::List => "list",
         Command::Run(_) => "run",
         Command::Report { .. } => "report",
@@ -136,8 +132,6 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Serve { .. } => "serve",
         Command::Trust => "trust",
         Command::Guest(_) => "guest",
-        Command::Agent { .. } => "agent",
-        Command::Cable { .. } => "cable",
     };
     anyhow::bail!("'{what}' is not there yet")
 }

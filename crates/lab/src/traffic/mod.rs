@@ -6,7 +6,7 @@
 
 pub mod agent;
 mod client;
-mod clock;
+pub(crate) mod clock;
 mod histogram;
 pub mod protocol;
 mod task;

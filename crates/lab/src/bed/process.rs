@@ -1,0 +1,57 @@
+//! Processes of the laboratory in namespaces of a testbed, with a line to them.
+
+use super::program;
+use anyhow::{Context, Result};
+use std::io::{self, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a process may take to end when its input has ended, before it is ended.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Starts `oxvs lab ARGS…` in a namespace.
+pub(crate) fn start(namespace: &str, args: &[&str]) -> Result<(Input, ChildStdout)> {
+    let mut command = program::in_namespace(namespace, args)?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("namespace {namespace}: cannot start {args:?}"))?;
+    let (to, from) = (child.stdin.take(), child.stdout.take());
+    Ok((Input { to, child }, from.context("no standard output")?))
+}
+
+/// What a process reads. Dropping it ends the input, waits for the process to end, and ends it if it does not.
+pub(crate) struct Input {
+    to: Option<ChildStdin>,
+    child: Child,
+}
+
+impl Input {
+    /// The process's number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Write for Input {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.as_mut().map_or(Ok(0), |to| to.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let end = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > end {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}

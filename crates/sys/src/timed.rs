@@ -1,0 +1,181 @@
+//! Packets of a packet socket, each with the time at which the kernel received it.
+
+use crate::error::{Error, Result};
+use crate::mmsg::{Received, tag};
+use std::ffi::c_int;
+use std::io;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Room for control data: its words, aligned as control messages have to be.
+type Control = [u64; 16];
+
+/// Lets each packet bring the time at which it was received.
+///
+/// # Errors
+/// The kernel's.
+pub fn enable(socket: BorrowedFd<'_>) -> Result<()> {
+    let on: c_int = 1;
+    // SAFETY: the pointer and the length are those of `on`, which lives through the call; the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        Err(Error::last("setsockopt(SO_TIMESTAMPNS)"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Receives a packet. Never waits. The time is that of the system's clock, since 1970; none where times are not [enabled](enable).
+///
+/// # Errors
+/// The kernel's; `EAGAIN` where there is no packet.
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(Received, Option<Duration>)> {
+    let mut control: Control = Control::default();
+    let mut iovec = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: all-zero bytes are a valid value of this structure of integers and pointers.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_iov = &raw mut iovec;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut control).cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the header points to one iovec over `buffer`, which is borrowed mutably, and to a control area of the length given; all live
+    // through the call, and the kernel writes nowhere else.
+    let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let len = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
+    let (vlan, at) = parse(&control, header.msg_controllen as usize);
+    let received = Received {
+        len,
+        truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+        vlan,
+    };
+    Ok((received, at))
+}
+
+/// The VLAN's tag and the time in control data, of which the kernel has filled `len` bytes.
+fn parse(control: &Control, len: usize) -> (Option<(u16, u16)>, Option<Duration>) {
+    let mut bytes = [0; size_of::<Control>()];
+    for (to, from) in bytes.chunks_exact_mut(8).zip(control) {
+        to.copy_from_slice(&from.to_ne_bytes());
+    }
+    let mut rest = &bytes[..len.min(bytes.len())];
+    let (mut vlan, mut at) = (None, None);
+    // Each message: its length with this header (8 bytes), level and type (4 each), data; the next is aligned to 8.
+    while let Some((header, data)) = rest.split_at_checked(16) {
+        let length = word(header, 0) as usize;
+        let (level, kind) = (int(header, 8), int(header, 12));
+        let Some(data) = length.checked_sub(16).and_then(|length| data.get(..length)) else {
+            break;
+        };
+        match (level, kind) {
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) if data.len() >= 20 => {
+                vlan = tag(int(data, 0).cast_unsigned(), half(data, 16), half(data, 18));
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => {
+                at = u32::try_from(word(data, 8))
+                    .ok()
+                    .map(|nanos| Duration::new(word(data, 0), nanos));
+            }
+            _ => {}
+        }
+        rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
+    }
+    (vlan, at)
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+fn int(bytes: &[u8], at: usize) -> c_int {
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |bytes| c_int::from_ne_bytes(*bytes))
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes
+        .get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |bytes| u16::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::time::SystemTime;
+
+    #[test]
+    fn a_packet_brings_the_time_at_which_it_was_received() {
+        let (a, b) = UnixDatagram::pair().unwrap();
+        let mut buffer = [0; 8];
+        let none = receive(b.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        a.send(b"early").unwrap();
+        assert_eq!(receive(b.as_fd(), &mut buffer).unwrap().1, None);
+        enable(b.as_fd()).unwrap();
+        let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let before = now();
+        a.send(b"packet").unwrap();
+        let after = now();
+        let (received, at) = receive(b.as_fd(), &mut buffer).unwrap();
+        assert_eq!((received.len, received.truncated, received.vlan), (6, false, None));
+        let at = at.unwrap();
+        assert!(before <= at && at <= after, "{before:?} {at:?} {after:?}");
+    }
+
+    #[test]
+    fn a_tag_and_a_time_are_found_in_either_order_and_data_that_is_cut_is_none() {
+        let time = [word_of(32), socket(), word_of(1000), word_of(5)];
+        let aux = [word_of(36), packet(), word_of(0x50), word_of(0), word_of(0x8100_000a)];
+        let expected = (Some((0x8100, 10)), Some(Duration::new(1000, 5)));
+        assert_eq!(parse_words(&[&time[..], &aux[..]].concat(), 72), expected);
+        assert_eq!(parse_words(&[&aux[..], &time[..]].concat(), 72), expected);
+        assert_eq!(parse_words(&[&aux[..], &time[..]].concat(), 60), (expected.0, None));
+        assert_eq!(parse_words(&aux, 30), (None, None));
+    }
+
+    fn parse_words(words: &[[u8; 8]], len: usize) -> (Option<(u16, u16)>, Option<Duration>) {
+        let mut control = Control::default();
+        for (to, from) in control.iter_mut().zip(words) {
+            *to = u64::from_ne_bytes(*from);
+        }
+        parse(&control, len)
+    }
+
+    fn word_of(value: u64) -> [u8; 8] {
+        value.to_ne_bytes()
+    }
+
+    fn header(level: c_int, kind: c_int) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&level.to_ne_bytes());
+        bytes[4..].copy_from_slice(&kind.to_ne_bytes());
+        bytes
+    }
+
+    fn socket() -> [u8; 8] {
+        header(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)
+    }
+
+    fn packet() -> [u8; 8] {
+        header(libc::SOL_PACKET, libc::PACKET_AUXDATA)
+    }
+}
