@@ -164,6 +164,12 @@ impl Pipeline<'_> {
     fn rule_of(&mut self, learn: &Learn) -> FlowMod {
         let mut matching = model::Match::ANY;
         let mut actions = Vec::new();
+        if learn.fin_idle_timeout != 0 || learn.fin_hard_timeout != 0 {
+            actions.push(Action::FinTimeout {
+                idle: learn.fin_idle_timeout,
+                hard: learn.fin_hard_timeout,
+            });
+        }
         for spec in &learn.specs {
             let value = self.value_of(spec);
             match &spec.dst {
@@ -194,12 +200,6 @@ impl Pipeline<'_> {
                     actions.push(Action::Output { port, max_len: 0xffff });
                 }
             }
-        }
-        if learn.fin_idle_timeout != 0 || learn.fin_hard_timeout != 0 {
-            actions.push(Action::FinTimeout {
-                idle: learn.fin_idle_timeout,
-                hard: learn.fin_hard_timeout,
-            });
         }
         FlowMod {
             command: FlowCommand::ModifyStrict,
