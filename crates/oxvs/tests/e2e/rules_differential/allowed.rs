@@ -8,7 +8,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let mut pushed = trace.matches("push_vlan:").count();
     if trace.contains("hash(") {
         // A trace there ends before the bucket that a hash chooses.
-        pushed += set.groups.concat().matches("push_vlan:").count();
+        let all = [&set.groups[..], &set.rules[..]].concat();
+        pushed += all.concat().matches("push_vlan:").count();
     }
     let pushed_label = trace.contains("push_mpls:");
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
@@ -16,7 +17,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let nested_set = trace
         .lines()
         .any(|line| line.starts_with(' ') && line.trim_start() == "--. Executing action set:");
-    let rules: [(bool, &str); 19] = [
+    let rules: [(bool, &str); 21] = [
         (
             pushed > 0 && tags + pushed > 2,
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
@@ -34,8 +35,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "NORMAL there takes a second tag off with, or for being of, VLAN 0; here a packet keeps what is behind the first",
         ),
         (
-            pushed_label && no_labels(&frame[14 + 4 * tags..]),
-            "a label whose bits are all zero is none to Open vSwitch",
+            (pushed_label || has(&["set(mpls(", "pop_mpls("])) && no_labels(&frame[14 + 4 * tags..]),
+            "a label whose bits are all zero, as those that are not there are, is none to Open vSwitch",
         ),
         (
             u16::from_be_bytes([frame[12 + 4 * tags], frame[13 + 4 * tags]]) < 0x600 && pushed_label,
@@ -74,12 +75,20 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "behind the last label, where a rule says that there is another, Open vSwitch takes it for zero without looking",
         ),
         (
-            has(&["check_pkt_larger"]) && has(&["resubmit(", "group:", "clone("]),
-            "what a table, a bucket or a clone does behind check_pkt_larger is undone there for who had it run",
+            pushed_label && !is_labelled(frame) && has(&["pop_mpls:0x884"]),
+            "a label that is put on and taken off again as if there were another leaves the type in Open vSwitch as it was before",
+        ),
+        (
+            has(&["check_pkt_larger"]) && has(&["resubmit(", "group:", "clone(", "Executing action set:"]),
+            "what a table, a bucket or a clone does behind check_pkt_larger is undone there for who had it run, or for the action set",
         ),
         (
             has(&["MPLS pop action can't be performed"]),
             "of more labels than it looks at, Open vSwitch takes none off and drops the packet",
+        ),
+        (
+            has(&["MPLS push action can't be performed"]) && has(&["pop_mpls:"]),
+            "a packet that gets too many labels is dropped; what was done before a label was taken off is done by then here",
         ),
         (
             tags > 2 && pushed_label,
@@ -90,7 +99,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "the checksum of an SCTP packet of which only a part is there stays as it is here; there it becomes another wrong one",
         ),
         (
-            has(&["tp_src=0,tp_dst=0"]) && has(&["set(ip"]),
+            has(&["tp_src=0,tp_dst=0", "icmp_type=0,icmp_code=0"]) && has(&["set(ip"]),
             "Open vSwitch corrects the checksum of a transport header that it takes for malformed",
         ),
         (
@@ -111,7 +120,12 @@ pub(super) struct Uncounted {
 impl Uncounted {
     pub(super) fn of(set: &RuleSet) -> Uncounted {
         // Open vSwitch has rules count what comes by a port that receives nothing, before it drops it.
-        let packets = set.ports.iter().any(|(_, word)| *word == "no-receive");
+        let unheard = set.ports.iter().any(|(_, word)| *word == "no-receive");
+        // What comes behind check_pkt_larger is done, and counted, for either answer; but there not what comes behind a return from a table, a
+        // bucket or a clone.
+        let returns = |rule: &String| !rule.starts_with("table=0,") || rule.contains("clone(");
+        let twice = |rule: &String| rule.contains("check_pkt_larger") && returns(rule);
+        let packets = unheard || set.rules.iter().chain(&set.groups).any(twice);
         // It looks anew at what is behind a label that was put on by the same rules, and at what a group of its own choice is for, and counts
         // that with the tags and labels that there are by then.
         let select = set.groups.iter().any(|group| group.contains("type=select"));
@@ -134,22 +148,35 @@ impl Uncounted {
         // What is sent by a device that is down, a dummy of Open vSwitch's does not tell.
         let down = set.ports.iter().filter(|(_, word)| *word == "down");
         let down = down.map(|(port, _)| port.replace('p', "port ") + ":");
-        table || down.into_iter().any(|port| name.contains(&port))
+        // A label is put on there when the packet goes out, and a meter before that counts it without.
+        let labelled = set.rules.iter().any(|rule| rule.contains("push_mpls"));
+        let metered = name.contains("meter:") && name.contains("byte") && labelled;
+        table || metered || down.into_iter().any(|port| name.contains(&port))
     }
 }
 
-/// Whether any of the labels that are looked at is all zero bits.
+/// Whether any of the labels that are looked at is all zero bits, or not there as a whole.
 fn no_labels(stack: &[u8]) -> bool {
-    let bottom = stack.chunks(4).position(|label| label.len() < 4 || label[2] & 1 == 1);
-    let depth = bottom.map_or(3, |at| (at + 1).min(3));
-    stack.chunks(4).take(depth).any(|label| label == [0; 4])
+    for at in [0, 4, 8] {
+        match stack.get(at..at + 4) {
+            None | Some([0, 0, 0, 0]) => return true,
+            Some(label) if label[2] & 1 == 1 => return false,
+            Some(_) => {}
+        }
+    }
+    false
 }
 
 /// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole one, Open vSwitch cannot read the key of the
 /// flow that it makes of it, and no rule is told of what else that flow carries until it is forgotten.
 pub(super) fn loses_count(frame: &[u8]) -> bool {
+    is_labelled(frame) && frame.len() < 12 + 4 * tags(frame) + 6
+}
+
+/// Whether a frame's type says that it has a label.
+fn is_labelled(frame: &[u8]) -> bool {
     let rest = &frame[12 + 4 * tags(frame)..];
-    rest.len() < 6 && (rest.starts_with(&[0x88, 0x47]) || rest.starts_with(&[0x88, 0x48]))
+    rest.starts_with(&[0x88, 0x47]) || rest.starts_with(&[0x88, 0x48])
 }
 
 /// How many tags a frame bears, one that is cut off among them.
