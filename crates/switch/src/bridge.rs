@@ -102,7 +102,7 @@ impl Bridge {
     /// Whether a controller has said something of an interface of a port.
     pub(crate) fn is_flagged(&self, port: &Port, flag: impl Fn(PortFlags) -> bool) -> bool {
         let mut members = port.members.iter();
-        !self.port_flags.is_empty() && members.any(|(number, _)| flag(self.flags_of(*number)))
+        !self.port_flags.is_empty() && members.any(|member| flag(self.flags_of(member.number)))
     }
 
     /// Learns a station and appends what became stale.

@@ -143,7 +143,8 @@ pub struct InterfaceConfig {
     pub ofport: u16,
     /// What it is attached to.
     pub attach: Attach,
-    /// Whether packets can leave through it. When a port's last interface goes down, what was learned on it is forgotten.
+    /// Whether it has a link. One that has not is no choice for fast failover groups, `bundle` and ports of several interfaces; what is for it
+    /// alone goes there all the same. A patch port is up when it has its peer, whatever this says.
     pub up: bool,
 }
 

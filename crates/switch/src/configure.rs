@@ -6,10 +6,10 @@
 use crate::bridge::{Bridge, Settings};
 use crate::dep::Read;
 use crate::fdb::Fdb;
-use crate::port::{Egress, Ingress, Port, PortVlans};
+use crate::port::{Egress, Ingress, Member, Port, PortVlans};
 use crate::switch::Switch;
 use crate::tables::{FlowTables, Hidden};
-use crate::{Attach, BridgeConfig, FragMode, PortConfig, SwitchConfig};
+use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -160,7 +160,7 @@ impl Bridge {
         for (id, port) in &self.ports {
             let members = port.members.iter().enumerate();
             self.of_ports
-                .extend(members.map(|(at, (number, _))| (*number, (*id, at))));
+                .extend(members.map(|(at, member)| (member.number, (*id, at))));
         }
         let ports = &self.ports;
         self.port_ids.retain(|_, id| ports.contains_key(id));
@@ -219,14 +219,20 @@ impl<'a> Interfaces<'a> {
     }
 
     fn port(&self, name: &str, config: &PortConfig) -> Port {
-        let egress = |at: usize| {
-            let interface = &config.interfaces[at];
-            match &interface.attach {
-                Attach::Device(device) => interface.up.then_some(Egress::Device(*device)),
-                Attach::Patch { peer } => self.peer(&interface.name, peer).map(Egress::Patch),
+        let alone = config.interfaces.len() == 1;
+        let member = |interface: &InterfaceConfig| {
+            let (egress, up) = match &interface.attach {
+                Attach::Device(device) => (Some(Egress::Device(*device)), interface.up),
+                Attach::Patch { peer } => (self.peer(&interface.name, peer).map(Egress::Patch), true),
+            };
+            Member {
+                number: flow::port_from_of10(interface.ofport),
+                egress: egress.filter(|_| up || alone).unwrap_or(Egress::None),
+                live: up && egress.is_some(),
             }
         };
-        let active = (0..config.interfaces.len()).find_map(|at| Some((at, egress(at)?)));
+        let members: Vec<Member> = config.interfaces.iter().map(member).collect();
+        let active = members.iter().position(|member| member.egress != Egress::None);
         Port {
             name: name.to_owned(),
             ofport: config.interfaces.first().map(|interface| interface.ofport),
@@ -234,15 +240,10 @@ impl<'a> Interfaces<'a> {
             protected: config.protected,
             no_flood: config.no_flood,
             dscp: config.dscp.clone(),
-            egress: active.map_or(Egress::None, |(_, egress)| egress),
-            active: active.map_or(0, |(at, _)| at),
-            interfaces: config.interfaces.len(),
-            members: (0..config.interfaces.len())
-                .map(|at| {
-                    let number = flow::port_from_of10(config.interfaces[at].ofport);
-                    (number, egress(at).unwrap_or(Egress::None))
-                })
-                .collect(),
+            egress: active.map_or(Egress::None, |at| members[at].egress),
+            active: active.unwrap_or_default(),
+            interfaces: members.len(),
+            members,
         }
     }
 }

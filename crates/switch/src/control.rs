@@ -327,8 +327,8 @@ impl Switch {
     fn device_of(&self, bridge: u32, port: u32) -> Option<PortNo> {
         let bridge = self.bridges.get(&bridge)?;
         let (port, interface) = bridge.of_ports.get(&port)?;
-        match bridge.ports.get(port)?.members.get(*interface)? {
-            (_, Egress::Device(device)) => Some(*device),
+        match bridge.ports.get(port)?.members.get(*interface)?.egress {
+            Egress::Device(device) => Some(device),
             _ => None,
         }
     }

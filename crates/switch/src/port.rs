@@ -23,14 +23,23 @@ pub(crate) struct Port {
     /// The interface that carries the traffic, where there are several.
     pub(crate) active: usize,
     pub(crate) interfaces: usize,
-    /// Each interface's port number as OpenFlow 1.1 and later have it, and where packets leave by it.
-    pub(crate) members: Vec<(u32, Egress)>,
+    pub(crate) members: Vec<Member>,
+}
+
+/// An interface of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Its port number as OpenFlow 1.1 and later have it.
+    pub(crate) number: u32,
+    pub(crate) egress: Egress,
+    /// Whether what chooses between ports may choose it.
+    pub(crate) live: bool,
 }
 
 /// Where packets leave to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Egress {
-    /// Nowhere: no interface is up, or a patch port has no peer.
+    /// Nowhere: none of several interfaces is up, or a patch port has no peer.
     None,
     Device(PortNo),
     /// Into another bridge.

@@ -113,8 +113,8 @@ impl Switch {
         let at = self.attachments.get(&port)?;
         let (name, _) = self.bridge_ids.iter().find(|(_, id)| **id == at.bridge)?;
         let port = self.bridges.get(&at.bridge)?.ports.get(&at.port)?;
-        let (number, _) = port.members.get(at.interface)?;
-        Some((name, *number))
+        let number = port.members.get(at.interface)?.number;
+        Some((name, number))
     }
 
     fn device(&self, bridge: u32, port: u32) -> Option<PortNo> {

@@ -137,7 +137,8 @@ impl Bridges {
         let Ok(link) = open.device.state() else {
             return false;
         };
-        let mut matters = (link.mac, link.mtu) != (open.link.mac, open.link.mtu);
+        let settings = |link: &State| (link.mac, link.mtu, link.carrier);
+        let mut matters = settings(&link) != settings(&open.link);
         matters |= open.qos.is_scheduled() && link.speed != open.link.speed;
         open.link = link;
         for bridge in self.state.values_mut() {
@@ -487,6 +488,6 @@ fn attachment(name: &str, bridge: &BridgeState) -> Option<InterfaceConfig> {
         name: name.to_owned(),
         ofport,
         attach,
-        up: true,
+        up: interface.link.as_ref().is_none_or(|link| link.carrier),
     })
 }

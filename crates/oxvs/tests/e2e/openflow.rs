@@ -126,6 +126,54 @@ fn a_rule_forwards_between_hosts_until_it_is_deleted() {
 }
 
 #[test]
+fn a_group_fails_over_when_a_host_loses_its_link_and_goes_back() {
+    if let Some(reason) = testkit::missing(true, &["ip", "ping", "ovs-ofctl", "ovs-vsctl", "setpriv"]) {
+        skip!("{reason}");
+    }
+    let ns = Netns::new("ff");
+    let switch = in_namespace(&ns);
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
+    let mut hosts = Vec::new();
+    // The second and the third are the same host to others, but not to the switch.
+    for (n, address) in [(1, "10.2.0.1/24"), (2, "10.2.0.2/24"), (3, "10.2.0.2/24")] {
+        let port = format!("f{n}");
+        let host = Vswitch::host(&ns, &port, &port, address);
+        if n > 1 {
+            host.ip("link set eth0 address 02:00:00:00:00:02");
+        }
+        hosts.push(host);
+        switch.vsctl(&format!(
+            "add-port br0 {port} -- set interface {port} ofport_request={n}"
+        ));
+    }
+    let group = "group_id=1,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3";
+    ofctl(&switch, &["-OOpenFlow13", "add-group", "br0", group]);
+    ofctl(
+        &switch,
+        &["-OOpenFlow13", "add-flow", "br0", "in_port=1,actions=group:1"],
+    );
+    ofctl(&switch, &["add-flow", "br0", "actions=output:1"]);
+    let carried = |port: u8| {
+        let ports = ofctl(&switch, &["dump-ports", "br0", &port.to_string()]);
+        let sent = ports.split("tx pkts=").nth(1).and_then(|rest| rest.split(',').next());
+        sent.and_then(|number| number.parse::<u64>().ok())
+            .expect("the port counts")
+    };
+    for (link, by, other) in [("up", 2, 3), ("down", 3, 2), ("up", 2, 3)] {
+        hosts[1].ip(&format!("link set eth0 {link}"));
+        eventually("the link is seen", || {
+            let state = switch.get("interface", "f2", "link_state");
+            (state == link).then_some(())
+        });
+        eventually("the other end is reached", || {
+            let before = (carried(by), carried(other));
+            let reached = ping(&hosts[0], "10.2.0.2", 1).received > 0;
+            (reached && carried(by) > before.0 && carried(other) == before.1).then_some(())
+        });
+    }
+}
+
+#[test]
 fn packets_go_to_monitors_and_come_from_packet_outs() {
     if let Some(reason) = testkit::missing(false, &TOOLS) {
         skip!("{reason}");

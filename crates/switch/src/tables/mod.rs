@@ -38,6 +38,7 @@ mod hidden;
 mod journal;
 mod labels;
 mod learn;
+mod limits;
 mod mass;
 mod memos;
 mod meter;

@@ -126,7 +126,7 @@ impl Pipeline<'_> {
             return self.dropped(DropCause::PortDown);
         }
         let member = bridge.ports.get(&port).and_then(|port| port.members.get(interface));
-        self.send(member.map_or(Egress::None, |(_, egress)| *egress));
+        self.send(member.map_or(Egress::None, |member| member.egress));
     }
 
     /// Sends what a DHCP server answers to the local port too, where that is under in-band control and does not get it anyway.
@@ -155,8 +155,8 @@ impl Pipeline<'_> {
         };
         self.depend(Read::Port(bridge.id, port));
         let member = bridge.ports.get(&port).and_then(|port| port.members.get(interface));
-        if let Some((_, Egress::Device(device))) = member
-            && !self.actions.contains(&Action::Output(*device))
+        if let Some(Egress::Device(device)) = member.map(|member| member.egress)
+            && !self.actions.contains(&Action::Output(device))
         {
             self.detail(|_| String::from("outputting DHCP packet to local port for in-band control"));
             self.output_to(local);
@@ -167,11 +167,11 @@ impl Pipeline<'_> {
         let Some(bridge) = self.place.bridge else { return };
         self.depend(Read::Flood(bridge.id));
         let ports = bridge.ports.values().filter(|port| all || !port.no_flood);
-        for (number, egress) in ports.flat_map(|port| &port.members) {
-            let flags = bridge.flags_of(*number);
-            let wanted = *number != in_port && !flags.no_fwd && (all || !flags.no_flood);
-            if wanted && *egress != Egress::None && !self.failed {
-                self.send(*egress);
+        for member in ports.flat_map(|port| &port.members) {
+            let flags = bridge.flags_of(member.number);
+            let wanted = member.number != in_port && !flags.no_fwd && (all || !flags.no_flood);
+            if wanted && member.egress != Egress::None && !self.failed {
+                self.send(member.egress);
             }
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! The [`Pipeline`] holds the packet as tables see it now, the packet as the datapath has it at this point of its actions, and the bits that
 //! any decision looked at. What an action asks for is written to the first; the second follows it when the packet is sent (`commit`).
-//!
-//! The limits are Open vSwitch's: 64 lookups deep, 4096 lookups; and one for the stack. A packet that needs more is dropped as a whole.
+//! What it may need for that: `limits`.
 
 use super::freeze::{Freezing, Frozen};
 use super::learn::Overlay;
@@ -20,13 +19,6 @@ use flow::{Field, FlowState, MatchField};
 use openflow::model::{self, Instructions};
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// Lookups within lookups of the same or an earlier table, and patch ports.
-const MAX_DEPTH: u32 = 64;
-/// Lookups in all.
-const MAX_LOOKUPS: u32 = 4096;
-/// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the stack of a worker has room for.
-const MAX_NESTED: u32 = 320;
 
 /// VLAN tags.
 pub(super) type Tags = SmallVec<[wire::VlanTag; 2]>;
@@ -77,9 +69,9 @@ pub(crate) struct Pipeline<'a> {
     pub(super) memos: Vec<(u32, Arc<Memo>)>,
     pub(super) overlays: Vec<Overlay>,
     pub(super) report: Option<Box<Report>>,
-    depth: u32,
+    pub(super) depth: u32,
     pub(super) nested: u32,
-    lookups: u32,
+    pub(super) lookups: u32,
     pub(super) forks: u32,
     pub(super) failed: bool,
 }
@@ -305,11 +297,8 @@ impl<'a> Pipeline<'a> {
             .ports
             .get(&at.port)
             .and_then(|port| port.members.get(at.interface));
-        let Some((number, _)) = port else { return };
-        if !self.deeper(1) {
-            return;
-        }
-        let inside = FlowState::new(key, *number);
+        let Some(member) = port else { return };
+        let inside = FlowState::new(key, member.number);
         let hides = self.switch.vlan_limit < 2 && self.original.tag(1).is_some();
         let from_outside = self.place.bridge.is_none() && !hides;
         let untouched = std::mem::replace(&mut self.untouched, from_outside);
@@ -324,10 +313,15 @@ impl<'a> Pipeline<'a> {
         let (covered, buried) = (self.covered.clone(), self.buried.clone());
         let before = (self.actions.len(), self.base, self.base_queue);
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
-        self.run_tables(bridge);
+        let deeper = u32::from(place.bridge.is_some());
+        if self.deeper(deeper) {
+            self.run_tables(bridge);
+            self.shallower(deeper);
+        }
         self.close(1);
         if place.bridge.is_some() {
             self.contain(before);
+            self.forgive();
         }
         (self.hidden, self.own_tags, self.default_queue) = (hidden, own_tags, default_queue);
         (self.covered, self.buried) = (covered, buried);
@@ -335,7 +329,6 @@ impl<'a> Pipeline<'a> {
         self.place = *place;
         self.state = *state;
         self.untouched = untouched;
-        self.depth -= 1;
     }
 
     /// Does what the rule says that a table has for the packet, and those of the tables that it goes on with. `misses` says whether what the
@@ -344,9 +337,7 @@ impl<'a> Pipeline<'a> {
         let (mut table, mut in_port, mut misses) = (table, in_port, misses);
         let mut opened = 0;
         loop {
-            self.lookups += 1;
-            if self.lookups > MAX_LOOKUPS {
-                self.fatal(|_| format!("over {MAX_LOOKUPS} resubmit actions"));
+            if !self.another_lookup() {
                 break;
             }
             let instructions = self.rule(table, in_port.take());
@@ -363,7 +354,7 @@ impl<'a> Pipeline<'a> {
             misses = true;
             self.place.table = table;
             match self.run_rule(&instructions) {
-                Some(next) if self.is_running() => table = next,
+                Some(next) if self.is_running() && self.has_room() => table = next,
                 _ => break,
             }
         }
@@ -373,40 +364,17 @@ impl<'a> Pipeline<'a> {
     /// A lookup by an action, after which the list goes on.
     pub(super) fn resubmit(&mut self, table: u8, in_port: Option<u32>) {
         let here = (self.place.table, self.place.cookie, self.place.rule);
-        let deeper = u32::from(table <= here.0);
-        if !self.deeper(deeper) {
+        if !self.has_room() {
             return;
         }
+        let deeper = u32::from(table <= here.0);
+        self.depth += deeper;
         if self.nest() {
             self.look_up(table, in_port, false);
             self.nested -= 1;
         }
         self.depth -= deeper;
         (self.place.table, self.place.cookie, self.place.rule) = here;
-    }
-
-    /// Whether a lookup may be so much deeper, which it then is.
-    pub(super) fn deeper(&mut self, levels: u32) -> bool {
-        if self.depth + levels > MAX_DEPTH {
-            self.fatal(|_| format!("over max translation depth {MAX_DEPTH}"));
-            return false;
-        }
-        self.depth += levels;
-        true
-    }
-
-    pub(super) fn shallower(&mut self, levels: u32) {
-        self.depth -= levels;
-    }
-
-    /// Whether there is room for one more call within calls, which is then taken.
-    pub(super) fn nest(&mut self) -> bool {
-        if self.nested == MAX_NESTED {
-            self.fatal(|_| format!("over {MAX_NESTED} lookups and copies within each other"));
-            return false;
-        }
-        self.nested += 1;
-        true
     }
 
     /// The instructions of the rule that a table has for the packet. Opens a part of the report.

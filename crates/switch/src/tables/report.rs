@@ -215,6 +215,14 @@ impl Pipeline<'_> {
         }
     }
 
+    /// Goes on although something was fatal.
+    pub(super) fn forgive(&mut self) {
+        self.failed = false;
+        if let Some(report) = &mut self.report {
+            report.error = None;
+        }
+    }
+
     pub(super) fn error(&mut self, text: impl FnOnce(&Self) -> String) {
         self.line(Kind::Error, text);
     }

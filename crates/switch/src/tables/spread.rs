@@ -4,7 +4,6 @@
 
 use super::pipeline::Pipeline;
 use crate::dep::Read;
-use crate::port::Egress;
 use dp::DropCause;
 use flow::{Field, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::{Bundle, BundleAlgorithm, HashFields, Multipath, MultipathAlgorithm, Port};
@@ -119,7 +118,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Whether packets can leave by a port.
+    /// Whether a port has a link.
     pub(super) fn is_live(&mut self, port: Port) -> bool {
         let Some(bridge) = self.place.bridge else { return false };
         let Some((at, interface)) = bridge.of_ports.get(&port.0).copied() else {
@@ -128,7 +127,7 @@ impl Pipeline<'_> {
         };
         self.depend(Read::Port(bridge.id, at));
         let member = bridge.ports.get(&at).and_then(|port| port.members.get(interface));
-        member.is_some_and(|(_, egress)| *egress != Egress::None)
+        member.is_some_and(|member| member.live)
     }
 }
 

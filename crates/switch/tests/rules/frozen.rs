@@ -11,7 +11,8 @@ use switch::tables::{ForController, Translated};
 use testkit::{Packet, mac};
 use wire::Nanos;
 
-fn bridge(groups: &[&str], rules: &[&str]) -> Switch {
+/// A switch of two bridges, the first of which has these groups and rules.
+pub(crate) fn bridge(groups: &[&str], rules: &[&str]) -> Switch {
     let mut switch = Switch::new(5);
     switch.configure(Topology::fixed().config(), Nanos::ZERO);
     for group in groups {
@@ -325,4 +326,29 @@ fn a_new_tag_is_empty_whatever_is_under_it() {
     let steps = answer(&mut switch, &key).translation.actions;
     let empty = wire::VlanTag { tpid: 0x88a8, tci: 0 };
     assert_eq!(steps[..], [Step::PushVlan(empty), out(2)]);
+}
+
+#[test]
+fn a_port_without_a_link_is_chosen_no_more_but_is_sent_to_all_the_same() {
+    let groups = ["group_id=1,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3"];
+    let rules = [
+        "in_port=1,udp,tp_src=1,actions=group:1",
+        "in_port=1,udp,tp_src=2,actions=bundle(eth_src,0,active_backup,ofport,members:2,3)",
+        "in_port=1,udp,tp_src=3,actions=output:2",
+    ];
+    let mut switch = bridge(&groups, &rules);
+    let mut before: Vec<Translated> = Vec::new();
+    for (up, chosen) in [(true, 2), (false, 3), (true, 2)] {
+        let mut config = Topology::fixed().config();
+        let ports = &mut config.bridges.get_mut("br0").unwrap().ports;
+        let mut interfaces = ports.values_mut().flat_map(|port| &mut port.interfaces);
+        interfaces.find(|interface| interface.ofport == 2).unwrap().up = up;
+        let changes = switch.configure(config, Nanos::ZERO);
+        let is_stale = |old: &Translated| changes.iter().any(|change| old.translation.depends_on(change));
+        assert!(before.iter().all(is_stale), "{changes:?}");
+        before = (1..4).map(|src| answer(&mut switch, &udp(src))).collect();
+        let sent = before.iter().map(|one| one.translation.actions.to_vec());
+        let expected = [vec![out(chosen)], vec![out(chosen)], vec![out(2)]];
+        assert_eq!(sent.collect::<Vec<_>>(), expected);
+    }
 }

@@ -1,7 +1,7 @@
 //! Loops of rules, changes of rules, statistics: what random rules do not reach.
 
 use crate::model::{Topology, random_rules};
-use crate::{packet, parts};
+use crate::{frozen, packet, parts};
 use dp::{Action as Step, DropCause, Translation};
 use flow::{Key, PortNo, extract};
 use openflow::model::{Action, Controller, FlowCommand, FlowFlags, FlowMod, Instructions, Port};
@@ -55,6 +55,81 @@ fn a_rule_that_looks_itself_up_for_ever_drops_its_packets() {
         (translation.actions.len(), translation.drop),
         (0, Some(DropCause::Loop))
     );
+}
+
+/// How many rules a packet meets, and how many ports it leaves by.
+fn met(groups: &[&str], rules: &[String]) -> (usize, usize) {
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let translated = frozen::bridge(groups, &rules).translate_rules(&key());
+    let drop = translated.translation.drop;
+    let left = translated.translation.actions.len();
+    assert_eq!(drop, (left == 0).then_some(DropCause::Loop));
+    (translated.rules.len(), left)
+}
+
+/// Rules by which a packet is looked up again in the first table so many times, and the last of these does something.
+fn again(times: u32, last: &str) -> Vec<String> {
+    let next = |n: u32| format!("reg0={n},actions=load:{}->NXM_NX_REG0[],resubmit(,0)", n + 1);
+    let end = format!("reg0={times},actions={last}");
+    (0..times)
+        .map(next)
+        .chain([end, "table=9,actions=output:2".to_owned()])
+        .collect()
+}
+
+#[test]
+fn a_packet_goes_as_deep_as_in_open_vswitch_and_no_deeper() {
+    let endless = |rules: &[&str]| met(&[], &rules.iter().map(|rule| (*rule).to_owned()).collect::<Vec<_>>());
+    assert_eq!(endless(&["actions=resubmit(,0)"]), (65, 0));
+    // Later tables are no deeper, but at the limit there are none.
+    assert_eq!(
+        endless(&["actions=resubmit(,1),output:2", "table=1,actions=resubmit(,0)"]),
+        (129, 0)
+    );
+    for (last, most) in [
+        ("output:2", 64),
+        ("resubmit(,9)", 63),
+        ("goto_table:9", 63),
+        ("group:1", 63),
+        ("group:2", 62),
+    ] {
+        let groups = [
+            "group_id=1,type=all,bucket=output:2",
+            "group_id=2,type=all,bucket=resubmit(,9)",
+        ];
+        assert_eq!(met(&groups, &again(most, last)).1, 1, "{last}");
+        assert_eq!(met(&groups, &again(most + 1, last)).1, 0, "{last}");
+    }
+}
+
+#[test]
+fn a_packet_is_looked_up_as_often_as_in_open_vswitch_and_no_oftener() {
+    let twice = |table: u32| format!("table={table},actions=resubmit(,{0}),resubmit(,{0})", table + 1);
+    let tree = |levels: u32, leaf: &str| -> Vec<String> {
+        let leaf = format!("table={levels},actions={leaf}");
+        (0..levels).map(twice).chain([leaf]).collect()
+    };
+    assert_eq!(met(&[], &tree(11, "output:2")), (4095, 2048));
+    assert_eq!(met(&[], &tree(12, "output:2")), (4097, 0));
+    let many = "output:2,output:3,".repeat(80);
+    let mut rules = tree(6, many.trim_end_matches(','));
+    rules.push("table=0,actions=resubmit(,1),output:4,resubmit(,1),output:4".to_owned());
+    // So much at most that Open vSwitch has room for it; what there is until then is done.
+    let (_, left) = met(&[], &rules);
+    assert_eq!(left, 52 * 160 + 1);
+}
+
+#[test]
+fn what_goes_too_far_in_another_bridge_ends_there() {
+    let mut switch = frozen::bridge(&[], &["actions=output:2,output:5,output:3"]);
+    let endless = |rule: &str| openflow::text::parse_flow(FlowCommand::Add, rule, &openflow::text::Names::default());
+    let change = endless("actions=output:7,resubmit(,0)").unwrap();
+    switch.flow_mod("br1", &change, Nanos::ZERO).unwrap();
+    let translation = switch.translate(&key(), Nanos::ZERO);
+    let out = |port| Step::Output(PortNo(port));
+    let (first, last) = (translation.actions.first(), translation.actions.last());
+    assert_eq!((first, last), (Some(&out(2)), Some(&out(3))));
+    assert_eq!(translation.actions.len(), 2 + 64, "{:?}", translation.actions);
 }
 
 #[test]
