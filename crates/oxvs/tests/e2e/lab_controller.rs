@@ -101,8 +101,8 @@ fn rules_of_a_conversation_forward_it_and_change_it_there_and_back() {
     ];
     let alone = matchings.map(|matching| (matching, Rewrite::None));
     let changes = [
-        (Rewrite::Ip, "set(ipv4(src=", "set(ipv4(dst="),
-        (Rewrite::UdpPort, "set(udp(src=", "set(udp(dst="),
+        (Rewrite::Ip, "set(ipv4(src=10.0.0.65))", "set(ipv4(dst=10.0.0.1))"),
+        (Rewrite::UdpPort, "set(udp(src=1001))", "set(udp(dst=1000))"),
     ];
     for (matching, rewrite) in alone
         .into_iter()

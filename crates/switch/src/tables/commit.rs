@@ -1,6 +1,7 @@
 //! The packet as tables see it, made the one that the datapath has.
 
 use super::pipeline::{Pipeline, Tags};
+use super::words::mask_of;
 use dp::{Action, SetField};
 use flow::{Field, Key};
 use wire::VlanTag;
@@ -27,11 +28,13 @@ impl Pipeline<'_> {
         let pushed = want[..want.len() - common].iter().rev();
         self.actions.extend(pushed.map(|tag| Action::PushVlan(*tag)));
         self.commit_label();
+        let consulted = mask_of(&self.consulted);
         let others = |field: &&Field| !matches!(**field, Field::VlanTci0 | Field::SkbPriority | Field::MplsLse0);
         for field in Field::ALL.iter().filter(others) {
             let (have, want) = (self.base.get(*field), self.state.key.get(*field));
             if have != want
-                && let Some(set) = SetField::new(*field, want, have ^ want)
+                // Bits that differ would do; a reader of the actions rather sees all that are known.
+                && let Some(set) = SetField::new(*field, want, consulted.get(*field) | (have ^ want))
             {
                 self.actions.push(Action::SetField(set));
             }

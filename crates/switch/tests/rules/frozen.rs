@@ -159,7 +159,7 @@ fn a_controller_may_change_the_metadata_of_a_packet_that_waits_for_it() {
     assert_eq!(resume(&state)[..], []);
     // The datapath gets it without the mark.
     state.set(MatchField::PktMark, 2);
-    let mark = dp::SetField::new(Field::PktMark, 2, 2).unwrap();
+    let mark = dp::SetField::new(Field::PktMark, 2, u32::MAX.into()).unwrap();
     assert_eq!(resume(&state)[..], [Step::SetField(mark), out(4)]);
 }
 
@@ -181,7 +181,7 @@ fn a_packet_of_a_controller_has_the_metadata_that_it_is_given() {
     assert_eq!(send(&state)[..], [out(3)]);
     state.set(MatchField::Reg3, 0);
     state.set(MatchField::PktMark, 9);
-    let mark = dp::SetField::new(Field::PktMark, 9, 9).unwrap();
+    let mark = dp::SetField::new(Field::PktMark, 9, u32::MAX.into()).unwrap();
     assert_eq!(send(&state)[..], [Step::SetField(mark), out(4)]);
 }
 
@@ -196,7 +196,7 @@ fn a_mark_and_a_tunnels_key_are_kept_while_a_packet_goes_through_the_datapath_ag
     let Some(Step::Recirc(id)) = first.translation.actions.last().copied() else {
         panic!("{:?}", first.translation.actions);
     };
-    let mark = dp::SetField::new(Field::PktMark, 3, 3).unwrap();
+    let mark = dp::SetField::new(Field::PktMark, 3, u32::MAX.into()).unwrap();
     assert!(first.translation.actions.contains(&Step::SetField(mark)));
     let mut again = udp(1);
     again.set(Field::RecircId, id.into());
