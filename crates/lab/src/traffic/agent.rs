@@ -122,5 +122,6 @@ fn run(task: &Task, control: &Control) -> Result<Outcome> {
         Task::Probe(task) => task.run(control),
         Task::Send(task) => task.run(control),
         Task::Receive(task) => task.run(control),
+        Task::Capture(task) => task.run(control),
     }
 }

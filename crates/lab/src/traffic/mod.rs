@@ -2,9 +2,11 @@
 //!
 //! - [`agent`]: the program that sends and receives, in a host's namespace or in a guest; [`protocol`]: what is said with it.
 //! - [`Agent`]: the lab's side of it.
+//! - [`capture`]: what arrives at a host, as evidence.
 //! - [`udp`]: round trips, and flows of datagrams.
 
 pub mod agent;
+pub mod capture;
 mod client;
 pub(crate) mod clock;
 mod histogram;

@@ -4,6 +4,7 @@
 //! then works until [`Ask::Stop`]; any other waits for [`Ask::Go`], so that many can begin at the same moment, and ends by itself or, earlier,
 //! at [`Ask::Stop`]. Its last answer is [`Said::Done`] or [`Said::Error`]. The end of the agent's input ends all its tasks.
 
+use super::capture::{Capture, Captured};
 use super::udp::{Echo, Probe, Probed, Receive, Received, Send, Sent};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,8 @@ pub enum Task {
     Send(Send),
     /// Counts datagrams.
     Receive(Receive),
+    /// Counts what arrives at a device, by kind of frame.
+    Capture(Capture),
 }
 
 /// A line from the agent.
@@ -88,4 +91,6 @@ pub enum Outcome {
     Sent(Sent),
     /// Of [`Task::Receive`].
     Received(Received),
+    /// Of [`Task::Capture`].
+    Captured(Captured),
 }

@@ -1,0 +1,316 @@
+//! What arrives at a host, counted by kind: evidence that does not come from the programs that send and receive.
+
+use super::clock::{SECOND, now, seconds};
+use super::protocol::Outcome;
+use super::task::{Control, LOOK};
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use sys::{PacketSocket, timed};
+use wire::{EtherType, MacAddr};
+
+/// Counts the frames that arrive at a device until it is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capture {
+    /// The device.
+    #[serde(default = "device")]
+    pub device: String,
+    /// Frames that the host sends count too.
+    #[serde(default)]
+    pub outgoing: bool,
+    /// How many kinds are told apart.
+    #[serde(default = "most")]
+    pub most: usize,
+}
+
+fn device() -> String {
+    "eth0".to_owned()
+}
+
+fn most() -> usize {
+    5000
+}
+
+impl Default for Capture {
+    fn default() -> Capture {
+        Capture {
+            device: device(),
+            outgoing: false,
+            most: most(),
+        }
+    }
+}
+
+/// What was captured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Captured {
+    /// By kind, in an order that is the same for the same kinds.
+    pub seen: Vec<Seen>,
+    /// Frames of more kinds than are told apart.
+    pub others: u64,
+    /// Frames that were not looked at, as too many waited.
+    pub dropped: u64,
+    /// How long it lasted.
+    pub seconds: f64,
+}
+
+/// Frames of a kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Which.
+    pub kind: FrameKind,
+    /// How many. What the sender's kernel handed on as one (a segment of up to 64 KB, on a cable that leaves it to the device to cut it) is one.
+    pub frames: u64,
+    /// From the destination's address to the end of the payload.
+    pub bytes: u64,
+    /// Of TCP and UDP: what is behind their headers.
+    pub payload: u64,
+    /// When the first arrived, in seconds since the capture began.
+    pub first: f64,
+    /// When the last did.
+    pub last: f64,
+}
+
+/// What frames are told apart by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FrameKind {
+    /// Source address, as `02:00:00:01:00:01`.
+    pub source: String,
+    /// Destination address.
+    pub destination: String,
+    /// Number of the VLAN of its tag.
+    pub vlan: Option<u16>,
+    /// EtherType (or the length of an IEEE 802.3 frame), behind a tag.
+    pub ether_type: u16,
+    /// Of ARP: 1 for a request, 2 for a reply.
+    pub arp: Option<u16>,
+    /// The sender in IPv4 or ARP.
+    pub from: Option<Ipv4Addr>,
+    /// The receiver in IPv4, the one that is looked for in ARP.
+    pub to: Option<Ipv4Addr>,
+    /// Protocol of IPv4.
+    pub protocol: Option<u8>,
+    /// Ports of TCP and UDP: source, destination. Not of a fragment behind the first.
+    pub ports: Option<(u16, u16)>,
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Bytes of frames that wait to be looked at, by the kernel's count.
+const BUFFER: i32 = 64 << 20;
+
+/// The most bytes of a frame that are received: of longer ones, their headers say how long they are.
+const SNAP: usize = 2048;
+
+impl Capture {
+    pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
+        let socket = self.open()?;
+        control.ready(Vec::new());
+        let begun = now();
+        let mut kinds: BTreeMap<FrameKind, Seen> = BTreeMap::new();
+        let mut captured = Captured::default();
+        let mut buffer = vec![0; SNAP];
+        loop {
+            // What waits when it is stopped has arrived before.
+            let stopped = control.stopped();
+            loop {
+                let (received, _) = match timed::receive(socket.as_fd(), &mut buffer) {
+                    Ok(received) => received,
+                    Err(error) => match Errno::from_io_error(&error) {
+                        Some(Errno::AGAIN | Errno::INTR | Errno::NETDOWN) => break,
+                        _ => return Err(error).context("a packet socket"),
+                    },
+                };
+                let Some((kind, bytes, payload)) = look(&buffer[..received.len], received.vlan) else {
+                    captured.others += 1;
+                    continue;
+                };
+                if kinds.len() >= self.most && !kinds.contains_key(&kind) {
+                    captured.others += 1;
+                    continue;
+                }
+                let at = seconds(now() - begun);
+                let seen = kinds.entry(kind).or_insert_with_key(|kind| Seen {
+                    kind: kind.clone(),
+                    frames: 0,
+                    bytes: 0,
+                    payload: 0,
+                    first: at,
+                    last: at,
+                });
+                seen.frames += 1;
+                seen.bytes += bytes;
+                seen.payload += payload;
+                seen.last = at;
+            }
+            if stopped {
+                break;
+            }
+            let wait = Timespec {
+                tv_sec: 0,
+                tv_nsec: (LOOK.as_nanos() as u64 % SECOND) as _,
+            };
+            // Interrupted, it looks earlier.
+            let _ = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&wait));
+        }
+        captured.dropped = u64::from(socket.take_statistics()?.drops);
+        captured.seconds = seconds(now() - begun);
+        captured.seen = kinds.into_values().collect();
+        Ok(Outcome::Captured(captured))
+    }
+
+    fn open(&self) -> Result<PacketSocket> {
+        let socket = PacketSocket::new()?;
+        socket.enable_auxdata()?;
+        socket.set_receive_buffer(BUFFER)?;
+        if !self.outgoing {
+            socket.ignore_outgoing()?;
+        }
+        let index = rustix::net::netdevice::name_to_index(&socket, &self.device);
+        let index = index.with_context(|| format!("device {}", self.device))?;
+        socket.bind(index, true)?;
+        // Also what a switch sends here that is meant for others: that is what a capture is for.
+        socket.join_promiscuous(index)?;
+        Ok(socket)
+    }
+}
+
+/// The kind of a frame of which there is the beginning, its length, and that of its payload behind TCP or UDP. None if it is too short to be one.
+fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<(FrameKind, u64, u64)> {
+    let (mut ether_type, mut rest) = (half(frame, 12)?, frame.get(14..)?);
+    let mut vlan = tag.map(|(_, tci)| tci & 0xfff);
+    let mut header = 14 + if tag.is_some() { 4 } else { 0 };
+    if vlan.is_none() && EtherType(ether_type).is_vlan() {
+        vlan = Some(half(rest, 0)? & 0xfff);
+        ether_type = half(rest, 2)?;
+        rest = rest.get(4..)?;
+        header += 4;
+    }
+    let mut kind = FrameKind {
+        source: MacAddr(*frame.get(6..)?.first_chunk()?).to_string(),
+        destination: MacAddr(*frame.first_chunk()?).to_string(),
+        vlan,
+        ether_type,
+        ..FrameKind::default()
+    };
+    let mut length = rest.len() as u64;
+    let mut payload = 0;
+    if ether_type == EtherType::ARP.0 {
+        kind.arp = half(rest, 6);
+        kind.from = address(rest, 14);
+        kind.to = address(rest, 24);
+    } else if ether_type == EtherType::IPV4.0 {
+        let own = usize::from(rest.first()? & 0xf) * 4;
+        let total = half(rest, 2)?;
+        // A short frame is padded; a long one is not all here.
+        length = length.max(u64::from(total));
+        kind.protocol = rest.get(9).copied();
+        kind.from = address(rest, 12);
+        kind.to = address(rest, 16);
+        let behind = half(rest, 6)? & 0x1fff != 0;
+        let transport = rest.get(own..).unwrap_or_default();
+        let headers = match kind.protocol {
+            Some(TCP) if !behind => transport.get(12).map(|byte| usize::from(byte >> 4) * 4),
+            Some(UDP) if !behind => Some(8),
+            Some(TCP | UDP) => Some(0),
+            _ => None,
+        };
+        if let Some(headers) = headers {
+            payload = u64::from(total).saturating_sub((own + headers) as u64);
+            if !behind {
+                kind.ports = half(transport, 0).zip(half(transport, 2));
+            }
+        }
+    }
+    Some((kind, header + length, payload))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn address(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
+    Some(Ipv4Addr::from(*bytes.get(at..)?.first_chunk::<4>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(ether_type: u16, rest: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1];
+        frame.extend(ether_type.to_be_bytes());
+        frame.extend(rest);
+        frame
+    }
+
+    /// An IPv4 packet that says it has so many bytes.
+    fn ipv4(protocol: u8, total: u16, fragment: u16, transport: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x45, 0];
+        packet.extend(total.to_be_bytes());
+        packet.extend([0, 0]);
+        packet.extend(fragment.to_be_bytes());
+        packet.extend([64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend(transport);
+        packet
+    }
+
+    #[test]
+    fn who_asks_for_whom_in_arp_is_seen() {
+        let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1];
+        arp.extend([2, 0, 0, 0, 0, 1, 192, 168, 0, 150, 0, 0, 0, 0, 0, 0, 192, 168, 0, 152]);
+        let (kind, bytes, _) = look(&frame(0x806, &arp), Some((0x8100, 0x600a))).unwrap();
+        assert_eq!((kind.arp, kind.vlan), (Some(1), Some(10)));
+        assert_eq!(kind.from, Some(Ipv4Addr::new(192, 168, 0, 150)));
+        assert_eq!(kind.to, Some(Ipv4Addr::new(192, 168, 0, 152)));
+        assert_eq!(
+            (kind.source.as_str(), kind.destination.as_str()),
+            ("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff")
+        );
+        assert_eq!(bytes, 46);
+    }
+
+    #[test]
+    fn a_payload_is_as_long_as_the_headers_say_though_the_frame_is_padded_or_not_all_here() {
+        let udp = [0x10, 0, 0x20, 0, 0, 9, 0, 0, 7];
+        let mut padded = ipv4(UDP, 29, 0, &udp);
+        padded.resize(46, 0);
+        let (kind, bytes, payload) = look(&frame(0x800, &padded), None).unwrap();
+        assert_eq!((bytes, payload, kind.ports), (60, 1, Some((0x1000, 0x2000))));
+        let mut tcp = [0; 32];
+        tcp[12] = 0x80;
+        let (_, bytes, payload) = look(&frame(0x800, &ipv4(TCP, 40_000, 0, &tcp)), None).unwrap();
+        assert_eq!((bytes, payload), (40_014, 40_000 - 52));
+    }
+
+    #[test]
+    fn a_later_fragment_has_no_ports_and_is_all_payload() {
+        let (kind, _, payload) = look(&frame(0x800, &ipv4(UDP, 120, 185, &[0; 100])), None).unwrap();
+        assert_eq!((kind.ports, payload), (None, 100));
+    }
+
+    #[test]
+    fn a_tag_in_the_frame_counts_as_one_beside_it() {
+        let inner = [&[0x20, 0x0a, 0x08, 0x00][..], &ipv4(1, 28, 0, &[0; 8])].concat();
+        let (inside, a, _) = look(&frame(0x8100, &inner), None).unwrap();
+        let (beside, b, _) = look(&frame(0x800, &ipv4(1, 28, 0, &[0; 8])), Some((0x8100, 0x200a))).unwrap();
+        assert_eq!((&inside, a), (&beside, b));
+        assert_eq!(inside.vlan, Some(10));
+    }
+
+    #[test]
+    fn what_is_cut_anywhere_is_no_panic() {
+        let whole = frame(0x800, &ipv4(TCP, 60, 0, &[0; 20]));
+        for end in 0..whole.len() {
+            let _ = look(&whole[..end], None);
+        }
+        assert!(look(&whole[..13], None).is_none());
+    }
+}
