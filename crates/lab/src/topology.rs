@@ -201,6 +201,8 @@ pub struct Qos {
     pub kind: QosKind,
     /// In bit/s, where the kind has a rate (HTB, HFSC).
     pub rate: Option<u64>,
+    /// What stands in each class (HTB, HFSC): fifo, sfq, codel or fq_codel; none: a plain queue.
+    pub leaf: Option<QosKind>,
     /// Classes below that rate (HTB, HFSC); what no class takes goes with the first. None: one class with all of the rate.
     #[serde(default, rename = "class")]
     pub classes: Vec<Class>,

@@ -1,6 +1,6 @@
 //! The scenarios of the program, and what is said of files that are wrong.
 
-use lab::scenario::{Profile, Scenario, built_in};
+use lab::scenario::{Profile, Scenario, built_in, estimate, find};
 use lab::topology::{Attachment, Control};
 use lab::traffic::Test;
 
@@ -77,7 +77,7 @@ fn elements_are_there_only_where_their_condition_holds_and_what_is_absent_is_lef
         assert_eq!(streams.buffer, kilobytes.map(|kilobytes| 1024 * kilobytes));
         let topology = &cell.setup.topology;
         let (bridges, rated) = match cell.at["setup"].as_str() {
-            "baseline" => (1, 2),
+            "baseline" | "mininet" => (1, 2),
             "container" | "guest" => (1, 0),
             "sdn" => (3, 0),
             _ => (2, 1),
@@ -118,4 +118,417 @@ fn results_are_led_to_the_tables_of_the_findings() {
             .iter()
             .all(|fed| fed.keys["scenario"] != "baseline_average")
     );
+}
+
+#[test]
+fn a_quick_look_at_everything_on_two_systems_takes_less_than_ten_minutes() {
+    let all = built_in().unwrap();
+    let mut each: Vec<_> = all
+        .iter()
+        .map(|scenario| (estimate([scenario], Profile::Quick, 2), &scenario.id))
+        .collect();
+    each.sort();
+    let whole = estimate(&all, Profile::Quick, 2);
+    assert!(whole.as_secs() < 600, "{whole:?}: {each:?}");
+}
+
+#[test]
+fn a_word_means_a_scenario_or_all_below_it() {
+    let all = built_in().unwrap();
+    let ids = |word: &str| {
+        find(&all, word)
+            .iter()
+            .map(|scenario| scenario.id.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids("s0.rtt"), ["S0.rtt.l3", "S0.rtt.stick"]);
+    assert_eq!(ids("S0.rtt.l3"), ["S0.rtt.l3"]);
+    assert_eq!(ids("S0.r"), [""; 0]);
+    assert_eq!(ids("S3").len(), 8);
+}
+
+#[test]
+fn only_mininet_runs_what_mininet_makes() {
+    let scenario = scenario("S1.transfer");
+    for cell in scenario.cells(Profile::Full) {
+        assert_eq!(cell.setup.is_for("oxvs"), cell.at["setup"] != "mininet");
+        assert!(cell.setup.is_for("mininet"));
+    }
+}
+
+/// A whole scenario, short.
+const SMALL: &str = r#"id = "X.small"
+study = "X"
+title = "Small"
+about = "A test."
+host = [
+    { name = "A", address = [{ ip = "10.0.0.1", prefix = 24 }] },
+    { name = "B", address = [{ ip = "10.0.0.2", prefix = 24 }], gateway = "10.0.0.1" },
+]
+bridge = [{ name = "S", svi = [{ ip = "10.0.0.3", prefix = 24 }] }]
+link = [
+    { a = { at = "A" }, b = { at = "S", port = { access = 10 } }, rate = "= $speed * 1000" },
+    { a = { at = "B" }, b = { at = "S", port = { access = 10, qos = { kind = "htb", rate = 1000 } } } },
+]
+
+[quick]
+repetitions = 1
+seconds = 1
+
+[full]
+repetitions = 1
+seconds = 1.5
+
+[varied.speed]
+title = "Speed"
+quick = [10]
+full = [10, 100]
+
+[derived]
+label = { by = "speed", is = { 10 = "slow" }, otherwise = "fast" }
+
+[[measure]]
+name = "probe"
+from = "A"
+to = "B"
+test = "rtt"
+payload = 100
+
+[[metric]]
+name = "probe.rtt"
+title = "Round trip"
+unit = "µs"
+
+[[figure]]
+form = "lines"
+x = "speed"
+y = "probe.rtt"
+
+[[feeds]]
+table = "rtt"
+metric = "probe.rtt"
+keys = { label = "$label", bytes = 100 }
+"#;
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    Scenario::parse("small.toml", SMALL).unwrap_or_else(|error| panic!("{error}"));
+    let mut wrong = Vec::new();
+    for (old, new, message) in [
+        ("study = \"X\"\n", "", "1:1: missing field `study`"),
+        (
+            "id = \"X.small\"",
+            "id = \"Y.small\"",
+            "1:6: the id must begin with the study's: X.NAME",
+        ),
+        (
+            "title = \"Small\"",
+            "titel = \"Small\"",
+            "3:1: unknown field `titel`, expected one of",
+        ),
+        ("title = \"Small\"", "title = \"Small", "3:"),
+        ("name = \"B\"", "name = \"A\"", "7:14: there are two of the name 'A'"),
+        (
+            "name = \"B\"",
+            "name = \"B b\"",
+            "7:14: 'B b' is no name: 1 to 12 letters, digits and '-'",
+        ),
+        ("10.0.0.2", "10.0.0.1", "7:29: 'A' has the address 10.0.0.1 already"),
+        ("10.0.0.2", "10.0.0.300", "7:37: invalid IPv4 address syntax"),
+        ("10.0.0.3", "224.0.0.3", "9:31: 224.0.0.3 is no address of a host"),
+        (
+            "gateway = \"10.0.0.1\"",
+            "gateway = \"10.1.0.1\"",
+            "7:75: the gateway 10.1.0.1 is in none of the host's networks",
+        ),
+        (
+            "prefix = 24 }] },\n    { name = \"B\"",
+            "prefix = 33 }] },\n    { name = \"B\"",
+            "6:29: 10.0.0.1: a prefix is 0 to 32",
+        ),
+        (
+            "at = \"S\", port = { access = 10 }",
+            "at = \"T\"",
+            "11:36: there is no host and no bridge 'T'",
+        ),
+        (
+            "access = 10 }",
+            "access = 4095 }",
+            "11:59: a VLAN is 1 to 4094, not 4095",
+        ),
+        ("access = 10 }", "access = 0 }", "11:59: a VLAN is 1 to 4094, not 0"),
+        (
+            "access = 10 }",
+            "access = -1 }",
+            "11:59: invalid value: integer `-1`, expected u16",
+        ),
+        (
+            "access = 10 }",
+            "access = 10, trunk = [20] }",
+            "11:71: a port is an access port or a trunk, not both",
+        ),
+        (
+            "{ at = \"A\" }",
+            "{ at = \"A\", port = { access = 10 } }",
+            "11:30: 'A' is a host: only a bridge's port has set-up",
+        ),
+        (
+            "kind = \"htb\"",
+            "kind = \"sfq\"",
+            "12:69: only HTB and HFSC have a rate, classes and leaves",
+        ),
+        (
+            "kind = \"htb\"",
+            "kind = \"hbt\"",
+            "12:78: unknown variant `hbt`, expected one of",
+        ),
+        (
+            "$speed * 1000",
+            "$sped * 1000",
+            "11:74: there is no '$sped': there are label, profile, speed",
+        ),
+        (
+            "$speed * 1000",
+            "$speed - 10",
+            "11:74: a cable's rate is more than 0 bit/s",
+        ),
+        ("$speed * 1000", "$label * 1000", "11:74: '$label' is not a number"),
+        (
+            "quick = [10]",
+            "quick = []",
+            "25:9: a dimension has a list of at least one value",
+        ),
+        ("quick = [10]\n", "", "23:9: 'speed' has no values for 'quick'"),
+        ("full = [10, 100]", "full = [10, 10]", "26:13: 10 stands twice"),
+        ("[varied.speed]", "[varied.system]", "23:9: a dimension's name is"),
+        (
+            "is = { 10 =",
+            "is = { 11 =",
+            "29:32: 'speed' never is 11: its values are 10, 100",
+        ),
+        (
+            ", otherwise = \"fast\"",
+            "",
+            "29:9: nothing is said for speed = 100, and there is no 'otherwise'",
+        ),
+        (
+            "seconds = 1\n",
+            "seconds = 0\n",
+            "17:11: what is measured takes more than 0",
+        ),
+        ("to = \"B\"", "to = \"C\"", "34:6: there is no host 'C'"),
+        ("to = \"B\"", "to = \"A\"", "34:6: 'A' sends to itself"),
+        (
+            "to = \"B\"\n",
+            "to = \"B\"\nwhen = { speed = 11 }\n",
+            "35:18: 'speed' never is 11",
+        ),
+        (
+            "to = \"B\"\n",
+            "to = \"B\"\nwhen = { sped = 10 }\n",
+            "35:10: there is no '$sped'",
+        ),
+        (
+            "to = \"B\"\n",
+            "to = \"B\"\nwhen = { speed = 100 }\n",
+            "a cell has neither a [[measure]] nor an [[observe]]",
+        ),
+        (
+            "payload = 100\n",
+            "payload = 100\nbuffer = 3\n",
+            "37:1: unknown field `buffer`",
+        ),
+        (
+            "payload = 100\n",
+            "payload = 4\n",
+            "36:11: a datagram's payload is 20 to 65 507 bytes, not 4",
+        ),
+        ("test = \"rtt\"", "test = \"rrt\"", "unknown variant `rrt`"),
+        (
+            "name = \"probe.rtt\"",
+            "name = \"prob.rtt\"",
+            "a figure shows 'probe.rtt', which is no [[metric]]",
+        ),
+        (
+            "x = \"speed\"",
+            "x = \"size\"",
+            "a figure uses 'size', which is not varied",
+        ),
+        ("form = \"lines\"", "form = \"line\"", "unknown variant `line`"),
+        (
+            "name = \"probe\"\nfrom",
+            "name = \"prob\"\nfrom",
+            "'probe.rtt': nothing that is measured has this name",
+        ),
+        (
+            "metric = \"probe.rtt\"",
+            "metric = \"probe.x\"",
+            "50:10: 'probe.x' is no [[metric]] of this file",
+        ),
+        ("label = \"$label\"", "label = \"$lable\"", "there is no '$lable'"),
+    ] {
+        let text = SMALL.replacen(old, new, 1);
+        assert_ne!(text, SMALL, "{old}");
+        let error = Scenario::parse("small.toml", &text).expect_err(new).to_string();
+        if !error
+            .lines()
+            .any(|line| line.starts_with("small.toml:") && line.contains(message))
+        {
+            wrong.push(format!("{new}\n  should be {message}\n  is {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn testbeds_that_cannot_carry_the_traffic_are_refused() {
+    for (old, new, message) in [
+        (
+            "bridge = [{ name = \"S\"",
+            "bridge = [{ name = \"T\" }, { name = \"S\"",
+            None,
+        ),
+        (
+            "    { a = { at = \"B\" }, b = { at = \"S\"",
+            "    { a = { at = \"A\" }, b = { at = \"S\"",
+            Some("'A' has more than one cable"),
+        ),
+        (
+            "    { a = { at = \"B\" }, b = { at = \"S\"",
+            "    { a = { at = \"S\" }, b = { at = \"S\"",
+            Some("both ends are at 'S'"),
+        ),
+        (
+            "bridge = [{ name = \"S\"",
+            "bridge = [{ name = \"T\" }, { name = \"S\"",
+            None,
+        ),
+    ] {
+        let text = SMALL.replacen(old, new, 1);
+        let result = Scenario::parse("small.toml", &text).map_err(|error| error.to_string());
+        match message {
+            None => assert!(result.is_ok(), "{result:?}"),
+            Some(message) => assert!(
+                result.as_ref().is_err_and(|error| error.contains(message)),
+                "{result:?}"
+            ),
+        }
+    }
+    let far = |links: &str| {
+        let text = SMALL
+            .replacen(
+                "bridge = [{ name = \"S\"",
+                "bridge = [{ name = \"T\" }, { name = \"S\"",
+                1,
+            )
+            .replacen(
+                "b = { at = \"S\", port = { access = 10, qos = { kind = \"htb\", rate = 1000 } } } },",
+                "b = { at = \"T\" } },",
+                1,
+            )
+            .replacen("link = [\n", &format!("link = [\n{links}"), 1);
+        Scenario::parse("small.toml", &text)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    };
+    assert!(far("").unwrap_err().contains("34:6: no path leads from 'A' to 'B'"));
+    let joined = "    { a = { at = \"S\" }, b = { at = \"T\" } },\n";
+    assert_eq!(far(joined), Ok(()));
+    assert!(
+        far(&joined.repeat(2))
+            .unwrap_err()
+            .contains("12:5: this joins 'S' and 'T' in a circle")
+    );
+    let bond = "port = { bond = { name = \"b\", mode = \"active_backup\" } }";
+    let bonded = format!("    {{ count = 2, a = {{ at = \"S\", {bond} }}, b = {{ at = \"T\", {bond} }} }},\n");
+    assert_eq!(far(&bonded), Ok(()));
+}
+
+#[test]
+fn what_would_grow_without_bounds_is_refused() {
+    let many = |quick: &str| {
+        let values: Vec<String> = (0..50).map(|n| n.to_string()).collect();
+        let values = values.join(", ");
+        let more = format!(
+            "[varied.a]\ntitle = 'a'\nquick = [{values}]\nfull = [1]\n[varied.b]\ntitle = 'b'\nquick = [{values}]\nfull = [1]\n{quick}"
+        );
+        Scenario::parse(
+            "small.toml",
+            &SMALL.replacen("[varied.speed]", &format!("{more}[varied.speed]"), 1),
+        )
+    };
+    assert!(
+        many("")
+            .unwrap_err()
+            .to_string()
+            .contains("these are more than 2000 cells")
+    );
+    let count = |of: &str| {
+        let text = SMALL.replacen("{ name = \"A\"", &format!("{{ count = {of}, name = \"A\""), 1);
+        Scenario::parse("small.toml", &text).unwrap_err().to_string()
+    };
+    assert!(count("2000").contains("'count' is an integer from 0 to 1024"));
+    assert!(
+        count("1, x = [{ count = 1024, y = [{ count = 1024, z = 1 }] }]")
+            .contains("this makes more than 100000 values")
+    );
+}
+
+#[test]
+fn no_file_makes_the_reader_panic() {
+    let all = built_in().unwrap();
+    let sources: Vec<&str> = all
+        .iter()
+        .map(|scenario| scenario.source.as_str())
+        .chain([SMALL])
+        .collect();
+    let mut rng = testkit::Rng::new(0x5eed);
+    for source in &sources {
+        let lines: Vec<&str> = source.lines().collect();
+        for _ in 0..40 {
+            let mut text: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            for _ in 0..=rng.below(3) {
+                let at = rng.below(text.len());
+                match rng.below(6) {
+                    0 => drop(text.remove(at)),
+                    1 => text.insert(at, (*rng.pick(&lines)).to_owned()),
+                    2 => {
+                        let other = *rng.pick(&sources);
+                        text[at] = (*rng.pick(&other.lines().collect::<Vec<_>>())).to_owned();
+                    }
+                    3 => text.truncate(at + 1),
+                    4 => {
+                        let words = [
+                            "-1",
+                            "{}",
+                            "[]",
+                            "$x",
+                            "\"=$speed/0\"",
+                            "1e300",
+                            "99999999999",
+                            "absent",
+                            "{ guest = 1 }",
+                        ];
+                        if let Some((key, _)) = text[at].clone().split_once('=') {
+                            text[at] = format!("{key} = {}", rng.pick(&words));
+                        }
+                    }
+                    _ => {
+                        let mut bytes = text[at].clone().into_bytes();
+                        if !bytes.is_empty() {
+                            let place = rng.below(bytes.len());
+                            bytes[place] = rng.number() as u8;
+                        }
+                        text[at] = String::from_utf8_lossy(&bytes).into_owned();
+                    }
+                }
+                if text.is_empty() {
+                    text.push(String::new());
+                }
+            }
+            if let Err(error) = Scenario::parse("mutated.toml", &text.join("\n")) {
+                assert!(!error.problems.is_empty());
+            }
+        }
+    }
 }

@@ -9,7 +9,37 @@ macro_rules! files {
 }
 
 /// The files under `lab/scenarios`, in the order of the studies.
-const FILES: &[(&str, &str)] = files!["s0-rtt-l3.toml", "s1-transfer.toml"];
+const FILES: &[(&str, &str)] = files![
+    "s0-rtt-l3.toml",
+    "s0-rtt-stick.toml",
+    "s0-tput-l3.toml",
+    "s0-tput-stick.toml",
+    "s0-fair-2.toml",
+    "s0-fair-3.toml",
+    "s0-bcast.toml",
+    "s1-transfer.toml",
+    "s1-jitter.toml",
+    "s1-memory.toml",
+    "s1-idle.toml",
+    "s1-check.toml",
+    "s2-isolation.toml",
+    "s2-stress.toml",
+    "s3-match.toml",
+    "s3-mode.toml",
+    "s3-capacity.toml",
+    "s3-many.toml",
+    "s3-rewrite.toml",
+    "s3-flowstats.toml",
+    "s3-portstats.toml",
+    "s3-rates.toml",
+    "s4-schedulers.toml",
+    "s5-loaded.toml",
+    "s5-scale.toml",
+    "s5-newflows.toml",
+    "s5-qos-bonding.toml",
+    "s5-mixed.toml",
+    "s5-tcp.toml",
+];
 
 /// All scenarios of the program.
 ///

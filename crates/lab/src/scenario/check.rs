@@ -287,10 +287,19 @@ fn port(topology: &Topology, port: &Port, say: &mut dyn FnMut(&[&str], String)) 
     if port.access.is_some() && !port.trunk.is_empty() {
         say(&["trunk"], "a port is an access port or a trunk, not both".to_owned());
     }
-    if let Some(Qos { kind, rate, classes }) = &port.qos {
+    if let Some(Qos {
+        kind,
+        rate,
+        leaf,
+        classes,
+    }) = &port.qos
+    {
         let shapes = matches!(kind, QosKind::Htb | QosKind::Hfsc);
-        if !shapes && (rate.is_some() || !classes.is_empty()) {
-            say(&["qos"], "only HTB and HFSC have a rate and classes".to_owned());
+        if !shapes && (rate.is_some() || !classes.is_empty() || leaf.is_some()) {
+            say(&["qos"], "only HTB and HFSC have a rate, classes and leaves".to_owned());
+        }
+        if leaf.is_some_and(|leaf| matches!(leaf, QosKind::Htb | QosKind::Hfsc)) {
+            say(&["qos", "leaf"], "a leaf is fifo, sfq, codel or fq_codel".to_owned());
         }
         if *rate == Some(0) {
             say(&["qos", "rate"], "a rate is more than 0 bit/s".to_owned());
@@ -546,6 +555,14 @@ fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) {
             Observe::Capture { flow } => {
                 if setup.measured.iter().all(|measured| measured.name != *flow) {
                     say(&["flow"], format!("no measured flow is '{flow}'"));
+                }
+            }
+            Observe::Fairness { flows } => {
+                for name in flows
+                    .iter()
+                    .filter(|name| setup.measured.iter().all(|flow| flow.name != **name))
+                {
+                    say(&["flows"], format!("no measured flow is '{name}'"));
                 }
             }
             Observe::Cut { between, which, after } => {

@@ -8,10 +8,34 @@ use std::ops::Range;
 
 /// Reads a typed value.
 pub(super) fn typed<T: DeserializeOwned>(node: &Node) -> Result<T, Fault> {
-    T::deserialize(Reader(node)).map_err(|error| Fault {
-        span: error.span.unwrap_or_else(|| node.span.clone()),
-        message: error.message,
+    T::deserialize(Reader(node)).map_err(|error| {
+        let span = error.span.unwrap_or_else(|| node.span.clone());
+        let named = error
+            .message
+            .strip_prefix("unknown field `")
+            .and_then(|rest| rest.split('`').next());
+        Fault {
+            // Where a table is read in two parts, the second part does not know its keys' places.
+            span: named.and_then(|name| key_within(node, &span, name)).unwrap_or(span),
+            message: error.message,
+        }
     })
+}
+
+/// The place of a key in a table at a place.
+fn key_within(node: &Node, span: &Range<usize>, name: &str) -> Option<Range<usize>> {
+    match &node.value {
+        Value::Table(entries) => {
+            let own = entries
+                .iter()
+                .filter(|_| node.span == *span)
+                .find(|(key, _)| key.name == name);
+            own.map(|(key, _)| key.span.clone())
+                .or_else(|| entries.iter().find_map(|(_, node)| key_within(node, span, name)))
+        }
+        Value::Array(items) => items.iter().find_map(|node| key_within(node, span, name)),
+        _ => None,
+    }
 }
 
 /// The innermost place that is known stays.

@@ -11,6 +11,21 @@ pub enum Profile {
     Full,
 }
 
+impl Profile {
+    /// Its name, as a scenario says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Quick => "quick",
+            Profile::Full => "full",
+        }
+    }
+
+    /// Whether testbed and switch are made anew for each repetition; else repetitions follow each other on the same.
+    pub fn rebuilds(self) -> bool {
+        self == Profile::Full
+    }
+}
+
 /// How a profile is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -199,8 +214,6 @@ pub(super) struct Header {
     pub(super) study: String,
     pub(super) title: String,
     pub(super) about: String,
-    #[serde(default)]
-    pub(super) systems: Vec<String>,
     pub(super) quick: Pace,
     pub(super) full: Pace,
     #[serde(default, rename = "metric")]

@@ -18,7 +18,7 @@ mod setup;
 
 pub use builtin::{built_in, find};
 pub use error::{Problem, ScenarioError};
-pub use estimate::{CABLING_SECONDS, GUEST_SECONDS, REPETITION_SECONDS, SWITCH_SECONDS, estimate};
+pub use estimate::{CABLE_SECONDS, GUEST_SECONDS, REPETITION_SECONDS, SWITCH_SECONDS, estimate};
 pub use header::{Better, Combine, Dimension, Fed, Figure, Metric, Pace, Profile, Statistic};
 pub use setup::{Cell, Fill, Matching, Mode, Observation, Observe, OpenFlow, Rewrite, Setup};
 
@@ -37,8 +37,6 @@ pub struct Scenario {
     pub title: String,
     /// What it is for, what the study did, what is different here.
     pub about: String,
-    /// Names of the systems that it makes sense for; empty: all.
-    pub systems: Vec<String>,
     /// What is varied, in the order of the file.
     pub varied: Vec<Dimension>,
     /// What is shown, the most important first.
@@ -81,9 +79,9 @@ impl Scenario {
         }
     }
 
-    /// Whether a system of this name is one that the scenario makes sense for.
-    pub fn is_for(&self, system: &str) -> bool {
-        self.systems.is_empty() || self.systems.iter().any(|name| name == system)
+    /// Whether a system of this name is one that any cell of a profile makes sense for.
+    pub fn is_for(&self, profile: Profile, system: &str) -> bool {
+        self.cells(profile).iter().any(|cell| cell.setup.is_for(system))
     }
 
     /// A metric that is shown.
@@ -102,7 +100,7 @@ impl Scenario {
 
     /// Names with the values of a cell.
     fn names(&self, at: &BTreeMap<String, String>) -> Names<'_> {
-        let mut names = Names::new(&self.all);
+        let mut names = Names::new(&self.all).with("profile", read::name_of(Profile::Full));
         for (name, value) in at {
             let value = match value.parse::<i64>() {
                 Ok(number) => Value::Integer(number),

@@ -27,6 +27,7 @@ pub(super) fn scenario(file: &str, text: &str) -> Result<Scenario, Vec<Fault>> {
         measure: root.take("measure"),
         observe: root.take("observe"),
         openflow: root.take("openflow"),
+        systems: root.take("systems"),
     };
     let (varied, derived, feeds, except) = (
         root.take("varied"),
@@ -41,18 +42,22 @@ pub(super) fn scenario(file: &str, text: &str) -> Result<Scenario, Vec<Fault>> {
         None => Vec::new(),
     };
     check::header(&header, &dimensions, &places)?;
-    let mut all = BTreeMap::new();
+    let profiles = [Profile::Quick, Profile::Full].map(|profile| profile.name().to_owned());
+    let mut all = BTreeMap::from([("profile".to_owned(), profiles.to_vec())]);
     for dimension in &dimensions {
-        let mut values = dimension.quick.clone();
-        values.extend(dimension.full.clone());
-        all.insert(dimension.name.clone(), values.iter().filter_map(Node::label).collect());
+        let mut values: Vec<String> = dimension.quick.iter().filter_map(Node::label).collect();
+        let more: Vec<String> = dimension.full.iter().filter_map(Node::label).collect();
+        values.extend(
+            more.into_iter()
+                .filter(|value| !dimension.quick.iter().any(|n| n.label().as_ref() == Some(value))),
+        );
+        all.insert(dimension.name.clone(), values);
     }
     let mut scenario = Scenario {
         id: header.id,
         study: header.study,
         title: header.title,
         about: header.about.trim().to_owned(),
-        systems: header.systems,
         varied: dimensions.iter().map(Values::shown).collect(),
         metrics: header.metrics,
         figures: header.figures,
@@ -74,7 +79,7 @@ pub(super) fn scenario(file: &str, text: &str) -> Result<Scenario, Vec<Fault>> {
         }
         let mut cells = Vec::with_capacity(combined.len());
         for at in combined {
-            match template.cell(&at, &scenario, scenario.pace(profile)) {
+            match template.cell(&at, &scenario, profile) {
                 Ok(cell) => cells.push(cell),
                 Err(found) => faults.extend(found),
             }
@@ -126,7 +131,7 @@ impl Values {
 }
 
 /// Names that stand for something else.
-const TAKEN: [&str; 5] = ["system", "i", "from", "to", "absent"];
+const TAKEN: [&str; 6] = ["system", "profile", "i", "from", "to", "absent"];
 
 fn dimensions(varied: &Node) -> Result<Vec<Values>, Vec<Fault>> {
     #[derive(Deserialize)]
@@ -149,8 +154,7 @@ fn dimensions(varied: &Node) -> Result<Vec<Values>, Vec<Fault>> {
             || !key.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             || TAKEN.contains(&key.name.as_str())
         {
-            let message =
-                "a dimension's name is a letter, then letters, digits and '_', and not system, i, from, to or absent";
+            let message = "a dimension's name is a letter, then letters, digits and '_', and not system, profile, i, from, to or absent";
             faults.push(Fault::new(&key.span, message));
         }
         let mut rest = node.clone();
@@ -236,7 +240,7 @@ fn combine(
     }
     let mut kept = Vec::new();
     for at in combined {
-        let names = names(&at, scenario)?;
+        let names = names(&at, profile, scenario)?;
         let mut excepted = false;
         for when in except.and_then(Node::array).unwrap_or_default() {
             excepted |= names.holds(when)?;
@@ -254,12 +258,19 @@ fn combine(
     }
 }
 
-fn names<'a>(at: &At, scenario: &'a Scenario) -> Result<Names<'a>, Fault> {
-    let mut names = Names::new(&scenario.all);
+fn names<'a>(at: &At, profile: Profile, scenario: &'a Scenario) -> Result<Names<'a>, Fault> {
+    let mut names = Names::new(&scenario.all).with("profile", name_of(profile));
     for (name, value) in at {
         names = names.with(name, value.clone());
     }
     Ok(names)
+}
+
+pub(super) fn name_of(profile: Profile) -> Node {
+    Node {
+        span: 0..0,
+        value: Value::Text(profile.name().to_owned()),
+    }
 }
 
 /// The parts of a file that each cell fills in.
@@ -271,12 +282,14 @@ struct Template {
     measure: Option<Node>,
     observe: Option<Node>,
     openflow: Option<Node>,
+    systems: Option<Node>,
 }
 
 impl Template {
-    fn cell(&self, at: &At, scenario: &Scenario, pace: &Pace) -> Result<Cell, Vec<Fault>> {
+    fn cell(&self, at: &At, scenario: &Scenario, profile: Profile) -> Result<Cell, Vec<Fault>> {
         let one = |fault: Fault| vec![fault];
-        let mut names = names(at, scenario).map_err(one)?;
+        let mut names = names(at, profile, scenario).map_err(one)?;
+        let pace = scenario.pace(profile);
         if let Some(derived) = &scenario.derived {
             // What depends on the system has a value only where results are looked at.
             names = names.derive(&without_system(derived)).map_err(one)?;
@@ -305,6 +318,7 @@ impl Template {
             measured: list(&filled.measure)?,
             observed: list(&filled.observe)?,
             openflow: filled.openflow.as_ref().map(typed).transpose().map_err(one)?,
+            systems: list(&expand(&self.systems)?)?,
             seconds: pace.seconds,
             warmup: pace.warmup,
         };

@@ -1,7 +1,8 @@
 //! One cell of a scenario: a testbed, and what happens on it.
 
+use crate::stats::{jain, proportional};
 use crate::topology::Topology;
-use crate::traffic::Flow;
+use crate::traffic::{Flow, Test};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ pub struct Setup {
     pub observed: Vec<Observation>,
     /// What a controller does before the run, if there is one.
     pub openflow: Option<OpenFlow>,
+    /// Names of the systems that it makes sense for; empty: all.
+    pub systems: Vec<String>,
     /// How long is measured, in seconds.
     pub seconds: f64,
     /// How long traffic flows before that, in seconds.
@@ -34,6 +37,46 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Whether a system of this name is one that it makes sense for.
+    pub fn is_for(&self, system: &str) -> bool {
+        self.systems.is_empty() || self.systems.iter().any(|name| name == system)
+    }
+
+    /// The metrics of [`Observe::Fairness`], out of those of the measured flows.
+    pub fn fairness(&self, metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+        let mut found = BTreeMap::new();
+        for observed in &self.observed {
+            let Observe::Fairness { flows } = &observed.what else {
+                continue;
+            };
+            let chosen = self
+                .measured
+                .iter()
+                .filter(|flow| flows.is_empty() || flows.contains(&flow.name));
+            let rates = chosen.map(|flow| {
+                let received = ["rate", "total"]
+                    .iter()
+                    .find_map(|key| metrics.get(&format!("{}.{key}", flow.name)));
+                (flow, received.copied().unwrap_or(0.0))
+            });
+            let rates: Vec<_> = rates.collect();
+            let mut add = |metric: &str, value: f64| found.insert(format!("{}.{metric}", observed.name), value);
+            add("sum", rates.iter().map(|(_, received)| received).sum());
+            let offered = |flow: &Flow| match flow.test {
+                Test::Cbr { rate, .. } => Some(rate as f64),
+                _ => None,
+            };
+            let offers: Option<Vec<f64>> = rates.iter().map(|(flow, _)| offered(flow)).collect();
+            let received: Vec<f64> = rates.iter().map(|(_, received)| *received).collect();
+            // Without an offered load all are due the same.
+            let offers = offers.unwrap_or_else(|| vec![1.0; received.len()]);
+            let of_offered: Vec<f64> = received.iter().zip(&offers).map(|(r, o)| r / o).collect();
+            add("jain", jain(&of_offered));
+            add("unproportional", proportional(&offers, &received));
+        }
+        found
+    }
+
     /// Whether only a switch with OpenFlow can do it.
     pub fn needs_openflow(&self) -> bool {
         self.openflow
@@ -86,6 +129,13 @@ pub enum Observe {
     Capture {
         /// Name of a measured flow.
         flow: String,
+    },
+    /// How several flows share what there is. Metrics `sum` (received by all, bit/s), `jain` (Jain's index of received/offered, 0 to 1),
+    /// `unproportional` (the largest distance of a flow's share of the received from its share of the offered, 0 to 1). See [`Setup::fairness`].
+    Fairness {
+        /// Measured flows' names; none: all.
+        #[serde(default)]
+        flows: Vec<String>,
     },
     /// A cable is cut while traffic flows. Metrics `silence.FLOW` (longest time without a packet of a measured flow after the cut, ms).
     Cut {
@@ -146,6 +196,7 @@ impl Observe {
             | Observe::Idle {}
             | Observe::Broadcast { .. }
             | Observe::Capture { .. }
+            | Observe::Fairness { .. }
             | Observe::Cut { .. }
             | Observe::Addresses { .. } => false,
             Observe::Capacity { .. }

@@ -49,7 +49,7 @@ pub enum Test {
         interval: u64,
     },
     /// UDP at a constant bit rate, each datagram with its number and its time. Metrics `rate` (received, bit/s of UDP payload), `share` (received/sent),
-    /// `jitter` (RFC 3550 section 6.4.1, µs), `loss`; distributions `jitter`, `pacing` (error of sending).
+    /// `jitter` (RFC 3550 section 6.4.1, µs), `loss` (share of the sent that was not received, 0 to 1); distributions `jitter`, `pacing` (error of sending).
     Cbr {
         /// UDP payload in bytes.
         payload: u32,
