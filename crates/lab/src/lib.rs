@@ -5,6 +5,7 @@
 //! - [`traffic`]: what is sent across it and measured of it.
 //! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual machines.
 //! - [`results`]: what a run leaves.
+//! - [`report`]: a page that reads like a paper's results, and every sample beside it.
 //! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
 //! - [`cli`]: the command line.
 //! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of a run.
@@ -16,6 +17,7 @@ pub mod cli;
 pub mod controller;
 pub mod findings;
 pub mod guest;
+pub mod report;
 pub mod results;
 pub mod scenario;
 pub mod stats;

@@ -4,7 +4,7 @@ mod guest;
 
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -34,10 +34,13 @@ enum Command {
     List,
     /// Run experiments; without a name all of them
     Run(Run),
-    /// Write the report of a run: report.html, and every sample as JSON and CSV
+    /// Write the report of a run: report/index.html in its directory, and every sample as JSON and CSV beside it
     Report {
         /// A run's directory
         dir: PathBuf,
+        /// Write each figure as an SVG of its own too
+        #[arg(long, value_name = "DIR")]
+        figures: Option<PathBuf>,
     },
     /// Compare two runs: ratio, significance and size of every difference
     Compare {
@@ -50,6 +53,9 @@ enum Command {
     Serve {
         /// A run's directory
         dir: PathBuf,
+        /// Where to listen on 127.0.0.1; 0: any port that is free
+        #[arg(long, default_value_t = 8080)]
+        port: u16,
     },
     /// Remove what a run that was killed has left: processes, namespaces, directories
     Clean,
@@ -127,13 +133,23 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Cable { nanoseconds, a, b } => return crate::bed::delay::main(nanoseconds, &a, &b),
         Command::List => "list",
         Command::Run(_) => "run",
-        Command::Report { .. } => "report",
+        Command::Report { dir, figures } => return report(&dir, figures.as_deref()),
         Command::Compare { .. } => "compare",
-        Command::Serve { .. } => "serve",
+        Command::Serve { dir, port } => return crate::report::serve(&dir, port),
         Command::Trust => "trust",
         Command::Guest(_) => "guest",
     };
     anyhow::bail!("'{what}' is not there yet")
+}
+
+fn report(dir: &Path, figures: Option<&Path>) -> anyhow::Result<()> {
+    println!("{}", crate::report::write(dir)?.display());
+    if let Some(to) = figures {
+        for path in crate::report::figures(dir, to)? {
+            println!("{}", path.display());
+        }
+    }
+    Ok(())
 }
 
 fn clean() -> anyhow::Result<()> {

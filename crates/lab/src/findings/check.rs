@@ -189,27 +189,47 @@ type Group = BTreeMap<String, String>;
 impl Check {
     /// Makes the check for each group of cells that has what it needs.
     pub fn run(&self, tables: &Tables) -> Vec<Evidence> {
-        let (table, each, found) = match self {
-            Check::Ratio(check) => (&check.table, &check.each, check.run(tables)),
-            Check::Trend(check) => (&check.table, &check.each, check.run(tables)),
-            Check::Extreme(check) => (&check.table, &check.each, check.run(tables)),
-            Check::Alike(check) => (&check.table, &check.each, check.run(tables)),
-            Check::Bounds(check) => (&check.table, &check.each, check.run(tables)),
-            Check::Effect(check) => (&check.of.table, &check.each, check.run(tables)),
+        let (each, found) = match self {
+            Check::Ratio(check) => (&check.each, check.run(tables)),
+            Check::Trend(check) => (&check.each, check.run(tables)),
+            Check::Extreme(check) => (&check.each, check.run(tables)),
+            Check::Alike(check) => (&check.each, check.run(tables)),
+            Check::Bounds(check) => (&check.each, check.run(tables)),
+            Check::Effect(check) => (&check.each, check.run(tables)),
         };
-        match found {
-            Some(found) if !found.is_empty() => found,
-            _ => vec![Evidence {
-                text: format!("no results in '{table}' for each {each:?}"),
-                outcome: Outcome::Missing,
-            }],
+        if !found.is_empty() {
+            return found;
+        }
+        let each = match each.join(", ") {
+            each if each.is_empty() => String::new(),
+            each => format!(" for each {each}"),
+        };
+        vec![Evidence {
+            text: format!("no results in '{}' that this needs{each}", self.tables().join("', '")),
+            outcome: Outcome::Missing,
+        }]
+    }
+}
+
+impl Check {
+    /// Names of the tables that it looks at.
+    pub fn tables(&self) -> Vec<&str> {
+        match self {
+            Check::Ratio(check) => vec![&check.table],
+            Check::Trend(check) => vec![&check.table],
+            Check::Extreme(check) => vec![&check.table],
+            Check::Alike(check) => vec![&check.table],
+            Check::Bounds(check) => vec![&check.table],
+            Check::Effect(check) => vec![&check.of.table, &check.exceeds.table],
         }
     }
 }
 
 impl RatioCheck {
-    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
-        let table = tables.get(&self.table)?;
+    fn run(&self, tables: &Tables) -> Vec<Evidence> {
+        let Some(table) = tables.get(&self.table) else {
+            return Vec::new();
+        };
         let judge = |group: Group| {
             let pick = |side: &Where| average(table, &group, &[&self.at, side]);
             let (over, under) = (pick(&self.over)?, pick(&self.under)?);
@@ -226,12 +246,7 @@ impl RatioCheck {
                 outcome: self.judge(ratio),
             })
         };
-        Some(
-            groups(table, &self.each, &self.at)
-                .into_iter()
-                .filter_map(judge)
-                .collect(),
-        )
+        judge_each(table, &self.each, &self.at, judge)
     }
 
     fn judge(&self, ratio: Ratio) -> Outcome {
@@ -269,8 +284,10 @@ fn not(opposite: Option<bool>) -> Option<bool> {
 }
 
 impl TrendCheck {
-    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
-        let table = tables.get(&self.table)?;
+    fn run(&self, tables: &Tables) -> Vec<Evidence> {
+        let Some(table) = tables.get(&self.table) else {
+            return Vec::new();
+        };
         let values = if self.over.is_empty() {
             table.values_of(&self.along)
         } else {
@@ -301,12 +318,7 @@ impl TrendCheck {
             let text = format!("{}{} {}", name(&group), self.along, shown.join(", "));
             Some(Evidence { text, outcome })
         };
-        Some(
-            groups(table, &self.each, &self.at)
-                .into_iter()
-                .filter_map(judge)
-                .collect(),
-        )
+        judge_each(table, &self.each, &self.at, judge)
     }
 
     /// `Above` where it goes the right way.
@@ -320,8 +332,10 @@ impl TrendCheck {
 }
 
 impl ExtremeCheck {
-    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
-        let table = tables.get(&self.table)?;
+    fn run(&self, tables: &Tables) -> Vec<Evidence> {
+        let Some(table) = tables.get(&self.table) else {
+            return Vec::new();
+        };
         let judge = |group: Group| {
             let of = |value: &String| {
                 let here = Where::from([(self.among.clone(), OneOrMany::One(value.clone()))]);
@@ -333,9 +347,15 @@ impl ExtremeCheck {
                 .into_iter()
                 .filter(|value| *value != self.is)
                 .collect();
-            let mut outcome = Outcome::Holds;
+            let others: Vec<(&String, Estimate)> =
+                others.iter().filter_map(|other| Some((other, of(other)?))).collect();
+            let mut outcome = if others.is_empty() {
+                Outcome::Missing
+            } else {
+                Outcome::Holds
+            };
             let mut text = format!("{}{} {}", name(&group), self.is, short(best.mean()));
-            for (other, value) in others.iter().filter_map(|other| Some((other, of(other)?))) {
+            for (other, value) in others {
                 let ratio = match self.end {
                     End::Highest => Ratio::new(best, value)?,
                     End::Lowest => Ratio::new(value, best)?,
@@ -349,18 +369,15 @@ impl ExtremeCheck {
             }
             Some(Evidence { text, outcome })
         };
-        Some(
-            groups(table, &self.each, &self.at)
-                .into_iter()
-                .filter_map(judge)
-                .collect(),
-        )
+        judge_each(table, &self.each, &self.at, judge)
     }
 }
 
 impl AlikeCheck {
-    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
-        let table = tables.get(&self.table)?;
+    fn run(&self, tables: &Tables) -> Vec<Evidence> {
+        let Some(table) = tables.get(&self.table) else {
+            return Vec::new();
+        };
         let judge = |group: Group| {
             let values = table.values_of(&self.among);
             let of = |value: String| {
@@ -381,18 +398,15 @@ impl AlikeCheck {
                 outcome: ratio.similar(self.tolerance).into(),
             })
         };
-        Some(
-            groups(table, &self.each, &self.at)
-                .into_iter()
-                .filter_map(judge)
-                .collect(),
-        )
+        judge_each(table, &self.each, &self.at, judge)
     }
 }
 
 impl BoundsCheck {
-    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
-        let table = tables.get(&self.table)?;
+    fn run(&self, tables: &Tables) -> Vec<Evidence> {
+        let Some(table) = tables.get(&self.table) else {
+            return Vec::new();
+        };
         let judge = |group: Group| {
             let value = average(table, &group, &[&self.at])?;
             let interval = value.interval(0.99);
@@ -412,12 +426,7 @@ impl BoundsCheck {
             );
             Some(Evidence { text, outcome })
         };
-        Some(
-            groups(table, &self.each, &self.at)
-                .into_iter()
-                .filter_map(judge)
-                .collect(),
-        )
+        judge_each(table, &self.each, &self.at, judge)
     }
 }
 
@@ -426,8 +435,10 @@ fn decide(holds: bool, fails: bool) -> Option<bool> {
 }
 
 impl EffectCheck {
-    fn run(&self, tables: &Tables) -> Option<Vec<Evidence>> {
-        let (one, other) = (tables.get(&self.of.table)?, tables.get(&self.exceeds.table)?);
+    fn run(&self, tables: &Tables) -> Vec<Evidence> {
+        let (Some(one), Some(other)) = (tables.get(&self.of.table), tables.get(&self.exceeds.table)) else {
+            return Vec::new();
+        };
         let judge = |group: Group| {
             let (of, exceeds) = (self.of.factor(one, &group)?, self.exceeds.factor(other, &group)?);
             let text = format!(
@@ -443,12 +454,7 @@ impl EffectCheck {
                 outcome: Some(of.ln().abs() > exceeds.ln().abs()).into(),
             })
         };
-        Some(
-            groups(one, &self.each, &Where::new())
-                .into_iter()
-                .filter_map(judge)
-                .collect(),
-        )
+        judge_each(one, &self.each, &Where::new(), judge)
     }
 }
 
@@ -460,6 +466,11 @@ impl Change {
         };
         Some(Ratio::new(of(&self.to)?, of(&self.from)?)?.value)
     }
+}
+
+/// What a statement comes to for each group that has what it needs.
+fn judge_each(table: &Table, each: &[String], at: &Where, judge: impl Fn(Group) -> Option<Evidence>) -> Vec<Evidence> {
+    groups(table, each, at).into_iter().filter_map(judge).collect()
 }
 
 /// The values of some dimensions that chosen cells have, each combination once.

@@ -57,6 +57,11 @@ pub struct Judgement {
 }
 
 impl Finding {
+    /// Names of the tables that it is judged by.
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        self.checks.iter().flat_map(Check::tables)
+    }
+
     /// Judges it by results, by the names of their tables.
     pub fn judge(&self, tables: &BTreeMap<String, Table>) -> Judgement {
         let mut evidence: Vec<Evidence> = self.checks.iter().flat_map(|check| check.run(tables)).collect();

@@ -11,6 +11,7 @@ mod store;
 pub use machine::Machine;
 pub use store::{Results, Store, load};
 
+pub use crate::scenario::Profile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -37,16 +38,6 @@ pub struct Run {
 
 /// Format of a run's directory.
 pub const FORMAT: u32 = 1;
-
-/// How much of each scenario is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Profile {
-    /// Two points of every dimension, briefly.
-    Quick,
-    /// Every point, with the study's durations and repetitions.
-    Full,
-}
 
 /// A scenario as it was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// Which values are visited, and how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Profile {
     /// A look: few values of each dimension, short and seldom repeated.
     Quick,

@@ -98,6 +98,26 @@ impl Estimate {
         }
     }
 
+    /// The same in another unit.
+    pub fn times(self, factor: f64) -> Estimate {
+        match self {
+            Estimate::Mean { mean, deviation, n } => Estimate::Mean {
+                mean: mean * factor,
+                deviation: deviation * factor.abs(),
+                n,
+            },
+            Estimate::Interval { interval, level } => {
+                let ends = [interval.low * factor, interval.high * factor];
+                let interval = Interval {
+                    low: ends[0].min(ends[1]),
+                    high: ends[0].max(ends[1]),
+                };
+                Estimate::Interval { interval, level }
+            }
+            Estimate::Point(value) => Estimate::Point(value * factor),
+        }
+    }
+
     /// Where the mean lies with this probability.
     pub fn interval(self, level: f64) -> Interval {
         let (error, freedom) = self.error();

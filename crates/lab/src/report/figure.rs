@@ -1,0 +1,672 @@
+//! Figures of an experiment, of the form that its scenario asks for.
+
+use super::looks::{self, Look};
+use super::printed::Printed;
+use super::summary::{At, Summary, named};
+use super::svg::{
+    self, Axis, Bar, Bars, Drawing, Group, Line, Plot, Point, RADIUS, Scale, bars, lines, marker, number,
+};
+use crate::scenario::{Better, Dimension, Figure as Form, Metric};
+use crate::stats::{Estimate, Series};
+
+/// A figure: drawings side by side, with one legend.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Figure {
+    /// Below it.
+    pub caption: String,
+    /// What the colours and shapes mean.
+    pub legend: Vec<Key>,
+    /// One for each panel.
+    pub panels: Vec<Drawing>,
+}
+
+/// A line of a legend.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    /// Colour and shape.
+    pub look: Look,
+    /// What it stands for.
+    pub name: String,
+}
+
+impl Key {
+    /// Colour and shape, for a legend.
+    pub(crate) fn svg(&self) -> String {
+        format!(
+            "<svg viewBox=\"0 0 22 14\" aria-hidden=\"true\">{}</svg>",
+            self.body(11.0, 7.0)
+        )
+    }
+
+    fn body(&self, x: f64, y: f64) -> String {
+        let (class, shape) = &self.look;
+        let line = format!("<path class=\"line {class}\" d=\"M{} {y}H{}\"/>", x - 11.0, x + 11.0);
+        line + &marker(&format!("dot {class}"), *shape, (x, y), RADIUS, "")
+    }
+}
+
+impl Figure {
+    /// As a file of its own: panels in two columns, the legend above them. `style` has the colours.
+    pub(crate) fn alone(&self, style: &str) -> String {
+        const GAP: f64 = 20.0;
+        let widest = self.panels.iter().map(|panel| panel.width).fold(0.0, f64::max);
+        let columns = if self.panels.len() > 1 && widest < 450.0 { 2 } else { 1 };
+        let width = widest * columns as f64 + GAP * (columns - 1) as f64 + 2.0 * GAP;
+        let mut body = String::new();
+        let (mut x, mut y) = (GAP, 18.0);
+        for key in &self.legend {
+            let wide = 34.0 + svg::width(&key.name, 12.0) + 14.0;
+            if x > GAP && x + wide > width {
+                (x, y) = (GAP, y + 18.0);
+            }
+            body.push_str(&key.body(x + 11.0, y - 4.0));
+            body.push_str(&format!(
+                "<text class=\"t\" x=\"{}\" y=\"{y}\">{}</text>",
+                x + 28.0,
+                svg::escape(&key.name)
+            ));
+            x += wide;
+        }
+        let mut top = y + 14.0;
+        for row in self.panels.chunks(columns) {
+            for (n, panel) in row.iter().enumerate() {
+                let left = GAP + n as f64 * (widest + GAP);
+                body.push_str(&format!("<g transform=\"translate({left} {top})\">{}</g>", panel.body));
+            }
+            top += row.iter().map(|panel| panel.height).fold(0.0, f64::max) + GAP / 2.0;
+        }
+        let label = svg::escape(&self.caption);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {top:.0}\" width=\"{width:.0}\" height=\"{top:.0}\" role=\"img\" \
+             aria-label=\"{label}\">\n<style>{style}</style>\n<rect width=\"100%\" height=\"100%\" style=\"fill:var(--paper)\"/>\n{body}\n</svg>\n"
+        )
+    }
+}
+
+/// Figures of an experiment; those without any data are left out.
+pub(crate) fn figures(summary: &Summary, printed: &Printed) -> Vec<Figure> {
+    let forms = summary.scenario.figures.iter();
+    let drawn = forms.filter_map(|form| match form {
+        Form::Lines { x, y, series, log, .. } => over(summary, printed, (x, *log), y, series.as_deref()),
+        Form::Bars { groups, y, series, .. } => grouped(summary, printed, groups.as_deref(), y, series.as_deref()),
+        Form::Shares { groups, flows, .. } => shares(summary, groups, flows),
+        Form::Streams { x, y, lost, .. } => streams(summary, printed, x, y, lost),
+        Form::Cdf { of, series, .. } => distribution(summary, of, series.as_deref()),
+        // It is a table: see `tables`.
+        Form::Matrix { .. } => None,
+    });
+    drawn.filter(|figure| !figure.panels.is_empty()).collect()
+}
+
+/// A result that is to be drawn.
+struct Datum {
+    /// Value of the dimension across.
+    x: String,
+    /// Place and name of the series.
+    series: (usize, Key),
+    value: f64,
+    interval: Option<(f64, f64)>,
+    outliers: Vec<f64>,
+    /// The load offered, of which this arrived.
+    reference: Option<f64>,
+}
+
+struct Panel {
+    name: String,
+    data: Vec<Datum>,
+}
+
+/// Results of a metric by panel; `x` and `series` are dimensions, without `series` a series is a system.
+fn gather(summary: &Summary, printed: &Printed, metric: &Metric, x: Option<&str>, series: Option<&str>) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for (cell, at) in summary.cells.iter().enumerate() {
+        let mut rest: At = at.clone();
+        let across = x.and_then(|x| rest.remove(x)).unwrap_or_default();
+        let own = series.and_then(|series| rest.remove(series));
+        for system in &summary.systems {
+            let values = summary.series(system, cell, &metric.name, metric.scale);
+            let key = match &own {
+                Some(value) => value_key(summary, series.unwrap_or_default(), value),
+                None => system_key(system),
+            };
+            let name = panel_name(summary, &rest, own.as_ref().map(|_| *system));
+            panel(&mut panels, name)
+                .data
+                .extend(datum(across.clone(), key, &values));
+        }
+        let alike = own.is_none() && !summary.systems.is_empty();
+        for (nth, value) in printed
+            .alike(summary.scenario, at, &metric.name)
+            .into_iter()
+            .enumerate()
+            .filter(|_| alike)
+        {
+            let key = Key {
+                look: looks::of_print(nth),
+                name: value.label(),
+            };
+            let estimate = value.estimate.times(value.scale * metric.scale);
+            let datum = Datum {
+                x: across.clone(),
+                series: (1000 + nth, key),
+                value: estimate.mean(),
+                interval: interval(estimate),
+                outliers: Vec::new(),
+                reference: None,
+            };
+            let name = panel_name(summary, &rest, None);
+            panel(&mut panels, name).data.push(datum);
+        }
+    }
+    panels.retain(|panel| !panel.data.is_empty());
+    panels
+}
+
+fn datum(x: String, series: (usize, Key), values: &Series) -> Option<Datum> {
+    (values.n() > 0).then(|| Datum {
+        x,
+        series,
+        value: values.mean(),
+        interval: interval(values.estimate()),
+        outliers: values.outliers(),
+        reference: None,
+    })
+}
+
+fn interval(estimate: Estimate) -> Option<(f64, f64)> {
+    let interval = estimate.interval(0.95);
+    (interval.low < interval.high).then_some((interval.low, interval.high))
+}
+
+fn panel(panels: &mut Vec<Panel>, name: String) -> &mut Panel {
+    let place = panels.iter().position(|panel| panel.name == name).unwrap_or_else(|| {
+        panels.push(Panel { name, data: Vec::new() });
+        panels.len() - 1
+    });
+    &mut panels[place]
+}
+
+fn panel_name(summary: &Summary, at: &At, system: Option<&str>) -> String {
+    let parts = [
+        system.map(|system| looks::title(system).to_owned()),
+        Some(summary.name(at)),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+fn system_key(system: &str) -> (usize, Key) {
+    let key = Key {
+        look: looks::of_system(system),
+        name: looks::title(system).to_owned(),
+    };
+    (looks::place(system), key)
+}
+
+fn value_key(summary: &Summary, dimension: &str, value: &str) -> (usize, Key) {
+    let place = summary
+        .values_of(dimension)
+        .iter()
+        .position(|v| v == value)
+        .unwrap_or(0);
+    let key = Key {
+        look: (format!("s{}", place % looks::COLOURS), place),
+        name: named(&dimension_of(summary, dimension), value),
+    };
+    (place, key)
+}
+
+fn dimension_of(summary: &Summary, name: &str) -> Dimension {
+    let found = summary
+        .scenario
+        .varied
+        .iter()
+        .find(|dimension| dimension.name == name)
+        .cloned();
+    found.unwrap_or_else(|| Dimension {
+        name: name.to_owned(),
+        title: name.to_owned(),
+        unit: String::new(),
+        quick: Vec::new(),
+        full: Vec::new(),
+    })
+}
+
+fn axis_of(summary: &Summary, name: &str) -> Axis {
+    let dimension = dimension_of(summary, name);
+    Axis {
+        title: dimension.title,
+        unit: dimension.unit,
+    }
+}
+
+fn over(summary: &Summary, printed: &Printed, (x, log): (&str, bool), y: &str, series: Option<&str>) -> Option<Figure> {
+    let metric = summary.scenario.metric(y)?;
+    let panels = gather(summary, printed, metric, Some(x), series);
+    let legend = legend(&panels);
+    let mut caption = caption(metric, &format!("over {}", dimension_of(summary, x).title), &panels);
+    // One value is no line: panels with no more stand together as groups of bars.
+    let (panels, alone): (Vec<Panel>, Vec<Panel>) = panels
+        .into_iter()
+        .partition(|panel| panel.data.iter().any(|datum| datum.x != panel.data[0].x));
+    let across = Across::new(summary, x, log);
+    let drawn = panels
+        .iter()
+        .zip(scales(&panels))
+        .map(|(panel, scale)| across.draw(panel, upwards(metric), scale));
+    let mut drawn: Vec<Drawing> = drawn.collect();
+    if let Some(other) = beside(summary, x, alone) {
+        let values: Vec<String> = distinct(other.data.iter().map(|datum| datum.x.clone()));
+        let scale = scales(std::slice::from_ref(&other)).remove(0);
+        drawn.push(draw_bars(&other, &values, &Axis::default(), upwards(metric), scale));
+        if drawn.len() > 1 {
+            caption.push_str(" Bars are of conditions that were tried at one value only.");
+        }
+    }
+    Some(Figure {
+        caption,
+        legend,
+        panels: drawn,
+    })
+}
+
+/// Panels with a single value each as the groups of one.
+fn beside(summary: &Summary, x: &str, alone: Vec<Panel>) -> Option<Panel> {
+    let dimension = dimension_of(summary, x);
+    let at = distinct(alone.iter().filter_map(|panel| Some(panel.data.first()?.x.clone())));
+    let same = at.len() == 1;
+    let mut data = Vec::new();
+    for panel in alone {
+        for datum in panel.data {
+            let at = if same { None } else { Some(named(&dimension, &datum.x)) };
+            let parts = [Some(panel.name.clone()).filter(|name| !name.is_empty()), at];
+            let x = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+            data.push(Datum { x, ..datum });
+        }
+    }
+    let name = at
+        .first()
+        .filter(|_| same)
+        .map_or_else(String::new, |at| named(&dimension, at));
+    (!data.is_empty()).then_some(Panel { name, data })
+}
+
+fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}
+
+/// The axis of a dimension with an order.
+struct Across {
+    axis: Axis,
+    values: Vec<String>,
+    names: Vec<String>,
+    scale: Scale,
+}
+
+impl Across {
+    fn new(summary: &Summary, x: &str, log: bool) -> Across {
+        let values = summary.values_of(x);
+        let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
+        let (names, scale) = match numbers {
+            Some(numbers) => (Vec::new(), Scale::of_steps(&numbers, 9, log)),
+            None => {
+                let places: Vec<f64> = (0..values.len()).map(|n| n as f64).collect();
+                (values.clone(), Scale::of_places(&places))
+            }
+        };
+        Across {
+            axis: axis_of(summary, x),
+            values,
+            names,
+            scale,
+        }
+    }
+
+    fn place(&self, value: &str) -> f64 {
+        match value.parse() {
+            Ok(number) if self.names.is_empty() => number,
+            _ => self.values.iter().position(|v| v == value).unwrap_or(0) as f64,
+        }
+    }
+
+    fn draw(&self, panel: &Panel, y: Axis, scale: Scale) -> Drawing {
+        let drawn = series_of(&panel.data).into_iter().map(|(_, key)| {
+            let points = panel
+                .data
+                .iter()
+                .filter(|datum| datum.series.1 == key)
+                .map(|datum| Point {
+                    x: self.place(&datum.x),
+                    y: datum.value,
+                    interval: datum.interval,
+                    outliers: datum.outliers.clone(),
+                    title: told(&key.name, &datum.x, datum, &y.unit),
+                });
+            let mut points: Vec<Point> = points.collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            Line {
+                name: key.name,
+                look: key.look,
+                points,
+                plain: false,
+            }
+        });
+        lines(&Plot {
+            title: panel.name.clone(),
+            x: self.axis.clone(),
+            names: self.names.clone(),
+            lines: drawn.collect(),
+            y,
+            scale,
+            across: self.scale.clone(),
+        })
+    }
+}
+
+fn grouped(
+    summary: &Summary,
+    printed: &Printed,
+    groups: Option<&str>,
+    y: &str,
+    series: Option<&str>,
+) -> Option<Figure> {
+    let metric = summary.scenario.metric(y)?;
+    let panels = gather(summary, printed, metric, groups, series);
+    let scales = scales(&panels);
+    let values = groups.map_or_else(|| vec![String::new()], |groups| summary.values_of(groups));
+    let x = groups.map_or_else(Axis::default, |groups| axis_of(summary, groups));
+    let drawn = panels
+        .iter()
+        .zip(scales)
+        .map(|(panel, scale)| draw_bars(panel, &values, &x, upwards(metric), scale));
+    let by = groups.map_or_else(String::new, |groups| {
+        format!("by {}", dimension_of(summary, groups).title)
+    });
+    Some(Figure {
+        caption: caption(metric, &by, &panels),
+        legend: legend(&panels),
+        panels: drawn.collect(),
+    })
+}
+
+fn draw_bars(panel: &Panel, values: &[String], x: &Axis, y: Axis, scale: Scale) -> Drawing {
+    let series = series_of(&panel.data);
+    let groups = values.iter().map(|value| {
+        let bar = |(_, key): &(usize, Key)| {
+            let datum = panel
+                .data
+                .iter()
+                .find(|datum| datum.x == *value && datum.series.1 == *key)?;
+            Some(Bar {
+                look: key.look.clone(),
+                value: datum.value,
+                interval: datum.interval,
+                outliers: datum.outliers.clone(),
+                reference: datum.reference,
+                title: told(&key.name, value, datum, &y.unit),
+            })
+        };
+        Group {
+            name: value.replace('_', " "),
+            bars: series.iter().map(bar).collect(),
+        }
+    });
+    bars(&Bars {
+        title: panel.name.clone(),
+        x: x.clone(),
+        groups: groups.collect(),
+        y: y.clone(),
+        scale,
+    })
+}
+
+/// Bars for each flow of each system, with the load that was offered where a sample's flow tells it.
+fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
+    let first = summary.scenario.metric(flows.first()?)?;
+    let mut panels: Vec<Panel> = Vec::new();
+    for (cell, at) in summary.cells.iter().enumerate() {
+        let mut rest = at.clone();
+        let x = rest.remove(groups).unwrap_or_default();
+        for system in &summary.systems {
+            for (nth, flow) in flows.iter().enumerate() {
+                let scale = summary.scenario.metric(flow).map_or(first.scale, |metric| metric.scale);
+                let (place, key) = system_key(system);
+                // Flows of one system share its colour; the order of the bars is theirs.
+                let name = format!("{}, {}", key.name, flow.split('.').next().unwrap_or(flow));
+                let key = Key { name, ..key };
+                let values = summary.series(system, cell, flow, scale);
+                let drawn = datum(x.clone(), (place * 16 + nth, key), &values).map(|datum| Datum {
+                    reference: summary.offered(cell, flow).map(|load| load * scale),
+                    ..datum
+                });
+                panel(&mut panels, summary.name(&rest)).data.extend(drawn);
+            }
+        }
+    }
+    panels.retain(|panel| !panel.data.is_empty());
+    let y = Axis {
+        title: "received".into(),
+        unit: first.unit.clone(),
+    };
+    let values = summary.values_of(groups);
+    let x = axis_of(summary, groups);
+    let scales = scales(&panels);
+    let drawn = panels
+        .iter()
+        .zip(scales)
+        .map(|(panel, scale)| draw_bars(panel, &values, &x, y.clone(), scale));
+    let names: Vec<&str> = flows
+        .iter()
+        .map(|flow| flow.split('.').next().unwrap_or(flow))
+        .collect();
+    let legend = summary.systems.iter().map(|system| system_key(system).1);
+    Some(Figure {
+        caption: format!(
+            "What the receiver got of each flow ({}, from left to right within a colour), by {}. A short line across a bar is the load offered; \
+             whiskers are 95 % confidence intervals.",
+            names.join(", "),
+            x.title
+        ),
+        panels: drawn.collect(),
+        legend: legend.collect(),
+    })
+}
+
+/// A line of what a stream got, and below it bars of how many were lost.
+fn streams(summary: &Summary, printed: &Printed, x: &str, y: &str, lost: &str) -> Option<Figure> {
+    let mut above = over(summary, printed, (x, false), y, None)?;
+    if let Some(below) = grouped(summary, printed, Some(x), lost, None) {
+        let mut pairs = Vec::new();
+        let mut below = below.panels.into_iter();
+        for panel in above.panels {
+            pairs.push(panel);
+            pairs.extend(below.next());
+        }
+        above.panels = pairs;
+    }
+    above
+        .caption
+        .push_str(" Each is followed by the number of streams that were lost.");
+    Some(above)
+}
+
+fn distribution(summary: &Summary, of: &str, series: Option<&str>) -> Option<Figure> {
+    let known = summary.scenario.metric(of);
+    let scale = known.map_or(1.0, |metric| metric.scale);
+    let title = known.map_or(of, |metric| metric.title.as_str());
+    let unit = known.map_or("", |metric| metric.unit.as_str());
+    let mut panels: Vec<(String, Vec<(usize, Key, Vec<(f64, f64)>)>)> = Vec::new();
+    for (cell, at) in summary.cells.iter().enumerate() {
+        let mut rest = at.clone();
+        let own = series.and_then(|series| rest.remove(series));
+        for system in &summary.systems {
+            let values = summary.distribution(system, cell, of, scale);
+            if values.is_empty() {
+                continue;
+            }
+            let (place, key) = match &own {
+                Some(value) => value_key(summary, series.unwrap_or_default(), value),
+                None => system_key(system),
+            };
+            let name = panel_name(summary, &rest, own.as_ref().map(|_| *system));
+            match panels.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, all)) => all.push((place, key, values)),
+                None => panels.push((name, vec![(place, key, values)])),
+            }
+        }
+    }
+    let mut legend: Vec<(usize, Key)> = Vec::new();
+    let drawn: Vec<Drawing> = panels
+        .into_iter()
+        .map(|(name, mut all)| {
+            all.sort_by_key(|(place, ..)| *place);
+            for (place, key, _) in &all {
+                if !legend.iter().any(|(_, known)| known == key) {
+                    legend.push((*place, key.clone()));
+                }
+            }
+            let values = all
+                .iter()
+                .flat_map(|(.., values)| values.iter().map(|(_, value)| *value));
+            let across = Scale::of_distribution(values);
+            let lines_of = all.iter().map(|(_, key, values)| Line {
+                name: key.name.clone(),
+                look: key.look.clone(),
+                points: values
+                    .iter()
+                    .map(|(share, value)| Point {
+                        x: *value,
+                        y: *share,
+                        ..Point::default()
+                    })
+                    .collect(),
+                plain: true,
+            });
+            lines(&Plot {
+                title: name,
+                x: Axis {
+                    title: title.to_owned(),
+                    unit: unit.to_owned(),
+                },
+                names: Vec::new(),
+                y: Axis {
+                    title: "share of values up to it".into(),
+                    unit: String::new(),
+                },
+                scale: Scale::shares(),
+                across,
+                lines: lines_of.collect(),
+            })
+        })
+        .collect();
+    legend.sort_by_key(|(place, _)| *place);
+    Some(Figure {
+        caption: format!("Cumulative distribution of {title}, averaged over the repetitions."),
+        legend: legend.into_iter().map(|(_, key)| key).collect(),
+        panels: drawn,
+    })
+}
+
+/// One scale for all panels, where it serves them all; else one for each.
+fn scales(panels: &[Panel]) -> Vec<Scale> {
+    let values = |panel: &Panel| -> Vec<f64> {
+        let of = |datum: &Datum| {
+            let ends = datum.interval.into_iter().flat_map(|(low, high)| [low, high]);
+            // An end below zero is a matter of the interval's formula, not of the result.
+            let ends = ends.filter(|end| *end > 0.0).collect::<Vec<_>>();
+            [
+                vec![datum.value],
+                ends,
+                datum.outliers.clone(),
+                datum.reference.into_iter().collect(),
+            ]
+            .concat()
+        };
+        panel.data.iter().flat_map(of).collect()
+    };
+    let each: Vec<Vec<f64>> = panels.iter().map(values).collect();
+    let tops = each
+        .iter()
+        .map(|values| values.iter().copied().fold(0.0, f64::max))
+        .filter(|top| *top > 0.0);
+    let (least, most) = tops.fold((f64::INFINITY, 0.0), |(least, most), top| {
+        (top.min(least), top.max(most))
+    });
+    if most > 4.0 * least {
+        return each.into_iter().map(Scale::of_values).collect();
+    }
+    let one = Scale::of_values(each.into_iter().flatten());
+    vec![one; panels.len()]
+}
+
+fn series_of(data: &[Datum]) -> Vec<(usize, Key)> {
+    let mut series: Vec<(usize, Key)> = Vec::new();
+    for datum in data {
+        if !series.contains(&datum.series) {
+            series.push(datum.series.clone());
+        }
+    }
+    series.sort_by_key(|(place, _)| *place);
+    series
+}
+
+fn legend(panels: &[Panel]) -> Vec<Key> {
+    let mut all: Vec<(usize, Key)> = Vec::new();
+    for panel in panels {
+        all.extend(
+            series_of(&panel.data)
+                .into_iter()
+                .filter(|series| !all.contains(series))
+                .collect::<Vec<_>>(),
+        );
+    }
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, key)| key).collect()
+}
+
+fn upwards(metric: &Metric) -> Axis {
+    Axis {
+        title: metric.title.clone(),
+        unit: metric.unit.clone(),
+    }
+}
+
+fn caption(metric: &Metric, by: &str, panels: &[Panel]) -> String {
+    let data = || panels.iter().flat_map(|panel| &panel.data);
+    let mut text = format!("{} {by}", metric.title).trim_end().to_owned();
+    text.push_str(match metric.better {
+        Some(Better::Higher) => " (more is better).",
+        Some(Better::Lower) => " (less is better).",
+        None => ".",
+    });
+    if data().any(|datum| datum.interval.is_some()) {
+        text.push_str(" Whiskers are 95 % confidence intervals.");
+    }
+    if data().any(|datum| !datum.outliers.is_empty()) {
+        text.push_str(" Small circles are single results far from the others of their cell.");
+    }
+    if data().any(|datum| datum.series.0 >= 1000) {
+        text.push_str(" Grey is what the study printed.");
+    }
+    text
+}
+
+fn told(name: &str, x: &str, datum: &Datum, unit: &str) -> String {
+    let interval = datum.interval.map_or_else(String::new, |(low, high)| {
+        format!(" ({} to {})", number(low), number(high))
+    });
+    let at = if x.is_empty() {
+        String::new()
+    } else {
+        format!(" at {x}")
+    };
+    format!("{name}{at}: {}{interval} {unit}", number(datum.value))
+        .trim_end()
+        .to_owned()
+}

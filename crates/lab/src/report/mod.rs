@@ -1,0 +1,107 @@
+//! The report of a run: one page that needs nothing else, and every sample beside it.
+//!
+//! - [`Input`]: a run's directory, read. [`write`]: the report, as files of `report/` in it. [`serve`]: the same, over HTTP.
+//! - `summary`: samples by cell and system; `printed`: what a study printed for a cell; `verdicts`: findings, judged by tables made of samples.
+//! - `figure` and `svg`, `tables`, `words`, `studies`: what a page is made of; `page` puts it together for the template `report.html`.
+//! - `export`: the samples as JSON and CSV.
+//!
+//! Invariants
+//! - The page has no script and loads nothing. All text of a run is escaped: the template escapes what is not marked, and only drawings are.
+//! - A system has the same colour and shape in every figure, and every scenario of the laboratory has a section, also one that was not run.
+
+mod export;
+mod figure;
+mod looks;
+mod page;
+mod printed;
+mod serve;
+mod studies;
+mod summary;
+mod svg;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod verdicts;
+mod words;
+mod write;
+
+pub use serve::{Server, serve};
+pub use write::{figures, render, write};
+
+use crate::results::{self, Results};
+use crate::scenario::{self, Scenario};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// What a report is made of.
+#[derive(Debug)]
+pub struct Input {
+    /// The run.
+    pub results: Results,
+    /// The laboratory's scenarios, as they were run where they were run; then those of the user's own.
+    pub scenarios: Vec<Scenario>,
+    /// Of the instruments.
+    pub trust: Option<Vec<Check>>,
+}
+
+/// A check of the instruments: `trust.json` in a run's directory is a list of these.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was measured.
+    pub what: String,
+    /// What it should be, with its unit.
+    pub known: String,
+    /// What it was, with its unit.
+    pub measured: String,
+    /// How far apart they are.
+    pub error: String,
+    /// How far they may be.
+    pub allowed: String,
+    /// Whether it is within.
+    pub holds: bool,
+}
+
+impl Input {
+    /// Reads a run's directory.
+    ///
+    /// # Errors
+    /// It is none, or a file of it is damaged: which, and where.
+    pub fn read(dir: &Path) -> Result<Input> {
+        let results = results::load(dir)?;
+        let path = dir.join("trust.json");
+        let trust = match std::fs::read_to_string(&path) {
+            Ok(text) => Some(serde_json::from_str(&text).with_context(|| path.display().to_string())?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        Input::new(results, trust)
+    }
+
+    /// Of results.
+    ///
+    /// # Errors
+    /// A scenario of the run that cannot be read.
+    pub fn new(results: Results, trust: Option<Vec<Check>>) -> Result<Input> {
+        let mut scenarios = Vec::new();
+        let mut own = results.run.scenarios.clone();
+        for built_in in scenario::built_in()? {
+            scenarios.push(match own.remove(&built_in.id) {
+                Some(run) if run.text != built_in.source => parse(&run)?,
+                _ => built_in,
+            });
+        }
+        for run in own.values() {
+            scenarios.push(parse(run)?);
+        }
+        Ok(Input {
+            results,
+            scenarios,
+            trust,
+        })
+    }
+}
+
+fn parse(run: &results::Experiment) -> Result<Scenario> {
+    Scenario::parse(&run.file, &run.text).with_context(|| format!("the scenario {} of the run", run.file))
+}

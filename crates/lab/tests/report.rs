@@ -1,0 +1,233 @@
+//! The report of a run that never was: samples of every scenario of the laboratory, made of a seed.
+
+mod made_up;
+
+use lab::report::{self, Input, Server};
+use lab::results::Results;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+
+fn page(results: Results, trust: Option<Vec<report::Check>>) -> String {
+    let files = report::render(&Input::new(results, trust).unwrap()).unwrap();
+    files.into_iter().find(|(name, _)| *name == "index.html").unwrap().1
+}
+
+/// A directory of this test's own, whose files stay for someone who wants to see them.
+fn directory(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    made_up::write(&made_up::run(), &dir);
+    dir
+}
+
+#[test]
+fn every_scenario_and_every_finding_has_its_place_in_the_report() {
+    let html = page(made_up::run(), Some(made_up::trust()));
+    for scenario in lab::scenario::built_in().unwrap() {
+        assert!(
+            html.contains(&format!("<span class=\"id\">{}</span>", scenario.id)),
+            "{}",
+            scenario.id
+        );
+    }
+    for finding in lab::findings::published().unwrap().finding {
+        assert!(html.contains(&format!("id=\"f-{}\"", finding.id)), "{}", finding.id);
+    }
+    for part in [
+        "<svg",
+        "Figure 1.",
+        "ovs-vsctl add-br",
+        "Where packets were lost",
+        "policer",
+        "✗ contradicted",
+        "✓ within",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn what_was_not_run_says_so_with_its_reason() {
+    let mut results = made_up::run();
+    results.samples.clear();
+    let html = page(results, None);
+    assert!(html.contains("needs openvswitch.ko, which this kernel does not have"));
+    assert!(html.contains("No sample was taken.") && html.contains("oxvs lab trust"));
+    let mut nothing = made_up::run();
+    nothing.samples.clear();
+    nothing.run.scenarios.clear();
+    assert!(page(nothing, None).contains("This run did not include it."));
+}
+
+#[test]
+fn the_page_loads_nothing_and_runs_nothing_and_text_of_a_run_cannot_change_that() {
+    let mut results = made_up::run();
+    let bad = "</pre><script src=http://x.test/></script>\"'&";
+    results.run.machine.cpu = bad.into();
+    results.run.systems.insert("oxvs".into(), bad.into());
+    for sample in &mut results.samples {
+        sample.remarks.push(bad.into());
+        sample.system = format!("{}{bad}", sample.system);
+    }
+    for (_, _, text) in &mut results.configurations {
+        *text = bad.into();
+    }
+    for skipped in &mut results.skipped {
+        skipped.reason = bad.into();
+    }
+    let html = page(results, None);
+    for forbidden in ["<script", "<link", "<img", "src=\"", "@import", "url(", "javascript:"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+}
+
+#[test]
+fn samples_that_turn_a_result_turn_the_verdict() {
+    let verdict = |factor: f64| {
+        let mut results = made_up::run();
+        // What was transferred falls with the window instead of rising.
+        for sample in results
+            .samples
+            .iter_mut()
+            .filter(|sample| sample.scenario == "S1.transfer")
+        {
+            let window: f64 = sample
+                .at
+                .get("window")
+                .and_then(|window| window.parse().ok())
+                .unwrap_or(2048.0);
+            for value in sample.metrics.values_mut() {
+                *value = 1e8 * window.powf(factor);
+            }
+        }
+        let files = report::render(&Input::new(results, None).unwrap()).unwrap();
+        let (_, text) = files.iter().find(|(name, _)| *name == "verdicts.json").unwrap();
+        let rows: serde_json::Value = serde_json::from_str(text).unwrap();
+        let row = rows.as_array().unwrap().iter().find(|row| row["id"] == "S1.1").unwrap();
+        let of_ours = row["here"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|mark| mark["system"] == "oxvs")
+            .unwrap();
+        of_ours["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict(0.5), "reproduced");
+    assert_eq!(verdict(-0.5), "not reproduced");
+}
+
+#[test]
+fn every_sample_is_in_the_data_beside_the_page() {
+    let results = made_up::run();
+    let metrics: usize = results
+        .samples
+        .iter()
+        .map(|sample| sample.metrics.len() + sample.cpu.len() + 1)
+        .sum();
+    let dir = directory("report-data");
+    let page = report::write(&dir).unwrap();
+    assert_eq!(page, dir.join("report/index.html"));
+    let read = |name: &str| std::fs::read_to_string(dir.join("report").join(name)).unwrap();
+    let mut csv = csv::Reader::from_reader(read("samples.csv").leak().as_bytes());
+    assert_eq!(csv.records().map(Result::unwrap).count(), metrics);
+    let json: serde_json::Value = serde_json::from_str(&read("samples.json")).unwrap();
+    assert_eq!(json["samples"].as_array().unwrap().len(), results.samples.len());
+    assert!(read("losses.csv").contains("policer") && read("distributions.csv").lines().count() > 100);
+}
+
+#[test]
+fn figures_can_be_had_as_files_that_stand_alone() {
+    let dir = directory("report-figures");
+    let paths = report::figures(&dir, &dir.join("figures")).unwrap();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let svg = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            svg.starts_with("<svg xmlns=") && svg.contains("prefers-color-scheme"),
+            "{}",
+            path.display()
+        );
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", path.display());
+    }
+}
+
+fn ask(url: &str, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/')).unwrap();
+    // The server may answer and close before all of a request is written.
+    let _ = stream.write_all(request);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_report_is_served_and_made_anew_when_the_run_has_gone_on() {
+    let dir = directory("report-served");
+    let server = Server::bind(&dir, 0).unwrap();
+    let url = server.url().unwrap();
+    std::thread::spawn(move || server.run());
+    let get = |path: &str| {
+        ask(
+            &url,
+            format!("GET {path} HTTP/1.1\r\nHost: localhost:1\r\n\r\n").as_bytes(),
+        )
+    };
+    let first = get("/");
+    assert!(
+        first.starts_with("HTTP/1.1 200 OK\r\n") && first.contains("text/html") && first.ends_with("</html>\n"),
+        "{first:.300}"
+    );
+    assert!(get("/samples.csv?x=1").contains("text/csv"));
+    let head = ask(&url, b"HEAD /index.html HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"),
+        "{head:.300}"
+    );
+
+    let mut changed = made_up::run();
+    changed.samples.truncate(7);
+    made_up::write(&changed, &dir);
+    assert!(get("/").contains("<p class=\"lead\">7 samples from"));
+    std::fs::write(dir.join("run.json"), "{").unwrap();
+    assert!(get("/").starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
+fn hostile_requests_are_refused() {
+    let dir = directory("report-hostile");
+    std::fs::write(dir.join("secret"), "secret").unwrap();
+    let server = Server::bind(&dir, 0).unwrap();
+    let url = server.url().unwrap();
+    std::thread::spawn(move || server.run());
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(100_000));
+    let cases: [(&[u8], &str); 12] = [
+        (b"GET /../secret HTTP/1.1\r\nHost: localhost\r\n\r\n", "404"),
+        (b"GET /%2e%2e/secret HTTP/1.1\r\nHost: localhost\r\n\r\n", "404"),
+        (b"GET //etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", "404"),
+        (b"GET secret HTTP/1.1\r\nHost: localhost\r\n\r\n", "400"),
+        (b"GET http://x.test/ HTTP/1.1\r\nHost: localhost\r\n\r\n", "400"),
+        (
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx",
+            "405",
+        ),
+        (b"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "403"),
+        (b"GET / HTTP/1.1\r\n\r\n", "400"),
+        (b"GET /\r\n\r\n", "400"),
+        (b"\x00\xff\xfe\r\n\r\n", "400"),
+        (b"", "400"),
+        (long.as_bytes(), "431"),
+    ];
+    for (request, status) in cases {
+        let answer = ask(&url, request);
+        // Where unread data is left the answer may be lost with the connection; nothing is served either way.
+        let refused = answer.starts_with(&format!("HTTP/1.1 {status} ")) || (answer.is_empty() && request.len() > 8192);
+        assert!(
+            refused && !answer.contains("secret\n"),
+            "{:?}: {answer:.200}",
+            String::from_utf8_lossy(&request[..request.len().min(60)])
+        );
+    }
+    assert!(ask(&url, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+}
