@@ -532,3 +532,16 @@ fn no_file_makes_the_reader_panic() {
         }
     }
 }
+
+#[test]
+fn the_manual_s_example_can_be_run() {
+    let manual = include_str!("../../../docs/lab-scenarios.md");
+    let example = manual
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
+    let scenario = Scenario::parse("lab-scenarios.md", example).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(scenario.cells(Profile::Full).len(), 6);
+    assert_eq!(scenario.cells(Profile::Quick).len(), 2);
+}
