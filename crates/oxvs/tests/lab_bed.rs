@@ -70,3 +70,35 @@ fn a_cable_with_a_rate_carries_frames_both_ways() {
     ping(&bed);
     assert_eq!(bed.losses().unwrap(), []);
 }
+
+#[test]
+fn guests_are_reached_across_cables_by_their_agents() {
+    skip!(unless root, "ip", "tc", "ethtool", "qemu-system-x86_64");
+    let links =
+        "{ a = { at = 'PC1' }, b = { at = 's1' } }, { a = { at = 'PC2' }, b = { at = 's1' }, rate = 10_000_000 }";
+    let mut topology = topology(links);
+    for host in &mut topology.hosts {
+        host.attachment = lab::topology::Attachment::Guest { memory: 512 };
+    }
+    let bed = Bed::build(&topology).unwrap();
+    bridge(&bed, "s1");
+    let echo = bed.host("PC2").unwrap().agent().unwrap();
+    let prober = bed.host("PC1").unwrap().agent().unwrap();
+    let task = |text: &str| serde_json::from_str(&text).unwrap();
+    let server = echo.start(task(r#"{"echo": {}}"#)).unwrap();
+    let port = server.ports()[0];
+    let probe = format!(
+        r#"{{"probe": {{"to": "10.9.0.2:{port}", "payload": 1000, "exchanges": 10, "seconds": 30, "timeout": 5000000}}}}"#
+    );
+    let mut probe = prober.start(task(&probe)).unwrap();
+    probe.go().unwrap();
+    let outcome = probe.wait(std::time::Duration::from_secs(60)).unwrap();
+    let probed = &serde_json::to_value(outcome).unwrap()["probed"];
+    assert_eq!(
+        (&probed["sent"], &probed["answered"]),
+        (&10.into(), &10.into()),
+        "{probed}"
+    );
+    // Each frame of 1042 bytes and 24 of overhead takes 0.85 ms at 10 Mbit/s, there and back.
+    assert!(probed["mean"].as_f64().unwrap() > 1700.0, "{probed}");
+}

@@ -3,11 +3,12 @@
 use super::cable::{Cable, OFFLOADS};
 use super::command::{batch, run, run_words};
 use super::delay::Delay;
+use super::guest;
 use super::host::DEVICE;
 use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
-use crate::topology::{self, Attachment, Topology};
+use crate::topology::{self, Topology};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
@@ -23,17 +24,13 @@ pub fn missing(topology: &Topology) -> Option<String> {
             return Some(format!("{error:#}"));
         }
     }
-    if topology
-        .hosts
-        .iter()
-        .any(|host| matches!(host.attachment, Attachment::Guest { .. }))
-    {
-        return Some("guests cannot be made yet".to_owned());
+    if let Some(reason) = guest::missing(topology) {
+        return Some(reason);
     }
     let tagged = topology
         .hosts
         .iter()
-        .find(|host| host.addresses.iter().any(|address| address.vlan.is_some()))?;
+        .find(|host| guest::memory(host).is_none() && host.addresses.iter().any(|address| address.vlan.is_some()))?;
     if has_8021q() {
         return None;
     }
@@ -54,6 +51,11 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
         record.make_namespace(name)?;
         namespace::enter(name, settle)?;
     }
+    for (namespace, tap, mac) in plan.cables.iter().flat_map(Cable::taps) {
+        let mut lines = vec![format!("tuntap add dev {tap} mode tap")];
+        lines.extend(mac.map(|mac| format!("link set {tap} address {}", super::cable::mac(mac))));
+        batch("ip", namespace, &lines)?;
+    }
     let links: Vec<String> = plan.cables.iter().flat_map(Cable::links).collect();
     batch("ip", &plan.switch, &links)?;
     for cable in &plan.cables {
@@ -71,7 +73,7 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
     let up = ["lo"].into_iter().chain(ports.map(|plug| plug.device.as_str()));
     let up: Vec<String> = up.map(|device| format!("link set {device} up")).collect();
     batch("ip", &plan.switch, &up)?;
-    for host in &topology.hosts {
+    for host in topology.hosts.iter().filter(|host| guest::memory(host).is_none()) {
         let made = plan.hosts.get(&host.name).context("every host is planned")?;
         batch("ip", &made.namespace, &set_up(host, plan))?;
         if host.forwards {
@@ -86,7 +88,7 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
 }
 
 /// Commands of `ip` that set up a host.
-fn set_up(host: &topology::Host, plan: &Plan) -> Vec<String> {
+pub(crate) fn set_up(host: &topology::Host, plan: &Plan) -> Vec<String> {
     let mut lines = vec!["link set lo up".to_owned()];
     if !plan
         .cables

@@ -45,6 +45,8 @@ pub(crate) struct Plug {
     pub(crate) namespace: String,
     pub(crate) device: String,
     pub(crate) mac: [u8; 6],
+    /// It is a virtual machine's, which has its device inside.
+    pub(crate) is_guest: bool,
     /// The device at the cable's side, in the cable's namespace.
     pub(crate) inner: String,
 }
@@ -110,14 +112,15 @@ impl Cable {
                 plug.namespace
             )
         };
+        let plugs = [&self.a, &self.b];
         match &self.namespace {
+            None if plugs.iter().any(|plug| plug.is_guest) => Vec::new(),
             None => vec![pair(outer(&self.a), outer(&self.b))],
-            Some(own) => {
-                let plugs = [&self.a, &self.b];
-                plugs
-                    .map(|plug| pair(outer(plug), format!("name {} netns {own}", plug.inner)))
-                    .to_vec()
-            }
+            Some(own) => plugs
+                .iter()
+                .filter(|plug| !plug.is_guest)
+                .map(|plug| pair(outer(plug), format!("name {} netns {own}", plug.inner)))
+                .collect(),
         }
     }
 
@@ -153,7 +156,9 @@ impl Cable {
     pub(crate) fn devices(&self) -> Vec<(&str, &str)> {
         let mut devices = Vec::new();
         for plug in [&self.a, &self.b] {
-            devices.push((plug.namespace.as_str(), plug.device.as_str()));
+            if !plug.is_guest {
+                devices.push((plug.namespace.as_str(), plug.device.as_str()));
+            }
             if let Some(own) = &self.namespace {
                 devices.push((own, &plug.inner));
             }

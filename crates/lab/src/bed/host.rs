@@ -1,10 +1,12 @@
 //! Machines at the edge of a testbed.
 
+use super::guest::Running;
 use super::namespace;
 use super::process;
 use crate::traffic::Agent;
 use anyhow::{Context, Result};
 use std::process::Command;
+use std::sync::Arc;
 
 /// A host of a testbed.
 #[derive(Clone, Debug)]
@@ -12,6 +14,8 @@ pub struct Host {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) mac: [u8; 6],
+    /// Of a host that is a virtual machine, once it runs.
+    pub(crate) guest: Option<Arc<Running>>,
 }
 
 /// The device of a host.
@@ -48,11 +52,14 @@ impl Host {
         namespace::enter(&self.namespace, work)
     }
 
-    /// Starts an agent on the host.
+    /// An agent on the host: started, or of a guest the one that runs in it.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn agent(&self) -> Result<Agent> {
+        if let Some(guest) = &self.guest {
+            return Ok(guest.agent());
+        }
         let (to, from) = process::start(&self.namespace, &["agent"]).with_context(|| format!("host {}", self.name))?;
         Agent::new(&self.name, from, to)
     }

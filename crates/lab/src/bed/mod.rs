@@ -9,6 +9,7 @@ mod cable;
 pub mod command;
 mod counters;
 pub mod delay;
+mod guest;
 mod host;
 mod names;
 pub mod namespace;
@@ -68,6 +69,13 @@ impl Bed {
             _warden: warden,
         };
         bed.delays = build::build(topology, &bed.plan, &bed.record)?;
+        let hosts: Vec<Host> = bed.hosts().cloned().collect();
+        let set_up = |host: &_| build::set_up(host, &bed.plan);
+        for (name, running) in guest::start(topology, &hosts, &bed.plan.cables, set_up)? {
+            if let Some(host) = bed.plan.hosts.get_mut(&name) {
+                host.guest = Some(running);
+            }
+        }
         Ok(bed)
     }
 

@@ -1,9 +1,10 @@
 //! What a topology comes to on this machine: namespaces, hosts and cables by name, nothing of it made.
 
 use super::cable::{Cable, Plug, Rate, inner};
+use super::guest::memory;
 use super::host::{DEVICE, Host};
 use super::names::{device, namespace};
-use crate::topology::{Attachment, Topology};
+use crate::topology::Topology;
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
@@ -20,13 +21,11 @@ impl Plan {
         let switch = namespace(id, "switch");
         let mut hosts = BTreeMap::new();
         for (i, host) in topology.hosts.iter().enumerate() {
-            if let Attachment::Guest { .. } = host.attachment {
-                bail!("host {}: guests cannot be made yet", host.name);
-            }
             let made = Host {
                 name: host.name.clone(),
                 namespace: namespace(id, &format!("host-{}", host.name)),
                 mac: address(1, i),
+                guest: None,
             };
             if hosts.insert(host.name.clone(), made).is_some() {
                 bail!("two hosts are named {}", host.name);
@@ -80,6 +79,10 @@ impl Plan {
                 namespace: host.namespace.clone(),
                 device: DEVICE.to_owned(),
                 mac: host.mac,
+                is_guest: topology
+                    .hosts
+                    .iter()
+                    .any(|host| host.name == at && memory(host).is_some()),
                 inner: inner(at),
             });
         }
@@ -91,6 +94,7 @@ impl Plan {
             namespace: self.switch.clone(),
             device: device(at, to, ordinal),
             mac: address(2, number),
+            is_guest: false,
             inner: inner(at),
         })
     }

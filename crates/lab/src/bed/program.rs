@@ -37,6 +37,14 @@ pub(super) fn command(args: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// The program's file.
+///
+/// # Errors
+/// As `in_namespace`.
+pub(super) fn file() -> Result<PathBuf> {
+    path().map(PathBuf::from)
+}
+
 fn path() -> Result<OsString> {
     if let Some(path) = CHOSEN.get() {
         return Ok(path.clone().into());

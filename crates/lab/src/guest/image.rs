@@ -45,7 +45,11 @@ impl<W: Write> Image<W> {
 
     /// A program in `bin`, with the libraries that it is linked with.
     pub(super) fn program(&mut self, file: &Path) -> Result<()> {
-        let name = file.file_name().context("a program has a name")?.to_string_lossy();
+        // A process's own program is named by a link, to which the kernel adds a word when the file is replaced.
+        let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+        let named = if file.starts_with("/proc") { &real } else { file };
+        let name = named.file_name().context("a program has a name")?.to_string_lossy();
+        let name = name.trim_end_matches(" (deleted)");
         let content = fs::read(file).with_context(|| file.display().to_string())?;
         self.file(&format!("bin/{name}"), &content)?;
         // A program without libraries makes ldd fail.
@@ -133,7 +137,7 @@ impl<W: Write> Image<W> {
 }
 
 /// Where a program is found, as a shell finds it, and in the directories of the system's programs.
-pub(super) fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|file| file.is_file());
     }

@@ -124,7 +124,6 @@ fn guest(args: &[String], dir: &Path) -> Result<Guest> {
         .filter(|file| Path::new(file).exists())
         .map(|file| ((*file).to_owned(), PathBuf::from(file)))
         .collect();
-    files.push(("bin/oxvs".to_owned(), program.clone()));
     files.extend(args.iter().filter(|arg| arg.ends_with(".toml")).map(|arg| {
         let name = arg.trim_start_matches("./").trim_start_matches('/');
         (format!("out/{name}"), PathBuf::from(arg))

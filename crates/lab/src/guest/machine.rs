@@ -17,6 +17,10 @@ const QEMU: &str = "qemu-system-x86_64";
 /// Programs that every guest has: not busybox's shell and timeout, which would start its own `ip` and `tc`.
 const PROGRAMS: &[&str] = &["sh", "timeout", "ip", "tc"];
 
+/// What a device does not offer that takes no offloads.
+const NO_OFFLOADS: &str = ",csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off,\
+                           guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off";
+
 /// How long a guest may take until it can be spoken to.
 const BOOT: Duration = Duration::from_secs(60);
 
@@ -51,6 +55,8 @@ pub struct Network {
     pub tap: String,
     /// The guest's address.
     pub mac: [u8; 6],
+    /// Its checksums and the cutting of its segments may be left to the device.
+    pub offloads: bool,
 }
 
 /// What runs a guest's instructions.
@@ -243,6 +249,7 @@ impl Guest {
             ]);
         }
         for (number, network) in self.networks.iter().enumerate() {
+            let offloads = if network.offloads { "" } else { NO_OFFLOADS };
             let mac: Vec<String> = network.mac.iter().map(|byte| format!("{byte:02x}")).collect();
             run.args([
                 "-netdev",
@@ -250,7 +257,7 @@ impl Guest {
             ])
             .args([
                 "-device",
-                &format!("virtio-net-pci,netdev=n{number},mac={}", mac.join(":")),
+                &format!("virtio-net-pci,netdev=n{number},mac={}{offloads}", mac.join(":")),
             ]);
         }
         let serial = |kind: &str, file: &Path, more: &str| format!("{kind},id=c{kind},path={}{more}", file.display());

@@ -9,6 +9,7 @@ mod kernel;
 mod laboratory;
 mod machine;
 
+pub(crate) use image::find;
 pub use kernel::Kernel;
 pub use laboratory::run;
 pub use machine::{Accelerator, Finished, Guest, Machine, Network, Output};
