@@ -17,6 +17,7 @@ pub mod ethtool;
 pub mod mmsg;
 mod packet_socket;
 pub mod tap;
+pub mod tcp;
 pub mod thread;
 pub mod timed;
 

@@ -123,5 +123,10 @@ fn run(task: &Task, control: &Control) -> Result<Outcome> {
         Task::Send(task) => task.run(control),
         Task::Receive(task) => task.run(control),
         Task::Capture(task) => task.run(control),
+        Task::StreamServer(task) => task.run(control),
+        Task::StreamClient(task) => task.run(control),
+        Task::Ping(task) => task.run(control),
+        Task::IperfServer(task) => task.run(control),
+        Task::IperfClient(task) => task.run(control),
     }
 }

@@ -3,20 +3,32 @@
 //! - [`agent`]: the program that sends and receives, in a host's namespace or in a guest; [`protocol`]: what is said with it.
 //! - [`Agent`]: the lab's side of it.
 //! - [`capture`]: what arrives at a host, as evidence.
-//! - [`udp`]: round trips, and flows of datagrams.
+//! - [`udp`]: round trips, and flows of datagrams; [`streams`]: the five tests of netperf.
+//! - [`ping`]: who answers; [`iperf`]: a second witness.
+//! - [`run`]: all of that together, between the hosts of a testbed ([`Ends`]); [`observe`]: what is no flow from one host to another.
 
 pub mod agent;
 pub mod capture;
 mod client;
 pub(crate) mod clock;
+mod ends;
 mod histogram;
+pub mod iperf;
+mod measured;
+pub mod observe;
+pub mod ping;
 pub mod protocol;
+mod run;
+pub mod streams;
 mod task;
 #[cfg(test)]
 mod tests;
 pub mod udp;
 
 pub use client::{Agent, Remote};
+pub use ends::Ends;
+pub use measured::{Account, Measured};
+pub use run::{MOST_FLOWS, NEW_FLOW_PORTS, new_flow_ports, ports, run};
 
 use serde::{Deserialize, Serialize};
 

@@ -5,6 +5,9 @@
 //! at [`Ask::Stop`]. Its last answer is [`Said::Done`] or [`Said::Error`]. The end of the agent's input ends all its tasks.
 
 use super::capture::{Capture, Captured};
+use super::iperf::{IperfClient, IperfServer, Witnessed};
+use super::ping::{Ping, Pinged};
+use super::streams::{StreamClient, StreamServer, Streamed};
 use super::udp::{Echo, Probe, Probed, Receive, Received, Send, Sent};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +50,16 @@ pub enum Task {
     Receive(Receive),
     /// Counts what arrives at a device, by kind of frame.
     Capture(Capture),
+    /// Serves netperf's tests.
+    StreamServer(StreamServer),
+    /// Runs one of netperf's tests.
+    StreamClient(StreamClient),
+    /// Asks who answers.
+    Ping(Ping),
+    /// Serves `iperf3`.
+    IperfServer(IperfServer),
+    /// Runs `iperf3`.
+    IperfClient(IperfClient),
 }
 
 /// A line from the agent.
@@ -93,4 +106,10 @@ pub enum Outcome {
     Received(Received),
     /// Of [`Task::Capture`].
     Captured(Captured),
+    /// Of [`Task::StreamClient`].
+    Streamed(Streamed),
+    /// Of [`Task::Ping`].
+    Pinged(Pinged),
+    /// Of [`Task::IperfClient`].
+    Witnessed(Witnessed),
 }

@@ -56,14 +56,6 @@ impl Control {
         !state.stop
     }
 
-    /// Waits until it is to stop.
-    pub(crate) fn await_stop(&self) {
-        let mut state = self.state();
-        while !state.stop {
-            state = self.state.1.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
     pub(crate) fn stopped(&self) -> bool {
         self.state().stop
     }

@@ -59,6 +59,8 @@ pub struct ReceivedFlow {
     pub bytes: u64,
     /// Seconds from the first to the last of them.
     pub seconds: f64,
+    /// The longest time between two of them, ms; none before the second.
+    pub silence: Option<f64>,
     /// Datagrams of the warm-up.
     pub warmup: u64,
     /// Datagrams that came again.
@@ -178,6 +180,7 @@ impl Counter {
             received: tracker.received,
             bytes: tracker.bytes,
             seconds: tracker.span.map_or(0.0, |(first, last)| seconds(last - first)),
+            silence: (tracker.received > 1).then(|| tracker.silence as f64 / 1e6),
             warmup: self.warmup,
             duplicates: tracker.duplicates,
             reordered: tracker.reordered,

@@ -2,7 +2,7 @@
 
 use super::header::{self, Header};
 use super::schedule::Schedule;
-use super::socket::bind;
+use super::socket::{bind, set_buffers};
 use crate::results::Distribution;
 use crate::traffic::clock::{MICRO, MILLI, be_punctual, micros, nanos, now, seconds, wait_until};
 use crate::traffic::histogram::Durations;
@@ -91,6 +91,9 @@ pub struct SentFlow {
 
 /// So long after the end a datagram that was due before it is still sent, in nanoseconds.
 const GRACE: u64 = 10 * MILLI;
+
+/// Bytes that may be on their way to the end of the first queue, by the kernel's count.
+const ROOM: u32 = 16 << 20;
 
 /// The ports that new flows come from.
 const SOURCES: std::ops::RangeInclusive<u16> = 1024..=65_535;
@@ -207,6 +210,9 @@ impl Sender<'_> {
             let source = socket.local_addr()?.port();
             (OwnedFd::from(socket), source, 0)
         };
+        // What waits in a queue on the way is charged to the socket: where it has no room for a whole queue, datagrams are refused here that the
+        // queue had taken. Without the permission the system's room has to do, and what it refuses is counted.
+        let _ = set_buffers(&socket, Some(ROOM), None);
         let schedule = Schedule::new(flow.payload, flow.rate);
         Ok(Sender {
             socket,

@@ -5,10 +5,18 @@ use rustix::net::sockopt;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 
-/// A socket on all of the host's addresses; port 0 is any.
+/// A socket on all of the host's addresses; port 0 is any. A task before this one may still be about to leave the port: it is given a second.
 pub(super) fn bind(port: u16) -> Result<UdpSocket> {
     let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
-    UdpSocket::bind(address).with_context(|| format!("bind UDP {address}"))
+    for _ in 0..100 {
+        match UdpSocket::bind(address) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            done => return done.with_context(|| format!("bind UDP {address}")),
+        }
+    }
+    bail!("bind UDP {address}: somebody has it")
 }
 
 /// Sets the sizes of a socket's buffers, in bytes as `SO_SNDBUF` and `SO_RCVBUF` take them: Linux doubles them for its bookkeeping. Beyond the

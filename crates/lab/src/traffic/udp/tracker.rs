@@ -24,6 +24,8 @@ pub(crate) struct Tracker {
     pub(crate) gaps: u64,
     /// The most numbers left out at once.
     pub(crate) longest_gap: u64,
+    /// The longest time between two arrivals, in nanoseconds.
+    pub(crate) silence: u64,
     /// When the first and the last of them arrived.
     pub(crate) span: Option<(u64, u64)>,
     /// Jitter.
@@ -41,6 +43,7 @@ impl Tracker {
             reordered: 0,
             gaps: 0,
             longest_gap: 0,
+            silence: 0,
             span: None,
             jitter: Jitter::new(),
         }
@@ -69,6 +72,9 @@ impl Tracker {
         self.mark(number, true);
         self.received += 1;
         self.bytes += len as u64;
+        self.silence = self
+            .silence
+            .max(self.span.map_or(0, |(_, last)| at.saturating_sub(last)));
         self.span = Some((self.span.map_or(at, |(first, _)| first), at));
         self.jitter.arrived(sent, at);
     }
@@ -167,7 +173,11 @@ mod tests {
             (t.received, t.bytes, t.missing(), t.gaps, t.reordered, t.duplicates),
             (4, 40, 0, 0, 0, 0)
         );
-        assert_eq!(t.span, Some((0, 3)));
+        assert_eq!((t.span, t.silence), (Some((0, 3)), 1));
+        let mut t = tracker(&[0]);
+        t.arrived(1, 0, 50, 1);
+        t.arrived(2, 0, 60, 1);
+        assert_eq!(t.silence, 50);
     }
 
     #[test]

@@ -1,0 +1,438 @@
+//! What was measured of a run's flows.
+
+use super::streams::{Kind, Streamed};
+use super::udp::{Probed, ReceivedFlow, SendFlow, SentFlow};
+use crate::results::{Distribution, Loss};
+use std::collections::BTreeMap;
+
+/// What a run has measured of its traffic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// By flow and metric, as `probe.rtt`.
+    pub metrics: BTreeMap<String, f64>,
+    /// By flow and metric.
+    pub distributions: BTreeMap<String, Distribution>,
+    /// Datagrams lost at the hosts: `sender` (the kernel refused them) and `receiver` (the receiver's socket was full). The kernel's own counts,
+    /// [`crate::bed::Bed::losses`], know the same datagrams: add up one or the other.
+    pub losses: Vec<Loss>,
+    /// What was sent and received of every flow of datagrams, warm-up and background included.
+    pub accounts: Vec<Account>,
+    /// What a reader should know.
+    pub remarks: Vec<String>,
+}
+
+/// Datagrams of a flow, all that were sent and all that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The flow's name.
+    pub flow: String,
+    /// Datagrams that the sender's kernel took.
+    pub sent: u64,
+    /// Datagrams that the receiving program got. Of round trips: those that came back, so what was lost is of both ways.
+    pub received: u64,
+    /// IP packets that a datagram is, at an MTU of 1500 bytes.
+    pub packets: u64,
+}
+
+impl Measured {
+    /// Takes accounts and remarks, and nothing else, of what is not measured.
+    pub(super) fn only_account(&mut self, take: impl FnOnce(&mut Measured)) {
+        let mut all = Measured::default();
+        take(&mut all);
+        self.accounts.append(&mut all.accounts);
+        self.remarks.append(&mut all.remarks);
+    }
+
+    fn metric(&mut self, flow: &str, name: &str, value: impl Into<Option<f64>>) {
+        if let Some(value) = value.into() {
+            self.metrics.insert(format!("{flow}.{name}"), value);
+        }
+    }
+
+    fn distribution(&mut self, flow: &str, name: &str, distribution: &Option<Distribution>) {
+        if let Some(distribution) = distribution {
+            self.distributions
+                .insert(format!("{flow}.{name}"), distribution.clone());
+        }
+    }
+
+    fn remark(&mut self, flow: &str, text: &str) {
+        self.remarks.push(format!("{flow}: {text}"));
+    }
+
+    fn lose(&mut self, cause: &str, place: &str, packets: u64) {
+        if packets == 0 {
+            return;
+        }
+        match self
+            .losses
+            .iter_mut()
+            .find(|loss| loss.cause == cause && loss.place == place)
+        {
+            Some(loss) => loss.packets += packets,
+            None => self.losses.push(Loss {
+                cause: cause.to_owned(),
+                place: place.to_owned(),
+                packets,
+            }),
+        }
+    }
+
+    fn account(&mut self, flow: &str, payload: u32, sent: u64, received: u64) {
+        self.accounts.push(Account {
+            flow: flow.to_owned(),
+            sent,
+            received,
+            packets: packets(payload),
+        });
+    }
+
+    /// Takes what a probe found.
+    pub(super) fn probed(&mut self, flow: &str, payload: u32, probed: &Probed) {
+        self.metric(flow, "rtt", probed.mean);
+        self.metric(flow, "deviation", probed.deviation);
+        self.metric(flow, "jitter", probed.jitter_mean);
+        self.metric(flow, "exchanges", probed.answered as f64);
+        self.metric(flow, "loss", lost_share(probed.sent, probed.answered));
+        for (name, share) in [("median", 0.5), ("p99", 0.99)] {
+            self.metric(flow, name, probed.rtt.as_ref().and_then(|rtt| at(rtt, share)));
+        }
+        self.distribution(flow, "rtt", &probed.rtt);
+        self.distribution(flow, "jitter", &probed.jitter);
+        self.distribution(flow, "pacing", &probed.pacing);
+        if let Some(error) = &probed.error {
+            self.remark(
+                flow,
+                &format!("{} exchanges could not be begun: {error}", probed.errors),
+            );
+        }
+        if probed.answered == 0 {
+            self.remark(flow, "no exchange was answered");
+        }
+        self.account(
+            flow,
+            payload,
+            probed.sent + probed.uncounted.0,
+            probed.answered + probed.uncounted.1,
+        );
+    }
+
+    /// Takes what was sent and received of a flow of datagrams; what others should know of it only if it is a measured one.
+    pub(super) fn datagrams(
+        &mut self,
+        flow: &crate::traffic::Flow,
+        asked: &SendFlow,
+        sent: &SentFlow,
+        received: &ReceivedFlow,
+        counts: bool,
+    ) {
+        self.lose("sender", &flow.from, sent.full + sent.errors);
+        self.lose("receiver", &flow.to, received.dropped.unwrap_or(0));
+        self.account(
+            &flow.name,
+            asked.payload,
+            sent.sent + sent.warmup,
+            received.received + received.duplicates + received.warmup,
+        );
+        let name = flow.name.as_str();
+        self.faults(name, asked, sent);
+        if !counts {
+            return;
+        }
+        // What waited in a queue at the end of the time came later: the longer of both spans.
+        let seconds = sent.seconds.max(received.seconds);
+        let attempted = (sent.sent + sent.full + sent.errors) as f64;
+        let (unit, rate) = if asked.new_flows {
+            (1.0, per(received.received as f64, seconds))
+        } else {
+            (
+                f64::from(asked.payload) * 8.0,
+                per(received.bytes as f64 * 8.0, seconds),
+            )
+        };
+        self.metric(name, "rate", rate);
+        self.metric(name, "offered", per(attempted * unit, sent.seconds));
+        self.metric(
+            name,
+            "share",
+            lost_share(sent.sent, received.received).map(|lost| 1.0 - lost),
+        );
+        self.metric(name, "loss", lost_share(sent.sent, received.received));
+        self.metric(name, "reordered", received.reordered as f64);
+        self.metric(name, "duplicates", received.duplicates as f64);
+        if asked.new_flows {
+            return;
+        }
+        self.metric(name, "jitter", received.jitter);
+        self.metric(name, "jitter_last", received.jitter_last);
+        let after_the_last = (sent.seconds - received.seconds) * 1e3;
+        self.metric(
+            name,
+            "silence",
+            received
+                .silence
+                .map_or(sent.seconds * 1e3, |silence| silence.max(after_the_last)),
+        );
+        self.distribution(name, "jitter", &received.jitters);
+        self.distribution(name, "pacing", &sent.pacing);
+    }
+
+    fn faults(&mut self, name: &str, asked: &SendFlow, sent: &SentFlow) {
+        if sent.behind > 0 {
+            let due = sent.sent + sent.behind;
+            self.remark(
+                name,
+                &format!(
+                    "its sender could not keep up: {} of {due} datagrams were not sent",
+                    sent.behind
+                ),
+            );
+        }
+        if let Some(error) = &sent.error {
+            self.remark(name, &format!("{} datagrams were refused: {error}", sent.errors));
+        }
+        if sent.ports_used_up {
+            self.remark(name, "all pairs of ports were used, and then once more");
+        }
+        if let (Some(late), Some(interval)) = (sent.late_99(), SentFlow::interval(asked.payload, asked.rate))
+            && late > interval.max(LATE)
+        {
+            self.remark(
+                name,
+                &format!(
+                    "one datagram in a hundred was sent more than {late:.0} µs late, at an interval of {interval:.0} µs"
+                ),
+            );
+        }
+    }
+
+    /// Takes what streams have measured.
+    pub(super) fn streamed(&mut self, flow: &str, kind: Kind, streamed: &Streamed) {
+        let all = &streamed.streams;
+        let whole: Vec<_> = all.iter().filter(|stream| stream.lost.is_none()).collect();
+        let mean = |of: &dyn Fn(&&super::streams::Stream) -> f64| {
+            (!whole.is_empty()).then(|| whole.iter().map(of).sum::<f64>() / whole.len() as f64)
+        };
+        self.metric(flow, "lost", (all.len() - whole.len()) as f64);
+        let retransmissions: u64 = all.iter().map(|stream| stream.retransmissions).sum();
+        match kind {
+            Kind::TcpStream | Kind::UdpStream => {
+                let throughput = mean(&|stream| bits(stream.received, stream.seconds));
+                self.metric(flow, "throughput", throughput);
+                self.metric(
+                    flow,
+                    "total",
+                    whole
+                        .iter()
+                        .map(|stream| bits(stream.received, stream.seconds))
+                        .sum::<f64>(),
+                );
+                self.metric(flow, "transfer", mean(&|stream| stream.received as f64));
+            }
+            Kind::TcpRr | Kind::TcpCrr | Kind::UdpRr => {
+                let rate = mean(&|stream| per(stream.transactions as f64, stream.seconds).unwrap_or(0.0));
+                self.metric(flow, "rate", rate);
+                self.metric(flow, "latency", rate.filter(|&rate| rate > 0.0).map(|rate| 1e6 / rate));
+                self.distribution(flow, "latency", &streamed.latency);
+            }
+        }
+        match kind {
+            Kind::TcpStream | Kind::TcpRr | Kind::TcpCrr => {
+                self.metric(flow, "retransmissions", retransmissions as f64)
+            }
+            Kind::UdpStream => {
+                self.metric(flow, "sent", mean(&|stream| bits(stream.sent, stream.seconds)));
+                let sum = |of: fn(&super::streams::Stream) -> u64| whole.iter().map(|stream| of(stream)).sum::<u64>();
+                let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
+                self.metric(flow, "loss", lost_share(sent, received));
+                // Of a lost stream nobody knows what arrived.
+                self.account(flow, streamed.message, sent, received);
+            }
+            Kind::UdpRr => {
+                let sum = |of: fn(&super::streams::Stream) -> u64| all.iter().map(of).sum::<u64>();
+                let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
+                self.metric(flow, "again", sum(|s| s.again) as f64);
+                self.account(flow, streamed.message, sent, received);
+            }
+        }
+        let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
+        for stream in all {
+            if let Some(reason) = &stream.lost {
+                *reasons.entry(reason).or_default() += 1;
+            }
+        }
+        for (reason, streams) in reasons {
+            self.remark(flow, &format!("{streams} of {} streams lost: {reason}", all.len()));
+        }
+    }
+}
+
+/// Lateness of a datagram that nobody needs to know of, in µs.
+const LATE: f64 = 1000.0;
+
+/// IP packets of a datagram at an MTU of 1500: fragments carry multiples of 8 bytes, 1480 each.
+fn packets(payload: u32) -> u64 {
+    (u64::from(payload) + 8).div_ceil(1480)
+}
+
+fn per(amount: f64, seconds: f64) -> Option<f64> {
+    (seconds > 0.0).then(|| amount / seconds)
+}
+
+fn bits(bytes: u64, seconds: f64) -> f64 {
+    per(bytes as f64 * 8.0, seconds).unwrap_or(0.0)
+}
+
+fn lost_share(sent: u64, received: u64) -> Option<f64> {
+    (sent > 0).then(|| 1.0 - received as f64 / sent as f64)
+}
+
+/// The value that this share does not exceed.
+fn at(distribution: &Distribution, share: f64) -> Option<f64> {
+    let quantiles = &distribution.quantiles;
+    quantiles.iter().find(|(s, _)| *s >= share).map(|&(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::streams::Stream;
+    use crate::traffic::{Flow, Test};
+    use std::net::Ipv4Addr;
+
+    fn flow() -> Flow {
+        Flow {
+            name: "cbr".into(),
+            from: "a".into(),
+            to: "b".into(),
+            test: Test::Cbr {
+                payload: 1000,
+                rate: 8_000_000,
+                buffer: None,
+            },
+        }
+    }
+
+    fn asked() -> SendFlow {
+        SendFlow {
+            flow: 0,
+            to: Ipv4Addr::LOCALHOST,
+            ports: vec![1],
+            port: 0,
+            payload: 1000,
+            rate: 8_000_000,
+            new_flows: false,
+        }
+    }
+
+    #[test]
+    fn rates_shares_and_accounts_follow_from_what_was_counted() {
+        let sent = SentFlow {
+            sent: 1000,
+            warmup: 10,
+            full: 3,
+            behind: 5,
+            seconds: 1.0,
+            ..SentFlow::default()
+        };
+        let received = ReceivedFlow {
+            received: 900,
+            bytes: 900_000,
+            seconds: 0.9,
+            warmup: 9,
+            duplicates: 1,
+            dropped: Some(7),
+            jitter: Some(2.0),
+            silence: Some(20.0),
+            ..ReceivedFlow::default()
+        };
+        let mut measured = Measured::default();
+        measured.datagrams(&flow(), &asked(), &sent, &received, true);
+        let metric = |name: &str| measured.metrics[&format!("cbr.{name}")];
+        assert_eq!(metric("rate"), 7_200_000.0);
+        assert!((metric("share") - 0.9).abs() < 1e-12 && (metric("loss") - 0.1).abs() < 1e-12);
+        assert_eq!(metric("offered"), 1003.0 * 8000.0);
+        assert!(
+            (metric("silence") - 100.0).abs() < 1e-9,
+            "nothing came in the last 0.1 s"
+        );
+        let account = &measured.accounts[0];
+        assert_eq!((account.sent, account.received, account.packets), (1010, 910, 1));
+        let losses: Vec<_> = measured
+            .losses
+            .iter()
+            .map(|l| (l.cause.as_str(), l.place.as_str(), l.packets))
+            .collect();
+        assert_eq!(losses, [("sender", "a", 3), ("receiver", "b", 7)]);
+        assert!(measured.remarks[0].contains("could not keep up: 5 of 1005"));
+    }
+
+    #[test]
+    fn a_longer_stay_in_the_queue_does_not_make_the_link_faster() {
+        let sent = SentFlow {
+            sent: 1000,
+            seconds: 1.0,
+            ..SentFlow::default()
+        };
+        let received = ReceivedFlow {
+            received: 1000,
+            bytes: 1_000_000,
+            seconds: 1.25,
+            ..ReceivedFlow::default()
+        };
+        let mut measured = Measured::default();
+        measured.datagrams(&flow(), &asked(), &sent, &received, true);
+        assert_eq!(measured.metrics["cbr.rate"], 6_400_000.0);
+    }
+
+    #[test]
+    fn lost_streams_are_counted_with_their_reasons_and_not_averaged() {
+        let whole = Stream {
+            seconds: 2.0,
+            received: 1_000_000,
+            retransmissions: 4,
+            ..Stream::default()
+        };
+        let lost = Stream {
+            lost: Some("the control connection broke".into()),
+            retransmissions: 1,
+            ..Stream::default()
+        };
+        let streamed = Streamed {
+            streams: vec![whole.clone(), lost.clone(), whole, lost],
+            ..Streamed::default()
+        };
+        let mut measured = Measured::default();
+        measured.streamed("tcp", Kind::TcpStream, &streamed);
+        let metric = |name: &str| measured.metrics[&format!("tcp.{name}")];
+        assert_eq!(
+            (metric("throughput"), metric("total"), metric("transfer")),
+            (4e6, 8e6, 1e6)
+        );
+        assert_eq!((metric("lost"), metric("retransmissions")), (2.0, 10.0));
+        assert_eq!(
+            measured.remarks,
+            ["tcp: 2 of 4 streams lost: the control connection broke"]
+        );
+    }
+
+    #[test]
+    fn without_any_whole_stream_there_is_no_mean() {
+        let streamed = Streamed {
+            streams: vec![Stream {
+                lost: Some("gone".into()),
+                ..Stream::default()
+            }],
+            ..Streamed::default()
+        };
+        let mut measured = Measured::default();
+        measured.streamed("rr", Kind::TcpRr, &streamed);
+        assert!(!measured.metrics.contains_key("rr.rate"));
+        assert_eq!(measured.metrics["rr.lost"], 1.0);
+    }
+
+    #[test]
+    fn a_datagram_is_as_many_packets_as_its_fragments() {
+        assert_eq!([1472, 1473, 10_000, 65_507].map(packets), [1, 2, 7, 45]);
+    }
+}

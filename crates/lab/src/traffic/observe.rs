@@ -1,0 +1,405 @@
+//! What is measured and is no flow from one host to another: who reaches whom, what a switch says by itself, broadcasts, and whether the tool's
+//! own numbers are right.
+
+use super::capture::{Capture, Captured, Seen};
+use super::ends::broadcast as broadcast_address;
+use super::iperf::{IperfClient, IperfServer, Witnessed};
+use super::ping::{Ping, Pinged};
+use super::protocol::{Outcome, Task};
+use super::udp::{Send, SendFlow};
+use super::{Ends, Flow, Measured, Remote, Test, ports, run};
+
+use crate::topology::Topology;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// How often a host is asked before it counts as out of reach, and how long each answer is waited for, µs. A switch may need some packets to
+/// learn, or a controller its time.
+const PINGS: (u16, u64) = (3, 300_000);
+
+/// Protocols of IPv4.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// The port that broadcasts go to.
+const BROADCAST_PORT: u16 = 20_999;
+
+/// The port of the second witness.
+const WITNESS_PORT: u16 = 20_998;
+
+/// What a task may take beyond its time.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// What happens on the wire after the last of a host's frames was sent.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Every host pings every other, and all capture the ARP requests that they hear. Metrics, after `name.`: `A-B` for each pair of hosts (1: B
+/// answered A, 0: it did not), `leaks` (pairs that reach each other though none of `groups` holds both, and ARP requests heard outside the
+/// asker's group), `missing` (pairs of one group that do not), `heard.A-B` (ARP requests of A that B heard), `heard.other` (those heard outside
+/// the asker's groups). It is asked on neighbour tables that are empty: a host that knows an address does not ask for it.
+///
+/// # Errors
+/// An agent that has gone; no permission for raw sockets.
+pub fn reachability(ends: &Ends, name: &str, groups: &[Vec<String>]) -> Result<Measured> {
+    let hosts: Vec<&str> = ends.names().collect();
+    let together = |a: &str, b: &str| {
+        let holds = |group: &Vec<String>, host: &str| group.iter().any(|member| member == host);
+        groups.iter().any(|group| holds(group, a) && holds(group, b))
+    };
+    let captures = capture_on(ends, &hosts)?;
+    let mut measured = Measured::default();
+    let (mut leaks, mut missing) = (0, 0);
+    for &from in &hosts {
+        let others: Vec<&str> = hosts.iter().copied().filter(|&host| host != from).collect();
+        let to = others
+            .iter()
+            .map(|to| ends.address(from, to))
+            .collect::<Result<Vec<_>>>()?;
+        let (times, timeout) = PINGS;
+        let limit = Duration::from_micros(timeout * u64::from(times)) * to.len() as u32 + SLACK;
+        let mut ping = ends.agent(from)?.start(Task::Ping(Ping { to, times, timeout }))?;
+        ping.go()?;
+        let Outcome::Pinged(Pinged { answered }) = ping.wait(limit)? else {
+            bail!("{from} answers something else")
+        };
+        for (&to, answered) in others.iter().zip(answered) {
+            measured
+                .metrics
+                .insert(format!("{name}.{from}-{to}"), f64::from(u8::from(answered)));
+            leaks += u64::from(answered && !together(from, to));
+            missing += u64::from(!answered && together(from, to));
+        }
+    }
+    std::thread::sleep(SETTLE);
+    let mut other = 0;
+    for (hearer, captured) in stop_captures(captures)? {
+        for &asker in hosts.iter().filter(|&&asker| asker != hearer) {
+            let addresses = ends.addresses(asker)?;
+            let is_asker = |from: Option<Ipv4Addr>| addresses.iter().any(|address| Some(address.ip) == from);
+            let heard = frames(&captured, |seen| seen.kind.arp == Some(1) && is_asker(seen.kind.from));
+            measured
+                .metrics
+                .insert(format!("{name}.heard.{asker}-{hearer}"), heard as f64);
+            if !together(asker, &hearer) {
+                other += heard;
+            }
+        }
+        remark_drops(&mut measured, name, &hearer, &captured);
+    }
+    for (metric, value) in [("leaks", leaks + other), ("missing", missing), ("heard.other", other)] {
+        measured.metrics.insert(format!("{name}.{metric}"), value as f64);
+    }
+    Ok(measured)
+}
+
+/// Nothing is sent for so many seconds, and all hosts capture. Metrics, after `name.`: `frames` (a minute, heard by all hosts together, that came
+/// from none of them), `frames.HOST` (heard by that host), `others` (a minute, that came from another host by itself).
+///
+/// # Errors
+/// An agent that has gone; no permission for raw sockets.
+pub fn idle(ends: &Ends, name: &str, seconds: f64) -> Result<Measured> {
+    let hosts: Vec<&str> = ends.names().collect();
+    let captures = capture_on(ends, &hosts)?;
+    std::thread::sleep(Duration::try_from_secs_f64(seconds).context("how long is idle")?);
+    let captured = stop_captures(captures)?;
+
+    let mut measured = Measured::default();
+    let (mut all, mut others) = (0, 0);
+    let a_minute = |frames: u64| frames as f64 * 60.0 / seconds;
+    for (host, captured) in &captured {
+        let of_switch = frames(captured, |seen| !ends.is_host(&seen.kind.source)) + captured.others;
+        all += of_switch;
+        others += frames(captured, |seen| ends.is_host(&seen.kind.source));
+        measured
+            .metrics
+            .insert(format!("{name}.frames.{host}"), a_minute(of_switch));
+        remark_drops(&mut measured, name, host, captured);
+    }
+    measured.metrics.insert(format!("{name}.frames"), a_minute(all));
+    measured.metrics.insert(format!("{name}.others"), a_minute(others));
+    Ok(measured)
+}
+
+/// Broadcasts of a host, so many a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Broadcasts<'a> {
+    /// The host that sends.
+    pub from: &'a str,
+    /// A second; 1 or more.
+    pub rate: u32,
+    /// UDP payload in bytes, 16 or more.
+    pub payload: u32,
+}
+
+/// A host sends broadcasts, everybody else counts them. Metrics, after `name.`: `share` (received/due at the hosts of its VLAN), `leaks`
+/// (received elsewhere), `sent`, `copies` (received in all), `cost` (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it).
+/// `cpu` tells the seconds of CPU that the switch has used.
+///
+/// # Errors
+/// An agent that has gone, a host that is unknown; no permission for raw sockets.
+pub fn broadcast(
+    ends: &Ends,
+    topology: &Topology,
+    name: &str,
+    broadcasts: Broadcasts<'_>,
+    seconds: f64,
+    cpu: &dyn Fn() -> f64,
+) -> Result<Measured> {
+    let Broadcasts { from, rate, payload } = broadcasts;
+    let segment = segments(topology, from);
+    let (inside, outside): (Vec<&str>, Vec<&str>) = ends
+        .names()
+        .filter(|host| *host != from)
+        .partition(|host| segments(topology, host).iter().any(|vlan| segment.contains(vlan)));
+    let hosts: Vec<&str> = [inside.as_slice(), &outside].concat();
+    let address = ends
+        .addresses(from)?
+        .first()
+        .with_context(|| format!("host {from} has no address"))?;
+    let task = Send {
+        flows: vec![SendFlow {
+            flow: 0,
+            to: broadcast_address(address),
+            ports: vec![BROADCAST_PORT],
+            port: 0,
+            payload,
+            rate: u64::from(rate.max(1)) * u64::from(payload) * 8,
+            new_flows: false,
+        }],
+        warmup: 0.0,
+        seconds,
+        spin: 0,
+    };
+    let mut sender = ends.agent(from)?.start(Task::Send(task))?;
+    let captures = capture_on(ends, &hosts)?;
+    let before = cpu();
+    sender.go()?;
+    let limit = Duration::try_from_secs_f64(seconds).context("how long")? + SLACK;
+    let Outcome::Sent(sent) = sender.wait(limit)? else {
+        bail!("{from} answers something else")
+    };
+    std::thread::sleep(SETTLE);
+    let used = (cpu() - before).max(0.0);
+    let captured = stop_captures(captures)?;
+    let mut measured = Measured::default();
+    let ours =
+        |seen: &Seen| seen.kind.protocol == Some(UDP) && seen.kind.ports.is_some_and(|(_, to)| to == BROADCAST_PORT);
+    let received = |hosts: &[&str]| -> u64 {
+        hosts
+            .iter()
+            .filter_map(|host| captured.get(*host))
+            .map(|captured| frames(captured, ours))
+            .sum()
+    };
+    let sent = sent.flows.first().map_or(0, |flow| flow.sent) as f64;
+    let (due, here, elsewhere) = (
+        sent * inside.len() as f64,
+        received(&inside) as f64,
+        received(&outside) as f64,
+    );
+    let mut metric = |metric: &str, value: f64| measured.metrics.insert(format!("{name}.{metric}"), value);
+    metric("sent", sent);
+    metric("copies", here + elsewhere);
+    metric("leaks", elsewhere);
+    if due > 0.0 {
+        metric("share", here / due);
+    }
+    if sent > 0.0 {
+        metric("cost", used * 1e6 / sent);
+    }
+    if here + elsewhere > 0.0 {
+        metric("copy", used * 1e6 / (here + elsewhere));
+    }
+    for (host, captured) in &captured {
+        remark_drops(&mut measured, name, host, captured);
+    }
+    Ok(measured)
+}
+
+/// The VLANs that a host is in, by the set-up of the ports that its cables lead to; 0 is none.
+fn segments(topology: &Topology, host: &str) -> Vec<u16> {
+    let tagged = topology
+        .hosts
+        .iter()
+        .filter(|h| h.name == host)
+        .flat_map(|h| &h.addresses)
+        .filter_map(|a| a.vlan);
+    let mut vlans: Vec<u16> = tagged.collect();
+    if vlans.is_empty() {
+        let ports = topology.links.iter().filter_map(|link| match (&link.a, &link.b) {
+            (a, b) if a.at == host => Some(b),
+            (a, b) if b.at == host => Some(a),
+            _ => None,
+        });
+        vlans.extend(ports.map(|end| end.port.access.unwrap_or(0)));
+    }
+    vlans
+}
+
+/// What a flow's tool says it transferred against what a capture at its receiver says: payload bytes of the frames over the time from the first
+/// to the last. Metrics, after `name.`: `tool`, `capture` (bit/s), `ratio` (tool/capture). For CBR and TCP_STREAM.
+///
+/// # Errors
+/// Those of [`run`]; another kind of flow; a capture that saw fewer than two frames.
+pub fn check(ends: &Ends, name: &str, flow: &Flow, seconds: f64) -> Result<Measured> {
+    let (protocol, metric) = match &flow.test {
+        Test::Cbr { .. } => (UDP, "rate"),
+        Test::TcpStream(_) => (TCP, "total"),
+        _ => bail!(
+            "flow {}: only CBR and TCP_STREAM are checked against a capture",
+            flow.name
+        ),
+    };
+    let capture = capture_on(ends, &[&flow.to])?;
+    // Without a warm-up, all that the capture sees counts.
+    let mut measured = run(ends, &[], std::slice::from_ref(flow), seconds, 0.0)?;
+    let captured = stop_captures(capture)?.remove(&flow.to).unwrap_or_default();
+    let ours = |seen: &&Seen| {
+        let to = seen.kind.ports.map(|(_, to)| to);
+        seen.kind.protocol == Some(protocol) && seen.payload > 0 && (protocol == TCP || to == Some(ports(0).1))
+    };
+    let ours: Vec<&Seen> = captured.seen.iter().filter(ours).collect();
+    let frames: u64 = ours.iter().map(|seen| seen.frames).sum();
+    if frames < 2 {
+        bail!("flow {}: {frames} frames were captured at {}", flow.name, flow.to);
+    }
+    let payload: u64 = ours.iter().map(|seen| seen.payload).sum();
+    let first = ours.iter().map(|seen| seen.first).fold(f64::INFINITY, f64::min);
+    let last = ours.iter().map(|seen| seen.last).fold(0.0, f64::max);
+    // From the first to the last is the time of all but one.
+    let rate = payload as f64 * 8.0 * (frames - 1) as f64 / frames as f64 / (last - first).max(1e-9);
+    let tool = measured.metrics.get(&format!("{}.{metric}", flow.name)).copied();
+    let tool = tool.with_context(|| format!("flow {}: its tool has measured nothing", flow.name))?;
+    let retransmitted = measured.metrics.get(&format!("{}.retransmissions", flow.name)).copied();
+    if let Some(segments) = retransmitted.filter(|&segments| segments > 0.0) {
+        measured.remarks.push(format!(
+            "{name}: the capture holds {segments} segments that were sent again"
+        ));
+    }
+    remark_drops(&mut measured, name, &flow.to, &captured);
+    for (metric, value) in [("tool", tool), ("capture", rate), ("ratio", tool / rate)] {
+        measured.metrics.insert(format!("{name}.{metric}"), value);
+    }
+    Ok(measured)
+}
+
+/// The same traffic by `iperf3` after that of the lab's own tool, for whole seconds. Metrics, after `name.`: `tool`, `iperf3` (bit/s received by all
+/// streams), `ratio` (tool/iperf3); for CBR `jitter` (µs, as `iperf3` says). For CBR and TCP_STREAM.
+///
+/// # Errors
+/// Those of [`run`]; another kind of flow; `iperf3` is missing, or fails.
+pub fn witness(ends: &Ends, name: &str, flow: &Flow, seconds: u32) -> Result<Measured> {
+    let mut client = IperfClient {
+        to: ends.address(&flow.from, &flow.to)?,
+        port: WITNESS_PORT,
+        seconds,
+        udp: None,
+        message: None,
+        buffer: None,
+        congestion: None,
+        streams: 1,
+    };
+    let metric = match &flow.test {
+        Test::Cbr { payload, rate, buffer } => {
+            (client.udp, client.message, client.buffer) = (Some(*rate), Some(*payload), *buffer);
+            "rate"
+        }
+        Test::TcpStream(streams) => {
+            (client.message, client.buffer, client.streams) = (streams.message, streams.buffer, streams.streams);
+            client.congestion.clone_from(&streams.congestion);
+            "total"
+        }
+        _ => bail!("flow {}: iperf3 has only CBR and TCP_STREAM", flow.name),
+    };
+    let mut measured = run(ends, &[], std::slice::from_ref(flow), f64::from(seconds), 0.0)?;
+    let tool = measured.metrics.get(&format!("{}.{metric}", flow.name)).copied();
+    let tool = tool.with_context(|| format!("flow {}: its tool has measured nothing", flow.name))?;
+    let server = ends
+        .agent(&flow.to)?
+        .start(Task::IperfServer(IperfServer { port: WITNESS_PORT }))?;
+    let mut client = ends.agent(&flow.from)?.start(Task::IperfClient(client))?;
+    client.go()?;
+    let Outcome::Witnessed(Witnessed { received, jitter, .. }) =
+        client.wait(Duration::from_secs(seconds.into()) + SLACK)?
+    else {
+        bail!("{} answers something else", flow.from);
+    };
+    server.stop()?;
+    let figures = [
+        ("tool", Some(tool)),
+        ("iperf3", Some(received)),
+        ("jitter", jitter),
+        ("ratio", (received > 0.0).then(|| tool / received)),
+    ];
+    for (metric, value) in figures {
+        measured
+            .metrics
+            .extend(value.map(|value| (format!("{name}.{metric}"), value)));
+    }
+    Ok(measured)
+}
+
+/// Frames of the kinds that are meant.
+fn frames(captured: &Captured, meant: impl Fn(&Seen) -> bool) -> u64 {
+    captured
+        .seen
+        .iter()
+        .filter(|seen| meant(seen))
+        .map(|seen| seen.frames)
+        .sum()
+}
+
+fn capture_on(ends: &Ends, hosts: &[&str]) -> Result<Vec<(String, Remote)>> {
+    let start = |host: &&str| {
+        let capture = ends.agent(host)?.start(Task::Capture(Capture::default()))?;
+        Ok(((*host).to_owned(), capture))
+    };
+    hosts.iter().map(start).collect()
+}
+
+fn stop_captures(captures: Vec<(String, Remote)>) -> Result<BTreeMap<String, Captured>> {
+    let stop = |(host, capture): (String, Remote)| match capture.stop()? {
+        Outcome::Captured(captured) => Ok((host, captured)),
+        _ => bail!("{host} answers something else"),
+    };
+    captures.into_iter().map(stop).collect()
+}
+
+fn remark_drops(measured: &mut Measured, name: &str, host: &str, captured: &Captured) {
+    if captured.dropped > 0 {
+        measured.remarks.push(format!(
+            "{name}: the capture on {host} has missed {} frames",
+            captured.dropped
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_in_the_vlan_of_its_port_or_those_of_its_addresses() {
+        let topology: Topology = toml::from_str(
+            "host = [
+                { name = 'a', address = [{ ip = '10.0.0.1', prefix = 24 }] },
+                { name = 'b', address = [{ ip = '10.0.0.2', prefix = 24 }] },
+                { name = 'r', address = [{ ip = '10.0.0.3', prefix = 24, vlan = 10 }, { ip = '10.0.1.3', prefix = 24, vlan = 20 }] },
+            ]
+            bridge = [{ name = 's' }]
+            link = [
+                { a = { at = 'a' }, b = { at = 's', port = { access = 10 } } },
+                { a = { at = 's' }, b = { at = 'b' } },
+                { a = { at = 's', port = { trunk = [10, 20] } }, b = { at = 'r' } },
+            ]",
+        )
+        .unwrap();
+        let of = |host| segments(&topology, host);
+        assert_eq!(
+            (of("a"), of("b"), of("r"), of("x")),
+            (vec![10], vec![0], vec![10, 20], vec![])
+        );
+    }
+}

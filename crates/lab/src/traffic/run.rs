@@ -1,0 +1,337 @@
+//! A run: servers, background, warm-up, and then everything that is measured at the same time.
+
+use super::clock::nanos;
+use super::measured::Measured;
+use super::protocol::{Outcome, Task};
+use super::streams::{Kind, StreamClient, StreamServer};
+use super::udp::{Echo, Probe, Receive, ReceiveFlow, Received, Send, SendFlow, Sent};
+use super::{Ends, Flow, Remote, Streams, Test};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// The ports that the datagrams of a run's flow come from and go to, by the flow's place: measured flows first, then those of the background.
+/// Rules that match ports can be made before the run.
+pub const fn ports(flow: u16) -> (u16, u16) {
+    (20_000 + flow, 21_000 + flow)
+}
+
+/// The most flows of a run.
+pub const MOST_FLOWS: usize = 900;
+
+/// The first port that new flows go to, by the flow's place; they go to [`NEW_FLOW_PORTS`] from there on.
+pub const fn new_flow_ports(flow: u16) -> u16 {
+    22_000 + flow * NEW_FLOW_PORTS
+}
+
+/// How many ports new flows of one flow go to.
+pub const NEW_FLOW_PORTS: u16 = 8;
+
+/// How long before its time a datagram that is measured has a processor for itself, µs.
+const SPIN: u64 = 0;
+
+/// What a task may take beyond its time.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// A time that no run lasts, in seconds: the background goes on until it is stopped.
+const FOR_EVER: f64 = 1e6;
+
+/// Sends `background` and `measured` at the same time, and measures the latter for `seconds`.
+///
+/// The background begins first. Flows of datagrams and round trips begin with a warm-up of `warmup` seconds that counts nowhere but in
+/// [`Measured::accounts`]; a warm-up of round trips goes on until the first is answered, so no cell begins with unknown addresses. Streams begin
+/// when the warm-up is over, and what their connections need to get going counts, as with netperf.
+///
+/// # Errors
+/// A host that is unknown, an agent that has gone, a task that cannot be done: with the host and the reason. What was begun is stopped. That
+/// nothing arrives is no error.
+pub fn run(ends: &Ends, background: &[Flow], measured: &[Flow], seconds: f64, warmup: f64) -> Result<Measured> {
+    if background.len() + measured.len() > MOST_FLOWS {
+        bail!("{} flows: at most {MOST_FLOWS}", background.len() + measured.len());
+    }
+    let flows: Vec<Planned<'_>> = measured
+        .iter()
+        .map(|flow| (flow, true))
+        .chain(background.iter().map(|flow| (flow, false)))
+        .enumerate()
+        .map(|(number, (flow, counts))| Planned {
+            flow,
+            number: number as u16,
+            counts,
+        })
+        .collect();
+    let plan = Plan {
+        ends,
+        flows,
+        seconds,
+        warmup,
+    };
+    plan.run()
+}
+
+/// A flow of a run.
+struct Planned<'a> {
+    flow: &'a Flow,
+    number: u16,
+    /// It is measured, not background.
+    counts: bool,
+}
+
+struct Plan<'a> {
+    ends: &'a Ends,
+    flows: Vec<Planned<'a>>,
+    seconds: f64,
+    warmup: f64,
+}
+
+/// Tasks that serve; the flows of a receiver by their numbers.
+#[derive(Default)]
+struct Servers {
+    receivers: Vec<Remote>,
+    others: Vec<Remote>,
+    /// Control ports by host.
+    streams: BTreeMap<String, u16>,
+}
+
+/// A task that sends or asks.
+struct Client {
+    task: Remote,
+    what: What,
+    counts: bool,
+}
+
+enum What {
+    /// Flows of datagrams, as many.
+    Send(Vec<SendFlow>),
+    /// The flow with this number.
+    Probe(u16),
+    Streams(u16, Kind),
+}
+
+impl Plan<'_> {
+    fn run(&self) -> Result<Measured> {
+        let servers = self.serve()?;
+        let mut clients = self.prepare(&servers)?;
+        let in_time = |client: &Client| client.counts && matches!(client.what, What::Streams(..));
+        for client in clients.iter_mut().filter(|client| !client.counts) {
+            client.task.go()?;
+        }
+        for client in clients.iter_mut().filter(|client| client.counts && !in_time(client)) {
+            client.task.go()?;
+        }
+        std::thread::sleep(Duration::from_nanos(nanos(self.warmup)));
+        for client in clients.iter_mut().filter(|client| in_time(client)) {
+            client.task.go()?;
+        }
+        self.collect(servers, clients)
+    }
+
+    fn serve(&self) -> Result<Servers> {
+        let mut servers = Servers::default();
+        let mut receivers: BTreeMap<(&str, bool), Vec<ReceiveFlow>> = BTreeMap::new();
+        for Planned { flow, number, counts } in &self.flows {
+            let (_, port) = ports(*number);
+            let (ports, buffer) = match &flow.test {
+                Test::Rtt { .. } => {
+                    let echo = Task::Echo(Echo { port, spin: 0 });
+                    servers.others.push(self.ends.agent(&flow.to)?.start(echo)?);
+                    continue;
+                }
+                Test::Cbr { buffer, .. } => (vec![port], *buffer),
+                Test::NewFlows { .. } => {
+                    let first = new_flow_ports(*number);
+                    ((first..first + NEW_FLOW_PORTS).collect(), None)
+                }
+                Test::TcpStream(_) | Test::UdpStream(_) | Test::TcpRr(_) | Test::TcpCrr(_) | Test::UdpRr(_) => {
+                    if !servers.streams.contains_key(&flow.to) {
+                        let server = self
+                            .ends
+                            .agent(&flow.to)?
+                            .start(Task::StreamServer(StreamServer::default()))?;
+                        let port = server.ports().first().copied().context("a server without a port")?;
+                        servers.streams.insert(flow.to.clone(), port);
+                        servers.others.push(server);
+                    }
+                    continue;
+                }
+            };
+            receivers.entry((&flow.to, *counts)).or_default().push(ReceiveFlow {
+                flow: *number,
+                ports,
+                buffer,
+            });
+        }
+        for ((host, _), flows) in receivers {
+            let task = Task::Receive(Receive { flows, quiet: 200 });
+            servers.receivers.push(self.ends.agent(host)?.start(task)?);
+        }
+        Ok(servers)
+    }
+
+    fn prepare(&self, servers: &Servers) -> Result<Vec<Client>> {
+        let mut clients = Vec::new();
+        let mut senders: BTreeMap<(&str, bool), Vec<SendFlow>> = BTreeMap::new();
+        for planned in &self.flows {
+            let Planned { flow, number, counts } = planned;
+            let to = self.ends.address(&flow.from, &flow.to)?;
+            let (from_port, to_port) = ports(*number);
+            let mut send = |payload: u32, rate: u64, ports: Vec<u16>, new_flows: bool| {
+                senders.entry((&flow.from, *counts)).or_default().push(SendFlow {
+                    flow: *number,
+                    to,
+                    ports,
+                    port: from_port,
+                    payload,
+                    rate,
+                    new_flows,
+                });
+            };
+            match &flow.test {
+                Test::Cbr { payload, rate, .. } => send(*payload, *rate, vec![to_port], false),
+                Test::NewFlows { rate, payload } => {
+                    let first = new_flow_ports(*number);
+                    let bits = rate.map_or(0, |rate| rate.saturating_mul(u64::from(*payload) * 8));
+                    send(*payload, bits, (first..first + NEW_FLOW_PORTS).collect(), true);
+                }
+                Test::Rtt {
+                    payload,
+                    exchanges,
+                    interval,
+                } => {
+                    let probe = Probe {
+                        to: SocketAddrV4::new(to, to_port),
+                        port: from_port,
+                        payload: *payload,
+                        exchanges: exchanges.filter(|_| *counts),
+                        interval: *interval,
+                        warmup: if *counts { self.warmup } else { 0.0 },
+                        seconds: self.seconds_of(*counts),
+                        timeout: 1_000_000,
+                        spin: SPIN,
+                    };
+                    let task = self.ends.agent(&flow.from)?.start(Task::Probe(probe))?;
+                    clients.push(Client {
+                        task,
+                        what: What::Probe(*number),
+                        counts: *counts,
+                    });
+                }
+                Test::TcpStream(streams) => clients.push(self.streams(planned, Kind::TcpStream, streams, servers)?),
+                Test::UdpStream(streams) => clients.push(self.streams(planned, Kind::UdpStream, streams, servers)?),
+                Test::TcpRr(streams) => clients.push(self.streams(planned, Kind::TcpRr, streams, servers)?),
+                Test::TcpCrr(streams) => clients.push(self.streams(planned, Kind::TcpCrr, streams, servers)?),
+                Test::UdpRr(streams) => clients.push(self.streams(planned, Kind::UdpRr, streams, servers)?),
+            }
+        }
+        for ((host, counts), flows) in senders {
+            let task = Send {
+                flows: flows.clone(),
+                warmup: if counts { self.warmup } else { 0.0 },
+                seconds: self.seconds_of(counts),
+                spin: if counts { SPIN } else { 0 },
+            };
+            clients.push(Client {
+                task: self.ends.agent(host)?.start(Task::Send(task))?,
+                what: What::Send(flows),
+                counts,
+            });
+        }
+        Ok(clients)
+    }
+
+    fn streams(&self, planned: &Planned<'_>, kind: Kind, streams: &Streams, servers: &Servers) -> Result<Client> {
+        let flow = planned.flow;
+        let port = servers
+            .streams
+            .get(&flow.to)
+            .copied()
+            .context("a flow without a server")?;
+        let client = StreamClient {
+            to: SocketAddrV4::new(self.ends.address(&flow.from, &flow.to)?, port),
+            kind,
+            streams: streams.streams,
+            message: streams.message,
+            buffer: streams.buffer,
+            congestion: streams.congestion.clone(),
+            seconds: self.seconds_of(planned.counts),
+            patience: patience(self.seconds),
+        };
+        Ok(Client {
+            task: self.ends.agent(&flow.from)?.start(Task::StreamClient(client))?,
+            what: What::Streams(planned.number, kind),
+            counts: planned.counts,
+        })
+    }
+
+    fn seconds_of(&self, counts: bool) -> f64 {
+        if counts { self.seconds } else { FOR_EVER }
+    }
+
+    /// Waits for what is measured, stops the rest, and puts everything together.
+    fn collect(&self, servers: Servers, clients: Vec<Client>) -> Result<Measured> {
+        let most = Duration::from_nanos(nanos(self.seconds + self.warmup + 4.0 * patience(self.seconds))) + SLACK;
+        let (counted, rest): (Vec<Client>, Vec<Client>) = clients.into_iter().partition(|client| client.counts);
+        let mut ended = Vec::new();
+        for client in counted {
+            ended.push((client.what, client.task.wait(most)?));
+        }
+        for client in rest {
+            ended.push((client.what, client.task.stop()?));
+        }
+        let mut received = BTreeMap::new();
+        for receiver in servers.receivers {
+            let Outcome::Received(Received { flows }) = receiver.stop()? else {
+                bail!("a receiver answers something else")
+            };
+            received.extend(flows.into_iter().map(|flow| (flow.flow, flow)));
+        }
+        for server in servers.others {
+            server.stop()?;
+        }
+        let mut measured = Measured::default();
+        for (what, outcome) in &ended {
+            match (what, outcome) {
+                (What::Probe(number), Outcome::Probed(probed)) => {
+                    let planned = self.planned(*number)?;
+                    let Test::Rtt { payload, .. } = planned.flow.test else {
+                        continue;
+                    };
+                    if planned.counts {
+                        measured.probed(&planned.flow.name, payload, probed);
+                    } else {
+                        measured.only_account(|all| all.probed(&planned.flow.name, payload, probed));
+                    }
+                }
+                (What::Streams(number, kind), Outcome::Streamed(streamed)) => {
+                    let planned = self.planned(*number)?;
+                    if planned.counts {
+                        measured.streamed(&planned.flow.name, *kind, streamed);
+                    } else {
+                        measured.only_account(|all| all.streamed(&planned.flow.name, *kind, streamed));
+                    }
+                }
+                (What::Send(asked), Outcome::Sent(Sent { flows })) => {
+                    for (asked, sent) in asked.iter().zip(flows) {
+                        let planned = self.planned(asked.flow)?;
+                        let received = received.get(&asked.flow).context("a flow that nobody received")?;
+                        measured.datagrams(planned.flow, asked, sent, received, planned.counts);
+                    }
+                }
+                (What::Probe(_) | What::Streams(..) | What::Send(_), _) => bail!("an agent answers something else"),
+            }
+        }
+        Ok(measured)
+    }
+
+    fn planned(&self, number: u16) -> Result<&Planned<'_>> {
+        self.flows
+            .get(usize::from(number))
+            .context("a flow that was not asked for")
+    }
+}
+
+/// For how long streams of such a length wait for connections and results, in seconds.
+fn patience(seconds: f64) -> f64 {
+    seconds.clamp(5.0, 20.0)
+}

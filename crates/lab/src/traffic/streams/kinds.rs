@@ -1,0 +1,251 @@
+//! What each of the five tests does with its data connection.
+
+use super::client::One;
+use super::server::is_timeout;
+use super::{AGAIN, Stream};
+use crate::traffic::clock::{nanos, now, seconds};
+use crate::traffic::histogram::Durations;
+use crate::traffic::task::LOOK;
+use anyhow::{Context, Result, bail};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+/// The times of a stream's data.
+struct Times<'a> {
+    one: &'a One<'a>,
+    begin: u64,
+    end: u64,
+}
+
+impl<'a> Times<'a> {
+    fn begin(one: &'a One<'a>) -> Times<'a> {
+        let begin = now();
+        Times {
+            one,
+            begin,
+            end: begin.saturating_add(nanos(one.client.seconds)),
+        }
+    }
+
+    fn over(&self) -> bool {
+        now() >= self.end || self.one.control.stopped()
+    }
+
+    /// When even who waits for something gives up.
+    fn patience_over(&self) -> bool {
+        let patience = u64::try_from(self.one.patience().as_nanos()).unwrap_or(u64::MAX);
+        now() >= self.end.saturating_add(patience) || self.one.control.stopped()
+    }
+
+    fn seconds(&self) -> f64 {
+        seconds(now() - self.begin)
+    }
+}
+
+pub(super) fn tcp_stream(one: &One<'_>, to: SocketAddrV4, result: &mut Stream) -> Result<()> {
+    let mut stream = one.connect(to)?;
+    stream.set_write_timeout(Some(LOOK))?;
+    let message = vec![0; one.message];
+    let times = Times::begin(one);
+    let mut at = 0;
+    while !times.over() {
+        // What is left of a message that did not fit goes first: a message is one call where there is room.
+        match stream.write(&message[at..]) {
+            Ok(len) => {
+                result.sent += len as u64;
+                at = if at + len == message.len() { 0 } else { at + len };
+            }
+            Err(error) if is_timeout(&error) => {}
+            Err(error) => {
+                result.seconds = times.seconds();
+                result.retransmissions = retransmissions(&stream);
+                return Err(error).context("the data connection broke");
+            }
+        }
+    }
+    stream.shutdown(Shutdown::Write).context("the data connection broke")?;
+    stream.set_read_timeout(Some(LOOK))?;
+    // The server closes when it has all.
+    let closed = loop {
+        match stream.read(&mut [0]) {
+            Ok(_) => break Ok(()),
+            Err(error) if is_timeout(&error) && !times.patience_over() => {}
+            Err(error) if is_timeout(&error) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    result.seconds = times.seconds();
+    result.retransmissions = retransmissions(&stream);
+    closed.context("the data connection broke")
+}
+
+/// 0 where the kernel does not tell.
+fn retransmissions(stream: &TcpStream) -> u64 {
+    sys::tcp::info(stream).map_or(0, |info| u64::from(info.retransmissions))
+}
+
+pub(super) fn udp_stream(one: &One<'_>, to: SocketAddrV4, result: &mut Stream) -> Result<()> {
+    let socket = one.datagrams(to)?;
+    socket.set_write_timeout(Some(LOOK))?;
+    let message = vec![0; one.message];
+    let times = Times::begin(one);
+    while !times.over() {
+        match socket.send(&message) {
+            Ok(len) => {
+                result.sent += len as u64;
+                result.datagrams_sent += 1;
+            }
+            // The receiver's word that nobody listens; it does not come from this datagram.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error)
+                if is_timeout(&error) || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) =>
+            {
+                result.full += 1;
+            }
+            Err(error) => return Err(error).context("send"),
+        }
+    }
+    result.seconds = times.seconds();
+    Ok(())
+}
+
+pub(super) fn tcp_rr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, latency: &mut Durations) -> Result<()> {
+    let mut stream = one.connect(to)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(one.patience()))?;
+    let mut message = vec![0; one.message];
+    let times = Times::begin(one);
+    let mut done = Ok(());
+    while !times.over() {
+        let begin = now();
+        done = stream.write_all(&message).context("the data connection broke");
+        if done.is_err() {
+            break;
+        }
+        match read_whole(&mut stream, &mut message, &|| !times.over()) {
+            Ok(true) => {
+                result.transactions += 1;
+                latency.record(now() - begin);
+            }
+            // The time is over.
+            Ok(false) => break,
+            Err(error) => {
+                done = Err(error);
+                break;
+            }
+        }
+    }
+    result.seconds = times.seconds();
+    result.retransmissions = retransmissions(&stream);
+    // Whoever has this side's end need not be told that all was sent.
+    drop(stream);
+    done
+}
+
+pub(super) fn tcp_crr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, latency: &mut Durations) -> Result<()> {
+    let mut message = vec![0; one.message];
+    let times = Times::begin(one);
+    while !times.over() {
+        let begin = now();
+        let mut stream = one.connect(to)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.write_all(&message).context("a data connection broke")?;
+        if !read_whole(&mut stream, &mut message, &|| !times.over())? {
+            break;
+        }
+        // The server closes first: the port is free again here, and waits there.
+        while let Err(error) = stream.read(&mut [0]) {
+            if !is_timeout(&error) {
+                bail!("a data connection broke: {error}");
+            }
+            if times.over() {
+                break;
+            }
+        }
+        result.transactions += 1;
+        result.retransmissions += retransmissions(&stream);
+        latency.record(now() - begin);
+    }
+    result.seconds = times.seconds();
+    Ok(())
+}
+
+/// Reads a whole response. False: it has not come as long as it was wanted.
+fn read_whole(stream: &mut TcpStream, buffer: &mut [u8], wanted: &dyn Fn() -> bool) -> Result<bool> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match stream.read(&mut buffer[have..]) {
+            Ok(0) => bail!("the server closed the data connection"),
+            Ok(len) => have += len,
+            Err(error) if !is_timeout(&error) => return Err(error).context("the data connection broke"),
+            Err(_) if !wanted() => return Ok(false),
+            Err(_) => {}
+        }
+    }
+    Ok(true)
+}
+
+pub(super) fn udp_rr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, latency: &mut Durations) -> Result<()> {
+    let socket = one.datagrams(to)?;
+    let mut message = vec![0; one.message];
+    let mut number = 0_u64;
+    let times = Times::begin(one);
+    // A message too short for its number cannot be told from an answer to an earlier one that was given up: those few count as they come.
+    let tagged = message.len().min(8);
+    while !times.over() {
+        number += 1;
+        let begin = now();
+        let mut answered = false;
+        while !answered && !times.over() {
+            message[..tagged].copy_from_slice(&number.to_be_bytes()[8 - tagged..]);
+            match socket.send(&message) {
+                Ok(len) => {
+                    result.sent += len as u64;
+                    result.datagrams_sent += 1;
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) => return Err(error).context("send"),
+            }
+            answered = answer(&socket, &mut message, number, &times, result)?;
+            result.again += u64::from(!answered && !times.over());
+        }
+        if answered {
+            result.transactions += 1;
+            latency.record(now() - begin);
+        }
+    }
+    result.seconds = times.seconds();
+    Ok(())
+}
+
+/// Waits for the answer to a request.
+fn answer(
+    socket: &std::net::UdpSocket,
+    message: &mut [u8],
+    number: u64,
+    times: &Times<'_>,
+    result: &mut Stream,
+) -> Result<bool> {
+    let until = now() + AGAIN.as_nanos() as u64;
+    let tagged = message.len().min(8);
+    loop {
+        let left = Duration::from_nanos(until.min(times.end.max(now() + 1_000_000)).saturating_sub(now()));
+        if left.is_zero() || times.one.control.stopped() {
+            return Ok(false);
+        }
+        socket.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
+        match socket.recv(message) {
+            Ok(len) => {
+                result.datagrams_received += 1;
+                if len == message.len() && message[..tagged] == number.to_be_bytes()[8 - tagged..] {
+                    return Ok(true);
+                }
+            }
+            Err(error) if is_timeout(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error).context("receive"),
+        }
+    }
+}

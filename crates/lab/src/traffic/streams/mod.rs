@@ -1,0 +1,112 @@
+//! The five tests of netperf, by many streams at a time.
+//!
+//! As there, each stream has a control connection of its own, which crosses the same ports as its data: over it the stream is arranged before and
+//! its result fetched after. A stream is lost when its control connection or its data connection cannot be made or breaks, or when the result does
+//! not come within the time that the client has patience for; its reason is kept.
+//!
+//! What differs from netperf: all streams of a test are threads of one process at each end; a server with nothing to do for the length of a
+//! message has none to allocate; in TCP_CRR the server closes first, so that the client does not run out of ports; in UDP_RR a request that is
+//! not answered in [`AGAIN`] is sent again (netperf waits for ever).
+
+mod client;
+mod control;
+mod kinds;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use crate::results::Distribution;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// After how long without an answer UDP_RR asks again.
+pub const AGAIN: Duration = Duration::from_millis(200);
+
+/// Serves any number of streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamServer {
+    /// The port for control connections; 0: any.
+    #[serde(default)]
+    pub port: u16,
+}
+
+/// Which test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Bytes over a connection, as fast as they go.
+    TcpStream,
+    /// Datagrams, as fast as they go.
+    UdpStream,
+    /// A request and a response after the other over a connection.
+    TcpRr,
+    /// A connection for each request and response.
+    TcpCrr,
+    /// A request and a response after the other in datagrams.
+    UdpRr,
+}
+
+/// Runs streams to a server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamClient {
+    /// The server's control port.
+    pub to: SocketAddrV4,
+    /// Which test.
+    pub kind: Kind,
+    /// How many at a time, 1 to 1000.
+    pub streams: u32,
+    /// Bytes of a message, of request and response for the RR tests; none: the size of the send buffer, 1 for the RR tests. At most 65507 in
+    /// datagrams.
+    pub message: Option<u32>,
+    /// Bytes of the send and receive buffers at both ends; none: the system's.
+    pub buffer: Option<u32>,
+    /// TCP congestion control at both ends; none: the system's.
+    pub congestion: Option<String>,
+    /// Seconds for each stream, from when its data connection is there.
+    pub seconds: f64,
+    /// Seconds that a stream waits for a connection, and for its result.
+    pub patience: f64,
+}
+
+/// What streams have measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Streamed {
+    /// Each of them.
+    pub streams: Vec<Stream>,
+    /// Of the RR tests: time of a transaction, µs.
+    pub latency: Option<Distribution>,
+    /// Bytes of a message.
+    pub message: u32,
+}
+
+/// What one stream has measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    /// Why it is lost; none if it is not. The other figures of one that is lost are what was known of it.
+    pub lost: Option<String>,
+    /// Seconds of its data: until all was acknowledged in TCP_STREAM.
+    pub seconds: f64,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes that arrived at the server, as it says.
+    pub received: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Datagrams that arrived: at the server, and here for UDP_RR.
+    pub datagrams_received: u64,
+    /// Datagrams that the server sent, for UDP_RR.
+    pub datagrams_answered: u64,
+    /// Datagrams that were refused, as a buffer was full.
+    pub full: u64,
+    /// Transactions completed.
+    pub transactions: u64,
+    /// Requests sent again, for UDP_RR.
+    pub again: u64,
+    /// TCP segments sent again by this side.
+    pub retransmissions: u64,
+}
