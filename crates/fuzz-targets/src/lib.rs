@@ -4,6 +4,7 @@
 //! `fuzz/` feed them at length, the test of this crate feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
 use flow::PortNo;
+use lab::scenario::{Profile, Scenario};
 use mgmt::jsonrpc::{Framer, Limits, Message};
 use mgmt::stream::tls::{Purpose, judge};
 use netdev::{Csum, Frame, Gso, Offload};
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     ("texts", texts),
     ("openflow", openflow),
     ("certificate", certificate),
+    ("scenario", scenario),
 ];
 
 /// A peer's certificate, the one that it says issued it, and one that is trusted, each with its length before it.
@@ -47,6 +49,28 @@ pub fn certificate(data: &[u8]) {
             judge(leaf, &[sent, leaf], &[], purpose, now).is_err(),
             "nobody is trusted"
         );
+    }
+}
+
+/// A scenario of the laboratory: each of its cells, and where its results belong.
+pub fn scenario(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match Scenario::parse("scenario.toml", text) {
+        Ok(scenario) => {
+            for profile in [Profile::Quick, Profile::Full] {
+                for cell in scenario.cells(profile) {
+                    scenario
+                        .feeds(&cell.at, "oxvs")
+                        .expect("what was read has a value in each cell");
+                }
+            }
+        }
+        Err(error) => {
+            let lines = text.matches('\n').count() + 1;
+            assert!(error.problems.iter().all(|problem| problem.line <= lines), "{error}");
+        }
     }
 }
 

@@ -347,18 +347,18 @@ fn what_is_wrong_is_told_with_its_line() {
         (
             "name = \"probe.rtt\"",
             "name = \"prob.rtt\"",
-            "a figure shows 'probe.rtt', which is no [[metric]]",
+            "43:1: a figure shows 'probe.rtt', which is no [[metric]]",
         ),
         (
             "x = \"speed\"",
             "x = \"size\"",
-            "a figure uses 'size', which is not varied",
+            "43:1: a figure uses 'size', which is not varied",
         ),
         ("form = \"lines\"", "form = \"line\"", "unknown variant `line`"),
         (
             "name = \"probe\"\nfrom",
             "name = \"prob\"\nfrom",
-            "'probe.rtt': nothing that is measured has this name",
+            "39:8: 'probe.rtt': nothing that is measured has this name",
         ),
         (
             "metric = \"probe.rtt\"",
@@ -544,4 +544,25 @@ fn the_manual_s_example_can_be_run() {
     let scenario = Scenario::parse("lab-scenarios.md", example).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(scenario.cells(Profile::Full).len(), 6);
     assert_eq!(scenario.cells(Profile::Quick).len(), 2);
+}
+
+#[test]
+fn every_way_to_say_something_is_understood() {
+    let text = include_str!("../../../fuzz/corpus/scenario/names");
+    let scenario = Scenario::parse("names", text).unwrap_or_else(|error| panic!("{error}"));
+    let cells = scenario.cells(Profile::Full);
+    assert_eq!(cells.len(), 3, "one of four is excepted");
+    let last = &cells[2].setup;
+    assert_eq!(last.topology.hosts.len(), 4);
+    assert_eq!(last.topology.hosts[3].addresses[0].ip.to_string(), "10.0.2.4");
+    assert_eq!(cells[1].setup.topology.hosts[0].addresses[0].vlan, None);
+    assert_eq!(last.topology.links[4], last.topology.links[5]);
+    assert!(last.needs_openflow());
+    let fill = last.openflow.as_ref().unwrap().rules;
+    assert_eq!(fill, lab::scenario::Fill::Number(10));
+    let metrics = [("H1-H2.rate".to_owned(), 3.0)].into();
+    assert!(
+        last.fairness(&metrics).contains_key("f.sum"),
+        "of the measured flows, of which there are none"
+    );
 }

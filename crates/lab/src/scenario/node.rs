@@ -97,12 +97,16 @@ impl Node {
         Some(entries.remove(place).1)
     }
 
-    /// The place of what a path of keys leads to, as far as it leads anywhere.
+    /// The place of what a path of keys, and of numbers in arrays, leads to, as far as it leads anywhere.
     pub(super) fn place(&self, path: &[&str]) -> &Range<usize> {
-        match path.split_first() {
-            Some((first, rest)) => self.get(first).map_or(&self.span, |node| node.place(rest)),
-            None => &self.span,
-        }
+        let Some((first, rest)) = path.split_first() else {
+            return &self.span;
+        };
+        let next = match &self.value {
+            Value::Array(items) => first.parse().ok().and_then(|n: usize| items.get(n)),
+            _ => self.get(first),
+        };
+        next.map_or(&self.span, |node| node.place(rest))
     }
 
     /// What kind of value it is, for a message.

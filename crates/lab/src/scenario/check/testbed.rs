@@ -1,0 +1,256 @@
+//! Rules of a testbed.
+
+use super::{Faults, Filled, is_name};
+use crate::scenario::node::Fault;
+use crate::topology::{Address, Attachment, End, Link, Port, Qos, QosKind, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn names(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    let mut seen = BTreeSet::new();
+    let hosts = topology.hosts.iter().map(|host| &host.name).enumerate();
+    let bridges = topology.bridges.iter().map(|bridge| &bridge.name).enumerate();
+    for (list, (n, name)) in hosts
+        .map(|host| (&filled.host, host))
+        .chain(bridges.map(|b| (&filled.bridge, b)))
+    {
+        if !is_name(name) {
+            faults.say(
+                list,
+                n,
+                &["name"],
+                format!("'{name}' is no name: 1 to 12 letters, digits and '-'"),
+            );
+        }
+        if !seen.insert(name) {
+            faults.say(list, n, &["name"], format!("there are two of the name '{name}'"));
+        }
+    }
+    if topology.hosts.is_empty() {
+        faults.0.push(Fault::new(&(0..0), "there is no [[host]]"));
+    }
+}
+
+pub(super) fn addresses(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    let mut seen = BTreeMap::new();
+    let hosts = topology.hosts.iter().enumerate();
+    let hosts = hosts.map(|(n, host)| (&filled.host, n, "address", &host.name, &host.addresses));
+    let bridges = topology.bridges.iter().enumerate();
+    let bridges = bridges.map(|(n, bridge)| (&filled.bridge, n, "svi", &bridge.name, &bridge.svis));
+    for (list, n, key, owner, addresses) in hosts.chain(bridges) {
+        let mut vlans = BTreeSet::new();
+        for Address { ip, prefix, vlan } in addresses {
+            if *prefix > 32 {
+                faults.say(
+                    list,
+                    n,
+                    &[key],
+                    format!("{ip}: a prefix is 0 to 32 bits long, not {prefix}"),
+                );
+            }
+            if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_loopback() {
+                faults.say(list, n, &[key], format!("{ip} is no address of a host"));
+            }
+            if let Some(vlan) = vlan {
+                vid(*vlan, &mut |message| faults.say(list, n, &[key], message));
+            }
+            if !vlans.insert(vlan) {
+                let where_ = vlan.map_or("untagged".to_owned(), |vlan| format!("in VLAN {vlan}"));
+                faults.say(list, n, &[key], format!("'{owner}' has two addresses {where_}"));
+            }
+            if let Some(other) = seen.insert(*ip, owner.clone()) {
+                faults.say(list, n, &[key], format!("'{other}' has the address {ip} already"));
+            }
+        }
+    }
+    for (n, host) in topology.hosts.iter().enumerate() {
+        if let Attachment::Guest { memory } = host.attachment
+            && !(64..=65_536).contains(&memory)
+        {
+            let message = format!("a guest's memory is 64 to 65 536 MiB, not {memory}");
+            faults.say(&filled.host, n, &["attachment"], message);
+        }
+        if host.addresses.is_empty() {
+            faults.say(&filled.host, n, &["name"], format!("'{}' has no address", host.name));
+        }
+        if let Some(gateway) = host.gateway
+            && !host.addresses.iter().any(|own| same_network(own, gateway))
+        {
+            faults.say(
+                &filled.host,
+                n,
+                &["gateway"],
+                format!("the gateway {gateway} is in none of the host's networks"),
+            );
+        }
+    }
+}
+
+fn same_network(own: &Address, other: std::net::Ipv4Addr) -> bool {
+    let mask = u32::MAX.checked_shl(32 - u32::from(own.prefix.min(32))).unwrap_or(0);
+    own.ip.to_bits() & mask == other.to_bits() & mask
+}
+
+fn vid(vlan: u16, say: &mut dyn FnMut(String)) {
+    if !(1..=4094).contains(&vlan) {
+        say(format!("a VLAN is 1 to 4094, not {vlan}"));
+    }
+}
+
+pub(super) fn cable(topology: &Topology, link: &Link, say: &mut dyn FnMut(&[&str], String)) {
+    let known = |name: &str| {
+        topology.hosts.iter().any(|host| host.name == name) || topology.bridges.iter().any(|bridge| bridge.name == name)
+    };
+    for (side, end) in [("a", &link.a), ("b", &link.b)] {
+        if !known(&end.at) {
+            say(&[side, "at"], format!("there is no host and no bridge '{}'", end.at));
+        }
+        if topology.hosts.iter().any(|host| host.name == end.at) && end.port != Port::default() {
+            say(
+                &[side, "port"],
+                format!("'{}' is a host: only a bridge's port has set-up", end.at),
+            );
+        }
+        port(topology, &end.port, &mut |path, message| {
+            let path: Vec<&str> = [side, "port"].into_iter().chain(path.iter().copied()).collect();
+            say(&path, message);
+        });
+    }
+    if link.a.at == link.b.at {
+        say(&["b", "at"], format!("both ends are at '{}'", link.a.at));
+    }
+    if link.rate == Some(0) {
+        say(&["rate"], "a cable's rate is more than 0 bit/s".to_owned());
+    }
+    if link.delay > 10_000_000 {
+        say(&["delay"], "a cable's delay is at most 10 000 000 µs".to_owned());
+    }
+    if link.queue < 1514 {
+        say(
+            &["queue"],
+            "a cable's queue holds at least one frame: 1514 bytes".to_owned(),
+        );
+    }
+}
+
+fn port(topology: &Topology, port: &Port, say: &mut dyn FnMut(&[&str], String)) {
+    if let Some(vlan) = port.access {
+        vid(vlan, &mut |message| say(&["access"], message));
+    }
+    for vlan in &port.trunk {
+        vid(*vlan, &mut |message| say(&["trunk"], message));
+    }
+    if port.access.is_some() && !port.trunk.is_empty() {
+        say(&["trunk"], "a port is an access port or a trunk, not both".to_owned());
+    }
+    if let Some(Qos {
+        kind,
+        rate,
+        leaf,
+        classes,
+    }) = &port.qos
+    {
+        let shapes = matches!(kind, QosKind::Htb | QosKind::Hfsc);
+        if !shapes && (rate.is_some() || !classes.is_empty() || leaf.is_some()) {
+            say(&["qos"], "only HTB and HFSC have a rate, classes and leaves".to_owned());
+        }
+        if leaf.is_some_and(|leaf| matches!(leaf, QosKind::Htb | QosKind::Hfsc)) {
+            say(&["qos", "leaf"], "a leaf is fifo, sfq, codel or fq_codel".to_owned());
+        }
+        if *rate == Some(0) {
+            say(&["qos", "rate"], "a rate is more than 0 bit/s".to_owned());
+        }
+        for class in classes {
+            if class.min == 0 || class.max.is_some_and(|max| max < class.min) {
+                say(
+                    &["qos", "class"],
+                    "a class has a 'min' above 0 bit/s and no 'max' below it".to_owned(),
+                );
+            }
+            for name in class.hosts.iter().filter(|name| topology.host(name).is_none()) {
+                say(&["qos", "class"], format!("there is no host '{name}'"));
+            }
+        }
+    }
+    if port.policing.is_some_and(|policing| policing.rate == 0) {
+        say(
+            &["policing", "rate"],
+            "a policer's rate is more than 0 kbit/s".to_owned(),
+        );
+    }
+}
+
+/// Each host has one cable, and cables between the same two bridges are a bond at both.
+pub(super) fn plugs(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    for (n, host) in topology.hosts.iter().enumerate() {
+        let plugged = topology
+            .links
+            .iter()
+            .flat_map(|link| [&link.a, &link.b])
+            .filter(|end| end.at == host.name);
+        match plugged.count() {
+            1 => {}
+            0 => faults.say(
+                &filled.host,
+                n,
+                &["name"],
+                format!("no [[link]] is plugged into '{}'", host.name),
+            ),
+            _ => faults.say(
+                &filled.host,
+                n,
+                &["name"],
+                format!("'{}' has more than one cable", host.name),
+            ),
+        }
+    }
+    for (n, link) in topology.links.iter().enumerate() {
+        for end in [&link.a, &link.b] {
+            let Some(bond) = &end.port.bond else {
+                continue;
+            };
+            if !is_name(&bond.name) {
+                faults.say(
+                    &filled.link,
+                    n,
+                    &[],
+                    format!("'{}' is no name: 1 to 12 letters, digits and '-'", bond.name),
+                );
+            }
+            let unlike = |other: &End| {
+                let of_bond = other.port.bond.as_ref().filter(|b| b.name == bond.name);
+                other.at == end.at && of_bond.is_some() && other.port != end.port
+            };
+            if topology.links.iter().any(|other| unlike(&other.a) || unlike(&other.b)) {
+                let message = format!("the members of bond '{}' are not set up alike", bond.name);
+                faults.say(&filled.link, n, &[], message);
+            }
+        }
+    }
+}
+
+/// Bridges must not be joined in a circle; a bond counts as one cable.
+pub(super) fn loops(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    let mut group: BTreeMap<&str, &str> = topology
+        .bridges
+        .iter()
+        .map(|bridge| (bridge.name.as_str(), bridge.name.as_str()))
+        .collect();
+    let mut bonds = BTreeSet::new();
+    for (n, link) in topology.links.iter().enumerate() {
+        let (Some(a), Some(b)) = (group.get(link.a.at.as_str()), group.get(link.b.at.as_str())) else {
+            continue;
+        };
+        let (a, b) = (*a, *b);
+        let name = |end: &'_ End| end.port.bond.as_ref().map(|bond| bond.name.clone());
+        if let (Some(at_a), Some(at_b)) = (name(&link.a), name(&link.b))
+            && !bonds.insert((&link.a.at, at_a, &link.b.at, at_b))
+        {
+            continue;
+        }
+        if a == b {
+            let message = format!("this joins '{}' and '{}' in a circle", link.a.at, link.b.at);
+            faults.say(&filled.link, n, &[], message);
+        }
+        group.values_mut().filter(|of| **of == a).for_each(|of| *of = b);
+    }
+}

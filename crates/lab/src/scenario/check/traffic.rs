@@ -1,0 +1,202 @@
+//! Rules of what happens on a testbed.
+
+use super::{Faults, Filled};
+use crate::scenario::node::Fault;
+use crate::scenario::setup::{Observe, Setup};
+use crate::topology::{Link, Topology};
+use crate::traffic::{Flow, Streams, Test};
+use std::collections::BTreeSet;
+
+pub(super) fn flows(setup: &Setup, filled: &Filled, faults: &mut Faults) {
+    let mut seen = BTreeSet::new();
+    let background = setup
+        .background
+        .iter()
+        .enumerate()
+        .map(|flow| (&filled.background, flow));
+    let measured = setup.measured.iter().enumerate().map(|flow| (&filled.measure, flow));
+    for (list, (n, flow)) in background.chain(measured) {
+        let Flow { name, from, to, test } = flow;
+        if name.is_empty() || name.contains('.') || name.len() > 40 {
+            faults.say(
+                list,
+                n,
+                &["name"],
+                format!("'{name}' is no name of a flow: 1 to 40 characters without '.'"),
+            );
+        }
+        if !seen.insert(name) {
+            faults.say(list, n, &["name"], format!("there are two flows '{name}'"));
+        }
+        for (key, host) in [("from", from), ("to", to)] {
+            if setup.topology.host(host).is_none() {
+                faults.say(list, n, &[key], format!("there is no host '{host}'"));
+            }
+        }
+        if from == to {
+            faults.say(list, n, &["to"], format!("'{from}' sends to itself"));
+        } else if setup.topology.host(from).is_some()
+            && setup.topology.host(to).is_some()
+            && !reaches(&setup.topology, from, to)
+        {
+            faults.say(list, n, &["to"], format!("no path leads from '{from}' to '{to}'"));
+        }
+        if let Some((key, message)) = test_fault(test) {
+            faults.say(list, n, &[key], message);
+        }
+    }
+    for (n, observation) in setup.observed.iter().enumerate() {
+        if !seen.insert(&observation.name) {
+            faults.say(
+                &filled.observe,
+                n,
+                &["name"],
+                format!("the name '{}' is taken", observation.name),
+            );
+        }
+        if observation.name.is_empty() || observation.name.contains('.') {
+            faults.say(
+                &filled.observe,
+                n,
+                &["name"],
+                "a name has at least one character and no '.'",
+            );
+        }
+    }
+    if setup.measured.is_empty() && setup.observed.is_empty() {
+        let span = filled.measure.as_ref().map_or(0..0, |node| node.span.clone());
+        faults
+            .0
+            .push(Fault::new(&span, "a cell has neither a [[measure]] nor an [[observe]]"));
+    }
+}
+
+/// Through bridges, and hosts that route.
+fn reaches(topology: &Topology, from: &str, to: &str) -> bool {
+    let passes = |name: &str| name == from || topology.host(name).is_none_or(|host| host.forwards);
+    let mut reached = BTreeSet::from([from]);
+    let mut next = vec![from];
+    while let Some(at) = next.pop() {
+        if !passes(at) {
+            continue;
+        }
+        for link in &topology.links {
+            for (near, far) in [(&link.a.at, &link.b.at), (&link.b.at, &link.a.at)] {
+                if near == at && reached.insert(far) {
+                    next.push(far);
+                }
+            }
+        }
+    }
+    reached.contains(to)
+}
+
+fn test_fault(test: &Test) -> Option<(&'static str, String)> {
+    let payload = |payload: u32| {
+        let legal = (20..=65_507).contains(&payload);
+        (!legal).then(|| {
+            (
+                "payload",
+                format!("a datagram's payload is 20 to 65 507 bytes, not {payload}"),
+            )
+        })
+    };
+    match test {
+        Test::Rtt { payload: bytes, .. } | Test::NewFlows { payload: bytes, .. } => payload(*bytes),
+        Test::Cbr {
+            payload: bytes, rate, ..
+        } => payload(*bytes).or_else(|| (*rate == 0).then(|| ("rate", "a rate is more than 0 bit/s".to_owned()))),
+        Test::TcpStream(streams)
+        | Test::UdpStream(streams)
+        | Test::TcpRr(streams)
+        | Test::TcpCrr(streams)
+        | Test::UdpRr(streams) => {
+            let Streams {
+                streams,
+                message,
+                buffer,
+                ..
+            } = streams;
+            if !(1..=1000).contains(streams) {
+                return Some(("streams", format!("streams are 1 to 1000, not {streams}")));
+            }
+            if *message == Some(0) {
+                return Some(("message", "a message has at least 1 byte".to_owned()));
+            }
+            (*buffer == Some(0)).then(|| ("buffer", "a buffer has at least 1 byte".to_owned()))
+        }
+    }
+}
+
+pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) {
+    for (n, observation) in setup.observed.iter().enumerate() {
+        let mut say = |path: &[&str], message: String| faults.say(&filled.observe, n, path, message);
+        let host = |name: &String, say: &mut dyn FnMut(&[&str], String), key: &str| {
+            if setup.topology.host(name).is_none() {
+                say(&[key], format!("there is no host '{name}'"));
+            }
+        };
+        match &observation.what {
+            Observe::Reachability { groups } => {
+                groups.iter().flatten().for_each(|name| host(name, &mut say, "groups"));
+                for member in &setup.topology.hosts {
+                    let of = groups.iter().filter(|group| group.contains(&member.name)).count();
+                    if of != 1 {
+                        say(
+                            &["groups"],
+                            format!("'{}' must be in one group, not in {of}", member.name),
+                        );
+                    }
+                }
+            }
+            Observe::Broadcast { from, rate, payload } => {
+                host(from, &mut say, "from");
+                if *rate == 0 || !(20..=1472).contains(payload) {
+                    say(
+                        &["rate"],
+                        "broadcasts have a rate above 0 a second and 20 to 1472 bytes".to_owned(),
+                    );
+                }
+            }
+            Observe::Capture { flow } => {
+                if setup.measured.iter().all(|measured| measured.name != *flow) {
+                    say(&["flow"], format!("no measured flow is '{flow}'"));
+                }
+            }
+            Observe::Fairness { flows } => {
+                for name in flows
+                    .iter()
+                    .filter(|name| setup.measured.iter().all(|flow| flow.name != **name))
+                {
+                    say(&["flows"], format!("no measured flow is '{name}'"));
+                }
+            }
+            Observe::Cut { between, which, after } => {
+                let (a, b) = between;
+                let joins = |link: &&Link| (&link.a.at, &link.b.at) == (a, b) || (&link.a.at, &link.b.at) == (b, a);
+                if setup.topology.links.iter().filter(joins).count() <= *which {
+                    say(&["between"], format!("there is no such link between '{a}' and '{b}'"));
+                }
+                if !(0.0..=1.0).contains(after) {
+                    say(&["after"], "'after' is a share of the measured time, 0 to 1".to_owned());
+                }
+            }
+            Observe::FlowStatistics { every } | Observe::PortStatistics { every } => {
+                if !(*every >= 0.001 && *every <= 3600.0) {
+                    say(&["every"], "requests are 0.001 to 3600 seconds apart".to_owned());
+                }
+            }
+            Observe::Capacity { at_most: rules, .. }
+            | Observe::Addresses { at_most: rules }
+            | Observe::Rules { rules } => {
+                if *rules == 0 {
+                    say(&[], "there is at least one rule".to_owned());
+                }
+            }
+            Observe::PacketOut { payload } if !(20..=1472).contains(payload) => {
+                say(&["payload"], "a packet-out has 20 to 1472 bytes of payload".to_owned());
+            }
+            Observe::Idle {} | Observe::Barrier {} | Observe::PacketIn {} | Observe::PacketOut { .. } => {}
+        }
+    }
+}
