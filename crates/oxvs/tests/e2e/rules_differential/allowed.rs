@@ -6,12 +6,13 @@ use testkit::random::RuleSet;
 pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'static str> {
     let tags = tags(frame);
     let mut pushed = trace.matches("push_vlan:").count();
+    let mut pushed_label = trace.contains("push_mpls:");
     if trace.contains("hash(") {
         // A trace there ends before the bucket that a hash chooses.
-        let all = [&set.groups[..], &set.rules[..]].concat();
-        pushed += all.concat().matches("push_vlan:").count();
+        let all = [&set.groups[..], &set.rules[..]].concat().concat();
+        pushed += all.matches("push_vlan:").count();
+        pushed_label |= all.contains("push_mpls:");
     }
-    let pushed_label = trace.contains("push_mpls:");
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
     let has = |fields: &[&str]| fields.iter().any(|field| trace.contains(field));
     let nested_set = trace
@@ -23,8 +24,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
         ),
         (
-            malformed_arp && trace.contains("set(arp("),
-            "of what is no ARP for IPv4 over Ethernet, Open vSwitch writes all fields that rules looked at",
+            malformed_arp && has(&["set(arp(", "->arp_", "_ARP_"]),
+            "of what is no ARP for IPv4 over Ethernet, Open vSwitch writes all fields that rules looked at, or none",
         ),
         (
             trace.contains("nw_proto=0,") && !trace.contains("set(ip"),
@@ -75,8 +76,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "behind the last label, where a rule says that there is another, Open vSwitch takes it for zero without looking",
         ),
         (
-            pushed_label && !is_labelled(frame) && has(&["pop_mpls:0x884"]),
-            "a label that is put on and taken off again as if there were another leaves the type in Open vSwitch as it was before",
+            pushed_label && !is_labelled(frame) && has(&["pop_mpls:"]),
+            "a label that is put on and taken off again leaves the type in Open vSwitch as it was before, whatever it shall be",
         ),
         (
             has(&["check_pkt_larger"]) && has(&["resubmit(", "group:", "clone(", "Executing action set:"]),

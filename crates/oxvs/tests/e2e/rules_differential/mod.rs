@@ -146,7 +146,7 @@ impl Pair {
             // Until a controller hears, marks are sent in vain.
             _ => [self.oracle.counted(), self.mine.counted()],
         };
-        let mut excused = false;
+        let (mut excused, mut forgets) = (false, false);
         for _ in 0..self.batches {
             // A device that is down receives nothing, though a dummy of Open vSwitch's does.
             let inputs: Vec<_> = INPUTS
@@ -167,7 +167,6 @@ impl Pair {
             let size = each.map_or(size, |each| each.min(size));
             let alone = |packet: &(&str, Vec<u8>)| allowed::loses_count(&packet.1);
             let runs = batch[..packets].chunk_by(|one, next| !alone(one) && !alone(next));
-            let mut forgets = false;
             for part in runs.flat_map(|run| run.chunks(size)) {
                 self.sent += part.len();
                 if set.learning || forgets {
