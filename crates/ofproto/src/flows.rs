@@ -4,8 +4,8 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::env::Env;
 use openflow::check::{self, Limits};
-use openflow::model::{FlowCommand, FlowMod};
-use openflow::{Codec, OfError};
+use openflow::model::{FlowCommand, FlowFlags, FlowMod};
+use openflow::{Codec, OfError, Version};
 
 impl Core {
     pub(crate) fn flow_mod(
@@ -13,11 +13,15 @@ impl Core {
         conn: &mut Conn,
         codec: &Codec,
         xid: u32,
-        change: Box<FlowMod>,
+        mut change: Box<FlowMod>,
         message: &[u8],
         env: &impl Env,
     ) -> Result<(), OfError> {
         check(codec, &change)?;
+        if change.command == FlowCommand::Add && codec.version < Version::V12 {
+            // What later versions have a flag for (OpenFlow 1.0.2 §4.6, OpenFlow 1.1.0 §4.6).
+            change.flags = change.flags.with(FlowFlags::RESET_COUNTS);
+        }
         let bridge = &self.config.bridge;
         if may_be_mass(&change) && env.look(|switch| switch.is_mass_change(bridge, &change)) {
             self.begin_mass(conn, xid, change, message);

@@ -1,12 +1,12 @@
 //! What is told of rules that end and of tables that fill.
 
 use crate::world::{BRIDGE, Lab, rule};
-use ofproto::{ConnId, Kind};
+use ofproto::{ConnId, Env, Kind};
 use openflow::Version;
 use openflow::model::*;
 use openflow::text::{Names, parse_group_mod, parse_meter_mod};
 use std::time::Duration as Span;
-use switch::tables::{Overflow, TableSettings};
+use switch::tables::{Condition, Overflow, TableSettings};
 
 const REQUESTER: Version = Version::V15;
 const CONTROLLERS: [Version; 6] = Version::ALL;
@@ -66,12 +66,7 @@ impl Watched {
 
     /// Packets go by the rules.
     fn carry(&mut self, packets: u64, bytes: u64) {
-        let mut switch = self.lab.world.switch.borrow_mut();
-        let mut key = dp::Key::ZERO;
-        key.set(flow::Field::InPort, 1);
-        let rules = switch.translate_rules(&key).rules;
-        assert_eq!(rules.len(), 1);
-        switch.credit(&rules, packets, bytes, self.lab.world.now.get());
+        carry(&self.lab, packets, bytes);
     }
 
     /// Each controller has heard of one end and nothing else; of this reason in its version.
@@ -106,6 +101,16 @@ impl Watched {
     }
 }
 
+/// Packets go by the one rule that there is for them.
+fn carry(lab: &Lab, packets: u64, bytes: u64) {
+    let mut switch = lab.world.switch.borrow_mut();
+    let mut key = dp::Key::ZERO;
+    key.set(flow::Field::InPort, 1);
+    let rules = switch.translate_rules(&key).rules;
+    assert_eq!(rules.len(), 1);
+    switch.credit(&rules, packets, bytes, lab.world.now.get());
+}
+
 fn told(priority: u16) -> FlowMod {
     FlowMod {
         flags: FlowFlags::SEND_FLOW_REM,
@@ -133,6 +138,29 @@ fn removed(change: &FlowMod, age: Span, (packets, bytes): (u64, u64)) -> FlowRem
         packets,
         bytes,
         matching: Match::default(),
+    }
+}
+
+#[test]
+fn a_rule_that_comes_again_counts_anew_where_the_version_has_no_flag_that_says_so() {
+    for version in CONTROLLERS {
+        let mut lab = Lab::new();
+        let requester = lab.open(Kind::Service, version);
+        let commands = [FlowCommand::Add, FlowCommand::Modify, FlowCommand::Add];
+        let counts = commands.map(|command| {
+            let change = FlowMod { command, ..rule(5) };
+            lab.say(requester, version, 7, flow(change));
+            assert_eq!(lab.hear(requester, version), [], "{version}: it is no error");
+            carry(&lab, 3, 300);
+            lab.world.look(|switch| {
+                let mut count = 0;
+                let tables = switch.bridge(BRIDGE).unwrap().tables();
+                tables.for_each(None, &Condition::ANY, |_, _, rule| count += rule.packets);
+                count
+            })
+        });
+        let last = if version < Version::V12 { 3 } else { 9 };
+        assert_eq!(counts, [3, 6, last], "{version}");
     }
 }
 

@@ -26,10 +26,10 @@ impl Pipeline<'_> {
         if !self.deeper(1) {
             return;
         }
-        self.credit_bucket(group, NO_BUCKET);
         let owner = std::mem::replace(&mut self.place.of, Owner::Group);
         match group.kind {
             GroupType::All | GroupType::Indirect => {
+                self.credit_bucket(group, NO_BUCKET);
                 for at in 0..group.buckets.len() {
                     self.bucket(group, at);
                 }
@@ -53,6 +53,8 @@ impl Pipeline<'_> {
             return self.dropped(DropCause::PortDown);
         };
         self.detail(|_| format!("using bucket {}", group.buckets[at].id));
+        // As in Open vSwitch, what none of them is for is not counted.
+        self.credit_bucket(group, NO_BUCKET);
         self.bucket(group, at);
     }
 

@@ -8,8 +8,10 @@ use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Po
 
 /// Whether a match is of fields that are looked at.
 pub(super) fn matching(matching: &Match) -> Result<(), OfError> {
-    let unseen = matching.entries().iter().any(|entry| !is_seen(entry.field));
-    if unseen || !matching.tun_metadata().is_empty() {
+    if !matching.tun_metadata().is_empty() {
+        return Err(OfError::NxFmfcInvalidTlvField);
+    }
+    if matching.entries().iter().any(|entry| !is_seen(entry.field)) {
         return Err(OfError::BmcBadField);
     }
     Ok(())
@@ -143,10 +145,11 @@ fn output(port: Port) -> Result<(), OfError> {
 }
 
 fn field(field: MatchField) -> Result<(), OfError> {
-    if is_seen(field) {
-        Ok(())
-    } else {
-        Err(OfError::BacBadSetType)
+    match field.info().home {
+        // Of tunnels' options none is mapped to a field.
+        Home::Elsewhere => Err(OfError::NxFmfcInvalidTlvField),
+        _ if is_seen(field) => Ok(()),
+        _ => Err(OfError::BacBadSetType),
     }
 }
 
@@ -154,7 +157,7 @@ pub(super) fn written(which: MatchField) -> Result<(), OfError> {
     let in_packet = match which.info().home {
         Home::Key { field, .. } => dp::SetField::writable(field),
         Home::Meta { .. } => true,
-        Home::Elsewhere => false,
+        Home::Elsewhere => true,
     };
     if in_packet && which.writable() {
         field(which)

@@ -118,6 +118,14 @@ pub(super) enum Ran {
     Frozen(usize),
 }
 
+/// What a table has for a packet.
+enum Found {
+    Rule(Arc<Instructions>),
+    Nothing,
+    /// It does not look at fragments, which are dropped.
+    Fragment,
+}
+
 impl<'a> Pipeline<'a> {
     /// What becomes of a packet, and of all that are like it.
     pub(crate) fn translate(switch: &'a Switch, key: &'a Key) -> Translated {
@@ -340,16 +348,21 @@ impl<'a> Pipeline<'a> {
             if !self.another_lookup() {
                 break;
             }
-            let instructions = self.rule(table, in_port.take());
+            let found = self.rule(table, in_port.take());
             opened += 1;
-            let Some(instructions) = instructions else {
-                if !misses {
-                    self.line(Kind::Action, |_| String::from("drop"));
-                } else if self.miss(table) {
+            let instructions = match found {
+                Found::Rule(instructions) => instructions,
+                Found::Nothing if misses => {
+                    if !self.miss(table) {
+                        break;
+                    }
                     table += 1;
                     continue;
                 }
-                break;
+                Found::Nothing | Found::Fragment => {
+                    self.line(Kind::Action, |_| String::from("drop"));
+                    break;
+                }
             };
             misses = true;
             self.place.table = table;
@@ -379,8 +392,10 @@ impl<'a> Pipeline<'a> {
 
     /// The instructions of the rule that a table has for the packet. Opens a part of the report.
     #[inline(never)]
-    fn rule(&mut self, table: u8, in_port: Option<u32>) -> Option<Arc<Instructions>> {
-        let bridge = self.place.bridge?;
+    fn rule(&mut self, table: u8, in_port: Option<u32>) -> Found {
+        let Some(bridge) = self.place.bridge else {
+            return Found::Nothing;
+        };
         let untouched = in_port.is_none() && self.untouched;
         self.depend(if untouched {
             Read::UntouchedIn(bridge.id, table)
@@ -402,15 +417,17 @@ impl<'a> Pipeline<'a> {
             self.place.cookie = 0;
             self.place.rule = None;
             self.open(Kind::Table, |_| format!("{table:2}. priority {}", found.priority));
-            return Some(found.rule.instructions.clone());
+            return Found::Rule(found.rule.instructions.clone());
         }
         let mut key = key;
         let fragment = self.state.key.get(Field::IpFrag) != 0;
         if bridge.frags == FragMode::Drop {
             self.consult(Field::IpFrag, u128::MAX);
             if fragment {
-                self.open(Kind::Table, |_| format!("{table:2}. No match."));
-                return None;
+                self.open(Kind::Table, |_| {
+                    format!(r#"{table:2}. Packets are IP fragments and the fragment handling mode is "drop"."#)
+                });
+                return Found::Fragment;
             }
         }
         if fragment && bridge.frags == FragMode::Normal {
@@ -431,7 +448,7 @@ impl<'a> Pipeline<'a> {
         self.credits.push(lookup.credit());
         let Some(found) = found else {
             self.open(Kind::Table, |_| format!("{table:2}. No match."));
-            return None;
+            return Found::Nothing;
         };
         let rule = BridgeRule {
             bridge: bridge.id,
@@ -446,7 +463,7 @@ impl<'a> Pipeline<'a> {
         self.place.cookie = found.rule.cookie;
         self.place.rule = Some(rule);
         self.open(Kind::Table, |p| p.text_of_table(bridge, rule.rule, found.rule.cookie));
-        Some(found.rule.instructions.clone())
+        Found::Rule(found.rule.instructions.clone())
     }
 
     /// Does what a rule says. The table to go on with.

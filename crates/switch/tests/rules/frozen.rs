@@ -352,3 +352,17 @@ fn a_port_without_a_link_is_chosen_no_more_but_is_sent_to_all_the_same() {
         assert_eq!(sent.collect::<Vec<_>>(), expected);
     }
 }
+
+#[test]
+fn a_group_counts_packets_for_which_it_has_a_bucket() {
+    let buckets = ["bucket=watch_port:99,output:2", "bucket=watch_port:2,output:2"];
+    for (kind, counted) in [("ff", [0, 2]), ("select", [0, 2]), ("all", [2, 2])] {
+        for (bucket, counted) in buckets.iter().zip(counted) {
+            let bucket = if kind == "all" { "bucket=output:2" } else { bucket };
+            let switch = bridge(&[&format!("group_id=1,type={kind},{bucket}")], &["actions=group:1"]);
+            let credits = switch.translate_rules(&udp(1)).translation.credits;
+            // The lookup and the rule are counted too.
+            assert_eq!(credits.len(), 2 + counted, "{kind} {bucket}");
+        }
+    }
+}

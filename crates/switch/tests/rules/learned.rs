@@ -174,5 +174,7 @@ fn what_controllers_say_of_ports_and_fragments_counts() {
     switch.set_frag_mode("br0", FragMode::NxMatch);
     assert_eq!(ports(&switch, &fragment), [3]);
     switch.set_frag_mode("br0", FragMode::Drop);
-    assert!(ports(&switch, &fragment).is_empty());
+    switch.set_misses_to_controller("br0", true);
+    let dropped = switch.translate_rules(&fragment);
+    assert_eq!(dropped.translation.actions[..], [], "nor is it missed");
 }

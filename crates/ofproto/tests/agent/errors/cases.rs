@@ -539,6 +539,9 @@ pub(crate) const CASES: &[Case] = &[
         let request = StatsRequest::IpfixBridge;
         vec![encode(v, Body::StatsRequest { more: false, request })]
     }),
+    Case(E::NxFmfcInvalidTlvField, V10, V15, |v| {
+        vec![matching(v, &nxm(1, 40, false, &[0; 4]))]
+    }),
     Case(E::NxTtmfcBadCommand, V10, V15, |v| vec![nicira(v, 24, &tlv(9, &[]))]),
     Case(E::NxTtmfcBadFieldIdx, V10, V15, |v| {
         vec![nicira(v, 24, &tlv(0, &[0, 1, 2, 4, 0, 99, 0, 0]))]
