@@ -145,16 +145,15 @@ pub(super) fn setup(setup: &Setup, filled: &Filled) -> Result<(), Vec<Fault>> {
         flows(setup, filled, &mut faults);
         observations(setup, filled, &mut faults);
     }
-    if let (Some(openflow), Some(node)) = (&setup.openflow, &filled.openflow) {
-        if setup
+    if let (Some(openflow), Some(node)) = (&setup.openflow, &filled.openflow)
+        && setup
             .topology
             .bridges
             .iter()
             .all(|bridge| bridge.name != openflow.bridge)
-        {
-            let message = format!("there is no bridge '{}'", openflow.bridge);
-            faults.0.push(Fault::new(node.place(&["bridge"]), message));
-        }
+    {
+        let message = format!("there is no bridge '{}'", openflow.bridge);
+        faults.0.push(Fault::new(node.place(&["bridge"]), message));
     }
     faults.done()
 }
