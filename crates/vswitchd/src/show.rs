@@ -2,6 +2,7 @@
 
 use crate::bridges::{Bridges, InterfaceState};
 use dp::{Datapath, FlowDump, PortCounters, PortNo};
+use netdev::DeviceDrops;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -54,7 +55,9 @@ pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, statistics:
         };
         let _ = writeln!(out, "  port {}: {name}{suffix}", port.0);
         if statistics {
-            out.push_str(&port_statistics(datapath.port_counters(port).unwrap_or_default()));
+            let lost = interface.device.as_ref().map(|device| device.drops());
+            let counters = datapath.port_counters(port).unwrap_or_default();
+            out.push_str(&port_statistics(counters, lost.unwrap_or_default()));
         }
     }
     if statistics {
@@ -68,14 +71,15 @@ pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, statistics:
     out
 }
 
-fn port_statistics(c: PortCounters) -> String {
-    format!(
-        "    RX packets:{} errors:{} dropped:{} overruns:0 frame:0\n    \
+fn port_statistics(c: PortCounters, lost: DeviceDrops) -> String {
+    let mut out = format!(
+        "    RX packets:{} errors:{} dropped:{} overruns:{} frame:0\n    \
          TX packets:{} errors:{} dropped:{} aborted:0 carrier:0\n    \
          collisions:0\n    RX bytes:{}{}  TX bytes:{}{}\n",
         c.rx_packets,
         c.rx_errors,
         c.rx_dropped,
+        lost.queue_full,
         c.tx_packets,
         c.tx_errors,
         c.tx_dropped,
@@ -83,7 +87,18 @@ fn port_statistics(c: PortCounters) -> String {
         magnitude(c.rx_bytes),
         c.tx_bytes,
         magnitude(c.tx_bytes),
-    )
+    );
+    let causes = dp::DropCause::ALL
+        .iter()
+        .zip(c.drops)
+        .filter(|(_, packets)| *packets > 0);
+    let causes: Vec<String> = causes
+        .map(|(cause, packets)| format!("{}:{packets}", cause.name()))
+        .collect();
+    if !causes.is_empty() {
+        let _ = writeln!(out, "    dropped by cause: {}", causes.join(" "));
+    }
+    out
 }
 
 /// ` (1.5 MiB)` behind a number of bytes that is long to read.
