@@ -21,7 +21,9 @@ pub mod warden;
 
 pub use build::missing;
 pub use counters::Counters;
+pub(crate) use counters::{cpu as process_cpu, devices as device_counters};
 pub use host::{DEVICE, Host};
+pub(crate) use program::file as program_file;
 pub use program::use_program;
 pub use record::clean;
 

@@ -41,7 +41,7 @@ pub(super) fn command(args: &[&str]) -> Result<Command> {
 ///
 /// # Errors
 /// As `in_namespace`.
-pub(super) fn file() -> Result<PathBuf> {
+pub(crate) fn file() -> Result<PathBuf> {
     path().map(PathBuf::from)
 }
 

@@ -1,9 +1,24 @@
 //! The switches under test, each set up from the same topology in its own language.
+//!
+//! - [`all`] lists them, those that cannot run here too: [`System::missing`] says why.
+//! - [`System::start`] sets one up on a [`Bed`]; what runs is a [`Running`].
+//! - `layout`: what a topology asks of a switch, with the devices of a bed. `script`: commands that are kept as text. `daemon`: processes.
+//!   `kernel`: what this kernel has. `kernel_drops`: what it has dropped.
+//! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch: one language, `ovs-vsctl`'s. `bridge`: the kernel's bridge, in the
+//!   language of `ip`, `bridge` and `tc`.
+
+mod bridge;
+mod daemon;
+mod kernel;
+mod kernel_drops;
+mod layout;
+mod openvswitch;
+mod script;
 
 use crate::bed::Bed;
 use crate::results::Loss;
 use crate::topology::Topology;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::net::SocketAddr;
 
 /// A kind of switch that can be tested.
@@ -29,10 +44,15 @@ pub trait Running {
     /// The commands that set it up, as a user would type them.
     fn configuration(&self) -> &[String];
 
+    /// What a reader of its results should know.
+    fn remarks(&self) -> Vec<String>;
+
     /// Seconds of CPU that its processes have used so far.
     fn cpu(&self) -> f64;
 
-    /// What it has dropped so far, by cause and place.
+    /// What it has dropped so far, by cause and place: `port`, `policer`, `queue` and `upcall` at the port `BRIDGE:NEIGHBOUR`, or at an
+    /// internal device, or `datapath` where it does not tell more. What the kernel counts as not sent at a port's device is not among them: the
+    /// testbed counts that as the cable's ([`Bed::losses`]).
     ///
     /// # Errors
     /// It does not answer.
@@ -50,7 +70,7 @@ pub trait Running {
     /// There is no such port, or it does not answer.
     fn port_number(&self, bridge: &str, to: &str) -> Result<u32>;
 
-    /// Makes a bridge connect to a controller there.
+    /// Makes a bridge connect to a controller there, an address in the switch's namespace.
     ///
     /// # Errors
     /// It has no OpenFlow.
@@ -61,4 +81,54 @@ pub trait Running {
     /// # Errors
     /// It has.
     fn check(&mut self) -> Result<()>;
+}
+
+/// Every kind of switch, in the order in which results show them.
+pub fn all() -> Vec<Box<dyn System>> {
+    let mut all: Vec<Box<dyn System>> = Vec::new();
+    for kind in openvswitch::Kind::OURS {
+        all.push(Box::new(kind));
+    }
+    all.push(Box::new(bridge::LinuxBridge));
+    for kind in openvswitch::Kind::PEERS {
+        all.push(Box::new(kind));
+    }
+    all
+}
+
+/// The kind of switch of that name.
+///
+/// # Errors
+/// There is none; the error lists the names.
+pub fn named(name: &str) -> Result<Box<dyn System>> {
+    let mut all = all();
+    let Some(at) = all.iter().position(|system| system.name() == name) else {
+        let names: Vec<&str> = all.iter().map(|system| system.name()).collect();
+        bail!("there is no switch '{name}'; there are {}", names.join(", "));
+    };
+    Ok(all.swap_remove(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_switch_is_found_by_its_name_and_no_other_name_is() {
+        for system in all() {
+            assert_eq!(named(system.name()).unwrap().name(), system.name());
+        }
+        let error = named("catalyst").err().unwrap().to_string();
+        assert!(error.contains("oxvs, ") && error.contains("bridge"), "{error}");
+    }
+
+    #[test]
+    fn a_switch_that_cannot_run_says_why() {
+        for system in all() {
+            assert!(!system.describe().is_empty());
+            if let Some(reason) = system.missing(&Topology::default()) {
+                assert!(reason.len() > 10, "{}: {reason:?}", system.name());
+            }
+        }
+    }
 }

@@ -1,0 +1,312 @@
+//! What a topology asks of a switch, with the devices that a bed has for it.
+
+use crate::bed::Bed;
+use crate::topology::{Address, Bond, Class, Control, Port, Topology};
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// The longest name of a network device.
+const LONGEST: usize = 15;
+
+/// All bridges of a testbed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) bridges: Vec<BridgeLayout>,
+    /// Addresses of hosts.
+    pub(crate) hosts: BTreeMap<String, Vec<Ipv4Addr>>,
+}
+
+/// A bridge with its ports.
+#[derive(Clone, Debug)]
+pub(crate) struct BridgeLayout {
+    pub(crate) name: String,
+    pub(crate) control: Control,
+    pub(crate) ports: Vec<PortLayout>,
+    pub(crate) svis: Vec<Svi>,
+}
+
+/// A port with a cable in it.
+#[derive(Clone, Debug)]
+pub(crate) struct PortLayout {
+    /// What the cable leads to.
+    pub(crate) to: String,
+    /// The device.
+    pub(crate) device: String,
+    pub(crate) port: Port,
+}
+
+/// An interface of the switch itself in a VLAN.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Svi {
+    /// None: without a VLAN.
+    pub(crate) vlan: Option<u16>,
+    /// Its device.
+    pub(crate) device: String,
+    pub(crate) addresses: Vec<Address>,
+}
+
+impl Layout {
+    pub(crate) fn new(topology: &Topology, bed: &Bed) -> Result<Layout> {
+        Layout::of(topology, &|bridge, to| {
+            bed.port_devices(bridge, to).into_iter().map(str::to_owned).collect()
+        })
+    }
+
+    /// `devices` gives the devices of a bridge's ports to a neighbour, in the order of the topology.
+    pub(crate) fn of(topology: &Topology, devices: &dyn Fn(&str, &str) -> Vec<String>) -> Result<Layout> {
+        let addresses = |host: &crate::topology::Host| host.addresses.iter().map(|address| address.ip).collect();
+        let hosts = topology.hosts.iter().map(|host| (host.name.clone(), addresses(host)));
+        let mut layout = Layout {
+            hosts: hosts.collect(),
+            ..Layout::default()
+        };
+        for bridge in &topology.bridges {
+            let mut ports: Vec<PortLayout> = Vec::new();
+            for link in &topology.links {
+                for (end, other) in [(&link.a, &link.b), (&link.b, &link.a)] {
+                    if end.at != bridge.name {
+                        continue;
+                    }
+                    let nth = ports.iter().filter(|port| port.to == other.at).count();
+                    let device = devices(&bridge.name, &other.at).into_iter().nth(nth);
+                    ports.push(PortLayout {
+                        to: other.at.clone(),
+                        device: device.with_context(|| {
+                            format!("the testbed has no device for {} at {}", other.at, bridge.name)
+                        })?,
+                        port: end.port.clone(),
+                    });
+                }
+            }
+            layout.bridges.push(BridgeLayout {
+                name: bridge.name.clone(),
+                control: bridge.control,
+                ports,
+                svis: svis(&bridge.name, &bridge.svis),
+            });
+        }
+        Ok(layout)
+    }
+
+    /// Whether the switch routes.
+    pub(crate) fn routes(&self) -> bool {
+        self.bridges.iter().any(|bridge| !bridge.svis.is_empty())
+    }
+
+    /// Every port, with its bridge.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (&BridgeLayout, &PortLayout)> {
+        self.bridges
+            .iter()
+            .flat_map(|bridge| bridge.ports.iter().map(move |port| (bridge, port)))
+    }
+
+    /// The port to a neighbour.
+    pub(crate) fn port(&self, bridge: &str, to: &str) -> Result<&PortLayout> {
+        let mut ports = self.ports().filter(|(b, _)| b.name == bridge);
+        let port = ports.find(|(_, port)| port.to == to).map(|(_, port)| port);
+        port.with_context(|| format!("bridge {bridge} has no port to {to}"))
+    }
+
+    /// The place in results that a device stands for; none if it is not a port.
+    pub(crate) fn places(&self) -> BTreeMap<String, String> {
+        self.ports()
+            .map(|(bridge, port)| (port.device.clone(), format!("{}:{}", bridge.name, port.to)))
+            .collect()
+    }
+
+    /// Devices of the switch itself that packets pass.
+    pub(crate) fn internal(&self) -> impl Iterator<Item = &str> {
+        self.bridges
+            .iter()
+            .flat_map(|bridge| bridge.svis.iter().map(|svi| svi.device.as_str()))
+    }
+}
+
+impl Layout {
+    /// Addresses of a class's hosts.
+    pub(crate) fn addresses(&self, class: &Class) -> Vec<Ipv4Addr> {
+        let hosts = class.hosts.iter().filter_map(|host| self.hosts.get(host));
+        hosts.flatten().copied().collect()
+    }
+}
+
+impl BridgeLayout {
+    /// Ports of several cables: the name, which no other bridge's has, and the members.
+    pub(crate) fn bonds(&self) -> Vec<(String, &Bond, Vec<&PortLayout>)> {
+        let mut bonds: Vec<(String, &Bond, Vec<&PortLayout>)> = Vec::new();
+        for port in &self.ports {
+            let Some(bond) = &port.port.bond else { continue };
+            match bonds.iter_mut().find(|(_, other, _)| other.name == bond.name) {
+                Some((_, _, members)) => members.push(port),
+                None => bonds.push((fitting(&format!("{}-{}", self.name, bond.name)), bond, vec![port])),
+            }
+        }
+        bonds
+    }
+}
+
+/// A device's name; the beginning of one that is too long.
+fn fitting(name: &str) -> String {
+    name.chars().take(LONGEST).collect()
+}
+
+/// Why no switch can be set up so in one namespace.
+pub(crate) fn unfit(topology: &Topology) -> Option<String> {
+    if topology.bridges.is_empty() {
+        return None;
+    }
+    if let Some(bridge) = topology.bridges.iter().find(|bridge| bridge.name.len() > LONGEST) {
+        return Some(format!(
+            "the name of bridge {} is too long for a device: Linux allows {LONGEST} letters",
+            bridge.name
+        ));
+    }
+    let routers: Vec<&str> = topology
+        .bridges
+        .iter()
+        .filter(|b| !b.svis.is_empty())
+        .map(|b| b.name.as_str())
+        .collect();
+    if routers.len() > 1 {
+        return Some(format!(
+            "bridges {} would be one router: all bridges of a testbed share a network stack",
+            routers.join(" and ")
+        ));
+    }
+    classes(topology)
+}
+
+/// Packets are put into classes when they come in, once for all ports.
+fn classes(topology: &Topology) -> Option<String> {
+    for bridge in &topology.bridges {
+        let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+        let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
+        let of_bridge = ends.filter(|end| end.at == bridge.name);
+        for qos in of_bridge.filter_map(|end| end.port.qos.as_ref()) {
+            if !qos.classes.is_empty() && bridge.control != Control::Learning {
+                return Some(format!(
+                    "bridge {} has classes, and rules that are not the switch's own",
+                    bridge.name
+                ));
+            }
+            for (number, class) in qos.classes.iter().enumerate() {
+                for host in &class.hosts {
+                    if *known.entry(host).or_insert(number) != number {
+                        return Some(format!(
+                            "host {host} is in different classes at two ports of bridge {}",
+                            bridge.name
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+fn svis(bridge: &str, addresses: &[Address]) -> Vec<Svi> {
+    let mut svis: Vec<Svi> = Vec::new();
+    for address in addresses {
+        match svis.iter_mut().find(|svi| svi.vlan == address.vlan) {
+            Some(svi) => svi.addresses.push(address.clone()),
+            None => svis.push(Svi {
+                vlan: address.vlan,
+                device: address
+                    .vlan
+                    .map_or_else(|| bridge.to_owned(), |vlan| format!("vlan{vlan}")),
+                addresses: vec![address.clone()],
+            }),
+        }
+    }
+    svis
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two VLANs with a router between them, and a trunk to a second switch.
+    pub(crate) const TWO_VLANS: &str = "
+        host = [{ name = 'PC1', address = [{ ip = '10.0.0.1', prefix = 24 }] },
+                { name = 'PC3', address = [{ ip = '20.0.0.1', prefix = 24 }] }]
+        bridge = [{ name = 's1', svi = [{ ip = '10.0.0.254', prefix = 24, vlan = 10 }, { ip = '20.0.0.254', prefix = 24, vlan = 20 }] },
+                  { name = 's2', control = 'rules' }]
+        link = [{ a = { at = 'PC1' }, b = { at = 's1', port = { access = 10 } } },
+                { a = { at = 's1', port = { trunk = [10, 20] } }, b = { at = 's2', port = { trunk = [10, 20] } } },
+                { a = { at = 'PC3' }, b = { at = 's2', port = { access = 20, qos = { kind = 'htb', rate = 5000000 }, policing = { rate = 10240, burst = 1024 } } } }]";
+
+    pub(crate) fn layout(text: &str) -> Layout {
+        let topology: Topology = toml::from_str(text).unwrap();
+        Layout::of(&topology, &|bridge, to| {
+            vec![format!("{bridge}-{to}"), format!("{bridge}-{to}.2")]
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn ports_have_the_devices_of_their_cables_and_svis_one_device_for_each_vlan() {
+        let layout = layout(TWO_VLANS);
+        let devices: Vec<&str> = layout.ports().map(|(_, port)| port.device.as_str()).collect();
+        assert_eq!(devices, ["s1-PC1", "s1-s2", "s2-s1", "s2-PC3"]);
+        assert_eq!(layout.internal().collect::<Vec<_>>(), ["vlan10", "vlan20"]);
+        assert_eq!(layout.places()["s2-PC3"], "s2:PC3");
+        assert_eq!(layout.port("s1", "s2").unwrap().port.trunk, [10, 20]);
+        assert!(layout.port("s1", "PC3").is_err());
+        assert!(layout.routes());
+    }
+
+    #[test]
+    fn two_cables_between_two_bridges_are_two_ports() {
+        let layout = layout(
+            "bridge = [{ name = 's1' }, { name = 's2' }]
+             link = [{ a = { at = 's1' }, b = { at = 's2' } }, { a = { at = 's2' }, b = { at = 's1' } }]",
+        );
+        let devices: Vec<&str> = layout.ports().map(|(_, port)| port.device.as_str()).collect();
+        assert_eq!(devices, ["s1-s2", "s1-s2.2", "s2-s1", "s2-s1.2"]);
+    }
+
+    #[test]
+    fn what_one_namespace_cannot_hold_is_told() {
+        let reason = |text: &str| unfit(&toml::from_str(text).unwrap());
+        assert_eq!(reason(TWO_VLANS), None);
+        let svi = "svi = [{ ip = '10.0.0.254', prefix = 24 }]";
+        let two = reason(&format!("bridge = [{{ name = 'a', {svi} }}, {{ name = 'b', {svi} }}]")).unwrap();
+        assert!(two.contains("a and b"), "{two}");
+        assert!(reason("bridge = [{ name = 'sixteen-letters-' }]").is_some());
+    }
+
+    #[test]
+    fn members_of_a_bond_are_one_port_of_their_bridge() {
+        let layout = layout(BONDED);
+        let bonds = layout.bridges[0].bonds();
+        assert_eq!(bonds.len(), 1);
+        assert_eq!(bonds[0].0, "s1-bond0");
+        let members: Vec<&str> = bonds[0].2.iter().map(|port| port.device.as_str()).collect();
+        assert_eq!(members, ["s1-s2", "s1-s2.2"]);
+        assert_eq!(layout.bridges[1].bonds()[0].0, "s2-bond0");
+    }
+
+    /// Two switches joined by a bond; two hosts with classes of their own at the port to a third.
+    pub(crate) const BONDED: &str = "
+        host = [{ name = 'bulk', address = [{ ip = '10.9.0.2', prefix = 24 }] },
+                { name = 'voice', address = [{ ip = '10.9.0.1', prefix = 24 }] },
+                { name = 'server', address = [{ ip = '10.9.0.9', prefix = 24 }] }]
+        bridge = [{ name = 's1' }, { name = 's2' }]
+        link = [{ a = { at = 'bulk' }, b = { at = 's1' } }, { a = { at = 'voice' }, b = { at = 's1' } },
+                { a = { at = 'server' }, b = { at = 's2', port = { qos = { kind = 'htb', rate = 90000000, class = [
+                    { min = 80000000, priority = 1, hosts = ['bulk'] }, { min = 10000000, max = 20000000, priority = 0, hosts = ['voice'] }] } } } },
+                { a = { at = 's1', port = { bond = { name = 'bond0', mode = 'balance_slb' } } }, b = { at = 's2', port = { bond = { name = 'bond0', mode = 'balance_slb' } } } },
+                { a = { at = 's1', port = { bond = { name = 'bond0', mode = 'balance_slb' } } }, b = { at = 's2', port = { bond = { name = 'bond0', mode = 'balance_slb' } } } }]";
+
+    #[test]
+    fn a_host_has_one_class_at_a_bridge() {
+        let reason = |text: &str| unfit(&toml::from_str(text).unwrap());
+        assert_eq!(reason(BONDED), None);
+        let other = BONDED.replace(
+            "b = { at = 's1' } }, {",
+            "b = { at = 's2', port = { qos = { kind = 'htb', class = [{ min = 9, hosts = ['voice'] }] } } } }, {",
+        );
+        assert!(reason(&other).unwrap().contains("host voice"), "{:?}", reason(&other));
+    }
+}

@@ -1,0 +1,271 @@
+//! oxvs, Open vSwitch, and Mininet's switch: what is set up by `ovs-vsctl`.
+//!
+//! - `setup`: a layout as `ovs-vsctl` commands.
+//! - `boot`: the daemons of each kind.
+//! - `running`: what answers while they run. `drops`: their counters, read.
+
+mod boot;
+mod drops;
+mod running;
+mod setup;
+
+pub(crate) use setup::leaf;
+
+use super::kernel::{Part, lacks};
+use super::layout::unfit;
+use super::{Running, System};
+use crate::bed::Bed;
+use crate::bed::command::run_words;
+use crate::topology::{QosKind, Topology};
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+
+/// The programs of Open vSwitch that are used.
+const PROGRAMS: [&str; 6] = [
+    "ovs-vswitchd",
+    "ovsdb-server",
+    "ovs-vsctl",
+    "ovs-ofctl",
+    "ovs-appctl",
+    "ovsdb-tool",
+];
+
+/// Which switch, and how it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// oxvs, its userspace datapath.
+    Oxvs,
+    /// The same with workers that look for packets for a while before they sleep.
+    OxvsSpin,
+    /// Open vSwitch's userspace datapath on packet sockets.
+    Userspace,
+    /// The same with `userspace-tso-enable`.
+    Tso,
+    /// The same on AF_XDP sockets.
+    Afxdp,
+    /// Open vSwitch's kernel datapath.
+    Kernel,
+    /// Open vSwitch with DPDK.
+    Dpdk,
+    /// oxvs, its bridges made by Mininet.
+    Mininet,
+}
+
+impl Kind {
+    /// The switch that is the laboratory's own.
+    pub(crate) const OURS: [Kind; 2] = [Kind::Oxvs, Kind::OxvsSpin];
+
+    /// Those of others, and oxvs in others' hands.
+    pub(crate) const PEERS: [Kind; 6] = [
+        Kind::Userspace,
+        Kind::Tso,
+        Kind::Afxdp,
+        Kind::Kernel,
+        Kind::Dpdk,
+        Kind::Mininet,
+    ];
+
+    /// Whether its daemon is oxvs.
+    fn is_oxvs(self) -> bool {
+        matches!(self, Kind::Oxvs | Kind::OxvsSpin | Kind::Mininet)
+    }
+
+    /// `datapath_type` of its bridges.
+    fn datapath(self) -> &'static str {
+        if self == Kind::Kernel { "system" } else { "netdev" }
+    }
+
+    /// Why its programs cannot be run.
+    fn not_installed(self) -> Option<String> {
+        if self.is_oxvs() {
+            return (self == Kind::Mininet).then(boot::mininet_missing).flatten();
+        }
+        for program in PROGRAMS {
+            if open_vswitch(program).is_none() {
+                return Some(format!(
+                    "Open vSwitch's {program} is not installed (Debian: package openvswitch-switch)"
+                ));
+            }
+        }
+        None
+    }
+
+    /// Why its ports cannot schedule or police as they should, or be what they should.
+    fn no_qos(self, topology: &Topology) -> Option<String> {
+        if self.is_oxvs() {
+            let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
+            let bonded = ends.filter(|end| end.port.bond.is_some()).count() > 0;
+            return bonded.then(|| {
+                "oxvs does not share the load among the interfaces of a port yet, nor does it speak LACP".to_owned()
+            });
+        }
+        let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
+        let ports: Vec<_> = ends
+            .filter(|end| topology.bridges.iter().any(|bridge| bridge.name == end.at))
+            .collect();
+        let kinds = ports
+            .iter()
+            .filter_map(|end| end.port.qos.as_ref())
+            .filter(|qos| qos.kind != QosKind::Fifo);
+        if self == Kind::Afxdp && kinds.clone().next().is_some() {
+            return Some("Open vSwitch schedules by the kernel's disciplines, which AF_XDP ports pass by".to_owned());
+        }
+        if self != Kind::Kernel && kinds.clone().any(|qos| !qos.classes.is_empty()) {
+            let why =
+                "Open vSwitch's userspace datapath does not tell the kernel's disciplines which class a packet is of";
+            return Some(why.to_owned());
+        }
+        let lacking = kinds
+            .flat_map(|qos| std::iter::once(qos.kind).chain(qos.leaf))
+            .find_map(|kind| lacks(Part::Qdisc(kind)));
+        if let Some(reason) = lacking {
+            return Some(format!(
+                "Open vSwitch schedules by the kernel's disciplines, and {reason}"
+            ));
+        }
+        if !ports.iter().any(|end| end.port.policing.is_some()) {
+            return None;
+        }
+        match self {
+            Kind::Kernel => lacks(Part::PoliceBasic)
+                .map(|reason| format!("Open vSwitch polices by the kernel's policer, and {reason}")),
+            _ => Some(
+                "Open vSwitch polices by the kernel's policer, which its userspace datapath takes packets before"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+impl System for Kind {
+    fn name(&self) -> &'static str {
+        match self {
+            Kind::Oxvs => "oxvs",
+            Kind::OxvsSpin => "oxvs-spin",
+            Kind::Userspace => "ovs-userspace",
+            Kind::Tso => "ovs-tso",
+            Kind::Afxdp => "ovs-afxdp",
+            Kind::Kernel => "ovs-kernel",
+            Kind::Dpdk => "ovs-dpdk",
+            Kind::Mininet => "mininet",
+        }
+    }
+
+    fn describe(&self) -> String {
+        let how = match self {
+            Kind::Oxvs => "userspace datapath",
+            Kind::OxvsSpin => "userspace datapath, worker-spin=20000",
+            Kind::Mininet => {
+                return format!(
+                    "oxvs {}, its bridges made by Mininet's OVSSwitch",
+                    env!("CARGO_PKG_VERSION")
+                );
+            }
+            Kind::Userspace => "userspace datapath on packet sockets, hosts without offloads",
+            Kind::Tso => "userspace datapath on packet sockets, userspace-tso-enable",
+            Kind::Afxdp => "userspace datapath on AF_XDP sockets, hosts without offloads",
+            Kind::Kernel => "kernel datapath",
+            Kind::Dpdk => "userspace datapath with DPDK",
+        };
+        if self.is_oxvs() {
+            return format!("oxvs {}, {how}", env!("CARGO_PKG_VERSION"));
+        }
+        let version = open_vswitch("ovs-vswitchd").and_then(|file| version(&file));
+        match version {
+            Some(version) => format!("Open vSwitch {version}, {how}"),
+            None => format!("Open vSwitch, {how}"),
+        }
+    }
+
+    fn missing(&self, topology: &Topology) -> Option<String> {
+        if *self == Kind::Dpdk {
+            return Some(no_dpdk());
+        }
+        if let Some(reason) = unfit(topology).or_else(|| self.not_installed()) {
+            return Some(reason);
+        }
+        let needed = match self {
+            Kind::Kernel => Some(Part::Openvswitch),
+            // For bridges' own devices.
+            _ => Some(Part::Tap),
+        };
+        needed.and_then(lacks).or_else(|| self.no_qos(topology))
+    }
+
+    fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>> {
+        if let Some(reason) = self.missing(topology) {
+            bail!("{reason}");
+        }
+        Ok(Box::new(boot::start(*self, topology, bed)?))
+    }
+}
+
+/// Hosts are attached by veth devices, and those are what DPDK is not for.
+fn no_dpdk() -> String {
+    let installed = Path::new("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk").exists();
+    let why = "DPDK drives network cards: ports in memory can be compared with it, hosts in namespaces or guests of this testbed it does not serve";
+    if installed {
+        why.to_owned()
+    } else {
+        format!("not installed (Debian: package openvswitch-switch-dpdk); and {why}")
+    }
+}
+
+/// A program of Open vSwitch; none if there is none, or if what is there under its name is oxvs.
+fn open_vswitch(program: &str) -> Option<PathBuf> {
+    // Which one `ovs-vswitchd` is, with or without DPDK, is a matter of alternatives; this one is always without.
+    let first = PathBuf::from("/usr/lib/openvswitch-switch").join(program);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = ["/usr/sbin", "/usr/bin"]
+        .into_iter()
+        .map(PathBuf::from)
+        .chain(std::env::split_paths(&path));
+    let files = std::iter::once(first).chain(directories.map(|directory| directory.join(program)));
+    files.into_iter().find(|file| file.is_file() && version(file).is_some())
+}
+
+/// The version of a program of Open vSwitch, `3.1.0`.
+fn version(file: &Path) -> Option<String> {
+    let said = run_words(&[&file.to_string_lossy(), "--version"]).ok()?;
+    let first = said.lines().next()?;
+    (!first.contains("oxvs"))
+        .then(|| first.split_whitespace().last().map(str::to_owned))
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICED: &str = "
+        host = [{ name = 'a', address = [] }]
+        bridge = [{ name = 's1' }]
+        link = [{ a = { at = 'a' }, b = { at = 's1', port = { policing = { rate = 1000, burst = 100 } } } }]";
+
+    #[test]
+    fn what_open_vswitch_leaves_to_the_kernel_is_missing_where_the_kernel_has_it_not() {
+        let topology: Topology = toml::from_str(POLICED).unwrap();
+        assert_eq!(Kind::Oxvs.no_qos(&topology), None);
+        assert!(
+            Kind::Userspace
+                .no_qos(&topology)
+                .unwrap()
+                .contains("takes packets before")
+        );
+        let scheduled: Topology =
+            toml::from_str(&POLICED.replace("policing = { rate = 1000, burst = 100 }", "qos = { kind = 'sfq' }"))
+                .unwrap();
+        assert!(Kind::Afxdp.no_qos(&scheduled).unwrap().contains("AF_XDP"));
+        let reason = Kind::Tso.no_qos(&scheduled);
+        assert_eq!(
+            reason.is_some(),
+            lacks(Part::Qdisc(QosKind::Sfq)).is_some(),
+            "{reason:?}"
+        );
+    }
+
+    #[test]
+    fn dpdk_says_what_it_cannot_do_here() {
+        assert!(Kind::Dpdk.missing(&Topology::default()).unwrap().contains("namespaces"));
+    }
+}

@@ -1,0 +1,210 @@
+//! A switch that runs, and what it answers.
+
+use super::{Kind, drops};
+use crate::results::Loss;
+use crate::systems::Running;
+use crate::systems::daemon::Daemon;
+use crate::systems::kernel_drops;
+use crate::systems::layout::Layout;
+use crate::systems::script::Script;
+use anyhow::{Context, Result, bail};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a process may take to tidy up.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Whose tools speak to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tools {
+    Oxvs,
+    OpenVswitch,
+}
+
+/// Daemons with bridges.
+pub(crate) struct RunningSwitch {
+    pub(crate) kind: Kind,
+    pub(crate) tools: Tools,
+    pub(crate) namespace: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) layout: Layout,
+    /// Mininet.
+    pub(crate) helper: Option<Daemon>,
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) script: Script,
+}
+
+impl RunningSwitch {
+    /// Runs `ovs-vsctl` and keeps the command.
+    pub(crate) fn vsctl(&mut self, args: &str) -> Result<String> {
+        self.script.note(&format!("{} {args}", self.vsctl_name()));
+        self.ask_vsctl(args)
+    }
+
+    /// Runs `ovs-vsctl` for an answer.
+    pub(crate) fn ask_vsctl(&self, args: &str) -> Result<String> {
+        self.script.ask(&format!("{} --timeout=60 {args}", self.vsctl_name()))
+    }
+
+    pub(crate) fn appctl(&self, args: &str) -> Result<String> {
+        let tool = match self.tools {
+            Tools::Oxvs => "oxvs appctl",
+            Tools::OpenVswitch => "ovs-appctl",
+        };
+        self.script.ask(&format!("{tool} --timeout=60 {args}"))
+    }
+
+    /// Runs `ovs-ofctl` and keeps the command.
+    pub(crate) fn ofctl(&mut self, args: &str) -> Result<String> {
+        let tool = match self.tools {
+            Tools::Oxvs => "oxvs ofctl",
+            Tools::OpenVswitch => "ovs-ofctl",
+        };
+        self.script.run(&format!("{tool} {args}"))
+    }
+
+    fn vsctl_name(&self) -> &'static str {
+        match self.tools {
+            Tools::Oxvs => "oxvs vsctl",
+            Tools::OpenVswitch => "ovs-vsctl",
+        }
+    }
+
+    fn bridge(&self, name: &str) -> Result<()> {
+        let known = self.layout.bridges.iter().any(|bridge| bridge.name == name);
+        if !known {
+            bail!("there is no bridge {name}");
+        }
+        Ok(())
+    }
+
+    /// The daemon that forwards.
+    fn switch_pid(&self) -> Option<u32> {
+        self.daemons.last().map(Daemon::pid)
+    }
+}
+
+impl Running for RunningSwitch {
+    fn configuration(&self) -> &[String] {
+        self.script.lines()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let text = match self.kind {
+            Kind::Oxvs | Kind::OxvsSpin | Kind::Mininet => return Vec::new(),
+            Kind::Userspace => {
+                "hosts compute checksums and cut segments themselves (ethtool -K tx off): on packet sockets without \
+                 userspace-tso-enable Open vSwitch passes on what is unfinished, and TCP hangs"
+            }
+            Kind::Afxdp => {
+                "hosts compute checksums and cut segments themselves (ethtool -K tx off), as AF_XDP ports of Open vSwitch need it; \
+                 their thread never sleeps"
+            }
+            Kind::Tso => return Vec::new(),
+            Kind::Kernel => "the kernel forwards in interrupts: only the CPU time of upcalls is the daemon's",
+            Kind::Dpdk => return Vec::new(),
+        };
+        vec![text.to_owned()]
+    }
+
+    fn cpu(&self) -> f64 {
+        self.daemons.iter().map(Daemon::cpu).sum()
+    }
+
+    fn drops(&self) -> Result<Vec<Loss>> {
+        let places = self.layout.places();
+        let internal: Vec<&str> = self.layout.internal().collect();
+        let counted = |device: &str| places.contains_key(device) || internal.contains(&device);
+        let mut losses = kernel_drops::of_devices(&self.namespace, &self.layout)?;
+        let devices = crate::bed::device_counters(&self.namespace)?;
+        let show = self.appctl("dpctl/show -s")?;
+        let ports = drops::ports(&show);
+        if self.tools == Tools::Oxvs {
+            for port in ports.iter().filter(|port| counted(&port.name)) {
+                let kernel = devices.get(&port.name).copied().unwrap_or_default();
+                losses.extend(drops::of_oxvs_port(port, &places, kernel));
+            }
+        } else {
+            losses.push(kernel_drops::loss(
+                "upcall",
+                "datapath",
+                &places,
+                drops::lost_upcalls(&show),
+            ));
+            let coverage = self.appctl("coverage/show")?;
+            losses.push(kernel_drops::loss(
+                "port",
+                "datapath",
+                &places,
+                drops::of_coverage(&coverage),
+            ));
+            if self.kind == Kind::Afxdp {
+                for port in ports.iter().filter(|port| places.contains_key(&port.name)) {
+                    let kernel = devices.get(&port.name).copied().unwrap_or_default();
+                    let packets = port.rx_dropped.saturating_sub(kernel.rx_dropped)
+                        + port.tx_dropped.saturating_sub(kernel.tx_dropped);
+                    losses.push(kernel_drops::loss("port", &port.name, &places, packets));
+                }
+            }
+            if let (Kind::Userspace | Kind::Tso, Some(pid)) = (self.kind, self.switch_pid()) {
+                losses.extend(kernel_drops::before_sockets(&self.namespace, pid, &self.layout)?);
+            }
+        }
+        losses.retain(|loss| loss.packets > 0);
+        Ok(losses)
+    }
+
+    fn openflow(&self, bridge: &str) -> Result<Option<UnixStream>> {
+        self.bridge(bridge)?;
+        let path = self.directory.join(format!("{bridge}.mgmt"));
+        UnixStream::connect(&path)
+            .map(Some)
+            .with_context(|| path.display().to_string())
+    }
+
+    fn port_number(&self, bridge: &str, to: &str) -> Result<u32> {
+        let device = &self.layout.port(bridge, to)?.device;
+        let said = self.ask_vsctl(&format!("get interface {device} ofport"))?;
+        said.trim()
+            .parse()
+            .with_context(|| format!("port {device} of bridge {bridge} has no number: {}", said.trim()))
+    }
+
+    fn set_controller(&mut self, bridge: &str, controller: SocketAddr) -> Result<()> {
+        self.bridge(bridge)?;
+        // An address of IPv6 prints in brackets, as this wants it.
+        self.vsctl(&format!("set-controller {bridge} tcp:{controller}"))
+            .map(drop_text)
+    }
+
+    fn check(&mut self) -> Result<()> {
+        for daemon in self.daemons.iter_mut().chain(&mut self.helper) {
+            daemon.check()?;
+        }
+        Ok(())
+    }
+}
+
+fn drop_text(_: String) {}
+
+impl Drop for RunningSwitch {
+    fn drop(&mut self) {
+        if self.tools == Tools::OpenVswitch && self.daemons.len() > 1 {
+            // Its internal devices, and its flows in the kernel, would stay; the bed removes them with its namespace if this fails.
+            let _ = self.appctl("exit --cleanup");
+            if let Some(switch) = self.daemons.last_mut() {
+                switch.wait_for_end(ENDING);
+            }
+        }
+        if let Some(mut helper) = self.helper.take() {
+            // It ends with its input, and takes its switches along.
+            drop(helper.child().stdin.take());
+            helper.wait_for_end(ENDING);
+        }
+        while let Some(daemon) = self.daemons.pop() {
+            drop(daemon);
+        }
+    }
+}

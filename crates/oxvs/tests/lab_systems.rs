@@ -1,0 +1,385 @@
+//! The laboratory's switches forward as a topology asks, tell what they lose, and leave nothing behind.
+//!
+//! What a machine cannot run is skipped with the reason that the laboratory itself gives.
+
+use lab::bed::{self, Bed};
+use lab::results::Loss;
+use lab::systems::{Running, System, named};
+use lab::topology::Topology;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+use testkit::skip;
+
+/// Far beyond what anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Two hosts in two VLANs, and the switch as the router between them.
+const ROUTED: &str = "
+host = [
+    { name = 'PC1', address = [{ ip = '10.0.0.1', prefix = 24 }], gateway = '10.0.0.254' },
+    { name = 'PC3', address = [{ ip = '20.0.0.3', prefix = 24 }], gateway = '20.0.0.254' },
+]
+bridge = [{ name = 's1', svi = [{ ip = '10.0.0.254', prefix = 24, vlan = 10 }, { ip = '20.0.0.254', prefix = 24, vlan = 20 }] }]
+link = [
+    { a = { at = 'PC1' }, b = { at = 's1', port = { access = 10 } } },
+    { a = { at = 'PC3' }, b = { at = 's1', port = { access = 20 } } },
+]";
+
+/// Two hosts in one VLAN at two switches, which a trunk joins.
+const TRUNKED: &str = "
+host = [
+    { name = 'PC1', address = [{ ip = '10.0.0.1', prefix = 24 }] },
+    { name = 'PC2', address = [{ ip = '10.0.0.2', prefix = 24 }] },
+]
+bridge = [{ name = 's1' }, { name = 's2' }]
+link = [
+    { a = { at = 'PC1' }, b = { at = 's1', port = { access = 10 } } },
+    { a = { at = 's1', port = { trunk = [10, 20] } }, b = { at = 's2', port = { trunk = [10, 20] } } },
+    { a = { at = 'PC2' }, b = { at = 's2', port = { access = 10 } } },
+]";
+
+fn topology(text: &str) -> Topology {
+    bed::use_program(Path::new(env!("CARGO_BIN_EXE_oxvs")));
+    toml::from_str(text).unwrap()
+}
+
+/// Two hosts at one switch without VLANs; `port` is the set-up of the second one's port.
+fn pair(port: &str, bridge: &str) -> Topology {
+    topology(&format!(
+        "host = [{{ name = 'PC1', address = [{{ ip = '10.0.0.1', prefix = 24 }}] }}, {{ name = 'PC2', address = [{{ ip = '10.0.0.2', prefix = 24 }}] }}]
+         bridge = [{{ name = 's1'{bridge} }}]
+         link = [{{ a = {{ at = 'PC1' }}, b = {{ at = 's1' }} }}, {{ a = {{ at = 'PC2' }}, b = {{ at = 's1', port = {{ {port} }} }} }}]"
+    ))
+}
+
+fn ping(bed: &Bed, from: &str, to: &str) {
+    let mut command = bed
+        .host(from)
+        .unwrap()
+        .command(&["ping", "-c", "2", "-i", "0.05", "-W", "10", to]);
+    bed::command::run(&mut command).unwrap();
+}
+
+/// A megabyte over TCP.
+fn transfer(bed: &Bed, from: &str, to: &str, address: &str) {
+    const BYTES: usize = 1 << 20;
+    let address: SocketAddr = format!("{address}:7777").parse().unwrap();
+    let listener = bed.host(to).unwrap().enter(|| Ok(TcpListener::bind(address)?)).unwrap();
+    let receiver = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        received.len()
+    });
+    let mut stream = bed
+        .host(from)
+        .unwrap()
+        .enter(|| Ok(TcpStream::connect_timeout(&address, LONG)?))
+        .unwrap();
+    stream.set_write_timeout(Some(LONG)).unwrap();
+    stream.write_all(&vec![7; BYTES]).unwrap();
+    drop(stream);
+    assert_eq!(receiver.join().unwrap(), BYTES);
+}
+
+/// Devices of the switch's namespace, and the processes in it.
+fn contents(bed: &Bed) -> (Vec<String>, String) {
+    let devices = bed.counters().unwrap().into_keys().collect();
+    let pids = bed::command::run_words(&["ip", "netns", "pids", bed.namespace()]).unwrap();
+    (devices, pids)
+}
+
+fn packets(losses: &[Loss], cause: &str, place: &str) -> u64 {
+    losses
+        .iter()
+        .filter(|loss| loss.cause == cause && loss.place == place)
+        .map(|loss| loss.packets)
+        .sum()
+}
+
+/// Greets a bridge, which greets back.
+fn hello(running: &dyn Running) {
+    let mut stream = running.openflow("s1").unwrap().unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+    let mut header = [0; 8];
+    stream.read_exact(&mut header).unwrap();
+    assert_eq!(header[1], 0, "its first message is a HELLO");
+    assert!(running.openflow("s9").is_err());
+}
+
+/// All that is true of every switch, on the routed testbed.
+fn routes(name: &str) {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let system: Box<dyn System> = named(name).unwrap();
+    let topology = topology(ROUTED);
+    if let Some(reason) = system.missing(&topology) {
+        assert!(reason.len() > 10, "{reason:?}");
+        skip!("{name}: {reason}");
+    }
+    let bed = Bed::build(&topology).unwrap();
+    let before = contents(&bed);
+    let mut running = system.start(&topology, &bed).unwrap();
+    ping(&bed, "PC1", "20.0.0.3");
+    ping(&bed, "PC3", "10.0.0.254");
+    transfer(&bed, "PC1", "PC3", "20.0.0.3");
+    running.check().unwrap();
+    let said = running.configuration().join("\n");
+    assert!(
+        said.contains("10.0.0.254/24") && said.contains("s1-PC1") && said.contains("net.ipv4.ip_forward=1"),
+        "{said}"
+    );
+    assert!(!said.contains("/run/oxvs-lab"), "{said}");
+    running.drops().unwrap();
+    if name == "bridge" {
+        assert!(running.openflow("s1").unwrap().is_none());
+        assert!(running.port_number("s1", "PC1").is_err());
+    } else {
+        assert!(running.cpu() > 0.0);
+        hello(&*running);
+        let ports = ["PC1", "PC3"].map(|to| running.port_number("s1", to).unwrap());
+        assert_ne!(ports[0], ports[1]);
+        assert!(running.port_number("s1", "PC9").is_err());
+    }
+    drop(running);
+    assert_eq!(contents(&bed), before, "{name} has left something behind");
+}
+
+#[test]
+fn oxvs_routes_between_vlans() {
+    routes("oxvs");
+}
+
+#[test]
+fn oxvs_with_workers_that_spin_routes_between_vlans() {
+    routes("oxvs-spin");
+}
+
+#[test]
+fn the_kernels_bridge_routes_between_vlans() {
+    routes("bridge");
+}
+
+#[test]
+fn open_vswitch_on_packet_sockets_routes_between_vlans() {
+    routes("ovs-userspace");
+}
+
+#[test]
+fn open_vswitch_with_segmentation_offload_routes_between_vlans() {
+    routes("ovs-tso");
+}
+
+#[test]
+fn open_vswitch_on_af_xdp_routes_between_vlans() {
+    routes("ovs-afxdp");
+}
+
+#[test]
+fn open_vswitch_in_the_kernel_routes_between_vlans() {
+    routes("ovs-kernel");
+}
+
+#[test]
+fn oxvs_as_mininet_makes_it_routes_between_vlans() {
+    routes("mininet");
+}
+
+#[test]
+fn trunks_carry_vlans_or_it_is_said_that_they_cannot() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let topology = topology(TRUNKED);
+    for name in ["oxvs", "bridge", "ovs-tso"] {
+        let system = named(name).unwrap();
+        if let Some(reason) = system.missing(&topology) {
+            assert!(name != "oxvs" && reason.len() > 10, "{name}: {reason}");
+            continue;
+        }
+        let bed = Bed::build(&topology).unwrap();
+        let running = system.start(&topology, &bed).unwrap();
+        ping(&bed, "PC1", "10.0.0.2");
+        if name == "oxvs" {
+            let said = running.configuration().join("\n");
+            assert!(said.contains("oxvs vsctl add-port s1 s1-s2 trunks=10,20"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_is_told_by_cause_and_port() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let send = |bed: &Bed, from: &str, to: &str, packets: u32, payload: usize| {
+        let send = || {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            for _ in 0..packets {
+                socket.send_to(&vec![0; payload], (to, 9))?;
+            }
+            Ok(())
+        };
+        bed.host(from).unwrap().enter(send).unwrap();
+    };
+    // Far less may come in in a second than is sent; a class that gives out a packet now and then.
+    let topology = pair(
+        "policing = { rate = 8, burst = 100 }, qos = { kind = 'htb', rate = 20000 }",
+        "",
+    );
+    let told = |name: &str| {
+        let system = named(name).unwrap();
+        if system.missing(&topology).is_some() {
+            return;
+        }
+        let bed = Bed::build(&topology).unwrap();
+        let running = system.start(&topology, &bed).unwrap();
+        ping(&bed, "PC1", "10.0.0.2");
+        send(&bed, "PC2", "10.0.0.1", 100, 1400);
+        send(&bed, "PC1", "10.0.0.2", 4000, 10);
+        // The last ones may be on their way.
+        testkit::eventually("the drops are counted", || {
+            let losses = running.drops().unwrap();
+            let counted = packets(&losses, "policer", "s1:PC2") >= 50 && packets(&losses, "queue", "s1:PC2") > 0;
+            counted.then_some(())
+        });
+    };
+    told("oxvs");
+    told("bridge");
+    told("ovs-kernel");
+}
+
+#[test]
+fn a_switch_that_dies_is_told_with_what_it_said() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let topology = pair("", "");
+    let bed = Bed::build(&topology).unwrap();
+    let mut running = named("oxvs").unwrap().start(&topology, &bed).unwrap();
+    running.check().unwrap();
+    for pid in contents(&bed).1.split_whitespace() {
+        bed::command::run_words(&["kill", "-KILL", pid]).unwrap();
+    }
+    let error = testkit::eventually("its end is told", || running.check().err());
+    let error = format!("{error:#}");
+    assert!(error.contains("oxvs has ended (signal: 9 (SIGKILL))"), "{error}");
+    assert!(running.drops().is_err());
+}
+
+#[test]
+fn a_start_that_fails_half_way_leaves_nothing() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let topology = topology(ROUTED);
+    for name in ["oxvs", "bridge", "ovs-tso"] {
+        let system = named(name).unwrap();
+        if system.missing(&topology).is_some() {
+            continue;
+        }
+        let bed = Bed::build(&topology).unwrap();
+        // In the way of the second address's device.
+        let device = ["ip", "link", "add", "vlan20", "type", "veth", "peer", "name", "other"];
+        bed::command::run(&mut bed.command(&device)).unwrap();
+        let before = contents(&bed);
+        let error = system.start(&topology, &bed).err().unwrap();
+        let error = format!("{error:#}");
+        assert!(error.contains("vlan20"), "{name}: {error}");
+        assert_eq!(contents(&bed), before, "{name} has left something behind");
+    }
+}
+
+#[test]
+fn a_bridge_connects_to_the_controller_that_it_is_given() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let topology = pair("", ", control = 'reactive'");
+    let bridge = named("bridge").unwrap().missing(&topology).unwrap();
+    assert!(bridge.contains("OpenFlow"), "{bridge}");
+    for name in ["oxvs", "ovs-tso"] {
+        let system = named(name).unwrap();
+        if system.missing(&topology).is_some() {
+            continue;
+        }
+        let bed = Bed::build(&topology).unwrap();
+        let listener = bed::namespace::enter(bed.namespace(), || Ok(TcpListener::bind("127.0.0.1:0")?)).unwrap();
+        let mut running = system.start(&topology, &bed).unwrap();
+        running.set_controller("s1", listener.local_addr().unwrap()).unwrap();
+        assert!(running.set_controller("s9", listener.local_addr().unwrap()).is_err());
+        let mut stream = listener.accept().unwrap().0;
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let mut header = [0; 8];
+        stream.read_exact(&mut header).unwrap();
+        assert_eq!(header[1], 0, "its first message is a HELLO");
+    }
+}
+
+#[test]
+fn hosts_have_classes_of_their_own_at_a_port() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let class =
+        "class = [{ min = 6000000, hosts = ['PC2'] }, { min = 2000000, max = 5000000, priority = 1, hosts = ['PC1'] }]";
+    let topology = pair(&format!("qos = {{ kind = 'htb', rate = 10000000, {class} }}"), "");
+    for name in ["oxvs", "bridge", "ovs-kernel", "ovs-tso"] {
+        let system = named(name).unwrap();
+        if let Some(reason) = system.missing(&topology) {
+            assert!(name != "oxvs" && reason.len() > 10, "{name}: {reason}");
+            continue;
+        }
+        let bed = Bed::build(&topology).unwrap();
+        let running = system.start(&topology, &bed).unwrap();
+        ping(&bed, "PC1", "10.0.0.2");
+        let said = running.configuration().join("\n");
+        assert!(said.contains("10.0.0.1"), "{said}");
+        if name == "oxvs" {
+            let socket = bed.directory().join("oxvs");
+            let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_oxvs"));
+            show.env("OVS_RUNDIR", socket).args(["appctl", "qos/show", "s1-PC2"]);
+            let show = bed::command::run(&mut show).unwrap();
+            let second = show.split("Queue 1:").nth(1).unwrap_or_else(|| panic!("{show}"));
+            assert!(
+                second.contains("max-rate: 5000000") && !second.contains("tx_packets: 0\n"),
+                "{show}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_class_can_have_a_discipline_of_its_own() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let topology = pair("qos = { kind = 'htb', rate = 10000000, leaf = 'fq_codel' }", "");
+    for name in ["oxvs", "bridge", "ovs-tso"] {
+        let system = named(name).unwrap();
+        if let Some(reason) = system.missing(&topology) {
+            assert!(name != "oxvs" && reason.len() > 10, "{name}: {reason}");
+            continue;
+        }
+        let bed = Bed::build(&topology).unwrap();
+        let running = system.start(&topology, &bed).unwrap();
+        ping(&bed, "PC1", "10.0.0.2");
+        let said = running.configuration().join("\n");
+        assert!(said.contains("fq_codel"), "{said}");
+    }
+}
+
+#[test]
+fn two_cables_are_one_port_or_it_is_said_that_they_cannot() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    for (mode, lacp) in [("balance_slb", false), ("balance_tcp", true)] {
+        let port = format!("port = {{ bond = {{ name = 'bond0', mode = '{mode}', lacp = {lacp} }} }}");
+        let cable = format!("{{ a = {{ at = 's1', {port} }}, b = {{ at = 's2', {port} }} }}");
+        let topology = topology(&format!(
+            "host = [{{ name = 'PC1', address = [{{ ip = '10.0.0.1', prefix = 24 }}] }}, {{ name = 'PC2', address = [{{ ip = '10.0.0.2', prefix = 24 }}] }}]
+             bridge = [{{ name = 's1' }}, {{ name = 's2' }}]
+             link = [{{ a = {{ at = 'PC1' }}, b = {{ at = 's1' }} }}, {{ a = {{ at = 'PC2' }}, b = {{ at = 's2' }} }}, {cable}, {cable}]"
+        ));
+        for name in ["oxvs", "bridge", "ovs-tso"] {
+            let system = named(name).unwrap();
+            if let Some(reason) = system.missing(&topology) {
+                assert!(reason.len() > 10, "{name}: {reason}");
+                continue;
+            }
+            let bed = Bed::build(&topology).unwrap();
+            let running = system.start(&topology, &bed).unwrap();
+            ping(&bed, "PC1", "10.0.0.2");
+            let said = running.configuration().join("\n");
+            assert!(said.contains("s1-bond0"), "{said}");
+        }
+    }
+}
