@@ -4,6 +4,7 @@
 //! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables, [`systems`] its switches.
 //! - [`traffic`]: what is sent across it and measured of it.
 //! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual machines.
+//! - [`trust`]: what the instruments measure where the truth is known.
 //! - [`results`]: what a run leaves.
 //! - [`report`]: a page that reads like a paper's results, and every sample beside it.
 //! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
@@ -12,6 +13,7 @@
 //! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
 #![forbid(unsafe_code)]
 
+pub mod awake;
 pub mod bed;
 pub mod cli;
 pub mod controller;
@@ -25,3 +27,4 @@ pub mod systems;
 pub mod table;
 pub mod topology;
 pub mod traffic;
+pub mod trust;

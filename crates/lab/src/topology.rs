@@ -126,6 +126,10 @@ pub struct Link {
     /// In each direction, in microseconds.
     #[serde(default)]
     pub delay: u64,
+    /// With a rate: a frame arrives when its last bit has passed, as on a cable of copper. The kernel's shaper, which is used without this, lets a
+    /// frame that finds the cable idle pass at once; this is a program's work, and costs more of the processor the more frames there are.
+    #[serde(default)]
+    pub serial: bool,
     /// What the cable's shaper holds in each direction, in bytes, each frame counted with [`OVERHEAD`].
     #[serde(default = "queue")]
     pub queue: u64,

@@ -1,8 +1,13 @@
 //! Testbeds of the laboratory stand as their topology says, and leave nothing behind.
 
-use lab::bed::{self, Bed};
+use lab::bed::{self, Bed, DEVICE};
 use lab::topology::Topology;
+use lab::traffic::Remote;
+use lab::traffic::capture::{Capture, Captured};
+use lab::traffic::protocol::{Outcome, Task};
+use std::net::UdpSocket;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use testkit::skip;
 
 const PAIR: &str = "
@@ -62,13 +67,240 @@ fn hosts_reach_each_other_across_bare_cables_and_nothing_is_left_behind() {
     assert!(!left.wait().unwrap().success());
 }
 
+/// Cables of every kind, with little room in their queues where they have one.
+const KINDS: [&str; 4] = [
+    "",
+    "rate = 10_000_000, queue = 6000",
+    "rate = 10_000_000, queue = 6000, delay = 300",
+    "rate = 10_000_000, queue = 6000, serial = true",
+];
+
+fn joined(kind: &str) -> Bed {
+    let comma = if kind.is_empty() { "" } else { ", " };
+    Bed::build(&topology(&format!(
+        "{{ a = {{ at = 'PC1' }}, b = {{ at = 'PC2' }}{comma}{kind} }}"
+    )))
+    .unwrap()
+}
+
+fn captured(remote: Remote) -> Captured {
+    match remote.stop().unwrap() {
+        Outcome::Captured(captured) => captured,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn a_cable_with_a_rate_carries_frames_both_ways() {
+fn cables_of_every_kind_carry_frames_both_ways_tagged_ones_as_they_are() {
     skip!(unless root, "ip", "tc", "ethtool", "ping");
-    let topology = topology("{ a = { at = 'PC1' }, b = { at = 'PC2' }, rate = 10_000_000 }");
-    let bed = Bed::build(&topology).unwrap();
-    ping(&bed);
-    assert_eq!(bed.losses().unwrap(), []);
+    for kind in KINDS {
+        let bed = joined(kind);
+        ping(&bed);
+        let (one, other) = (bed.host("PC1").unwrap(), bed.host("PC2").unwrap());
+        let agent = other.agent().unwrap();
+        let capture = agent.start(Task::Capture(Capture::default())).unwrap();
+        let tagged = [
+            &other.mac()[..],
+            &one.mac()[..],
+            &[0x81, 0, 0x60, 10, 0x88, 0xb5],
+            &[7; 1500],
+        ]
+        .concat();
+        let send = || {
+            let socket = sys::PacketSocket::new()?;
+            socket.bind(rustix::net::netdevice::name_to_index(&socket, DEVICE)?, false)?;
+            Ok(rustix::net::send(&socket, &tagged, rustix::net::SendFlags::empty())?)
+        };
+        assert_eq!(one.enter(send).unwrap(), 1518);
+        // What is behind it on the cable has arrived: so has it.
+        ping(&bed);
+        let captured = captured(capture);
+        let seen: Vec<_> = captured
+            .seen
+            .iter()
+            .filter(|seen| seen.kind.ether_type == 0x88b5)
+            .collect();
+        assert_eq!(seen.len(), 1, "{kind}: {captured:?}");
+        assert_eq!(
+            (seen[0].kind.vlan, seen[0].frames, seen[0].bytes),
+            (Some(10), 1, 1518),
+            "{kind}"
+        );
+        assert_eq!(bed.losses().unwrap(), [], "{kind}");
+    }
+}
+
+#[test]
+fn what_a_full_queue_drops_is_counted_at_its_cable_and_direction() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    for kind in &KINDS[1..] {
+        let bed = joined(kind);
+        ping(&bed);
+        let (one, other) = (bed.host("PC1").unwrap(), bed.host("PC2").unwrap());
+        let agent = other.agent().unwrap();
+        let capture = agent.start(Task::Capture(Capture::default())).unwrap();
+        let send = || {
+            let socket = UdpSocket::bind("10.9.0.1:0")?;
+            for _ in 0..200 {
+                // That nobody listens there comes back, and may be an error of a later datagram.
+                let _ = socket.send_to(&[0; 1000], "10.9.0.2:9");
+                // A host's backlog takes a thousand frames, but not of everybody at once.
+                std::thread::yield_now();
+            }
+            Ok(())
+        };
+        one.enter(send).unwrap();
+        let sent = counters_of(one);
+        let arrived = testkit::eventually("all have arrived or were dropped", || {
+            let lost: u64 = bed
+                .losses()
+                .unwrap()
+                .iter()
+                .filter(|loss| loss.cause == "cable")
+                .map(|loss| loss.packets)
+                .sum();
+            (counters_of(other) + lost >= 200).then_some(200 - lost)
+        });
+        let udp = captured(capture);
+        let udp: u64 = udp
+            .seen
+            .iter()
+            .filter(|seen| seen.kind.protocol == Some(17))
+            .map(|seen| seen.frames)
+            .sum();
+        assert_eq!(udp, arrived, "{kind}");
+        assert!(arrived < sent, "{kind}: the queue was never full");
+        let losses = bed.losses().unwrap();
+        let cable: Vec<_> = losses.iter().filter(|loss| loss.cause == "cable").collect();
+        assert_eq!(cable.len(), 1, "{kind}: {losses:?}");
+        assert_eq!(cable[0].place, "PC1-PC2 towards PC2", "{kind}");
+        // Nobody listened to those that arrived.
+        assert!(
+            losses
+                .iter()
+                .any(|loss| loss.cause == "receiver" && loss.place == "PC2" && loss.packets == arrived),
+            "{losses:?}"
+        );
+    }
+}
+
+/// UDP datagrams that a host has received (or sent, where it is the first).
+fn counters_of(host: &lab::bed::Host) -> u64 {
+    let text = host
+        .enter(|| Ok(std::fs::read_to_string("/proc/thread-self/net/snmp")?))
+        .unwrap();
+    let numbers = text.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();
+    let numbers: Vec<u64> = numbers
+        .split_whitespace()
+        .skip(1)
+        .map(|word| word.parse().unwrap())
+        .collect();
+    // InDatagrams, NoPorts, InErrors, OutDatagrams.
+    numbers[..4].iter().sum()
+}
+
+/// A laboratory that has begun to measure in a testbed, and the process's number.
+fn busy() -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oxvs"));
+    let child = command
+        .args(["lab", "trust"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    testkit::eventually("the laboratory measures", || {
+        (!processes(&format!("/proc/{}/exe lab agent", child.id())).is_empty()).then_some(())
+    });
+    child
+}
+
+/// Processes whose command line begins so.
+fn processes(command: &str) -> Vec<u32> {
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let words = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .unwrap_or_default()
+            .replace('\0', " ")
+    };
+    pids.filter(|pid| words(pid).starts_with(command)).collect()
+}
+
+/// What there is of a laboratory whose process had that number.
+fn left(pid: u32) -> (Vec<String>, Vec<u32>, bool) {
+    let records = std::fs::read_dir("/run/oxvs-lab").into_iter().flatten().flatten();
+    let mut names = records.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    (
+        namespaces(&format!("oxvs-lab-{pid}-")),
+        processes(&format!("/proc/{pid}/exe lab")),
+        names.any(|name| name.trim_start_matches('.').starts_with(&format!("{pid}-"))),
+    )
+}
+
+#[test]
+fn a_laboratory_that_is_killed_leaves_nothing() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let mut lab = busy();
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    testkit::eventually("all is gone", || {
+        (left(lab.id()) == (vec![], vec![], false)).then_some(())
+    });
+}
+
+#[test]
+fn clean_removes_what_even_the_warden_could_not_and_leaves_a_run_that_lives_alone() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let living = joined("");
+    let mut lab = busy();
+    for warden in processes(&format!("/proc/{}/exe lab warden", lab.id())) {
+        bed::command::run_words(&["kill", "-KILL", &warden.to_string()]).unwrap();
+    }
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    assert!(!left(lab.id()).0.is_empty());
+    clean();
+    testkit::eventually("all is gone", || {
+        (left(lab.id()) == (vec![], vec![], false)).then_some(())
+    });
+    ping(&living);
+}
+
+fn clean() {
+    let status = Command::new(env!("CARGO_BIN_EXE_oxvs"))
+        .args(["lab", "clean"])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_namespace_of_that_name_that_exists_is_an_error_and_stays() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let script = "ip netns add oxvs-lab-$$-0-host-one && exec \"$0\" lab trust";
+    let mut lab = Command::new("sh");
+    lab.args(["-c", script, env!("CARGO_BIN_EXE_oxvs")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let lab = lab.spawn().unwrap();
+    let pid = lab.id();
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let taken = format!("oxvs-lab-{pid}-0-host-one");
+    assert!(
+        said.contains(&format!(
+            "namespace {taken} exists, and this run has not made it; 'oxvs lab clean'"
+        )),
+        "{said}"
+    );
+    assert!(!output.status.success());
+    assert_eq!(left(pid), (vec![taken], vec![], false));
+    clean();
+    assert_eq!(left(pid).0, [""; 0]);
 }
 
 #[test]

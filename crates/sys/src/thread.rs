@@ -35,12 +35,24 @@ pub fn pin_to_cpu(cpu: usize) -> Result<()> {
 /// # Errors
 /// The kernel's. One older than Linux 6.12 takes the wish and does nothing about it.
 pub fn set_slice(slice: std::time::Duration) -> Result<()> {
+    set_attributes(libc::SCHED_OTHER, u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Lets this thread run only where a processor has nothing else to do; whatever wakes takes its place at once (`SCHED_IDLE`).
+///
+/// # Errors
+/// The kernel's.
+pub fn set_idle() -> Result<()> {
+    set_attributes(libc::SCHED_IDLE, 0)
+}
+
+fn set_attributes(policy: i32, runtime: u64) -> Result<()> {
     // SAFETY: all of the structure may be zero: the normal policy, no flags.
     let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
     wish.size = size_of::<libc::sched_attr>() as u32;
-    wish.sched_policy = libc::SCHED_OTHER as u32;
+    wish.sched_policy = policy.cast_unsigned();
     wish.sched_nice = nice()?;
-    wish.sched_runtime = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
+    wish.sched_runtime = runtime;
     // SAFETY: the kernel reads `size` bytes of the structure and keeps no reference to it; 0 is the calling thread, and no flags are given.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
     check("sched_setattr", done as i32).map(drop)
@@ -72,6 +84,27 @@ mod tests {
         std::thread::spawn(|| set_slice(std::time::Duration::from_micros(100)).unwrap())
             .join()
             .unwrap();
+    }
+
+    #[test]
+    fn a_thread_may_give_way_to_all_others() {
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            // Field 41 of proc_pid_stat(5), counted behind the name.
+            stat.rsplit_once(')')
+                .unwrap()
+                .1
+                .split_whitespace()
+                .nth(38)
+                .unwrap()
+                .to_owned()
+        };
+        std::thread::spawn(move || {
+            set_idle().unwrap();
+            assert_eq!(policy(), libc::SCHED_IDLE.to_string());
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -80,11 +80,8 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
             made.enter(|| write("net/ipv4/ip_forward", "1"))?;
         }
     }
-    let delayed = plan.cables.iter().filter(|cable| cable.delay > 0);
-    delayed
-        .filter_map(|cable| Some((cable, cable.namespace.as_ref()?)))
-        .map(|(cable, own)| Delay::start(&cable.name, own, cable.delay, [&cable.a.inner, &cable.b.inner]))
-        .collect()
+    let cables = plan.cables.iter().filter(|cable| cable.has_program());
+    cables.map(Delay::start).collect()
 }
 
 /// Commands of `ip` that set up a host.

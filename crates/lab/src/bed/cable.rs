@@ -1,7 +1,8 @@
 //! Cables: how each is made, and what it has lost.
 //!
 //! A bare cable is a veth pair. One with a rate has a namespace of its own with a plain bridge between the two ends and the kernel's token bucket
-//! (`tc-tbf(8)`) at the way out of each direction. One with a delay has a [program](super::delay) in the bridge's place.
+//! (`tc-tbf(8)`) at the way out of each direction. One with a delay has a [program](super::delay) in the bridge's place, and one whose frames take
+//! their time to pass has it in the bucket's place too.
 //!
 //! A token bucket counts whole frames only if it is handed whole frames: what it takes apart itself (a segment of 64 KB) it counts without the
 //! cable's overhead. So all four devices of such a cable take no offloads: frames are cut and have their checksums before they reach it, whoever
@@ -17,7 +18,7 @@ const TAG: u64 = 4;
 const FRAME: u64 = 1518;
 
 /// How late the kernel's timer may be without the rate falling behind, in microseconds.
-const LATENESS: u64 = 500;
+const LATENESS: u64 = 1000;
 
 /// What is switched off at devices of a cable with a rate or a delay.
 pub(crate) const OFFLOADS: &[&str] = &["tx", "tso", "gso", "gro"];
@@ -35,6 +36,8 @@ pub(crate) struct Cable {
     pub(crate) rate: Option<Rate>,
     /// Microseconds.
     pub(crate) delay: u64,
+    /// Frames take their time to pass.
+    pub(crate) serial: bool,
 }
 
 /// Where a cable ends.
@@ -51,17 +54,17 @@ pub(crate) struct Plug {
     pub(crate) inner: String,
 }
 
-/// A token bucket's numbers.
+/// A shaper's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     /// bit/s.
-    rate: u64,
+    pub(crate) rate: u64,
     /// Bytes that each frame is counted longer than it is.
-    overhead: u64,
+    pub(crate) overhead: u64,
     /// Bytes that may leave at once.
     burst: u64,
     /// Bytes that wait, counted with the overhead.
-    queue: u64,
+    pub(crate) queue: u64,
 }
 
 impl Rate {
@@ -124,11 +127,16 @@ impl Cable {
         }
     }
 
+    /// Whether a program is between its ends, in the bridge's place.
+    pub(crate) fn has_program(&self) -> bool {
+        self.delay > 0 || self.serial
+    }
+
     /// Commands of `ip` in its own namespace.
     pub(crate) fn inside(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let devices = [&self.a.inner, &self.b.inner];
-        if self.delay == 0 {
+        if !self.has_program() {
             lines.push("link add bridge type bridge stp_state 0 mcast_snooping 0 ageing_time 0".to_owned());
             for device in devices {
                 lines.push(format!("link set {device} master bridge"));
@@ -147,7 +155,7 @@ impl Cable {
     /// Commands of `tc` in its own namespace.
     pub(crate) fn queues(&self) -> Vec<String> {
         let devices = [&self.a.inner, &self.b.inner];
-        let rate = self.rate;
+        let rate = self.rate.filter(|_| !self.serial);
         rate.map(|rate| devices.map(|device| rate.command(device)).to_vec())
             .unwrap_or_default()
     }
@@ -200,9 +208,17 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_cable_lets_two_frames_go_at_once_and_a_fast_one_what_passes_in_half_a_millisecond() {
+    fn a_slow_cable_lets_two_frames_go_at_once_and_a_fast_one_what_passes_in_a_millisecond() {
         assert_eq!(rate(&topology("10_000_000", "[]")).burst, 3084);
-        assert_eq!(rate(&topology("1_000_000_000", "[]")).burst, 62_500);
+        assert_eq!(rate(&topology("1_000_000_000", "[]")).burst, 125_000);
+    }
+
+    #[test]
+    fn a_program_that_keeps_the_rate_has_no_bucket_behind_it() {
+        let topology = topology("10_000_000, serial = true", "[]");
+        let plan = crate::bed::plan::Plan::of(&topology, "1-0").unwrap();
+        assert!(plan.cables[0].has_program());
+        assert_eq!(plan.cables[0].queues(), [""; 0]);
     }
 
     #[test]

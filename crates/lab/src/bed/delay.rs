@@ -1,9 +1,10 @@
-//! A cable's delay: a program between two devices that holds every frame for a time.
+//! A cable's delay: a program between two devices that holds every frame for a time, and, if asked, for as long as its bits take to pass.
 //!
 //! The time counts from when the kernel received the frame, not from when the program was woken, and for the last moment before a frame is due
-//! the program does not sleep: what it adds of its own is little more than the sending. A rate is not its affair, but that of the queues at the
-//! devices that it sends to.
+//! the program does not sleep: what it adds of its own is little more than the sending. A late wake-up delays frames, but not those behind them, so
+//! the rate is kept.
 
+use super::cable::{Cable, Rate};
 use super::process::{self, Input};
 use crate::traffic::clock;
 use anyhow::{Context, Result, anyhow};
@@ -14,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::process::ChildStdout;
 use std::sync::{Mutex, PoisonError};
@@ -31,13 +33,39 @@ const LONGEST: usize = 65_536;
 /// For how long before a frame is due the program keeps its processor, in nanoseconds: longer than a wake-up takes.
 const SPIN: u64 = 60_000;
 
+/// The longest that a frame may have waited to be received, in nanoseconds: what is more, the system's clock was set.
+const MOST_AGE: u64 = 100 * clock::MILLI;
+
+/// The most that a frame is sent before it is due, in nanoseconds.
+const MOST_LEAD: u64 = 10_000;
+
 /// How many frames are received of one device before the others have their turn.
 const BATCH: usize = 64;
 
+/// How frames pass.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Pace {
+    /// Time that each frame is held, ns.
+    #[arg(long, default_value_t = 0)]
+    delay: u64,
+    /// Rate that frames pass at, one after the other, in bit/s; none: all at once.
+    #[arg(long)]
+    rate: Option<NonZeroU64>,
+    /// Bytes that each frame is counted longer than it is.
+    #[arg(long, default_value_t = 0)]
+    overhead: u64,
+    /// Bytes that wait for the line to be free, counted so.
+    #[arg(long, default_value_t = u64::MAX)]
+    queue: u64,
+}
+
 /// One direction.
 struct Line {
-    /// Nanoseconds.
-    delay: u64,
+    pace: Pace,
+    /// When the last bit of what was taken has passed.
+    free: u64,
+    /// What sending a frame has taken of late, in nanoseconds: so much earlier the next one is sent, to be there when it is due.
+    lead: u64,
     frames: VecDeque<(u64, Vec<u8>)>,
     /// Bytes of them.
     held: usize,
@@ -55,9 +83,11 @@ pub struct Counts {
 }
 
 impl Line {
-    fn new(delay: u64) -> Line {
+    fn new(pace: Pace) -> Line {
         Line {
-            delay,
+            pace,
+            free: 0,
+            lead: 0,
             frames: VecDeque::new(),
             held: 0,
             passed: 0,
@@ -67,12 +97,23 @@ impl Line {
 
     /// Takes a frame that arrived at a time; drops it where too much is held.
     fn push(&mut self, arrived: u64, frame: Vec<u8>) {
-        if self.held + frame.len() > LIMIT {
+        let counted = frame.len() as u64 + self.pace.overhead;
+        let begins = self.free.max(arrived);
+        if self.held + frame.len() > LIMIT || self.waiting(begins - arrived) + counted > self.pace.queue {
             self.dropped += 1;
             return;
         }
+        self.free = begins + self.pace.rate.map_or(0, |rate| counted * 8 * clock::SECOND / rate);
         self.held += frame.len();
-        self.frames.push_back((arrived + self.delay, frame));
+        self.frames.push_back((self.free + self.pace.delay, frame));
+    }
+
+    /// Bytes that pass in so many nanoseconds: what a frame that has to wait as long finds before it.
+    fn waiting(&self, nanos: u64) -> u64 {
+        let bits = self.pace.rate.map_or(0, |rate| {
+            u128::from(nanos) * u128::from(rate.get()) / u128::from(clock::SECOND)
+        });
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 
     /// When the next frame is due.
@@ -80,9 +121,19 @@ impl Line {
         self.frames.front().map(|(due, _)| *due)
     }
 
-    /// The next frame, if it is due.
+    /// When the next frame is to be sent.
+    fn next(&self) -> Option<u64> {
+        Some(self.due()?.saturating_sub(self.lead))
+    }
+
+    /// Learns what sending took.
+    fn sent(&mut self, nanos: u64) {
+        self.lead = (self.lead * 15 + nanos.min(MOST_LEAD)) / 16;
+    }
+
+    /// The next frame, if it is to be sent.
     fn pop(&mut self, now: u64) -> Option<Vec<u8>> {
-        if self.due()? > now {
+        if self.next()? > now {
             return None;
         }
         let (_, frame) = self.frames.pop_front()?;
@@ -91,13 +142,13 @@ impl Line {
     }
 }
 
-/// `oxvs lab cable NANOSECONDS A B`: joins two devices of its namespace until its input ends; each line of it is answered with [`Counts`].
+/// `oxvs lab cable A B`: joins two devices of its namespace until its input ends; each line of it is answered with [`Counts`].
 ///
 /// # Errors
 /// There is no such device; this process may not have all its frames.
-pub fn main(delay: u64, a: &str, b: &str) -> Result<()> {
+pub fn main(pace: Pace, a: &str, b: &str) -> Result<()> {
     let sockets = [open(a)?, open(b)?];
-    let mut lines = [Line::new(delay), Line::new(delay)];
+    let mut lines = [Line::new(pace), Line::new(pace)];
     clock::be_punctual();
     let stdin = std::io::stdin();
     let mut buffer = vec![0; LONGEST];
@@ -109,8 +160,8 @@ pub fn main(delay: u64, a: &str, b: &str) -> Result<()> {
         for (i, line) in lines.iter_mut().enumerate() {
             send(&sockets[1 - i], line)?;
         }
-        let due = lines.iter().filter_map(Line::due).min();
-        let wait = due.map(|due| due.saturating_sub(clock::now()).saturating_sub(SPIN));
+        let next = lines.iter().filter_map(Line::next).min();
+        let wait = next.map(|next| next.saturating_sub(clock::now()).saturating_sub(SPIN));
         if wait == Some(0) {
             continue;
         }
@@ -177,8 +228,8 @@ fn receive(socket: &PacketSocket, line: &mut Line, buffer: &mut [u8]) -> Result<
         let system = clock_gettime(ClockId::Realtime);
         let system = system.tv_sec.unsigned_abs() * clock::SECOND + system.tv_nsec.unsigned_abs();
         let at = at.map_or(system, |at| at.as_secs() * clock::SECOND + u64::from(at.subsec_nanos()));
-        // The system's clock may be set in between; a frame is never held longer than its delay from now.
-        let age = system.saturating_sub(at).min(line.delay);
+        // The system's clock may be set in between.
+        let age = system.saturating_sub(at).min(MOST_AGE);
         line.push(
             clock::now().saturating_sub(age),
             whole(&buffer[..received.len], received.vlan),
@@ -198,16 +249,22 @@ fn whole(frame: &[u8], tag: Option<(u16, u16)>) -> Vec<u8> {
 }
 
 fn send(socket: &PacketSocket, line: &mut Line) -> Result<()> {
-    while let Some(frame) = line.pop(clock::now()) {
+    loop {
+        let now = clock::now();
+        let Some(frame) = line.pop(now) else {
+            return Ok(());
+        };
         match rustix::net::send(socket, &frame, SendFlags::DONTWAIT) {
-            Ok(_) => line.passed += 1,
+            Ok(_) => {
+                line.passed += 1;
+                line.sent(clock::now() - now);
+            }
             // The device's queue, or the device, has dropped it, and counts it.
             Err(Errno::NOBUFS) => {}
             Err(Errno::AGAIN | Errno::NETDOWN | Errno::MSGSIZE) => line.dropped += 1,
             Err(error) => return Err(error).context("a packet socket"),
         }
     }
-    Ok(())
 }
 
 fn answer(lines: &[Line; 2]) -> Result<()> {
@@ -229,13 +286,28 @@ pub(crate) struct Delay {
 
 impl Delay {
     /// Starts one in a cable's namespace, between two of its devices, and waits until it is ready.
-    pub(crate) fn start(cable: &str, namespace: &str, micros: u64, [a, b]: [&str; 2]) -> Result<Delay> {
-        let nanos = (micros * clock::MICRO).to_string();
-        let (to, from) = process::start(namespace, &["cable", &nanos, a, b])?;
+    pub(crate) fn start(cable: &Cable) -> Result<Delay> {
+        let namespace = cable
+            .namespace
+            .as_deref()
+            .context("a cable with a program has a namespace")?;
+        let mut args = vec!["cable".to_owned(), cable.a.inner.clone(), cable.b.inner.clone()];
+        args.push(format!("--delay={}", cable.delay * clock::MICRO));
+        if let Some(Rate {
+            rate, overhead, queue, ..
+        }) = cable.rate.filter(|_| cable.serial)
+        {
+            args.extend([
+                format!("--rate={rate}"),
+                format!("--overhead={overhead}"),
+                format!("--queue={queue}"),
+            ]);
+        }
+        let (to, from) = process::start(namespace, &args)?;
         let mut from = BufReader::new(from);
-        read(&mut from, cable)?;
+        read(&mut from, &cable.name)?;
         Ok(Delay {
-            cable: cable.to_owned(),
+            cable: cable.name.clone(),
             ends: Mutex::new((to, from)),
         })
     }
@@ -266,9 +338,53 @@ fn read(from: &mut impl BufRead, cable: &str) -> Result<Counts> {
 mod tests {
     use super::*;
 
+    fn delayed() -> Line {
+        Line::new(Pace {
+            delay: 100,
+            queue: u64::MAX,
+            ..Pace::default()
+        })
+    }
+
+    /// A bit takes a microsecond, and a frame counts 24 bytes more than it has.
+    fn slow(queue: u64) -> Line {
+        Line::new(Pace {
+            delay: 0,
+            rate: NonZeroU64::new(1_000_000),
+            overhead: 24,
+            queue,
+        })
+    }
+
+    #[test]
+    fn frames_pass_one_after_the_other_for_as_long_as_they_are() {
+        let mut line = slow(u64::MAX);
+        let frame = vec![0; 76];
+        line.push(0, frame.clone());
+        line.push(0, frame.clone());
+        line.push(5_000_000, frame.clone());
+        assert_eq!(line.pop(799_999), None);
+        assert!(line.pop(800_000).is_some());
+        assert_eq!(line.due(), Some(1_600_000));
+        assert!(line.pop(9_000_000).is_some());
+        assert_eq!(line.due(), Some(5_800_000));
+    }
+
+    #[test]
+    fn no_more_waits_than_the_queue_holds() {
+        let mut line = slow(250);
+        for _ in 0..5 {
+            line.push(0, vec![0; 76]);
+        }
+        // Of 100 bytes each, counted: two, and the one that passes counts while it does.
+        assert_eq!((line.frames.len(), line.dropped), (2, 3));
+        line.push(800_000, vec![0; 76]);
+        assert_eq!((line.frames.len(), line.dropped), (3, 3));
+    }
+
     #[test]
     fn frames_leave_in_order_when_they_are_due() {
-        let mut line = Line::new(100);
+        let mut line = delayed();
         line.push(10, vec![1]);
         line.push(20, vec![2]);
         assert_eq!(line.due(), Some(110));
@@ -280,8 +396,23 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_leaves_earlier_by_what_sending_takes_and_never_much() {
+        let mut line = delayed();
+        line.push(100_000, vec![1]);
+        for _ in 0..200 {
+            line.sent(3_000);
+        }
+        let lead = line.due().unwrap() - line.next().unwrap();
+        assert!((2_900..=3_000).contains(&lead), "{lead}");
+        for _ in 0..200 {
+            line.sent(1_000_000);
+        }
+        assert!(line.due().unwrap() - line.next().unwrap() <= MOST_LEAD);
+    }
+
+    #[test]
     fn what_is_more_than_is_held_is_dropped_and_counted() {
-        let mut line = Line::new(100);
+        let mut line = delayed();
         for i in 0..LIMIT / LONGEST + 3 {
             line.push(i as u64, vec![0; LONGEST]);
         }

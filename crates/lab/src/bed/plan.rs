@@ -43,6 +43,9 @@ impl Plan {
             }
             let ordinal = plan.cables.iter().filter(|other| other.joins(a, b)).count();
             let name = device(a, b, ordinal);
+            if link.serial && link.rate.is_none() {
+                bail!("the cable between {a} and {b} is serial, and has no rate");
+            }
             let bare = link.rate.is_none() && link.delay == 0;
             let cable = Cable {
                 namespace: (!bare).then(|| namespace(id, &format!("cable-{name}"))),
@@ -50,6 +53,7 @@ impl Plan {
                 b: plan.plug(topology, b, a, ordinal, 2 * i + 1)?,
                 rate: Rate::of(link, topology),
                 delay: link.delay,
+                serial: link.serial,
                 name,
             };
             plan.cables.push(cable);

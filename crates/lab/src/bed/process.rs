@@ -2,6 +2,7 @@
 
 use super::program;
 use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
@@ -10,12 +11,12 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts `oxvs lab ARGS…` in a namespace.
-pub(crate) fn start(namespace: &str, args: &[&str]) -> Result<(Input, ChildStdout)> {
+pub(crate) fn start(namespace: &str, args: &[impl AsRef<OsStr>]) -> Result<(Input, ChildStdout)> {
     let mut command = program::in_namespace(namespace, args)?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command
         .spawn()
-        .with_context(|| format!("namespace {namespace}: cannot start {args:?}"))?;
+        .with_context(|| format!("namespace {namespace}: cannot start its program"))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     Ok((Input { to, child }, from.context("no standard output")?))
 }

@@ -1,7 +1,7 @@
 //! The program that the laboratory's own processes are run from: itself.
 
 use anyhow::{Result, bail};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ pub fn use_program(path: &Path) {
 ///
 /// # Errors
 /// This process is not `oxvs`, and [`use_program`] was not called.
-pub(super) fn in_namespace(namespace: &str, args: &[&str]) -> Result<Command> {
+pub(super) fn in_namespace(namespace: &str, args: &[impl AsRef<OsStr>]) -> Result<Command> {
     let mut command = Command::new("ip");
     command
         .args(["netns", "exec", namespace])

@@ -71,7 +71,12 @@ enum Command {
     Warden { id: String },
     /// Delays frames in a cable's namespace; started by `run`
     #[command(hide = true)]
-    Cable { nanoseconds: u64, a: String, b: String },
+    Cable {
+        a: String,
+        b: String,
+        #[command(flatten)]
+        pace: crate::bed::delay::Pace,
+    },
 }
 
 /// What to run, for how long, and where to.
@@ -128,15 +133,15 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
 fn dispatch(command: Command) -> anyhow::Result<()> {
     let what = match command {
         Command::Clean => return clean(),
+        Command::Trust => return trust(),
         Command::Warden { id } => return crate::bed::warden::watch(&id),
         Command::Agent => return crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
-        Command::Cable { nanoseconds, a, b } => return crate::bed::delay::main(nanoseconds, &a, &b),
+        Command::Cable { a, b, pace } => return crate::bed::delay::main(pace, &a, &b),
         Command::List => "list",
         Command::Run(_) => "run",
         Command::Report { dir, figures } => return report(&dir, figures.as_deref()),
         Command::Compare { .. } => "compare",
         Command::Serve { dir, port } => return crate::report::serve(&dir, port),
-        Command::Trust => "trust",
         Command::Guest(_) => "guest",
     };
     anyhow::bail!("'{what}' is not there yet")
@@ -150,6 +155,15 @@ fn report(dir: &Path, figures: Option<&Path>) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn trust() -> anyhow::Result<()> {
+    let checks = crate::trust::measure(2.0, &mut |what| eprintln!("{what} ..."))?;
+    print!("{}", crate::trust::table(&checks));
+    match checks.iter().filter(|check| check.passed() == Some(false)).count() {
+        0 => Ok(()),
+        failed => anyhow::bail!("{failed} of {} measurements are not as they should be", checks.len()),
+    }
 }
 
 fn clean() -> anyhow::Result<()> {

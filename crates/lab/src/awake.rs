@@ -1,0 +1,52 @@
+//! Processors that do not fall asleep.
+//!
+//! A processor with nothing to do halts, and takes tens of microseconds to come back (in a virtual machine more, as its host has given the
+//! processor away). How long depends on what else runs, so that a path with more work in it can even seem the faster one. While processors are
+//! kept awake a wake-up costs the same few microseconds everywhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Keeps all processors busy with nothing, by threads that yield to everything else at once (`SCHED_IDLE`, `sched(7)`). Dropping it ends them.
+pub struct Awake {
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Awake {
+    /// Starts a thread for each processor of this process.
+    ///
+    /// # Errors
+    /// The kernel's: no thread, or none of that kind.
+    pub fn begin() -> anyhow::Result<Awake> {
+        let mut awake = Awake {
+            end: Arc::default(),
+            threads: Vec::new(),
+        };
+        for cpu in sys::thread::allowed_cpus()? {
+            let end = Arc::clone(&awake.end);
+            let (tell, told) = std::sync::mpsc::channel();
+            let thread = std::thread::Builder::new().name(format!("awake {cpu}"));
+            awake.threads.push(thread.spawn(move || {
+                let ready = sys::thread::set_idle().and_then(|()| sys::thread::pin_to_cpu(cpu));
+                let spin = ready.is_ok();
+                let _ = tell.send(ready);
+                while spin && !end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })?);
+            told.recv()??;
+        }
+        Ok(awake)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Whether the instruments can be trusted: what they measure of cables whose rate and delay are known.
+//!
+//! All with processors that are [kept awake](crate::awake).
+//!
+//! - The prober's floor: a round trip that leaves no host. All that is measured includes it.
+//! - A bare cable: what two hosts and a veth pair add, and how steady that is.
+//! - Cables with a rate, kept by the kernel's token bucket: payload that arrives of datagrams sent a fifth faster than the cable carries. A frame
+//!   with P bytes of UDP payload occupies the cable for P + 8 (UDP) + 20 (IPv4) + 14 (Ethernet) + 24 (preamble, FCS, gap) bytes, so a rate R
+//!   carries R·P/(P+66) bit/s of payload.
+//! - Cables with a delay, kept by the lab's program: a round trip takes twice the delay longer than on a bare cable.
+//! - Serial cables: besides, a frame takes its bytes' time in each direction, so a round trip takes 2·8·(P+66)/R longer.
+
+use crate::awake::Awake;
+use crate::bed::Bed;
+use crate::results::Distribution;
+use crate::topology::{OVERHEAD, Topology};
+use crate::traffic::Agent;
+use crate::traffic::protocol::{Outcome, Task};
+use crate::traffic::udp::{Echo, Probe, Probed, Receive, ReceiveFlow, Send, SendFlow};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+/// One thing that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What.
+    pub what: String,
+    /// Of all numbers.
+    pub unit: String,
+    /// What it should be; none: it is only reported.
+    pub known: Option<f64>,
+    /// What it is.
+    pub measured: f64,
+    /// By how much it may differ; for a known value of 0, how large it may be.
+    pub tolerance: Option<f64>,
+}
+
+impl Check {
+    /// Whether it is as it should be; none if it is only reported.
+    pub fn passed(&self) -> Option<bool> {
+        let (known, tolerance) = self.known.zip(self.tolerance)?;
+        Some((self.measured - known).abs() <= tolerance)
+    }
+}
+
+/// How precise throughput has to be.
+const RATE_TOLERANCE: f64 = 0.01;
+
+/// How precise a delay has to be, µs.
+const DELAY_TOLERANCE: f64 = 5.0;
+
+/// How steady an idle path has to be, µs.
+const JITTER_TOLERANCE: f64 = 20.0;
+
+/// Bytes of headers before a UDP payload: Ethernet, IPv4, UDP.
+const HEADERS: u64 = 14 + 20 + 8;
+
+/// The hosts' addresses.
+const ONE: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+const OTHER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+
+/// Measures all; each measurement takes about `seconds`. `progress` is told what comes next.
+///
+/// # Errors
+/// No root, a tool that is missing, an agent that has gone. That something is not as it should be is no error.
+pub fn measure(seconds: f64, progress: &mut dyn FnMut(&str)) -> Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    let awake = Awake::begin()?;
+    progress("a bare cable");
+    let reference = pair("")?;
+    bare(&reference, seconds, &mut checks)?;
+    for rate in [10_000_000, 100_000_000, 1_000_000_000] {
+        for payload in [100, 1472] {
+            // A gigabit of small datagrams is more than a host sends.
+            if rate / 8 / (payload + HEADERS + OVERHEAD) > 100_000 {
+                continue;
+            }
+            let what = format!("{} Mbit/s, payload {payload} B", rate / 1_000_000);
+            progress(&what);
+            checks.push(throughput(&what, &format!("rate = {rate}"), rate, payload, seconds)?);
+        }
+    }
+    for delay in [100, 500, 1000] {
+        let what = format!("delay {delay} µs each way");
+        progress(&what);
+        let cable = pair(&format!("delay = {delay}"))?;
+        checks.push(delay_check(&what, &cable, &reference, 100, 2 * delay * 1000, seconds)?);
+    }
+    for payload in [100, 1440] {
+        let what = format!("serial 10 Mbit/s, payload {payload} B");
+        progress(&what);
+        let cable = "rate = 10_000_000, serial = true";
+        // A bit takes 100 ns.
+        let known = 2 * 8 * (u64::from(payload) + HEADERS + OVERHEAD) * 100;
+        checks.push(delay_check(&what, &pair(cable)?, &reference, payload, known, seconds)?);
+        checks.push(throughput(&what, cable, 10_000_000, payload.into(), seconds)?);
+    }
+    drop(awake);
+    Ok(checks)
+}
+
+/// Checks as a table for a terminal.
+pub fn table(checks: &[Check]) -> String {
+    let mut text = format!(
+        "{:48} {:>14} {:>14} {:>10}  {:6}\n",
+        "", "known", "measured", "tolerance", ""
+    );
+    for check in checks {
+        let number = |number: Option<f64>| number.map_or(String::new(), |n| format!("{n:.2}"));
+        let verdict = match check.passed() {
+            None => "",
+            Some(true) => "pass",
+            Some(false) => "FAIL",
+        };
+        let what = format!("{}, {}", check.what, check.unit);
+        let (known, measured) = (number(check.known), number(Some(check.measured)));
+        let tolerance = number(check.tolerance);
+        // A terminal that is narrow breaks lines; nothing is cut.
+        let _ = writeln!(
+            text,
+            "{what:48} {known:>14} {measured:>14} {tolerance:>10}  {verdict:6}"
+        );
+    }
+    text
+}
+
+/// Of a testbed of two hosts and a bare cable.
+fn bare(bed: &Bed, seconds: f64, checks: &mut Vec<Check>) -> Result<()> {
+    let agent = bed.host("one")?.agent()?;
+    let own = probe(&agent, &agent, Ipv4Addr::LOCALHOST, 100, 0, seconds)?;
+    let reported = |what: &str, measured| Check {
+        what: what.to_owned(),
+        unit: "µs".to_owned(),
+        known: None,
+        measured,
+        tolerance: None,
+    };
+    checks.push(reported(
+        "prober's floor: round trip within a host, median",
+        median(&own.rtt)?,
+    ));
+    drop(agent);
+    let across = probe_pair(bed, 100, 0, seconds)?;
+    checks.push(reported("bare cable: round trip, median", median(&across.rtt)?));
+    checks.push(reported(
+        "bare cable: round trip, 99 % below",
+        quantile(&across.rtt, 0.99)?,
+    ));
+    checks.push(Check {
+        known: Some(0.0),
+        tolerance: Some(JITTER_TOLERANCE),
+        ..reported("bare cable: jitter, median", median(&across.jitter)?)
+    });
+    Ok(())
+}
+
+/// A round trip takes `known` nanoseconds longer across `cable` than across `reference`, where as many are made in a second: what has rested longer
+/// takes longer to begin.
+fn delay_check(what: &str, cable: &Bed, reference: &Bed, payload: u32, known: u64, seconds: f64) -> Result<Check> {
+    let across = median(&probe_pair(cable, payload, 0, seconds)?.rtt)?;
+    let without = median(&probe_pair(reference, payload, across as u64, seconds)?.rtt)?;
+    Ok(Check {
+        what: format!("{what}: round trip beyond the bare cable's"),
+        unit: "µs".to_owned(),
+        known: Some(known as f64 / 1000.0),
+        measured: across - without,
+        tolerance: Some(DELAY_TOLERANCE),
+    })
+}
+
+fn throughput(what: &str, cable: &str, rate: u64, payload: u64, seconds: f64) -> Result<Check> {
+    let bed = pair(cable)?;
+    let (from, to) = (bed.host("one")?.agent()?, bed.host("other")?.agent()?);
+    let receiver = to.start(Task::Receive(Receive {
+        flows: vec![ReceiveFlow {
+            flow: 1,
+            ports: vec![0],
+            buffer: Some(8 << 20),
+        }],
+        quiet: 200,
+    }))?;
+    let known = rate as f64 * payload as f64 / (payload + HEADERS + OVERHEAD) as f64;
+    let mut sender = from.start(Task::Send(Send {
+        flows: vec![SendFlow {
+            flow: 1,
+            to: OTHER,
+            ports: receiver.ports().to_vec(),
+            port: 0,
+            payload: payload as u32,
+            rate: (known * 1.2) as u64,
+            new_flows: false,
+        }],
+        warmup: 0.5,
+        seconds,
+        spin: 0,
+    }))?;
+    sender.go()?;
+    sender.wait(Duration::from_secs_f64(seconds + 30.0))?;
+    let Outcome::Received(received) = receiver.stop()? else {
+        bail!("the receiver has measured something else");
+    };
+    let flow = received.flows.first().context("the receiver has counted no flow")?;
+    // The time is from the first to the last: one less arrived in it.
+    let bits = 8.0 * payload as f64 * flow.received.saturating_sub(1) as f64;
+    Ok(Check {
+        what: format!("{what}: payload that arrives"),
+        unit: "Mbit/s".to_owned(),
+        known: Some(known / 1e6),
+        measured: bits / flow.seconds / 1e6,
+        tolerance: Some(known * RATE_TOLERANCE / 1e6),
+    })
+}
+
+/// Two hosts, and a cable with these properties.
+fn pair(cable: &str) -> Result<Bed> {
+    let topology = format!(
+        "host = [{{ name = 'one', address = [{{ ip = '{ONE}', prefix = 24 }}] }},\n\
+         {{ name = 'other', address = [{{ ip = '{OTHER}', prefix = 24 }}] }}]\n\
+         link = [{{ a = {{ at = 'one' }}, b = {{ at = 'other' }}{}{cable} }}]",
+        if cable.is_empty() { "" } else { ", " }
+    );
+    let topology: Topology = toml::from_str(&topology).context("the testbed of two hosts")?;
+    Bed::build(&topology)
+}
+
+fn probe_pair(bed: &Bed, payload: u32, interval: u64, seconds: f64) -> Result<Probed> {
+    probe(
+        &bed.host("one")?.agent()?,
+        &bed.host("other")?.agent()?,
+        OTHER,
+        payload,
+        seconds,
+    )
+}
+
+fn probe(from: &Agent, to: &Agent, address: Ipv4Addr, payload: u32, interval: u64, seconds: f64) -> Result<Probed> {
+    let echo = to.start(Task::Echo(Echo::default()))?;
+    let port = *echo.ports().first().context("the echo server has no port")?;
+    let mut prober = from.start(Task::Probe(Probe {
+        to: SocketAddrV4::new(address, port),
+        port: 0,
+        payload,
+        exchanges: None,
+        interval,
+        warmup: 0.2,
+        seconds,
+        timeout: 1_000_000,
+        spin: 0,
+    }))?;
+    prober.go()?;
+    match prober.wait(Duration::from_secs_f64(seconds + 30.0))? {
+        Outcome::Probed(probed) => Ok(probed),
+        _ => bail!("the prober has measured something else"),
+    }
+}
+
+fn median(distribution: &Option<Distribution>) -> Result<f64> {
+    quantile(distribution, 0.5)
+}
+
+fn quantile(distribution: &Option<Distribution>, share: f64) -> Result<f64> {
+    let quantiles = &distribution.as_ref().context("nothing was answered")?.quantiles;
+    let least = quantiles.iter().find(|(of, _)| *of >= share);
+    Ok(least.context("nothing was answered")?.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(known: Option<f64>, measured: f64) -> Check {
+        Check {
+            what: "x".to_owned(),
+            unit: "µs".to_owned(),
+            known,
+            measured,
+            tolerance: Some(5.0),
+        }
+    }
+
+    #[test]
+    fn what_is_known_passes_within_its_tolerance_and_fails_beyond() {
+        assert_eq!(check(Some(200.0), 205.0).passed(), Some(true));
+        assert_eq!(check(Some(200.0), 194.9).passed(), Some(false));
+        assert_eq!(check(None, 1.0).passed(), None);
+        let text = table(&[check(Some(200.0), 194.9), check(Some(200.0), 200.0), check(None, 3.0)]);
+        assert_eq!(
+            (text.matches("FAIL").count(), text.matches("pass").count()),
+            (1, 1),
+            "{text}"
+        );
+    }
+}
