@@ -232,6 +232,7 @@ fn probe_pair(bed: &Bed, payload: u32, interval: u64, seconds: f64) -> Result<Pr
         &bed.host("other")?.agent()?,
         OTHER,
         payload,
+        interval,
         seconds,
     )
 }
