@@ -33,11 +33,15 @@ pub(crate) fn micros(nanos: u64) -> f64 {
     nanos as f64 / MICRO as f64
 }
 
-/// Asks the kernel to end this thread's sleeps on time, not up to 50 µs later with others' (its default). Where it refuses, sleeps are longer
-/// and the pacing error that is reported says so.
+/// Asks the kernel to end this thread's sleeps on time, not up to 50 µs later with others' (its default), and to run it soon after it is woken,
+/// where others keep the processors busy. Where it refuses, this is later, and what is reported of lateness says so.
 pub(crate) fn be_punctual() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let _ = sys::thread::set_slice(SLICE);
 }
+
+/// A thread that measures works for less than this at a time.
+const SLICE: std::time::Duration = std::time::Duration::from_micros(100);
 
 /// Returns at this time or (by what the scheduler takes to wake a thread) later: sleeps, but for the last `spin` nanoseconds, in which it
 /// keeps its processor.

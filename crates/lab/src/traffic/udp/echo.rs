@@ -1,7 +1,7 @@
 //! A server that sends every datagram back.
 
 use super::socket::bind;
-use crate::traffic::clock::{MICRO, now};
+use crate::traffic::clock::{MICRO, be_punctual, now};
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::{Control, LOOK};
 use anyhow::{Context, Result};
@@ -26,6 +26,7 @@ impl Echo {
         let socket = bind(self.port)?;
         socket.set_read_timeout(Some(LOOK)).context("SO_RCVTIMEO")?;
         control.ready(vec![socket.local_addr()?.port()]);
+        be_punctual();
         let mut buffer = vec![0; super::MOST_PAYLOAD as usize];
         while !control.stopped() {
             // A time that is out, or news of an answer that could not be delivered: nothing to send back.

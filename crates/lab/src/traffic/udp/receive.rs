@@ -4,7 +4,7 @@ use super::header::Header;
 use super::socket::{bind, drops, set_buffers};
 use super::tracker::Tracker;
 use crate::results::Distribution;
-use crate::traffic::clock::{MILLI, SECOND, now, seconds};
+use crate::traffic::clock::{MILLI, SECOND, be_punctual, now, seconds};
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::{Control, LOOK};
 use anyhow::{Context, Result, bail};
@@ -116,6 +116,7 @@ impl Receive {
     }
 
     fn count(&self, control: &Control, sockets: &[(usize, u16, UdpSocket)], counters: &mut [Counter]) -> Result<()> {
+        be_punctual();
         let mut buffer = vec![0; super::MOST_PAYLOAD as usize];
         let mut polled: Vec<_> = sockets
             .iter()
