@@ -6,8 +6,10 @@
 //! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual machines.
 //! - [`trust`]: what the instruments measure where the truth is known.
 //! - [`results`]: what a run leaves.
+//! - [`run`]: cells, systems and repetitions in an order drawn by lot, and what each brings.
 //! - [`report`]: a page that reads like a paper's results, and every sample beside it.
 //! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
+//! - [`compare`]: what differs between two runs.
 //! - [`cli`]: the command line.
 //! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of a run.
 //! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
@@ -16,11 +18,13 @@
 pub mod awake;
 pub mod bed;
 pub mod cli;
+pub mod compare;
 pub mod controller;
 pub mod findings;
 pub mod guest;
 pub mod report;
 pub mod results;
+pub mod run;
 pub mod scenario;
 pub mod stats;
 pub mod systems;
@@ -28,3 +32,6 @@ pub mod table;
 pub mod topology;
 pub mod traffic;
 pub mod trust;
+
+/// Version of this laboratory, which is that of oxvs.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

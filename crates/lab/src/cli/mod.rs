@@ -1,8 +1,11 @@
 //! `oxvs lab`: what can be asked of the laboratory on the command line.
 
+mod compare;
 mod guest;
+mod list;
+mod run;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,7 +36,7 @@ enum Command {
     /// List experiments, and the switches that can be tested here
     List,
     /// Run experiments; without a name all of them
-    Run(Run),
+    Run(run::Run),
     /// Write the report of a run: report/index.html in its directory, and every sample as JSON and CSV beside it
     Report {
         /// A run's directory
@@ -43,12 +46,7 @@ enum Command {
         figures: Option<PathBuf>,
     },
     /// Compare two runs: ratio, significance and size of every difference
-    Compare {
-        /// A run's directory, the reference
-        a: PathBuf,
-        /// A run's directory, compared with it
-        b: PathBuf,
-    },
+    Compare(compare::Compare),
     /// Show a run's report in a browser, renewed while the run goes on
     Serve {
         /// A run's directory
@@ -79,35 +77,6 @@ enum Command {
     },
 }
 
-/// What to run, for how long, and where to.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "A run that was interrupted, or whose budget was spent, goes on where it ended when it is run again with the same --out."
-)]
-struct Run {
-    /// Names of experiments (`S0.rtt.l3`; `S0` and `S0.rtt` mean all that begin so), or files of your own
-    #[arg(value_name = "SCENARIO")]
-    scenarios: Vec<String>,
-    /// Two points of everything that is varied, briefly, on oxvs and one peer (what is done unless --full is asked for)
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// Every point, with the durations and repetitions of the study: many hours
-    #[arg(long)]
-    full: bool,
-    /// A switch to test (repeat for several); `oxvs lab list` names them
-    #[arg(long = "switch", value_name = "NAME")]
-    switches: Vec<String>,
-    /// Where results go; a run that is there is gone on with. Without it: lab-DATE-TIME in this directory
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Stop before a repetition that would end later than this
-    #[arg(long, value_name = "MINUTES")]
-    budget: Option<f64>,
-    /// Run in a virtual machine, with all that Debian's kernel has
-    #[arg(long)]
-    in_guest: bool,
-}
-
 /// `oxvs lab ARG…`: 0 when all went well, 1 when something failed, 2 when it was asked wrongly.
 pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(std::iter::once(OsString::from("oxvs lab")).chain(args)) {
@@ -132,15 +101,15 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
     let what = match command {
+        Command::List => return list::list(),
+        Command::Compare(compare) => return compare.run(),
+        Command::Run(run) => return run.run(),
         Command::Clean => return clean(),
         Command::Trust => return trust(),
         Command::Warden { id } => return crate::bed::warden::watch(&id),
         Command::Agent => return crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
         Command::Cable { a, b, pace } => return crate::bed::delay::main(pace, &a, &b),
-        Command::List => "list",
-        Command::Run(_) => "run",
         Command::Report { dir, figures } => return report(&dir, figures.as_deref()),
-        Command::Compare { .. } => "compare",
         Command::Serve { dir, port } => return crate::report::serve(&dir, port),
         Command::Guest(_) => "guest",
     };

@@ -57,7 +57,7 @@ pub fn fill(connection: &mut Connection, exact: bool, at_most: u32) -> Result<Fi
 }
 
 /// Takes out the last of them until `keep` are left.
-pub(super) fn drain(connection: &mut Connection, exact: bool, filled: Filled, keep: u32) -> Result<()> {
+pub(crate) fn drain(connection: &mut Connection, exact: bool, filled: Filled, keep: u32) -> Result<()> {
     for number in keep..filled.rules {
         connection.rule(FlowCommand::DeleteStrict, &filler(number, exact))?;
     }

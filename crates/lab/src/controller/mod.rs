@@ -10,6 +10,7 @@ mod reactive;
 mod rules;
 
 pub use connection::{Connection, Refused, Stream};
+pub(crate) use fill::drain;
 pub use fill::{Filled, fill};
 pub use measure::{Measured, barrier, packet_out, port_statistics, rates, rule_statistics};
 pub use reactive::{Learning, Policy};

@@ -6,7 +6,8 @@
 //! - `run.json` is replaced whole.
 //! - Two processes never write to one directory: the writer holds a lock on `lock`.
 
-use super::{Experiment, FORMAT, Profile, Record, Run, Sample, Skipped};
+use super::{Experiment, FORMAT, Record, Run, Sample, Skipped};
+use crate::scenario::Profile;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, File, OpenOptions};

@@ -19,7 +19,11 @@ impl Usage {
     pub(crate) fn now() -> Usage {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        Usage { all: busy(&stat), packets: packets(), own: process(&own, true) }
+        Usage {
+            all: busy(&stat),
+            packets: packets(),
+            own: process(&own, true),
+        }
     }
 
     /// Since an earlier moment.
@@ -37,8 +41,15 @@ fn busy(stat: &str) -> f64 {
     let Some(line) = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")) else {
         return 0.0;
     };
-    let ticks: Vec<f64> = line.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect();
-    [0, 1, 2, 5, 6, 7].iter().filter_map(|place| ticks.get(*place)).sum::<f64>() / TICKS
+    let ticks: Vec<f64> = line
+        .split_whitespace()
+        .map(|field| field.parse().unwrap_or(0.0))
+        .collect();
+    [0, 1, 2, 5, 6, 7]
+        .iter()
+        .filter_map(|place| ticks.get(*place))
+        .sum::<f64>()
+        / TICKS
 }
 
 /// utime and stime of a line of /proc/PID/stat, and of the children waited for.
@@ -57,9 +68,14 @@ fn packets() -> f64 {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return 0.0;
     };
-    let pids = entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    let pids = entries
+        .flatten()
+        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
     let stats = pids.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    stats.filter(|stat| stat.contains("(ksoftirqd/")).map(|stat| process(&stat, false)).sum()
+    stats
+        .filter(|stat| stat.contains("(ksoftirqd/"))
+        .map(|stat| process(&stat, false))
+        .sum()
 }
 
 #[cfg(test)]

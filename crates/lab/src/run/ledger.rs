@@ -8,12 +8,17 @@ pub(crate) const UNEXPLAINED: &str = "unexplained";
 /// Counters after less counters before; a counter that is new began at 0. One that went back was begun anew, by a switch that was.
 pub(crate) fn since(after: Vec<Loss>, before: &[Loss]) -> Vec<Loss> {
     let earlier = |loss: &Loss| {
-        let same = before.iter().filter(|old| old.cause == loss.cause && old.place == loss.place);
+        let same = before
+            .iter()
+            .filter(|old| old.cause == loss.cause && old.place == loss.place);
         same.map(|old| old.packets).sum::<u64>()
     };
     let counted = after.into_iter().map(|loss| {
         let before = earlier(&loss);
-        Loss { packets: loss.packets.checked_sub(before).unwrap_or(loss.packets), ..loss }
+        Loss {
+            packets: loss.packets.checked_sub(before).unwrap_or(loss.packets),
+            ..loss
+        }
     });
     counted.filter(|loss| loss.packets > 0).collect()
 }
@@ -22,7 +27,10 @@ pub(crate) fn since(after: Vec<Loss>, before: &[Loss]) -> Vec<Loss> {
 pub(crate) fn merge(losses: Vec<Loss>) -> Vec<Loss> {
     let mut merged: Vec<Loss> = Vec::new();
     for loss in losses.into_iter().filter(|loss| loss.packets > 0) {
-        match merged.iter_mut().find(|other| other.cause == loss.cause && other.place == loss.place) {
+        match merged
+            .iter_mut()
+            .find(|other| other.cause == loss.cause && other.place == loss.place)
+        {
             Some(other) => other.packets += loss.packets,
             None => merged.push(loss),
         }
@@ -34,11 +42,17 @@ pub(crate) fn merge(losses: Vec<Loss>) -> Vec<Loss> {
 pub(crate) fn close(mut losses: Vec<Loss>, missing: u64) -> (Vec<Loss>, Option<String>) {
     let named: u64 = losses.iter().map(|loss| loss.packets).sum();
     if named < missing {
-        losses.push(Loss { cause: UNEXPLAINED.to_owned(), place: String::new(), packets: missing - named });
+        losses.push(Loss {
+            cause: UNEXPLAINED.to_owned(),
+            place: String::new(),
+            packets: missing - named,
+        });
     }
     let more = (named > missing).then(|| {
         let of = named - missing;
-        format!("{of} of the packets that were dropped are not missing from a flow: answers, ARP, TCP's own, or sent again")
+        format!(
+            "{of} of the packets that were dropped are not missing from a flow: answers, ARP, TCP's own, or sent again"
+        )
     });
     (losses, more)
 }
@@ -48,15 +62,29 @@ mod tests {
     use super::*;
 
     fn loss(cause: &str, place: &str, packets: u64) -> Loss {
-        Loss { cause: cause.to_owned(), place: place.to_owned(), packets }
+        Loss {
+            cause: cause.to_owned(),
+            place: place.to_owned(),
+            packets,
+        }
     }
 
     #[test]
     fn counters_are_taken_by_their_difference() {
         let before = [loss("policer", "p1", 10), loss("queue", "p2", 5)];
-        let after = vec![loss("policer", "p1", 30), loss("queue", "p2", 5), loss("upcall", "br0", 2)];
-        assert_eq!(since(after, &before), [loss("policer", "p1", 20), loss("upcall", "br0", 2)]);
-        assert_eq!(since(vec![loss("policer", "p1", 3)], &before), [loss("policer", "p1", 3)]);
+        let after = vec![
+            loss("policer", "p1", 30),
+            loss("queue", "p2", 5),
+            loss("upcall", "br0", 2),
+        ];
+        assert_eq!(
+            since(after, &before),
+            [loss("policer", "p1", 20), loss("upcall", "br0", 2)]
+        );
+        assert_eq!(
+            since(vec![loss("policer", "p1", 3)], &before),
+            [loss("policer", "p1", 3)]
+        );
     }
 
     #[test]
@@ -76,7 +104,12 @@ mod tests {
 
     #[test]
     fn one_place_and_cause_is_one_line() {
-        let merged = merge(vec![loss("queue", "p1", 1), loss("queue", "p2", 1), loss("queue", "p1", 2), loss("port", "p1", 0)]);
+        let merged = merge(vec![
+            loss("queue", "p1", 1),
+            loss("queue", "p2", 1),
+            loss("queue", "p1", 2),
+            loss("port", "p1", 0),
+        ]);
         assert_eq!(merged, [loss("queue", "p1", 3), loss("queue", "p2", 1)]);
     }
 }

@@ -1,11 +1,13 @@
 //! In which order repetitions are run.
 //!
 //! Cells that share a testbed and the switch on it are run one after the other in a block. The blocks of a repetition come in an order drawn by
-//! lot, all of them before the next repetition, so that what changes on the machine in the meantime meets all systems alike. The order follows
-//! from the seed alone: a run that goes on after an interruption keeps it.
+//! lot, all of them before the next repetition, so that what changes on the machine in the meantime meets all systems alike; those with the
+//! same hosts and cables follow each other. In the quick profile a block has all repetitions. The order follows from the seed alone: a run that
+//! goes on after an interruption keeps it.
 
 use crate::scenario::Cell;
 use crate::stats::SplitMix;
+use crate::topology::Topology;
 
 /// A scenario as it is to be run.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub(crate) struct Job {
     pub(crate) cells: Vec<Cell>,
     /// How often each.
     pub(crate) repetitions: u32,
+    /// Each repetition has a testbed of its own.
+    pub(crate) rebuilds: bool,
     /// Names of the systems, with those cells that each cannot run.
     pub(crate) systems: Vec<Candidate>,
 }
@@ -38,17 +42,27 @@ pub(crate) struct Block {
     pub(crate) system: String,
     /// Which testbed, by its first cell.
     pub(crate) bed: usize,
-    /// Counted from 0.
-    pub(crate) repetition: u32,
-    /// In this order.
-    pub(crate) cells: Vec<usize>,
+    /// Cells and their repetitions, counted from 0, in this order.
+    pub(crate) cells: Vec<(usize, u32)>,
 }
 
 impl Job {
     /// For each cell the first cell with an equal testbed.
     pub(crate) fn beds(&self) -> Vec<usize> {
-        let first = |cell: &Cell| self.cells.iter().position(|other| other.setup.topology == cell.setup.topology);
+        let first = |cell: &Cell| {
+            self.cells
+                .iter()
+                .position(|other| other.setup.topology == cell.setup.topology)
+        };
         self.cells.iter().map(|cell| first(cell).unwrap_or(0)).collect()
+    }
+
+    /// For each cell the first cell with equal hosts and cables.
+    fn cablings(&self) -> Vec<usize> {
+        let all: Vec<Topology> = self.cells.iter().map(|cell| cell.setup.topology.cabling()).collect();
+        all.iter()
+            .map(|cabling| all.iter().position(|other| other == cabling).unwrap_or(0))
+            .collect()
     }
 
     /// How many samples of each system, at most.
@@ -62,21 +76,38 @@ pub(crate) fn blocks(jobs: &[Job], seed: u64) -> Vec<Block> {
     let mut all = Vec::new();
     for (number, job) in jobs.iter().enumerate() {
         let beds = job.beds();
-        for repetition in 0..job.repetitions {
-            let mut random = SplitMix(seed ^ mix(&job.id, repetition));
+        let step = if job.rebuilds { 1 } else { job.repetitions.max(1) };
+        for first in (0..job.repetitions).step_by(step as usize) {
+            let mut random = SplitMix(seed ^ mix(&job.id, first));
             let mut blocks: Vec<Block> = Vec::new();
             for system in &job.systems {
                 for cell in &system.cells {
                     let (bed, name) = (beds[*cell], &system.name);
-                    match blocks.iter_mut().find(|block| block.bed == bed && block.system == *name) {
-                        Some(block) => block.cells.push(*cell),
-                        None => blocks.push(Block { job: number, system: name.clone(), bed, repetition, cells: vec![*cell] }),
+                    match blocks
+                        .iter_mut()
+                        .find(|block| block.bed == bed && block.system == *name)
+                    {
+                        Some(block) => block.cells.push((*cell, first)),
+                        None => blocks.push(Block {
+                            job: number,
+                            system: name.clone(),
+                            bed,
+                            cells: vec![(*cell, first)],
+                        }),
                     }
                 }
             }
             shuffle(&mut blocks, &mut random);
+            let cablings = job.cablings();
+            let places: Vec<usize> = blocks.iter().map(|block| cablings[block.bed]).collect();
+            blocks.sort_by_key(|block| places.iter().position(|place| *place == cablings[block.bed]));
             for block in &mut blocks {
-                shuffle(&mut block.cells, &mut random);
+                let cells = std::mem::take(&mut block.cells);
+                for repetition in first..first + step {
+                    let mut cells: Vec<_> = cells.iter().map(|(cell, _)| (*cell, repetition)).collect();
+                    shuffle(&mut cells, &mut random);
+                    block.cells.append(&mut cells);
+                }
             }
             all.append(&mut blocks);
         }
@@ -93,5 +124,7 @@ fn shuffle<T>(items: &mut [T], random: &mut SplitMix) {
 
 fn mix(id: &str, repetition: u32) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    id.bytes().chain(repetition.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, fnv)
+    id.bytes()
+        .chain(repetition.to_le_bytes())
+        .fold(0xcbf2_9ce4_8422_2325, fnv)
 }

@@ -1,0 +1,204 @@
+//! `oxvs lab run`.
+
+use crate::guest;
+use crate::results;
+use crate::run::{End, Options, Outcome, Stop, reasons, run, span};
+use crate::scenario::{Profile, Scenario, built_in, find};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What to run, for how long, and where to.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A run that was interrupted, or whose budget was spent, goes on where it ended when it is run again with the same --out."
+)]
+pub(super) struct Run {
+    /// Names of experiments (`S0.rtt.l3`; `S0` and `S0.rtt` mean all that begin so), or files of your own
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Two points of everything that is varied, briefly, on oxvs and one peer (what is done unless --full is asked for)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Every point, with the durations and repetitions of the study: many hours
+    #[arg(long)]
+    full: bool,
+    /// A switch to test (repeat for several); `oxvs lab list` names them
+    #[arg(long = "switch", value_name = "NAME")]
+    switches: Vec<String>,
+    /// Where results go; a run that is there is gone on with. Without it: lab-DATE-TIME in this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Stop before a repetition that would end later than this
+    #[arg(long, value_name = "MINUTES")]
+    budget: Option<f64>,
+    /// Run in a virtual machine, with all that Debian's kernel has
+    #[arg(long)]
+    in_guest: bool,
+    /// This is the virtual machine; said by `--in-guest`
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+/// Largest file of a scenario, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+impl Run {
+    /// Runs, and says how far it came.
+    ///
+    /// # Errors
+    /// What was asked for is not there, the machine refuses, or something failed on the way.
+    pub(super) fn run(&self) -> Result<()> {
+        ensure!(
+            self.budget.is_none_or(|minutes| minutes.is_finite() && minutes > 0.0),
+            "--budget wants minutes, more than 0"
+        );
+        if self.in_guest {
+            return self.in_guest();
+        }
+        let scenarios = scenarios(&self.scenarios)?;
+        let out = self.out.clone().unwrap_or_else(fresh_name);
+        ensure!(
+            rustix::process::geteuid().is_root(),
+            "a run needs root: it makes network namespaces and devices"
+        );
+        let stop = Stop::on_signals()?;
+        let options = Options {
+            scenarios,
+            switches: self.switches.clone(),
+            profile: if self.full { Profile::Full } else { Profile::Quick },
+            out: out.clone(),
+            budget: self.budget.map(|minutes| minutes * 60.0),
+            in_guest: self.inside,
+        };
+        let outcome = run(&options, &stop)?;
+        self.tell(&out, &outcome)
+    }
+
+    /// The same in virtual machines, which this machine's kernel and root are not asked for.
+    fn in_guest(&self) -> Result<()> {
+        // What is wrong with them is better said at once.
+        scenarios(&self.scenarios)?;
+        let out = self.out.clone().unwrap_or_else(fresh_name);
+        let mut args = self.scenarios.clone();
+        args.push(if self.full { "--full" } else { "--quick" }.to_owned());
+        args.extend(
+            self.switches
+                .iter()
+                .flat_map(|name| ["--switch".to_owned(), name.clone()]),
+        );
+        args.push("--inside".to_owned());
+        let complete = |dir: &Path| {
+            let invocations = results::load(dir)
+                .map(|results| results.run.invocations)
+                .unwrap_or_default();
+            invocations
+                .last()
+                .is_some_and(|last| last.end.as_deref() == Some("complete"))
+        };
+        guest::run(&args, &out, self.budget, complete, &mut std::io::stdout())?;
+        println!(
+            "results are in {0}; 'oxvs lab report {0}' writes the report",
+            out.display()
+        );
+        Ok(())
+    }
+
+    fn tell(&self, out: &Path, outcome: &Outcome) -> Result<()> {
+        let dir = out.display();
+        let results = results::load(out)?;
+        for (who, reason) in reasons(&results.skipped) {
+            println!("left out: {who}: {reason}");
+        }
+        let seconds: f64 = results.run.invocations.iter().filter_map(|one| one.seconds).sum();
+        let share = 100.0 * outcome.samples as f64 / outcome.wanted.max(1) as f64;
+        println!(
+            "{} of {} samples ({share:.0} %) in {}",
+            outcome.samples,
+            outcome.wanted,
+            span(seconds)
+        );
+        match outcome.end {
+            End::Complete => println!("complete; 'oxvs lab report {dir}' writes the report"),
+            End::Budget => println!("the budget is spent; the same command with --out {dir} goes on"),
+            End::Interrupted => bail!("interrupted; the same command with --out {dir} goes on"),
+        }
+        ensure!(
+            outcome.failed == 0,
+            "{} repetitions failed; 'oxvs lab run … --out {dir}' tries them again",
+            outcome.failed
+        );
+        Ok(())
+    }
+}
+
+/// What words on the command line mean: files of a user's own, and built-in experiments; without a word all of those.
+pub(super) fn scenarios(words: &[String]) -> Result<Vec<Scenario>> {
+    let known = built_in()?;
+    if words.is_empty() {
+        return Ok(known);
+    }
+    let mut chosen: Vec<Scenario> = Vec::new();
+    for word in words {
+        let path = Path::new(word);
+        let found: Vec<Scenario> =
+            if path.extension().is_some_and(|extension| extension == "toml") || word.contains('/') {
+                vec![read(path)?]
+            } else {
+                find(&known, word).into_iter().cloned().collect()
+            };
+        ensure!(
+            !found.is_empty(),
+            "there is no experiment '{word}'; 'oxvs lab list' names them"
+        );
+        for scenario in found {
+            match chosen.iter().find(|other| other.id == scenario.id) {
+                None => chosen.push(scenario),
+                Some(other) if other.source == scenario.source => {}
+                Some(other) => bail!("'{}' and '{}' both describe {}", other.file, scenario.file, scenario.id),
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+fn read(path: &Path) -> Result<Scenario> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    ensure!(file.metadata()?.is_file(), "{}: is not a file", path.display());
+    let mut text = String::new();
+    file.take(LARGEST + 1)
+        .read_to_string(&mut text)
+        .with_context(|| path.display().to_string())?;
+    ensure!(
+        text.len() as u64 <= LARGEST,
+        "{}: is too large for a scenario",
+        path.display()
+    );
+    Ok(Scenario::parse(&path.display().to_string(), &text)?)
+}
+
+/// A name that sorts by time, in UTC.
+fn fresh_name() -> PathBuf {
+    let seconds = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    // Civil date of a day's number, by eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    PathBuf::from(format!(
+        "lab-{year:04}-{month:02}-{of_month:02}-{:02}{:02}{:02}",
+        time / 3600,
+        time / 60 % 60,
+        time % 60
+    ))
+}

@@ -1,0 +1,164 @@
+use super::*;
+use crate::results::{Experiment, FORMAT, Machine, Run};
+use crate::scenario::{Profile, built_in};
+use testkit::Rng;
+
+/// Close to a normal distribution: a sum of twelve.
+fn value(random: &mut Rng, mean: f64) -> f64 {
+    mean + (0..12).map(|_| random.below(1000) as f64 / 1000.0).sum::<f64>() - 6.0
+}
+
+/// A run of the first built-in scenario, `repetitions` values of its first metric in each cell.
+fn results(repetitions: u32, mut of: impl FnMut(&Sample) -> f64) -> Results {
+    let scenario = built_in().unwrap().swap_remove(0);
+    let mut samples = Vec::new();
+    for system in ["bridge", "oxvs"] {
+        for cell in scenario.cells(Profile::Full) {
+            for repetition in 0..repetitions {
+                let mut sample = Sample {
+                    scenario: scenario.id.clone(),
+                    system: system.to_owned(),
+                    at: cell.at.clone(),
+                    repetition,
+                    started: 0.0,
+                    seconds: 1.0,
+                    metrics: BTreeMap::new(),
+                    distributions: BTreeMap::new(),
+                    losses: Vec::new(),
+                    cpu: BTreeMap::new(),
+                    load: 0.0,
+                    remarks: Vec::new(),
+                };
+                sample.metrics.insert(scenario.metrics[0].name.clone(), of(&sample));
+                samples.push(sample);
+            }
+        }
+    }
+    let experiment = Experiment::new(&scenario.file, &scenario.source, 1);
+    let run = Run {
+        format: FORMAT,
+        profile: Profile::Full,
+        seed: 1,
+        in_guest: false,
+        machine: Machine::default(),
+        systems: ["bridge", "oxvs"]
+            .map(|name| (name.to_owned(), format!("{name} 1")))
+            .into(),
+        scenarios: [(scenario.id.clone(), experiment)].into(),
+        invocations: Vec::new(),
+    };
+    Results {
+        run,
+        samples,
+        skipped: Vec::new(),
+        configurations: Vec::new(),
+    }
+}
+
+#[test]
+fn two_runs_of_the_same_thing_are_called_different_in_at_most_one_comparison_in_twenty() {
+    let mut random = Rng::new(11);
+    for repetitions in [2, 3, 10] {
+        let (mut all, mut different, mut unlikely) = (0, 0, 0);
+        for _ in 0..20 {
+            let mut run = || results(repetitions, |_| value(&mut random, 100.0));
+            let compared = compare(&run(), &run());
+            all += compared.comparisons.len();
+            different += compared.comparisons.iter().filter(|one| one.different).count();
+            unlikely += compared.comparisons.iter().filter(|one| one.p < LEVEL).count();
+        }
+        assert!(all > 1000);
+        assert!(
+            different * 100 <= all,
+            "{different} of {all} with {repetitions} repetitions: even one in a hundred is much after Holm"
+        );
+        assert!(
+            unlikely * 100 <= all * 6,
+            "{unlikely} of {all} uncorrected with {repetitions} repetitions"
+        );
+    }
+}
+
+#[test]
+fn counts_that_never_vary_are_no_certainty_when_there_are_two_of_them() {
+    let mut random = Rng::new(5);
+    let mut run = || results(2, |_| random.below(2) as f64);
+    let compared = compare(&run(), &run());
+    assert!(compared.comparisons.iter().all(|one| !one.different));
+    let (zero, one) = (results(10, |_| 0.0), results(10, |_| 1.0));
+    assert!(
+        compare(&zero, &one)
+            .comparisons
+            .iter()
+            .all(|one| one.different && one.ratio.is_none())
+    );
+    assert!(
+        compare(&zero, &zero)
+            .comparisons
+            .iter()
+            .all(|one| one.p == 1.0 && one.size == Size::Negligible)
+    );
+}
+
+#[test]
+fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
+    let mut random = Rng::new(3);
+    let a = results(10, |_| value(&mut random, 100.0));
+    let b = results(10, |sample| {
+        value(&mut random, if sample.system == "oxvs" { 110.0 } else { 100.0 })
+    });
+    let compared = compare(&a, &b);
+    for one in &compared.comparisons {
+        assert_eq!(one.different, one.system == "oxvs", "{one:?}");
+        if one.different {
+            let [ratio, low, high] = one.ratio.unwrap();
+            assert!(low < ratio && ratio < high && (ratio - 1.1).abs() < 0.03, "{one:?}");
+            assert_eq!(
+                (one.size, one.verdict),
+                (Size::Large, Some(Verdict::Worse)),
+                "a longer round trip is worse"
+            );
+        }
+    }
+    let back = compare(&b, &a);
+    assert!(
+        back.comparisons
+            .iter()
+            .filter(|one| one.different)
+            .all(|one| one.verdict == Some(Verdict::Better) && one.delta < 0.0)
+    );
+}
+
+#[test]
+fn holms_corrections_grow_with_the_probabilities_and_their_number() {
+    let a = results(3, |_| 1.0);
+    let mut compared = compare(&a, &a).comparisons;
+    compared.truncate(4);
+    for (one, p) in compared.iter_mut().zip([0.01, 0.04, 0.03, 0.005]) {
+        one.p = p;
+    }
+    correct(&mut compared);
+    let corrected: Vec<f64> = compared.iter().map(|one| one.corrected).collect();
+    assert_eq!(corrected, [0.03, 0.06, 0.06, 0.02]);
+}
+
+#[test]
+fn what_makes_runs_unlike_is_said() {
+    let a = results(2, |_| 1.0);
+    let mut b = a.clone();
+    b.run.machine.kernel = "other".to_owned();
+    b.run.profile = Profile::Quick;
+    b.run.systems.insert("oxvs".to_owned(), "oxvs 2".to_owned());
+    b.run
+        .scenarios
+        .insert("S9.new".to_owned(), Experiment::new("x.toml", "", 1));
+    let remarks = compare(&a, &b).remarks.join("\n");
+    for part in [
+        "another machine: kernel 'other'",
+        "one run is quick",
+        "oxvs: oxvs 1; in the second run oxvs 2",
+        "S9.new: only in the second run",
+    ] {
+        assert!(remarks.contains(part), "{part}: {remarks}");
+    }
+}

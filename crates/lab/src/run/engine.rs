@@ -1,0 +1,305 @@
+//! Repetition after repetition: what was done before is left out, what fails is recorded and the rest goes on.
+
+use super::plan::{Block, Job, blocks};
+use super::progress::Progress;
+use super::stop::Stop;
+use crate::results::{Distribution, Loss, Record, Sample, Skipped, Store};
+use crate::scenario::{CABLE_SECONDS, GUEST_SECONDS, REPETITION_SECONDS, SWITCH_SECONDS, Setup};
+use crate::topology::Attachment;
+use anyhow::Result;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Where testbeds are made and measured: this machine, or a test's imitation.
+pub(crate) trait Stage {
+    /// Makes a testbed and sets a system up on it.
+    ///
+    /// # Errors
+    /// What could not be made, for a reader of the report. Nothing of it is left.
+    fn stand(&mut self, system: &str, setup: &Setup) -> Result<Box<dyn Standing>>;
+
+    /// Something went wrong on the testbed: the next one is to be a new one.
+    fn clear(&mut self);
+}
+
+/// A testbed with a system on it. Dropping it removes the system.
+pub(crate) trait Standing {
+    /// The commands that set the system up.
+    fn configuration(&self) -> Vec<String>;
+
+    /// Runs a cell: warm-up, then what is measured.
+    ///
+    /// # Errors
+    /// What went wrong, with the last words of the system where it has died.
+    fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement>;
+}
+
+/// What a repetition has brought.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measurement {
+    /// Seconds since 1970.
+    pub(crate) started: f64,
+    /// How long was measured.
+    pub(crate) seconds: f64,
+    pub(crate) metrics: BTreeMap<String, f64>,
+    pub(crate) distributions: BTreeMap<String, Distribution>,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) cpu: BTreeMap<String, f64>,
+    pub(crate) load: f64,
+    pub(crate) remarks: Vec<String>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything that can be run here was.
+    Complete,
+    /// The next repetition would have taken longer than there was time.
+    Budget,
+    /// It was asked to.
+    Interrupted,
+}
+
+/// How far a run came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Why it ended.
+    pub end: End,
+    /// Samples that are there, of this profile and these systems.
+    pub samples: u64,
+    /// Samples that there could be.
+    pub wanted: u64,
+    /// Repetitions that failed in this invocation.
+    pub failed: u64,
+}
+
+/// A cell that failed so often in one invocation is left alone.
+const MOST_FAILURES: u32 = 2;
+
+pub(crate) struct Engine<'a> {
+    pub(crate) jobs: &'a [Job],
+    pub(crate) store: &'a mut Store,
+    pub(crate) stage: &'a mut dyn Stage,
+    pub(crate) stop: &'a Stop,
+    /// Seconds, by `now`.
+    pub(crate) budget: Option<f64>,
+    /// Seconds since the invocation began.
+    pub(crate) now: &'a dyn Fn() -> f64,
+    pub(crate) progress: &'a mut Progress,
+}
+
+/// What is left to do, and how fast it goes.
+struct Course {
+    blocks: Vec<Block>,
+    /// Seconds that what is left would take if everything took as long as it should.
+    left: f64,
+    /// Seconds that what was done should have taken, and did.
+    should: f64,
+    did: f64,
+    failures: HashMap<(usize, String, usize), u32>,
+}
+
+impl Course {
+    /// How much longer things take than they should.
+    fn pace(&self) -> f64 {
+        // A little should not tell much.
+        (self.did + 20.0) / (self.should + 20.0)
+    }
+}
+
+impl Engine<'_> {
+    /// Runs everything that is not there yet.
+    ///
+    /// # Errors
+    /// Results cannot be written. What was written is kept.
+    pub(crate) fn run(&mut self) -> Result<Outcome> {
+        let wanted: u64 = self
+            .jobs
+            .iter()
+            .map(|job| u64::from(job.repetitions) * job.systems.iter().map(|s| s.cells.len() as u64).sum::<u64>())
+            .sum();
+        let mut course = self.course();
+        let mut outcome = Outcome {
+            end: End::Complete,
+            samples: 0,
+            wanted,
+            failed: 0,
+        };
+        let left: u64 = course.blocks.iter().map(|block| block.cells.len() as u64).sum();
+        outcome.samples = wanted - left;
+        self.progress.begin(wanted, outcome.samples, course.left);
+        for block in std::mem::take(&mut course.blocks) {
+            if let Some(end) = self.block(&block, &mut course, &mut outcome)? {
+                outcome.end = end;
+                break;
+            }
+        }
+        self.progress.end();
+        Ok(outcome)
+    }
+
+    /// The blocks without what was done before.
+    fn course(&self) -> Course {
+        let samples = self.store.records().iter().filter_map(|record| match record {
+            Record::Sample(sample) => Some((&sample.scenario, &sample.system, &sample.at, sample.repetition)),
+            Record::Skipped(_) => None,
+        });
+        let done: HashSet<_> = samples.collect();
+        let mut blocks = blocks(self.jobs, self.store.run().seed);
+        let mut left = 0.0;
+        for block in &mut blocks {
+            let job = &self.jobs[block.job];
+            block
+                .cells
+                .retain(|(cell, repetition)| !done.contains(&(&job.id, &block.system, &job.cells[*cell].at, *repetition)));
+            left += block
+                .cells
+                .iter()
+                .map(|(cell, _)| cell_seconds(&job.cells[*cell].setup))
+                .sum::<f64>();
+        }
+        blocks.retain(|block| !block.cells.is_empty());
+        left += blocks
+            .iter()
+            .map(|block| bed_seconds(&self.jobs[block.job].cells[block.bed].setup))
+            .sum::<f64>();
+        Course {
+            blocks,
+            left,
+            should: 0.0,
+            did: 0.0,
+            failures: HashMap::new(),
+        }
+    }
+
+    fn block(&mut self, block: &Block, course: &mut Course, outcome: &mut Outcome) -> Result<Option<End>> {
+        let job = &self.jobs[block.job];
+        let mut stood: Option<Box<dyn Standing>> = None;
+        let mut owed = bed_seconds(&job.cells[block.bed].setup);
+        for (cell, repetition) in &block.cells {
+            let setup = &job.cells[*cell].setup;
+            let should = cell_seconds(setup) + if stood.is_none() { owed } else { 0.0 };
+            if self.stop.asked() {
+                return Ok(Some(End::Interrupted));
+            }
+            if self
+                .budget
+                .is_some_and(|budget| (self.now)() + should * course.pace().max(1.0) > budget)
+            {
+                return Ok(Some(End::Budget));
+            }
+            let key = (block.job, block.system.clone(), *cell);
+            let began = (self.now)();
+            let tried = course
+                .failures
+                .get(&key)
+                .is_none_or(|failures| *failures < MOST_FAILURES);
+            if tried {
+                self.progress
+                    .at(&job.id, &block.system, &job.cells[*cell].at, *repetition);
+                match self.cell(block, *cell, &mut stood) {
+                    Ok(measurement) => {
+                        self.store
+                            .append(Record::Sample(Box::new(sample(job, block, (*cell, *repetition), measurement))))?;
+                        outcome.samples += 1;
+                    }
+                    Err(_) if self.stop.asked() => return Ok(Some(End::Interrupted)),
+                    Err(error) => {
+                        stood = None;
+                        self.stage.clear();
+                        *course.failures.entry(key).or_default() += 1;
+                        outcome.failed += 1;
+                        let reason = format!("{error:#}");
+                        self.progress.say(&format!("{} on {}: {reason}", job.id, block.system));
+                        self.store.append(Record::Skipped(Skipped {
+                            scenario: job.id.clone(),
+                            system: block.system.clone(),
+                            at: job.cells[*cell].at.clone(),
+                            reason,
+                        }))?;
+                    }
+                }
+                course.should += should;
+                course.did += (self.now)() - began;
+            }
+            course.left -= cell_seconds(setup) + owed;
+            owed = 0.0;
+            self.progress.advance(course.left * course.pace());
+        }
+        Ok(None)
+    }
+
+    fn cell(&mut self, block: &Block, cell: usize, stood: &mut Option<Box<dyn Standing>>) -> Result<Measurement> {
+        let job = &self.jobs[block.job];
+        let setup = &job.cells[cell].setup;
+        let standing = match stood {
+            Some(standing) => standing,
+            None => {
+                let standing = self.stage.stand(&block.system, setup)?;
+                self.store.configuration(
+                    &job.id,
+                    &block.system,
+                    &heading(job, block.bed),
+                    &standing.configuration(),
+                )?;
+                stood.insert(standing)
+            }
+        };
+        standing.measure(setup, self.stop)
+    }
+}
+
+fn sample(job: &Job, block: &Block, (cell, repetition): (usize, u32), measured: Measurement) -> Sample {
+    Sample {
+        scenario: job.id.clone(),
+        system: block.system.clone(),
+        at: job.cells[cell].at.clone(),
+        repetition,
+        started: measured.started,
+        seconds: measured.seconds,
+        metrics: measured.metrics,
+        distributions: measured.distributions,
+        losses: measured.losses,
+        cpu: measured.cpu,
+        load: measured.load,
+        remarks: measured.remarks,
+    }
+}
+
+/// For which cells a testbed is: the values that all of its cells have in common and others have not.
+fn heading(job: &Job, bed: usize) -> String {
+    let beds = job.beds();
+    let (here, there): (Vec<_>, Vec<_>) = job.cells.iter().zip(&beds).partition(|(_, of)| **of == bed);
+    let Some((first, _)) = here.first() else {
+        return "all".to_owned();
+    };
+    let tells = |(key, value): &(&String, &String)| {
+        let same = |cell: &crate::scenario::Cell| cell.at.get(*key) == Some(*value);
+        here.iter().all(|(cell, _)| same(cell)) && !there.iter().all(|(cell, _)| same(cell))
+    };
+    let values: Vec<String> = first
+        .at
+        .iter()
+        .filter(tells)
+        .map(|(key, value)| format!("{key} {value}"))
+        .collect();
+    if values.is_empty() {
+        "all".to_owned()
+    } else {
+        values.join(", ")
+    }
+}
+
+/// What a repetition should take, its testbed apart.
+fn cell_seconds(setup: &Setup) -> f64 {
+    setup.warmup + setup.seconds + REPETITION_SECONDS
+}
+
+/// What a testbed with a switch should take.
+fn bed_seconds(setup: &Setup) -> f64 {
+    let topology = &setup.topology;
+    let guests = topology.hosts.iter().any(|host| host.attachment != Attachment::Container);
+    SWITCH_SECONDS + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests;

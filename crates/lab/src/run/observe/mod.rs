@@ -1,0 +1,186 @@
+//! What is observed and is no flow.
+//!
+//! [`work`] is what hosts do: traffic, and what [`crate::traffic::observe`] has beside it. An [`Observer`] begins before that and ends after it:
+//! `cut`: a cable; `openflow`: what is asked of the switch meanwhile, and rules before the run; `addresses`: what a learning switch remembers.
+
+mod addresses;
+mod cut;
+mod openflow;
+
+pub(crate) use openflow::{control, prepare};
+
+use super::stage::Table;
+use crate::controller::Measured;
+use crate::scenario::{Observe, Setup};
+use crate::traffic::capture::Captured;
+use crate::traffic::observe::{Broadcasts, broadcast, check, idle, reachability};
+use crate::traffic::protocol::Outcome;
+use crate::traffic::{self, Ends, Flow, Remote};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Work that is done while traffic flows, from the end of the warm-up on, for as long as is measured or as it takes.
+pub(crate) type Meanwhile = Box<dyn FnOnce() -> Result<Measured> + Send>;
+
+/// Something that observes. Dropping it ends it.
+pub(crate) trait Observer {
+    /// What it does while traffic flows, if anything: asked for once.
+    fn meanwhile(&mut self) -> Option<Meanwhile> {
+        None
+    }
+
+    /// So much time has been measured.
+    ///
+    /// # Errors
+    /// What was due then cannot be done.
+    fn at(&mut self, _measured_for: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends, and says what was observed.
+    ///
+    /// # Errors
+    /// It could not observe.
+    fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured>;
+}
+
+/// What else is known at the end.
+pub(crate) struct Seen<'a> {
+    /// What was run.
+    pub(crate) setup: &'a Setup,
+    /// Of the flows.
+    pub(crate) metrics: &'a BTreeMap<String, f64>,
+    /// What was brought meanwhile.
+    pub(crate) brought: Measured,
+}
+
+/// Begins the observers of a cell, by their names.
+///
+/// # Errors
+/// What cannot be observed here, and why.
+pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box<dyn Observer>)>> {
+    let mut observers: Vec<(String, Box<dyn Observer>)> = Vec::new();
+    for observation in &setup.observed {
+        let observer: Box<dyn Observer> = match &observation.what {
+            // These are the hosts' work, or follow from it.
+            Observe::Fairness { .. }
+            | Observe::Reachability { .. }
+            | Observe::Idle {}
+            | Observe::Capture { .. }
+            | Observe::Broadcast { .. } => {
+                continue;
+            }
+            Observe::Cut { between, which, after } => {
+                Box::new(cut::Cut::begin(table, between, *which, *after * setup.seconds)?)
+            }
+            Observe::Addresses { at_most } => Box::new(addresses::Addresses::begin(table, setup, *at_most)?),
+            what => openflow::begin(table, setup, what)?,
+        };
+        observers.push((observation.name.clone(), observer));
+    }
+    Ok(observers)
+}
+
+/// Whether hosts do something else than to send and receive flows, for which there is no warm-up.
+pub(crate) fn is_special(setup: &Setup) -> bool {
+    let special = |what: &Observe| {
+        matches!(
+            what,
+            Observe::Reachability { .. } | Observe::Idle {} | Observe::Capture { .. } | Observe::Broadcast { .. }
+        )
+    };
+    setup.observed.iter().any(|observation| special(&observation.what))
+}
+
+/// What the hosts of a cell do.
+///
+/// # Errors
+/// Those of the parts: a host that has gone, a test that cannot be made.
+pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
+    let mut all = traffic::Measured::default();
+    let mut sent: Vec<&str> = Vec::new();
+    for observation in &setup.observed {
+        let name = observation.name.as_str();
+        let measured = match &observation.what {
+            Observe::Reachability { groups } => reachability(ends, name, groups)?,
+            Observe::Idle {} => idle(ends, name, setup.seconds)?,
+            Observe::Broadcast { from, rate, payload } => {
+                let broadcasts = Broadcasts {
+                    from,
+                    rate: *rate,
+                    payload: *payload,
+                };
+                // What it costs follows from the switch's own account, which is not for this thread.
+                broadcast(ends, &setup.topology, name, broadcasts, setup.seconds, &|| 0.0)?
+            }
+            Observe::Capture { flow } => {
+                let known = setup.measured.iter().find(|known| known.name == *flow);
+                let known = known.with_context(|| format!("there is no flow '{flow}' to capture"))?;
+                sent.push(flow);
+                check(ends, name, known, setup.seconds)?
+            }
+            _ => continue,
+        };
+        add(&mut all, measured);
+    }
+    let rest: Vec<Flow> = setup
+        .measured
+        .iter()
+        .filter(|flow| !sent.contains(&flow.name.as_str()))
+        .cloned()
+        .collect();
+    match (rest.as_slice(), setup.background.as_slice()) {
+        ([], []) => {}
+        // Without anything that is measured, the background is to last as long as what is observed.
+        ([], background) => {
+            let measured = traffic::run(ends, &[], background, setup.seconds, setup.warmup)?;
+            all.accounts.extend(measured.accounts);
+            all.remarks.extend(measured.remarks);
+        }
+        (rest, background) => add(
+            &mut all,
+            traffic::run(ends, background, rest, setup.seconds, setup.warmup)?,
+        ),
+    }
+    Ok(all)
+}
+
+fn add(all: &mut traffic::Measured, more: traffic::Measured) {
+    all.metrics.extend(more.metrics);
+    all.distributions.extend(more.distributions);
+    all.accounts.extend(more.accounts);
+    all.remarks.extend(more.remarks);
+}
+
+/// What broadcasts cost, out of the CPU that the system used: µs for each, and for each copy.
+pub(crate) fn costs(setup: &Setup, used: f64, metrics: &mut BTreeMap<String, f64>) {
+    for observation in setup
+        .observed
+        .iter()
+        .filter(|one| matches!(one.what, Observe::Broadcast { .. }))
+    {
+        for (cost, per) in [("cost", "sent"), ("copy", "copies")] {
+            let number = metrics
+                .get(&format!("{}.{per}", observation.name))
+                .copied()
+                .unwrap_or(0.0);
+            if number > 0.0 {
+                metrics.insert(format!("{}.{cost}", observation.name), used * 1e6 / number);
+            }
+        }
+    }
+}
+
+/// Ends a capture, and takes what it heard.
+fn captured(capture: Remote) -> Result<Captured> {
+    match capture.stop()? {
+        Outcome::Captured(captured) => Ok(captured),
+        _ => bail!("a capture answers something else"),
+    }
+}
+
+/// As `ip` writes it.
+fn mac(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}

@@ -1,0 +1,500 @@
+//! Rules before a run, and what is asked of a switch during it.
+
+use super::{Meanwhile, Observer, Seen};
+use crate::bed::namespace;
+use crate::controller::{
+    Connection, Conversation, Endpoint, Learning, Measured, Policy, Transport, barrier, conversation_rules, drain,
+    fill, packet_out, port_statistics, rates, rule_statistics,
+};
+use crate::run::stage::Table;
+use crate::scenario::{Fill, Matching, Mode, Observe, OpenFlow, Rewrite, Setup};
+use crate::topology::{Bridge, Control};
+use crate::traffic::capture::Capture;
+use crate::traffic::protocol::{Outcome, Task};
+use crate::traffic::udp::{Echo, Probe, Send, SendFlow};
+use crate::traffic::{self, Flow, Remote, Test};
+use anyhow::{Context, Result, bail, ensure};
+use openflow::model::FlowCommand;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+
+/// How long a switch may take to come to its controller.
+const COME: Duration = Duration::from_secs(10);
+
+/// An OpenFlow connection to a bridge.
+pub(super) fn connect(table: &Table, bridge: &str) -> Result<Connection> {
+    let stream = table.running.openflow(bridge)?.context("it has no OpenFlow")?;
+    Connection::open(stream).with_context(|| format!("OpenFlow of bridge {bridge}"))
+}
+
+/// Installs the rules of a cell in place of those of the one before.
+///
+/// # Errors
+/// The switch has no OpenFlow, or refuses a rule.
+pub(crate) fn prepare(table: &mut Table, setup: &Setup) -> Result<()> {
+    for bridge in setup
+        .topology
+        .bridges
+        .iter()
+        .filter(|bridge| bridge.control == Control::Rules)
+    {
+        clear(&mut connect(table, &bridge.name)?)?;
+    }
+    match &setup.openflow {
+        Some(openflow) if openflow.mode == Mode::Openflow => {
+            install(table, setup, openflow).context("rules before the run")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Leaves nothing but a rule that lets hosts find each other, whom the study's switches knew.
+fn clear(connection: &mut Connection) -> Result<()> {
+    connection.rule(FlowCommand::Delete, "")?;
+    connection.rule(FlowCommand::Add, "priority=50,arp,actions=flood")?;
+    agreed(connection)
+}
+
+fn agreed(connection: &mut Connection) -> Result<()> {
+    match connection.barrier()?.first() {
+        Some(refused) => bail!("the switch refuses a rule: {:?}", refused.reason),
+        None => Ok(()),
+    }
+}
+
+fn install(table: &mut Table, setup: &Setup, openflow: &OpenFlow) -> Result<()> {
+    let exact = openflow.matching == Matching::Exact;
+    let mut rules = Vec::new();
+    for (number, flow) in setup.measured.iter().chain(&setup.background).enumerate() {
+        let conversation = conversation(table, setup, &openflow.bridge, flow, u16::try_from(number)?)?;
+        rules.extend(conversation_rules(conversation, openflow.matching, openflow.rewrite));
+        if openflow.rewrite == Rewrite::Ip {
+            // The host that answers has to find an address that nobody has.
+            let (other, mac) = (
+                conversation.from.other_ip().to_string(),
+                super::mac(conversation.from.mac),
+            );
+            let host = table.ground.bed.host(&flow.to)?;
+            let words = [
+                "ip",
+                "neigh",
+                "replace",
+                other.as_str(),
+                "lladdr",
+                &mac,
+                "dev",
+                crate::bed::DEVICE,
+                "nud",
+                "permanent",
+            ];
+            crate::bed::command::run(&mut host.command(&words))?;
+        }
+    }
+    let mut connection = connect(table, &openflow.bridge)?;
+    let needed = u32::try_from(rules.len())?;
+    match openflow.rules {
+        Fill::One => {}
+        Fill::Number(number) => {
+            let filled = fill(&mut connection, exact, number.saturating_sub(needed))?;
+            ensure!(!filled.full, "its table is full with {} rules", filled.rules);
+        }
+        Fill::Full | Fill::NearlyFull => {
+            let filled = fill(&mut connection, exact, openflow.at_most)?;
+            let keep = match openflow.rules {
+                Fill::NearlyFull => filled.rules / 10 * 9,
+                _ => filled.rules,
+            };
+            drain(&mut connection, exact, filled, keep.saturating_sub(needed))?;
+        }
+    }
+    for rule in rules {
+        connection.rule(FlowCommand::Add, &rule)?;
+    }
+    agreed(&mut connection)
+}
+
+fn conversation(table: &Table, setup: &Setup, bridge: &str, flow: &Flow, number: u16) -> Result<Conversation> {
+    let (from_port, to_port) = traffic::ports(number);
+    let transport = match flow.test {
+        Test::Rtt { .. } | Test::Cbr { .. } | Test::NewFlows { .. } | Test::UdpStream(_) | Test::UdpRr(_) => {
+            Transport::Udp
+        }
+        Test::TcpStream(_) | Test::TcpRr(_) | Test::TcpCrr(_) => Transport::Tcp,
+    };
+    let ends = &table.ground.ends;
+    let end = |host: &str, ip, transport_port| {
+        // A host behind another bridge is reached by the port that leads there.
+        let next =
+            next_hop(setup, bridge, host).with_context(|| format!("no cable leads from bridge {bridge} to {host}"))?;
+        let port = table.running.port_number(bridge, &next)?;
+        Ok::<_, anyhow::Error>(Endpoint {
+            port,
+            mac: table.ground.bed.host(host)?.mac(),
+            ip,
+            transport_port,
+        })
+    };
+    Ok(Conversation {
+        transport,
+        from: end(&flow.from, ends.address(&flow.to, &flow.from)?, from_port)?,
+        to: end(&flow.to, ends.address(&flow.from, &flow.to)?, to_port)?,
+    })
+}
+
+/// What a bridge's cable towards a host leads to, by breadth.
+fn next_hop(setup: &Setup, bridge: &str, host: &str) -> Option<String> {
+    let links = || {
+        setup
+            .topology
+            .links
+            .iter()
+            .flat_map(|link| [(&link.a.at, &link.b.at), (&link.b.at, &link.a.at)])
+    };
+    let mut seen: Vec<(&str, Option<&str>)> = vec![(bridge, None)];
+    let mut next = 0;
+    while let Some(&(at, first)) = seen.get(next) {
+        next += 1;
+        for (_, to) in links().filter(|(from, _)| *from == at) {
+            let first = first.unwrap_or(to);
+            if to == host {
+                return Some(first.to_owned());
+            }
+            if !seen.iter().any(|(known, _)| known == to) {
+                seen.push((to, Some(first)));
+            }
+        }
+    }
+    None
+}
+
+/// A controller for all bridges that ask one.
+///
+/// # Errors
+/// The switches do not come to it.
+pub(crate) fn control(table: &mut Table, setup: &Setup) -> Result<Option<Learning>> {
+    let reactive: Vec<&Bridge> = setup
+        .topology
+        .bridges
+        .iter()
+        .filter(|bridge| bridge.control == Control::Reactive)
+        .collect();
+    if reactive.is_empty() {
+        return Ok(None);
+    }
+    let names: Vec<String> = reactive.iter().map(|bridge| bridge.name.clone()).collect();
+    controller(table, &names, Policy::Learn).map(Some)
+}
+
+fn controller(table: &mut Table, bridges: &[String], policy: Policy) -> Result<Learning> {
+    let controller = namespace::enter(table.ground.bed.namespace(), || Learning::start(policy))?;
+    for bridge in bridges {
+        table.running.set_controller(bridge, Some(controller.address()))?;
+    }
+    controller.await_switches(bridges.len() as u64, COME)?;
+    Ok(controller)
+}
+
+/// Something asked of a switch while traffic flows.
+struct Asked(Option<Meanwhile>);
+
+impl Observer for Asked {
+    fn meanwhile(&mut self) -> Option<Meanwhile> {
+        self.0.take()
+    }
+
+    fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured> {
+        Ok(seen.brought.clone())
+    }
+}
+
+/// The bridge that a cell is about: the one of its rules, or the first.
+fn bridge_of(setup: &Setup) -> Result<String> {
+    let named = setup.openflow.as_ref().map(|openflow| openflow.bridge.clone());
+    named
+        .or_else(|| setup.topology.bridges.first().map(|bridge| bridge.name.clone()))
+        .context("there is no bridge")
+}
+
+/// Begins what is observed of a switch's OpenFlow.
+///
+/// # Errors
+/// It has none, or does not answer.
+pub(super) fn begin(table: &mut Table, setup: &Setup, what: &Observe) -> Result<Box<dyn Observer>> {
+    let bridge = bridge_of(setup)?;
+    let time = Duration::try_from_secs_f64(setup.seconds)?;
+    let asked = |work: Meanwhile| Box::new(Asked(Some(work)));
+    Ok(match what {
+        Observe::FlowStatistics { every } => {
+            let (mut connection, every) = (connect(table, &bridge)?, Duration::try_from_secs_f64(*every)?);
+            asked(Box::new(move || rule_statistics(&mut connection, every, time)))
+        }
+        Observe::PortStatistics { every } => {
+            let (mut connection, every) = (connect(table, &bridge)?, Duration::try_from_secs_f64(*every)?);
+            asked(Box::new(move || port_statistics(&mut connection, every, time)))
+        }
+        Observe::Rules { rules } => {
+            let (mut connection, rules) = (connect(table, &bridge)?, *rules);
+            asked(Box::new(move || rates(&mut connection, rules)))
+        }
+        Observe::Barrier {} => {
+            let mut connection = connect(table, &bridge)?;
+            asked(Box::new(move || barrier(&mut connection, time)))
+        }
+        Observe::Capacity { exact, at_most, limit } => {
+            Box::new(capacity(table, setup, &bridge, *exact, *at_most, *limit)?)
+        }
+        Observe::PacketIn {} => Box::new(packet_in(table, setup, &bridge)?),
+        Observe::PacketOut { payload } => Box::new(Out::begin(table, setup, &bridge, *payload, time)?),
+        other => bail!("{other:?} cannot be observed of OpenFlow"),
+    })
+}
+
+/// What was found out before the traffic of the cell, of which there is none.
+struct Found(Measured);
+
+impl Observer for Found {
+    fn end(self: Box<Self>, _seen: &Seen<'_>) -> Result<Measured> {
+        Ok(self.0)
+    }
+}
+
+/// The first two hosts.
+pub(super) fn two_hosts(setup: &Setup) -> Result<(&str, &str)> {
+    match setup.topology.hosts.as_slice() {
+        [a, b, ..] => Ok((&a.name, &b.name)),
+        _ => bail!("this needs two hosts"),
+    }
+}
+
+/// Where the probe of these observations is answered.
+const ECHO: u16 = 19_011;
+
+/// Exchanges of the probe through a full table.
+const EXCHANGES: u32 = 100;
+
+/// Round trips between two hosts.
+fn probe(table: &Table, from: &str, to: &str, exchanges: Option<u32>, seconds: f64) -> Result<traffic::udp::Probed> {
+    let ends = &table.ground.ends;
+    let echo = ends.agent(to)?.start(Task::Echo(Echo { port: ECHO, spin: 0 }))?;
+    let task = Probe {
+        to: SocketAddrV4::new(ends.address(from, to)?, ECHO),
+        port: 0,
+        payload: 64,
+        exchanges,
+        interval: 0,
+        // The hosts find each other.
+        warmup: 0.05,
+        seconds,
+        timeout: 200_000,
+        spin: 0,
+    };
+    let mut task = ends.agent(from)?.start(Task::Probe(task))?;
+    task.go()?;
+    let probed = task.wait(Duration::try_from_secs_f64(seconds + 30.0)?)?;
+    echo.stop()?;
+    match probed {
+        Outcome::Probed(probed) => Ok(probed),
+        _ => bail!("a probe answers something else"),
+    }
+}
+
+/// What a probe says of a switch with a full table; `answered` is what its OpenFlow did.
+pub(super) fn while_full(table: &Table, setup: &Setup, answered: bool) -> Result<Measured> {
+    let (from, to) = two_hosts(setup)?;
+    let probed = probe(table, from, to, Some(EXCHANGES), setup.seconds.max(5.0))?;
+    let mut measured = Measured::default();
+    measured.metrics.insert(
+        "lost".to_owned(),
+        (probed.sent - probed.answered.min(probed.sent)) as f64,
+    );
+    measured
+        .metrics
+        .insert("answered".to_owned(), if answered { 1.0 } else { 0.0 });
+    Ok(measured)
+}
+
+fn capacity(
+    table: &mut Table,
+    setup: &Setup,
+    bridge: &str,
+    exact: bool,
+    at_most: u32,
+    limit: Option<u32>,
+) -> Result<Found> {
+    if let Some(limit) = limit {
+        ensure!(
+            table.running.limit_rules(bridge, Some(limit))?,
+            "it cannot be told how many rules its table may have"
+        );
+    }
+    let filled = (|| {
+        let mut connection = connect(table, bridge)?;
+        let (from, to) = two_hosts(setup)?;
+        let (a, b) = (
+            table.running.port_number(bridge, from)?,
+            table.running.port_number(bridge, to)?,
+        );
+        for (from, to) in [(a, b), (b, a)] {
+            connection.rule(
+                FlowCommand::Add,
+                &format!("priority=10,in_port={from},actions=output:{to}"),
+            )?;
+        }
+        agreed(&mut connection)?;
+        let filled = fill(&mut connection, exact, at_most)?;
+        let answered = connection.echo().is_ok();
+        let mut measured = while_full(table, setup, answered)?;
+        let mut add = |metric: &str, value: f64| drop(measured.metrics.insert(metric.to_owned(), value));
+        add("rules", f64::from(filled.rules));
+        add("full", if filled.full { 1.0 } else { 0.0 });
+        add("seconds", filled.took.as_secs_f64());
+        clear(&mut connection)?;
+        Ok(Found(measured))
+    })();
+    if limit.is_some() {
+        table.running.limit_rules(bridge, None)?;
+    }
+    filled
+}
+
+/// As cbench measures: every packet is asked about.
+fn packet_in(table: &mut Table, setup: &Setup, bridge: &str) -> Result<Found> {
+    let (from, to) = two_hosts(setup)?;
+    let bridges = [bridge.to_owned()];
+    let asked = (|| {
+        let mut measured = Measured::default();
+        // Nothing is known but to ask.
+        let mut connection = connect(table, bridge)?;
+        connection.rule(FlowCommand::Delete, "")?;
+        connection.rule(FlowCommand::Add, "priority=0,actions=controller")?;
+        agreed(&mut connection)?;
+        let controller = controller(table, &bridges, Policy::Forward)?;
+        let probed = probe(table, from, to, None, setup.seconds)?;
+        if let Some(mean) = probed.mean {
+            // Both ways are asked about.
+            measured.metrics.insert("latency".to_owned(), mean / 2.0 / 1e3);
+        }
+        let ends = &table.ground.ends;
+        let flow = SendFlow {
+            flow: 0,
+            to: ends.address(from, to)?,
+            ports: vec![ECHO],
+            port: 0,
+            payload: 64,
+            rate: 0,
+            new_flows: true,
+        };
+        let task = Send {
+            flows: vec![flow],
+            warmup: 0.0,
+            seconds: setup.seconds,
+            spin: 0,
+        };
+        let mut sender = ends.agent(from)?.start(Task::Send(task))?;
+        let (before, began) = (controller.asked(), Instant::now());
+        sender.go()?;
+        sender.wait(Duration::try_from_secs_f64(setup.seconds + 30.0)?)?;
+        let asked = controller.asked() - before;
+        measured
+            .metrics
+            .insert("throughput".to_owned(), asked as f64 / began.elapsed().as_secs_f64());
+        Ok(Found(measured))
+    })();
+    table.running.set_controller(bridge, None)?;
+    asked
+}
+
+/// EtherType for experiments (IEEE 802), which no host's stack takes.
+const EXPERIMENT: u16 = 0x88b5;
+
+/// Packets that a controller sends, and that a host captures.
+struct Out {
+    capture: Remote,
+    work: Option<Meanwhile>,
+}
+
+impl Out {
+    fn begin(table: &Table, setup: &Setup, bridge: &str, payload: u32, time: Duration) -> Result<Out> {
+        let (from, to) = two_hosts(setup)?;
+        let bed = &table.ground.bed;
+        let mut packet = [bed.host(to)?.mac(), bed.host(from)?.mac()].concat();
+        packet.extend(EXPERIMENT.to_be_bytes());
+        // Headers of IP and UDP would be as long.
+        packet.resize(packet.len() + 28 + payload as usize, 0);
+        let port = table.running.port_number(bridge, to)?;
+        let mut connection = connect(table, bridge)?;
+        let capture = table.ground.ends.agent(to)?.start(Task::Capture(Capture::default()))?;
+        let work: Meanwhile = Box::new(move || {
+            let sent = packet_out(&mut connection, &packet, port, time)?;
+            let mut measured = Measured::default();
+            measured.metrics.insert("sent".to_owned(), sent as f64);
+            Ok(measured)
+        });
+        Ok(Out {
+            capture,
+            work: Some(work),
+        })
+    }
+}
+
+impl Observer for Out {
+    fn meanwhile(&mut self) -> Option<Meanwhile> {
+        self.work.take()
+    }
+
+    fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured> {
+        let captured = super::captured(self.capture)?;
+        let ours: Vec<_> = captured
+            .seen
+            .iter()
+            .filter(|seen| seen.kind.ether_type == EXPERIMENT)
+            .collect();
+        let arrived: u64 = ours.iter().map(|seen| seen.frames).sum();
+        let mut measured = Measured::default();
+        measured
+            .metrics
+            .insert("rate".to_owned(), arrived as f64 / seen.setup.seconds);
+        if let Some(sent) = seen.brought.metrics.get("sent").filter(|sent| **sent > 0.0) {
+            measured.metrics.insert("share".to_owned(), arrived as f64 / sent);
+        }
+        Ok(measured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{End, Link, Port, Topology};
+
+    #[test]
+    fn a_host_behind_another_bridge_is_reached_by_the_port_that_leads_there() {
+        let end = |at: &str| End {
+            at: at.to_owned(),
+            port: Port::default(),
+        };
+        let link = |a: &str, b: &str| Link {
+            a: end(a),
+            b: end(b),
+            rate: None,
+            delay: 0,
+            queue: 1,
+        };
+        let links = vec![link("h1", "s1"), link("s1", "s2"), link("s2", "s3"), link("h2", "s3")];
+        let setup = Setup {
+            topology: Topology {
+                links,
+                ..Topology::default()
+            },
+            background: Vec::new(),
+            measured: Vec::new(),
+            observed: Vec::new(),
+            openflow: None,
+            systems: Vec::new(),
+            seconds: 1.0,
+            warmup: 0.0,
+        };
+        assert_eq!(next_hop(&setup, "s1", "h2").as_deref(), Some("s2"));
+        assert_eq!(next_hop(&setup, "s1", "h1").as_deref(), Some("h1"));
+        assert_eq!(next_hop(&setup, "s1", "nobody"), None);
+    }
+}

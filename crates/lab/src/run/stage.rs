@@ -1,0 +1,311 @@
+//! Testbeds and systems of this machine, and a repetition on them.
+
+use super::cpu::Usage;
+use super::engine::{Measurement, Stage, Standing};
+use super::ledger;
+use super::observe;
+use super::stop::Stop;
+use crate::bed::Bed;
+use crate::controller::{self, Learning};
+use crate::results::Loss;
+use crate::scenario::Setup;
+use crate::systems::{Running, System};
+use crate::topology::Topology;
+use crate::traffic::{Ends, Measured};
+use anyhow::{Context, Result, anyhow, bail};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// This machine. A testbed stays for the next system where its hosts and cables are the same.
+pub(crate) struct Here {
+    pub(crate) systems: Vec<Box<dyn System>>,
+    ground: Option<Rc<Ground>>,
+}
+
+/// Hosts and cables, with agents. Agents go first.
+pub(crate) struct Ground {
+    cabling: Topology,
+    pub(crate) ends: Ends,
+    pub(crate) bed: Bed,
+}
+
+impl Here {
+    pub(crate) fn new(systems: Vec<Box<dyn System>>) -> Here {
+        Here { systems, ground: None }
+    }
+
+    fn ground(&mut self, topology: &Topology) -> Result<Rc<Ground>> {
+        let cabling = topology.cabling();
+        if let Some(ground) = self.ground.as_ref().filter(|ground| ground.cabling == cabling) {
+            return Ok(ground.clone());
+        }
+        self.ground = None;
+        let bed = Bed::build(topology).context("the testbed")?;
+        let ends = Ends::of(&bed, topology).context("the testbed's hosts")?;
+        let ground = Rc::new(Ground { cabling, ends, bed });
+        self.ground = Some(ground.clone());
+        Ok(ground)
+    }
+}
+
+impl Stage for Here {
+    fn stand(&mut self, system: &str, setup: &Setup) -> Result<Box<dyn Standing>> {
+        let ground = self.ground(&setup.topology)?;
+        let system = self.systems.iter().find(|known| known.name() == system);
+        let running = system
+            .context("there is no such system")?
+            .start(&setup.topology, &ground.bed)?;
+        ground.forget_neighbours();
+        let mut table = Table {
+            controller: None,
+            running,
+            ground,
+        };
+        table.controller = observe::control(&mut table, setup)?;
+        Ok(Box::new(table))
+    }
+
+    fn clear(&mut self) {
+        self.ground = None;
+    }
+}
+
+impl Ground {
+    /// Addresses that hosts have learned may have been another system's.
+    pub(crate) fn forget_neighbours(&self) {
+        for host in self.bed.hosts() {
+            // A guest forgets by itself; what is lost by then is in its warm-up.
+            let _ = host.command(&["ip", "neigh", "flush", "all"]).output();
+        }
+    }
+
+    /// Ends all programs on the hosts, so that nobody waits for them.
+    fn end_agents(&self) {
+        for host in self.bed.hosts() {
+            let pids = Command::new("ip").args(["netns", "pids", host.namespace()]).output();
+            let pids = pids
+                .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+                .unwrap_or_default();
+            for pid in pids
+                .split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .filter_map(rustix::process::Pid::from_raw)
+            {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+/// A testbed with a system on it.
+pub(crate) struct Table {
+    /// The one that bridges ask.
+    controller: Option<Learning>,
+    pub(crate) running: Box<dyn Running>,
+    pub(crate) ground: Rc<Ground>,
+}
+
+/// Counters at a moment.
+struct Counted {
+    usage: Usage,
+    system: f64,
+    bed: f64,
+    at: Instant,
+}
+
+/// By name.
+type Observers = Vec<(String, Box<dyn observe::Observer>)>;
+
+/// What each of them brought meanwhile.
+type Brought = Vec<Result<controller::Measured>>;
+
+/// Between two looks at whether the system lives and anybody wants us to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Standing for Table {
+    fn configuration(&self) -> Vec<String> {
+        self.running.configuration().to_vec()
+    }
+
+    fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement> {
+        self.running.check()?;
+        observe::prepare(self, setup)?;
+        let before = self.losses()?;
+        let started = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs_f64();
+        let mut observers = observe::begin(self, setup)?;
+        let (traffic, brought, from, to) = self.traffic(setup, stop, &mut observers)?;
+        let mut measured = match traffic {
+            Ok(measured) => measured,
+            Err(error) => {
+                // A switch that has died explains more than what its hosts saw of it.
+                self.running.check()?;
+                return Err(error);
+            }
+        };
+        self.running.check()?;
+        let mut measurement = Measurement {
+            started: started + setup.warmup,
+            ..Measurement::default()
+        };
+        measurement.count(&from, &to);
+        observe::costs(
+            setup,
+            measurement.cpu.get("system").copied().unwrap_or(0.0),
+            &mut measured.metrics,
+        );
+        for ((name, observer), brought) in observers.into_iter().zip(brought) {
+            let seen = observe::Seen {
+                setup,
+                metrics: &measured.metrics,
+                brought: brought?,
+            };
+            let found = observer.end(&seen)?;
+            let whole = |metric: String| format!("{name}.{metric}");
+            measurement
+                .metrics
+                .extend(found.metrics.into_iter().map(|(metric, value)| (whole(metric), value)));
+            measurement.distributions.extend(
+                found
+                    .distributions
+                    .into_iter()
+                    .map(|(metric, value)| (whole(metric), value)),
+            );
+        }
+        measured.metrics.extend(setup.fairness(&measured.metrics));
+        let (losses, remark) = self.ledger(&before, &measured)?;
+        measurement.losses = losses;
+        measurement.remarks.extend(remark);
+        measurement.remarks.extend(measured.remarks);
+        measurement.remarks.extend(self.running.remarks());
+        measurement.metrics.extend(measured.metrics);
+        measurement.distributions.extend(measured.distributions);
+        Ok(measurement)
+    }
+}
+
+impl Table {
+    fn counted(&self) -> Counted {
+        Counted {
+            usage: Usage::now(),
+            system: self.running.cpu(),
+            bed: self.ground.bed.cpu(),
+            at: Instant::now(),
+        }
+    }
+
+    /// Sends what there is to send, and observes meanwhile, with an eye on the system. With what was counted at the beginning of what is
+    /// measured, and at its end.
+    fn traffic(
+        &mut self,
+        setup: &Setup,
+        stop: &Stop,
+        observers: &mut Observers,
+    ) -> Result<(Result<Measured>, Brought, Counted, Counted)> {
+        let ground = self.ground.clone();
+        let ends = &ground.ends;
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| observe::work(ends, setup));
+            let began = Instant::now();
+            let warmup = if observe::is_special(setup) { 0.0 } else { setup.warmup };
+            let warm = began + Duration::try_from_secs_f64(warmup).unwrap_or_default();
+            let full = warm + Duration::try_from_secs_f64(setup.seconds).unwrap_or_default();
+            let meanwhile: Vec<_> = observers.iter_mut().map(|(_, observer)| observer.meanwhile()).collect();
+            let meanwhile: Vec<_> = meanwhile
+                .into_iter()
+                .map(|task| {
+                    let task = task?;
+                    Some(scope.spawn(move || {
+                        std::thread::sleep(warm.saturating_duration_since(Instant::now()));
+                        task()
+                    }))
+                })
+                .collect();
+            // Where hosts send nothing, the time is what others measure.
+            let idle = setup.measured.is_empty() && setup.background.is_empty() && !observe::is_special(setup);
+            let (mut from, mut to, mut fault) = (None, None, None);
+            loop {
+                let now = Instant::now();
+                let over = work.is_finished() && (!idle || now >= full || !meanwhile.is_empty());
+                let asked = meanwhile.iter().flatten().all(|task| task.is_finished());
+                if now >= warm || over {
+                    from.get_or_insert_with(|| self.counted());
+                }
+                if now >= full || over {
+                    to.get_or_insert_with(|| self.counted());
+                }
+                if from.is_some() {
+                    let measured_for = now.saturating_duration_since(warm);
+                    fault = observers
+                        .iter_mut()
+                        .find_map(|(_, observer)| observer.at(measured_for).err());
+                }
+                if over && asked {
+                    break;
+                }
+                if stop.asked() {
+                    fault = Some(anyhow!("interrupted"));
+                }
+                fault = fault.or_else(|| self.running.check().err());
+                if fault.is_some() {
+                    ground.end_agents();
+                    break;
+                }
+                let next = [warm, full]
+                    .into_iter()
+                    .filter(|at| *at > now)
+                    .min()
+                    .map_or(LOOK, |at| at - now);
+                std::thread::sleep(next.min(LOOK));
+            }
+            let Ok(measured) = work.join() else {
+                bail!("the traffic's thread has ended by a fault of its own")
+            };
+            let brought = meanwhile.into_iter().map(|task| match task.map(|task| task.join()) {
+                None => Ok(controller::Measured::default()),
+                Some(Ok(brought)) => brought,
+                Some(Err(_)) => Err(anyhow!("an observer's thread has ended by a fault of its own")),
+            });
+            let brought = brought.collect();
+            let now = || self.counted();
+            let (from, to) = (from.unwrap_or_else(now), to.unwrap_or_else(now));
+            Ok((fault.map_or(measured, Err), brought, from, to))
+        })
+    }
+
+    /// All that the system and the testbed have lost so far.
+    fn losses(&self) -> Result<Vec<Loss>> {
+        let mut losses = self.running.drops().context("the system's counters")?;
+        losses.extend(self.ground.bed.losses().context("the testbed's counters")?);
+        Ok(ledger::merge(losses))
+    }
+
+    fn ledger(&self, before: &[Loss], measured: &Measured) -> Result<(Vec<Loss>, Option<String>)> {
+        let losses = ledger::since(self.losses()?, before);
+        let missing = measured
+            .accounts
+            .iter()
+            .map(|account| account.sent.saturating_sub(account.received))
+            .sum();
+        Ok(ledger::close(losses, missing))
+    }
+}
+
+impl Measurement {
+    fn count(&mut self, from: &Counted, to: &Counted) {
+        self.seconds = to.at.saturating_duration_since(from.at).as_secs_f64();
+        let usage = to.usage.since(from.usage);
+        let system = (to.system - from.system).max(0.0);
+        let lab = usage.own + (to.bed - from.bed).max(0.0);
+        self.cpu = BTreeMap::from(
+            [("system", system), ("lab", lab), ("all", usage.all)].map(|(name, seconds)| (name.to_owned(), seconds)),
+        );
+        if self.seconds > 0.0 {
+            self.load = (usage.all - system - lab - usage.packets).max(0.0) / self.seconds;
+        }
+    }
+}
