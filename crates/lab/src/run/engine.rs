@@ -148,9 +148,9 @@ impl Engine<'_> {
         let mut left = 0.0;
         for block in &mut blocks {
             let job = &self.jobs[block.job];
-            block
-                .cells
-                .retain(|(cell, repetition)| !done.contains(&(&job.id, &block.system, &job.cells[*cell].at, *repetition)));
+            block.cells.retain(|(cell, repetition)| {
+                !done.contains(&(&job.id, &block.system, &job.cells[*cell].at, *repetition))
+            });
             left += block
                 .cells
                 .iter()
@@ -198,8 +198,12 @@ impl Engine<'_> {
                     .at(&job.id, &block.system, &job.cells[*cell].at, *repetition);
                 match self.cell(block, *cell, &mut stood) {
                     Ok(measurement) => {
-                        self.store
-                            .append(Record::Sample(Box::new(sample(job, block, (*cell, *repetition), measurement))))?;
+                        self.store.append(Record::Sample(Box::new(sample(
+                            job,
+                            block,
+                            (*cell, *repetition),
+                            measurement,
+                        ))))?;
                         outcome.samples += 1;
                     }
                     Err(_) if self.stop.asked() => return Ok(Some(End::Interrupted)),
@@ -297,7 +301,10 @@ fn cell_seconds(setup: &Setup) -> f64 {
 /// What a testbed with a switch should take.
 fn bed_seconds(setup: &Setup) -> f64 {
     let topology = &setup.topology;
-    let guests = topology.hosts.iter().any(|host| host.attachment != Attachment::Container);
+    let guests = topology
+        .hosts
+        .iter()
+        .any(|host| host.attachment != Attachment::Container);
     SWITCH_SECONDS + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
 }
 

@@ -70,11 +70,19 @@ pub trait Running {
     /// There is no such port, or it does not answer.
     fn port_number(&self, bridge: &str, to: &str) -> Result<u32>;
 
-    /// Makes a bridge connect to a controller there, an address in the switch's namespace.
+    /// Makes a bridge connect to a controller there, an address in the switch's namespace; none: to nobody any more.
     ///
     /// # Errors
     /// It has no OpenFlow.
-    fn set_controller(&mut self, bridge: &str, controller: SocketAddr) -> Result<()>;
+    fn set_controller(&mut self, bridge: &str, controller: Option<SocketAddr>) -> Result<()>;
+
+    /// Tells a bridge how many rules its first table may have; none: as many as it takes. False: it cannot be told.
+    ///
+    /// # Errors
+    /// It refuses.
+    fn limit_rules(&mut self, _bridge: &str, _limit: Option<u32>) -> Result<bool> {
+        Ok(false)
+    }
 
     /// What has gone wrong with it by itself, as an exit.
     ///

@@ -327,10 +327,21 @@ fn a_system_that_cannot_be_set_up_does_not_keep_the_other_from_running() {
 fn a_quick_look_stays_on_its_testbed_for_all_repetitions() {
     let dir = tempfile::tempdir().unwrap();
     let imitation = Imitation::default();
-    let quick = Job { rebuilds: false, ..job("S0.x", 3) };
+    let quick = Job {
+        rebuilds: false,
+        ..job("S0.x", 3)
+    };
     let (outcome, results) = go(dir.path(), &[quick], &imitation, None);
     assert_eq!((outcome.end, outcome.samples), (End::Complete, 36));
-    assert_eq!(imitation.diary.borrow().iter().filter(|line| !line.contains('/')).count(), 4);
+    assert_eq!(
+        imitation
+            .diary
+            .borrow()
+            .iter()
+            .filter(|line| !line.contains('/'))
+            .count(),
+        4
+    );
     let of_first: Vec<u32> = results.samples[..9].iter().map(|sample| sample.repetition).collect();
     assert_eq!(of_first, [0, 0, 0, 1, 1, 1, 2, 2, 2]);
 }

@@ -202,7 +202,7 @@ impl Running for RunningBridge {
         bail!("Linux's bridge has no OpenFlow, and no port numbers")
     }
 
-    fn set_controller(&mut self, _bridge: &str, _controller: SocketAddr) -> Result<()> {
+    fn set_controller(&mut self, _bridge: &str, _controller: Option<SocketAddr>) -> Result<()> {
         bail!("Linux's bridge has no OpenFlow, and no controller")
     }
 

@@ -172,11 +172,25 @@ impl Running for RunningSwitch {
             .with_context(|| format!("port {device} of bridge {bridge} has no number: {}", said.trim()))
     }
 
-    fn set_controller(&mut self, bridge: &str, controller: SocketAddr) -> Result<()> {
+    fn set_controller(&mut self, bridge: &str, controller: Option<SocketAddr>) -> Result<()> {
         self.bridge(bridge)?;
-        // An address of IPv6 prints in brackets, as this wants it.
-        self.vsctl(&format!("set-controller {bridge} tcp:{controller}"))
-            .map(drop_text)
+        let said = match controller {
+            // An address of IPv6 prints in brackets, as this wants it.
+            Some(controller) => self.vsctl(&format!("set-controller {bridge} tcp:{controller}")),
+            None => self.ask_vsctl(&format!("del-controller {bridge}")),
+        };
+        said.map(drop_text)
+    }
+
+    fn limit_rules(&mut self, bridge: &str, limit: Option<u32>) -> Result<bool> {
+        self.bridge(bridge)?;
+        let said = match limit {
+            Some(limit) => self.ask_vsctl(&format!(
+                "-- --id=@t create flow_table flow_limit={limit} overflow_policy=refuse -- set bridge {bridge} flow_tables:0=@t"
+            )),
+            None => self.ask_vsctl(&format!("clear bridge {bridge} flow_tables")),
+        };
+        said.map(|_| true)
     }
 
     fn check(&mut self) -> Result<()> {
