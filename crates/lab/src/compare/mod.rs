@@ -94,6 +94,7 @@ pub const LEVEL: f64 = 0.05;
 pub fn compare(a: &Results, b: &Results) -> Compared {
     let mut comparisons = Vec::new();
     let mut remarks = remarks(a, b);
+    let (in_a, in_b) = (cells(a), cells(b));
     for (id, experiment) in &a.run.scenarios {
         if !b.run.scenarios.contains_key(id) {
             continue;
@@ -104,12 +105,13 @@ pub fn compare(a: &Results, b: &Results) -> Compared {
             ));
             continue;
         };
-        for (system, at) in cells(a, id) {
+        let here = in_a.iter().filter(|((of, _, _), _)| of == id);
+        let both = here.filter_map(|(cell, first)| Some((cell, first, in_b.get(cell)?)));
+        for ((_, system, at), first, second) in both {
             for metric in &scenario.metrics {
-                let of = |results: &Results| series(results, id, &system, &at, metric);
-                let (first, second) = (of(a), of(b));
+                let (first, second) = (series(first, metric), series(second, metric));
                 if first.n() > 0 && second.n() > 0 {
-                    comparisons.push(comparison((id, &system, &at), metric, &first, &second));
+                    comparisons.push(comparison((id, system, at), metric, &first, &second));
                 }
             }
         }
@@ -197,28 +199,20 @@ fn summary(series: &Series) -> Summary {
     }
 }
 
-/// Systems and cells of a scenario, in the order in which they first appear.
-fn cells(results: &Results, id: &str) -> Vec<(String, BTreeMap<String, String>)> {
-    let mut cells: Vec<(String, BTreeMap<String, String>)> = Vec::new();
-    for sample in results.samples.iter().filter(|sample| sample.scenario == id) {
-        if !cells
-            .iter()
-            .any(|(system, at)| *system == sample.system && *at == sample.at)
-        {
-            cells.push((sample.system.clone(), sample.at.clone()));
-        }
+/// A scenario, a system and a cell.
+type Cell<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>);
+
+fn cells(results: &Results) -> BTreeMap<Cell<'_>, Vec<&Sample>> {
+    let mut cells: BTreeMap<Cell<'_>, Vec<&Sample>> = BTreeMap::new();
+    for sample in &results.samples {
+        let cell = (sample.scenario.as_str(), sample.system.as_str(), &sample.at);
+        cells.entry(cell).or_default().push(sample);
     }
-    cells.sort();
     cells
 }
 
-fn series(results: &Results, id: &str, system: &str, at: &BTreeMap<String, String>, metric: &Metric) -> Series {
-    let here = |sample: &&Sample| sample.scenario == id && sample.system == system && sample.at == *at;
-    let values = results
-        .samples
-        .iter()
-        .filter(here)
-        .filter_map(|sample| sample.metrics.get(&metric.name));
+fn series(samples: &[&Sample], metric: &Metric) -> Series {
+    let values = samples.iter().filter_map(|sample| sample.metrics.get(&metric.name));
     Series::new(values.map(|value| value * metric.scale))
 }
 

@@ -111,6 +111,7 @@ fn job(id: &str, repetitions: u32) -> Job {
     Job {
         id: id.to_owned(),
         repetitions,
+        rebuilds: true,
         systems: systems.to_vec(),
         cells: cells.clone(),
     }
