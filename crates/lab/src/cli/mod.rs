@@ -87,33 +87,26 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    if let Command::Guest(guest) = cli.command {
-        return guest.run();
-    }
-    match dispatch(cli.command) {
+    let done = match cli.command {
+        Command::List => list::list(),
+        Command::Run(run) => run.run(),
+        Command::Report { dir, figures } => report(&dir, figures.as_deref()),
+        Command::Compare(compare) => compare.run(),
+        Command::Serve { dir, port } => crate::report::serve(&dir, port),
+        Command::Clean => clean(),
+        Command::Trust => trust(),
+        Command::Guest(guest) => return guest.run(),
+        Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
+        Command::Warden { id } => crate::bed::warden::watch(&id),
+        Command::Cable { a, b, pace } => crate::bed::delay::main(pace, &a, &b),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("oxvs lab: {error:#}");
             ExitCode::FAILURE
         }
     }
-}
-
-fn dispatch(command: Command) -> anyhow::Result<()> {
-    let what = match command {
-        Command::List => return list::list(),
-        Command::Compare(compare) => return compare.run(),
-        Command::Run(run) => return run.run(),
-        Command::Clean => return clean(),
-        Command::Trust => return trust(),
-        Command::Warden { id } => return crate::bed::warden::watch(&id),
-        Command::Agent => return crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
-        Command::Cable { a, b, pace } => return crate::bed::delay::main(pace, &a, &b),
-        Command::Report { dir, figures } => return report(&dir, figures.as_deref()),
-        Command::Serve { dir, port } => return crate::report::serve(&dir, port),
-        Command::Guest(_) => "guest",
-    };
-    anyhow::bail!("'{what}' is not there yet")
 }
 
 fn report(dir: &Path, figures: Option<&Path>) -> anyhow::Result<()> {

@@ -477,6 +477,7 @@ mod tests {
             b: end(b),
             rate: None,
             delay: 0,
+            serial: Default::default(),
             queue: 1,
         };
         let links = vec![link("h1", "s1"), link("s1", "s2"), link("s2", "s3"), link("h2", "s3")];
