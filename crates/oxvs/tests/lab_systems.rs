@@ -299,8 +299,14 @@ fn a_bridge_connects_to_the_controller_that_it_is_given() {
         let bed = Bed::build(&topology).unwrap();
         let listener = bed::namespace::enter(bed.namespace(), || Ok(TcpListener::bind("127.0.0.1:0")?)).unwrap();
         let mut running = system.start(&topology, &bed).unwrap();
-        running.set_controller("s1", Some(listener.local_addr().unwrap())).unwrap();
-        assert!(running.set_controller("s9", Some(listener.local_addr().unwrap())).is_err());
+        running
+            .set_controller("s1", Some(listener.local_addr().unwrap()))
+            .unwrap();
+        assert!(
+            running
+                .set_controller("s9", Some(listener.local_addr().unwrap()))
+                .is_err()
+        );
         let mut stream = listener.accept().unwrap().0;
         stream.set_read_timeout(Some(LONG)).unwrap();
         let mut header = [0; 8];
