@@ -1,7 +1,8 @@
 //! Stages seven and eight of a packet's way: frames wait at their port until the batch is done, then go out together.
 //!
 //! Every worker has its own way to send on every port, opened when it first sends there. Order within a port is the order of
-//! [`Egress::queue`]. A port with a scheduler has a [`PortQueue`] instead, which all workers share.
+//! [`Egress::queue`]. A port with a scheduler has a [`PortQueue`] instead, which all workers share. One without sends directly; only while its device
+//! has no room for all that a worker sends, that worker has a queue of its own before it.
 
 use crate::poll::Poller;
 use crate::scheduled::{PortQueue, Visit, Visitor};
@@ -41,13 +42,17 @@ struct Outlet {
     reopen: Nanos,
     frames: Vec<Frame>,
     scheduled: Option<Scheduled>,
+    /// The queue of its own that it had when the device last had no room.
+    spare: Option<Arc<PortQueue>>,
 }
 
-/// The worker's part in a port with a scheduler.
+/// The worker's part in a port with a queue.
 struct Scheduled {
     queue: Arc<PortQueue>,
     visitor: u32,
     wake: Option<Nanos>,
+    /// The queue is this worker's alone, for as long as the device has no room.
+    own: bool,
 }
 
 impl Default for Egress {
@@ -73,6 +78,7 @@ impl Egress {
             reopen: Nanos::ZERO,
             frames: Vec::new(),
             scheduled: None,
+            spare: None,
         });
         let place = match self.places.iter().position(Option::is_none) {
             Some(place) => {
@@ -88,10 +94,14 @@ impl Egress {
     }
 
     /// Lets go of a port's device. Must not be called while frames wait.
-    pub(crate) fn remove(&mut self, port: PortNo) {
+    pub(crate) fn remove(&mut self, port: PortNo, worker: &WorkerStats) {
         if let Some(place) = self.ports.remove(&port) {
-            self.places[place as usize] = None;
+            let outlet = self.places[place as usize].take();
             self.scheduled.retain(|scheduled| *scheduled != place);
+            if let Some(own) = outlet.and_then(|outlet| outlet.scheduled).filter(|queue| queue.own) {
+                let drops = DropSink { worker, port: None };
+                drops.count(DropCause::QueueRemoved, own.queue.clear());
+            }
         }
     }
 
@@ -100,9 +110,10 @@ impl Egress {
         Some(self.outlet(port)?.device.clone())
     }
 
-    /// The queue of a port that has one.
+    /// The queue of a port that has one for all workers.
     pub(crate) fn port_queue(&self, port: PortNo) -> Option<Arc<PortQueue>> {
-        Some(self.outlet(port)?.scheduled.as_ref()?.queue.clone())
+        let scheduled = self.outlet(port)?.scheduled.as_ref();
+        Some(scheduled.filter(|scheduled| !scheduled.own)?.queue.clone())
     }
 
     fn outlet(&self, port: PortNo) -> Option<&Outlet> {
@@ -117,13 +128,19 @@ impl Egress {
         let Some(outlet) = &mut self.places[place as usize] else {
             return;
         };
+        if let Some(own) = outlet.scheduled.take_if(|scheduled| scheduled.own) {
+            // What waits here goes first into the other, with this visit.
+            own.queue.take_out(&mut outlet.frames);
+            self.scheduled.retain(|scheduled| *scheduled != place);
+        }
         if outlet.scheduled.is_none() {
             self.scheduled.push(place);
-            outlet.tx = None;
+            (outlet.tx, outlet.spare) = (None, None);
             outlet.scheduled = Some(Scheduled {
                 visitor: queue.join(),
                 queue,
                 wake: None,
+                own: false,
             });
         }
         self.visit(place, false, worker, now);
@@ -167,10 +184,26 @@ impl Egress {
     pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
         while let Some(place) = self.waiting.pop() {
             match &mut self.places[place as usize] {
-                Some(outlet) if outlet.scheduled.is_none() => outlet.flush(worker, now),
+                Some(outlet) if outlet.scheduled.is_none() => {
+                    outlet.flush(worker, now);
+                    if !outlet.frames.is_empty() {
+                        self.overflow(place, worker, now);
+                    }
+                }
                 Some(_) => self.visit(place, false, worker, now),
                 None => {}
             }
+        }
+    }
+
+    /// Lets the frames that a device had no room for wait until it has.
+    #[cold]
+    fn overflow(&mut self, place: u32, worker: &WorkerStats, now: Nanos) {
+        if let Some(Some(outlet)) = self.places.get_mut(place as usize)
+            && outlet.overflow(worker)
+        {
+            self.scheduled.push(place);
+            self.visit(place, false, worker, now);
         }
     }
 
@@ -250,13 +283,17 @@ impl Egress {
             self.full.push(place);
         }
         if over {
-            outlet.scheduled = None;
+            if let Some(Scheduled { queue, own: true, .. }) = outlet.scheduled.take() {
+                outlet.tx = queue.lend(None);
+                outlet.spare = Some(queue);
+            }
             self.scheduled.retain(|scheduled| *scheduled != place);
         }
     }
 }
 
 impl Outlet {
+    /// Sends directly. What the device has no room for stays.
     fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
         if self.tx.is_none() && self.reopen <= now {
             match self.device.open_tx() {
@@ -275,9 +312,30 @@ impl Outlet {
             drops.count(DropCause::PortDown, lost);
             return;
         };
-        let report = tx.send(&mut self.frames);
-        self.frames.clear();
+        let report = tx.offer(&mut self.frames);
         count_sent(&report, &self.stats, drops);
+    }
+
+    /// Puts a queue of the worker's own before the device; without one, which cannot be, the frames are lost.
+    fn overflow(&mut self, worker: &WorkerStats) -> bool {
+        let queue = match self.spare.take() {
+            Some(queue) => Ok(queue),
+            None => PortQueue::own(self.device.clone()).map(Arc::new),
+        };
+        let Ok(queue) = queue else {
+            let port = Some(&*self.stats);
+            DropSink { worker, port }.count(DropCause::DeviceFull, self.frames.len() as u64);
+            self.frames.clear();
+            return false;
+        };
+        queue.lend(self.tx.take());
+        self.scheduled = Some(Scheduled {
+            visitor: queue.join(),
+            queue,
+            wake: None,
+            own: true,
+        });
+        true
     }
 }
 

@@ -470,9 +470,9 @@ impl Pipeline {
         self.actor.egress.add(port, device, stats);
     }
 
-    /// Lets go of a port and of the megaflows that its packets made.
-    pub(crate) fn remove_port(&mut self, port: PortNo) {
-        self.actor.egress.remove(port);
+    /// Lets go of a port and of the megaflows that its packets made. What waits for its device is lost, and counted.
+    pub fn remove_port(&mut self, port: PortNo) {
+        self.actor.egress.remove(port, &self.stats);
         self.flows.remove_owner(port);
     }
 

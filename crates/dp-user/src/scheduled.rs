@@ -8,6 +8,9 @@
 //! - The lock is the port's alone, and nobody waits for anything while holding it but for the system calls that send.
 //! - While the queue is not empty there is a claim, and the worker of the claim knows the time of it: see [`Visit::wake`].
 //! - Every frame that comes in is sent, or counted under a [`DropCause`].
+//!
+//! A port without a scheduler has such a queue for each worker, its own, while its device has no room for what that worker sends: the three bands of
+//! `pfifo_fast`, until they are empty again.
 
 use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause};
@@ -36,6 +39,9 @@ const ASK_AGAIN: Duration = Duration::from_micros(100);
 
 /// The same for one that can, in case that it does not.
 const ASK_ANYWAY: Duration = Duration::from_millis(5);
+
+/// And the longest, for one that has taken nothing for so long.
+const ASK_AT_LAST: Duration = Duration::from_secs(1);
 
 /// After so many refusals of one frame the next is offered: a filter behind the device may refuse this one for ever, and says so as a full queue
 /// does.
@@ -74,8 +80,12 @@ struct State {
     latest: Nanos,
     claim: Option<(u32, Nanos)>,
     visitors: u32,
-    /// The port has no scheduler any more: what is here is to be sent, and then the queue is not needed.
+    /// The port has no scheduler, or not any more: what is here is to be sent, and then the queue is not needed.
     released: bool,
+    /// One worker's, which lends its way to send.
+    own: bool,
+    /// Since when the device has taken nothing.
+    stuck: Option<Nanos>,
     /// Bytes that may be under way in the device.
     room: Room,
     /// Bytes that the device sends in a millisecond.
@@ -126,11 +136,38 @@ impl PortQueue {
                 claim: None,
                 visitors: 0,
                 released: false,
+                own: false,
+                stuck: None,
                 room: Room::new(),
                 device_rate: speed.map(|speed| speed / 8_000),
             }),
             device,
         })
+    }
+
+    /// A worker's own, for a port without a scheduler whose device has no room.
+    ///
+    /// # Errors
+    /// None: the discipline is one that there is.
+    pub(crate) fn own(device: Arc<dyn Netdev>) -> Result<PortQueue, ConfigError> {
+        let bands = LeafConfig::PfifoFast(FifoConfig::default());
+        let mut queue = PortQueue::new(device, &PortConfig::new(Discipline::Leaf(bands)))?;
+        let state = queue.state.get_mut();
+        (state.own, state.released) = (true, true);
+        Ok(queue)
+    }
+
+    /// Lends a way to send to a worker's own queue, or asks it back.
+    pub(crate) fn lend(&self, tx: Option<Box<dyn Tx>>) -> Option<Box<dyn Tx>> {
+        std::mem::replace(&mut self.state.lock().tx, tx)
+    }
+
+    /// Takes out all that is here, in an order that keeps each flow's.
+    pub(crate) fn take_out(&self, frames: &mut Vec<Frame>) {
+        let mut state = self.state.lock();
+        frames.append(&mut state.held);
+        state.scheduler.drain(&mut |queued| frames.push(queued.frame));
+        state.claim = None;
     }
 
     /// A number for a worker that is going to visit.
@@ -284,6 +321,10 @@ impl State {
             if report.packets > 0 || tx.room().is_some() || self.held.is_empty() {
                 self.refused = 0;
             }
+            self.stuck = match self.stuck {
+                _ if report.packets > 0 || self.held.is_empty() => None,
+                since => since.or(Some(clock)),
+            };
             self.room.taken(report.bytes);
             if !self.held.is_empty() {
                 // A device that does not say what is under way keeps the room that it had.
@@ -291,7 +332,9 @@ impl State {
                     tx.limit(self.room.bytes());
                 }
                 if tx.room().is_some() {
-                    self.full = Some(clock + ASK_ANYWAY);
+                    // One that has taken nothing for long does not keep its worker awake.
+                    let long = self.stuck.map_or(Duration::ZERO, |since| clock.since(since));
+                    self.full = Some(clock + long.clamp(ASK_ANYWAY, ASK_AT_LAST));
                 } else if self.passes_over_the_first(by, clock) {
                     continue;
                 } else {
@@ -309,6 +352,15 @@ impl State {
         }
         self.refused += 1;
         let mut lost = now.since(self.refused_since) > GIVE_UP;
+        if lost && self.own {
+            // The others would each wait as long.
+            let mut all = self.held.drain(..).count() as u64;
+            self.scheduler.drain(&mut |_| all += 1);
+            by.stats.tx_dropped.add(all);
+            by.drops.count(DropCause::DeviceFull, all);
+            self.refused = 0;
+            return true;
+        }
         let first = self.held.remove(0);
         if let Some(tx) = self
             .tx
@@ -358,7 +410,9 @@ impl State {
         let Some(next) = next else {
             self.claim = None;
             if self.released {
-                self.tx = None;
+                if !self.own {
+                    self.tx = None;
+                }
                 visit.over = true;
             }
             return visit;

@@ -216,6 +216,8 @@ fn a_port_with_a_scheduler_queues_in_the_switch_and_not_in_the_kernel_behind_it(
     hosts.datapath.set_qos(PortNo(2), Some(&config)).unwrap();
     let receiver = hosts.two.enter(|| UdpSocket::bind("192.0.2.2:9000").unwrap());
     receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // All of them, however late this process has its turn.
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 8 << 20).unwrap();
     let receiving = std::thread::spawn(move || {
         let mut packet = [0; 1_000];
         for n in 0..1_000 {

@@ -275,10 +275,82 @@ fn taking_the_scheduler_away_sends_what_is_queued_before_what_comes() {
     numbers.extend(bench.numbers(1));
     assert!(numbers.into_iter().eq(0..302));
     assert_eq!(bench.pipeline.due(), None);
-    // Now it sends directly: a device without room loses packets.
+    assert_eq!(dropped(&bench, DropCause::DeviceFull), 0);
+}
+
+/// A packet for interactive traffic: IPv4 with DSCP 46.
+fn voice(number: u32) -> Vec<u8> {
+    let mut packet = long(number, 100);
+    packet[12..14].copy_from_slice(&[8, 0]);
+    packet[14..16].copy_from_slice(&[0x45, 46 << 2]);
+    packet
+}
+
+#[test]
+fn a_port_without_a_scheduler_holds_packets_in_three_bands_while_its_device_is_full_and_sends_directly_else() {
+    let mut bench = Bench::new(2, to_port_one());
+    bench.receive(0, &[long(0, 500)]);
+    assert_eq!((bench.numbers(1), bench.pipeline.due()), (vec![0], None));
+    for _ in 0..2 {
+        bench.devices[1].set_room(Some(10));
+        let packets: Vec<_> = (0..200).map(|n| long(n, 500)).collect();
+        bench.receive(0, &packets);
+        bench.receive(0, &[voice(999)]);
+        let mut sent: Vec<_> = bench.sent(1);
+        assert_eq!(sent.len(), 10);
+        assert!(bench.pipeline.due().is_some());
+        bench.devices[1].set_room(None);
+        run(&mut bench);
+        sent.extend(bench.sent(1));
+        let is_voice = |packet: &Vec<u8>| packet[12] == 8;
+        // Behind what had been offered to the device already, and no further.
+        let place = sent.iter().position(is_voice).unwrap();
+        assert!((10..=10 + 64).contains(&place), "{place}");
+        sent.retain(|packet| !is_voice(packet));
+        assert!(sent.iter().map(|packet| number(packet)).eq(0..200));
+        // Directly again.
+        assert_eq!(bench.pipeline.due(), None);
+        bench.receive(0, &[long(7, 500)]);
+        assert_eq!((bench.numbers(1), bench.pipeline.due()), (vec![7], None));
+    }
+    assert_eq!(dropped(&bench, DropCause::DeviceFull), 0);
+}
+
+#[test]
+fn a_port_without_a_scheduler_holds_a_thousand_packets_and_gives_them_up_when_its_device_takes_none() {
+    let mut bench = Bench::new(2, to_port_one());
     bench.devices[1].set_room(Some(0));
-    bench.receive(0, &[long(302, 500)]);
-    assert_eq!(dropped(&bench, DropCause::DeviceFull), 1);
+    let packets: Vec<_> = (0..1_500).map(|n| long(n, 100)).collect();
+    for some in packets.chunks(100) {
+        bench.receive(0, some);
+    }
+    let full = dropped(&bench, DropCause::QueueFull);
+    assert!((1_500 - 1_064..=1_500 - 1_000).contains(&full), "{full}");
+    run(&mut bench);
+    assert_eq!(full + dropped(&bench, DropCause::DeviceFull), 1_500);
+    bench.devices[1].set_room(None);
+    bench.receive(0, &[long(3, 100)]);
+    assert_eq!(bench.numbers(1), [3]);
+}
+
+#[test]
+fn what_waits_for_a_full_device_goes_first_into_a_scheduler_that_comes_and_is_counted_when_the_port_goes() {
+    let mut bench = Bench::new(2, to_port_one());
+    bench.devices[1].set_room(Some(5));
+    let packets: Vec<_> = (0..100).map(|n| long(n, 500)).collect();
+    bench.receive(0, &packets);
+    bench.pipeline.set_qos(OUT, Some(&fifo(1_000)), bench.now).unwrap();
+    bench.receive(0, &[long(100, 500)]);
+    bench.devices[1].set_room(None);
+    run(&mut bench);
+    assert!(bench.numbers(1).into_iter().eq(0..101));
+    bench.pipeline.set_qos(OUT, None, bench.now).unwrap();
+    bench.receive(0, &[long(101, 500)]);
+    bench.devices[1].set_room(Some(0));
+    bench.receive(0, &packets);
+    bench.pipeline.remove_port(OUT);
+    assert_eq!(dropped(&bench, DropCause::QueueRemoved), 100);
+    run(&mut bench);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::Answer;
 use crate::state::State;
+use dp::QosReport;
 use qos::{Cause, Nanos, Stats};
 use std::fmt::Write;
 
@@ -32,7 +33,9 @@ fn show(state: &State, args: &[String]) -> Answer {
     let Some((kind, configured)) = qos.and_then(|qos| qos.discipline()) else {
         let mut out = format!("QoS not configured on {name}\n");
         if let Some(speed) = speed {
-            let _ = write!(out, "port-speed: {speed}\n\nDefault:\n");
+            let _ = writeln!(out, "port-speed: {speed}");
+            out.push_str(&held(report.as_ref()));
+            out.push_str("\nDefault:\n");
             let queues = report.iter().flat_map(|report| &report.queues);
             let mut all = Stats::default();
             queues.for_each(|(_, stats)| all.add(stats));
@@ -47,6 +50,7 @@ fn show(state: &State, args: &[String]) -> Answer {
     if let Some(speed) = speed {
         let _ = writeln!(out, "port-speed: {speed}");
     }
+    out.push_str(&held(report.as_ref()));
     let (stats, none) = (crate::qos::counters(configured, report.as_ref()), Stats::default());
     for (number, queue) in &configured.queues {
         out.push('\n');
@@ -63,6 +67,17 @@ fn show(state: &State, args: &[String]) -> Answer {
         out.push_str(&counters(stats.get(number).unwrap_or(&none)));
     }
     Ok(out)
+}
+
+/// What no queue has any more and the device has not taken yet, where there is such.
+fn held(report: Option<&QosReport>) -> String {
+    match report {
+        Some(report) if report.held_packets > 0 => format!(
+            "held_packets: {}\nheld_bytes: {}\n",
+            report.held_packets, report.held_bytes
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Open vSwitch's three counters, then what is in the queue, what was lost and why, what was marked, and how long packets stood.
@@ -99,6 +114,14 @@ fn below(bound: Option<Nanos>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_device_has_not_taken_is_shown_where_there_is_some() {
+        let mut report = QosReport::default();
+        assert_eq!(held(Some(&report)) + &held(None), "");
+        (report.held_packets, report.held_bytes) = (2, 2_028);
+        assert_eq!(held(Some(&report)), "held_packets: 2\nheld_bytes: 2028\n");
+    }
 
     #[test]
     fn counters_name_only_the_causes_that_there_were() {
