@@ -332,12 +332,17 @@ impl Match {
 
     /// The match that a condition on a state came from.
     pub fn from_state(state: &StateMatch) -> Match {
+        let canonical = MatchField::ALL.iter().filter(|field| field.info().canonical);
+        Match::from_fields(canonical.map(|field| (*field, state.value().get(*field), state.mask().get(*field))))
+    }
+
+    /// The match that conditions on canonical fields came from: value and mask of each, in the order of [`MatchField::ALL`]. Conditions on what no
+    /// packet of the match has are left out.
+    pub fn from_fields(fields: impl Iterator<Item = (MatchField, u128, u128)>) -> Match {
         let mut result = Match::ANY;
-        for field in MatchField::ALL.iter().filter(|f| f.info().canonical) {
-            let mask = state.mask().get(*field);
+        for (field, value, mask) in fields {
             if mask != 0 && result.meets(field.info().prerequisite) {
-                let value = state.value().get(*field);
-                result.set_bits(*field, value, mask, field.info().valid);
+                result.set_bits(field, value, mask, field.info().valid);
             }
         }
         result

@@ -1,7 +1,7 @@
 //! States as the words that a classifier looks at: metadata, then the key.
 
 use classifier::{Layout, Match, PrefixField};
-use flow::{Field, FlowState, Home, KEY_WORDS, Key, META_WORDS, Mask, MatchField, StateMatch};
+use flow::{Field, FlowState, Home, KEY_WORDS, Key, META_WORDS, Mask, MatchField};
 use openflow::model;
 
 /// Words of a state.
@@ -66,16 +66,36 @@ pub(crate) fn match_words(matching: &model::Match) -> Match<WORDS> {
     words
 }
 
+/// By field, in the order of [`MatchField::ALL`]: which words it is in, one bit each; 0 for those that are no canonical ones.
+static WORDS_OF: [u64; MatchField::ALL.len()] = {
+    assert!(WORDS <= 64);
+    let mut all = [0; MatchField::ALL.len()];
+    let mut at = 0;
+    while at < all.len() {
+        let info = MatchField::ALL[at].info();
+        let (word, wide) = match info.home {
+            Home::Key { field, .. } => (META_WORDS + field.info().word as usize, field.info().bits > 64),
+            Home::Meta { word, .. } => (word as usize, info.valid > u64::MAX as u128),
+            Home::Elsewhere => (0, false),
+        };
+        if info.canonical && !matches!(info.home, Home::Elsewhere) {
+            all[at] = if wide { 3 << (word - 1) } else { 1 << word };
+        }
+        at += 1;
+    }
+    all
+};
+
 /// A rule's match, from its words.
 pub(crate) fn match_of(matching: &Match<WORDS>) -> model::Match {
-    let mut state = StateMatch::ANY;
-    for field in MatchField::ALL.iter().filter(|field| field.info().canonical) {
-        let bits = get(matching.mask(), *field);
-        if bits != 0 {
-            state.require(*field, get(matching.value(), *field), bits);
-        }
-    }
-    model::Match::from_state(&state)
+    let used = matching.mask().iter().enumerate();
+    let used = used.fold(0, |used, (n, word)| used | u64::from(*word != 0) << n);
+    let fields = MatchField::ALL.iter().zip(&WORDS_OF);
+    let fields = fields.filter(|(_, words)| used & **words != 0).map(|(field, _)| {
+        let mask = get(matching.mask(), *field);
+        (*field, get(matching.value(), *field) & mask, mask)
+    });
+    model::Match::from_fields(fields)
 }
 
 /// The bits of a packet's key that are among the words of a mask.
@@ -175,6 +195,43 @@ fn join(meta: &[u64; META_WORDS], key: &[u64; KEY_WORDS]) -> StateWords {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bit_of_any_field_comes_back_as_the_state_has_it() {
+        let (eth, proto) = (MatchField::EthType, MatchField::NwProto);
+        for (eth_type, nw_proto) in [
+            (0, 0),
+            (0x0800, 6),
+            (0x0800, 17),
+            (0x0800, 1),
+            (0x86dd, 58),
+            (0x86dd, 132),
+            (0x0806, 0),
+            (0x8847, 0),
+        ] {
+            for field in MatchField::ALL.iter().filter(|field| field.info().canonical) {
+                for bit in [1, field.info().valid & !(field.info().valid >> 1)] {
+                    let mut state = flow::StateMatch::ANY;
+                    if eth_type != 0 {
+                        state.require(eth, eth_type, 0xffff);
+                    }
+                    if nw_proto != 0 {
+                        state.require(proto, nw_proto, 0xff);
+                    }
+                    if *field != eth && *field != proto && !matches!(field.info().home, Home::Elsewhere) {
+                        state.require(*field, bit, bit);
+                    }
+                    let mask = join(state.mask().meta(), state.mask().key.words());
+                    let words = Match::new(&words_of(state.value()), &mask);
+                    assert_eq!(
+                        match_of(&words),
+                        model::Match::from_state(&state),
+                        "{field:?} {eth_type:x}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_match_comes_back_from_its_words() {

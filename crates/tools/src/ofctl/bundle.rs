@@ -13,8 +13,8 @@ const OPEN: u16 = 0;
 const COMMIT: u16 = 4;
 const ATOMIC_ORDERED: u16 = 3;
 
-/// How much is sent at once.
-const PIECE: usize = 256 << 10;
+/// How much is sent at once: less than a socket holds, so that the switch has something to do while the next piece is made.
+const PIECE: usize = 64 << 10;
 
 /// An open bundle.
 pub(crate) struct Transaction<'a> {

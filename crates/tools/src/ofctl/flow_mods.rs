@@ -16,8 +16,8 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, stdin};
 
-/// How much is sent at once.
-const PIECE: usize = 256 << 10;
+/// How much is sent at once: less than a socket holds, so that the switch has something to do while the next piece is made.
+const PIECE: usize = 64 << 10;
 
 /// Where texts come from, one a line, as often as is wanted.
 pub(crate) enum Source {
