@@ -64,7 +64,8 @@ struct Line {
     pace: Pace,
     /// When the last bit of what was taken has passed.
     free: u64,
-    /// What sending a frame has taken of late, in nanoseconds: so much earlier the next one is sent, to be there when it is due.
+    /// How long after the time to send a frame it has been sent of late, in nanoseconds: so much earlier the next one is sent, to be there when it
+    /// is due.
     lead: u64,
     frames: VecDeque<(u64, Vec<u8>)>,
     /// Bytes of them.
@@ -126,7 +127,7 @@ impl Line {
         Some(self.due()?.saturating_sub(self.lead))
     }
 
-    /// Learns what sending took.
+    /// Learns how long after its time a frame had been sent.
     fn sent(&mut self, nanos: u64) {
         self.lead = (self.lead * 15 + nanos.min(MOST_LEAD)) / 16;
     }
@@ -250,14 +251,13 @@ fn whole(frame: &[u8], tag: Option<(u16, u16)>) -> Vec<u8> {
 
 fn send(socket: &PacketSocket, line: &mut Line) -> Result<()> {
     loop {
-        let now = clock::now();
-        let Some(frame) = line.pop(now) else {
+        let Some((next, frame)) = line.next().zip(line.pop(clock::now())) else {
             return Ok(());
         };
         match rustix::net::send(socket, &frame, SendFlags::DONTWAIT) {
             Ok(_) => {
                 line.passed += 1;
-                line.sent(clock::now() - now);
+                line.sent(clock::now().saturating_sub(next));
             }
             // The device's queue, or the device, has dropped it, and counts it.
             Err(Errno::NOBUFS) => {}
