@@ -213,7 +213,7 @@ fn throughput(what: &str, cable: &str, rate: u64, payload: u64, seconds: f64) ->
         unit: "Mbit/s".to_owned(),
         known: filled.then_some(known / 1e6),
         measured: bits / flow.seconds / 1e6,
-        tolerance: Some(known * RATE_TOLERANCE / 1e6),
+        tolerance: filled.then_some(known * RATE_TOLERANCE / 1e6),
     })
 }
 
