@@ -67,6 +67,7 @@ if [ "$goal" = guest ]; then
 fi
 if [ "$goal" = test ]; then
     need git git "lists the files that are checked"
+    need chromium-headless-shell chromium-headless-shell "looks at the laboratory's report"
     need ethtool ethtool "turns off what Open vSwitch's AF_XDP ports cannot take"
     need python3 python3 "runs the controllers that tests are made with"
     python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv python3-venv "keeps those controllers apart from the system's Python"

@@ -90,7 +90,7 @@ fn samples_that_turn_a_result_turn_the_verdict() {
         for sample in results
             .samples
             .iter_mut()
-            .filter(|sample| sample.scenario == "S1.transfer")
+            .filter(|sample| sample.scenario.starts_with("S1."))
         {
             let window: f64 = sample
                 .at
@@ -149,6 +149,78 @@ fn figures_can_be_had_as_files_that_stand_alone() {
             path.display()
         );
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", path.display());
+    }
+}
+
+/// What a page in a browser says of itself: of elements that reach beyond it and are not in a container that scrolls, of texts cut off by their
+/// figure, of how many figures and tables there are and can be seen, and of the least size of a figure's text.
+const LOOK: &str = r#"<pre id="seen"></pre><script>
+const page = document.documentElement, wide = page.clientWidth, over = [], cut = [];
+const within = element => element.closest('.scroll, .panel, pre');
+for (const element of document.body.querySelectorAll('*')) {
+  const box = element.getBoundingClientRect();
+  if (box.width && (box.right > wide + 1 || box.left < -1) && (!within(element) || within(element) === element))
+    over.push(element.tagName + '.' + (element.getAttribute('class') || '') + ' ' + element.textContent.slice(0, 30));
+}
+let figures = 0, least = 99;
+for (const svg of document.querySelectorAll('figure svg[role=img]')) {
+  const box = svg.getBoundingClientRect();
+  if (!box.width) continue;
+  if (box.width > 100 && box.height > 30) figures++;
+  for (const text of svg.querySelectorAll('text')) {
+    const own = text.getBoundingClientRect();
+    least = Math.min(least, parseFloat(getComputedStyle(text).fontSize) * box.width / svg.viewBox.baseVal.width);
+    if (own.right > box.right + 2 || own.left < box.left - 2 || own.bottom > box.bottom + 2 || own.top < box.top - 2)
+      cut.push(text.textContent + ' in ' + svg.getAttribute('aria-label'));
+  }
+}
+const tables = [...document.querySelectorAll('table')].filter(table => table.getBoundingClientRect().height > 20).length;
+document.getElementById('seen').textContent = JSON.stringify({
+  scroll: page.scrollWidth - wide, over, cut, figures, least, tables, paper: getComputedStyle(document.body).backgroundColor });
+</script></body>"#;
+
+#[test]
+fn a_browser_shows_figures_and_tables_on_a_phone_and_on_a_screen_and_nothing_overflows() {
+    testkit::skip!(unless "chromium-headless-shell");
+    let dir = directory("report-seen");
+    let page = std::fs::read_to_string(report::write(&dir).unwrap()).unwrap();
+    let seen = dir.join("seen.html");
+    std::fs::write(&seen, page.replace("</body>", LOOK)).unwrap();
+    let look = |width: u32, dark: u32| -> serde_json::Value {
+        let profile = tempfile::tempdir().unwrap();
+        let size = format!("--window-size={width},900");
+        let scheme = format!("--blink-settings=preferredColorScheme={}", 1 - dark);
+        let data = format!("--user-data-dir={}", profile.path().display());
+        let url = format!("file://{}", seen.display());
+        let command = [
+            "chromium-headless-shell",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            &size,
+            &scheme,
+            &data,
+            "--dump-dom",
+            &url,
+        ];
+        let dom = testkit::run(&command);
+        let start = dom.find("<pre id=\"seen\">").unwrap() + 15;
+        let text = dom[start..].split("</pre>").next().unwrap();
+        serde_json::from_str(&text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap()
+    };
+    let none = serde_json::json!([]);
+    let scenarios = lab::scenario::built_in().unwrap().len() as u64;
+    for (width, dark) in [(360, 0), (1280, 1)] {
+        let seen = look(width, dark);
+        assert_eq!(seen["over"], none, "beyond the page at {width}");
+        assert_eq!(seen["cut"], none, "cut off at {width}");
+        assert_eq!(seen["scroll"], 0, "{width}");
+        assert!(
+            seen["figures"].as_u64().unwrap() > 2 * scenarios && seen["tables"].as_u64().unwrap() > scenarios,
+            "{seen}"
+        );
+        assert!(seen["least"].as_f64().unwrap() > 7.5, "{seen}");
+        assert_eq!(seen["paper"] == "rgb(255, 255, 255)", dark == 0, "{seen}");
     }
 }
 

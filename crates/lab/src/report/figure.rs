@@ -136,7 +136,7 @@ fn gather(summary: &Summary, printed: &Printed, metric: &Metric, x: Option<&str>
         }
         let alike = own.is_none() && !summary.systems.is_empty();
         for (nth, value) in printed
-            .alike(summary.scenario, at, &metric.name)
+            .alike(summary, cell, &metric.name)
             .into_iter()
             .enumerate()
             .filter(|_| alike)
@@ -397,7 +397,10 @@ fn grouped(
 
 fn draw_bars(panel: &Panel, values: &[String], x: &Axis, y: Axis, scale: Scale) -> Drawing {
     let series = series_of(&panel.data);
-    let groups = values.iter().map(|value| {
+    let present = values
+        .iter()
+        .filter(|value| panel.data.iter().any(|datum| datum.x == **value));
+    let groups = present.map(|value| {
         let bar = |(_, key): &(usize, Key)| {
             let datum = panel
                 .data
@@ -456,7 +459,7 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
     };
     let values = summary.values_of(groups);
     let x = axis_of(summary, groups);
-    let scales = scales(&panels);
+    let scales = scales_by(&panels, Scale::from_zero);
     let drawn = panels
         .iter()
         .zip(scales)
@@ -478,22 +481,32 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
     })
 }
 
-/// A line of what a stream got, and below it bars of how many were lost.
+/// A line of what a stream got, and beside it bars of how many were lost.
 fn streams(summary: &Summary, printed: &Printed, x: &str, y: &str, lost: &str) -> Option<Figure> {
-    let mut above = over(summary, printed, (x, false), y, None)?;
-    if let Some(below) = grouped(summary, printed, Some(x), lost, None) {
-        let mut pairs = Vec::new();
-        let mut below = below.panels.into_iter();
-        for panel in above.panels {
-            pairs.push(panel);
-            pairs.extend(below.next());
-        }
-        above.panels = pairs;
+    let (got, lost) = (summary.scenario.metric(y)?, summary.scenario.metric(lost)?);
+    let above = gather(summary, printed, got, Some(x), None);
+    let below = gather(summary, printed, lost, Some(x), None);
+    let across = Across::new(summary, x, false);
+    let (values, axis) = (summary.values_of(x), axis_of(summary, x));
+    let below_scales = scales(&below);
+    let mut drawn = Vec::new();
+    for (panel, scale) in above.iter().zip(scales(&above)) {
+        drawn.push(across.draw(panel, upwards(got), scale));
+        let same = below
+            .iter()
+            .zip(&below_scales)
+            .find(|(other, _)| other.name == panel.name);
+        drawn.extend(same.map(|(other, scale)| draw_bars(other, &values, &axis, upwards(lost), scale.clone())));
     }
-    above
-        .caption
-        .push_str(" Each is followed by the number of streams that were lost.");
-    Some(above)
+    Some(Figure {
+        caption: caption(
+            got,
+            &format!("over {}; beside each, how many were lost", axis.title),
+            &above,
+        ),
+        legend: legend(&above),
+        panels: drawn,
+    })
 }
 
 fn distribution(summary: &Summary, of: &str, series: Option<&str>) -> Option<Figure> {
@@ -575,6 +588,10 @@ fn distribution(summary: &Summary, of: &str, series: Option<&str>) -> Option<Fig
 
 /// One scale for all panels, where it serves them all; else one for each.
 fn scales(panels: &[Panel]) -> Vec<Scale> {
+    scales_by(panels, Scale::of_values)
+}
+
+fn scales_by(panels: &[Panel], scale: fn(Vec<f64>) -> Scale) -> Vec<Scale> {
     let values = |panel: &Panel| -> Vec<f64> {
         let of = |datum: &Datum| {
             let ends = datum.interval.into_iter().flat_map(|(low, high)| [low, high]);
@@ -599,9 +616,9 @@ fn scales(panels: &[Panel]) -> Vec<Scale> {
         (top.min(least), top.max(most))
     });
     if most > 4.0 * least {
-        return each.into_iter().map(Scale::of_values).collect();
+        return each.into_iter().map(scale).collect();
     }
-    let one = Scale::of_values(each.into_iter().flatten());
+    let one = scale(each.concat());
     vec![one; panels.len()]
 }
 

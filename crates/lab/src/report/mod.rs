@@ -50,16 +50,14 @@ pub struct Input {
 pub struct Check {
     /// What was measured.
     pub what: String,
-    /// What it should be, with its unit.
-    pub known: String,
-    /// What it was, with its unit.
-    pub measured: String,
-    /// How far apart they are.
-    pub error: String,
-    /// How far they may be.
-    pub allowed: String,
-    /// Whether it is within.
-    pub holds: bool,
+    /// Of all numbers.
+    pub unit: String,
+    /// What it should be; none: it is only told.
+    pub known: Option<f64>,
+    /// What it was.
+    pub measured: f64,
+    /// How far it may be from that.
+    pub tolerance: Option<f64>,
 }
 
 impl Input {

@@ -486,17 +486,22 @@ fn coverage(results: &Results, scenarios: &[Scenario]) -> View {
 fn trust(checks: &[super::Check]) -> View {
     let head = ["what", "known", "measured", "error", "allowed", ""].iter().enumerate();
     let row = |check: &super::Check| {
-        let (class, text) = if check.holds {
-            ("mark reproduced", "✓ within")
-        } else {
-            ("mark not-reproduced", "✗ outside")
+        let number = |number: f64| cell("number", format!("{} {}", svg::number(number), check.unit));
+        let maybe = |value: Option<f64>| value.map_or_else(|| cell("number", "–"), number);
+        let error = check.known.map(|known| check.measured - known);
+        let verdict = match error.zip(check.tolerance) {
+            Some((error, tolerance)) if error.abs() <= tolerance => cell("mark reproduced", "✓ within"),
+            Some(_) => cell("mark not-reproduced", "✗ outside"),
+            None => cell("not-testable", "for the record"),
         };
-        let numbers = [&check.known, &check.measured, &check.error, &check.allowed];
-        let numbers = numbers.into_iter().map(|text| cell("number", text.clone()));
-        std::iter::once(cell("", check.what.clone()))
-            .chain(numbers)
-            .chain([cell(class, text)])
-            .collect()
+        vec![
+            cell("", check.what.clone()),
+            maybe(check.known),
+            number(check.measured),
+            maybe(error),
+            maybe(check.tolerance),
+            verdict,
+        ]
     };
     View {
         head: head

@@ -1,8 +1,8 @@
 //! What the studies printed, beside what was measured.
 
-use super::summary::At;
+use super::summary::Summary;
 use crate::findings::{Findings, FindingsError};
-use crate::scenario::{Fed, Scenario, Statistic};
+use crate::scenario::{Fed, Statistic};
 use crate::stats::Estimate;
 use crate::table::Table;
 use std::collections::BTreeMap;
@@ -56,13 +56,9 @@ impl Printed {
     }
 
     /// What the study printed of a metric for a cell, of all its switches.
-    pub(crate) fn all(&self, scenario: &Scenario, at: &At, metric: &str) -> Vec<Value> {
-        // Which switch a value is of does not matter here, but only the results of some are fed to a table.
-        let fed = ["oxvs", "ovs-kernel", "bridge"].map(|system| scenario.feeds(at, system).unwrap_or_default());
-        let means = fed
-            .iter()
-            .flatten()
-            .filter(|fed| fed.metric == metric && fed.statistic == Statistic::Mean);
+    pub(crate) fn all(&self, summary: &Summary, cell: usize, metric: &str) -> Vec<Value> {
+        let fed = summary.fed(cell).iter();
+        let means = fed.filter(|fed| fed.metric == metric && fed.statistic == Statistic::Mean);
         let mut values: Vec<Value> = Vec::new();
         for value in means.flat_map(|fed| self.values(fed)) {
             if !values.iter().any(|known| known.switch == value.switch) {
@@ -73,8 +69,8 @@ impl Printed {
     }
 
     /// The same, but of hardware that cannot be tested here.
-    pub(crate) fn alike(&self, scenario: &Scenario, at: &At, metric: &str) -> Vec<Value> {
-        let all = self.all(scenario, at, metric).into_iter();
+    pub(crate) fn alike(&self, summary: &Summary, cell: usize, metric: &str) -> Vec<Value> {
+        let all = self.all(summary, cell, metric).into_iter();
         let known = |value: &Value| value.switch.as_deref().is_none_or(|switch| SOFTWARE.contains(&switch));
         all.filter(known).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::looks;
 use crate::results::{Sample, Skipped};
-use crate::scenario::{Dimension, Profile, Scenario};
+use crate::scenario::{Dimension, Fed, Profile, Scenario};
 use crate::stats::Series;
 use crate::traffic::Test;
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub(crate) struct Summary<'a> {
     samples: BTreeMap<(String, usize), Vec<&'a Sample>>,
     /// What could not be run.
     pub skipped: Vec<&'a Skipped>,
+    /// Where results of each cell belong in the tables of the findings, of whichever system.
+    fed: Vec<Vec<Fed>>,
 }
 
 impl<'a> Summary<'a> {
@@ -54,7 +56,15 @@ impl<'a> Summary<'a> {
                 by.entry((sample.system.clone(), cell)).or_default().push(sample);
             }
         }
+        let fed = |at: &At| {
+            let systems = ["oxvs", "ovs-kernel", "bridge"].into_iter();
+            systems
+                .flat_map(|system| scenario.feeds(at, system).unwrap_or_default())
+                .collect()
+        };
+        let fed = cells.iter().map(fed).collect();
         Summary {
+            fed,
             scenario,
             systems: looks::in_order(own.iter().map(|sample| sample.system.as_str())),
             cells,
@@ -69,6 +79,11 @@ impl<'a> Summary<'a> {
     /// Samples of a system at a cell.
     pub(crate) fn samples(&self, system: &str, cell: usize) -> &[&'a Sample] {
         self.samples.get(&(system.to_owned(), cell)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where results of a cell belong in the tables of the findings, of whichever system.
+    pub(crate) fn fed(&self, cell: usize) -> &[Fed] {
+        self.fed.get(cell).map_or(&[], Vec::as_slice)
     }
 
     /// All samples, with the place of their cell.

@@ -3,7 +3,7 @@
 use super::looks;
 use super::printed::Printed;
 use super::summary::{Summary, value_of};
-use super::svg::number;
+use super::svg::{number, rough};
 use crate::scenario::{Better, Figure as Form, Metric};
 use crate::stats::{Estimate, Series};
 use serde::Serialize;
@@ -49,10 +49,8 @@ impl Cell {
 
 /// A metric by cell and system, with what the study printed.
 pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> View {
-    let all: Vec<_> = summary
-        .cells
-        .iter()
-        .map(|at| printed.all(summary.scenario, at, &metric.name))
+    let all: Vec<_> = (0..summary.cells.len())
+        .map(|cell| printed.all(summary, cell, &metric.name))
         .collect();
     let mut labels: Vec<String> = Vec::new();
     for value in all.iter().flatten() {
@@ -157,7 +155,7 @@ fn print(estimate: Estimate) -> Cell {
 fn half(estimate: Estimate) -> String {
     let interval = estimate.interval(0.95);
     if interval.high > interval.low {
-        format!("± {}", number((interval.high - interval.low) / 2.0))
+        format!("± {}", rough((interval.high - interval.low) / 2.0))
     } else {
         String::new()
     }

@@ -15,5 +15,5 @@ mod testbed;
 pub(crate) use bars::{Bar, Bars, Group, bars};
 pub(crate) use canvas::{Drawing, RADIUS, escape, marker, width};
 pub(crate) use lines::{Line, Plot, Point, lines};
-pub(crate) use scale::{Axis, Scale, number};
+pub(crate) use scale::{Axis, Scale, number, rough};
 pub(crate) use testbed::testbed;

@@ -38,10 +38,17 @@ const WIDE: f64 = 40.0;
 impl Scale {
     /// For results: from 0 to a little over the largest, or logarithmic where they are far apart and all positive.
     pub(crate) fn of_values(values: impl IntoIterator<Item = f64>) -> Scale {
-        let (low, high, positive) = range(values);
+        let values: Vec<f64> = values.into_iter().collect();
+        let (low, high, positive) = range(values.iter().copied());
         if positive && high / low >= WIDE {
             return Scale::decades(low, high);
         }
+        Scale::from_zero(values)
+    }
+
+    /// From 0 to a little over the largest.
+    pub(crate) fn from_zero(values: impl IntoIterator<Item = f64>) -> Scale {
+        let (low, high, _) = range(values);
         let high = if high <= 0.0 { 1.0 } else { high };
         let step = step(high.max(-low), 4.0);
         let bottom = if low < 0.0 { (low / step).floor() * step } else { 0.0 };
@@ -173,6 +180,15 @@ fn step(range: f64, times: f64) -> f64 {
         .into_iter()
         .find(|factor| factor * decade >= rough * 0.999);
     factor.unwrap_or(10.0) * decade
+}
+
+/// An uncertainty as a person writes it: two digits that matter.
+pub(crate) fn rough(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return number(value);
+    }
+    let unit = 10f64.powi(value.abs().log10().floor() as i32 - 1);
+    number((value / unit).round() * unit)
 }
 
 /// A number as a person writes it: four digits that matter, thousands as k, M, G.

@@ -4,8 +4,10 @@ use super::canvas::{Anchor, Canvas, Drawing, width};
 use crate::topology::{Address, Attachment, Bridge, Control, Host, Link, Port, QosKind, Topology};
 use std::collections::BTreeMap;
 
-const BOX: f64 = 132.0;
-const GAP: f64 = 118.0;
+/// Least width of a box.
+const BOX: f64 = 118.0;
+/// Between two boxes, for what is written along a cable.
+const GAP: f64 = 122.0;
 const ROW: f64 = 74.0;
 const LINE: f64 = 14.0;
 
@@ -69,6 +71,7 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
         return BTreeMap::new();
     };
     let bridges = in_a_row(topology);
+    let wide = box_width(all);
     // What stands in a box of any of them must fit.
     let host_height = |host: &Host| {
         let same = all
@@ -91,7 +94,7 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
         .collect();
     let on = |side: Side| sides.iter().filter(move |(_, s, _)| *s == side);
     let rows = on(Side::Left).count().max(on(Side::Right).count()).max(1);
-    let column = if on(Side::Left).count() > 0 { BOX + GAP } else { 0.0 };
+    let column = if on(Side::Left).count() > 0 { wide + GAP } else { 0.0 };
     let row = topology
         .hosts
         .iter()
@@ -103,14 +106,14 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
         // A switch with several hosts beside it is as tall as they are together: their cables run level.
         let own = bridge_height(bridge).max(height - 22.0);
         let place = Place {
-            x: column + n as f64 * (BOX + GAP),
+            x: column + n as f64 * (wide + GAP),
             y: (height - own) / 2.0,
-            width: BOX,
+            width: wide,
             height: own,
         };
         places.insert(bridge.name.clone(), place);
     }
-    let far = column + bridges.len().max(1) as f64 * (BOX + GAP);
+    let far = column + bridges.len().max(1) as f64 * (wide + GAP);
     for (side, x) in [(Side::Left, 0.0), (Side::Right, far)] {
         let count = on(side).count();
         for (n, (host, ..)) in on(side).enumerate() {
@@ -119,7 +122,7 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
             let place = Place {
                 x,
                 y: middle - own / 2.0,
-                width: BOX,
+                width: wide,
                 height: own,
             };
             places.insert(host.name.clone(), place);
@@ -129,15 +132,28 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
     for (host, _, bridge) in on(Side::Below) {
         let nth = below.entry(*bridge).or_default();
         let place = Place {
-            x: column + *bridge as f64 * (BOX + GAP) + *nth as f64 * (BOX + 16.0),
+            x: column + *bridge as f64 * (wide + GAP) + *nth as f64 * (wide + 16.0),
             y: height + 44.0,
-            width: BOX,
+            width: wide,
             height: host_height(host),
         };
         *nth += 1;
         places.insert(host.name.clone(), place);
     }
     places
+}
+
+/// Wide enough for what stands in any box.
+fn box_width(all: &[&Topology]) -> f64 {
+    let Some(topology) = all.first() else { return BOX };
+    let hosts = (0..topology.hosts.len()).map(|n| distinct(all.iter().filter_map(|t| t.hosts.get(n)).map(host_lines)));
+    let bridges =
+        (0..topology.bridges.len()).map(|n| distinct(all.iter().filter_map(|t| t.bridges.get(n)).map(bridge_lines)));
+    hosts
+        .chain(bridges)
+        .flatten()
+        .map(|line| width(&line, 11.0) + 14.0)
+        .fold(BOX, f64::max)
 }
 
 /// Height of a box with a name and so many lines.
