@@ -118,6 +118,49 @@ fn samples_that_turn_a_result_turn_the_verdict() {
 }
 
 #[test]
+fn what_the_bridge_does_by_itself_turns_no_verdict_on_another_switch() {
+    let verdict = |bridge: f64| {
+        let mut results = made_up::run();
+        for sample in results
+            .samples
+            .iter_mut()
+            .filter(|sample| sample.scenario == "S3.match")
+        {
+            let factor = if sample.system == "bridge" && sample.at.get("match").is_some_and(|m| m == "mac") {
+                bridge
+            } else {
+                1.0
+            };
+            for value in sample.metrics.values_mut() {
+                *value = 0.1 * factor;
+            }
+        }
+        let files = report::render(&Input::new(results, None).unwrap()).unwrap();
+        let (_, text) = files.iter().find(|(name, _)| *name == "verdicts.json").unwrap();
+        let rows: serde_json::Value = serde_json::from_str(text).unwrap();
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["id"] == "S3.1")
+            .unwrap()
+            .clone()
+    };
+    let row = verdict(5.0);
+    let ours = row["here"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|mark| mark["system"] == "oxvs")
+        .unwrap();
+    assert_eq!(ours["text"], "reproduced", "{row:#}");
+    // Its numbers are told under its own name, not under that of the switch in whose place it stands.
+    assert!(
+        ours["evidence"][0]["text"].as_str().unwrap().starts_with("oxvs: "),
+        "{row:#}"
+    );
+}
+
+#[test]
 fn every_sample_is_in_the_data_beside_the_page() {
     let results = made_up::run();
     let metrics: usize = results

@@ -225,6 +225,23 @@ impl Check {
     }
 }
 
+impl Check {
+    /// Whether it chooses values of a dimension, or compares them; doing the same for each of them is neither.
+    pub fn names(&self, dimension: &str) -> bool {
+        let at = |wheres: &[&Where]| wheres.iter().any(|at| at.contains_key(dimension));
+        match self {
+            Check::Ratio(check) => at(&[&check.over, &check.under, &check.at]),
+            Check::Trend(check) => check.along == dimension || at(&[&check.at]),
+            Check::Extreme(check) => check.among == dimension || at(&[&check.at]),
+            Check::Alike(check) => check.among == dimension || at(&[&check.at]),
+            Check::Bounds(check) => at(&[&check.at]),
+            Check::Effect(check) => [&check.of, &check.exceeds]
+                .iter()
+                .any(|change| change.dimension == dimension),
+        }
+    }
+}
+
 impl RatioCheck {
     fn run(&self, tables: &Tables) -> Vec<Evidence> {
         let Some(table) = tables.get(&self.table) else {

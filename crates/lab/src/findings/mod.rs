@@ -64,7 +64,12 @@ impl Finding {
 
     /// Judges it by results, by the names of their tables.
     pub fn judge(&self, tables: &BTreeMap<String, Table>) -> Judgement {
-        let mut evidence: Vec<Evidence> = self.checks.iter().flat_map(|check| check.run(tables)).collect();
+        self.judge_by(|_| tables)
+    }
+
+    /// The same, with tables chosen for each check.
+    pub fn judge_by<'a>(&self, tables: impl Fn(&Check) -> &'a BTreeMap<String, Table>) -> Judgement {
+        let mut evidence: Vec<Evidence> = self.checks.iter().flat_map(|check| check.run(tables(check))).collect();
         evidence.sort_by_key(|evidence| evidence.outcome);
         let has = |outcome| evidence.iter().any(|evidence| evidence.outcome == outcome);
         let verdict = if has(Outcome::Fails) {

@@ -2,7 +2,7 @@
 
 use super::looks::{self, Look};
 use super::printed::Printed;
-use super::summary::{At, Summary, named};
+use super::summary::{At, Summary, named, within};
 use super::svg::{
     self, Axis, Bar, Bars, Drawing, Group, Line, Plot, Point, RADIUS, Scale, bars, lines, marker, number,
 };
@@ -244,7 +244,11 @@ fn over(summary: &Summary, printed: &Printed, (x, log): (&str, bool), y: &str, s
     let metric = summary.scenario.metric(y)?;
     let panels = gather(summary, printed, metric, Some(x), series);
     let legend = legend(&panels);
-    let mut caption = caption(metric, &format!("over {}", dimension_of(summary, x).title), &panels);
+    let mut caption = caption(
+        metric,
+        &format!("over {}", within(&dimension_of(summary, x).title)),
+        &panels,
+    );
     // One value is no line: panels with no more stand together as groups of bars.
     let (panels, alone): (Vec<Panel>, Vec<Panel>) = panels
         .into_iter()
@@ -386,7 +390,7 @@ fn grouped(
         .zip(scales)
         .map(|(panel, scale)| draw_bars(panel, &values, &x, upwards(metric), scale));
     let by = groups.map_or_else(String::new, |groups| {
-        format!("by {}", dimension_of(summary, groups).title)
+        format!("by {}", within(&dimension_of(summary, groups).title))
     });
     Some(Figure {
         caption: caption(metric, &by, &panels),
@@ -474,7 +478,7 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
             "What the receiver got of each flow ({}, from left to right within a colour), by {}. A short line across a bar is the load offered; \
              whiskers are 95 % confidence intervals.",
             names.join(", "),
-            x.title
+            within(&x.title)
         ),
         panels: drawn.collect(),
         legend: legend.collect(),
@@ -501,7 +505,7 @@ fn streams(summary: &Summary, printed: &Printed, x: &str, y: &str, lost: &str) -
     Some(Figure {
         caption: caption(
             got,
-            &format!("over {}; beside each, how many were lost", axis.title),
+            &format!("over {}; beside each, how many were lost", within(&axis.title)),
             &above,
         ),
         legend: legend(&above),
@@ -580,7 +584,10 @@ fn distribution(summary: &Summary, of: &str, series: Option<&str>) -> Option<Fig
         .collect();
     legend.sort_by_key(|(place, _)| *place);
     Some(Figure {
-        caption: format!("Cumulative distribution of {title}, averaged over the repetitions."),
+        caption: format!(
+            "Cumulative distribution of {}, averaged over the repetitions.",
+            within(title)
+        ),
         legend: legend.into_iter().map(|(_, key)| key).collect(),
         panels: drawn,
     })

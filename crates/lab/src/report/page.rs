@@ -108,7 +108,7 @@ struct Panel {
 /// Most panels of a figure that are not folded away.
 const PANELS: usize = 8;
 /// The widest panel that others stand beside.
-const NARROW: f64 = 350.0;
+const NARROW: f64 = 430.0;
 /// Most remarks that are shown of an experiment.
 const REMARKS: usize = 40;
 
@@ -419,7 +419,7 @@ fn totals(rows: &[Row]) -> View {
     }
     let line = |(name, marks): (String, Vec<&Mark>)| std::iter::once(cell("key", name)).chain(count(marks)).collect();
     View {
-        title: format!("{} findings, judged by the results of", rows.len()),
+        title: format!("{} findings, by whose results", rows.len()),
         head: head.collect(),
         rows: lines.into_iter().map(line).collect(),
         notes: Vec::new(),

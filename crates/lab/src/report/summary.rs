@@ -161,21 +161,21 @@ pub(crate) fn value_of(dimension: &Dimension, value: &str) -> String {
     }
 }
 
+/// A title within a sentence: without its capital, unless it is an abbreviation.
+pub(crate) fn within(title: &str) -> String {
+    if title.chars().nth(1).is_some_and(|second| !second.is_lowercase()) {
+        return title.to_owned();
+    }
+    let first = title.chars().take(1).flat_map(char::to_lowercase);
+    first.chain(title.chars().skip(1)).collect()
+}
+
 /// A dimension's value where it is not: with the dimension's name, unless a unit tells.
 pub(crate) fn named(dimension: &Dimension, value: &str) -> String {
     if value.parse::<f64>().is_ok() && !dimension.unit.is_empty() {
         return value_of(dimension, value);
     }
-    let mut title = dimension.title.clone();
-    // Not where the name is an abbreviation.
-    if !title.chars().nth(1).is_some_and(char::is_uppercase) {
-        title = title
-            .chars()
-            .take(1)
-            .flat_map(char::to_lowercase)
-            .chain(title.chars().skip(1))
-            .collect();
-    }
+    let title = within(&dimension.title);
     format!("{title} {}", value_of(dimension, value))
 }
 

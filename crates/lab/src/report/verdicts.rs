@@ -9,7 +9,7 @@ use crate::scenario::{Fed, Scenario, Statistic};
 use crate::stats::Series;
 use crate::table::{Cell, Table};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A finding with its verdicts.
 #[derive(Clone, Debug, Serialize)]
@@ -58,84 +58,100 @@ pub(crate) struct Line {
 const SHOWN: usize = 8;
 /// The system in whose place others are judged, for findings about Open vSwitch.
 const PLACE: &str = "ovs-kernel";
+/// The dimension of switches in tables.
+const SWITCH: &str = "switch";
 /// The one that it is compared with.
 const BRIDGE: &str = "bridge";
 
 /// All findings, judged for each system.
 pub(crate) fn rows(findings: &Findings, printed: &Printed, scenarios: &[Scenario], samples: &[Sample]) -> Vec<Row> {
     let systems = looks::in_order(samples.iter().map(|sample| sample.system.as_str()));
-    let tables: Vec<(&str, BTreeMap<String, Table>)> = systems
+    let measured = systems
         .into_iter()
-        .map(|system| (system, measured(system, findings, scenarios, samples)))
-        .collect();
+        .map(|system| Measured::new(system, findings, scenarios, samples));
+    let measured: Vec<Measured> = measured.collect();
     let row = |finding: &Finding| Row {
         id: finding.id.clone(),
         says: finding.says.clone(),
         why: finding.why.clone().unwrap_or_default(),
         tables: finding.tables().map(str::to_owned).collect(),
-        own: mark("", finding.judge(printed.tables()), true),
-        here: tables
-            .iter()
-            .map(|(system, tables)| mark(system, finding.judge(tables), false))
-            .collect(),
+        own: mark("", finding.judge(printed.tables()), &BTreeSet::new()),
+        here: measured.iter().map(|measured| measured.judge(finding)).collect(),
     };
     findings.finding.iter().map(row).collect()
 }
 
-/// Tables of what was measured, with a system in the place of Open vSwitch, and the bridge where it stands for something else: for itself in tables
-/// that compare switches, or for the hardware of a baseline.
-pub(crate) fn measured(
-    system: &str,
-    findings: &Findings,
-    scenarios: &[Scenario],
-    samples: &[Sample],
-) -> BTreeMap<String, Table> {
-    let mut groups: BTreeMap<(usize, &At, &str), Vec<&Sample>> = BTreeMap::new();
-    for sample in samples
-        .iter()
-        .filter(|sample| sample.system == system || sample.system == BRIDGE)
-    {
-        if let Some(scenario) = scenarios.iter().position(|scenario| scenario.id == sample.scenario) {
-            groups
-                .entry((scenario, &sample.at, &sample.system))
-                .or_default()
-                .push(sample);
-        }
-    }
-    let mut tables: BTreeMap<String, Table> = BTreeMap::new();
-    for ((scenario, at, of), samples) in groups {
-        let scenario = &scenarios[scenario];
-        let (name, own) = if of == BRIDGE {
-            (BRIDGE, of == system)
-        } else {
-            (PLACE, true)
-        };
-        // What the bridge stands for beside another: the side of a comparison that the other has no part in.
-        let others = if own {
-            Vec::new()
-        } else {
-            scenario.feeds(at, PLACE).unwrap_or_default()
-        };
-        for fed in scenario.feeds(at, name).unwrap_or_default() {
-            if others
-                .iter()
-                .any(|other| (&other.table, &other.keys) == (&fed.table, &fed.keys))
-            {
-                continue;
-            }
-            if let Some(cell) = cell(&fed, &samples) {
-                let table = tables.entry(fed.table.clone()).or_insert_with(|| Table {
-                    unit: findings
-                        .tables
-                        .get(&fed.table)
-                        .map_or_else(String::new, |layout| layout.unit.clone()),
-                    cells: Vec::new(),
-                });
-                table.cells.push(cell);
+/// What was measured, with one system in the place of Open vSwitch.
+struct Measured<'a> {
+    system: &'a str,
+    /// Its own results, and those of the bridge where that stands for something else, as for the hardware of a baseline.
+    alone: BTreeMap<String, Table>,
+    /// The bridge too where switches are compared.
+    beside: BTreeMap<String, Table>,
+    /// What it is called in tables, in another's place.
+    names: BTreeSet<String>,
+}
+
+impl<'a> Measured<'a> {
+    fn new(system: &'a str, findings: &Findings, scenarios: &[Scenario], samples: &[Sample]) -> Measured<'a> {
+        let mut groups: BTreeMap<(usize, &At, &str), Vec<&Sample>> = BTreeMap::new();
+        for sample in samples
+            .iter()
+            .filter(|sample| sample.system == system || sample.system == BRIDGE)
+        {
+            if let Some(scenario) = scenarios.iter().position(|scenario| scenario.id == sample.scenario) {
+                let group = groups.entry((scenario, &sample.at, &sample.system));
+                group.or_default().push(sample);
             }
         }
+        let mut measured = Measured {
+            system,
+            alone: BTreeMap::new(),
+            beside: BTreeMap::new(),
+            names: BTreeSet::new(),
+        };
+        for ((scenario, at, of), samples) in groups {
+            let scenario = &scenarios[scenario];
+            let place = if of == BRIDGE { BRIDGE } else { PLACE };
+            // The bridge's results have no part in a table that both would fill, but for those that compare switches.
+            let others = if of == system {
+                Vec::new()
+            } else {
+                scenario.feeds(at, PLACE).unwrap_or_default()
+            };
+            for fed in scenario.feeds(at, place).unwrap_or_default() {
+                let same = others
+                    .iter()
+                    .any(|other| (&other.table, &other.keys) == (&fed.table, &fed.keys));
+                let Some(cell) = cell(&fed, &samples).filter(|_| !same) else {
+                    continue;
+                };
+                let switch = fed.keys.get(SWITCH);
+                if of == system && of != BRIDGE {
+                    measured.names.extend(switch.cloned());
+                }
+                let unit = findings.tables.get(&fed.table).map_or("", |layout| &layout.unit);
+                if of == system || switch.is_none() {
+                    add(&mut measured.alone, &fed.table, unit, cell.clone());
+                }
+                add(&mut measured.beside, &fed.table, unit, cell);
+            }
+        }
+        measured
     }
-    tables
+
+    fn judge(&self, finding: &Finding) -> Mark {
+        let judgement = finding.judge_by(|check| if check.names(SWITCH) { &self.beside } else { &self.alone });
+        mark(self.system, judgement, &self.names)
+    }
+}
+
+fn add(tables: &mut BTreeMap<String, Table>, name: &str, unit: &str, cell: Cell) {
+    let table = tables.entry(name.to_owned()).or_insert_with(|| Table {
+        unit: unit.to_owned(),
+        cells: Vec::new(),
+    });
+    table.cells.push(cell);
 }
 
 fn cell(fed: &Fed, samples: &[&Sample]) -> Option<Cell> {
@@ -153,16 +169,18 @@ fn cell(fed: &Fed, samples: &[&Sample]) -> Option<Cell> {
     })
 }
 
-fn mark(system: &str, judgement: Judgement, own: bool) -> Mark {
-    let (class, sign, text) = match (judgement.verdict, own) {
-        (Verdict::Reproduced, false) => ("reproduced", "✓", "reproduced"),
-        (Verdict::Reproduced, true) => ("reproduced", "✓", "borne out"),
-        (Verdict::NotReproduced, false) => ("not-reproduced", "✗", "not reproduced"),
-        (Verdict::NotReproduced, true) => ("not-reproduced", "✗", "contradicted"),
+/// A verdict of a system's results, or without one of the study's own. `names` stand for the system in the evidence.
+fn mark(system: &str, judgement: Judgement, names: &BTreeSet<String>) -> Mark {
+    let (class, sign, text) = match (judgement.verdict, system) {
+        (Verdict::Reproduced, "") => ("reproduced", "✓", "borne out"),
+        (Verdict::Reproduced, _) => ("reproduced", "✓", "reproduced"),
+        (Verdict::NotReproduced, "") => ("not-reproduced", "✗", "contradicted"),
+        (Verdict::NotReproduced, _) => ("not-reproduced", "✗", "not reproduced"),
         (Verdict::Undecided, _) => ("undecided", "?", "undecided"),
-        (Verdict::NotTestable, false) => ("not-testable", "–", "not testable here"),
-        (Verdict::NotTestable, true) => ("not-testable", "–", "no table"),
+        (Verdict::NotTestable, "") => ("not-testable", "–", "no table"),
+        (Verdict::NotTestable, _) => ("not-testable", "–", "not testable here"),
     };
+    let title = looks::title(system).to_owned();
     let line = |evidence: &Evidence| Line {
         sign: match evidence.outcome {
             Outcome::Holds => "✓",
@@ -170,14 +188,49 @@ fn mark(system: &str, judgement: Judgement, own: bool) -> Mark {
             Outcome::Undecided => "?",
             Outcome::Missing => "–",
         },
-        text: evidence.text.clone(),
+        text: names
+            .iter()
+            .fold(evidence.text.clone(), |text, name| renamed(&text, name, &title)),
     };
     Mark {
-        system: looks::title(system).to_owned(),
+        evidence: judgement.evidence.iter().take(SHOWN).map(line).collect(),
+        more: judgement.evidence.len().saturating_sub(SHOWN),
+        system: title,
         class,
         sign,
         text,
-        evidence: judgement.evidence.iter().take(SHOWN).map(line).collect(),
-        more: judgement.evidence.len().saturating_sub(SHOWN),
+    }
+}
+
+/// A text with another word in the place of a word.
+fn renamed(text: &str, from: &str, to: &str) -> String {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    let mut done = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(from).filter(|_| !from.is_empty()) {
+        let (before, after) = (&rest[..at], &rest[at + from.len()..]);
+        let whole =
+            !is_part(before.chars().next_back().or_else(|| done.chars().next_back())) && !is_part(after.chars().next());
+        done.push_str(before);
+        done.push_str(if whole { to } else { from });
+        rest = after;
+    }
+    done + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_words_are_renamed() {
+        assert_eq!(
+            renamed("vm, ovs: CODEL 3, ovs-dpdk, novs", "ovs", "oxvs"),
+            "vm, oxvs: CODEL 3, ovs-dpdk, novs"
+        );
+        assert_eq!(
+            renamed("Open vSwitch: a", "Open vSwitch", "Open vSwitch, userspace"),
+            "Open vSwitch, userspace: a"
+        );
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn bars(plot: &Bars) -> Drawing {
         .iter()
         .flat_map(lines_of)
         .map(|line| width(&line, 11.0) + 10.0);
-    let wanted = names.fold(slots as f64 * 9.0 + 14.0, f64::max);
+    let wanted = names.fold(slots as f64 * 7.0 + 12.0, f64::max);
     let count = plot.groups.len().max(1) as f64;
     let inner = (wanted * count).max(NARROW - LEFT - RIGHT);
     let whole = inner + LEFT + RIGHT;
@@ -86,7 +86,7 @@ pub(crate) fn bars(plot: &Bars) -> Drawing {
         (whole, LEFT, RIGHT, top, height),
     );
     let pitch = inner / count;
-    let slot = ((pitch - 14.0) / slots as f64).min(26.0);
+    let slot = ((pitch - 12.0) / slots as f64).min(26.0);
     for (n, group) in plot.groups.iter().enumerate() {
         let middle = LEFT + (n as f64 + 0.5) * pitch;
         for (n, line) in lines_of(group).iter().enumerate() {

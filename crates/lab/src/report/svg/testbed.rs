@@ -266,13 +266,29 @@ fn draw_link(canvas: &mut Canvas, places: &BTreeMap<String, Place>, link: &Link,
         return;
     }
     let level = f64::midpoint(from.1, to.1);
-    let fits = |text: &str| width(text, 11.0) < GAP - 6.0;
     let middle = f64::midpoint(from.0, to.0);
     canvas.text("t", (middle, level - 5.0), Anchor::Middle, &cable);
-    for (n, line) in at.iter().chain(&bt).enumerate() {
-        let class = if fits(line) { "t port" } else { "t port small" };
-        canvas.text(class, (middle, level + 14.0 + n as f64 * 12.0), Anchor::Middle, line);
+    let lines = at.iter().chain(&bt).flat_map(|line| wrapped(line, GAP - 6.0));
+    for (n, line) in lines.enumerate() {
+        canvas.text(
+            "t port",
+            (middle, level + 14.0 + n as f64 * 12.0),
+            Anchor::Middle,
+            &line,
+        );
     }
+}
+
+/// Values side by side, in lines that are no wider.
+fn wrapped(text: &str, most: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for value in text.split(" / ") {
+        match lines.last_mut() {
+            Some(line) if width(&format!("{line} / {value}"), 11.0) <= most => *line = format!("{line} / {value}"),
+            _ => lines.push(value.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Where a cable begins and ends: at the sides of boxes that stand beside each other, level where one box reaches the other's height.
@@ -326,10 +342,8 @@ fn port_lines(port: &Port) -> Vec<String> {
             QosKind::Htb => "HTB",
             QosKind::Hfsc => "HFSC",
         };
-        lines.push(
-            qos.rate
-                .map_or_else(|| kind.to_owned(), |rate| format!("{kind} {}", bits(rate))),
-        );
+        lines.push(kind.to_owned());
+        lines.extend(qos.rate.map(|rate| format!("at {}", bits(rate))));
     }
     if let Some(policing) = port.policing {
         lines.push(format!("policed at {}", bits(policing.rate * 1000)));
