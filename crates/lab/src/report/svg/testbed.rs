@@ -18,9 +18,10 @@ pub(crate) fn testbed(all: &[&Topology]) -> Drawing {
     };
     let places = place(all);
     let mut canvas = Canvas::default();
+    let mut lowest = 0.0f64;
     for (n, link) in topology.links.iter().enumerate() {
         let same: Vec<&Link> = all.iter().filter_map(|topology| topology.links.get(n)).collect();
-        draw_link(&mut canvas, &places, link, &same);
+        lowest = lowest.max(draw_link(&mut canvas, &places, link, &same));
     }
     for (n, bridge) in topology.bridges.iter().enumerate() {
         let same = all.iter().filter_map(|topology| topology.bridges.get(n));
@@ -33,7 +34,7 @@ pub(crate) fn testbed(all: &[&Topology]) -> Drawing {
         draw_box(&mut canvas, "host", &places[&host.name], &host.name, &lines);
     }
     let right = places.values().map(|place| place.x + place.width).fold(0.0, f64::max);
-    let bottom = places.values().map(|place| place.y + place.height).fold(0.0, f64::max);
+    let bottom = places.values().map(|place| place.y + place.height).fold(lowest, f64::max);
     let names: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
     let label = format!(
         "Testbed with the hosts {} and {} switch(es)",
@@ -248,9 +249,10 @@ fn draw_box(canvas: &mut Canvas, class: &str, place: &Place, name: &str, lines: 
     }
 }
 
-fn draw_link(canvas: &mut Canvas, places: &BTreeMap<String, Place>, link: &Link, same: &[&Link]) {
+/// Draws a cable with what is written along it; returns where the lowest of that ends.
+fn draw_link(canvas: &mut Canvas, places: &BTreeMap<String, Place>, link: &Link, same: &[&Link]) -> f64 {
     let (Some(a), Some(b)) = (places.get(&link.a.at), places.get(&link.b.at)) else {
-        return;
+        return 0.0;
     };
     let (from, to) = ends(*a, *b);
     canvas.line("cable", from, to);
@@ -263,13 +265,15 @@ fn draw_link(canvas: &mut Canvas, places: &BTreeMap<String, Place>, link: &Link,
         canvas.text("t", (from.0 + 8.0, middle - 3.0), Anchor::Start, &cable);
         let port = [at.as_slice(), bt.as_slice()].concat().join(", ");
         canvas.text("t port", (from.0 + 8.0, middle + 11.0), Anchor::Start, &port);
-        return;
+        return middle + 15.0;
     }
     let level = f64::midpoint(from.1, to.1);
     let middle = f64::midpoint(from.0, to.0);
     canvas.text("t", (middle, level - 5.0), Anchor::Middle, &cable);
     let lines = at.iter().chain(&bt).flat_map(|line| wrapped(line, GAP - 6.0));
+    let mut lowest = level;
     for (n, line) in lines.enumerate() {
+        lowest = level + 18.0 + n as f64 * 12.0;
         canvas.text(
             "t port",
             (middle, level + 14.0 + n as f64 * 12.0),
@@ -277,6 +281,7 @@ fn draw_link(canvas: &mut Canvas, places: &BTreeMap<String, Place>, link: &Link,
             &line,
         );
     }
+    lowest
 }
 
 /// Values side by side, in lines that are no wider.
