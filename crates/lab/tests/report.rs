@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-fn page(results: Results, trust: Option<Vec<report::Check>>) -> String {
+fn page(results: Results, trust: Option<Vec<lab::trust::Check>>) -> String {
     let files = report::render(&Input::new(results, trust).unwrap()).unwrap();
     files.into_iter().find(|(name, _)| *name == "index.html").unwrap().1
 }
@@ -182,8 +182,12 @@ fn every_sample_is_in_the_data_beside_the_page() {
 #[test]
 fn figures_can_be_had_as_files_that_stand_alone() {
     let dir = directory("report-figures");
-    let paths = report::figures(&dir, &dir.join("figures")).unwrap();
-    assert!(!paths.is_empty());
+    let paths = report::figures(&dir, &dir.join("figures"), &[]).unwrap();
+    assert!(paths.len() > 20);
+    let one = report::figures(&dir, &dir.join("one"), &["S0.rtt.l3-1".into()]).unwrap();
+    assert_eq!(one, [dir.join("one/S0.rtt.l3-1.svg")]);
+    let error = report::figures(&dir, &dir.join("one"), &["S0.none-1".into()]).unwrap_err();
+    assert!(error.to_string().contains("no figure 'S0.none-1'"), "{error}");
     for path in paths {
         let svg = std::fs::read_to_string(&path).unwrap();
         assert!(

@@ -5,6 +5,7 @@ mod guest;
 mod list;
 mod run;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,9 @@ enum Command {
         /// Write each figure as an SVG of its own too
         #[arg(long, value_name = "DIR")]
         figures: Option<PathBuf>,
+        /// Of those only this one, as `S0.rtt.l3-1` (repeat for several)
+        #[arg(long = "figure", value_name = "NAME", requires = "figures")]
+        only: Vec<String>,
     },
     /// Compare two runs: ratio, significance and size of every difference
     Compare(compare::Compare),
@@ -58,7 +62,11 @@ enum Command {
     /// Remove what a run that was killed has left: processes, namespaces, directories
     Clean,
     /// Check the instruments: known rates and delays, measured
-    Trust,
+    Trust {
+        /// A run's directory, for whose report the results are kept
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// Run a command in a virtual machine with Debian's cloud kernel, for what this machine's kernel lacks
     Guest(guest::Guest),
     /// Sends, receives and measures in a host's namespace; started by `run`
@@ -90,11 +98,11 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     let done = match cli.command {
         Command::List => list::list(),
         Command::Run(run) => run.run(),
-        Command::Report { dir, figures } => report(&dir, figures.as_deref()),
+        Command::Report { dir, figures, only } => report(&dir, figures.as_deref(), &only),
         Command::Compare(compare) => compare.run(),
         Command::Serve { dir, port } => crate::report::serve(&dir, port),
         Command::Clean => clean(),
-        Command::Trust => trust(),
+        Command::Trust { out } => trust(out.as_deref()),
         Command::Guest(guest) => return guest.run(),
         Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
         Command::Warden { id } => crate::bed::warden::watch(&id),
@@ -109,19 +117,24 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn report(dir: &Path, figures: Option<&Path>) -> anyhow::Result<()> {
+fn report(dir: &Path, figures: Option<&Path>, only: &[String]) -> anyhow::Result<()> {
     println!("{}", crate::report::write(dir)?.display());
     if let Some(to) = figures {
-        for path in crate::report::figures(dir, to)? {
+        for path in crate::report::figures(dir, to, only)? {
             println!("{}", path.display());
         }
     }
     Ok(())
 }
 
-fn trust() -> anyhow::Result<()> {
+fn trust(out: Option<&Path>) -> anyhow::Result<()> {
     let checks = crate::trust::measure(2.0, &mut |what| eprintln!("{what} ..."))?;
     print!("{}", crate::trust::table(&checks));
+    if let Some(dir) = out {
+        let path = dir.join(crate::report::TRUST);
+        std::fs::write(&path, serde_json::to_string_pretty(&checks)? + "\n")
+            .with_context(|| path.display().to_string())?;
+    }
     match checks.iter().filter(|check| check.passed() == Some(false)).count() {
         0 => Ok(()),
         failed => anyhow::bail!("{failed} of {} measurements are not as they should be", checks.len()),

@@ -30,8 +30,8 @@ pub use write::{figures, render, write};
 
 use crate::results::{self, Results};
 use crate::scenario::{self, Scenario};
+use crate::trust::Check;
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// What a report is made of.
@@ -45,20 +45,8 @@ pub struct Input {
     pub trust: Option<Vec<Check>>,
 }
 
-/// A check of the instruments: `trust.json` in a run's directory is a list of these.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// What was measured.
-    pub what: String,
-    /// Of all numbers.
-    pub unit: String,
-    /// What it should be; none: it is only told.
-    pub known: Option<f64>,
-    /// What it was.
-    pub measured: f64,
-    /// How far it may be from that.
-    pub tolerance: Option<f64>,
-}
+/// In a run's directory: what `oxvs lab trust` measured, a list of [`Check`].
+pub const TRUST: &str = "trust.json";
 
 impl Input {
     /// Reads a run's directory.
@@ -67,7 +55,7 @@ impl Input {
     /// It is none, or a file of it is damaged: which, and where.
     pub fn read(dir: &Path) -> Result<Input> {
         let results = results::load(dir)?;
-        let path = dir.join("trust.json");
+        let path = dir.join(TRUST);
         let trust = match std::fs::read_to_string(&path) {
             Ok(text) => Some(serde_json::from_str(&text).with_context(|| path.display().to_string())?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,

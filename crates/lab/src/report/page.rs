@@ -483,15 +483,15 @@ fn coverage(results: &Results, scenarios: &[Scenario]) -> View {
     }
 }
 
-fn trust(checks: &[super::Check]) -> View {
+fn trust(checks: &[crate::trust::Check]) -> View {
     let head = ["what", "known", "measured", "error", "allowed", ""].iter().enumerate();
-    let row = |check: &super::Check| {
+    let row = |check: &crate::trust::Check| {
         let number = |number: f64| cell("number", format!("{} {}", svg::number(number), check.unit));
         let maybe = |value: Option<f64>| value.map_or_else(|| cell("number", "–"), number);
         let error = check.known.map(|known| check.measured - known);
-        let verdict = match error.zip(check.tolerance) {
-            Some((error, tolerance)) if error.abs() <= tolerance => cell("mark reproduced", "✓ within"),
-            Some(_) => cell("mark not-reproduced", "✗ outside"),
+        let verdict = match check.passed() {
+            Some(true) => cell("mark reproduced", "✓ within"),
+            Some(false) => cell("mark not-reproduced", "✗ outside"),
             None => cell("not-testable", "for the record"),
         };
         vec![

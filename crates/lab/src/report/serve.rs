@@ -97,6 +97,9 @@ impl Drop for Place {
     }
 }
 
+/// A name, and what is in it.
+type File = (&'static str, Arc<[u8]>);
+
 #[derive(Debug)]
 struct Report {
     dir: PathBuf,
@@ -112,8 +115,8 @@ struct Made {
 
 impl Report {
     /// A file of the report as it is now; none: there is no such file.
-    fn get(&self, name: &str) -> Result<Option<(&'static str, Arc<[u8]>)>> {
-        let state = ["run.json", "samples.jsonl", "trust.json"].map(|name| {
+    fn get(&self, name: &str) -> Result<Option<File>> {
+        let state = ["run.json", "samples.jsonl", super::TRUST].map(|name| {
             let data = self.dir.join(name).metadata().ok()?;
             Some((data.modified().ok()?, data.len()))
         });

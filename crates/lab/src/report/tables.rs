@@ -99,7 +99,7 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
         for label in &labels {
             let value = all[cell].iter().find(|value| value.label() == *label);
             let estimate = value.map(|value| value.estimate.times(value.scale * metric.scale));
-            row.push(estimate.map_or_else(|| Cell::new("number print", "–"), |estimate| print(estimate)));
+            row.push(estimate.map_or_else(|| Cell::new("number print", "–"), print));
         }
         rows.push(row);
     }

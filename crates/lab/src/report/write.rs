@@ -5,7 +5,7 @@ use super::printed::Printed;
 use super::summary::Summary;
 use super::{Input, export, figure, verdicts};
 use crate::findings;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use minijinja::Environment;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,11 +53,11 @@ pub fn write(dir: &Path) -> Result<PathBuf> {
     Ok(to.join(PAGE))
 }
 
-/// Writes each figure as an SVG of its own, `SCENARIO-NUMBER.svg`; returns their paths.
+/// Writes each figure as an SVG of its own, `SCENARIO-NUMBER.svg`, or those of them that are named so; returns their paths.
 ///
 /// # Errors
-/// As [`write`].
-pub fn figures(dir: &Path, to: &Path) -> Result<Vec<PathBuf>> {
+/// As [`write`]; a name that no figure has.
+pub fn figures(dir: &Path, to: &Path, only: &[String]) -> Result<Vec<PathBuf>> {
     let input = Input::read(dir)?;
     let printed = Printed::new(&findings::published()?)?;
     fs::create_dir_all(to).with_context(|| format!("{}: cannot be made", to.display()))?;
@@ -65,11 +65,23 @@ pub fn figures(dir: &Path, to: &Path) -> Result<Vec<PathBuf>> {
     for scenario in &input.scenarios {
         let summary = Summary::new(scenario, &input.results.samples, &input.results.skipped);
         for (n, figure) in figure::figures(&summary, &printed).iter().enumerate() {
-            let path = to.join(format!("{}-{}.svg", scenario.id.replace(['/', '\\'], "-"), n + 1));
+            let name = format!("{}-{}", scenario.id.replace(['/', '\\'], "-"), n + 1);
+            if !only.is_empty() && !only.contains(&name) {
+                continue;
+            }
+            let path = to.join(format!("{name}.svg"));
             fs::write(&path, figure.alone(FIGURES))
                 .with_context(|| format!("{}: cannot be written", path.display()))?;
             paths.push(path);
         }
+    }
+    let written = |name: &&String| {
+        paths
+            .iter()
+            .any(|path| path.file_stem().is_some_and(|stem| stem == name.as_str()))
+    };
+    if let Some(name) = only.iter().find(|name| !written(name)) {
+        bail!("{}: there is no figure '{name}' in its report", dir.display());
     }
     Ok(paths)
 }

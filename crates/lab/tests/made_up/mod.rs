@@ -1,9 +1,9 @@
 //! Results of a run that never was.
 
-use lab::report::Check;
 use lab::results::{Distribution, Loss, Record, Results, Sample, Skipped};
 use lab::scenario::{Cell, Figure, Profile, Scenario};
 use lab::traffic::Test;
+use lab::trust::Check;
 use std::collections::BTreeMap;
 use std::path::Path;
 use testkit::Rng;

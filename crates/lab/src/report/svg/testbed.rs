@@ -34,7 +34,10 @@ pub(crate) fn testbed(all: &[&Topology]) -> Drawing {
         draw_box(&mut canvas, "host", &places[&host.name], &host.name, &lines);
     }
     let right = places.values().map(|place| place.x + place.width).fold(0.0, f64::max);
-    let bottom = places.values().map(|place| place.y + place.height).fold(lowest, f64::max);
+    let bottom = places
+        .values()
+        .map(|place| place.y + place.height)
+        .fold(lowest, f64::max);
     let names: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
     let label = format!(
         "Testbed with the hosts {} and {} switch(es)",

@@ -1,13 +1,18 @@
 //! Figures of an experiment, of the form that its scenario asks for.
 
-use super::looks::{self, Look};
+mod cdf;
+mod data;
+
+use super::looks::Look;
 use super::printed::Printed;
-use super::summary::{At, Summary, named, within};
+use super::summary::{Summary, named, within};
 use super::svg::{
     self, Axis, Bar, Bars, Drawing, Group, Line, Plot, Point, RADIUS, Scale, bars, lines, marker, number,
 };
-use crate::scenario::{Better, Dimension, Figure as Form, Metric};
-use crate::stats::{Estimate, Series};
+use crate::scenario::{Better, Figure as Form, Metric};
+use data::{
+    Datum, Panel, axis_of, datum, dimension_of, gather, legend, panel, scales, scales_by, series_of, system_key,
+};
 
 /// A figure: drawings side by side, with one legend.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,153 +96,11 @@ pub(crate) fn figures(summary: &Summary, printed: &Printed) -> Vec<Figure> {
         Form::Bars { groups, y, series, .. } => grouped(summary, printed, groups.as_deref(), y, series.as_deref()),
         Form::Shares { groups, flows, .. } => shares(summary, groups, flows),
         Form::Streams { x, y, lost, .. } => streams(summary, printed, x, y, lost),
-        Form::Cdf { of, series, .. } => distribution(summary, of, series.as_deref()),
+        Form::Cdf { of, series, .. } => cdf::distribution(summary, of, series.as_deref()),
         // It is a table: see `tables`.
         Form::Matrix { .. } => None,
     });
     drawn.filter(|figure| !figure.panels.is_empty()).collect()
-}
-
-/// A result that is to be drawn.
-struct Datum {
-    /// Value of the dimension across.
-    x: String,
-    /// Place and name of the series.
-    series: (usize, Key),
-    value: f64,
-    interval: Option<(f64, f64)>,
-    outliers: Vec<f64>,
-    /// The load offered, of which this arrived.
-    reference: Option<f64>,
-}
-
-struct Panel {
-    name: String,
-    data: Vec<Datum>,
-}
-
-/// Results of a metric by panel; `x` and `series` are dimensions, without `series` a series is a system.
-fn gather(summary: &Summary, printed: &Printed, metric: &Metric, x: Option<&str>, series: Option<&str>) -> Vec<Panel> {
-    let mut panels: Vec<Panel> = Vec::new();
-    for (cell, at) in summary.cells.iter().enumerate() {
-        let mut rest: At = at.clone();
-        let across = x.and_then(|x| rest.remove(x)).unwrap_or_default();
-        let own = series.and_then(|series| rest.remove(series));
-        for system in &summary.systems {
-            let values = summary.series(system, cell, &metric.name, metric.scale);
-            let key = match &own {
-                Some(value) => value_key(summary, series.unwrap_or_default(), value),
-                None => system_key(system),
-            };
-            let name = panel_name(summary, &rest, own.as_ref().map(|_| *system));
-            panel(&mut panels, name)
-                .data
-                .extend(datum(across.clone(), key, &values));
-        }
-        let alike = own.is_none() && !summary.systems.is_empty();
-        for (nth, value) in printed
-            .alike(summary, cell, &metric.name)
-            .into_iter()
-            .enumerate()
-            .filter(|_| alike)
-        {
-            let key = Key {
-                look: looks::of_print(nth),
-                name: value.label(),
-            };
-            let estimate = value.estimate.times(value.scale * metric.scale);
-            let datum = Datum {
-                x: across.clone(),
-                series: (1000 + nth, key),
-                value: estimate.mean(),
-                interval: interval(estimate),
-                outliers: Vec::new(),
-                reference: None,
-            };
-            let name = panel_name(summary, &rest, None);
-            panel(&mut panels, name).data.push(datum);
-        }
-    }
-    panels.retain(|panel| !panel.data.is_empty());
-    panels
-}
-
-fn datum(x: String, series: (usize, Key), values: &Series) -> Option<Datum> {
-    (values.n() > 0).then(|| Datum {
-        x,
-        series,
-        value: values.mean(),
-        interval: interval(values.estimate()),
-        outliers: values.outliers(),
-        reference: None,
-    })
-}
-
-fn interval(estimate: Estimate) -> Option<(f64, f64)> {
-    let interval = estimate.interval(0.95);
-    (interval.low < interval.high).then_some((interval.low, interval.high))
-}
-
-fn panel(panels: &mut Vec<Panel>, name: String) -> &mut Panel {
-    let place = panels.iter().position(|panel| panel.name == name).unwrap_or_else(|| {
-        panels.push(Panel { name, data: Vec::new() });
-        panels.len() - 1
-    });
-    &mut panels[place]
-}
-
-fn panel_name(summary: &Summary, at: &At, system: Option<&str>) -> String {
-    let parts = [
-        system.map(|system| looks::title(system).to_owned()),
-        Some(summary.name(at)),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    parts.join(", ")
-}
-
-fn system_key(system: &str) -> (usize, Key) {
-    let key = Key {
-        look: looks::of_system(system),
-        name: looks::title(system).to_owned(),
-    };
-    (looks::place(system), key)
-}
-
-fn value_key(summary: &Summary, dimension: &str, value: &str) -> (usize, Key) {
-    let place = summary
-        .values_of(dimension)
-        .iter()
-        .position(|v| v == value)
-        .unwrap_or(0);
-    let key = Key {
-        look: (format!("s{}", place % looks::COLOURS), place),
-        name: named(&dimension_of(summary, dimension), value),
-    };
-    (place, key)
-}
-
-fn dimension_of(summary: &Summary, name: &str) -> Dimension {
-    let found = summary
-        .scenario
-        .varied
-        .iter()
-        .find(|dimension| dimension.name == name)
-        .cloned();
-    found.unwrap_or_else(|| Dimension {
-        name: name.to_owned(),
-        title: name.to_owned(),
-        unit: String::new(),
-        quick: Vec::new(),
-        full: Vec::new(),
-    })
-}
-
-fn axis_of(summary: &Summary, name: &str) -> Axis {
-    let dimension = dimension_of(summary, name);
-    Axis {
-        title: dimension.title,
-        unit: dimension.unit,
-    }
 }
 
 fn over(summary: &Summary, printed: &Printed, (x, log): (&str, bool), y: &str, series: Option<&str>) -> Option<Figure> {
@@ -511,147 +374,6 @@ fn streams(summary: &Summary, printed: &Printed, x: &str, y: &str, lost: &str) -
         legend: legend(&above),
         panels: drawn,
     })
-}
-
-fn distribution(summary: &Summary, of: &str, series: Option<&str>) -> Option<Figure> {
-    let known = summary.scenario.metric(of);
-    let scale = known.map_or(1.0, |metric| metric.scale);
-    let title = known.map_or(of, |metric| metric.title.as_str());
-    let unit = known.map_or("", |metric| metric.unit.as_str());
-    let mut panels: Vec<(String, Vec<(usize, Key, Vec<(f64, f64)>)>)> = Vec::new();
-    for (cell, at) in summary.cells.iter().enumerate() {
-        let mut rest = at.clone();
-        let own = series.and_then(|series| rest.remove(series));
-        for system in &summary.systems {
-            let values = summary.distribution(system, cell, of, scale);
-            if values.is_empty() {
-                continue;
-            }
-            let (place, key) = match &own {
-                Some(value) => value_key(summary, series.unwrap_or_default(), value),
-                None => system_key(system),
-            };
-            let name = panel_name(summary, &rest, own.as_ref().map(|_| *system));
-            match panels.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, all)) => all.push((place, key, values)),
-                None => panels.push((name, vec![(place, key, values)])),
-            }
-        }
-    }
-    let mut legend: Vec<(usize, Key)> = Vec::new();
-    let drawn: Vec<Drawing> = panels
-        .into_iter()
-        .map(|(name, mut all)| {
-            all.sort_by_key(|(place, ..)| *place);
-            for (place, key, _) in &all {
-                if !legend.iter().any(|(_, known)| known == key) {
-                    legend.push((*place, key.clone()));
-                }
-            }
-            let values = all
-                .iter()
-                .flat_map(|(.., values)| values.iter().map(|(_, value)| *value));
-            let across = Scale::of_distribution(values);
-            let lines_of = all.iter().map(|(_, key, values)| Line {
-                name: key.name.clone(),
-                look: key.look.clone(),
-                points: values
-                    .iter()
-                    .map(|(share, value)| Point {
-                        x: *value,
-                        y: *share,
-                        ..Point::default()
-                    })
-                    .collect(),
-                plain: true,
-            });
-            lines(&Plot {
-                title: name,
-                x: Axis {
-                    title: title.to_owned(),
-                    unit: unit.to_owned(),
-                },
-                names: Vec::new(),
-                y: Axis {
-                    title: "share of values up to it".into(),
-                    unit: String::new(),
-                },
-                scale: Scale::shares(),
-                across,
-                lines: lines_of.collect(),
-            })
-        })
-        .collect();
-    legend.sort_by_key(|(place, _)| *place);
-    Some(Figure {
-        caption: format!(
-            "Cumulative distribution of {}, averaged over the repetitions.",
-            within(title)
-        ),
-        legend: legend.into_iter().map(|(_, key)| key).collect(),
-        panels: drawn,
-    })
-}
-
-/// One scale for all panels, where it serves them all; else one for each.
-fn scales(panels: &[Panel]) -> Vec<Scale> {
-    scales_by(panels, Scale::of_values)
-}
-
-fn scales_by(panels: &[Panel], scale: fn(Vec<f64>) -> Scale) -> Vec<Scale> {
-    let values = |panel: &Panel| -> Vec<f64> {
-        let of = |datum: &Datum| {
-            let ends = datum.interval.into_iter().flat_map(|(low, high)| [low, high]);
-            // An end below zero is a matter of the interval's formula, not of the result.
-            let ends = ends.filter(|end| *end > 0.0).collect::<Vec<_>>();
-            [
-                vec![datum.value],
-                ends,
-                datum.outliers.clone(),
-                datum.reference.into_iter().collect(),
-            ]
-            .concat()
-        };
-        panel.data.iter().flat_map(of).collect()
-    };
-    let each: Vec<Vec<f64>> = panels.iter().map(values).collect();
-    let tops = each
-        .iter()
-        .map(|values| values.iter().copied().fold(0.0, f64::max))
-        .filter(|top| *top > 0.0);
-    let (least, most) = tops.fold((f64::INFINITY, 0.0), |(least, most), top| {
-        (top.min(least), top.max(most))
-    });
-    if most > 4.0 * least {
-        return each.into_iter().map(scale).collect();
-    }
-    let one = scale(each.concat());
-    vec![one; panels.len()]
-}
-
-fn series_of(data: &[Datum]) -> Vec<(usize, Key)> {
-    let mut series: Vec<(usize, Key)> = Vec::new();
-    for datum in data {
-        if !series.contains(&datum.series) {
-            series.push(datum.series.clone());
-        }
-    }
-    series.sort_by_key(|(place, _)| *place);
-    series
-}
-
-fn legend(panels: &[Panel]) -> Vec<Key> {
-    let mut all: Vec<(usize, Key)> = Vec::new();
-    for panel in panels {
-        all.extend(
-            series_of(&panel.data)
-                .into_iter()
-                .filter(|series| !all.contains(series))
-                .collect::<Vec<_>>(),
-        );
-    }
-    all.sort_by_key(|(place, _)| *place);
-    all.into_iter().map(|(_, key)| key).collect()
 }
 
 fn upwards(metric: &Metric) -> Axis {

@@ -1,0 +1,217 @@
+//! Results as they are drawn: by panel, by series, with their scales.
+
+use super::{Key, Printed, Summary};
+use crate::report::looks;
+use crate::report::summary::{At, named};
+use crate::report::svg::{Axis, Scale};
+use crate::scenario::{Dimension, Metric};
+use crate::stats::{Estimate, Series};
+
+/// A result that is to be drawn.
+pub(super) struct Datum {
+    /// Value of the dimension across.
+    pub(super) x: String,
+    /// Place and name of the series.
+    pub(super) series: (usize, Key),
+    pub(super) value: f64,
+    pub(super) interval: Option<(f64, f64)>,
+    pub(super) outliers: Vec<f64>,
+    /// The load offered, of which this arrived.
+    pub(super) reference: Option<f64>,
+}
+
+pub(super) struct Panel {
+    pub(super) name: String,
+    pub(super) data: Vec<Datum>,
+}
+
+/// Results of a metric by panel; `x` and `series` are dimensions, without `series` a series is a system.
+pub(super) fn gather(
+    summary: &Summary,
+    printed: &Printed,
+    metric: &Metric,
+    x: Option<&str>,
+    series: Option<&str>,
+) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for (cell, at) in summary.cells.iter().enumerate() {
+        let mut rest: At = at.clone();
+        let across = x.and_then(|x| rest.remove(x)).unwrap_or_default();
+        let own = series.and_then(|series| rest.remove(series));
+        for system in &summary.systems {
+            let values = summary.series(system, cell, &metric.name, metric.scale);
+            let key = match &own {
+                Some(value) => value_key(summary, series.unwrap_or_default(), value),
+                None => system_key(system),
+            };
+            let name = panel_name(summary, &rest, own.as_ref().map(|_| *system));
+            panel(&mut panels, name)
+                .data
+                .extend(datum(across.clone(), key, &values));
+        }
+        let alike = own.is_none() && !summary.systems.is_empty();
+        for (nth, value) in printed
+            .alike(summary, cell, &metric.name)
+            .into_iter()
+            .enumerate()
+            .filter(|_| alike)
+        {
+            let key = Key {
+                look: looks::of_print(nth),
+                name: value.label(),
+            };
+            let estimate = value.estimate.times(value.scale * metric.scale);
+            let datum = Datum {
+                x: across.clone(),
+                series: (1000 + nth, key),
+                value: estimate.mean(),
+                interval: interval(estimate),
+                outliers: Vec::new(),
+                reference: None,
+            };
+            let name = panel_name(summary, &rest, None);
+            panel(&mut panels, name).data.push(datum);
+        }
+    }
+    panels.retain(|panel| !panel.data.is_empty());
+    panels
+}
+
+pub(super) fn datum(x: String, series: (usize, Key), values: &Series) -> Option<Datum> {
+    (values.n() > 0).then(|| Datum {
+        x,
+        series,
+        value: values.mean(),
+        interval: interval(values.estimate()),
+        outliers: values.outliers(),
+        reference: None,
+    })
+}
+
+pub(super) fn interval(estimate: Estimate) -> Option<(f64, f64)> {
+    let interval = estimate.interval(0.95);
+    (interval.low < interval.high).then_some((interval.low, interval.high))
+}
+
+pub(super) fn panel(panels: &mut Vec<Panel>, name: String) -> &mut Panel {
+    let place = panels.iter().position(|panel| panel.name == name).unwrap_or_else(|| {
+        panels.push(Panel { name, data: Vec::new() });
+        panels.len() - 1
+    });
+    &mut panels[place]
+}
+
+pub(super) fn panel_name(summary: &Summary, at: &At, system: Option<&str>) -> String {
+    let parts = [
+        system.map(|system| looks::title(system).to_owned()),
+        Some(summary.name(at)),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+pub(super) fn system_key(system: &str) -> (usize, Key) {
+    let key = Key {
+        look: looks::of_system(system),
+        name: looks::title(system).to_owned(),
+    };
+    (looks::place(system), key)
+}
+
+pub(super) fn value_key(summary: &Summary, dimension: &str, value: &str) -> (usize, Key) {
+    let place = summary
+        .values_of(dimension)
+        .iter()
+        .position(|v| v == value)
+        .unwrap_or(0);
+    let key = Key {
+        look: (format!("s{}", place % looks::COLOURS), place),
+        name: named(&dimension_of(summary, dimension), value),
+    };
+    (place, key)
+}
+
+pub(super) fn dimension_of(summary: &Summary, name: &str) -> Dimension {
+    let found = summary
+        .scenario
+        .varied
+        .iter()
+        .find(|dimension| dimension.name == name)
+        .cloned();
+    found.unwrap_or_else(|| Dimension {
+        name: name.to_owned(),
+        title: name.to_owned(),
+        unit: String::new(),
+        quick: Vec::new(),
+        full: Vec::new(),
+    })
+}
+
+pub(super) fn axis_of(summary: &Summary, name: &str) -> Axis {
+    let dimension = dimension_of(summary, name);
+    Axis {
+        title: dimension.title,
+        unit: dimension.unit,
+    }
+}
+
+/// One scale for all panels, where it serves them all; else one for each.
+pub(super) fn scales(panels: &[Panel]) -> Vec<Scale> {
+    scales_by(panels, Scale::of_values)
+}
+
+pub(super) fn scales_by(panels: &[Panel], scale: fn(Vec<f64>) -> Scale) -> Vec<Scale> {
+    let values = |panel: &Panel| -> Vec<f64> {
+        let of = |datum: &Datum| {
+            let ends = datum.interval.into_iter().flat_map(|(low, high)| [low, high]);
+            // An end below zero is a matter of the interval's formula, not of the result.
+            let ends = ends.filter(|end| *end > 0.0).collect::<Vec<_>>();
+            [
+                vec![datum.value],
+                ends,
+                datum.outliers.clone(),
+                datum.reference.into_iter().collect(),
+            ]
+            .concat()
+        };
+        panel.data.iter().flat_map(of).collect()
+    };
+    let each: Vec<Vec<f64>> = panels.iter().map(values).collect();
+    let tops = each
+        .iter()
+        .map(|values| values.iter().copied().fold(0.0, f64::max))
+        .filter(|top| *top > 0.0);
+    let (least, most) = tops.fold((f64::INFINITY, 0.0), |(least, most), top| {
+        (top.min(least), top.max(most))
+    });
+    if most > 4.0 * least {
+        return each.into_iter().map(scale).collect();
+    }
+    let one = scale(each.concat());
+    vec![one; panels.len()]
+}
+
+pub(super) fn series_of(data: &[Datum]) -> Vec<(usize, Key)> {
+    let mut series: Vec<(usize, Key)> = Vec::new();
+    for datum in data {
+        if !series.contains(&datum.series) {
+            series.push(datum.series.clone());
+        }
+    }
+    series.sort_by_key(|(place, _)| *place);
+    series
+}
+
+pub(super) fn legend(panels: &[Panel]) -> Vec<Key> {
+    let mut all: Vec<(usize, Key)> = Vec::new();
+    for panel in panels {
+        all.extend(
+            series_of(&panel.data)
+                .into_iter()
+                .filter(|series| !all.contains(series))
+                .collect::<Vec<_>>(),
+        );
+    }
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, key)| key).collect()
+}
