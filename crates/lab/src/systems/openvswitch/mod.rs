@@ -16,7 +16,7 @@ use super::layout::unfit;
 use super::{Running, System};
 use crate::bed::Bed;
 use crate::bed::command::run_words;
-use crate::topology::{QosKind, Topology};
+use crate::topology::{BondMode, End, QosKind, Topology};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -98,6 +98,16 @@ impl Kind {
             return bonded.then(|| {
                 "oxvs does not share the load among the interfaces of a port yet, nor does it speak LACP".to_owned()
             });
+        }
+        let by_source =
+            |end: &End| matches!(&end.port.bond, Some(bond) if bond.mode == BondMode::BalanceSlb && !bond.lacp);
+        if topology
+            .links
+            .iter()
+            .any(|link| by_source(&link.a) && by_source(&link.b))
+        {
+            let why = "balance-slb of Open vSwitch takes broadcasts from one member only, and so needs a switch without a bond at the other end";
+            return Some(why.to_owned());
         }
         let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
         let ports: Vec<_> = ends

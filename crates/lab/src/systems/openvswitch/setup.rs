@@ -170,6 +170,10 @@ pub(crate) fn bond(bridge: &str, name: &str, bond: &Bond, members: &[&PortLayout
     if bond.lacp {
         line += " lacp=active";
     }
+    if let (BondMode::ActiveBackup, Some(first)) = (bond.mode, devices.first()) {
+        // Both ends have to choose the same cable.
+        let _ = write!(line, " other_config:bond-primary={first}");
+    }
     if let Some(first) = members.first() {
         line += &vlans(first);
     }
