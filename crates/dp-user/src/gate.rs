@@ -18,6 +18,8 @@ pub(crate) struct Gate {
     link: Option<Link>,
     policer: Option<IngressPolicer>,
     scratch: Vec<Frame>,
+    /// Frames that have passed, while there are any to pass; empty otherwise.
+    passed: Vec<Frame>,
 }
 
 struct Link {
@@ -93,7 +95,7 @@ impl Gate {
             }
         }
         if let Some(policer) = &mut self.policer {
-            police(policer, frames, &mut self.scratch, now, lost);
+            police(policer, frames, (&mut self.scratch, &mut self.passed), now, lost);
         }
         next
     }
@@ -132,7 +134,7 @@ impl Link {
 fn police(
     policer: &mut IngressPolicer,
     frames: &mut Vec<Frame>,
-    scratch: &mut Vec<Frame>,
+    (scratch, passed): (&mut Vec<Frame>, &mut Vec<Frame>),
     now: qos::Nanos,
     lost: &mut dyn FnMut(DropCause),
 ) {
@@ -150,7 +152,6 @@ fn police(
         });
         return;
     }
-    let mut passed = Vec::with_capacity(frames.len());
     for frame in frames.drain(..) {
         if passes(&frame) {
             passed.push(frame);
@@ -163,7 +164,7 @@ fn police(
             lost(DropCause::Malformed);
         }
     }
-    *frames = passed;
+    std::mem::swap(frames, passed);
 }
 
 #[cfg(test)]

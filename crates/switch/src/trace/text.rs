@@ -15,7 +15,7 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
             Home::Elsewhere => false,
             Home::Meta { .. } if *field == F::ActsetOutput => value != 0 && value != u128::from(PORT_UNSET),
             Home::Meta { .. } if *field == F::InPortOxm => true,
-            Home::Meta { .. } if TUNNEL.contains(field) => shows_tunnel(state, *field),
+            Home::Meta { .. } if is_of_tunnel(*field) => shows_tunnel(state, *field),
             Home::Meta { .. } => value != 0,
             Home::Key { field: home, .. } => match home {
                 Field::RecircId | Field::SkbPriority | Field::PktMark => value != 0,
@@ -46,24 +46,10 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
     text
 }
 
-/// What is said of a tunnel beside its key, if anything is.
-const TUNNEL: [F; 15] = [
-    F::TunSrc,
-    F::TunDst,
-    F::TunIpv6Src,
-    F::TunIpv6Dst,
-    F::TunFlags,
-    F::TunTtl,
-    F::TunTos,
-    F::TunGbpId,
-    F::TunGbpFlags,
-    F::TunErspanVer,
-    F::TunErspanIdx,
-    F::TunErspanDir,
-    F::TunErspanHwid,
-    F::TunGtpuFlags,
-    F::TunGtpuMsgtype,
-];
+/// Whether a field is of a tunnel, beside its key.
+fn is_of_tunnel(field: F) -> bool {
+    field.name().starts_with("tun_") && field != F::TunId
+}
 
 /// Whether something of a tunnel is told: all of it where it is known where the tunnel leads, and what belongs to its kind.
 fn shows_tunnel(state: &FlowState, field: F) -> bool {
