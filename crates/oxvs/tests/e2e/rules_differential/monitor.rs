@@ -67,13 +67,17 @@ impl Monitor {
     }
 }
 
-/// A message without what depends on the time.
+/// A message without what depends on the time, and without where the action set sends to, which Open vSwitch does not tell.
 fn still(message: &str) -> String {
     let words = message.split(' ');
     let words = words.filter(|word| {
         !["(xid=", "duration", "idle0", "idle1", "idle2"]
             .iter()
             .any(|w| word.starts_with(w))
+    });
+    let words = words.map(|word| match word.split_once(',') {
+        Some((set, rest)) if set.starts_with("actset_output=") => rest,
+        _ => word,
     });
     words.collect::<Vec<_>>().join(" ")
 }
