@@ -110,10 +110,15 @@ impl Bridges {
         self.state.values().find_map(|bridge| bridge.interfaces.get(name))
     }
 
-    /// Whether the device of the interface of that name is open; `None` where there is no such interface.
+    /// Whether the kernel's device for the interface of that name is open; `None` where there is no such interface, or its device is not the
+    /// kernel's but of memory, whatever the kernel may have of that name.
     pub(crate) fn has_device(&self, name: &str) -> Option<bool> {
+        let open = self.open.get(name);
+        if open.is_some_and(|open| matches!(open.spec, Spec::Dummy { .. })) {
+            return None;
+        }
         let known = self.state.values().any(|bridge| bridge.interfaces.contains_key(name));
-        known.then(|| self.open.contains_key(name))
+        known.then_some(open.is_some())
     }
 
     /// Gives up a device that has vanished; the next [`Bridges::apply`] tries to open it again.
