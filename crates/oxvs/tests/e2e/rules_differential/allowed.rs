@@ -171,7 +171,10 @@ fn no_labels(stack: &[u8]) -> bool {
 /// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole one, Open vSwitch cannot read the key of the
 /// flow that it makes of it, and no rule is told of what else that flow carries until it is forgotten.
 pub(super) fn loses_count(frame: &[u8]) -> bool {
-    is_labelled(frame) && frame.len() < 12 + 4 * tags(frame) + 6
+    let stack = frame.get(14 + 4 * tags(frame)..).unwrap_or_default();
+    let mut labels = [0, 4, 8].into_iter().map(|at| stack.get(at..at + 4));
+    let last = labels.find(|label| label.is_none_or(|label| label[2] & 1 == 1));
+    is_labelled(frame) && last == Some(None)
 }
 
 /// Whether a frame's type says that it has a label.
