@@ -468,7 +468,7 @@ fn coverage(results: &Results, scenarios: &[Scenario]) -> View {
                 (0, None, None) => cell("number not-testable", "not asked for"),
                 (n, Some(wanted), _) => Cell {
                     small: format!("of {wanted}"),
-                    ..cell("number", n.to_string())
+                    ..cell(if n == 0 { "number not-testable" } else { "number" }, n.to_string())
                 },
                 (n, None, _) => cell("number", n.to_string()),
             }

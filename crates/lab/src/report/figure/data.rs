@@ -164,8 +164,9 @@ pub(super) fn scales_by(panels: &[Panel], scale: fn(Vec<f64>) -> Scale) -> Vec<S
     let values = |panel: &Panel| -> Vec<f64> {
         let of = |datum: &Datum| {
             let ends = datum.interval.into_iter().flat_map(|(low, high)| [low, high]);
-            // An end below zero is a matter of the interval's formula, not of the result.
-            let ends = ends.filter(|end| *end > 0.0).collect::<Vec<_>>();
+            // Intervals of two or three repetitions would leave the results themselves no room: they are cut off where they leave the frame.
+            let near = datum.value / 2.0..=datum.value * 1.5;
+            let ends = ends.filter(|end| near.contains(end)).collect::<Vec<_>>();
             [
                 vec![datum.value],
                 ends,

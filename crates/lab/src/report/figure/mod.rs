@@ -127,7 +127,7 @@ fn over(summary: &Summary, printed: &Printed, (x, log): (&str, bool), y: &str, s
         let scale = scales(std::slice::from_ref(&other)).remove(0);
         drawn.push(draw_bars(&other, &values, &Axis::default(), upwards(metric), scale));
         if drawn.len() > 1 {
-            caption.push_str(" Bars are of conditions that were tried at one value only.");
+            caption.push_str(" The last panel has the conditions that were tried at one value only.");
         }
     }
     Some(Figure {
@@ -392,7 +392,7 @@ fn caption(metric: &Metric, by: &str, panels: &[Panel]) -> String {
         None => ".",
     });
     if data().any(|datum| datum.interval.is_some()) {
-        text.push_str(" Whiskers are 95 % confidence intervals.");
+        text.push_str(" Whiskers are 95 % confidence intervals, cut off where they leave the frame.");
     }
     if data().any(|datum| !datum.outliers.is_empty()) {
         text.push_str(" Small circles are single results far from the others of their cell.");
