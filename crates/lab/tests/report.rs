@@ -200,7 +200,7 @@ fn figures_can_be_had_as_files_that_stand_alone() {
 }
 
 /// What a page in a browser says of itself: of elements that reach beyond it and are not in a container that scrolls, of texts cut off by their
-/// figure, of how many figures and tables there are and can be seen, and of the least size of a figure's text.
+/// figure and of what it draws without a colour, of how many figures and tables there are and can be seen, and of the least size of a figure's text.
 const LOOK: &str = r#"<pre id="seen"></pre><script>
 const page = document.documentElement, wide = page.clientWidth, over = [], cut = [];
 const within = element => element.closest('.scroll, .panel, pre');
@@ -214,6 +214,11 @@ for (const svg of document.querySelectorAll('figure svg[role=img]')) {
   const box = svg.getBoundingClientRect();
   if (!box.width) continue;
   if (box.width > 100 && box.height > 30) figures++;
+  for (const drawn of svg.querySelectorAll('line, polyline, rect, circle, path')) {
+    const style = getComputedStyle(drawn);
+    if (style.stroke === 'none' && style.fill === 'none') cut.push('unseen ' + drawn.getAttribute('class'));
+    if (drawn.tagName === 'line' && style.stroke === 'none') cut.push('unseen ' + drawn.getAttribute('class'));
+  }
   for (const text of svg.querySelectorAll('text')) {
     const own = text.getBoundingClientRect();
     least = Math.min(least, parseFloat(getComputedStyle(text).fontSize) * box.width / svg.viewBox.baseVal.width);
