@@ -10,7 +10,7 @@ pub(crate) struct Usage {
     pub(crate) all: f64,
     /// The kernel's own threads for packets (`ksoftirqd`).
     pub(crate) packets: f64,
-    /// This process and the children that it has waited for.
+    /// This process, all that it started and that they started, and those of them that have ended.
     pub(crate) own: f64,
 }
 
@@ -18,11 +18,14 @@ impl Usage {
     /// Up to now. What cannot be read is 0.
     pub(crate) fn now() -> Usage {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let processes = processes();
+        let packets = processes
+            .iter()
+            .filter(|process| process.name.starts_with("ksoftirqd/"));
         Usage {
             all: busy(&stat),
-            packets: packets(),
-            own: process(&own, true),
+            packets: packets.map(|process| process.seconds).sum(),
+            own: family(&processes, std::process::id()),
         }
     }
 
@@ -52,30 +55,51 @@ fn busy(stat: &str) -> f64 {
         / TICKS
 }
 
-/// utime and stime of a line of /proc/PID/stat, and of the children waited for.
-fn process(stat: &str, children: bool) -> f64 {
-    // The command's name may hold spaces and parentheses; the last ')' ends it.
-    let Some((_, rest)) = stat.rsplit_once(')') else {
-        return 0.0;
-    };
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let wanted = if children { 11..15 } else { 11..13 };
-    let ticks = fields.get(wanted).unwrap_or_default().iter();
-    ticks.map(|field| field.parse::<f64>().unwrap_or(0.0)).sum::<f64>() / TICKS
+#[derive(Debug, PartialEq)]
+struct Process {
+    pid: u32,
+    parent: u32,
+    name: String,
+    /// Its own, and of children that it has waited for.
+    seconds: f64,
 }
 
-fn packets() -> f64 {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return 0.0;
-    };
-    let pids = entries
-        .flatten()
-        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+/// A line of /proc/PID/stat (`proc_pid_stat(5)`).
+fn process(stat: &str) -> Option<Process> {
+    // The command's name may hold spaces and parentheses; the last ')' ends it.
+    let (before, rest) = stat.rsplit_once(')')?;
+    let (pid, name) = before.split_once('(')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let ticks = fields.get(11..15)?.iter();
+    Some(Process {
+        pid: pid.trim().parse().ok()?,
+        parent: fields.get(1)?.parse().ok()?,
+        name: name.to_owned(),
+        seconds: ticks.map(|field| field.parse::<f64>().unwrap_or(0.0)).sum::<f64>() / TICKS,
+    })
+}
+
+fn processes() -> Vec<Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
     let stats = pids.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    stats
-        .filter(|stat| stat.contains("(ksoftirqd/"))
-        .map(|stat| process(&stat, false))
-        .sum()
+    stats.filter_map(|stat| process(&stat)).collect()
+}
+
+/// What a process and all that descend from it have used.
+fn family(processes: &[Process], pid: u32) -> f64 {
+    let mut family = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).copied() {
+        next += 1;
+        let children = processes
+            .iter()
+            .filter(|process| process.parent == parent && !family.contains(&process.pid));
+        let children: Vec<u32> = children.map(|process| process.pid).collect();
+        family.extend(children);
+    }
+    let members = processes.iter().filter(|process| family.contains(&process.pid));
+    members.map(|process| process.seconds).sum()
 }
 
 #[cfg(test)]
@@ -88,12 +112,31 @@ mod tests {
         assert_eq!(busy(""), 0.0);
     }
 
+    fn line(pid: u32, name: &str, parent: u32, ticks: [u32; 4]) -> String {
+        let [user, system, children, of_children] = ticks;
+        format!("{pid} ({name}) R {parent} 1 1 0 -1 4194304 5 0 0 0 {user} {system} {children} {of_children} 20 0 1 0")
+    }
+
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c) R 1 1 1 0 -1 4194304 5 0 0 0 150 50 25 75 20 0 1 0";
-        assert_eq!(process(stat, false), 2.0);
-        assert_eq!(process(stat, true), 3.0);
-        assert_eq!(process("nonsense", true), 0.0);
+        let found = process(&line(7, "a) b (c", 1, [150, 50, 25, 75])).unwrap();
+        let expected = Process {
+            pid: 7,
+            parent: 1,
+            name: "a) b (c".to_owned(),
+            seconds: 3.0,
+        };
+        assert_eq!(found, expected);
+        assert_eq!(process("nonsense"), None);
+    }
+
+    #[test]
+    fn a_family_is_all_that_descend_from_one() {
+        let lines = [(10, 1), (11, 10), (12, 11), (13, 1), (10, 12)]
+            .map(|(pid, parent)| line(pid, "x", parent, [100, 0, 0, 0]));
+        let processes: Vec<Process> = lines[..4].iter().filter_map(|line| process(line)).collect();
+        assert_eq!(family(&processes, 10), 3.0);
+        assert_eq!(family(&processes, 99), 0.0);
     }
 
     #[test]

@@ -111,7 +111,6 @@ pub(crate) struct Table {
 struct Counted {
     usage: Usage,
     system: f64,
-    bed: f64,
     at: Instant,
 }
 
@@ -193,7 +192,6 @@ impl Table {
         Counted {
             usage: Usage::now(),
             system: self.running.cpu(),
-            bed: self.ground.bed.cpu(),
             at: Instant::now(),
         }
     }
@@ -300,7 +298,8 @@ impl Measurement {
         self.seconds = to.at.saturating_duration_since(from.at).as_secs_f64();
         let usage = to.usage.since(from.usage);
         let system = (to.system - from.system).max(0.0);
-        let lab = usage.own + (to.bed - from.bed).max(0.0);
+        // The system's processes descend from this one too.
+        let lab = (usage.own - system).max(0.0);
         self.cpu = BTreeMap::from(
             [("system", system), ("lab", lab), ("all", usage.all)].map(|(name, seconds)| (name.to_owned(), seconds)),
         );

@@ -153,7 +153,7 @@ fn add(all: &mut traffic::Measured, more: traffic::Measured) {
     all.remarks.extend(more.remarks);
 }
 
-/// What broadcasts cost, out of the CPU that the system used: µs for each, and for each copy.
+/// What broadcasts cost, out of the CPU that the system used: µs for each, and for each copy. Of a system in the kernel nobody knows.
 pub(crate) fn costs(setup: &Setup, used: f64, metrics: &mut BTreeMap<String, f64>) {
     for observation in setup
         .observed
@@ -165,8 +165,11 @@ pub(crate) fn costs(setup: &Setup, used: f64, metrics: &mut BTreeMap<String, f64
                 .get(&format!("{}.{per}", observation.name))
                 .copied()
                 .unwrap_or(0.0);
-            if number > 0.0 {
-                metrics.insert(format!("{}.{cost}", observation.name), used * 1e6 / number);
+            let name = format!("{}.{cost}", observation.name);
+            if number > 0.0 && used > 0.0 {
+                metrics.insert(name, used * 1e6 / number);
+            } else {
+                metrics.remove(&name);
             }
         }
     }

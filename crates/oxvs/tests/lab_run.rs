@@ -1,0 +1,215 @@
+//! A run of the laboratory from the command line: a small experiment on oxvs, resumed, reported, compared, and what is answered to wrong requests.
+
+use lab::results::{Sample, load};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use testkit::skip;
+
+/// Two hosts, a datagram that goes and comes back, and a flow that is larger than its cable.
+const SMALL: &str = r#"
+id = "X.small"
+study = "X"
+title = "Small"
+about = "For a test."
+host = [
+    { name = "A", address = [{ ip = "10.9.1.1", prefix = 24 }] },
+    { name = "B", address = [{ ip = "10.9.1.2", prefix = 24 }] },
+]
+bridge = [{ name = "S1" }]
+link = [{ a = { at = "A" }, b = { at = "S1" } }, { a = { at = "B" }, b = { at = "S1" }, rate = 10_000_000, queue = 15_140 }]
+
+[quick]
+repetitions = 2
+seconds = "SECONDS"
+
+[full]
+repetitions = 2
+seconds = 1
+
+[varied.payload]
+title = "Payload"
+unit = "B"
+quick = [100, 1000]
+full = [100]
+
+[[measure]]
+name = "probe"
+from = "A"
+to = "B"
+test = "rtt"
+payload = "$payload"
+
+[[measure]]
+name = "flood"
+from = "A"
+to = "B"
+test = "cbr"
+payload = 1000
+rate = 40_000_000
+
+[[metric]]
+name = "probe.rtt"
+title = "Round trip"
+unit = "µs"
+better = "lower"
+
+[[metric]]
+name = "flood.loss"
+title = "Lost"
+unit = ""
+better = "lower"
+
+[[figure]]
+form = "bars"
+groups = "payload"
+y = "probe.rtt"
+"#;
+
+fn lab(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oxvs"));
+    command.arg("lab").args(args).current_dir(dir).stdin(Stdio::null());
+    command
+}
+
+fn done(dir: &Path, args: &[&str]) -> (Output, String) {
+    let output = lab(dir, args).output().unwrap();
+    let said = [&output.stdout[..], b"\n", &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    (output, said)
+}
+
+fn write(dir: &Path, seconds: f64) {
+    std::fs::write(dir.join("small.toml"), SMALL.replace("\"SECONDS\"", &seconds.to_string())).unwrap();
+}
+
+/// Namespaces of this process.
+fn namespaces(pid: u32) -> Vec<String> {
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&format!("oxvs-lab-{pid}-"))).collect()
+}
+
+fn samples(dir: &Path) -> Vec<Sample> {
+    load(&dir.join("out")).map(|results| results.samples).unwrap_or_default()
+}
+
+#[test]
+fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 0.3);
+    let run = ["run", "small.toml", "--switch", "oxvs", "--out", "out"];
+    let (output, said) = done(dir.path(), &run);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("4 of 4 samples (100 %)"), "{said}");
+    let taken = samples(dir.path());
+    assert_eq!(taken.len(), 4);
+    for sample in &taken {
+        assert!(sample.metrics["probe.rtt"] > 0.0, "{sample:?}");
+        assert!(sample.metrics["flood.loss"] > 0.5, "40 Mbit/s do not fit into 10: {sample:?}");
+        let cable: u64 = sample.losses.iter().filter(|loss| loss.cause == "cable").map(|loss| loss.packets).sum();
+        let all: u64 = sample.losses.iter().map(|loss| loss.packets).sum();
+        assert!(cable * 10 > all * 8, "they are lost in the cable: {:?}", sample.losses);
+        assert!(sample.cpu["all"] >= 0.0 && sample.cpu["system"] > 0.0, "{:?}", sample.cpu);
+    }
+    let configuration = std::fs::read_to_string(dir.path().join("out/configuration/X.small/oxvs.txt")).unwrap();
+    assert!(configuration.contains("vsctl"), "{configuration}");
+
+    let (output, said) = done(dir.path(), &run);
+    assert!(output.status.success() && said.contains("4 of 4 samples"), "{said}");
+    assert_eq!(samples(dir.path()).len(), 4, "nothing is measured twice");
+
+    let (output, said) = done(dir.path(), &["report", "out"]);
+    assert!(output.status.success(), "{said}");
+    let (output, said) = done(dir.path(), &["compare", "out", "out"]);
+    assert!(output.status.success() && said.contains("0 of 4 comparisons differ"), "{said}");
+
+    write(dir.path(), 0.4);
+    let (output, said) = done(dir.path(), &run);
+    assert!(!output.status.success() && said.contains("its file has changed since"), "{said}");
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(120);
+    while !is() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn began(dir: &Path) -> Child {
+    let mut run = lab(dir, &["run", "small.toml", "--switch", "oxvs", "--out", "out"]);
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("a first sample", || !samples(dir).is_empty());
+    child
+}
+
+#[test]
+fn a_run_that_is_interrupted_keeps_its_samples_leaves_nothing_and_goes_on() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 2.0);
+    let child = began(dir.path());
+    let pid = child.id();
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted; the same command with --out out goes on"), "{said}");
+    assert_eq!(namespaces(pid), [] as [String; 0]);
+    let before = samples(dir.path());
+    assert!(!before.is_empty() && before.len() < 4, "{}", before.len());
+    let (output, said) = done(dir.path(), &["run", "small.toml", "--switch", "oxvs", "--out", "out"]);
+    assert!(output.status.success() && said.contains("4 of 4 samples"), "{said}");
+    let after = samples(dir.path());
+    assert_eq!(after[..before.len()], before[..]);
+}
+
+#[test]
+fn a_switch_that_dies_during_the_run_is_recorded_and_the_run_goes_on() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 2.0);
+    let child = began(dir.path());
+    let switch = namespaces(child.id()).into_iter().find(|name| name.ends_with("-switch")).unwrap();
+    let pids = testkit::run(&["ip", "netns", "pids", &switch]);
+    for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw) {
+        // One may have gone with the other.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 repetitions failed"), "{said}");
+    let results = load(&dir.path().join("out")).unwrap();
+    assert_eq!(results.samples.len(), 3, "the others were taken on a new switch");
+}
+
+#[test]
+fn wrong_requests_are_answered_with_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("bad.toml"), "id = 3\n").unwrap();
+    for (args, code, reason) in [
+        (&["run", "--quick", "--full"][..], 2, "cannot be used with"),
+        (&["fly"], 2, "unrecognized subcommand"),
+        (&["run", "S9.nothing"], 1, "there is no experiment 'S9.nothing'; 'oxvs lab list' names them"),
+        (&["run", "missing.toml"], 1, "missing.toml: No such file"),
+        (&["run", "bad.toml"], 1, "bad.toml:1:"),
+        (&["run", "--budget", "-3"], 2, "unexpected argument"),
+        (&["run", "--budget", "0"], 1, "--budget wants minutes, more than 0"),
+        (&["report", "."], 1, "holds no run"),
+        (&["compare", ".", "nowhere"], 1, "holds no run"),
+    ] {
+        let (output, said) = done(dir.path(), args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(reason), "{args:?}: {said}");
+    }
+    let (output, said) = done(dir.path(), &["run", "S0.rtt.l3", "--switch", "catalyst", "--out", "out"]);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let root = rustix::process::geteuid().is_root();
+    assert!(said.contains(if root { "there is no switch 'catalyst'; there are oxvs" } else { "a run needs root" }), "{said}");
+    let (output, said) = done(dir.path(), &["list"]);
+    assert!(output.status.success() && said.contains("S0.rtt.l3") && said.contains("  bridge "), "{said}");
+}
