@@ -7,7 +7,7 @@ use crate::results::{Distribution, Loss, Record, Sample, Skipped, Store};
 use crate::scenario::{CABLE_SECONDS, GUEST_SECONDS, REPETITION_SECONDS, SWITCH_SECONDS, Setup};
 use crate::topology::Attachment;
 use anyhow::Result;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Where testbeds are made and measured: this machine, or a test's imitation.
 pub(crate) trait Stage {
@@ -95,7 +95,8 @@ struct Course {
     /// Seconds that what was done should have taken, and did.
     should: f64,
     did: f64,
-    failures: HashMap<(usize, String, usize), u32>,
+    /// How often a cell failed on a system, and how it did last.
+    failures: HashMap<(usize, String, usize), (u32, String)>,
 }
 
 impl Course {
@@ -189,37 +190,36 @@ impl Engine<'_> {
             }
             let key = (block.job, block.system.clone(), *cell);
             let began = (self.now)();
-            let tried = course
-                .failures
-                .get(&key)
-                .is_none_or(|failures| *failures < MOST_FAILURES);
-            if tried {
+            if let Some((_, reason)) = course.failures.get(&key).filter(|(times, _)| *times >= MOST_FAILURES) {
+                let reason = reason.clone();
+                self.skip(block, *cell, reason)?;
+            } else {
                 self.progress
                     .at(&job.id, &block.system, &job.cells[*cell].at, *repetition);
                 match self.cell(block, *cell, &mut stood) {
                     Ok(measurement) => {
-                        self.store.append(Record::Sample(Box::new(sample(
-                            job,
-                            block,
-                            (*cell, *repetition),
-                            measurement,
-                        ))))?;
+                        let sample = sample(job, block, (*cell, *repetition), measurement);
+                        self.store.append(Record::Sample(Box::new(sample)))?;
                         outcome.samples += 1;
                     }
                     Err(_) if self.stop.asked() => return Ok(Some(End::Interrupted)),
                     Err(error) => {
-                        stood = None;
-                        self.stage.clear();
-                        *course.failures.entry(key).or_default() += 1;
-                        outcome.failed += 1;
                         let reason = format!("{error:#}");
                         self.progress.say(&format!("{} on {}: {reason}", job.id, block.system));
-                        self.store.append(Record::Skipped(Skipped {
-                            scenario: job.id.clone(),
-                            system: block.system.clone(),
-                            at: job.cells[*cell].at.clone(),
-                            reason,
-                        }))?;
+                        // What cannot be set up for one cell cannot be for the others of the testbed.
+                        let all = block.cells.iter().map(|(cell, _)| *cell);
+                        let failed: BTreeSet<usize> = if stood.is_none() { all.collect() } else { [*cell].into() };
+                        for cell in failed {
+                            let failures = course
+                                .failures
+                                .entry((block.job, block.system.clone(), cell))
+                                .or_default();
+                            *failures = (failures.0 + 1, reason.clone());
+                        }
+                        stood = None;
+                        self.stage.clear();
+                        outcome.failed += 1;
+                        self.skip(block, *cell, reason)?;
                     }
                 }
                 course.should += should;
@@ -230,6 +230,16 @@ impl Engine<'_> {
             self.progress.advance(course.left * course.pace());
         }
         Ok(None)
+    }
+
+    fn skip(&mut self, block: &Block, cell: usize, reason: String) -> Result<()> {
+        let job = &self.jobs[block.job];
+        self.store.append(Record::Skipped(Skipped {
+            scenario: job.id.clone(),
+            system: block.system.clone(),
+            at: job.cells[cell].at.clone(),
+            reason,
+        }))
     }
 
     fn cell(&mut self, block: &Block, cell: usize, stood: &mut Option<Box<dyn Standing>>) -> Result<Measurement> {

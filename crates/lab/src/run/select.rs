@@ -5,6 +5,7 @@ use crate::results::Skipped;
 use crate::scenario::{Cell, Profile, Scenario};
 use crate::systems::System;
 use anyhow::{Result, bail};
+use std::collections::BTreeSet;
 
 /// What is to be run, and what cannot be.
 pub(crate) struct Chosen {
@@ -53,11 +54,11 @@ pub(crate) fn choose(
             .iter()
             .map(|system| consider(scenario, system.as_ref(), &job.cells))
             .collect();
-        let wanted: Vec<&Considered> = match (named, profile) {
-            ([], Profile::Full) => candidates.iter().collect(),
+        let wanted: Vec<Considered> = match (named, profile) {
+            ([], Profile::Full) => candidates,
             ([], Profile::Quick) => quick(&candidates),
             _ => candidates
-                .iter()
+                .into_iter()
                 .filter(|one| named.contains(&one.candidate.name))
                 .collect(),
         };
@@ -76,26 +77,23 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
-/// oxvs, the peers that cannot, and the one that can.
-fn quick(candidates: &[Considered]) -> Vec<&Considered> {
+/// oxvs; and of the peers each for the cells that none before it can run, until there is one for every cell.
+fn quick(candidates: &[Considered]) -> Vec<Considered> {
     let of = |name: &str| candidates.iter().find(|one| one.candidate.name == name);
-    let most = PEERS
-        .iter()
-        .filter_map(|name| of(name))
-        .map(|one| one.candidate.cells.len())
-        .max()
-        .unwrap_or(0);
-    let mut wanted: Vec<&Considered> = of(OURS).into_iter().collect();
+    let mut wanted: Vec<Considered> = of(OURS).into_iter().cloned().collect();
+    let mut left: BTreeSet<usize> = candidates.iter().flat_map(|one| one.candidate.cells.clone()).collect();
     for peer in PEERS.iter().filter_map(|name| of(name)) {
+        let mut peer = peer.clone();
+        peer.candidate.cells.retain(|cell| left.remove(cell));
         wanted.push(peer);
-        if peer.candidate.cells.len() == most {
+        if left.is_empty() {
             break;
         }
     }
-    // A peer that can run some is not needed beside one that can run more, but that it cannot run the others is worth knowing.
     wanted
 }
 
+#[derive(Clone)]
 struct Considered {
     candidate: Candidate,
     skipped: Vec<Skipped>,
