@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use testkit::skip;
 
-/// Two hosts, a datagram that goes and comes back, and a flow that is larger than its cable.
+/// Three hosts, a datagram that goes and comes back, and a flow that is larger than its cable.
 const SMALL: &str = r#"
 id = "X.small"
 study = "X"
@@ -16,9 +16,14 @@ about = "For a test."
 host = [
     { name = "A", address = [{ ip = "10.9.1.1", prefix = 24 }] },
     { name = "B", address = [{ ip = "10.9.1.2", prefix = 24 }] },
+    { name = "C", address = [{ ip = "10.9.1.3", prefix = 24 }] },
 ]
 bridge = [{ name = "S1" }]
-link = [{ a = { at = "A" }, b = { at = "S1" } }, { a = { at = "B" }, b = { at = "S1" }, rate = 10_000_000, queue = 15_140 }]
+link = [
+    { a = { at = "A" }, b = { at = "S1" } },
+    { a = { at = "B" }, b = { at = "S1" } },
+    { a = { at = "C" }, b = { at = "S1" }, rate = 10_000_000, queue = 15_140 },
+]
 
 [quick]
 repetitions = 2
@@ -44,7 +49,7 @@ payload = "$payload"
 [[measure]]
 name = "flood"
 from = "A"
-to = "B"
+to = "C"
 test = "cbr"
 payload = 1000
 rate = 40_000_000
@@ -81,25 +86,33 @@ fn done(dir: &Path, args: &[&str]) -> (Output, String) {
 }
 
 fn write(dir: &Path, seconds: f64) {
-    std::fs::write(dir.join("small.toml"), SMALL.replace("\"SECONDS\"", &seconds.to_string())).unwrap();
+    std::fs::write(
+        dir.join("small.toml"),
+        SMALL.replace("\"SECONDS\"", &seconds.to_string()),
+    )
+    .unwrap();
 }
 
 /// Namespaces of this process.
 fn namespaces(pid: u32) -> Vec<String> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(&format!("oxvs-lab-{pid}-"))).collect()
+    names
+        .filter(|name| name.starts_with(&format!("oxvs-lab-{pid}-")))
+        .collect()
 }
 
 fn samples(dir: &Path) -> Vec<Sample> {
-    load(&dir.join("out")).map(|results| results.samples).unwrap_or_default()
+    load(&dir.join("out"))
+        .map(|results| results.samples)
+        .unwrap_or_default()
 }
 
 #[test]
 fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
     skip!(unless root, "ip", "tc", "ethtool");
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), 0.3);
+    write(dir.path(), 0.6);
     let run = ["run", "small.toml", "--switch", "oxvs", "--out", "out"];
     let (output, said) = done(dir.path(), &run);
     assert!(output.status.success(), "{said}");
@@ -108,11 +121,23 @@ fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
     assert_eq!(taken.len(), 4);
     for sample in &taken {
         assert!(sample.metrics["probe.rtt"] > 0.0, "{sample:?}");
-        assert!(sample.metrics["flood.loss"] > 0.5, "40 Mbit/s do not fit into 10: {sample:?}");
-        let cable: u64 = sample.losses.iter().filter(|loss| loss.cause == "cable").map(|loss| loss.packets).sum();
+        assert!(
+            sample.metrics["flood.loss"] > 0.5,
+            "40 Mbit/s do not fit into 10: {sample:?}"
+        );
+        let cable: u64 = sample
+            .losses
+            .iter()
+            .filter(|loss| loss.cause == "cable")
+            .map(|loss| loss.packets)
+            .sum();
         let all: u64 = sample.losses.iter().map(|loss| loss.packets).sum();
         assert!(cable * 10 > all * 8, "they are lost in the cable: {:?}", sample.losses);
-        assert!(sample.cpu["all"] >= 0.0 && sample.cpu["system"] > 0.0, "{:?}", sample.cpu);
+        assert!(
+            sample.cpu["all"] >= 0.0 && sample.cpu["system"] > 0.0,
+            "{:?}",
+            sample.cpu
+        );
     }
     let configuration = std::fs::read_to_string(dir.path().join("out/configuration/X.small/oxvs.txt")).unwrap();
     assert!(configuration.contains("vsctl"), "{configuration}");
@@ -124,11 +149,17 @@ fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
     let (output, said) = done(dir.path(), &["report", "out"]);
     assert!(output.status.success(), "{said}");
     let (output, said) = done(dir.path(), &["compare", "out", "out"]);
-    assert!(output.status.success() && said.contains("0 of 4 comparisons differ"), "{said}");
+    assert!(
+        output.status.success() && said.contains("0 of 4 comparisons differ"),
+        "{said}"
+    );
 
     write(dir.path(), 0.4);
     let (output, said) = done(dir.path(), &run);
-    assert!(!output.status.success() && said.contains("its file has changed since"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("its file has changed since"),
+        "{said}"
+    );
 }
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {
@@ -150,14 +181,17 @@ fn began(dir: &Path) -> Child {
 fn a_run_that_is_interrupted_keeps_its_samples_leaves_nothing_and_goes_on() {
     skip!(unless root, "ip", "tc", "ethtool");
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), 2.0);
+    write(dir.path(), 3.0);
     let child = began(dir.path());
     let pid = child.id();
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("interrupted; the same command with --out out goes on"), "{said}");
+    assert!(
+        said.contains("interrupted; the same command with --out out goes on"),
+        "{said}"
+    );
     assert_eq!(namespaces(pid), [] as [String; 0]);
     let before = samples(dir.path());
     assert!(!before.is_empty() && before.len() < 4, "{}", before.len());
@@ -171,11 +205,18 @@ fn a_run_that_is_interrupted_keeps_its_samples_leaves_nothing_and_goes_on() {
 fn a_switch_that_dies_during_the_run_is_recorded_and_the_run_goes_on() {
     skip!(unless root, "ip", "tc", "ethtool");
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), 2.0);
+    write(dir.path(), 3.0);
     let child = began(dir.path());
-    let switch = namespaces(child.id()).into_iter().find(|name| name.ends_with("-switch")).unwrap();
+    let switch = namespaces(child.id())
+        .into_iter()
+        .find(|name| name.ends_with("-switch"))
+        .unwrap();
     let pids = testkit::run(&["ip", "netns", "pids", &switch]);
-    for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw) {
+    for pid in pids
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .filter_map(Pid::from_raw)
+    {
         // One may have gone with the other.
         let _ = kill_process(pid, Signal::KILL);
     }
@@ -194,7 +235,11 @@ fn wrong_requests_are_answered_with_what_is_wrong() {
     for (args, code, reason) in [
         (&["run", "--quick", "--full"][..], 2, "cannot be used with"),
         (&["fly"], 2, "unrecognized subcommand"),
-        (&["run", "S9.nothing"], 1, "there is no experiment 'S9.nothing'; 'oxvs lab list' names them"),
+        (
+            &["run", "S9.nothing"],
+            1,
+            "there is no experiment 'S9.nothing'; 'oxvs lab list' names them",
+        ),
         (&["run", "missing.toml"], 1, "missing.toml: No such file"),
         (&["run", "bad.toml"], 1, "bad.toml:1:"),
         (&["run", "--budget", "-3"], 2, "unexpected argument"),
@@ -206,10 +251,23 @@ fn wrong_requests_are_answered_with_what_is_wrong() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(reason), "{args:?}: {said}");
     }
-    let (output, said) = done(dir.path(), &["run", "S0.rtt.l3", "--switch", "catalyst", "--out", "out"]);
+    let (output, said) = done(
+        dir.path(),
+        &["run", "S0.rtt.l3", "--switch", "catalyst", "--out", "out"],
+    );
     assert_eq!(output.status.code(), Some(1), "{said}");
     let root = rustix::process::geteuid().is_root();
-    assert!(said.contains(if root { "there is no switch 'catalyst'; there are oxvs" } else { "a run needs root" }), "{said}");
+    assert!(
+        said.contains(if root {
+            "there is no switch 'catalyst'; there are oxvs"
+        } else {
+            "a run needs root"
+        }),
+        "{said}"
+    );
     let (output, said) = done(dir.path(), &["list"]);
-    assert!(output.status.success() && said.contains("S0.rtt.l3") && said.contains("  bridge "), "{said}");
+    assert!(
+        output.status.success() && said.contains("S0.rtt.l3") && said.contains("  bridge "),
+        "{said}"
+    );
 }
