@@ -52,7 +52,8 @@ impl Pipeline<'_> {
         if have == want {
             return;
         }
-        match self.actions.last_mut() {
+        // What was put on before the copy that the packet is now is there for others too.
+        match self.actions[self.own_steps..].last_mut() {
             Some(Action::PushMpls { lse, .. }) => *lse = want,
             _ => self.actions.push(Action::SetMpls {
                 lse: want & (have ^ want),

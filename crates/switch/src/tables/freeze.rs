@@ -203,9 +203,11 @@ impl Pipeline<'_> {
             otherwise: 0,
         });
         let (base, queue) = (self.base, self.base_queue);
+        let own_steps = self.own_steps;
         let mut steps = [0; 2];
         for (value, steps) in [1, 0].into_iter().zip(&mut steps) {
             let before = self.actions.len();
+            self.own_steps = before;
             let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
             let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
             let (hidden, covered) = (self.hidden, self.covered.clone());
@@ -223,6 +225,7 @@ impl Pipeline<'_> {
             *steps = (self.actions.len() - before) as u32;
         }
         let [then, otherwise] = steps;
+        self.own_steps = own_steps;
         if let Some(action) = self.actions.get_mut(at) {
             *action = Action::IfLonger { len, then, otherwise };
         }

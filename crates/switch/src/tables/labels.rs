@@ -178,8 +178,10 @@ impl Pipeline<'_> {
         let (hidden, covered, buried) = (self.hidden, self.covered.clone(), self.buried.clone());
         let default_queue = self.default_queue;
         let before = (self.actions.len(), self.base, self.base_queue);
+        let own_steps = std::mem::replace(&mut self.own_steps, self.actions.len());
         run(self);
         self.contain(before);
+        self.own_steps = own_steps;
         self.nested -= 1;
         (self.hidden, self.covered, self.buried) = (hidden, covered, buried);
         self.default_queue = default_queue;

@@ -34,6 +34,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) base: Key,
     /// The queue of outputs, as the datapath has it.
     pub(super) base_queue: u32,
+    /// Where the steps begin that are of the copy alone that the packet is.
+    pub(super) own_steps: usize,
     /// Whether an action has chosen queue 0, which otherwise means none.
     pub(super) default_queue: bool,
     /// Whether a controller sent the packet.
@@ -173,6 +175,7 @@ impl<'a> Pipeline<'a> {
             state: FlowState::ZERO,
             base: Key::ZERO,
             base_queue: key.get(Field::SkbPriority) as u32,
+            own_steps: 0,
             default_queue: false,
             packet_out: false,
             unmarked: false,
@@ -320,6 +323,7 @@ impl<'a> Pipeline<'a> {
         let (hidden, own_tags, default_queue) = (self.hidden, self.own_tags, self.default_queue);
         let (covered, buried) = (self.covered.clone(), self.buried.clone());
         let before = (self.actions.len(), self.base, self.base_queue);
+        let own_steps = std::mem::replace(&mut self.own_steps, self.actions.len());
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         let deeper = u32::from(place.bridge.is_some());
         if self.deeper(deeper) {
@@ -331,6 +335,7 @@ impl<'a> Pipeline<'a> {
             self.contain(before);
             self.forgive();
         }
+        self.own_steps = own_steps;
         (self.hidden, self.own_tags, self.default_queue) = (hidden, own_tags, default_queue);
         (self.covered, self.buried) = (covered, buried);
         self.stack = stack;

@@ -366,3 +366,13 @@ fn a_group_counts_packets_for_which_it_has_a_bucket() {
         }
     }
 }
+
+#[test]
+fn what_a_copy_makes_of_a_label_is_not_what_others_get() {
+    let rules = ["actions=push_mpls:0x8847,clone(set_mpls_ttl(255),push_mpls:0x8847),output:2"];
+    let actions = answer(&mut bridge(&[], &rules), &udp(1)).translation.actions;
+    let [Step::PushMpls { lse, .. }, Step::Output(PortNo(2))] = actions[..] else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(lse & 0xff, 64);
+}
