@@ -87,7 +87,8 @@ impl Record {
             remove_namespace(name)?;
         }
         match fs::remove_dir_all(&self.directory) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
+            // Two may remove it at a time.
+            Err(error) if error.kind() != ErrorKind::NotFound && self.directory.exists() => {
                 Err(error).with_context(|| self.directory.display().to_string())
             }
             _ => Ok(()),
@@ -156,7 +157,10 @@ fn remove_namespace(name: &str) -> Result<()> {
     }
     // Again, as long as there are some: one may start another while it is ended.
     for _ in 0..200 {
-        let pids = run_words(&["ip", "netns", "pids", name])?;
+        let pids = match run_words(&["ip", "netns", "pids", name]) {
+            Err(_) if !Path::new(NAMES).join(name).exists() => return Ok(()),
+            pids => pids?,
+        };
         let pids = pids.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
         let others: Vec<Pid> = pids
             .filter(|&pid| pid.cast_unsigned() != std::process::id())
