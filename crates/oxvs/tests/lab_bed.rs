@@ -60,6 +60,12 @@ fn hosts_reach_each_other_across_bare_cables_and_nothing_is_left_behind() {
     let directory = bed.directory().to_owned();
     assert_eq!(namespaces(&prefix).len(), 3);
     let mut left = bed.command(&["sleep", "1000"]).spawn().unwrap();
+    testkit::eventually("it has entered the namespace", || {
+        let pids = bed::command::run_words(&["ip", "netns", "pids", bed.namespace()]).unwrap();
+        pids.split_whitespace()
+            .any(|pid| pid == left.id().to_string())
+            .then_some(())
+    });
     drop(bed);
     assert_eq!(namespaces(&prefix), [""; 0]);
     assert!(!directory.exists());
