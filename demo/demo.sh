@@ -14,6 +14,7 @@ SWITCH=${SWITCH:-oxvs}
 # The switch, its ports and its routing live here; every host has a namespace too.
 SW=oxvs-demo-sw
 dir=$(mktemp -d /tmp/oxvs-demo-XXXXXX)
+RESULTS=$PWD/target/lab-demo
 export OVS_RUNDIR=$dir OVS_DBDIR=$dir OVS_LOGDIR=$dir OVS_SYSCONFDIR=$dir
 failures=0
 locked=
@@ -43,6 +44,10 @@ main() {
     say "What the switch says of itself"
     run vsctl show
     run appctl fdb/show br0
+    if [ "$SWITCH" = oxvs ]; then
+        say "The laboratory: three experiments of the studies, briefly, on this switch and the kernel's bridge"
+        laboratory
+    fi
     if [ $failures -gt 0 ]; then
         say "$failures expectations failed; the switch's log ends with"
         tail -n 20 "$dir"/*.log
@@ -214,6 +219,15 @@ schedulers() {
     note "with FQ-CoDel: $(quantile fq_codel 0.5) ms in the middle, 99 % within $(quantile fq_codel 0.99) ms"
     expect "FQ-CoDel spares the thin flow the queue" \
         awk "BEGIN { exit !($(quantile fq_codel 0.5) > 0 && $(quantile fq_codel 0.5) * 3 < $(quantile fifo 0.5)) }"
+}
+
+# Runs experiments in namespaces of their own, with switches of their own.
+laboratory() {
+    local lab=(env -u OVS_RUNDIR -u OVS_DBDIR -u OVS_LOGDIR -u OVS_SYSCONFDIR "$OXVS" lab)
+    rm -rf "$RESULTS"
+    run "${lab[@]}" run S0.rtt.l3 S0.fair.2 S2.isolation --quick --switch oxvs --switch bridge --out "$RESULTS"
+    run "${lab[@]}" report "$RESULTS"
+    expect "the report is written: $RESULTS/report/index.html" test -s "$RESULTS/report/index.html"
 }
 
 # thin_flow NAME: pings every 20 ms for five seconds, the last four of them beside the bulk; "TIME MS" of each is kept.

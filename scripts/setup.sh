@@ -55,6 +55,7 @@ need cc gcc "links Rust programs"
 [ -e /usr/include/stdio.h ] || need /usr/include/stdio.h libc6-dev "links Rust programs"
 if [ "$goal" != build ]; then
     need ip iproute2 "makes the network namespaces of tests and demo"
+    need ethtool ethtool "sets the offloads of the laboratory's cables"
     need setpriv util-linux "ends what tests start together with them"
     need tcpdump tcpdump "shows what arrives where"
     need ping iputils-ping "tries who reaches whom"
@@ -68,7 +69,6 @@ fi
 if [ "$goal" = test ]; then
     need git git "lists the files that are checked"
     need chromium-headless-shell chromium-headless-shell "looks at the laboratory's report"
-    need ethtool ethtool "turns off what Open vSwitch's AF_XDP ports cannot take"
     need python3 python3 "runs the controllers that tests are made with"
     python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv python3-venv "keeps those controllers apart from the system's Python"
     [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ] ||

@@ -319,7 +319,7 @@ fn guests_are_reached_across_cables_by_their_agents() {
     bridge(&bed, "s1");
     let echo = bed.host("PC2").unwrap().agent().unwrap();
     let prober = bed.host("PC1").unwrap().agent().unwrap();
-    let task = |text: &str| serde_json::from_str(&text).unwrap();
+    let task = |text: &str| serde_json::from_str(text).unwrap();
     let server = echo.start(task(r#"{"echo": {}}"#)).unwrap();
     let port = server.ports()[0];
     let probe = format!(
