@@ -92,7 +92,7 @@ pub fn run(
             return Ok(());
         }
         let guest = guest(args, dir)?;
-        let mut command: Vec<String> = ["oxvs", "lab", "run"].map(str::to_owned).to_vec();
+        let mut command: Vec<String> = ["env", "TERM=dumb", "oxvs", "lab", "run"].map(str::to_owned).to_vec();
         command.extend(args.iter().cloned());
         command.extend([
             "--out".to_owned(),

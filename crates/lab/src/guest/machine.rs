@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Programs that every guest has: not busybox's shell and timeout, which would start its own `ip` and `tc`.
-const PROGRAMS: &[&str] = &["sh", "timeout", "ip", "tc"];
+/// Programs that every guest has: those that start others, since busybox's would start its own `ip` and `tc`, and these.
+const PROGRAMS: &[&str] = &["sh", "env", "timeout", "unshare", "ip", "tc"];
 
 /// What a device does not offer that takes no offloads.
 const NO_OFFLOADS: &str = ",csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off,\

@@ -17,9 +17,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// On the standard error: a bar if that is a terminal, lines if not.
+    /// On the standard error: a bar if that is a terminal that can draw one, lines if not.
     pub(crate) fn new() -> Progress {
-        let terminal = std::io::stderr().is_terminal();
+        let terminal = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let target = if terminal {
             ProgressDrawTarget::stderr()
         } else {
