@@ -6,7 +6,7 @@
 //!
 //! [`Priority::band`]: crate::Priority::band
 
-use crate::pool::{Cx, List, Pool};
+use crate::pool::{Chain, Cx, Pool};
 use crate::{Cause, ConfigError, Packet};
 
 /// A limit of packets, 1 to 1 000 000.
@@ -40,22 +40,31 @@ impl FifoConfig {
 #[derive(Debug)]
 pub(crate) struct Fifo<const N: usize> {
     config: FifoConfig,
-    bands: [List; N],
+    bands: [Chain; N],
     packets: u32,
+}
+
+impl Fifo<1> {
+    /// Puts in a packet that is in the pool, where there is room.
+    #[inline]
+    pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
+        self.bands[0].push(pool, id);
+        self.packets += 1;
+    }
 }
 
 impl<const N: usize> Fifo<N> {
     pub(crate) fn new(config: FifoConfig) -> Fifo<N> {
         Fifo {
             config,
-            bands: [const { List::new() }; N],
+            bands: [const { Chain::new() }; N],
             packets: 0,
         }
     }
 
     #[inline]
     pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
-        if self.packets >= self.config.limit {
+        if self.is_full() {
             cx.drop(id, Cause::Full);
             return Some(Cause::Full);
         }
@@ -70,6 +79,11 @@ impl<const N: usize> Fifo<N> {
         self.bands[band].push(cx.pool, id);
         self.packets += 1;
         None
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.packets >= self.config.limit
     }
 
     #[inline]

@@ -10,13 +10,14 @@ use crate::{Dropped, Packet};
 /// No slot, class or flow.
 pub(crate) const NIL: u32 = u32::MAX;
 
+#[repr(C)]
 struct Slot<P> {
-    packet: Option<P>,
     next: u32,
     bytes: u32,
     cost: u32,
     memory: u32,
     since: Nanos,
+    packet: Option<P>,
 }
 
 pub(crate) struct Pool<P> {
@@ -101,11 +102,46 @@ impl<P: Packet> Pool<P> {
     }
 }
 
+/// Packets in the order in which they came, uncounted.
+#[derive(Clone, Debug)]
+pub(crate) struct Chain {
+    head: u32,
+    tail: u32,
+}
+
+impl Chain {
+    pub(crate) const fn new() -> Chain {
+        Chain { head: NIL, tail: NIL }
+    }
+
+    #[inline]
+    pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
+        // Whether it is empty no branch would foresee: for an empty one the same slot is written twice.
+        let is_empty = self.is_empty();
+        let last = if is_empty { id } else { self.tail };
+        pool.slots[last as usize].next = id;
+        pool.slots[id as usize].next = NIL;
+        self.head = if is_empty { id } else { self.head };
+        self.tail = id;
+    }
+
+    #[inline]
+    pub(crate) fn pop<P>(&mut self, pool: &Pool<P>) -> Option<u32> {
+        let id = self.head;
+        self.head = pool.slots.get(id as usize)?.next;
+        Some(id)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+}
+
 /// Packets in the order in which they came.
 #[derive(Clone, Debug)]
 pub(crate) struct List {
-    head: u32,
-    tail: u32,
+    chain: Chain,
     packets: u32,
     bytes: u64,
 }
@@ -113,8 +149,7 @@ pub(crate) struct List {
 impl List {
     pub(crate) const fn new() -> List {
         List {
-            head: NIL,
-            tail: NIL,
+            chain: Chain::new(),
             packets: 0,
             bytes: 0,
         }
@@ -122,31 +157,23 @@ impl List {
 
     #[inline]
     pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
-        pool.slots[id as usize].next = NIL;
-        if self.head == NIL {
-            self.head = id;
-        } else {
-            pool.slots[self.tail as usize].next = id;
-        }
-        self.tail = id;
+        self.chain.push(pool, id);
         self.packets += 1;
         self.bytes += u64::from(pool.slots[id as usize].bytes);
     }
 
     #[inline]
     pub(crate) fn pop<P>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
-        let id = self.head;
-        let slot = pool.slots.get(id as usize)?;
-        self.head = slot.next;
+        let id = self.chain.pop(pool)?;
         self.packets -= 1;
-        self.bytes -= u64::from(slot.bytes);
+        self.bytes -= u64::from(pool.slots[id as usize].bytes);
         Some(id)
     }
 
     /// When the first came, and its bytes.
     #[inline]
     pub(crate) fn head<P>(&self, pool: &Pool<P>) -> Option<(Nanos, u32)> {
-        let slot = pool.slots.get(self.head as usize)?;
+        let slot = pool.slots.get(self.chain.head as usize)?;
         Some((slot.since, slot.bytes))
     }
 
@@ -162,7 +189,7 @@ impl List {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.head == NIL
+        self.chain.is_empty()
     }
 }
 

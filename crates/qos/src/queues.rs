@@ -6,8 +6,8 @@ use crate::scheduler::Dropped;
 use crate::tree::Tree;
 use crate::{Cause, LinkLayer, Nanos, Packet, Stats};
 
-/// The discipline at the end of a class. With thousands of classes each packet finds its queue out of the processor's caches: what an arriving packet
-/// touches of it is one cache line.
+/// The discipline at the end of a class. With thousands of classes each packet finds its queue out of the processor's caches: what a packet touches of
+/// it is one cache line when it comes, and another, of the histogram, when it goes.
 #[repr(C, align(64))]
 pub(crate) struct Queue {
     leaf: Leaf,
@@ -15,6 +15,8 @@ pub(crate) struct Queue {
     staged: u32,
     pub(crate) stats: Stats,
 }
+
+const _: () = assert!(std::mem::offset_of!(Queue, stats) + std::mem::offset_of!(Stats, sojourn) == 64);
 
 impl Queue {
     fn new(config: &LeafConfig) -> Queue {
@@ -37,8 +39,8 @@ impl Queue {
 pub(crate) struct Queues<P> {
     pool: Pool<P>,
     link: LinkLayer,
-    /// In all of them.
-    pub(crate) packets: u64,
+    /// In all of them. Not as wide as the bytes: the compiler would load both at once where they have just been stored one by one, and wait for that.
+    pub(crate) packets: u32,
     pub(crate) bytes: u64,
     /// By class.
     pub(crate) numbers: Vec<u32>,
@@ -112,6 +114,23 @@ impl<P: Packet> Queues<P> {
     pub(crate) fn put(&mut self, class: u32, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let queue = &mut self.queues[class as usize];
         let id = self.pool.insert(packet, self.link, now);
+        // Most leaves of large trees.
+        if let Leaf::Fifo(fifo) = &mut queue.leaf
+            && !fifo.is_full()
+        {
+            fifo.push(&mut self.pool, id);
+            let bytes = self.pool.bytes(id);
+            queue.stats.queued(bytes);
+            self.packets += 1;
+            self.bytes += u64::from(bytes);
+            return None;
+        }
+        self.put_beyond(class, id, now, dropped)
+    }
+
+    /// As [`Queues::put`], for a packet in the pool and any discipline.
+    fn put_beyond(&mut self, class: u32, id: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
+        let queue = &mut self.queues[class as usize];
         let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
         queue.stats.queued(self.pool.bytes(id));
         let mut cx = Cx {
@@ -121,7 +140,7 @@ impl<P: Packet> Queues<P> {
             now,
         };
         let lost = queue.leaf.enqueue(id, &mut cx);
-        self.packets = self.packets + queue.stats.backlog_packets - before.0;
+        self.packets = (u64::from(self.packets) + queue.stats.backlog_packets - before.0) as u32;
         self.bytes = self.bytes + queue.stats.backlog_bytes - before.1;
         lost
     }
@@ -139,11 +158,26 @@ impl<P: Packet> Queues<P> {
                 now,
             };
             let found = queue.leaf.dequeue(&mut cx);
-            self.packets -= before.0 - queue.stats.backlog_packets;
+            self.packets -= (before.0 - queue.stats.backlog_packets) as u32;
             self.bytes -= before.1 - queue.stats.backlog_bytes;
             queue.staged = found?;
         }
         Some(self.pool.cost(queue.staged))
+    }
+
+    /// The next packet of a leaf's discipline leaves, if there is one; with what it takes on the link.
+    #[inline]
+    pub(crate) fn pop(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<(P, u32)> {
+        let queue = &mut self.queues[class as usize];
+        let id = match &mut queue.leaf {
+            Leaf::Fifo(fifo) if queue.staged == NIL => fifo.pop(&mut self.pool)?,
+            _ => {
+                self.stage(class, now, dropped)?;
+                std::mem::replace(&mut self.queues[class as usize].staged, NIL)
+            }
+        };
+        let cost = self.pool.cost(id);
+        Some((self.leave(class, id, now)?, cost))
     }
 
     /// What the packet staged takes on the link.
@@ -160,6 +194,13 @@ impl<P: Packet> Queues<P> {
         if id == NIL {
             return None;
         }
+        self.leave(class, id, now)
+    }
+
+    /// A packet taken out of its discipline leaves.
+    #[inline]
+    fn leave(&mut self, class: u32, id: u32, now: Nanos) -> Option<P> {
+        let queue = &mut self.queues[class as usize];
         let bytes = self.pool.bytes(id);
         queue.stats.sent(bytes, now.since(self.pool.since(id)));
         self.packets -= 1;
@@ -236,7 +277,10 @@ impl<P: Packet> Queues<P> {
             queue.leaf.enqueue(id, &mut cx);
         }
         (self.packets, self.bytes) = self.queues.iter().fold((0, 0), |(packets, bytes), queue| {
-            (packets + queue.stats.backlog_packets, bytes + queue.stats.backlog_bytes)
+            (
+                packets + queue.stats.backlog_packets as u32,
+                bytes + queue.stats.backlog_bytes,
+            )
         });
     }
 

@@ -60,12 +60,12 @@ pub struct Stats {
     pub packets: u64,
     /// Bytes given out, of frames.
     pub bytes: u64,
+    /// How long the packets given out had been queued.
+    pub sojourn: Histogram,
     /// Packets dropped, by [`Cause`].
     pub drops: [u64; Cause::ALL.len()],
     /// Packets that were given the mark Congestion Experienced instead of being dropped.
     pub marks: u64,
-    /// How long the packets given out had been queued.
-    pub sojourn: Histogram,
 }
 
 impl Stats {

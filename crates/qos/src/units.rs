@@ -31,7 +31,7 @@ impl Nanos {
 
     /// Picoseconds, up to a given length: token buckets never need more than their depth.
     pub(crate) fn picos_up_to(self, most: i64) -> i64 {
-        i64::try_from(self.0.saturating_mul(1_000)).map_or(most, |picos| picos.min(most))
+        (self.0.min(most.unsigned_abs() / 1_000) * 1_000) as i64
     }
 
     /// The moment that so many picoseconds end after this one, rounded up.
@@ -87,7 +87,12 @@ impl Rate {
     /// Picoseconds that so many bytes take.
     #[inline]
     pub(crate) fn picos(self, bytes: u32) -> i64 {
-        ((u128::from(bytes) * u128::from(self.picos_per_byte)) >> 20) as i64
+        self.pace().picos(bytes)
+    }
+
+    /// What of it is needed for each packet.
+    pub(crate) const fn pace(self) -> Pace {
+        Pace(self.picos_per_byte)
     }
 
     /// As [`Rate::picos`], for depths of buckets: at most an hour.
@@ -99,6 +104,18 @@ impl Rate {
     /// Bytes that pass in a length of time.
     pub fn bytes_in(self, time: Nanos) -> u64 {
         (u128::from(self.bits) * u128::from(time.0) / 8_000_000_000).min(u128::from(u64::MAX)) as u64
+    }
+}
+
+/// A [`Rate`] as the time of a byte: half as large, for records that each packet touches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace(u64);
+
+impl Pace {
+    /// Picoseconds that so many bytes take.
+    #[inline]
+    pub(crate) fn picos(self, bytes: u32) -> i64 {
+        ((u128::from(bytes) * u128::from(self.0)) >> 20) as i64
     }
 }
 

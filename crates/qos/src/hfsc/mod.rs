@@ -443,7 +443,7 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
     }
 
     fn packets(&self) -> u64 {
-        self.queues.packets
+        u64::from(self.queues.packets)
     }
 
     fn bytes(&self) -> u64 {

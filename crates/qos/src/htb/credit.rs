@@ -1,5 +1,6 @@
 //! What a class may send: its tokens and ceiling tokens, in picoseconds at its rates.
 
+use crate::units::Pace;
 use crate::{Nanos, Rate};
 
 /// No bucket is waited for longer than this (28 hours), nor filled further.
@@ -16,41 +17,54 @@ pub(crate) enum Mode {
     Red,
 }
 
+/// The rate that a class is sure of and that which it can come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates {
+    pub(crate) own: Rate,
+    pub(crate) ceil: Rate,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
-    pub(crate) rate: Rate,
-    pub(crate) ceil: Rate,
-    depth: i64,
-    ceil_depth: i64,
+    at: Nanos,
     tokens: i64,
     ceil_tokens: i64,
-    at: Nanos,
+    depth: i64,
+    ceil_depth: i64,
+    pace: Pace,
+    ceil_pace: Pace,
 }
 
 impl Credit {
     /// Full buckets.
-    pub(crate) fn new(rate: Rate, ceil: Rate, depth: i64, ceil_depth: i64) -> Credit {
+    pub(crate) fn new(rates: Rates, depth: i64, ceil_depth: i64) -> Credit {
         Credit {
-            rate,
-            ceil,
-            depth,
-            ceil_depth,
+            at: Nanos(0),
             tokens: depth,
             ceil_tokens: ceil_depth,
-            at: Nanos(0),
+            depth,
+            ceil_depth,
+            pace: rates.own.pace(),
+            ceil_pace: rates.ceil.pace(),
         }
     }
 
     /// Takes over the bytes of another's buckets, as far as there is room.
-    pub(crate) fn inherit(&mut self, other: &Credit) {
+    pub(crate) fn inherit(&mut self, to: Rates, other: &Credit, from: Rates) {
         let scaled = |tokens: i64, from: Rate, to: Rate| {
             let scaled =
                 i128::from(tokens) * i128::from(from.bits_per_second()) / i128::from(to.bits_per_second().max(1));
             scaled.clamp(i128::from(-LONGEST), i128::from(LONGEST)) as i64
         };
-        self.tokens = scaled(other.tokens, other.rate, self.rate).min(self.depth);
-        self.ceil_tokens = scaled(other.ceil_tokens, other.ceil, self.ceil).min(self.ceil_depth);
+        self.tokens = scaled(other.tokens, from.own, to.own).min(self.depth);
+        self.ceil_tokens = scaled(other.ceil_tokens, from.ceil, to.ceil).min(self.ceil_depth);
         self.at = other.at;
+    }
+
+    /// In how many picoseconds a class that has nobody to borrow from can send.
+    pub(crate) fn until_ceiling(&self, now: Nanos) -> i64 {
+        let passed = now.since(self.at).picos_up_to(LONGEST);
+        (-(self.ceil_tokens + passed)).max(0)
     }
 
     /// What it can do now, and in how many picoseconds that changes for the better.
@@ -64,14 +78,23 @@ impl Credit {
     #[inline]
     pub(crate) fn charge(&mut self, bytes: u32, lent: bool, now: Nanos) -> (Mode, i64) {
         let passed = now.since(self.at).picos_up_to(LONGEST);
+        // Who pays changes from packet to packet: a mask, for no branch would foresee it.
+        let own = self.pace.picos(bytes) & (i64::from(lent) - 1);
         self.at = self.at.max(now);
-        self.tokens = (self.tokens + passed).min(self.depth);
-        if !lent {
-            self.tokens = (self.tokens - self.rate.picos(bytes)).max(-LONGEST);
-        }
-        self.ceil_tokens = (self.ceil_tokens + passed).min(self.ceil_depth);
-        self.ceil_tokens = (self.ceil_tokens - self.ceil.picos(bytes)).max(-LONGEST);
+        self.tokens = ((self.tokens + passed).min(self.depth) - own).max(-LONGEST);
+        self.ceil_tokens =
+            ((self.ceil_tokens + passed).min(self.ceil_depth) - self.ceil_pace.picos(bytes)).max(-LONGEST);
         mode(self.tokens, self.ceil_tokens)
+    }
+
+    /// As [`Credit::charge`] of a class that has nobody to borrow from: in how many picoseconds it can send again.
+    #[inline]
+    pub(crate) fn charge_ceiling(&mut self, bytes: u32, now: Nanos) -> i64 {
+        let passed = now.since(self.at).picos_up_to(LONGEST);
+        self.at = self.at.max(now);
+        let tokens = ((self.ceil_tokens + passed).min(self.ceil_depth) - self.ceil_pace.picos(bytes)).max(-LONGEST);
+        self.ceil_tokens = tokens;
+        (-tokens).max(0)
     }
 }
 

@@ -10,11 +10,13 @@
 //!   equals deficit round robin decides, at each class among its children, so that what is lent is shared by quanta whatever is below.
 //! - Only classes with packets are in these lists, and only such that wait for tokens in a heap by their time.
 //!
-//! Cost: a packet passes the classes between leaf and root twice, and the heap once for each of them that is not green.
+//! Cost: a packet passes the classes between leaf and root twice, and the waiting once for each of them that is not green.
 //!
 //! Invariants: a class is active for a priority exactly when a leaf of that priority has packets and no class from the leaf to it, itself apart, is red. An
-//! active class that is not red is in its parent's feed, a green one also in the row of its height; one not green is in the heap. A green class in a feed
+//! active class that is not red is in its parent's feed, a green one also in the row of its height; one not green waits. A green class in a feed
 //! is never chosen there, for it is in a row below, so it need not lose its turn there when it comes to tokens of its own.
+//!
+//! The root has no parent to borrow from and nobody beside it: it is in no list and does not wait among the others; when it has tokens is one number.
 
 mod config;
 mod credit;
@@ -23,26 +25,38 @@ mod rounds;
 use crate::pool::NIL;
 use crate::queues::Queues;
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
-use crate::tournament::Fronted;
+use crate::tournament::Tournament;
 use crate::{Nanos, Packet, Stats};
 pub use config::{HtbClass, HtbConfig};
-use credit::{Credit, Mode};
+use credit::{Credit, Mode, Rates};
 use rounds::Rounds;
 
 const PRIORITIES: u32 = 8;
 
-/// The class of the port. On a busy port it comes to the end of its tokens with every packet; it is alone in its rows, so it stays in their lists.
+/// The class of the port.
 const ROOT: u32 = 0;
 
+/// What each packet touches of the classes that it passes: one cache line.
+#[derive(Clone)]
+#[repr(C, align(64))]
 struct Class {
-    parent: u32,
-    height: u32,
     credit: Credit,
+    parent: u32,
     mode: Mode,
     /// The priorities for which it is active, one bit each.
     active: u8,
+    /// Of a leaf.
     priority: u8,
-    /// Its links, in rows and in its parent's feeds in turn: two of a leaf, two for each priority of others.
+    is_leaf: bool,
+}
+
+const _: () = assert!(size_of::<Class>() == 64);
+
+/// What a class with children is besides.
+#[derive(Clone, Copy)]
+struct Inner {
+    height: u32,
+    /// Its links, in rows and in its parent's feeds in turn, two for each priority. Those of a leaf are a pair of the class's own number.
     links: u32,
     /// The first of the lists of its children.
     feeds: u32,
@@ -51,13 +65,28 @@ struct Class {
 /// Hierarchical token bucket.
 pub struct Htb<P> {
     classes: Vec<Class>,
+    /// By class; of leaves without meaning.
+    inner: Vec<Inner>,
+    rates: Vec<Rates>,
     queues: Queues<P>,
     rounds: Rounds,
-    /// By height: the priorities that classes can send at.
+    /// By height, the root's apart: the priorities that classes can send at.
     rows: Vec<u8>,
-    waiting: Fronted,
-    /// The lists, and links in them, from a row down to the leaf chosen.
+    /// By when they change for the better: all active classes that are not green, but the root. One that has become inactive meanwhile stays until then.
+    waiting: Tournament,
+    /// When the root has tokens.
+    root_at: u64,
+    /// The lists, and links in them, from the row or the root down to the parent of the leaf chosen.
     path: Vec<(u32, u32)>,
+}
+
+/// A leaf whose turn it is.
+struct Chosen {
+    leaf: u32,
+    /// Of the class that lends, or its own.
+    height: u32,
+    list: u32,
+    link: u32,
 }
 
 impl<P: Packet> Htb<P> {
@@ -67,51 +96,59 @@ impl<P: Packet> Htb<P> {
     /// As [`HtbConfig::new`].
     pub fn new(config: &HtbConfig) -> Result<Htb<P>, crate::ConfigError> {
         let tree = config.tree()?;
-        let heights = tree.heights[0] + 1;
+        let count = tree.parents.len();
+        let heights = tree.heights[0];
         let quanta = config.quanta(&tree);
-        let inner = (0..tree.parents.len()).filter(|class| !tree.is_leaf(*class)).count() as u32;
+        let parents = (0..count).filter(|class| !tree.is_leaf(*class)).count() as u32;
         let mut htb = Htb {
-            classes: Vec::with_capacity(tree.parents.len()),
+            classes: Vec::with_capacity(count),
+            inner: Vec::with_capacity(count),
+            rates: Vec::with_capacity(count),
             queues: Queues::new(
                 &tree,
                 config.link,
                 config.classes.iter().map(|class| (class.number, &class.leaf)),
             ),
-            rounds: Rounds::new(((heights + inner) * PRIORITIES) as usize),
+            rounds: Rounds::new(((heights + parents) * PRIORITIES) as usize),
             rows: vec![0; heights as usize],
-            waiting: Fronted::new(tree.parents.len()),
+            waiting: Tournament::new(count),
+            root_at: 0,
             path: Vec::with_capacity(heights as usize),
         };
+        for (class, quantum) in quanta.iter().enumerate() {
+            htb.rounds.pair(class as u32, *quantum);
+        }
         let mut feeds = heights * PRIORITIES;
         let ceilings = config.ceilings(&tree);
-        for class in 0..tree.parents.len() {
+        for (class, ceil) in ceilings.into_iter().enumerate() {
             let spec = class.checked_sub(1).map(|n| &config.classes[n]);
-            let rate = spec.map_or(config.rate, |spec| spec.min_rate);
-            let ceil = ceilings[class];
+            let own = spec.map_or(config.rate, |spec| spec.min_rate);
+            let rates = Rates { own, ceil };
             let burst = spec.and_then(|spec| spec.burst);
-            let leaf = tree.is_leaf(class);
-            let mut links = NIL;
-            for _ in 0..if leaf { 2 } else { 2 * PRIORITIES } {
-                links = links.min(htb.rounds.link(class as u32, quanta[class]));
-            }
+            let (own, ceil) = (HtbConfig::depth(own, burst), HtbConfig::depth(ceil, burst));
+            let is_leaf = tree.is_leaf(class);
+            htb.rates.push(rates);
             htb.classes.push(Class {
+                credit: Credit::new(rates, own, ceil),
                 parent: tree.parents[class],
-                height: tree.heights[class],
-                credit: Credit::new(rate, ceil, HtbConfig::depth(rate, burst), HtbConfig::depth(ceil, burst)),
                 mode: Mode::Green,
                 active: 0,
                 priority: spec.map_or(0, |spec| spec.priority),
-                links,
-                feeds: if leaf { NIL } else { feeds },
+                is_leaf,
             });
-            if !leaf {
+            let mut inner = Inner {
+                height: tree.heights[class],
+                links: NIL,
+                feeds: NIL,
+            };
+            if !is_leaf {
+                inner.feeds = feeds;
                 feeds += PRIORITIES;
+                for _ in 0..PRIORITIES {
+                    inner.links = inner.links.min(htb.rounds.pair(class as u32, quanta[class]));
+                }
             }
-        }
-        let Class { height, links, .. } = htb.classes[ROOT as usize];
-        for priority in 0..PRIORITIES {
-            let link = htb.in_row(links, height, priority);
-            htb.rounds.insert(height * PRIORITIES + priority, link);
+            htb.inner.push(inner);
         }
         Ok(htb)
     }
@@ -128,13 +165,19 @@ impl<P: Packet> Htb<P> {
         dropped: &mut Dropped<'_, P>,
     ) -> Result<(), crate::ConfigError> {
         let mut new = Htb::new(config)?;
-        new.classes[0].credit.inherit(&self.classes[0].credit);
-        for class in 1..self.classes.len() {
-            let to = new.queues.class_of(self.queues.numbers[class]).unwrap_or(NIL);
-            if let Some(to) = new.classes.get_mut(to as usize) {
-                to.credit.inherit(&self.classes[class].credit);
+        for class in 0..self.classes.len() {
+            let to = match class {
+                0 => ROOT,
+                _ => new.queues.class_of(self.queues.numbers[class]).unwrap_or(NIL),
+            };
+            if let Some(heir) = new.classes.get_mut(to as usize) {
+                let rates = new.rates[to as usize];
+                heir.credit
+                    .inherit(rates, &self.classes[class].credit, self.rates[class]);
             }
         }
+        let wait = new.classes[ROOT as usize].credit.until_ceiling(now);
+        new.root_at = now.after_picos(wait).0;
         let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
         new.queues.inherit(&mut self.queues, leaf, now, dropped);
         for class in new.queues.backlogged() {
@@ -145,201 +188,246 @@ impl<P: Packet> Htb<P> {
     }
 
     /// A leaf has packets, and had none.
-    fn activate(&mut self, class: u32, now: Nanos) {
-        let bit = 1 << self.classes[class as usize].priority;
-        self.classes[class as usize].active = bit;
-        self.look(class, now);
-        self.place(class, bit, now);
+    fn activate(&mut self, leaf: u32, now: Nanos) {
+        let class = &mut self.classes[leaf as usize];
+        let bit = 1 << class.priority;
+        class.active = bit;
+        self.look(leaf, now);
+        self.place(leaf, bit, now);
     }
 
     /// A leaf has no packets any more.
-    fn deactivate(&mut self, class: u32) {
-        let bit = std::mem::take(&mut self.classes[class as usize].active);
-        self.waiting.remove(class);
-        self.unplace(class, bit);
+    fn deactivate(&mut self, leaf: u32) {
+        let bit = std::mem::take(&mut self.classes[leaf as usize].active);
+        self.unplace(leaf, bit);
     }
 
     /// Finds the mode of a class that is in no list.
     #[inline]
-    fn look(&mut self, class: u32, now: Nanos) {
-        let (mode, wait) = self.classes[class as usize].credit.state(now);
-        self.classes[class as usize].mode = mode;
-        self.wait(class, mode, wait, now);
+    fn look(&mut self, at: u32, now: Nanos) {
+        let class = &mut self.classes[at as usize];
+        let (mode, wait) = class.credit.state(now);
+        class.mode = mode;
+        if mode != Mode::Green {
+            self.waiting.set(at, now.after_picos(wait).0);
+        }
     }
 
     /// Waits for the tokens that a class has not got.
     #[inline]
-    fn wait(&mut self, class: u32, mode: Mode, wait: i64, now: Nanos) {
+    fn wait(&mut self, at: u32, mode: Mode, wait: i64, now: Nanos) {
         if mode == Mode::Green {
-            self.waiting.remove(class);
+            self.waiting.remove(at);
         } else {
-            self.waiting.set(class, now.after_picos(wait).0);
+            self.waiting.set(at, now.after_picos(wait).0);
         }
     }
 
-    /// Puts an active class where it belongs by its mode, found anew.
+    /// The first of those that wait has come to tokens, or has become inactive meanwhile.
     #[inline]
-    fn refresh(&mut self, at: u32, (mode, wait): (Mode, i64), now: Nanos) {
+    fn due(&mut self, at: u32, now: Nanos) {
+        let class = &self.classes[at as usize];
+        let (mode, wait) = class.credit.state(now);
+        let active = class.active != 0;
+        if active && mode != Mode::Green {
+            self.waiting.set(at, now.after_picos(wait).0);
+        } else {
+            self.waiting.remove_first();
+        }
+        if active {
+            self.turn(at, mode, now);
+        }
+    }
+
+    /// Puts an active class where it belongs by a mode found anew.
+    #[inline]
+    fn turn(&mut self, at: u32, mode: Mode, now: Nanos) {
         let class = &mut self.classes[at as usize];
         let (old, active) = (class.mode, class.active);
-        if (old, mode) == (Mode::Green, Mode::Green) {
-            return;
-        }
         if (old == Mode::Red) != (mode == Mode::Red) {
             self.unplace(at, active);
             self.classes[at as usize].mode = mode;
             self.place(at, active, now);
-        } else {
-            class.mode = mode;
-            match (old, mode) {
-                (Mode::Green, _) => self.leave_row(at, active),
-                (_, Mode::Green) => self.join_row(at, active),
-                _ => {}
-            }
+            return;
         }
-        self.wait(at, mode, wait, now);
+        class.mode = mode;
+        match (old == Mode::Green, mode == Mode::Green) {
+            (true, false) => self.leave_row(at, active),
+            (false, true) => self.join_row(at, active),
+            _ => {}
+        }
     }
 
-    fn join_row(&mut self, class: u32, priorities: u8) {
-        let Class { height, links, .. } = self.classes[class as usize];
-        let others = if class == ROOT { 0 } else { priorities };
-        for priority in bits(others) {
+    /// The first of the lists of a class's height, and the link that it has in rows for the first priority; how far that of the next is from it. The link
+    /// after each is for its parent's feeds.
+    #[inline(always)]
+    fn place_of(&self, at: u32) -> (u32, u32, u32) {
+        if self.classes[at as usize].is_leaf {
+            (0, 2 * at, 0)
+        } else {
+            let inner = &self.inner[at as usize];
+            (inner.height, inner.links, 2)
+        }
+    }
+
+    #[inline(always)]
+    fn join_row(&mut self, at: u32, priorities: u8) {
+        let (height, links, step) = self.place_of(at);
+        for priority in bits(priorities) {
             self.rounds
-                .insert(height * PRIORITIES + priority, self.in_row(links, height, priority));
+                .insert(height * PRIORITIES + priority, links + step * priority);
         }
         self.rows[height as usize] |= priorities;
     }
 
-    fn leave_row(&mut self, class: u32, priorities: u8) {
-        let Class { height, links, .. } = self.classes[class as usize];
-        if class == ROOT {
-            self.rows[height as usize] &= !priorities;
-            return;
-        }
+    #[inline(always)]
+    fn leave_row(&mut self, at: u32, priorities: u8) {
+        let (height, links, step) = self.place_of(at);
         for priority in bits(priorities) {
-            let link = self.in_row(links, height, priority);
-            if self.rounds.remove(height * PRIORITIES + priority, link) {
+            if self
+                .rounds
+                .remove(height * PRIORITIES + priority, links + step * priority)
+            {
                 self.rows[height as usize] &= !(1 << priority);
             }
         }
     }
 
-    /// The link that a class has in rows; the one after it is for its parent's feeds.
-    #[inline]
-    fn in_row(&self, links: u32, height: u32, priority: u32) -> u32 {
-        if height == 0 { links } else { links + 2 * priority }
-    }
-
     /// Puts a class into the lists of its mode for these priorities, and the classes above that become active by it.
-    fn place(&mut self, mut class: u32, mut priorities: u8, now: Nanos) {
-        loop {
-            let Class {
-                mode,
-                parent,
-                height,
-                links,
-                ..
-            } = self.classes[class as usize];
-            match mode {
-                Mode::Red => return,
-                Mode::Yellow => {}
-                Mode::Green => self.join_row(class, priorities),
-            }
-            let Some(above) = self.classes.get(parent as usize) else {
-                return;
-            };
-            let (feeds, was) = (above.feeds, above.active);
-            let mut new = 0;
-            for priority in bits(priorities) {
-                let link = self.in_row(links, height, priority) + 1;
-                if self.rounds.insert(feeds + priority, link) {
-                    new |= 1 << priority;
-                }
-            }
-            if new == 0 {
+    fn place(&mut self, at: u32, priorities: u8, now: Nanos) {
+        let (mut parent, mut new) = self.enter(at, priorities);
+        while new != 0 {
+            let class = &mut self.classes[parent as usize];
+            let was = class.active;
+            class.active = was | new;
+            if parent == ROOT {
                 return;
             }
-            self.classes[parent as usize].active = was | new;
             if was == 0 {
                 self.look(parent, now);
             }
-            (class, priorities) = (parent, new);
+            (parent, new) = self.enter(parent, new);
         }
     }
 
     /// Takes a class out of the lists of its mode for these priorities, and the classes above that become inactive by it.
-    fn unplace(&mut self, mut class: u32, mut priorities: u8) {
-        loop {
-            let Class {
-                mode,
-                parent,
-                height,
-                links,
-                ..
-            } = self.classes[class as usize];
-            match mode {
-                Mode::Red => return,
-                Mode::Yellow => {}
-                Mode::Green => self.leave_row(class, priorities),
-            }
-            let Some(above) = self.classes.get(parent as usize) else {
-                return;
-            };
-            let feeds = above.feeds;
-            let mut gone = 0;
-            for priority in bits(priorities) {
-                let link = self.in_row(links, height, priority) + 1;
-                if self.rounds.remove(feeds + priority, link) {
-                    gone |= 1 << priority;
-                }
-            }
-            if gone == 0 {
-                return;
-            }
+    fn unplace(&mut self, at: u32, priorities: u8) {
+        let (mut parent, mut gone) = self.leave(at, priorities);
+        while gone != 0 {
             self.classes[parent as usize].active &= !gone;
-            if self.classes[parent as usize].active == 0 {
-                self.waiting.remove(parent);
+            if parent == ROOT {
+                return;
             }
-            (class, priorities) = (parent, gone);
+            (parent, gone) = self.leave(parent, gone);
         }
     }
 
-    /// The leaf whose turn it is in a row, with the way to it in `path`.
+    /// Puts a class into the lists of its mode. The parent, and for what priorities it becomes active by that.
+    #[inline(always)]
+    fn enter(&mut self, at: u32, priorities: u8) -> (u32, u8) {
+        let Class { mode, parent, .. } = self.classes[at as usize];
+        match mode {
+            Mode::Red => return (parent, 0),
+            Mode::Yellow => {}
+            Mode::Green => self.join_row(at, priorities),
+        }
+        let (_, links, step) = self.place_of(at);
+        let feeds = self.inner[parent as usize].feeds;
+        let mut new = 0;
+        for priority in bits(priorities) {
+            if self.rounds.insert(feeds + priority, links + step * priority + 1) {
+                new |= 1 << priority;
+            }
+        }
+        (parent, new)
+    }
+
+    /// Takes a class out of the lists of its mode. The parent, and for what priorities it becomes inactive by that.
+    #[inline(always)]
+    fn leave(&mut self, at: u32, priorities: u8) -> (u32, u8) {
+        let Class { mode, parent, .. } = self.classes[at as usize];
+        match mode {
+            Mode::Red => return (parent, 0),
+            Mode::Yellow => {}
+            Mode::Green => self.leave_row(at, priorities),
+        }
+        let (_, links, step) = self.place_of(at);
+        let feeds = self.inner[parent as usize].feeds;
+        let mut gone = 0;
+        for priority in bits(priorities) {
+            if self.rounds.remove(feeds + priority, links + step * priority + 1) {
+                gone |= 1 << priority;
+            }
+        }
+        (parent, gone)
+    }
+
+    /// The leaf whose turn it is, with the way to its parent in `path`.
     #[inline]
-    fn choose(&mut self, height: u32, priority: u32) -> Option<u32> {
+    fn choose(&mut self, now: Nanos) -> Option<Chosen> {
         self.path.clear();
-        let mut list = height * PRIORITIES + priority;
+        let row = self.rows.iter().position(|row| *row != 0);
+        let (height, priority, mut list) = match row {
+            Some(height) => {
+                let priority = self.rows[height].trailing_zeros();
+                let height = height as u32;
+                (height, priority, height * PRIORITIES + priority)
+            }
+            None => {
+                let active = self.classes[ROOT as usize].active;
+                if active == 0 || self.root_at > now.0 {
+                    return None;
+                }
+                let Inner { height, feeds, .. } = self.inner[ROOT as usize];
+                let priority = active.trailing_zeros();
+                (height, priority, feeds + priority)
+            }
+        };
         loop {
             let (link, class) = self.rounds.next(list)?;
-            self.path.push((list, link));
-            let feeds = self.classes[class as usize].feeds;
-            if feeds == NIL {
-                return Some(class);
+            if self.classes[class as usize].is_leaf {
+                let leaf = class;
+                return Some(Chosen {
+                    leaf,
+                    height,
+                    list,
+                    link,
+                });
             }
-            list = feeds + priority;
+            self.path.push((list, link));
+            list = self.inner[class as usize].feeds + priority;
         }
     }
 
     /// So many bytes leave on the way chosen.
     #[inline]
-    fn spend(&mut self, cost: u32) {
+    fn spend(&mut self, chosen: &Chosen, cost: u32) {
         for &(list, link) in &self.path {
             self.rounds.spend(list, link, cost);
         }
+        self.rounds.spend(chosen.list, chosen.link, cost);
     }
 
     /// A packet left from a leaf, with what a class of some height has.
     #[inline]
     fn charge(&mut self, leaf: u32, height: u32, cost: u32, now: Nanos) {
-        let mut at = leaf;
-        while let Some(class) = self.classes.get_mut(at as usize) {
+        let (mut at, mut own) = (leaf, 0);
+        while at != ROOT {
+            let class = &mut self.classes[at as usize];
             let parent = class.parent;
-            let state = class.credit.charge(cost, class.height < height, now);
-            if class.active != 0 {
-                self.refresh(at, state, now);
+            let lent = own < height;
+            let (mode, wait) = class.credit.charge(cost, lent, now);
+            // Nothing is other than it was: neither the mode nor, as only ceiling tokens were spent, what a yellow class waits for.
+            let same = class.mode == mode && (mode == Mode::Green || (mode == Mode::Yellow && lent));
+            if class.active != 0 && !same {
+                self.turn(at, mode, now);
+                self.wait(at, mode, wait, now);
             }
-            at = parent;
+            (at, own) = (parent, self.inner[parent as usize].height);
         }
+        // Its rate is its ceiling: it is green or red.
+        let wait = self.classes[ROOT as usize].credit.charge_ceiling(cost, now);
+        self.root_at = now.after_picos(wait).0;
     }
 }
 
@@ -347,8 +435,9 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let class = self.queues.leaf_of(packet.queue());
+        let was_empty = self.queues.is_empty(class);
         let lost = self.queues.put(class, packet, now, dropped);
-        if self.classes[class as usize].active == 0 && !self.queues.is_empty(class) {
+        if was_empty && !self.queues.is_empty(class) {
             self.activate(class, now);
         }
         lost.into()
@@ -356,25 +445,22 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
-        while let Some((time, class)) = self.waiting.first()
-            && time <= now.0
-        {
-            let state = self.classes[class as usize].credit.state(now);
-            self.refresh(class, state, now);
+        while let Some(class) = self.waiting.first_until(now.0) {
+            self.due(class, now);
         }
         loop {
-            let height = self.rows.iter().position(|row| *row != 0)? as u32;
-            let priority = self.rows[height as usize].trailing_zeros();
-            let class = self.choose(height, priority)?;
-            let cost = self.queues.stage(class, now, dropped).unwrap_or(0);
-            let packet = self.queues.take(class, now);
-            self.spend(cost);
-            if self.queues.is_empty(class) {
-                self.deactivate(class);
+            let chosen = self.choose(now)?;
+            let Chosen { leaf, height, .. } = chosen;
+            let popped = self.queues.pop(leaf, now, dropped);
+            if let Some((_, cost)) = popped {
+                self.spend(&chosen, cost);
             }
-            if packet.is_some() {
-                self.charge(class, height, cost, now);
-                return packet;
+            if self.queues.is_empty(leaf) {
+                self.deactivate(leaf);
+            }
+            if let Some((packet, cost)) = popped {
+                self.charge(leaf, height, cost, now);
+                return Some(packet);
             }
         }
     }
@@ -385,12 +471,15 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
         } else if self.rows.iter().any(|row| *row != 0) {
             Some(now)
         } else {
-            self.waiting.first().map(|(time, _)| Nanos(time).max(now))
+            let root = Some(self.root_at).filter(|_| self.classes[ROOT as usize].active != 0);
+            let others = self.waiting.first().map(|(time, _)| time);
+            let first = root.into_iter().chain(others).min();
+            first.map(|time| Nanos(time).max(now))
         }
     }
 
     fn packets(&self) -> u64 {
-        self.queues.packets
+        u64::from(self.queues.packets)
     }
 
     fn bytes(&self) -> u64 {
@@ -411,8 +500,7 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
 
     fn segment_above(&self, queue: u32) -> Option<u64> {
         let class = self.queues.leaf_of(queue);
-        let ceil = self.classes.get(class as usize)?.credit.ceil;
-        Some(ceil.bytes_in(Nanos::from_millis(1)))
+        Some(self.rates.get(class as usize)?.ceil.bytes_in(Nanos::from_millis(1)))
     }
 }
 

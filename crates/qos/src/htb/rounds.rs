@@ -17,32 +17,43 @@ struct Link {
     deficit: i64,
 }
 
+/// The places of a class in two lists, in one cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Pair([Link; 2]);
+
 /// Circular lists; a link is in one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     heads: Vec<u32>,
-    links: Vec<Link>,
+    pairs: Vec<Pair>,
 }
 
 impl Rounds {
     pub(crate) fn new(lists: usize) -> Rounds {
         Rounds {
             heads: vec![NIL; lists],
-            links: Vec::new(),
+            pairs: Vec::new(),
         }
     }
 
-    /// A new link of a class, in no list.
-    pub(crate) fn link(&mut self, class: u32, quantum: i64) -> u32 {
-        self.links.push(Link {
+    /// Two new links of a class, in no list: the number returned, which is even, and the next.
+    pub(crate) fn pair(&mut self, class: u32, quantum: i64) -> u32 {
+        let link = Link {
             previous: NIL,
             next: NIL,
             class,
             interrupted: false,
             quantum,
             deficit: quantum,
-        });
-        self.links.len() as u32 - 1
+        };
+        self.pairs.push(Pair([link.clone(), link]));
+        (self.pairs.len() as u32 - 1) * 2
+    }
+
+    #[inline]
+    fn at(&mut self, link: u32) -> &mut Link {
+        &mut self.pairs[link as usize / 2].0[link as usize % 2]
     }
 
     /// Whose turn it is: link and class.
@@ -50,7 +61,10 @@ impl Rounds {
     pub(crate) fn next(&mut self, list: u32) -> Option<(u32, u32)> {
         loop {
             let at = self.heads[list as usize];
-            let link = self.links.get_mut(at as usize)?;
+            if at == NIL {
+                return None;
+            }
+            let link = self.at(at);
             if link.deficit > 0 {
                 return Some((at, link.class));
             }
@@ -61,52 +75,50 @@ impl Rounds {
 
     /// The head of a list sends so many bytes; with its quantum used up the turn is the next one's.
     #[inline]
-    pub(crate) fn spend(&mut self, list: u32, link: u32, bytes: u32) {
-        let link = &mut self.links[link as usize];
-        link.deficit -= i64::from(bytes);
-        if link.deficit <= 0 {
-            link.deficit += link.quantum;
-            self.heads[list as usize] = link.next;
-        }
+    pub(crate) fn spend(&mut self, list: u32, head: u32, bytes: u32) {
+        let link = self.at(head);
+        let left = link.deficit - i64::from(bytes);
+        // No branch would foresee it.
+        let over = left <= 0;
+        link.deficit = left + (link.quantum & -i64::from(over));
+        let head = if over { link.next } else { head };
+        self.heads[list as usize] = head;
     }
 
     /// Puts a link in last, or first if its turn was interrupted; whether the list was empty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, list: u32, link: u32) -> bool {
-        let interrupted = std::mem::take(&mut self.links[link as usize].interrupted);
+        let interrupted = std::mem::take(&mut self.at(link).interrupted);
         let head = self.heads[list as usize];
         if head == NIL {
             self.heads[list as usize] = link;
-            (self.links[link as usize].previous, self.links[link as usize].next) = (link, link);
+            let place = self.at(link);
+            (place.previous, place.next) = (link, link);
             return true;
         }
-        let last = std::mem::replace(&mut self.links[head as usize].previous, link);
-        self.links[last as usize].next = link;
-        (self.links[link as usize].previous, self.links[link as usize].next) = (last, head);
-        if interrupted {
-            self.heads[list as usize] = link;
-        }
+        let last = std::mem::replace(&mut self.at(head).previous, link);
+        self.at(last).next = link;
+        let place = self.at(link);
+        (place.previous, place.next) = (last, head);
+        self.heads[list as usize] = if interrupted { link } else { head };
         false
     }
 
     /// Takes a link out; whether the list is empty now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, list: u32, link: u32) -> bool {
-        let is_head = self.heads[list as usize] == link;
-        let (previous, next) = {
-            let link = &mut self.links[link as usize];
-            link.interrupted = is_head && link.deficit < link.quantum;
-            (link.previous, link.next)
-        };
+        let head = self.heads[list as usize];
+        let is_head = head == link;
+        let place = self.at(link);
+        place.interrupted = is_head & (place.deficit < place.quantum);
+        let (previous, next) = (place.previous, place.next);
         if next == link {
             self.heads[list as usize] = NIL;
             return true;
         }
-        self.links[previous as usize].next = next;
-        self.links[next as usize].previous = previous;
-        if is_head {
-            self.heads[list as usize] = next;
-        }
+        self.at(previous).next = next;
+        self.at(next).previous = previous;
+        self.heads[list as usize] = if is_head { next } else { head };
         false
     }
 }
