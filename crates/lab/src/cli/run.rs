@@ -181,24 +181,5 @@ fn read(path: &Path) -> Result<Scenario> {
 
 /// A name that sorts by time, in UTC.
 fn fresh_name() -> PathBuf {
-    let seconds = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
-    // Civil date of a day's number, by eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
-    PathBuf::from(format!(
-        "lab-{year:04}-{month:02}-{of_month:02}-{:02}{:02}{:02}",
-        time / 3600,
-        time / 60 % 60,
-        time % 60
-    ))
+    telemetry::timestamp("lab-%Y-%m-%d-%H%M%S").into()
 }

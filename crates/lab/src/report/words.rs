@@ -167,27 +167,8 @@ pub(crate) fn remarks(summary: &Summary, most: usize) -> Vec<String> {
 
 /// Seconds since 1970 as a date and time of day, UTC.
 pub(crate) fn date(seconds: f64) -> String {
-    let whole = if seconds.is_finite() {
-        seconds.max(0.0) as i64
-    } else {
-        0
-    };
-    let (days, rest) = (whole / 86_400, whole % 86_400);
-    // Days from 1 March of the year 0, in eras of 400 years (Gregorian calendar).
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}", rest / 3600, rest % 3600 / 60)
+    let seconds = if seconds.is_finite() { seconds } else { 0.0 };
+    telemetry::timestamp_of((seconds * 1e3) as i64, "%Y-%m-%d %H:%M")
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 
 /// The bit of a switch's configuration by which packets without time to live go to controllers.
@@ -196,7 +195,7 @@ fn watch(
                 received = messages.recv(), if !shared.blocked.get() => match received {
                     Some(Ok(data)) => {
                         if ctl.options.timestamp {
-                            shared.say(&format!("{} ", now()));
+                            shared.say(&format!("{} ", telemetry::timestamp(MOMENT)));
                         }
                         heard(&shared, &data, answer_echo, resume);
                     }
@@ -335,28 +334,5 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
     }
 }
 
-/// The time of day.
-fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    timestamp(since.as_secs(), since.subsec_millis())
-}
-
-/// A moment as `YEAR-MONTH-DAY HOUR:MINUTE:SECOND.MILLISECONDS`, in UTC.
-pub(super) fn timestamp(seconds: u64, millis: u32) -> String {
-    let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Days since 1 March of the year 0, in periods of 400 years.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let in_year = day - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}.{millis:03}",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
+/// How a moment is written, in UTC.
+pub(super) const MOMENT: &str = "%Y-%m-%d %H:%M:%S.###";

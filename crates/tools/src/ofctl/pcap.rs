@@ -1,6 +1,7 @@
 //! `ofp-parse-pcap`: the OpenFlow messages in captured TCP streams.
 
 use super::Ctl;
+use super::monitor::MOMENT;
 use super::out::Out;
 use crate::common::Failure;
 use mgmt::pidfile;
@@ -97,7 +98,8 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
             };
             if ctl.options.timestamp {
                 let millis = if nanos { fraction / 1_000_000 } else { fraction / 1000 };
-                let _ = write!(out.text, "{} ", super::monitor::timestamp(seconds.into(), millis));
+                let moment = i64::from(seconds) * 1000 + i64::from(millis);
+                let _ = write!(out.text, "{} ", telemetry::timestamp_of(moment, MOMENT));
             }
             if printed {
                 out.text.push('\n');
