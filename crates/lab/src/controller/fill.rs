@@ -68,7 +68,7 @@ pub(crate) fn drain(connection: &mut Connection, exact: bool, filled: Filled, ke
 }
 
 /// A rule for packets from 11.0.0.0/8, which nobody has in a testbed.
-fn filler(number: u32, exact: bool) -> String {
+pub(super) fn filler(number: u32, exact: bool) -> String {
     let source = Ipv4Addr::from((11 << 24) | number & 0x00ff_ffff);
     if exact {
         return format!(

@@ -1,7 +1,7 @@
 //! What a switch's OpenFlow costs: statistics, rules and barriers (as OFLOPS measures them), packets from the controller.
 
 use super::connection::Connection;
-use super::fill::{drain, fill};
+use super::fill::{drain, fill, filler};
 use crate::results::Distribution;
 use anyhow::{Result, ensure};
 use openflow::model::{Action, Body, FlowCommand, Match, PacketOut, Port, StatsRequest};
@@ -98,9 +98,10 @@ pub fn rates(connection: &mut Connection, rules: u32) -> Result<Measured> {
     let mut metrics = BTreeMap::from([("install".to_owned(), per_second(filled.took))]);
     let began = Instant::now();
     for number in 0..rules {
-        let source = std::net::Ipv4Addr::from((11 << 24) | number & 0x00ff_ffff);
-        let text = format!("priority=100,ip,nw_src={source},nw_dst=12.0.0.1,actions=output:1");
-        connection.rule(FlowCommand::ModifyStrict, &text)?;
+        connection.rule(
+            FlowCommand::ModifyStrict,
+            &(filler(number, false) + ",actions=output:1"),
+        )?;
     }
     let refused = connection.barrier()?;
     ensure!(
