@@ -139,7 +139,8 @@ fn learn(learn: &Learn) -> Result<(), OfError> {
 
 fn output(port: Port) -> Result<(), OfError> {
     match port {
-        Port::ANY | Port::TABLE | Port::UNSET | Port(0) => Err(OfError::BacBadOutPort),
+        // Not number 0, which no port has: a rule learned from a packet whose port was taken off sends there, that is, nowhere.
+        Port::ANY | Port::TABLE | Port::UNSET => Err(OfError::BacBadOutPort),
         _ => Ok(()),
     }
 }

@@ -83,6 +83,17 @@ fn what_was_learned_before_a_packet_is_given_up_stays_learned() {
 }
 
 #[test]
+fn a_rule_made_of_no_port_sends_nowhere() {
+    let learn = "in_port=1,actions=load:0->NXM_OF_IN_PORT[],learn(table=5,NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    let mut switch = bridge(&[learn, "in_port=2,actions=resubmit(,5)"]);
+    switch.accept(&switch.translate_rules(&from(1)), Nanos::ZERO);
+    assert_eq!(rules_in(&switch, 5), 1);
+    let packet = Packet::new(mac(1), mac(9)).payload(0x88b5, b"data");
+    let later = switch.translate_rules(&extract(&packet.bytes(), PortNo(2)).unwrap());
+    assert_eq!((later.rules.len(), later.translation.actions.len()), (2, 0));
+}
+
+#[test]
 fn no_more_rules_are_made_than_may_be_and_a_bit_says_so() {
     let learn = "actions=learn(table=5,limit=2,cookie=0x7,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),resubmit(,6)";
     let mut switch = bridge(&[

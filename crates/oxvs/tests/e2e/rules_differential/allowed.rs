@@ -126,10 +126,11 @@ impl Uncounted {
         // bucket or a clone.
         let returns = |rule: &String| !rule.starts_with("table=0,") || rule.contains("clone(");
         let twice = |rule: &String| rule.contains("check_pkt_larger") && returns(rule);
-        let packets = unheard || set.rules.iter().chain(&set.groups).any(twice);
         // It looks anew at what is behind a label that was put on by the same rules, and at what a group of its own choice is for, and counts
-        // that with the tags and labels that there are by then.
+        // that with the tags and labels that there are by then, and of check_pkt_larger's answers for the right one only.
         let select = set.groups.iter().any(|group| group.contains("type=select"));
+        let answered = |rule: &String| twice(rule) || select && rule.contains("check_pkt_larger");
+        let packets = unheard || set.rules.iter().chain(&set.groups).any(answered);
         let bytes = packets || select || set.rules.iter().any(|rule| rule.contains("pop_mpls"));
         Uncounted { packets, bytes }
     }
@@ -168,13 +169,10 @@ fn no_labels(stack: &[u8]) -> bool {
     false
 }
 
-/// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole one, Open vSwitch cannot read the key of the
-/// flow that it makes of it, and no rule is told of what else that flow carries until it is forgotten.
+/// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole one, or one of bits that are all zero, Open
+/// vSwitch cannot read the key of the flow that it makes of it, and no rule is told of what else that flow carries until it is forgotten.
 pub(super) fn loses_count(frame: &[u8]) -> bool {
-    let stack = frame.get(14 + 4 * tags(frame)..).unwrap_or_default();
-    let mut labels = [0, 4, 8].into_iter().map(|at| stack.get(at..at + 4));
-    let last = labels.find(|label| label.is_none_or(|label| label[2] & 1 == 1));
-    is_labelled(frame) && last == Some(None)
+    is_labelled(frame) && no_labels(frame.get(14 + 4 * tags(frame)..).unwrap_or_default())
 }
 
 /// Whether a frame's type says that it has a label.

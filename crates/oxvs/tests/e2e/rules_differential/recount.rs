@@ -1,0 +1,81 @@
+//! Which packet it is that both count differently, where what comes out is the same.
+
+use super::counters::Counters;
+use super::{Cause, Pair, allowed};
+use testkit::random::RuleSet;
+
+/// Packets that are counted together before each is on its own.
+const TOGETHER: usize = 8;
+
+impl Pair {
+    /// Sends `packets` once more through both, programmed anew, to find the one that makes the difference.
+    pub(super) fn recount(&mut self, set: &RuleSet, packets: &[(&'static str, Vec<u8>)]) -> Cause {
+        let mut cause = Cause::Unknown;
+        let mut before = None;
+        for part in packets.chunks(if set.learning { 1 } else { TOGETHER }) {
+            let whole = match self.count(set, part, &mut before) {
+                Ok(()) => continue,
+                Err(difference) if part.len() == 1 => self.judge(set, &part[0], &difference),
+                Err(_) => Cause::Unknown,
+            };
+            before = None;
+            if let Cause::Fault(_) = whole {
+                return whole;
+            }
+            if let Cause::Allowed = whole {
+                cause = Cause::Allowed;
+                continue;
+            }
+            for packet in part {
+                let Err(difference) = self.count(set, std::slice::from_ref(packet), &mut before) else {
+                    continue;
+                };
+                before = None;
+                match self.judge(set, packet, &difference) {
+                    Cause::Allowed => cause = Cause::Allowed,
+                    other => return other,
+                }
+            }
+        }
+        cause
+    }
+
+    /// Sends some packets, of which neither switch knows any flow, and compares what was counted since both were programmed, which they are where
+    /// there is no `before`.
+    fn count(
+        &mut self,
+        set: &RuleSet,
+        part: &[(&'static str, Vec<u8>)],
+        before: &mut Option<[Counters; 2]>,
+    ) -> Result<(), String> {
+        if before.is_none() {
+            self.oracle.program(set)?;
+            self.mine.program(set)?;
+            *before = Some([self.oracle.counted(), self.mine.counted()]);
+        }
+        self.forget_flows();
+        self.exchange(part);
+        self.compare_rules(set)?;
+        before
+            .as_ref()
+            .map_or(Ok(()), |before| self.compare_counters(set, before))
+    }
+
+    /// Whether a packet may be counted differently.
+    fn judge(&mut self, set: &RuleSet, (port, frame): &(&'static str, Vec<u8>), difference: &str) -> Cause {
+        let theirs = self.oracle.trace(port, frame);
+        let mine = self.mine.trace(port, frame);
+        self.oracle.exchange_marks();
+        self.counted = None;
+        match allowed::reason(set, frame, &theirs) {
+            Some(reason) => {
+                *self.reasons.entry(reason).or_default() += 1;
+                Cause::Allowed
+            }
+            None => Cause::Fault(format!(
+                "{difference}packet into {port}: {}\nOpen vSwitch's trace:\n{theirs}\nhere:\n{mine}",
+                testkit::to_hex(frame)
+            )),
+        }
+    }
+}
