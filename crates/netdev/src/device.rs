@@ -61,6 +61,11 @@ pub trait Netdev: Send + Sync {
     /// it works with a limitation.
     fn status(&self) -> BTreeMap<String, String>;
 
+    /// What `dpctl/show` shows of the device's options, and of how it goes by them.
+    fn config(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
     /// The device's face for tests, where it is a [`Kind::Dummy`].
     fn as_dummy(&self) -> Option<&Dummy> {
         None
@@ -139,6 +144,8 @@ impl std::ops::AddAssign for TxReport {
 pub enum Kind {
     /// A device of the kernel that exists on its own: veth, a network card.
     System,
+    /// The same, through AF_XDP sockets.
+    Afxdp,
     /// A device made by the switch through which the host's stack takes part: a bridge's own port.
     Internal,
     /// A TAP device made by the switch.
@@ -152,6 +159,7 @@ impl Kind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::System => "system",
+            Kind::Afxdp => "afxdp",
             Kind::Internal => "internal",
             Kind::Tap => "tap",
             Kind::Dummy => "dummy",

@@ -75,6 +75,12 @@ impl KernelDevice {
         netlink::set_link(&mut self.netlink.lock(), self.ifindex, mtu, mac, up)
     }
 
+    /// How many queues it receives by, where the driver tells.
+    pub(crate) fn receive_queues(&self) -> Option<u32> {
+        let queues = sys::ethtool::receive_queues(self.ethtool.as_fd(), &self.name).ok();
+        queues.filter(|queues| *queues > 0)
+    }
+
     pub(crate) fn status(&self) -> BTreeMap<String, String> {
         let info = sys::ethtool::driver_info(self.ethtool.as_fd(), &self.name).unwrap_or_default();
         [

@@ -9,6 +9,7 @@
 //!   in the frame's `offload` and refers to offsets in the frame's data, whatever tags are pushed or popped.
 //! - A frame that cannot be sent as it is ([`Gso`] to a device without it) is completed in software, never sent incomplete.
 
+mod afxdp;
 pub mod checksum;
 mod device;
 mod dummy;
@@ -26,6 +27,7 @@ mod system;
 mod tap;
 mod vnet;
 
+pub use afxdp::{Afxdp, AfxdpConfig, XdpMode};
 pub use device::{DeviceDrops, Kind, Netdev, Rx, State, Tx, TxReport};
 pub use dummy::Dummy;
 pub use frame::{Frame, FrameError};

@@ -1,6 +1,6 @@
 //! Which device to open, and why it could not be.
 
-use crate::{Dummy, Isolation, Netdev, System, Tap};
+use crate::{Afxdp, AfxdpConfig, Dummy, Isolation, Netdev, System, Tap};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -13,6 +13,13 @@ pub enum Spec {
     System {
         /// Its name.
         name: String,
+    },
+    /// The same, through AF_XDP sockets.
+    Afxdp {
+        /// Its name.
+        name: String,
+        /// How it is to be used.
+        config: AfxdpConfig,
     },
     /// A device to be made for the host's stack.
     Internal {
@@ -41,7 +48,11 @@ impl Spec {
     /// The device's name.
     pub fn name(&self) -> &str {
         match self {
-            Spec::System { name } | Spec::Internal { name, .. } | Spec::Tap { name } | Spec::Dummy { name, .. } => name,
+            Spec::System { name }
+            | Spec::Afxdp { name, .. }
+            | Spec::Internal { name, .. }
+            | Spec::Tap { name }
+            | Spec::Dummy { name, .. } => name,
         }
     }
 }
@@ -53,6 +64,7 @@ impl Spec {
 pub fn open(spec: &Spec) -> Result<Arc<dyn Netdev>, Error> {
     Ok(match spec {
         Spec::System { name } => Arc::new(System::open(name, Isolation::Auto)?),
+        Spec::Afxdp { name, config } => Arc::new(Afxdp::open(name, *config)?),
         Spec::Internal { name, mac, mtu } => Arc::new(Tap::internal(name, *mac, *mtu)?),
         Spec::Tap { name } => Arc::new(Tap::open(name)?),
         Spec::Dummy { name, options } => Arc::new(Dummy::open(name, options)?),

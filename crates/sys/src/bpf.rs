@@ -1,9 +1,11 @@
-//! A BPF program that drops what a device hands to the host's stack.
+//! BPF programs of a few instructions, made by hand: one that drops what a device hands to the host's stack, and in [`xdp`] one that hands it to
+//! AF_XDP sockets.
 
-use crate::error::{Error, Result};
-use std::io;
+use crate::error::{Result, check};
 use std::mem::size_of_val;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub mod xdp;
 
 /// A loaded program.
 pub struct DropProgram {
@@ -28,6 +30,7 @@ const TC_ACT_SHOT: i32 = 2;
 
 /// `struct bpf_insn`: operation, registers, offset, immediate value.
 #[repr(C)]
+#[derive(Clone, Copy, Default)]
 struct Instruction {
     code: u8,
     registers: u8,
@@ -64,6 +67,8 @@ struct LoadAttr {
     kernel_version: u32,
     flags: u32,
     name: [u8; 16],
+    device: u32,
+    attach_type: u32,
 }
 
 /// The part of `union bpf_attr` for `BPF_LINK_CREATE` that is used.
@@ -84,24 +89,7 @@ impl DropProgram {
     /// # Errors
     /// The kernel's: `EPERM`, `ENOSYS` without BPF.
     pub fn load() -> Result<DropProgram> {
-        let license = c"Apache-2.0";
-        let mut name = [0; 16];
-        name[..NAME.len()].copy_from_slice(NAME.as_bytes());
-        let attr = LoadAttr {
-            kind: BPF_PROG_TYPE_SCHED_CLS,
-            instructions: PROGRAM.len() as u32,
-            program: PROGRAM.as_ptr() as u64,
-            license: license.as_ptr() as u64,
-            log_level: 0,
-            log_size: 0,
-            log: 0,
-            kernel_version: 0,
-            flags: 0,
-            name,
-        };
-        // SAFETY: the kernel reads the attributes, the instructions (as many as said) and the terminated text, which live through the call;
-        // without a log it writes nothing.
-        let fd = unsafe { bpf("bpf(BPF_PROG_LOAD)", BPF_PROG_LOAD, &attr) }?;
+        let fd = load(NAME, BPF_PROG_TYPE_SCHED_CLS, 0, 0, &PROGRAM)?;
         Ok(DropProgram { fd })
     }
 
@@ -110,32 +98,73 @@ impl DropProgram {
     /// # Errors
     /// The kernel's: `EINVAL` before Linux 6.6, `ENODEV` where there is no such device.
     pub fn link_tcx(&self, ifindex: u32) -> Result<TcxLink> {
-        let attr = LinkAttr {
-            program: self.fd.as_raw_fd().cast_unsigned(),
-            ifindex,
-            attach_type: BPF_TCX_INGRESS,
-            flags: BPF_F_BEFORE,
-            relative: 0,
-            _padding: 0,
-            expected_revision: 0,
-        };
-        // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers.
-        let fd = unsafe { bpf("bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)", BPF_LINK_CREATE, &attr) }?;
+        let call = "bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)";
+        let fd = link(call, self.as_fd(), ifindex, BPF_TCX_INGRESS, BPF_F_BEFORE)?;
         Ok(TcxLink { _fd: fd })
     }
 }
 
 impl AsFd for DropProgram {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Loads a program.
+fn load(name: &str, kind: u32, attach_type: u32, flags: u32, program: &[Instruction]) -> Result<OwnedFd> {
+    let license = c"Apache-2.0";
+    let mut padded = [0; 16];
+    padded[..name.len()].copy_from_slice(name.as_bytes());
+    let attr = LoadAttr {
+        kind,
+        instructions: program.len() as u32,
+        program: program.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+        kernel_version: 0,
+        flags,
+        name: padded,
+        device: 0,
+        attach_type,
+    };
+    // SAFETY: the kernel reads the attributes, the instructions (as many as said) and the terminated text, which live through the call;
+    // without a log it writes nothing. The command makes a descriptor.
+    unsafe { make("bpf(BPF_PROG_LOAD)", BPF_PROG_LOAD, &attr) }
+}
+
+/// Attaches a program to a device.
+fn link(call: &'static str, program: BorrowedFd<'_>, ifindex: u32, attach_type: u32, flags: u32) -> Result<OwnedFd> {
+    let attr = LinkAttr {
+        program: program.as_raw_fd().cast_unsigned(),
+        ifindex,
+        attach_type,
+        flags,
+        relative: 0,
+        _padding: 0,
+        expected_revision: 0,
+    };
+    // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers. The command makes a descriptor.
+    unsafe { make(call, BPF_LINK_CREATE, &attr) }
 }
 
 /// A `bpf` call that makes a descriptor.
 ///
 /// # Safety
+/// As [`bpf`], and the command makes a descriptor.
+unsafe fn make<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let fd = unsafe { bpf(call, command, attr) }?;
+    // SAFETY: the descriptor is new, by the caller's promise, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A `bpf` call.
+///
+/// # Safety
 /// `attr` has the layout of the command's part of `union bpf_attr`, and pointers in it satisfy what the command asks for.
-unsafe fn bpf<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<OwnedFd> {
+unsafe fn bpf<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<libc::c_int> {
     // SAFETY: the pointer and the length are those of `attr`; the rest is the caller's promise.
     let result = unsafe {
         libc::syscall(
@@ -145,12 +174,5 @@ unsafe fn bpf<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<O
             size_of_val(attr) as libc::c_uint,
         )
     };
-    match libc::c_int::try_from(result) {
-        // SAFETY: these two commands return a new descriptor, which nobody else owns.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(Error {
-            call,
-            source: io::Error::last_os_error(),
-        }),
-    }
+    check(call, libc::c_int::try_from(result).unwrap_or(-1))
 }

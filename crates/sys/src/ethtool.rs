@@ -27,6 +27,7 @@ pub struct LinkSettings {
 
 const ETHTOOL_GSET: u32 = 0x1;
 const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GFLAGS_UNKNOWN_SPEED: u32 = u32::MAX;
 
 /// `struct ethtool_drvinfo`.
@@ -64,6 +65,17 @@ struct Cmd {
     _reserved: [u32; 2],
 }
 
+/// `struct ethtool_channels`: first the most that there can be, then what there is.
+#[repr(C)]
+struct Channels {
+    command: u32,
+    _most: [u32; 4],
+    rx: u32,
+    _tx: u32,
+    _other: u32,
+    combined: u32,
+}
+
 /// Structures of integers of which all-zero bytes are a value and whose first word says what the kernel reads and writes.
 ///
 /// # Safety
@@ -84,6 +96,22 @@ unsafe impl Request for Cmd {
     fn command(&mut self) -> &mut u32 {
         &mut self.command
     }
+}
+
+// SAFETY: the layout is that of `ETHTOOL_GCHANNELS`, the only command it is used with.
+unsafe impl Request for Channels {
+    fn command(&mut self) -> &mut u32 {
+        &mut self.command
+    }
+}
+
+/// Asks how many queues a device receives by. `socket` is any socket of the device's network namespace.
+///
+/// # Errors
+/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such device.
+pub fn receive_queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32> {
+    let channels: Channels = request("ioctl(ETHTOOL_GCHANNELS)", socket, name, ETHTOOL_GCHANNELS)?;
+    Ok(channels.rx.saturating_add(channels.combined))
 }
 
 /// Asks for a driver's name and versions. `socket` is any socket of the device's network namespace.

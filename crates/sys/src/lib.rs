@@ -20,6 +20,7 @@ pub mod tap;
 pub mod tcp;
 pub mod thread;
 pub mod timed;
+pub mod xsk;
 
 pub use counting_alloc::CountingAlloc;
 pub use error::{Error, Result, strerror};

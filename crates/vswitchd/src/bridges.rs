@@ -218,10 +218,14 @@ impl Bridges {
             .add_port(port, device.clone())
             .map_err(|error| format!("could not add network device {name} to the datapath ({error})"))?;
         self.last_port = port.0;
+        let details = device.status();
+        if let Some(warning) = details.get("warning") {
+            tracing::warn!(target: "netdev", "{name}: {warning}");
+        }
         let open = OpenDevice {
             spec: spec.clone(),
             link: device.state().map_err(|error| format!("{name}: {error}"))?,
-            details: device.status(),
+            details,
             device,
             port,
             qos: Applied::default(),

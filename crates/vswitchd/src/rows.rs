@@ -3,7 +3,7 @@
 use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::{qos, unsupported};
-use netdev::Spec;
+use netdev::{AfxdpConfig, Spec};
 use openflow::model::Subfield;
 use openflow::{Version, Versions};
 use ovsdb::{Uuid, rows};
@@ -272,10 +272,14 @@ fn device(
     let name = name.to_owned();
     let test_bridge = dummies != Dummies::Off && datapath_type == "dummy";
     match kind {
-        "" | "system" | "internal" | "tap" if dummies == Dummies::Override => dummy(),
+        "" | "system" | "afxdp" | "afxdp-nonpmd" | "internal" | "tap" if dummies == Dummies::Override => dummy(),
         "internal" if test_bridge => dummy(),
         "dummy" | "dummy-internal" | "dummy-pmd" if dummies != Dummies::Off => dummy(),
         "" | "system" => InterfaceKind::Device(Spec::System { name }),
+        "afxdp" | "afxdp-nonpmd" => match AfxdpConfig::from_options(options) {
+            Ok(config) => InterfaceKind::Device(Spec::Afxdp { name, config }),
+            Err(reason) => InterfaceKind::Refused(format!("{name}: could not set configuration ({reason})")),
+        },
         "internal" => InterfaceKind::Device(Spec::Internal {
             name,
             mac: None,
@@ -302,8 +306,6 @@ const DEFAULT_MTU: u32 = 1500;
 
 /// Types that `ovs-vswitchd.conf.db(5)` documents and this version does not have.
 const KNOWN_TYPES: &[&str] = &[
-    "afxdp",
-    "afxdp-nonpmd",
     "bareudp",
     "dpdk",
     "dpdkr",

@@ -48,10 +48,16 @@ pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, statistics:
     );
     for (port, (_, name, interface)) in by_port(bridges) {
         let kind = interface.kind;
-        let suffix = if kind == "system" {
-            String::new()
-        } else {
-            format!(" ({kind})")
+        let config = interface.device.as_ref().map(|device| device.config());
+        let config: Vec<String> = config
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let suffix = match (kind, &config[..]) {
+            ("system", []) => String::new(),
+            (_, []) => format!(" ({kind})"),
+            _ => format!(" ({kind}: {})", config.join(", ")),
         };
         let _ = writeln!(out, "  port {}: {name}{suffix}", port.0);
         if statistics {

@@ -1,5 +1,6 @@
 //! Devices of the kernel, in network namespaces of the tests' own.
 
+mod afxdp;
 mod devices;
 mod forwarding;
 mod lab;

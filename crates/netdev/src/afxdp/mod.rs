@@ -1,0 +1,294 @@
+//! Devices of the kernel, through AF_XDP sockets: `type=afxdp`.
+//!
+//! An XDP program (`sys::bpf::xdp`) hands what the device receives to one socket for each of its queues, before the host's stack sees it; the
+//! program goes away with the port, and with the process, however that ends. Packets are copied between the sockets' memory and frames: a frame
+//! may live for as long as a scheduler holds it, and the kernel gets its buffers back at once.
+//!
+//! What AF_XDP takes away
+//! - Segments of more than the MTU do not exist: a veth's peer loses its segmentation offload, and may have an MTU of 3506 at most (Linux before
+//!   6.6; 73 138 after). Frames from other ports are cut in software.
+//! - Bytes are all that there is. A checksum that the host behind a virtual device has left to it is recognised by its value ([`pending`]); a VLAN
+//!   tag that it has left to the device is lost, so that hosts must not do that (`ethtool -K DEVICE txvlan off`).
+
+use crate::kernel::KernelDevice;
+use crate::{DeviceDrops, Error, Kind, Netdev, Rx, State, Tx};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use sys::PacketSocket;
+use sys::bpf::xdp::{RedirectProgram, SocketMap, XdpLink};
+use sys::xsk::{self, Counts, Lost};
+use tx::SharedSender;
+use wire::MacAddr;
+
+mod config;
+mod pending;
+mod refusal;
+mod rx;
+mod tx;
+
+pub use config::{AfxdpConfig, XdpMode};
+use refusal::Refusal;
+
+/// Entries of each ring, and buffers in each direction.
+const RING: u32 = 2048;
+/// Bytes before a received packet that XDP programs may use.
+const XDP_HEADROOM: u32 = 256;
+/// Ethernet header and two tags.
+const HEADERS: u32 = 14 + 8;
+/// How often, and after what time, a queue is tried again that a socket has which is just being closed.
+const RETRIES: u32 = 40;
+const RETRY: Duration = Duration::from_millis(5);
+
+/// A device of the kernel that exists on its own, through AF_XDP sockets. Its queues are to be opened by threads of the network namespace it was
+/// found in.
+pub struct Afxdp {
+    device: KernelDevice,
+    config: AfxdpConfig,
+    /// The driver's kind of a virtual device; empty for hardware.
+    kind: String,
+    mtu: Arc<AtomicU32>,
+    truncated: Arc<AtomicU64>,
+    opened: Mutex<Opened>,
+    /// The sending half that the next way to send gets.
+    next: AtomicUsize,
+}
+
+/// What is open, or was last.
+#[derive(Default)]
+struct Opened {
+    mode: Option<XdpMode>,
+    senders: Vec<Weak<SharedSender>>,
+    counts: Vec<Counts>,
+    /// What each of the sockets had lost when it was last asked, and all that are closed.
+    lost: Vec<u64>,
+    lost_before: u64,
+}
+
+/// What makes the device ours, as long as a receive queue lives.
+struct Attachment {
+    /// The host behind it may leave work to the device.
+    virtual_device: bool,
+    _link: XdpLink,
+    _map: SocketMap,
+    _promiscuous: PacketSocket,
+}
+
+impl Afxdp {
+    /// Finds a device in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`], [`Error::BadName`], or the kernel's.
+    pub fn open(name: &str, config: AfxdpConfig) -> Result<Afxdp, Error> {
+        let device = KernelDevice::find(name)?;
+        let link = device.link().map_err(|source| Error::System {
+            name: name.to_owned(),
+            call: "RTM_GETLINK",
+            source,
+        })?;
+        Ok(Afxdp {
+            device,
+            config,
+            kind: link.kind,
+            mtu: Arc::new(AtomicU32::new(link.mtu)),
+            truncated: Arc::default(),
+            opened: Mutex::default(),
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// The mode in which it is open.
+    pub fn mode_in_use(&self) -> Option<XdpMode> {
+        self.opened.lock().mode
+    }
+
+    /// Opens all queues in one mode, with packets in several buffers where the kernel has that.
+    fn attach(&self, mode: XdpMode) -> Result<Vec<Box<dyn Rx>>, Refusal> {
+        let with = self.attach_with(mode, true);
+        match with {
+            Err(refusal) if refusal.may_be_fragments() => self.attach_with(mode, false),
+            result => result,
+        }
+    }
+
+    fn attach_with(&self, mode: XdpMode, fragments: bool) -> Result<Vec<Box<dyn Rx>>, Refusal> {
+        let AfxdpConfig {
+            queues, first_queue, ..
+        } = self.config;
+        let end = first_queue + queues;
+        let ifindex = self.device.ifindex;
+        let map = SocketMap::new(end).map_err(Refusal::Call)?;
+        let program = RedirectProgram::load(&map, fragments).map_err(Refusal::Call)?;
+        let link = program.link(ifindex, mode.hook()).map_err(Refusal::Attach)?;
+        let promiscuous = PacketSocket::new().map_err(Refusal::Call)?;
+        promiscuous.join_promiscuous(ifindex).map_err(Refusal::Call)?;
+        let mut halves = Vec::new();
+        for queue in first_queue..end {
+            let (receiver, sender) = self
+                .socket(queue, mode, fragments)
+                .map_err(|error| Refusal::Queue(queue, error))?;
+            map.set(queue, receiver.as_fd()).map_err(Refusal::Call)?;
+            halves.push((receiver, Arc::new(SharedSender::new(sender))));
+        }
+        let attachment = Arc::new(Attachment {
+            virtual_device: !self.kind.is_empty(),
+            _link: link,
+            _map: map,
+            _promiscuous: promiscuous,
+        });
+        let mut opened = self.opened.lock();
+        opened.lost_before += opened.lost.drain(..).sum::<u64>();
+        opened.mode = Some(mode);
+        opened.senders = halves.iter().map(|(_, sender)| Arc::downgrade(sender)).collect();
+        opened.counts = halves.iter().map(|(receiver, _)| receiver.counts()).collect();
+        opened.lost = vec![0; halves.len()];
+        let open = |(receiver, sender)| -> Box<dyn Rx> {
+            Box::new(rx::AfxdpRx::new(
+                receiver,
+                sender,
+                self.truncated.clone(),
+                attachment.clone(),
+            ))
+        };
+        Ok(halves.into_iter().map(open).collect())
+    }
+
+    fn socket(&self, queue: u32, mode: XdpMode, fragments: bool) -> sys::Result<(xsk::Receiver, xsk::Sender)> {
+        let fits = self.mtu.load(Ordering::Relaxed).saturating_add(HEADERS + XDP_HEADROOM) <= 2048;
+        let config = xsk::Config {
+            ring: RING,
+            chunk: if fits { 2048 } else { 4096 },
+            zero_copy: mode == XdpMode::NativeZeroCopy,
+            need_wakeup: self.config.need_wakeup,
+            fragments,
+        };
+        let mut tries = 0;
+        loop {
+            match xsk::open(self.device.ifindex, queue, &config) {
+                // The kernel lets go of a queue some time after its socket was closed.
+                Err(error) if error.errno() == Some(Errno::BUSY.raw_os_error()) && tries < RETRIES => {
+                    tries += 1;
+                    std::thread::sleep(RETRY);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// What does not work as somebody may expect.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.kind == "veth" {
+            let warning = "AF_XDP takes segmentation offload from the host behind it, and VLAN tags that the host leaves to its device are \
+                           lost; type=system is several times faster for TCP";
+            warnings.push(warning.to_owned());
+        }
+        let AfxdpConfig {
+            queues, first_queue, ..
+        } = self.config;
+        if let Some(all) = self.device.receive_queues().filter(|all| *all > queues) {
+            warnings.push(format!(
+                "it receives by {all} queues, and only {queues} from number {first_queue} are used: what comes in by the others is dropped \
+                 (options:n_rxq={all} uses all)"
+            ));
+        }
+        warnings
+    }
+}
+
+impl Netdev for Afxdp {
+    fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Afxdp
+    }
+
+    fn state(&self) -> io::Result<State> {
+        let state = self.device.state()?;
+        self.mtu.store(state.mtu, Ordering::Relaxed);
+        Ok(state)
+    }
+
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        self.device.set(Some(mtu), None, None)?;
+        self.mtu.store(mtu, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+        self.device.set(None, Some(mac), None)
+    }
+
+    fn set_up(&self, up: bool) -> io::Result<()> {
+        self.device.set(None, None, Some(up))
+    }
+
+    fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
+        let mut refused = None;
+        for mode in self.config.mode.attempts() {
+            match self.attach(*mode) {
+                Ok(queues) => return Ok(queues),
+                Err(refusal) => refused = Some(refusal.explain(*mode, &self.config, self.device.receive_queues())),
+            }
+        }
+        Err(refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+    }
+
+    fn open_tx(&self) -> io::Result<Box<dyn Tx>> {
+        let opened = self.opened.lock();
+        let count = opened.senders.len().max(1);
+        let sender = opened.senders.get(self.next.fetch_add(1, Ordering::Relaxed) % count);
+        let sender = sender.and_then(Weak::upgrade).ok_or(Errno::NODEV)?;
+        Ok(Box::new(tx::AfxdpTx::new(sender, self.mtu.clone())))
+    }
+
+    fn drops(&self) -> DeviceDrops {
+        let mut opened = self.opened.lock();
+        let Opened { counts, lost, .. } = &mut *opened;
+        for (counts, lost) in counts.iter().zip(lost) {
+            if let Some(Lost { ring_full, dropped, .. }) = counts.lost() {
+                // There are as many buffers as places in the ring: the kernel finds no buffer where the ring is full.
+                *lost = ring_full + dropped;
+            }
+        }
+        DeviceDrops {
+            queue_full: opened.lost_before + opened.lost.iter().sum::<u64>(),
+            truncated: self.truncated.load(Ordering::Relaxed),
+            rx_errors: 0,
+        }
+    }
+
+    fn status(&self) -> BTreeMap<String, String> {
+        let mut status = self.device.status();
+        if let Some(mode) = self.mode_in_use() {
+            status.insert("xdp-mode".to_owned(), mode.to_string());
+        }
+        let warnings = self.warnings();
+        if !warnings.is_empty() {
+            status.insert("warning".to_owned(), warnings.join("; "));
+        }
+        status
+    }
+
+    fn config(&self) -> BTreeMap<String, String> {
+        let mut config = BTreeMap::from([
+            ("n_rxq".to_owned(), self.config.queues.to_string()),
+            ("use-need-wakeup".to_owned(), self.config.need_wakeup.to_string()),
+            ("xdp-mode".to_owned(), self.config.mode.to_string()),
+        ]);
+        if self.config.first_queue > 0 {
+            config.insert("start-qid".to_owned(), self.config.first_queue.to_string());
+        }
+        if let Some(mode) = self.mode_in_use() {
+            config.insert("xdp-mode-in-use".to_owned(), mode.to_string());
+        }
+        config
+    }
+}
