@@ -41,8 +41,9 @@ const RING: u32 = 2048;
 const XDP_HEADROOM: u32 = 256;
 /// Ethernet header and two tags.
 const HEADERS: u32 = 14 + 8;
-/// How often, and after what time, a queue is tried again that a socket has which is just being closed.
-const RETRIES: u32 = 40;
+/// How often, and after what time, something is tried again that another has, who may be about to go: a process that ends, a socket that the kernel
+/// lets go of later.
+const RETRIES: u32 = 20;
 const RETRY: Duration = Duration::from_millis(5);
 
 /// A device of the kernel that exists on its own, through AF_XDP sockets. Its queues are to be opened by threads of the network namespace it was
@@ -124,7 +125,7 @@ impl Afxdp {
         let ifindex = self.device.ifindex;
         let map = SocketMap::new(end).map_err(Refusal::Call)?;
         let program = RedirectProgram::load(&map, fragments).map_err(Refusal::Call)?;
-        let link = program.link(ifindex, mode.hook()).map_err(Refusal::Attach)?;
+        let link = patiently(|| program.link(ifindex, mode.hook())).map_err(Refusal::Attach)?;
         let promiscuous = PacketSocket::new().map_err(Refusal::Call)?;
         promiscuous.join_promiscuous(ifindex).map_err(Refusal::Call)?;
         let mut halves = Vec::new();
@@ -167,17 +168,7 @@ impl Afxdp {
             need_wakeup: self.config.need_wakeup,
             fragments,
         };
-        let mut tries = 0;
-        loop {
-            match xsk::open(self.device.ifindex, queue, &config) {
-                // The kernel lets go of a queue some time after its socket was closed.
-                Err(error) if error.errno() == Some(Errno::BUSY.raw_os_error()) && tries < RETRIES => {
-                    tries += 1;
-                    std::thread::sleep(RETRY);
-                }
-                result => return result,
-            }
-        }
+        patiently(|| xsk::open(self.device.ifindex, queue, &config))
     }
 
     /// What does not work as somebody may expect.
@@ -199,6 +190,18 @@ impl Afxdp {
         }
         warnings
     }
+}
+
+/// Tries again for a while where another has what is to be had.
+fn patiently<T>(mut call: impl FnMut() -> sys::Result<T>) -> sys::Result<T> {
+    let taken = [Errno::BUSY, Errno::EXIST].map(|errno| Some(errno.raw_os_error()));
+    for _ in 0..RETRIES {
+        match call() {
+            Err(error) if taken.contains(&error.errno()) => std::thread::sleep(RETRY),
+            result => return result,
+        }
+    }
+    call()
 }
 
 impl Netdev for Afxdp {
@@ -235,7 +238,12 @@ impl Netdev for Afxdp {
         for mode in self.config.mode.attempts() {
             match self.attach(*mode) {
                 Ok(queues) => return Ok(queues),
-                Err(refusal) => refused = Some(refusal.explain(*mode, &self.config, self.device.receive_queues())),
+                Err(refusal) => {
+                    refused = Some(refusal.explain(*mode, &self.config, self.device.receive_queues()));
+                    if refusal.is_taken() {
+                        break;
+                    }
+                }
             }
         }
         Err(refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))

@@ -30,6 +30,11 @@ impl Refusal {
         matches!(self.errno(), Some(Errno::INVAL | Errno::OPNOTSUPP))
     }
 
+    /// Whether another has the device, in whatever mode.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self.errno(), Some(Errno::BUSY | Errno::EXIST))
+    }
+
     /// The error of a port.
     pub(super) fn explain(&self, mode: XdpMode, config: &AfxdpConfig, queues: Option<u32>) -> io::Error {
         let hint = self.hint(mode, config, queues);
