@@ -3,6 +3,7 @@
 //! With `E2E_SWITCH=debian` the tests run against Debian's Open vSwitch instead: what they expect is what it does, and that is how to check a new
 //! test.
 
+mod afxdp;
 mod applications;
 mod clients;
 mod controllers;
