@@ -14,7 +14,8 @@ impl Lab {
         let ns = Netns::new("sw");
         let switch = in_namespace(&ns);
         switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-        let hosts = ["1", "2"].map(|n| Vswitch::host(&ns, &format!("h{n}"), &format!("h{n}"), &format!("10.1.0.{n}/24")));
+        let hosts =
+            ["1", "2"].map(|n| Vswitch::host(&ns, &format!("h{n}"), &format!("h{n}"), &format!("10.1.0.{n}/24")));
         Lab { hosts, switch, ns }
     }
 
@@ -23,7 +24,10 @@ impl Lab {
     }
 
     fn get(&self, port: &str, column: &str) -> String {
-        self.switch.vsctl(&format!("get interface {port} {column}")).trim().to_owned()
+        self.switch
+            .vsctl(&format!("get interface {port} {column}"))
+            .trim()
+            .to_owned()
     }
 
     fn has_program(&self, port: &str) -> bool {
@@ -46,7 +50,8 @@ fn hosts_reach_each_other_by_afxdp_ports_and_status_tells_the_mode() {
     }
     let lab = Lab::new();
     lab.switch.vsctl("add-port br0 h1 -- set interface h1 type=afxdp");
-    lab.switch.vsctl("add-port br0 h2 -- set interface h2 type=afxdp options:xdp-mode=generic options:n_rxq=1");
+    lab.switch
+        .vsctl("add-port br0 h2 -- set interface h2 type=afxdp options:xdp-mode=generic options:n_rxq=1");
     assert_eq!(lab.get("h1", "error"), "[]");
     let shown = lab.switch.appctl(&["dpctl/show"]);
     let expected = [
@@ -82,21 +87,37 @@ fn wrong_options_are_told_in_the_interfaces_row_and_work_when_they_are_right() {
     }
     let lab = Lab::new();
     lab.switch.try_vsctl(&[
-        "add-port", "br0", "h1", "--", "set", "interface", "h1", "type=afxdp", "options:xdp-mode=fastest",
+        "add-port",
+        "br0",
+        "h1",
+        "--",
+        "set",
+        "interface",
+        "h1",
+        "type=afxdp",
+        "options:xdp-mode=fastest",
     ]);
     assert_eq!(lab.get("h1", "ofport"), "-1");
     let error = lab.get("h1", "error");
     assert!(error.contains("h1: could not set configuration ("), "{error}");
-    lab.switch.try_vsctl(&["set", "interface", "h1", "options:xdp-mode=native-with-zerocopy"]);
+    lab.switch
+        .try_vsctl(&["set", "interface", "h1", "options:xdp-mode=native-with-zerocopy"]);
     let error = lab.get("h1", "error");
     assert!(error.contains("could not add network device h1 to "), "{error}");
     if !stand_in() {
         assert!(error.contains("use options:xdp-mode=native or best-effort"), "{error}");
-        lab.switch.try_vsctl(&["set", "interface", "h1", "options:xdp-mode=native", "options:n_rxq=many"]);
+        lab.switch.try_vsctl(&[
+            "set",
+            "interface",
+            "h1",
+            "options:xdp-mode=native",
+            "options:n_rxq=many",
+        ]);
         let error = lab.get("h1", "error");
         assert!(error.contains("options:n_rxq=many is not a number"), "{error}");
     }
-    lab.switch.vsctl("set interface h1 options:xdp-mode=native options:n_rxq=1");
+    lab.switch
+        .vsctl("set interface h1 options:xdp-mode=native options:n_rxq=1");
     assert_eq!(lab.get("h1", "error"), "[]");
     assert!(lab.has_program("h1"));
 }
@@ -108,7 +129,8 @@ fn a_switch_that_is_killed_leaves_no_program_and_the_next_has_its_ports() {
     }
     let mut lab = Lab::new();
     for port in ["h1", "h2"] {
-        lab.switch.vsctl(&format!("add-port br0 {port} -- set interface {port} type=afxdp"));
+        lab.switch
+            .vsctl(&format!("add-port br0 {port} -- set interface {port} type=afxdp"));
     }
     eventually("they reach each other", || lab.reaches().then_some(()));
     lab.switch.kill();
