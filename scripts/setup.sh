@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs what is missing for `build`, `demo`, `test`, `fuzz` or `guest` (virtual machines with Debian's kernel): says what and why, asks nothing, and touches nothing that is there.
+# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with Debian's kernel) or `peers` (Open vSwitch with DPDK,
+# which `oxvs lab bench` measures beside oxvs): says what and why, asks nothing, and touches nothing that is there.
 set -eu
 cd "$(dirname "$0")/.."
-goal=${1:?usage: setup.sh build|demo|test|fuzz|guest}
+goal=${1:?usage: setup.sh build|demo|test|fuzz|guest|peers}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 missing=
@@ -37,7 +38,7 @@ install_packages() {
     case "$missing" in
     *openvswitch*)
         # Installed for their programs: not to be started at the next boot either.
-        for service in openvswitch-switch openvswitch-testcontroller; do
+        for service in openvswitch-switch openvswitch-testcontroller dpdk; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
         done
         ;;
@@ -65,6 +66,14 @@ fi
 if [ "$goal" = guest ]; then
     need qemu-system-x86_64 qemu-system-x86 "runs Debian's kernel beside this one"
     need dpkg-deb dpkg "unpacks that kernel"
+fi
+if [ "$goal" = peers ]; then
+    drivers=$(echo /usr/lib/*/dpdk/pmds-*)
+    need ovs-vswitchd openvswitch-switch "its programs are what ours are compared with (its services stay off)"
+    need /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk openvswitch-switch-dpdk "is Open vSwitch with DPDK"
+    for part in net_pcap:librte-net-pcap23 net_null:librte-net-null23 mempool_ring:librte-mempool-ring23; do
+        ls "$drivers"/librte_"${part%:*}".so* >/dev/null 2>&1 || need - "${part#*:}" "lets DPDK move packets without a network card"
+    done
 fi
 if [ "$goal" = test ]; then
     need git git "lists the files that are checked"

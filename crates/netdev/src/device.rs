@@ -152,6 +152,10 @@ pub enum Kind {
     Tap,
     /// A device of memory, for tests.
     Dummy,
+    /// A device that receives the packets of a file.
+    Pcap,
+    /// A device that receives nothing.
+    Null,
 }
 
 impl Kind {
@@ -163,6 +167,8 @@ impl Kind {
             Kind::Internal => "internal",
             Kind::Tap => "tap",
             Kind::Dummy => "dummy",
+            Kind::Pcap => "pcap",
+            Kind::Null => "null",
         }
     }
 }

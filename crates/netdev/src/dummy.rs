@@ -124,7 +124,7 @@ impl Dummy {
 }
 
 /// A locally administered address, different for each device of the process, as Open vSwitch's dummy devices have it.
-fn next_mac() -> MacAddr {
+pub(crate) fn next_mac() -> MacAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let [_, a, b, c] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     MacAddr([0xaa, 0x55, 0xaa, 0x55 ^ a, b, c])

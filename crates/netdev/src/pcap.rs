@@ -1,4 +1,4 @@
-//! Captures of a dummy device, as files that tcpdump and Wireshark read.
+//! Captures of packets, as files that tcpdump and Wireshark read.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -38,5 +38,119 @@ impl PcapWriter {
         record.extend(len.to_ne_bytes());
         record.extend(packet);
         self.file.write_all(&record)
+    }
+}
+
+/// The packets of a capture file: the file as it was read, and where its packets are.
+pub(crate) struct Capture {
+    file: Vec<u8>,
+    packets: Vec<(usize, usize)>,
+}
+
+impl Capture {
+    /// Reads a capture: of either byte order, with times in micro- or nanoseconds. What was cut off of a packet when it was captured is missing.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is no such file, not of Ethernet packets, ends within a packet, or a packet is longer than [`SNAPLEN`].
+    pub(crate) fn new(file: Vec<u8>) -> io::Result<Capture> {
+        let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+        let word = |at: usize| -> Option<[u8; 4]> { file.get(at..at.checked_add(4)?)?.try_into().ok() };
+        let magic = word(0).ok_or_else(|| wrong("too short for a capture file"))?;
+        let read: fn([u8; 4]) -> u32 = match u32::from_le_bytes(magic) {
+            0xa1b2_c3d4 | 0xa1b2_3c4d => u32::from_le_bytes,
+            0xd4c3_b2a1 | 0x4d3c_b2a1 => u32::from_be_bytes,
+            _ => return Err(wrong("not a capture file")),
+        };
+        if word(20).map(read) != Some(LINKTYPE_ETHERNET) {
+            return Err(wrong("not a capture of Ethernet packets"));
+        }
+        let mut packets = Vec::new();
+        let mut at = 24;
+        while at < file.len() {
+            let length = word(at + 8).map(read).ok_or_else(|| wrong("a capture file cut short"))?;
+            if length > SNAPLEN {
+                return Err(wrong("a packet longer than any"));
+            }
+            let (start, end) = (at + 16, at + 16 + length as usize);
+            if end > file.len() {
+                return Err(wrong("a capture file cut short"));
+            }
+            packets.push((start, end));
+            at = end;
+        }
+        Ok(Capture { file, packets })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// A packet by its number below [`Capture::len`].
+    #[inline]
+    pub(crate) fn packet(&self, number: usize) -> &[u8] {
+        let (start, end) = self.packets[number];
+        &self.file[start..end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(magic: u32, word: fn(u32) -> [u8; 4], packets: &[&[u8]]) -> Vec<u8> {
+        let mut file = word(magic).to_vec();
+        file.extend([0; 16]);
+        file.extend(word(LINKTYPE_ETHERNET));
+        for packet in packets {
+            file.extend([0; 8]);
+            file.extend(word(packet.len() as u32));
+            file.extend(word(packet.len() as u32));
+            file.extend(*packet);
+        }
+        file
+    }
+
+    #[test]
+    fn captures_of_both_byte_orders_and_resolutions_are_read() {
+        let orders: [fn(u32) -> [u8; 4]; 2] = [u32::to_le_bytes, u32::to_be_bytes];
+        for word in orders {
+            for magic in [0xa1b2_c3d4, 0xa1b2_3c4d] {
+                let capture = Capture::new(file(magic, word, &[&[1; 60], &[2; 9]])).unwrap();
+                assert_eq!((capture.len(), capture.packet(1)), (2, &[2; 9][..]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("packets.pcap");
+        PcapWriter::create(&path).unwrap().write(&[7; 64]).unwrap();
+        let capture = Capture::new(std::fs::read(path).unwrap()).unwrap();
+        assert_eq!((capture.len(), capture.packet(0)), (1, &[7; 64][..]));
+    }
+
+    #[test]
+    fn a_file_that_ends_anywhere_but_after_a_packet_is_refused() {
+        let whole = file(0xa1b2_c3d4, u32::to_le_bytes, &[&[1; 60], &[2; 60]]);
+        let good = [24, 24 + 76, 24 + 2 * 76];
+        for length in 0..=whole.len() {
+            assert_eq!(Capture::new(whole[..length].to_vec()).is_ok(), good.contains(&length), "{length}");
+        }
+    }
+
+    #[test]
+    fn other_files_and_other_links_are_refused() {
+        let mut other = file(0xa1b2_c3d4, u32::to_le_bytes, &[]);
+        other[20] = 113;
+        assert!(Capture::new(other).is_err());
+        assert!(Capture::new(file(0x0a0d_0d0a, u32::to_le_bytes, &[])).is_err());
+        let mut long = file(0xa1b2_c3d4, u32::to_le_bytes, &[&[0; 60]]);
+        long[35] = 0xff;
+        assert!(Capture::new(long).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Which device to open, and why it could not be.
 
-use crate::{Afxdp, AfxdpConfig, Dummy, Isolation, Netdev, System, Tap};
+use crate::{Afxdp, AfxdpConfig, Dummy, Isolation, Memory, Netdev, System, Tap};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -42,6 +42,18 @@ pub enum Spec {
         /// `tx_pcap`, `rxq_pcap`, `pcap`: files that packets are written to.
         options: BTreeMap<String, String>,
     },
+    /// A device that receives the packets of a file.
+    Pcap {
+        /// Its name.
+        name: String,
+        /// `rx_pcap`, `infinite_rx`: see [`Memory::pcap`].
+        options: BTreeMap<String, String>,
+    },
+    /// A device that receives nothing, and swallows what is sent.
+    Null {
+        /// Its name.
+        name: String,
+    },
 }
 
 impl Spec {
@@ -52,7 +64,17 @@ impl Spec {
             | Spec::Afxdp { name, .. }
             | Spec::Internal { name, .. }
             | Spec::Tap { name }
-            | Spec::Dummy { name, .. } => name,
+            | Spec::Dummy { name, .. }
+            | Spec::Pcap { name, .. }
+            | Spec::Null { name } => name,
+        }
+    }
+
+    /// Whether the kernel has the device, under this name; others are memory, whatever the kernel may have of that name.
+    pub fn is_kernels(&self) -> bool {
+        match self {
+            Spec::System { .. } | Spec::Afxdp { .. } | Spec::Internal { .. } | Spec::Tap { .. } => true,
+            Spec::Dummy { .. } | Spec::Pcap { .. } | Spec::Null { .. } => false,
         }
     }
 }
@@ -68,6 +90,8 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Netdev>, Error> {
         Spec::Internal { name, mac, mtu } => Arc::new(Tap::internal(name, *mac, *mtu)?),
         Spec::Tap { name } => Arc::new(Tap::open(name)?),
         Spec::Dummy { name, options } => Arc::new(Dummy::open(name, options)?),
+        Spec::Pcap { name, options } => Arc::new(Memory::pcap(name, options)?),
+        Spec::Null { name } => Arc::new(Memory::null(name)?),
     })
 }
 
@@ -99,5 +123,23 @@ pub enum Error {
         path: String,
         /// What the kernel said.
         source: io::Error,
+    },
+    /// A file named in the options could not be read.
+    #[error("{name}: {path}: could not read ({})", sys::strerror(.source))]
+    Read {
+        /// The device's name.
+        name: String,
+        /// The file.
+        path: String,
+        /// What the kernel said, or what is wrong with the file.
+        source: io::Error,
+    },
+    /// An option is missing or wrong.
+    #[error("{name}: {reason}")]
+    Option {
+        /// The device's name.
+        name: String,
+        /// Which one, and what it should be.
+        reason: String,
     },
 }

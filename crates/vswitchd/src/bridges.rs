@@ -114,7 +114,7 @@ impl Bridges {
     /// kernel's but of memory, whatever the kernel may have of that name.
     pub(crate) fn has_device(&self, name: &str) -> Option<bool> {
         let open = self.open.get(name);
-        if open.is_some_and(|open| matches!(open.spec, Spec::Dummy { .. })) {
+        if open.is_some_and(|open| !open.spec.is_kernels()) {
             return None;
         }
         let known = self.state.values().any(|bridge| bridge.interfaces.contains_key(name));

@@ -286,6 +286,11 @@ fn device(
             mtu: DEFAULT_MTU,
         }),
         "tap" => InterfaceKind::Device(Spec::Tap { name }),
+        "pcap" => InterfaceKind::Device(Spec::Pcap {
+            name,
+            options: options.clone(),
+        }),
+        "null" => InterfaceKind::Device(Spec::Null { name }),
         "patch" => match options.get("peer") {
             Some(peer) if *peer == name => InterfaceKind::Refused(format!("{name}: patch peer must not be self")),
             Some(peer) => InterfaceKind::Patch { peer: peer.clone() },

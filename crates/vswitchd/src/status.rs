@@ -35,7 +35,9 @@ impl Report<'_> {
     /// What the root row says of this daemon.
     pub(crate) fn root(&mut self, root: &rows::OpenVSwitch, dummies: bool) {
         use open_vswitch::{TABLE, columns};
-        let mut interface_types = vec!["afxdp", "afxdp-nonpmd", "internal", "patch", "system", "tap"];
+        let mut interface_types = vec![
+            "afxdp", "afxdp-nonpmd", "internal", "null", "patch", "pcap", "system", "tap",
+        ];
         let mut datapath_types = vec!["netdev", "system"];
         if dummies {
             interface_types.push("dummy");
