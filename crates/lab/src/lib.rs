@@ -10,6 +10,7 @@
 //! - [`report`]: a page that reads like a paper's results, and every sample beside it.
 //! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
 //! - [`compare`]: what differs between two runs.
+//! - [`bench`]: how fast a datapath forwards from memory to nowhere, beside Open vSwitch with DPDK.
 //! - [`cli`]: the command line.
 //! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of a run.
 //! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
@@ -17,6 +18,7 @@
 
 pub mod awake;
 pub mod bed;
+pub mod bench;
 pub mod cli;
 pub mod compare;
 pub mod controller;

@@ -91,6 +91,14 @@ impl Bed {
         self.record.directory()
     }
 
+    /// Sets huge pages of 2 MB apart for what runs in the testbed; what there was before comes back with its end.
+    ///
+    /// # Errors
+    /// The kernel has none, or not so much memory in one piece.
+    pub(crate) fn reserve_hugepages(&self, pages: u64) -> Result<()> {
+        self.record.reserve_hugepages(pages)
+    }
+
     /// A command in the namespace of the bridges, the program first.
     pub fn command<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Command {
         let mut command = Command::new("ip");

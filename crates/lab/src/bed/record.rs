@@ -1,7 +1,7 @@
 //! What a bed has made is written down before it is made, so that whoever comes later can remove it.
 //!
 //! A bed has a directory under `/run/oxvs-lab`, named after its id: the file `owner` in it has the number of the process and the time that it
-//! was started at, the file `namespaces` a name a line. What a system under test puts into it goes with it.
+//! was started at, the file `namespaces` a name a line, the file `hugepages` how many of those there were before. What a system under test puts into it goes with it.
 
 use super::command::run_words;
 use super::names::{PREFIX, maker};
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// Where the directories of beds are.
 const ROOT: &str = "/run/oxvs-lab";
+
+/// How many huge pages of 2 MB the kernel sets apart.
+const HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 /// The record of a bed.
 #[derive(Debug)]
@@ -80,11 +83,37 @@ impl Record {
         run_words(&["ip", "netns", "add", name]).map(drop)
     }
 
+    /// Sets so many huge pages of 2 MB apart, if there are fewer; as many as before are left when the bed is removed.
+    pub(crate) fn reserve_hugepages(&self, pages: u64) -> Result<()> {
+        let count = || -> Result<u64> {
+            let text = fs::read_to_string(HUGEPAGES).context("this kernel has no huge pages of 2 MB")?;
+            text.trim().parse().context(HUGEPAGES)
+        };
+        let before = count()?;
+        if before >= pages {
+            return Ok(());
+        }
+        let kept = self.directory.join("hugepages");
+        fs::write(&kept, before.to_string()).with_context(|| kept.display().to_string())?;
+        fs::write(HUGEPAGES, pages.to_string()).context(HUGEPAGES)?;
+        let found = count()?;
+        if found < pages {
+            bail!(
+                "the kernel sets {found} huge pages of 2 MB apart, and {pages} are needed: memory is full or in pieces"
+            );
+        }
+        Ok(())
+    }
+
     /// Ends the processes of the bed, removes its namespaces, its directory, in this order. What is gone already is no error.
     pub(crate) fn remove(&self) -> Result<()> {
         let list = fs::read_to_string(self.directory.join("namespaces")).unwrap_or_default();
         for name in list.lines().filter(|name| name.starts_with(PREFIX)) {
             remove_namespace(name)?;
+        }
+        // Now that nobody uses them any more.
+        if let Ok(before) = fs::read_to_string(self.directory.join("hugepages")) {
+            fs::write(HUGEPAGES, before.trim()).context(HUGEPAGES)?;
         }
         match fs::remove_dir_all(&self.directory) {
             // Two may remove it at a time.

@@ -1,5 +1,6 @@
 //! `oxvs lab`: what can be asked of the laboratory on the command line.
 
+mod bench;
 mod compare;
 mod guest;
 mod list;
@@ -20,6 +21,7 @@ Examples:
   oxvs lab run --full --out results --budget 60  an hour of everything; the same command again goes on
   oxvs lab report results                        a page with figures, tables and verdicts
   oxvs lab compare results-before results-after  what differs between two runs, and by how much
+  oxvs lab bench                                 packets a second from memory to memory, beside Open vSwitch with DPDK
   oxvs lab clean                                 remove what a run that was killed has left
 
 A run needs root: it makes network namespaces, all named oxvs-lab-…, and removes them.";
@@ -51,6 +53,8 @@ enum Command {
     },
     /// Compare two runs: ratio, significance and size of every difference
     Compare(compare::Compare),
+    /// Measure how fast the datapath is: packets from memory through rules to nowhere, beside Open vSwitch with DPDK
+    Bench(bench::Bench),
     /// Show a run's report in a browser, renewed while the run goes on
     Serve {
         /// A run's directory
@@ -100,6 +104,7 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Report { dir, figures, only } => report(&dir, figures.as_deref(), &only),
         Command::Compare(compare) => compare.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Serve { dir, port } => crate::report::serve(&dir, port),
         Command::Clean => clean(),
         Command::Trust { out } => trust(out.as_deref()),

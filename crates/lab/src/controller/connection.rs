@@ -1,7 +1,7 @@
 //! A connection to a switch: messages out, messages in, and what the switch refused.
 
 use anyhow::{Context, Result, bail};
-use openflow::model::{Body, FlowCommand, FlowMod, Message, StatsRequest};
+use openflow::model::{Body, FlowCommand, FlowMod, Message, Port, PortStats, StatsReply, StatsRequest};
 use openflow::text::{Names, parse_flow};
 use openflow::{Codec, ErrorBody, ErrorKind, Framer, Hello, OfError, Version};
 use std::io::{Read, Write};
@@ -206,12 +206,37 @@ impl Connection {
         }
     }
 
+    /// The counters of all ports, and when they were read.
+    ///
+    /// # Errors
+    /// The connection is broken, the switch refuses, or no answer comes.
+    pub fn ports(&mut self) -> Result<(Instant, Vec<PortStats>)> {
+        let request = StatsRequest::Port(Port::ANY);
+        let body = Body::StatsRequest { more: false, request };
+        let (mut ports, mut refused) = (Vec::new(), Vec::new());
+        let began = Instant::now();
+        let took = self.await_reply(body, &mut refused, |body| match body {
+            Body::StatsReply {
+                more,
+                reply: StatsReply::Port(part),
+            } => {
+                ports.extend_from_slice(part);
+                !more
+            }
+            _ => false,
+        })?;
+        match refused.first() {
+            Some(refused) => bail!("the switch refuses statistics: {:?}", refused.reason),
+            None => Ok((began + took, ports)),
+        }
+    }
+
     /// Sends a request and waits for the reply with its number that is the last one; an error with that number is an answer as well.
     fn await_reply(
         &mut self,
         request: Body,
         refused: &mut Vec<Refused>,
-        is_last: impl Fn(&Body) -> bool,
+        mut is_last: impl FnMut(&Body) -> bool,
     ) -> Result<Duration> {
         let xid = self.send(request)?;
         let began = Instant::now();

@@ -8,12 +8,12 @@
 //!   language of `ip`, `bridge` and `tc`.
 
 mod bridge;
-mod daemon;
+pub(crate) mod daemon;
 mod kernel;
 mod kernel_drops;
 mod layout;
-mod openvswitch;
-mod script;
+pub(crate) mod openvswitch;
+pub(crate) mod script;
 
 use crate::bed::Bed;
 use crate::results::Loss;

@@ -9,6 +9,7 @@ mod drops;
 mod running;
 mod setup;
 
+pub(crate) use drops::interface_error;
 pub(crate) use setup::leaf;
 
 use super::kernel::{Part, lacks};
@@ -222,7 +223,7 @@ fn no_dpdk() -> String {
 }
 
 /// A program of Open vSwitch; none if there is none, or if what is there under its name is oxvs.
-fn open_vswitch(program: &str) -> Option<PathBuf> {
+pub(crate) fn open_vswitch(program: &str) -> Option<PathBuf> {
     // Which one `ovs-vswitchd` is, with or without DPDK, is a matter of alternatives; this one is always without.
     let first = PathBuf::from("/usr/lib/openvswitch-switch").join(program);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -235,7 +236,7 @@ fn open_vswitch(program: &str) -> Option<PathBuf> {
 }
 
 /// The version of a program of Open vSwitch, `3.1.0`.
-fn version(file: &Path) -> Option<String> {
+pub(crate) fn version(file: &Path) -> Option<String> {
     let said = run_words(&[&file.to_string_lossy(), "--version"]).ok()?;
     let first = said.lines().next()?;
     (!first.contains("oxvs"))

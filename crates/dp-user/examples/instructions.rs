@@ -1,0 +1,171 @@
+//! Sends packets from memory through a worker's pipeline, a fixed number of them: what a processor executes for each can be counted exactly.
+//!
+//! `instructions CASE PACKETS`, under a tool that counts (`cargo xtask instructions`). Of two runs with different numbers of packets the difference
+//! is what the packets beyond cost: all of both that is not theirs, warm caches included, is the same.
+
+use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
+use dp_user::pipeline::{BATCH, Budget, Pipeline};
+use flow::{Field, Mask};
+use netdev::{Memory, Netdev, Spec};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{Nanos, VlanTag};
+
+/// What is looked at, and done.
+struct Case {
+    name: &'static str,
+    flows: u32,
+    fields: &'static [Field],
+    /// Masks that the addresses are looked up by in turn.
+    masks: u128,
+    change: fn() -> Vec<Option<Action>>,
+    /// Most megaflows.
+    limit: usize,
+}
+
+const STATIONS: &[Field] = &[Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanTci0];
+
+const CASES: &[Case] = &[
+    case("port", 1, &[], 1, none),
+    case("port-10k", 10_000, &[], 1, none),
+    case("stations", 1000, STATIONS, 1, none),
+    case("stations-20k", 20_000, STATIONS, 1, none),
+    case("masks", 20_000, STATIONS, 8, none),
+    case("router", 1000, &[], 1, router),
+    case("vlan", 1000, &[], 1, vlan),
+    Case {
+        limit: 500,
+        ..case("misses", 20_000, STATIONS, 1, none)
+    },
+];
+
+const fn case(
+    name: &'static str,
+    flows: u32,
+    fields: &'static [Field],
+    masks: u128,
+    change: fn() -> Vec<Option<Action>>,
+) -> Case {
+    Case {
+        name,
+        flows,
+        fields,
+        masks,
+        change,
+        limit: 1_000_000,
+    }
+}
+
+fn none() -> Vec<Option<Action>> {
+    Vec::new()
+}
+
+fn router() -> Vec<Option<Action>> {
+    let set = |field, value| SetField::new(field, value, u128::MAX).map(Action::SetField);
+    vec![
+        set(Field::EthDst, 0x0200_0000_0001),
+        set(Field::EthSrc, 0x0200_0000_0002),
+        set(Field::IpTtl, 63),
+    ]
+}
+
+fn vlan() -> Vec<Option<Action>> {
+    vec![Some(Action::PushVlan(VlanTag { tpid: 0x8100, tci: 7 }))]
+}
+
+impl Slowpath for &'static Case {
+    fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
+        let mut mask = Mask::exact(Field::InPort);
+        self.fields.iter().for_each(|field| mask.add(*field));
+        if self.masks > 1 {
+            mask.add_bits(Field::Ipv4Src, upcall.key.get(Field::EthSrc) % self.masks);
+        }
+        let output = Some(Action::Output(PortNo(2)));
+        let actions: Vec<Action> = (self.change)().into_iter().chain([output]).flatten().collect();
+        Translation {
+            actions: Arc::from(actions),
+            mask,
+            deps: Default::default(),
+            effects: Default::default(),
+            credits: Default::default(),
+            drop: None,
+        }
+    }
+
+    fn refresh(&self, _: &[Effect], _: Nanos) {}
+
+    fn port_failed(&self, _: PortNo) {}
+}
+
+/// A file of an UDP packet for each flow.
+fn capture(flows: u32) -> Vec<u8> {
+    let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]);
+    for flow in 0..flows {
+        let id = flow.to_be_bytes();
+        let mut packet = [0; 60];
+        packet[0] = 2;
+        packet[2..6].copy_from_slice(&id);
+        packet[6..8].copy_from_slice(&[2, 1]);
+        packet[8..12].copy_from_slice(&id);
+        packet[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, 46]);
+        packet[22..24].copy_from_slice(&[64, 17]);
+        packet[26..30].copy_from_slice(&id);
+        packet[30..40].copy_from_slice(&[192, 0, 2, 1, 0, 7, 0, 53, 0, 26]);
+        file.extend([0; 8]);
+        file.extend(60_u32.to_le_bytes());
+        file.extend(60_u32.to_le_bytes());
+        file.extend(packet);
+    }
+    file
+}
+
+fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
+    let path = std::env::temp_dir().join(format!("instructions-{}.pcap", std::process::id()));
+    std::fs::write(&path, capture(case.flows))?;
+    let options = BTreeMap::from([
+        ("rx_pcap".to_owned(), path.to_string_lossy().into_owned()),
+        ("infinite_rx".to_owned(), "true".to_owned()),
+    ]);
+    let source = Memory::pcap("source", &options);
+    std::fs::remove_file(&path)?;
+    let mut queues = source?.open_rx()?;
+    let mut pipeline = Pipeline::new(case.limit, Duration::from_secs(10), Arc::new(case), Arc::default());
+    let sink = netdev::open(&Spec::Null { name: "sink".to_owned() })?;
+    pipeline.add_port(PortNo(2), sink);
+    let mut inlet = Pipeline::inlet(PortNo(1), queues.remove(0), Budget::new(8, 256));
+    let warm = 3 * case.flows as usize;
+    for _ in 0..(warm + packets) / BATCH {
+        pipeline.receive(&mut inlet, false, Nanos(1))?;
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = match &args[..] {
+        [name, packets] => {
+            let case = CASES.iter().find(|case| case.name == name);
+            case.zip(packets.parse().ok()).map(|(case, packets)| run(case, packets))
+        }
+        [] => {
+            CASES.iter().for_each(|case| println!("{}", case.name));
+            return ExitCode::SUCCESS;
+        }
+        _ => None,
+    };
+    match done {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            eprintln!("instructions: {error}");
+            ExitCode::FAILURE
+        }
+        None => {
+            eprintln!("usage: instructions [CASE PACKETS]; without them: the cases");
+            ExitCode::FAILURE
+        }
+    }
+}

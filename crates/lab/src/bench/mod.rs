@@ -1,0 +1,114 @@
+//! How fast a datapath is: packets from memory, through the whole switch, to nowhere.
+//!
+//! Each switch runs as its own daemon with real ports, tables, caches and counters; only devices are memory: a source that copies the packets of
+//! a file into fresh frames, as fast as they are taken, and a sink that frees them. oxvs has them as interfaces of type `pcap` and `null`, DPDK as
+//! `net_pcap` and `net_null`. What a switch moved is read from its ports' counters over OpenFlow, the same way of both.
+//!
+//! Both run in turns of a second or so, the other one stopped meanwhile (`SIGSTOP`), A B, B A, A B. A round's ratio is of two turns of the same
+//! moment; what counts is the median of the rounds'. Before each turn a [canary](canary::Canary) measures the machine's memory: a round in which
+//! it moved is left out and repeated.
+//!
+//! - [`Case`]: rules, flows, packets, workers. `rules`, `trace`: what they are made of.
+//! - `subject`: a switch that is measured. `tune`: the peer's caches, each of which is best for something.
+//! - `turns`: rounds. `report`: the table and the file.
+
+mod canary;
+mod case;
+mod report;
+mod rules;
+mod subject;
+mod trace;
+mod tune;
+mod turns;
+
+pub use case::{Case, Distribution, Size};
+pub(crate) use case::{FLOWS, full, name, quick};
+pub use report::{Figures, Measured, Ratio, Report, Round};
+pub(crate) use report::{heading, line};
+pub use rules::Rules;
+pub(crate) use subject::dpdk_missing;
+
+use crate::results::Machine;
+use crate::run::Stop;
+use anyhow::{Context, Result, ensure};
+use canary::Canary;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::time::Duration;
+use subject::{Kind, Subject};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// In this order.
+    pub cases: Vec<Case>,
+    /// Length of a turn.
+    pub turn: Duration,
+    /// Rounds of each case.
+    pub rounds: usize,
+    /// Open vSwitch with DPDK is measured too.
+    pub peer: bool,
+}
+
+/// Measures cases, and hands each over when it is done; a case that fails is told with its error and the next one begun.
+///
+/// # Errors
+/// No root, another benchmark that runs.
+pub fn run(options: &Options, stop: &Stop, done: &mut dyn FnMut(&Case, Result<Measured>)) -> Result<Report> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "the benchmark needs root: it makes network namespaces and sets huge pages apart"
+    );
+    let lock = File::create("/run/oxvs-lab-bench.lock").context("/run/oxvs-lab-bench.lock")?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).context("another benchmark runs")?;
+    let mut report = Report {
+        machine: Machine::here(),
+        switches: vec![Kind::Oxvs.describe()],
+        turn: options.turn.as_secs_f64(),
+        measured: Vec::new(),
+    };
+    if options.peer {
+        report.switches.push(Kind::Dpdk.describe());
+    }
+    let mut canary = Canary::new();
+    for case in &options.cases {
+        if stop.asked() {
+            break;
+        }
+        let measured = measure(case, options, stop, &mut canary);
+        if stop.asked() && measured.is_err() {
+            break;
+        }
+        if let Ok(measured) = &measured {
+            report.measured.push(measured.clone());
+        }
+        done(case, measured);
+    }
+    Ok(report)
+}
+
+fn measure(case: &Case, options: &Options, stop: &Stop, canary: &mut Canary) -> Result<Measured> {
+    let allowed = sys::thread::allowed_cpus()?;
+    ensure!(
+        case.workers <= allowed.len(),
+        "{} workers need as many processors, and there are {}",
+        case.workers,
+        allowed.len()
+    );
+    let cpus = &allowed[allowed.len() - case.workers..];
+    let mut subjects = vec![Subject::start(Kind::Oxvs)?];
+    if options.peer {
+        subjects.push(Subject::start(Kind::Dpdk)?);
+    }
+    let traces = trace::write(case, subjects[0].files())?;
+    let mut configurations = vec![String::new(); subjects.len()];
+    for (subject, configuration) in subjects.iter_mut().zip(&mut configurations) {
+        subject.prepare(case, &traces, cpus)?;
+        subject.settle()?;
+        if subject.kind == Kind::Dpdk {
+            *configuration = tune::best(subject, stop)?.to_owned();
+        }
+        subject.pause();
+    }
+    turns::measure(case, options, stop, canary, &mut subjects, cpus[0], &configurations)
+}

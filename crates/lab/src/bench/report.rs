@@ -1,0 +1,232 @@
+//! What was measured: a table to read, and a file to compare with later.
+
+use super::Case;
+use super::case::{flows, name};
+use crate::results::Machine;
+use crate::stats::Series;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A benchmark.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Where it was.
+    pub machine: Machine,
+    /// What was measured, with versions.
+    pub switches: Vec<String>,
+    /// Seconds of a turn.
+    pub turn: f64,
+    /// Case by case.
+    pub measured: Vec<Measured>,
+}
+
+/// A case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// What.
+    pub case: Case,
+    /// By switch.
+    pub figures: BTreeMap<String, Figures>,
+    /// oxvs over the peer; none where there was no peer.
+    pub ratio: Option<Ratio>,
+    /// As they were, those that do not count too.
+    pub rounds: Vec<Round>,
+}
+
+/// One switch in one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Packets a second that it took in, in millions; the median of rounds.
+    pub mpps: f64,
+    /// Of packets taken in, the share that left by the sink.
+    pub delivered: f64,
+    /// Packets that each cache knew, and upcalls.
+    pub hits: BTreeMap<String, u64>,
+    /// Of its settings, the best that was found.
+    pub setting: String,
+    /// The commands that set it up.
+    pub configuration: Vec<String>,
+}
+
+/// Of two rates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The median of the rounds' ratios.
+    pub median: f64,
+    /// Where the median lies, with 95 % or with what the number of rounds allows.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
+}
+
+/// A round: a turn of each switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Packets a second in and out, of each switch.
+    pub rates: Vec<(f64, f64)>,
+    /// Nanoseconds of a load from memory, before and after each turn.
+    pub latency: Vec<f64>,
+    /// Memory was as fast as usual.
+    pub counts: bool,
+}
+
+impl Figures {
+    pub(crate) fn new(
+        rounds: &[Round],
+        number: usize,
+        hits: BTreeMap<String, u64>,
+        setting: &str,
+        configuration: &[String],
+    ) -> Figures {
+        let rates = || counting(rounds).map(|round| round.rates[number]);
+        Figures {
+            mpps: Series::new(rates().map(|(received, _)| received)).quantile(0.5) / 1e6,
+            delivered: Series::new(rates().map(|(received, sent)| sent / received)).quantile(0.5),
+            hits,
+            setting: setting.to_owned(),
+            configuration: configuration.to_vec(),
+        }
+    }
+
+    /// The caches' shares, `exact 98 % megaflow 2 %`.
+    fn shares(&self) -> String {
+        let all: u64 = self.hits.values().sum();
+        let mut shares: Vec<(&String, u64)> = self.hits.iter().map(|(name, n)| (name, *n)).collect();
+        shares.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        let shares = shares.into_iter().filter(|(_, n)| *n * 200 >= all);
+        let words: Vec<String> = shares
+            .map(|(name, n)| {
+                let name = name.trim_end_matches(" hits").trim_start_matches("miss with success ");
+                format!("{name} {:.0} %", n as f64 * 100.0 / all as f64)
+            })
+            .collect();
+        words.join(" ")
+    }
+}
+
+/// The rounds that count; all of them where none does.
+fn counting(rounds: &[Round]) -> impl Iterator<Item = &Round> {
+    let any = rounds.iter().any(|round| round.counts);
+    rounds.iter().filter(move |round| round.counts || !any)
+}
+
+impl Measured {
+    pub(crate) fn new(case: Case, figures: BTreeMap<String, Figures>, rounds: Vec<Round>) -> Measured {
+        let ratios = counting(&rounds).filter_map(|round| match round.rates[..] {
+            [(ours, _), (peers, _)] if peers > 0.0 => Some(ours / peers),
+            _ => None,
+        });
+        let ratios = Series::new(ratios);
+        Measured {
+            case,
+            figures,
+            ratio: (ratios.n() > 0).then(|| ratio(&ratios)),
+            rounds,
+        }
+    }
+}
+
+/// The median and its interval by ranks: as many values are left out on either side as 95 % allow.
+fn ratio(ratios: &Series) -> Ratio {
+    let mut sorted = ratios.values().to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    // The probability that the median is beyond the k-th value from either end.
+    let mut outside = 0.0;
+    let mut choose = 1.0;
+    let mut left = 0;
+    for k in 0..n / 2 {
+        outside += choose * 0.5_f64.powi(n as i32) * 2.0;
+        if outside > 0.05 {
+            break;
+        }
+        left = k;
+        choose *= (n - k) as f64 / (k + 1) as f64;
+    }
+    Ratio {
+        median: ratios.quantile(0.5),
+        low: sorted[left],
+        high: sorted[n - 1 - left],
+    }
+}
+
+/// The heading of the table.
+pub(crate) fn heading() -> String {
+    format!(
+        "{:<10} {:>6} {:<8} {:>5} {:>2} | {:>8} {:>6} {:>8} {:>6} | {:<20} | caches of oxvs; the peer's setting\n",
+        "rules", "flows", "spread", "bytes", "w", "oxvs", "ns", "peer", "ns", "ratio [interval]"
+    )
+}
+
+/// A line of the table.
+pub(crate) fn line(measured: &Measured) -> String {
+    let case = &measured.case;
+    let mut out = format!(
+        "{:<10} {:>6} {:<8} {:>5} {:>2} |",
+        name(case.rules),
+        flows(case.flows),
+        name(case.distribution),
+        name(case.size),
+        case.workers
+    );
+    let figures = |name: &str| measured.figures.get(name);
+    for switch in ["oxvs", "ovs-dpdk"] {
+        // Writing to a string does not fail.
+        let _ = match figures(switch) {
+            Some(figures) => write!(out, " {:>8.2} {:>6.1}", figures.mpps, 1e3 / figures.mpps),
+            None => write!(out, " {:>8} {:>6}", "-", "-"),
+        };
+    }
+    let ratio = measured.ratio.map_or_else(
+        || "-".to_owned(),
+        |ratio| format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high),
+    );
+    let _ = write!(out, " | {ratio:<20} |");
+    if let Some(ours) = figures("oxvs") {
+        let _ = write!(out, " {}", ours.shares());
+    }
+    if let Some(peer) = figures("ovs-dpdk") {
+        let _ = write!(out, "; {} ({})", peer.setting, peer.shares());
+    }
+    let spoilt = measured.rounds.iter().filter(|round| !round.counts).count();
+    if spoilt > 0 {
+        let _ = write!(out, " [{spoilt} rounds left out: memory was not as fast as usual]");
+    }
+    for (switch, figures) in &measured.figures {
+        if case.rules.delivers() && figures.delivered < 0.99 {
+            let _ = write!(out, " [{switch} delivered only {:.1} %]", figures.delivered * 100.0);
+        }
+    }
+    out + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_a_median_leaves_out_what_95_percent_allow() {
+        let of = |n: usize| ratio(&Series::new((1..=n).map(|n| n as f64)));
+        // With five values nothing can be left out, with nine one on either side (96.1 %), with twelve two (96.1 %).
+        assert_eq!((of(5).low, of(5).median, of(5).high), (1.0, 3.0, 5.0));
+        assert_eq!((of(9).low, of(9).high), (2.0, 8.0));
+        assert_eq!((of(12).low, of(12).high), (3.0, 10.0));
+        assert_eq!((of(1).low, of(1).high), (1.0, 1.0));
+    }
+
+    #[test]
+    fn a_ratio_is_of_turns_of_the_same_round() {
+        let round = |ours, peers, counts| Round {
+            rates: vec![(ours, ours), (peers, peers)],
+            latency: Vec::new(),
+            counts,
+        };
+        // The machine gets slower, and the ratio stays.
+        let rounds = vec![round(10.0, 5.0, true), round(1.0, 5.0, false), round(6.0, 3.0, true)];
+        let case = super::super::quick()[0];
+        let measured = Measured::new(case, BTreeMap::new(), rounds);
+        let ratio = measured.ratio.unwrap();
+        assert_eq!((ratio.median, ratio.low, ratio.high), (2.0, 2.0, 2.0));
+    }
+}

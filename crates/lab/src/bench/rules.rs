@@ -1,0 +1,254 @@
+//! What the switch is to do with packets: sets of rules, in the language of `ovs-ofctl`.
+
+use super::case::Case;
+use super::trace::{Flow, STATIONS, VLAN};
+use crate::stats::SplitMix;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Write};
+use std::net::Ipv4Addr;
+
+/// The number of the port that packets leave by.
+pub(crate) const SINK: u32 = 100;
+
+/// How many rules an access list has.
+const ACL: usize = 1000;
+
+/// A set of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rules {
+    /// Every packet is dropped: what receiving costs
+    Io,
+    /// One rule, from port to port
+    Port,
+    /// NORMAL: stations are learned, packets forwarded by address and VLAN
+    Normal,
+    /// A rule for every flow, which says all fields
+    Exact,
+    /// 1000 rules of an access list over many masks
+    Acl,
+    /// Five tables that speak by metadata
+    Pipeline,
+    /// A tag is pushed
+    VlanPush,
+    /// A tag is popped
+    VlanPop,
+    /// Both MAC addresses, TTL and an IP address are changed
+    Rewrite,
+    /// One rule, to a port with a shaper: linux-htb with one class here, egress-policer in Open vSwitch with DPDK, which has no queues
+    Qos,
+}
+
+impl Rules {
+    /// All of them.
+    pub(crate) const ALL: [Rules; 10] = [
+        Rules::Io,
+        Rules::Port,
+        Rules::Normal,
+        Rules::Exact,
+        Rules::Acl,
+        Rules::Pipeline,
+        Rules::VlanPush,
+        Rules::VlanPop,
+        Rules::Rewrite,
+        Rules::Qos,
+    ];
+
+    /// Flows beyond which it takes minutes to get ready: each is a rule and an upcall.
+    pub(crate) fn most_flows(self) -> usize {
+        if self == Rules::Exact { 100_000 } else { usize::MAX }
+    }
+
+    /// Packets are to have a tag.
+    pub(crate) fn wants_tags(self) -> bool {
+        self == Rules::VlanPop
+    }
+
+    /// Stations behind the sink are to be learned first.
+    pub(crate) fn learns(self) -> bool {
+        self == Rules::Normal
+    }
+
+    /// Packets are to leave by the sink, all of them or nearly so.
+    pub(crate) fn delivers(self) -> bool {
+        self != Rules::Io
+    }
+
+    /// The rules for packets of so many sources, a line each.
+    pub(crate) fn lines(self, case: &Case, sources: usize) -> String {
+        let ports = 1..=sources;
+        let each = |actions: &str| -> String {
+            ports
+                .clone()
+                .map(|port| format!("in_port={port},actions={actions}\n"))
+                .collect()
+        };
+        match self {
+            Rules::Io => "actions=drop\n".to_owned(),
+            Rules::Normal => "actions=NORMAL\n".to_owned(),
+            Rules::Port | Rules::Qos => each("output:100"),
+            Rules::VlanPush => each("push_vlan:0x8100,set_field:4196->vlan_vid,output:100"),
+            Rules::VlanPop => ports
+                .map(|port| format!("in_port={port},dl_vlan={VLAN},actions=pop_vlan,output:{SINK}\n"))
+                .collect(),
+            Rules::Rewrite => ports
+                .map(|port| {
+                    format!(
+                        "in_port={port},ip,actions=mod_dl_src:02:03:00:00:00:01,mod_dl_dst:02:03:00:00:00:02,dec_ttl,\
+                         mod_nw_dst:192.0.2.1,output:{SINK}\n"
+                    )
+                })
+                .collect(),
+            Rules::Exact => (0..case.flows).map(exact).collect(),
+            Rules::Acl => acl(case.flows),
+            Rules::Pipeline => pipeline(sources),
+        }
+    }
+}
+
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&super::case::name(*self))
+    }
+}
+
+/// The source that a flow comes from depends on how the trace is cut, so that is the one field which is left out.
+fn exact(number: usize) -> String {
+    let flow = Flow::new(number);
+    format!(
+        "udp,vlan_tci=0,dl_src={},dl_dst={},nw_src={},nw_dst={},nw_tos=0,tp_src={},tp_dst={},actions=output:{SINK}\n",
+        mac(flow.src),
+        mac(flow.dst),
+        Ipv4Addr::from(flow.nw_src),
+        Ipv4Addr::from(flow.nw_dst),
+        flow.tp_src,
+        flow.tp_dst
+    )
+}
+
+/// Half of the rules admit what some flow is part of, half refuse what no flow has. Prefixes and ports are as they are in lists of firewalls:
+/// any, a network or a host on either side, a port, a range of ports or none, UDP, TCP or any.
+fn acl(flows: usize) -> String {
+    const PREFIXES: [u32; 7] = [0, 8, 16, 20, 24, 28, 32];
+    let mut random = SplitMix(1000);
+    let mut lines = format!("priority=0,actions=output:{SINK}\n");
+    for number in 0..ACL {
+        let flow = Flow::new(random.below(flows.max(1)));
+        let admits = number.is_multiple_of(2);
+        let mut line = format!("priority={}", 60_000 - number);
+        line += if admits || random.below(2) == 0 { ",udp" } else { ",tcp" };
+        let mut prefix = |address: u32, least: usize| {
+            let length = PREFIXES[least + random.below(PREFIXES.len() - least)];
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            (length, Ipv4Addr::from(address & mask))
+        };
+        // What is refused comes from somewhere else, so that packets arrive whatever the rules.
+        let other = if admits { 0 } else { 0x1000_0000 };
+        let (length, source) = prefix(flow.nw_src ^ other, if admits { 0 } else { 2 });
+        // Writing to a string does not fail.
+        let _ = (length > 0).then(|| write!(line, ",nw_src={source}/{length}"));
+        let (length, target) = prefix(flow.nw_dst, 0);
+        let _ = (length > 0).then(|| write!(line, ",nw_dst={target}/{length}"));
+        match random.below(4) {
+            0 => {}
+            1 => line += &format!(",tp_dst={:#x}/{:#x}", flow.tp_dst & 0xffc0, 0xffc0),
+            _ => line += &format!(",tp_dst={}", flow.tp_dst),
+        }
+        line += if admits {
+            ",actions=output:100\n"
+        } else {
+            ",actions=drop\n"
+        };
+        lines += &line;
+    }
+    lines
+}
+
+fn pipeline(sources: usize) -> String {
+    let mut lines = String::new();
+    let mut add = |line: String| lines += &(line + "\n");
+    for port in 1..=sources {
+        add(format!(
+            "table=0,in_port={port},actions=write_metadata:{port}/0xff,goto_table:1"
+        ));
+    }
+    for number in 0..STATIONS {
+        let mac = mac(Flow::new(number as usize).src);
+        add(format!(
+            "table=1,dl_src={mac},actions=write_metadata:{:#x}/0xff00,goto_table:2",
+            (number % 16 + 1) << 8
+        ));
+    }
+    for network in 0..256_u32 {
+        let network_address = Ipv4Addr::from(0xac10_0000 | network << 8);
+        add(format!(
+            "table=2,ip,nw_dst={network_address}/24,actions=write_metadata:{:#x}/0xff0000,goto_table:3",
+            (network % 8 + 1) << 16
+        ));
+    }
+    add("table=3,priority=1,actions=goto_table:4".to_owned());
+    for port in [7, 19, 111, 135, 137, 139, 445, 515] {
+        add(format!("table=3,priority=2,tcp,tp_dst={port},actions=drop"));
+    }
+    for class in 1..=8_u32 {
+        add(format!(
+            "table=4,metadata={:#x}/0xff0000,actions=output:{SINK}",
+            class << 16
+        ));
+    }
+    lines
+}
+
+fn mac(address: [u8; 6]) -> String {
+    wire::MacAddr(address).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::{Distribution, Size};
+    use super::*;
+    use openflow::model::FlowCommand;
+    use openflow::text::{Names, parse_flow};
+    use std::collections::HashSet;
+
+    fn lines(rules: Rules) -> String {
+        let case = Case {
+            rules,
+            flows: 1000,
+            distribution: Distribution::Uniform,
+            size: Size::B60,
+            workers: 1,
+        };
+        rules.lines(&case, 2)
+    }
+
+    #[test]
+    fn every_rule_can_be_read() {
+        for rules in Rules::ALL {
+            for line in lines(rules).lines() {
+                parse_flow(FlowCommand::Add, line, &Names::default()).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
+    }
+
+    #[test]
+    fn an_access_list_has_a_thousand_rules_over_many_masks() {
+        let text = lines(Rules::Acl);
+        assert_eq!(text.lines().count(), 1 + ACL);
+        let shape = |line: &str| -> String {
+            let fields = line
+                .split(',')
+                .filter(|field| !field.starts_with("priority") && !field.starts_with("actions"));
+            fields
+                .map(|field| match (field.split_once('='), field.rsplit_once('/')) {
+                    (Some((name, _)), Some((_, mask))) => format!("{name}/{mask},"),
+                    (Some((name, _)), None) => format!("{name},"),
+                    _ => format!("{field},"),
+                })
+                .collect()
+        };
+        let shapes: HashSet<String> = text.lines().map(shape).collect();
+        assert!(shapes.len() > 100, "{}", shapes.len());
+    }
+}
