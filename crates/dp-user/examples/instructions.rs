@@ -134,7 +134,9 @@ fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
     std::fs::remove_file(&path)?;
     let mut queues = source?.open_rx()?;
     let mut pipeline = Pipeline::new(case.limit, Duration::from_secs(10), Arc::new(case), Arc::default());
-    let sink = netdev::open(&Spec::Null { name: "sink".to_owned() })?;
+    let sink = netdev::open(&Spec::Null {
+        name: "sink".to_owned(),
+    })?;
     pipeline.add_port(PortNo(2), sink);
     let mut inlet = Pipeline::inlet(PortNo(1), queues.remove(0), Budget::new(8, 256));
     let warm = 3 * case.flows as usize;

@@ -74,11 +74,13 @@ impl Memory {
             Some("0" | "false") | None => false,
             Some(_) => return Err(option("'infinite_rx' is neither true nor false")),
         };
-        let capture = std::fs::read(path).and_then(Capture::new).map_err(|source| Error::Read {
-            name: name.to_owned(),
-            path: path.clone(),
-            source,
-        })?;
+        let capture = std::fs::read(path)
+            .and_then(Capture::new)
+            .map_err(|source| Error::Read {
+                name: name.to_owned(),
+                path: path.clone(),
+                source,
+            })?;
         Memory::new(name, Kind::Pcap, Some(Arc::new(capture)), again)
     }
 

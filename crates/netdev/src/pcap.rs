@@ -67,7 +67,9 @@ impl Capture {
         let mut packets = Vec::new();
         let mut at = 24;
         while at < file.len() {
-            let length = word(at + 8).map(read).ok_or_else(|| wrong("a capture file cut short"))?;
+            let length = word(at + 8)
+                .map(read)
+                .ok_or_else(|| wrong("a capture file cut short"))?;
             if length > SNAPLEN {
                 return Err(wrong("a packet longer than any"));
             }
@@ -139,7 +141,11 @@ mod tests {
         let whole = file(0xa1b2_c3d4, u32::to_le_bytes, &[&[1; 60], &[2; 60]]);
         let good = [24, 24 + 76, 24 + 2 * 76];
         for length in 0..=whole.len() {
-            assert_eq!(Capture::new(whole[..length].to_vec()).is_ok(), good.contains(&length), "{length}");
+            assert_eq!(
+                Capture::new(whole[..length].to_vec()).is_ok(),
+                good.contains(&length),
+                "{length}"
+            );
         }
     }
 

@@ -36,7 +36,14 @@ impl Report<'_> {
     pub(crate) fn root(&mut self, root: &rows::OpenVSwitch, dummies: bool) {
         use open_vswitch::{TABLE, columns};
         let mut interface_types = vec![
-            "afxdp", "afxdp-nonpmd", "internal", "null", "patch", "pcap", "system", "tap",
+            "afxdp",
+            "afxdp-nonpmd",
+            "internal",
+            "null",
+            "patch",
+            "pcap",
+            "system",
+            "tap",
         ];
         let mut datapath_types = vec!["netdev", "system"];
         if dummies {
