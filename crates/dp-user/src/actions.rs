@@ -316,8 +316,9 @@ impl Context<'_> {
         }
     }
 
+    /// Lets a frame wait in the egress of a port.
     #[inline]
-    fn queue(&mut self, port: PortNo, frame: Frame) {
+    pub(crate) fn queue(&mut self, port: PortNo, frame: Frame) {
         self.settled = true;
         if self.egress.queue(port, frame).is_err() {
             self.drops.count(DropCause::PortDown, 1);

@@ -1,8 +1,8 @@
 //! Hashing of keys that an attacker chooses.
 //!
 //! The NH construction of UMAC/VHASH: pairs of words, each word with its own secret added, are multiplied to 128 bits and summed. The chance
-//! that two keys collide does not depend on the keys, the multiplications do not wait for one another, and a pair of words that a mask blanks
-//! adds a constant and can be left out.
+//! that two keys collide does not depend on the keys, the multiplications do not wait for one another, and a pair of words that every key of a
+//! table leaves zero adds a constant and can be left out.
 
 use flow::{Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;
@@ -56,8 +56,16 @@ impl KeyHasher {
     /// The hash of the bits of a key that a mask leaves.
     #[inline]
     pub(crate) fn masked(&self, key: &Key, mask: &MaskPairs) -> u64 {
+        let key_front = front(key.words());
         let mut sum = 0u128;
-        for part in &mask.parts {
+        for (n, pair) in IPV4_PAIRS.into_iter().enumerate() {
+            let (a, b) = (
+                key_front[2 * n] & mask.front[2 * n],
+                key_front[2 * n + 1] & mask.front[2 * n + 1],
+            );
+            sum = sum.wrapping_add(product(a, b, &self.secrets[pair]));
+        }
+        for part in &mask.rest {
             let [a, b] = pair(key.words(), part.pair);
             let secret = &self.secrets[part.pair];
             sum = sum.wrapping_add(product(a & part.mask[0], b & part.mask[1], secret));
@@ -66,9 +74,19 @@ impl KeyHasher {
     }
 }
 
-/// A mask as the pairs of words in which it has a bit at all.
+/// Words of a key that a packet of IPv4, or of nothing that is known, may have, in the order of [`IPV4_PAIRS`].
+pub(crate) type Front = [u64; 2 * IPV4_PAIRS.len()];
+
+/// These words of a key.
+#[inline(always)]
+pub(crate) fn front(words: &[u64; KEY_WORDS]) -> Front {
+    std::array::from_fn(|n| words[2 * IPV4_PAIRS[n / 2] + n % 2])
+}
+
+/// A mask as what is asked of it for each packet: the front, which is compared whole, and of the rest the pairs of words that it has bits in.
 pub(crate) struct MaskPairs {
-    parts: SmallVec<[Part; 4]>,
+    front: Front,
+    rest: SmallVec<[Part; 2]>,
 }
 
 struct Part {
@@ -78,26 +96,44 @@ struct Part {
 
 impl MaskPairs {
     pub(crate) fn new(mask: &Mask) -> MaskPairs {
-        let parts = (0..PAIRS)
+        let rest = (0..PAIRS)
+            .filter(|n| !IPV4_PAIRS.contains(n))
             .map(|n| Part {
                 pair: n,
                 mask: pair(mask.words(), n),
             })
             .filter(|part| part.mask != [0, 0])
             .collect();
-        MaskPairs { parts }
+        MaskPairs {
+            front: front(mask.words()),
+            rest,
+        }
     }
 
-    /// Whether `key` equals `masked`, a key already masked, in the bits of the mask.
-    #[inline]
-    pub(crate) fn matches(&self, key: &Key, masked: &Key) -> bool {
+    /// Whether the front of `key` equals `masked`, one already masked, in the bits of the mask.
+    #[inline(always)]
+    pub(crate) fn front_matches(&self, key: &Key, masked: &Front) -> bool {
+        let key = front(key.words());
         let mut difference = 0;
-        for part in &self.parts {
-            let [a, b] = pair(key.words(), part.pair);
-            let [c, d] = pair(masked.words(), part.pair);
-            difference |= ((a & part.mask[0]) ^ c) | ((b & part.mask[1]) ^ d);
+        for n in 0..masked.len() {
+            difference |= (key[n] & self.front[n]) ^ masked[n];
         }
         difference == 0
+    }
+
+    /// Whether the front is all that the mask has bits in.
+    #[inline(always)]
+    pub(crate) fn is_front(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Whether the rest of `key` equals that of `masked`, a key already masked, in the bits of the mask.
+    #[inline]
+    pub(crate) fn rest_matches(&self, key: &Key, masked: &Key) -> bool {
+        self.rest.iter().all(|part| {
+            let [a, b] = pair(key.words(), part.pair);
+            [a & part.mask[0], b & part.mask[1]] == pair(masked.words(), part.pair)
+        })
     }
 }
 
@@ -145,8 +181,27 @@ mod tests {
         other.set(Field::EthSrc, 0x0200_0000_0001);
         assert_eq!(hasher.masked(&key(7), &pairs), hasher.masked(&other, &pairs));
         assert_ne!(hasher.whole(&key(7)), hasher.whole(&other));
-        assert!(pairs.matches(&other, &key(7)));
-        assert!(!pairs.matches(&key(8), &key(7)));
+        assert!(pairs.is_front());
+        assert!(pairs.front_matches(&other, &front(key(7).words())));
+        assert!(!pairs.front_matches(&key(8), &front(key(7).words())));
+    }
+
+    #[test]
+    fn each_bit_of_a_mask_is_hashed_and_compared() {
+        let hasher = KeyHasher::new();
+        for field in Field::ALL {
+            let pairs = MaskPairs::new(&Mask::exact(*field));
+            let mut other = key(0);
+            other.set(*field, 1);
+            let matches = |a: &Key, b: &Key| pairs.front_matches(a, &front(b.words())) && pairs.rest_matches(a, b);
+            assert!(matches(&other, &other) && matches(&key(0), &key(0)));
+            assert!(!matches(&other, &key(0)) && !matches(&key(0), &other), "{field:?}");
+            assert_ne!(
+                hasher.masked(&other, &pairs),
+                hasher.masked(&key(0), &pairs),
+                "{field:?}"
+            );
+        }
     }
 
     #[test]
@@ -203,6 +258,6 @@ mod tests {
     #[test]
     fn the_empty_mask_matches_everything() {
         let pairs = MaskPairs::new(&Mask::EMPTY);
-        assert!(pairs.matches(&key(1), &Key::default()));
+        assert!(pairs.front_matches(&key(1), &front(Key::default().words())) && pairs.is_front());
     }
 }

@@ -17,6 +17,7 @@ mod flow_look;
 mod gate;
 mod hash;
 mod layers;
+mod lines;
 mod megaflow;
 mod meters;
 mod options;

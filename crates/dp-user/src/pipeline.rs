@@ -194,32 +194,62 @@ impl Pipeline {
     /// Stages 3 and 4. Returns whether all have their megaflow.
     #[inline]
     fn find(&mut self, batch: &mut Batch) -> bool {
-        batch.hashes.clear();
         let keys = &batch.keys[..batch.flows.len()];
-        batch.hashes.extend(keys.iter().map(|key| self.hasher.whole(key)));
-        for (hash, flow) in batch.hashes.iter().zip(&mut batch.flows) {
+        let unknown = self.guess(keys, &mut batch.hashes, &mut batch.flows);
+        let all = keys.len() as u32;
+        let known = all - unknown.count_ones();
+        let mut found = 0;
+        if unknown != 0 {
+            found = self.flows.lookup_batch(keys, &mut batch.flows);
+            self.remember_found(unknown, batch);
+        }
+        self.signatures.learn(known, found);
+        self.stats.exact_hits.add(known.into());
+        self.stats.megaflow_hits.add(found.into());
+        known + found == all
+    }
+
+    /// Stage 3. Returns those of the keys, a bit each, of which no megaflow is remembered.
+    #[inline]
+    fn guess(&self, keys: &[Key], hashes: &mut Vec<u64>, flows: &mut [u32]) -> u32 {
+        hashes.clear();
+        for key in keys {
+            let hash = self.hasher.whole(key);
+            sys::memory::prefetch(self.signatures.line(hash));
+            hashes.push(hash);
+        }
+        for (hash, flow) in hashes.iter().zip(&mut *flows) {
             if *flow == NONE {
                 *flow = self.signatures.guess(*hash);
+                self.flows.prefetch(*flow);
             }
         }
-        let (mut exact, mut masked) = (0, 0);
-        for ((key, hash), flow) in batch.keys.iter().zip(&batch.hashes).zip(&mut batch.flows) {
-            if *flow == MALFORMED {
-                continue;
-            }
-            if self.flows.covers(*flow, key) {
-                exact += 1;
-            } else if let Some(number) = self.flows.lookup(key) {
-                masked += 1;
-                self.signatures.remember(*hash, number);
-                *flow = number;
-            } else {
-                *flow = NONE;
+        let mut unknown = 0;
+        for (n, (key, flow)) in keys.iter().zip(flows).enumerate() {
+            if !self.flows.covers(*flow, key) {
+                unknown |= 1 << n;
+                if *flow != MALFORMED {
+                    *flow = NONE;
+                }
             }
         }
-        self.stats.exact_hits.add(exact);
-        self.stats.megaflow_hits.add(masked);
-        exact + masked == batch.frames.len() as u64
+        unknown
+    }
+
+    /// Remembers the megaflows that were found for these of a batch's packets, a bit each.
+    fn remember_found(&mut self, mut packets: u32, batch: &Batch) {
+        while packets != 0 {
+            let n = packets.trailing_zeros() as usize;
+            packets &= packets - 1;
+            if batch.flows[n] < MALFORMED {
+                self.signatures.remember(batch.hashes[n], batch.flows[n]);
+            }
+        }
+    }
+
+    /// Remembers the megaflow of one packet.
+    fn remember(&mut self, key: &Key, flow: u32) {
+        self.signatures.remember(self.hasher.whole(key), flow);
     }
 
     /// Stages 6 and 7 where nothing is to be asked.
@@ -248,8 +278,14 @@ impl Pipeline {
         batch.frames.reverse();
         for number in &batch.flows {
             let frame = batch.frames.swap_remove(batch.frames.len() - 1);
-            let (actions, drop) = self.flows.flow_mut(*number).actions();
-            context.run(actions, drop, frame);
+            let flow = self.flows.flow_mut(*number);
+            match flow.direct {
+                Some(port) => context.queue(port, frame),
+                None => {
+                    let (actions, drop) = flow.actions();
+                    context.run(actions, drop, frame);
+                }
+            }
         }
     }
 
@@ -258,8 +294,8 @@ impl Pipeline {
     fn act_in_order(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
         self.flows.traffic();
         let removals = self.flows.removals();
-        let found = batch.keys.iter().zip(&batch.hashes).zip(&batch.flows);
-        for (frame, ((key, hash), flow)) in batch.frames.drain(..).zip(found) {
+        let found = batch.keys.iter().zip(&batch.flows);
+        for (frame, (key, flow)) in batch.frames.drain(..).zip(found) {
             let known = *flow < MALFORMED && removals == self.flows.removals();
             if known {
                 self.run_flow(*flow, frame, from, now);
@@ -267,7 +303,7 @@ impl Pipeline {
                 from.stats.rx_dropped.add(1);
                 self.sink(from).count(DropCause::Malformed, 1);
             } else {
-                self.miss(key, *hash, frame, from, now);
+                self.miss(key, frame, from, now);
             }
         }
     }
@@ -304,18 +340,19 @@ impl Pipeline {
         key.set(Field::RecircId, id.into());
         key.set(Field::PktMark, frame.mark.into());
         key.set(Field::SkbPriority, frame.priority.into());
-        let hash = self.hasher.whole(&key);
-        let guess = self.signatures.guess(hash);
+        let guess = self.signatures.guess(self.hasher.whole(&key));
         let found = if self.flows.covers(guess, &key) {
             self.stats.exact_hits.add(1);
             Some(guess)
         } else {
             let found = self.flows.lookup(&key);
             self.stats.megaflow_hits.add(found.is_some().into());
+            if let Some(number) = found {
+                self.remember(&key, number);
+            }
             found
         };
         if let Some(number) = found {
-            self.signatures.remember(hash, number);
             let flow = self.flows.flow_mut(number);
             flow.carried(1, frame.len() as u64, now);
             let (actions, drop) = flow.actions();
@@ -330,7 +367,7 @@ impl Pipeline {
             self.stats.lost.add(1);
             return self.lose(from, DropCause::UpcallBudget);
         }
-        let translation = self.ask(&key, hash, in_port, &frame, now);
+        let translation = self.ask(&key, in_port, &frame, now);
         let (actions, drop) = (&translation.actions, translation.drop);
         self.actor
             .for_origin(from, in_port, now)
@@ -349,10 +386,10 @@ impl Pipeline {
 
     /// A packet for which there was no megaflow when the batch began, or whose megaflow may have gone since.
     #[cold]
-    fn miss(&mut self, key: &Key, hash: u64, frame: Frame, from: &mut Inlet, now: Nanos) {
+    fn miss(&mut self, key: &Key, frame: Frame, from: &mut Inlet, now: Nanos) {
         if let Some(number) = self.flows.lookup(key) {
             self.stats.megaflow_hits.add(1);
-            self.signatures.remember(hash, number);
+            self.remember(key, number);
             self.run_flow(number, frame, from, now);
             return;
         }
@@ -362,14 +399,14 @@ impl Pipeline {
             from.stats.rx_dropped.add(1);
             return;
         }
-        let translation = self.ask(key, hash, from.port, &frame, now);
+        let translation = self.ask(key, from.port, &frame, now);
         let (actions, drop) = (&translation.actions, translation.drop);
         self.actor.for_inlet(from, now).run(actions, drop, frame);
         self.recirculate(Some(from), now);
     }
 
     /// Stage 5: asks the switch, caches the answer.
-    fn ask(&mut self, key: &Key, hash: u64, owner: PortNo, frame: &Frame, now: Nanos) -> Translation {
+    fn ask(&mut self, key: &Key, owner: PortNo, frame: &Frame, now: Nanos) -> Translation {
         self.stats.upcalls.add(1);
         let upcall = Upcall {
             key,
@@ -377,7 +414,7 @@ impl Pipeline {
         };
         let translation = self.slowpath.upcall(&upcall, now);
         let number = self.flows.insert(key, owner, &translation, frame.len() as u64, now);
-        self.signatures.remember(hash, number);
+        self.remember(key, number);
         self.apply_changes();
         translation
     }
@@ -414,6 +451,9 @@ impl Pipeline {
         let more_to_free = self.flows.reap() | self.flows.trim();
         self.flows.sweep(now, &mut self.effects);
         self.report(now);
+        if self.flows.len() == 0 {
+            self.signatures.clear();
+        }
         let next = self.flows.next_sweep();
         let pass_done = next != Some(Nanos::ZERO);
         if self.effects.len() >= EFFECTS || (pass_done && !self.effects.is_empty()) {

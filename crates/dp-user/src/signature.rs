@@ -1,70 +1,124 @@
 //! The first cache: which megaflow did a packet like this one use last?
 //!
-//! A fixed number of slots, found by the hash of the whole key, each with a signature of that hash and the megaflow's number. An answer is a
-//! guess: the caller compares the key with that megaflow under its mask, all of it, before it is used. That makes a stale slot harmless (the
-//! megaflow that has the number now either covers the packet, and then is right, or does not), so nothing has to be removed from here; and the
-//! cache is a tenth of the size of one that holds keys, so that it stays in the processor's.
+//! Places found by the hash of the whole key, each with a signature of that hash and the megaflow's number. An answer is a guess: the caller
+//! compares the key with that megaflow under its mask, all of it, before it is used. That makes a stale place harmless (the megaflow that has
+//! the number now either covers the packet, and then is right, or does not), so nothing has to be removed from here; and the cache is a tenth of
+//! the size of one that holds keys, so that it stays in the processor's.
+//!
+//! It grows while packets pass that it does not know and the megaflows do: at most to [`MOST`] lines. Where even that does not hold what
+//! passes, a cache that takes everything in knows nothing when it comes again, and costs an access to memory and one more to be told; it then
+//! remembers one packet in [`THIN`], and so keeps what it has for a while.
 
-/// Sets of two slots: 8192 × 16 bytes.
-const SETS: usize = 8192;
+use crate::lines::{self, Line, Lines, PLACES};
+
+/// Lines at first: 128 KiB, of 16 384 places.
+const LEAST: usize = 2048;
+
+/// Lines at most: 16 MiB, of 2 million places.
+const MOST: usize = 1 << 18;
+
+/// After how many packets for each place it is decided whether the cache has the right size: it has taken in by then what there is.
+const PERIOD: usize = 4;
+
+/// Of how many packets one is remembered where there are too many.
+const THIN: u32 = 32;
 
 /// No megaflow.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// See the module's page.
 pub(crate) struct SignatureCache {
-    sets: Box<[[Slot; 2]]>,
-}
-
-#[derive(Clone, Copy)]
-struct Slot {
-    signature: u32,
-    flow: u32,
+    lines: Lines,
+    most: usize,
+    known: u32,
+    unknown: u32,
+    /// Whether only some are remembered.
+    thin: bool,
+    turn: u32,
 }
 
 impl SignatureCache {
     pub(crate) fn new() -> SignatureCache {
-        let empty = Slot {
-            signature: 0,
-            flow: NONE,
-        };
+        SignatureCache::with_lines(LEAST, MOST)
+    }
+
+    fn with_lines(least: usize, most: usize) -> SignatureCache {
         SignatureCache {
-            sets: vec![[empty; 2]; SETS].into_boxed_slice(),
+            lines: Lines::new(least),
+            most,
+            known: 0,
+            unknown: 0,
+            thin: false,
+            turn: 0,
         }
+    }
+
+    /// Where [`SignatureCache::guess`] will look.
+    #[inline(always)]
+    pub(crate) fn line(&self, hash: u64) -> &Line {
+        self.lines.line(hash as u32)
     }
 
     /// The megaflow that may cover a key of this hash, or [`NONE`].
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
-        let set = &self.sets[index(hash)];
-        let signature = signature(hash);
-        if set[0].signature == signature {
-            set[0].flow
-        } else if set[1].signature == signature {
-            set[1].flow
-        } else {
-            NONE
+        let line = self.line(hash);
+        let places = lines::with_tag(line, signature(hash));
+        let place = places.trailing_zeros() as usize % PLACES;
+        if places == 0 {
+            return NONE;
         }
+        lines::number(line, place).unwrap_or(NONE)
     }
 
-    /// Remembers the megaflow that covered a key of this hash, in place of the older of its set.
+    /// Remembers the megaflow that covered a key of this hash, in place of the oldest of its line.
     #[inline]
     pub(crate) fn remember(&mut self, hash: u64, flow: u32) {
-        let set = &mut self.sets[index(hash)];
-        let slot = Slot {
-            signature: signature(hash),
-            flow,
-        };
-        if set[0].signature != slot.signature {
-            set[1] = set[0];
+        if self.thin {
+            self.turn = self.turn.wrapping_add(1);
+            if !self.turn.is_multiple_of(THIN) {
+                return;
+            }
         }
-        set[0] = slot;
+        let line = self.lines.line_mut(hash as u32);
+        let own = lines::with_tag(line, signature(hash));
+        let place = if own == 0 {
+            PLACES - 1
+        } else {
+            own.trailing_zeros() as usize
+        };
+        lines::move_on(line, place);
+        lines::set(line, 0, (signature(hash), flow));
     }
-}
 
-#[inline(always)]
-fn index(hash: u64) -> usize {
-    hash as usize % SETS
+    /// Of how many packets with a megaflow the cache knew it, and of how many it did not.
+    #[inline]
+    pub(crate) fn learn(&mut self, known: u32, unknown: u32) {
+        self.known += known;
+        self.unknown += unknown;
+        if (self.known + self.unknown) as usize >= PERIOD * PLACES * self.lines.len() {
+            self.adapt();
+        }
+    }
+
+    #[cold]
+    fn adapt(&mut self) {
+        let all = self.known + self.unknown;
+        if self.unknown > all / 16 && self.lines.len() < self.most {
+            // What it knew is soon told again.
+            self.lines = Lines::new(2 * self.lines.len());
+        } else {
+            self.thin = self.unknown > all / 4 * if self.thin { 2 } else { 3 };
+        }
+        (self.known, self.unknown) = (0, 0);
+    }
+
+    /// Forgets all, and gives the memory back that it grew by.
+    pub(crate) fn clear(&mut self) {
+        if self.lines.len() > LEAST {
+            *self = SignatureCache::with_lines(LEAST, self.most);
+        }
+    }
 }
 
 #[inline(always)]
@@ -76,19 +130,62 @@ fn signature(hash: u64) -> u32 {
 mod tests {
     use super::*;
 
+    fn hash(n: u32) -> u64 {
+        // Multiplication by an odd number: distinct for distinct numbers, and spread over index and signature.
+        u64::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     #[test]
-    fn the_two_latest_of_a_set_are_remembered() {
+    fn the_eight_latest_of_a_line_are_remembered() {
         let mut cache = SignatureCache::new();
         let hash = |n: u64| n << 32 | 5;
         assert_eq!(cache.guess(hash(1)), NONE);
-        for n in 1..=3 {
+        for n in 1..=9 {
             cache.remember(hash(n), n as u32);
         }
-        assert_eq!(cache.guess(hash(3)), 3);
-        assert_eq!(cache.guess(hash(2)), 2);
         assert_eq!(cache.guess(hash(1)), NONE);
-        cache.remember(hash(3), 30);
-        assert_eq!(cache.guess(hash(3)), 30);
-        assert_eq!(cache.guess(hash(2)), 2);
+        assert!((2..=9).all(|n| cache.guess(hash(n)) == n as u32));
+        cache.remember(hash(2), 20);
+        cache.remember(hash(10), 10);
+        assert_eq!((cache.guess(hash(2)), cache.guess(hash(3))), (20, NONE));
+    }
+
+    /// Lets flows pass in turn; of how many of the last round it knew the megaflow.
+    fn pass(cache: &mut SignatureCache, flows: u32, rounds: u32) -> u32 {
+        let mut known = 0;
+        for _ in 0..rounds {
+            known = 0;
+            for flow in 0..flows {
+                if cache.guess(hash(flow)) == flow {
+                    known += 1;
+                    cache.learn(1, 0);
+                } else {
+                    cache.remember(hash(flow), flow);
+                    cache.learn(0, 1);
+                }
+            }
+        }
+        known
+    }
+
+    #[test]
+    fn it_grows_until_it_knows_what_passes() {
+        let mut cache = SignatureCache::new();
+        assert!(pass(&mut cache, 100_000, 20) > 94_000);
+        assert!(cache.lines.len() > LEAST);
+        cache.clear();
+        assert_eq!((cache.lines.len(), cache.guess(hash(1))), (LEAST, NONE));
+    }
+
+    #[test]
+    fn where_too_much_passes_it_keeps_some() {
+        let mut cache = SignatureCache::with_lines(64, 64);
+        pass(&mut cache, 5000, 20);
+        assert!(cache.thin);
+        let known = pass(&mut cache, 5000, 20);
+        assert!(known > 200, "{known}");
+        pass(&mut cache, 200, 1000);
+        assert!(!cache.thin);
+        assert_eq!(pass(&mut cache, 200, 2), 200);
     }
 }

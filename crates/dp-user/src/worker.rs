@@ -405,9 +405,9 @@ impl Worker {
         let worker = self.number;
         self.dumps.retain_mut(|dump| {
             let mut chunk = Vec::new();
-            let next = flows.walk(dump.next, |flow, mask| {
+            let next = flows.walk(dump.next, |flow, key, mask| {
                 chunk.push(FlowDump {
-                    key: flow.key,
+                    key: *key,
                     mask: *mask,
                     actions: flow.actions().0.clone(),
                     drop: flow.drop,

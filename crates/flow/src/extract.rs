@@ -4,7 +4,7 @@
 //! believed only where the bytes are there, and what lies behind the length of an IP header (Ethernet padding) is not read. What is whole is
 //! what Open vSwitch takes for whole: the version in an IP header, for example, is the EtherType's business.
 
-use crate::field::Field;
+use crate::field::{Field, fill};
 use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
 use wire::EtherType;
 
@@ -31,31 +31,39 @@ pub fn extract_into(key: &mut Key, data: &[u8], in_port: PortNo) -> bool {
 }
 
 /// Ethernet, and what it carries.
+#[inline(always)]
 fn ethernet(key: &mut Key, data: &[u8], in_port: PortNo) -> Option<()> {
-    key.set(Field::InPort, u128::from(in_port.0));
-    let addresses: &[u8; 12] = data.first_chunk()?;
-    key.set(Field::EthDst, be(&addresses[..6]));
-    key.set(Field::EthSrc, be(&addresses[6..]));
-
-    let mut rest = &data[12..];
-    let mut kind = take_u16(&mut rest)?;
+    fill(&mut key.words, [(Field::InPort, in_port.0.into())]);
+    let header: &[u8; 14] = data.first_chunk()?;
+    let mut rest = &data[14..];
+    let mut kind = u16::from_be_bytes([header[12], header[13]]);
+    let mut tci = 0;
     if EtherType(kind).is_vlan() {
-        let (tpid, tci) = (kind, take_u16(&mut rest)?);
+        let tpid = kind;
+        tci = take_u16(&mut rest)? | TAG_PRESENT;
         kind = take_u16(&mut rest)?;
-        key.set(Field::VlanTpid0, tpid.into());
-        key.set(Field::VlanTci0, (tci | TAG_PRESENT).into());
+        let mut inner = (0, 0);
         // A second tag that is cut short is payload of the first, of a type that says VLAN.
         if EtherType(kind).is_vlan() && rest.len() >= 4 {
-            let (tpid, tci) = (kind, take_u16(&mut rest)?);
+            inner = (kind, take_u16(&mut rest)? | TAG_PRESENT);
             kind = take_u16(&mut rest)?;
-            key.set(Field::VlanTpid1, tpid.into());
-            key.set(Field::VlanTci1, (tci | TAG_PRESENT).into());
         }
+        fill(
+            &mut key.words,
+            [
+                (Field::VlanTpid0, tpid.into()),
+                (Field::VlanTpid1, inner.0.into()),
+                (Field::VlanTci1, inner.1.into()),
+            ],
+        );
     }
     if kind < EtherType::MIN.0 {
         kind = snap(&mut rest).unwrap_or(NOT_A_TYPE);
     }
-    key.set(Field::EthType, kind.into());
+    let dst = be(&header[..6]) as u64;
+    fill(&mut key.words, [(Field::EthDst, dst), (Field::EthType, kind.into())]);
+    let src = be(&header[6..12]) as u64;
+    fill(&mut key.words, [(Field::EthSrc, src), (Field::VlanTci0, tci.into())]);
     // Inner layers are optional: `None` from them means that the packet has no more fields.
     let _ = match EtherType(kind) {
         EtherType::IPV4 => ipv4(key, rest),
@@ -115,6 +123,7 @@ fn arp(key: &mut Key, data: &[u8]) -> Option<()> {
 }
 
 /// IPv4 (RFC 791).
+#[inline(always)]
 fn ipv4(key: &mut Key, data: &[u8]) -> Option<()> {
     let header: &[u8; 20] = data.first_chunk()?;
     let header_len = usize::from(header[0] & 0xf) * 4;
@@ -128,12 +137,17 @@ fn ipv4(key: &mut Key, data: &[u8]) -> Option<()> {
         (0, _) => Frag::First,
         _ => Frag::Later,
     };
-    key.set(Field::IpTos, header[1].into());
-    key.set(Field::IpTtl, header[8].into());
-    key.set(Field::IpProto, header[9].into());
-    key.set(Field::IpFrag, frag as u128);
-    key.set(Field::Ipv4Src, be(&header[12..16]));
-    key.set(Field::Ipv4Dst, be(&header[16..20]));
+    fill(
+        &mut key.words,
+        [
+            (Field::IpProto, header[9].into()),
+            (Field::IpTos, header[1].into()),
+            (Field::IpTtl, header[8].into()),
+            (Field::IpFrag, frag as u64),
+        ],
+    );
+    let (src, dst) = (be(&header[12..16]) as u64, be(&header[16..20]) as u64);
+    fill(&mut key.words, [(Field::Ipv4Src, src), (Field::Ipv4Dst, dst)]);
     if frag == Frag::Later {
         return None;
     }
@@ -155,12 +169,17 @@ fn ipv6(key: &mut Key, data: &[u8]) -> Option<()> {
         chain.walk(&mut rest)?;
     }
     let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
-    key.set(Field::IpTos, u128::from(first >> 20 & 0xff));
-    key.set(Field::Ipv6Label, u128::from(first & 0xf_ffff));
-    key.set(Field::IpTtl, header[7].into());
-    key.set(Field::IpProto, chain.next.into());
-    key.set(Field::IpFrag, chain.frag as u128);
-    key.set(Field::Ipv6Exthdr, chain.seen.into());
+    fill(
+        &mut key.words,
+        [
+            (Field::IpProto, chain.next.into()),
+            (Field::IpTos, u64::from(first >> 20 & 0xff)),
+            (Field::IpTtl, header[7].into()),
+            (Field::IpFrag, chain.frag as u64),
+            (Field::Ipv6Label, u64::from(first & 0xf_ffff)),
+            (Field::Ipv6Exthdr, chain.seen.into()),
+        ],
+    );
     if chain.frag == Frag::Later {
         return None;
     }
@@ -168,38 +187,45 @@ fn ipv6(key: &mut Key, data: &[u8]) -> Option<()> {
 }
 
 /// TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792), ICMPv6 (RFC 4443).
+#[inline(always)]
 fn transport(key: &mut Key, protocol: u8, ipv6: bool, data: &[u8]) -> Option<()> {
-    let header_len = match (protocol, ipv6) {
-        (6, _) => 20,
-        (17, _) | (1, false) | (58, true) => 8,
-        (132, _) => 12,
+    let mut flags = 0;
+    match (protocol, ipv6) {
+        (17, _) if data.len() >= 8 => {}
+        (6, _) => {
+            let header: &[u8; 20] = data.first_chunk()?;
+            // A header that is longer than the packet, or shorter than itself, is none.
+            let len = usize::from(header[12] >> 4) * 4;
+            if len < 20 || len > data.len() {
+                return None;
+            }
+            flags = be(&header[12..14]) as u64;
+        }
+        (132, _) if data.len() >= 12 => {}
+        (1, false) | (58, true) if data.len() >= 8 => return icmp(key, protocol, data),
         _ => return None,
-    };
-    if data.len() < header_len {
-        return None;
     }
-    if protocol == 6 {
-        // A header that is longer than the packet, or shorter than itself, is none.
-        let len = usize::from(data[12] >> 4) * 4;
-        if len < 20 || len > data.len() {
-            return None;
-        }
-    }
-    match protocol {
-        1 | 58 => {
-            key.set(Field::IcmpType, data[0].into());
-            key.set(Field::IcmpCode, data[1].into());
-            if protocol == 58 && matches!(data[0], 135 | 136) && data[1] == 0 {
-                return neighbour_discovery(key, &data[4..]);
-            }
-        }
-        _ => {
-            key.set(Field::TpSrc, be(&data[0..2]));
-            key.set(Field::TpDst, be(&data[2..4]));
-            if protocol == 6 {
-                key.set(Field::TcpFlags, be(&data[12..14]) & 0xfff);
-            }
-        }
+    let ports: &[u8; 4] = data.first_chunk()?;
+    fill(
+        &mut key.words,
+        [
+            (Field::TpSrc, be(&ports[..2]) as u64),
+            (Field::TpDst, be(&ports[2..]) as u64),
+            (Field::TcpFlags, flags),
+        ],
+    );
+    Some(())
+}
+
+/// ICMP (RFC 792), ICMPv6 (RFC 4443): at least a header's 8 bytes.
+fn icmp(key: &mut Key, protocol: u8, data: &[u8]) -> Option<()> {
+    let (kind, code) = (data[0], data[1]);
+    fill(
+        &mut key.words,
+        [(Field::IcmpType, kind.into()), (Field::IcmpCode, code.into())],
+    );
+    if protocol == 58 && matches!(kind, 135 | 136) && code == 0 {
+        return neighbour_discovery(key, &data[4..]);
     }
     Some(())
 }

@@ -14,6 +14,7 @@ pub mod bpf;
 mod counting_alloc;
 mod error;
 pub mod ethtool;
+pub mod memory;
 pub mod mmsg;
 mod packet_socket;
 pub mod tap;

@@ -13,13 +13,14 @@
 //! - At most `limit` megaflows: beyond it each new one replaces one of the port that holds most, so that a storm on a port displaces itself.
 
 mod deps;
+mod index;
 mod storage;
 mod subtable;
 mod sweep;
 
 pub(crate) use storage::Flow;
 
-use crate::hash::KeyHasher;
+use crate::hash::{KeyHasher, front};
 use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Key, Mask, PortNo};
@@ -126,15 +127,31 @@ impl FlowTable {
     #[inline]
     pub(crate) fn covers(&self, number: u32, key: &Key) -> bool {
         match self.storage.get(number) {
-            Some(flow) if flow.subtable != DEAD => self.subtables.pairs(flow.subtable).matches(key, &flow.key),
+            Some(flow) if flow.subtable != DEAD => {
+                let pairs = self.subtables.pairs(flow.subtable);
+                self.storage.matches(number, flow, key, pairs)
+            }
             _ => false,
         }
+    }
+
+    /// Asks for what [`FlowTable::covers`] and [`FlowTable::flow_mut`] will read.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, number: u32) {
+        self.storage.prefetch(number);
     }
 
     /// Finds a megaflow that covers `key`.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &Key) -> Option<u32> {
         self.subtables.lookup(&self.hasher, key, &self.storage)
+    }
+
+    /// Finds megaflows for those of up to [`BATCH`] keys that have [`NONE`](crate::signature::NONE) in `flows`, and puts their numbers there.
+    /// Returns of how many it found one.
+    #[inline]
+    pub(crate) fn lookup_batch(&mut self, keys: &[Key], flows: &mut [u32]) -> u32 {
+        self.subtables.lookup_batch(&self.hasher, keys, flows, &self.storage)
     }
 
     /// Caches a translation of `key`, of a packet of so many bytes from `owner`, which counts among what the megaflow reports. Where a megaflow of the same key and mask is there, it is replaced.
@@ -163,7 +180,7 @@ impl FlowTable {
         }
         let owned = self.owners.entry(owner).or_default();
         let flow = Flow {
-            key: masked,
+            front: front(masked.words()),
             actions: translation.actions.clone(),
             direct: match translation.actions[..] {
                 [Action::Output(port)] => Some(port),
@@ -182,6 +199,7 @@ impl FlowTable {
             hash: hash as u32,
         };
         let origin = Origin {
+            key: masked,
             deps: translation.deps.clone(),
             effects: translation.effects.clone(),
             credits: translation.credits[..].into(),
@@ -294,10 +312,16 @@ impl FlowTable {
     }
 
     /// The megaflows of numbers from `first` on, at most a chunk of them, and the number to go on from; `None` at the end.
-    pub(crate) fn walk(&self, first: u32, mut visit: impl FnMut(&Flow, &Mask)) -> Option<u32> {
-        let (flows, next) = self.storage.chunk_from(first);
-        for flow in flows.iter().filter(|flow| flow.subtable != DEAD) {
-            visit(flow, self.subtables.mask(flow.subtable));
+    pub(crate) fn walk(&self, first: u32, mut visit: impl FnMut(&Flow, &Key, &Mask)) -> Option<u32> {
+        let (numbers, next) = self.storage.chunk_from(first);
+        for number in numbers {
+            if let Some(flow) = self.storage.get(number).filter(|flow| flow.subtable != DEAD) {
+                visit(
+                    flow,
+                    &self.storage.origin(number).key,
+                    self.subtables.mask(flow.subtable),
+                );
+            }
         }
         next
     }

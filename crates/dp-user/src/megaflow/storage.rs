@@ -1,10 +1,15 @@
 //! Where megaflows lie: chunks that are made when needed and freed when empty, so that nothing moves when the table grows.
+//!
+//! What a packet needs of a megaflow is in two cache lines of its own: the first is compared, the second counts and says what to do. What is
+//! needed only when megaflows come, go or are looked at is apart from them.
 
+use crate::hash::{Front, MaskPairs};
 use dp::{Action, Carried, Credit, Dep, DropCause, Effect};
 use flow::{Key, PortNo};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::Arc;
 use wire::Nanos;
 
@@ -15,8 +20,10 @@ const CHUNK: usize = 256;
 pub(crate) const DEAD: u32 = u32::MAX;
 
 /// What a packet needs of a megaflow.
+#[repr(C, align(64))]
 pub(crate) struct Flow {
-    pub(crate) key: Key,
+    /// The first words of its key.
+    pub(super) front: Front,
     pub(super) actions: Arc<[Action]>,
     /// The port, where all there is to do is to send the packet out of one.
     pub(crate) direct: Option<PortNo>,
@@ -32,8 +39,9 @@ pub(crate) struct Flow {
     pub(crate) used: Nanos,
 }
 
-/// What only its coming and going need.
+/// What only its coming and going need, and a packet that has more than the first words of a key.
 pub(super) struct Origin {
+    pub(super) key: Key,
     pub(super) deps: SmallVec<[Dep; 4]>,
     pub(super) effects: SmallVec<[Effect; 2]>,
     pub(super) credits: Box<[Credit]>,
@@ -49,7 +57,10 @@ pub(super) struct Origin {
 
 /// Megaflows by number.
 pub(super) struct Storage {
-    chunks: Vec<Chunk>,
+    /// Of each chunk, what packets need.
+    flows: Vec<Box<[Flow]>>,
+    /// Of each chunk, the rest.
+    chunks: Vec<Origins>,
     /// Free places, lowest first, so that chunks at the end run empty.
     free: BinaryHeap<Reverse<u32>>,
     live: usize,
@@ -57,17 +68,23 @@ pub(super) struct Storage {
     no_actions: Arc<[Action]>,
 }
 
-/// A run of places; without any where all its megaflows have gone.
+/// The rest of a run of places; none where all its megaflows have gone.
 #[derive(Default)]
-pub(super) struct Chunk {
-    flows: Vec<Flow>,
-    origins: Vec<Origin>,
+struct Origins {
+    origins: Box<[Origin]>,
     live: usize,
+}
+
+/// A run of places.
+pub(super) struct Chunk {
+    flows: Box<[Flow]>,
+    origins: Box<[Origin]>,
 }
 
 impl Storage {
     pub(super) fn new() -> Storage {
         Storage {
+            flows: Vec::new(),
             chunks: Vec::new(),
             free: BinaryHeap::new(),
             live: 0,
@@ -85,16 +102,31 @@ impl Storage {
         (self.chunks.len() * CHUNK) as u32
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&self, number: u32) -> Option<&Flow> {
         let (chunk, place) = split(number);
-        self.chunks.get(chunk)?.flows.get(place)
+        self.flows.get(chunk)?.get(place)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn flow_mut(&mut self, number: u32) -> &mut Flow {
         let (chunk, place) = split(number);
-        &mut self.chunks[chunk].flows[place]
+        &mut self.flows[chunk][place]
+    }
+
+    /// Asks for both lines of a megaflow, of which there may be none.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, number: u32) {
+        if let Some(flow) = self.get(number) {
+            sys::memory::prefetch(&flow.front);
+            sys::memory::prefetch(&flow.actions);
+        }
+    }
+
+    /// Whether a megaflow covers a key, by its mask.
+    #[inline(always)]
+    pub(super) fn matches(&self, number: u32, flow: &Flow, key: &Key, pairs: &MaskPairs) -> bool {
+        pairs.front_matches(key, &flow.front) && (pairs.is_front() || pairs.rest_matches(key, &self.origin(number).key))
     }
 
     pub(super) fn origin(&self, number: u32) -> &Origin {
@@ -118,13 +150,12 @@ impl Storage {
         origin.ticket = self.tickets;
         let number = self.free.pop().map_or_else(|| self.grow(), |Reverse(n)| n);
         let (chunk, place) = split(number);
-        if self.chunks[chunk].flows.is_empty() {
+        if self.flows[chunk].is_empty() {
             self.fill(chunk);
         }
-        let chunk = &mut self.chunks[chunk];
-        chunk.flows[place] = flow;
-        chunk.origins[place] = origin;
-        chunk.live += 1;
+        self.flows[chunk][place] = flow;
+        self.chunks[chunk].origins[place] = origin;
+        self.chunks[chunk].live += 1;
         self.live += 1;
         (number, self.tickets)
     }
@@ -133,33 +164,31 @@ impl Storage {
     pub(super) fn remove(&mut self, number: u32) -> (Flow, Origin) {
         let (chunk, place) = split(number);
         let (dead_flow, dead_origin) = self.dead();
-        let chunk = &mut self.chunks[chunk];
-        chunk.live -= 1;
+        self.chunks[chunk].live -= 1;
         self.live -= 1;
         self.free.push(Reverse(number));
         (
-            std::mem::replace(&mut chunk.flows[place], dead_flow),
-            std::mem::replace(&mut chunk.origins[place], dead_origin),
+            std::mem::replace(&mut self.flows[chunk][place], dead_flow),
+            std::mem::replace(&mut self.chunks[chunk].origins[place], dead_origin),
         )
     }
 
-    /// The chunk that `first` is in, from there on, and where the next begins.
-    pub(super) fn chunk_from(&self, first: u32) -> (&[Flow], Option<u32>) {
-        let (chunk, place) = split(first);
-        let flows = self
-            .chunks
+    /// Numbers of the chunk that `first` is in, from there on, and where the next begins.
+    pub(super) fn chunk_from(&self, first: u32) -> (Range<u32>, Option<u32>) {
+        let (chunk, _) = split(first);
+        let next = ((chunk + 1) * CHUNK) as u32;
+        let end = self
+            .flows
             .get(chunk)
-            .and_then(|chunk| chunk.flows.get(place..))
-            .unwrap_or(&[]);
-        let next = (chunk + 1 < self.chunks.len()).then(|| ((chunk + 1) * CHUNK) as u32);
-        (flows, next)
+            .map_or(first, |flows| if flows.is_empty() { first } else { next });
+        (first..end, (chunk + 1 < self.chunks.len()).then_some(next))
     }
 
     /// Notes what the megaflows of the chunk that `first` is in have carried, and returns where the next begins.
     pub(super) fn note_chunk(&mut self, first: u32, credits: &mut Vec<(Credit, Carried)>) -> Option<u32> {
         let (chunk, _) = split(first);
-        if let Some(chunk) = self.chunks.get_mut(chunk) {
-            chunk.note(credits);
+        if let Some((flows, chunk)) = self.flows.get(chunk).zip(self.chunks.get_mut(chunk)) {
+            note(flows, &mut chunk.origins, credits);
         }
         (chunk + 1 < self.chunks.len()).then(|| ((chunk + 1) * CHUNK) as u32)
     }
@@ -167,16 +196,17 @@ impl Storage {
     /// Notes what a megaflow has carried.
     pub(super) fn note(&mut self, number: u32, credits: &mut Vec<(Credit, Carried)>) {
         let (chunk, place) = split(number);
-        let chunk = &mut self.chunks[chunk];
-        chunk.origins[place].note(&chunk.flows[place], credits);
+        self.chunks[chunk].origins[place].note(&self.flows[chunk][place], credits);
     }
 
     /// Frees the chunk that `number` is in, where nothing lives there.
     pub(super) fn release(&mut self, number: u32) {
-        if let Some(chunk) = self.chunks.get_mut(split(number).0)
-            && chunk.live == 0
+        let (chunk, _) = split(number);
+        if let Some(origins) = self.chunks.get_mut(chunk)
+            && origins.live == 0
         {
-            *chunk = Chunk::default();
+            *origins = Origins::default();
+            self.flows[chunk] = Box::default();
         }
     }
 
@@ -184,29 +214,35 @@ impl Storage {
     pub(super) fn take_chunks(&mut self) -> Vec<Chunk> {
         self.free = BinaryHeap::new();
         self.live = 0;
-        std::mem::take(&mut self.chunks)
+        let flows = std::mem::take(&mut self.flows).into_iter();
+        let origins = std::mem::take(&mut self.chunks).into_iter();
+        flows
+            .zip(origins)
+            .map(|(flows, Origins { origins, .. })| Chunk { flows, origins })
+            .collect()
     }
 
     /// Adds a chunk and returns its first place.
     fn grow(&mut self) -> u32 {
         let first = self.places();
-        self.chunks.push(Chunk::default());
+        self.chunks.push(Origins::default());
+        self.flows.push(Box::default());
         self.free.extend((first + 1..first + CHUNK as u32).map(Reverse));
         first
     }
 
     fn fill(&mut self, chunk: usize) {
-        let (flows, origins) = (0..CHUNK).map(|_| self.dead()).unzip();
-        self.chunks[chunk] = Chunk {
-            flows,
-            origins,
+        let (flows, origins): (Vec<_>, Vec<_>) = (0..CHUNK).map(|_| self.dead()).unzip();
+        self.flows[chunk] = flows.into_boxed_slice();
+        self.chunks[chunk] = Origins {
+            origins: origins.into_boxed_slice(),
             live: 0,
         };
     }
 
     fn dead(&self) -> (Flow, Origin) {
         let flow = Flow {
-            key: Key::default(),
+            front: Front::default(),
             actions: self.no_actions.clone(),
             direct: None,
             drop: None,
@@ -219,6 +255,7 @@ impl Storage {
             used: Nanos::ZERO,
         };
         let origin = Origin {
+            key: Key::ZERO,
             deps: SmallVec::new(),
             effects: SmallVec::new(),
             credits: Box::default(),
@@ -234,10 +271,15 @@ impl Storage {
 impl Chunk {
     /// Notes what its megaflows have carried.
     pub(super) fn note(&mut self, credits: &mut Vec<(Credit, Carried)>) {
-        for (flow, origin) in self.flows.iter().zip(&mut self.origins) {
-            if flow.subtable != DEAD {
-                origin.note(flow, credits);
-            }
+        note(&self.flows, &mut self.origins, credits);
+    }
+}
+
+/// Notes what the megaflows of a chunk have carried.
+fn note(flows: &[Flow], origins: &mut [Origin], credits: &mut Vec<(Credit, Carried)>) {
+    for (flow, origin) in flows.iter().zip(origins) {
+        if flow.subtable != DEAD {
+            origin.note(flow, credits);
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The hash tables of the tuple space, one for each mask.
 
+use super::index::Index;
 use super::storage::Storage;
 use crate::hash::{KeyHasher, MaskPairs};
+use crate::pipeline::BATCH;
+use crate::signature::NONE;
 use dp::Region;
 use flow::{Key, Mask};
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 
 /// All subtables of a table of megaflows.
 #[derive(Default)]
@@ -20,15 +23,9 @@ pub(super) struct Subtables {
 struct Subtable {
     mask: Mask,
     pairs: MaskPairs,
-    entries: HashTable<Entry>,
+    index: Index,
     /// Hits, halved at each sweep.
     hits: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: u32,
-    flow: u32,
 }
 
 impl Subtables {
@@ -56,28 +53,67 @@ impl Subtables {
         for &number in &self.order {
             let table = &mut self.tables[number as usize];
             let hash = hasher.masked(key, &table.pairs) as u32;
-            let found = table.entries.find(spread(hash), |entry| {
-                entry.hash == hash
-                    && storage
-                        .get(entry.flow)
-                        .is_some_and(|flow| table.pairs.matches(key, &flow.key))
-            });
-            if let Some(entry) = found {
+            if let Some(found) = table.find(hash, key, storage) {
                 table.hits += 1;
-                return Some(entry.flow);
+                return Some(found);
             }
         }
         None
     }
 
+    /// See [`FlowTable::lookup_batch`](super::FlowTable::lookup_batch). Each subtable is asked for all keys at once, so that what it reads of
+    /// memory for one comes while it asks for the others.
+    #[inline]
+    pub(super) fn lookup_batch(
+        &mut self,
+        hasher: &KeyHasher,
+        keys: &[Key],
+        flows: &mut [u32],
+        storage: &Storage,
+    ) -> u32 {
+        let mut open = [(0u8, 0u32); BATCH];
+        let mut left = 0;
+        for (n, flow) in flows.iter().enumerate().take(BATCH) {
+            open[left].0 = n as u8;
+            left += usize::from(*flow == NONE);
+        }
+        let all = left;
+        for &number in &self.order {
+            if left == 0 {
+                break;
+            }
+            let table = &mut self.tables[number as usize];
+            let asked = left;
+            for (n, hash) in &mut open[..asked] {
+                *hash = hasher.masked(&keys[usize::from(*n)], &table.pairs) as u32;
+                sys::memory::prefetch(table.index.home(*hash));
+            }
+            for (_, hash) in &open[..asked] {
+                if let Some(first) = table.index.candidate(*hash) {
+                    storage.prefetch(first);
+                }
+            }
+            left = 0;
+            for at in 0..asked {
+                let (n, hash) = open[at];
+                match table.find(hash, &keys[usize::from(n)], storage) {
+                    Some(found) => flows[usize::from(n)] = found,
+                    None => {
+                        open[left] = (n, 0);
+                        left += 1;
+                    }
+                }
+            }
+            table.hits += (asked - left) as u64;
+        }
+        (all - left) as u32
+    }
+
     /// The megaflow of exactly this masked key.
     pub(super) fn find(&self, subtable: u32, hash: u64, masked: &Key, storage: &Storage) -> Option<u32> {
-        let table = &self.tables[subtable as usize];
-        let hash = hash as u32;
-        let found = table.entries.find(spread(hash), |entry| {
-            entry.hash == hash && storage.get(entry.flow).is_some_and(|flow| flow.key == *masked)
-        });
-        found.map(|entry| entry.flow)
+        self.tables[subtable as usize]
+            .index
+            .find(hash as u32, |flow| storage.origin(flow).key == *masked)
     }
 
     /// Adds the megaflows that cover a packet of a region to `found`; returns how many it looked at, or `None` where that would be more than
@@ -101,16 +137,12 @@ impl Subtables {
                 looked_at += 1;
                 continue;
             }
-            looked_at += table.entries.len();
+            looked_at += table.index.len();
             if looked_at > most {
                 break;
             }
-            let covers = |entry: &&Entry| {
-                storage
-                    .get(entry.flow)
-                    .is_some_and(|flow| both.eq_key(&flow.key, &region.key))
-            };
-            found.extend(table.entries.iter().filter(covers).map(|entry| entry.flow));
+            let covers = |flow: &u32| both.eq_key(&storage.origin(*flow).key, &region.key);
+            found.extend(table.index.flows().filter(covers));
         }
         (looked_at <= most).then_some(looked_at)
     }
@@ -123,7 +155,7 @@ impl Subtables {
         let table = Subtable {
             mask: *mask,
             pairs: MaskPairs::new(mask),
-            entries: HashTable::new(),
+            index: Index::new(),
             hits: 0,
         };
         let number = match self.free.pop() {
@@ -142,22 +174,15 @@ impl Subtables {
     }
 
     pub(super) fn insert(&mut self, subtable: u32, hash: u64, flow: u32) {
-        let entry = Entry {
-            hash: hash as u32,
-            flow,
-        };
-        let entries = &mut self.tables[subtable as usize].entries;
-        entries.insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
+        self.tables[subtable as usize].index.insert(hash as u32, flow);
     }
 
     /// Removes a megaflow, and its subtable where it was the last.
     pub(super) fn remove(&mut self, subtable: u32, hash: u32, flow: u32) {
         let table = &mut self.tables[subtable as usize];
-        if let Ok(entry) = table.entries.find_entry(spread(hash), |entry| entry.flow == flow) {
-            entry.remove();
-        }
-        if table.entries.is_empty() {
-            table.entries = HashTable::new();
+        table.index.remove(hash, flow);
+        if table.index.len() == 0 {
+            table.index = Index::new();
             self.by_mask.remove(&table.mask);
             self.order.retain(|number| *number != subtable);
             self.free.push(subtable);
@@ -175,8 +200,13 @@ impl Subtables {
     }
 }
 
-/// The hash as the hash table wants it: it takes its index from the low bits and seven bits of tag from the top.
-#[inline(always)]
-fn spread(hash: u32) -> u64 {
-    u64::from(hash) | u64::from(hash) << 32
+impl Subtable {
+    #[inline(always)]
+    fn find(&self, hash: u32, key: &Key, storage: &Storage) -> Option<u32> {
+        self.index.find(hash, |number| {
+            storage
+                .get(number)
+                .is_some_and(|flow| storage.matches(number, flow, key, &self.pairs))
+        })
+    }
 }

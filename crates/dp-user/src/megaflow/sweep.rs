@@ -87,9 +87,8 @@ impl FlowTable {
             }
             None => return,
         };
-        let (flows, next) = self.storage.chunk_from(first);
-        let end = first + flows.len() as u32;
-        for number in first..end {
+        let (numbers, next) = self.storage.chunk_from(first);
+        for number in numbers {
             self.age(number, now, effects);
         }
         self.storage.release(first);
