@@ -272,7 +272,7 @@ mod tests {
             for (add, flow) in changes {
                 let hash = match spread {
                     0 => flow % 3,
-                    1 => (flow % 40) << 27 | flow % 3,
+                    1 => ((flow % 40) << 27) | (flow % 3),
                     _ => flow.wrapping_mul(0x9e37_79b9),
                 };
                 if add && model.insert((hash, flow)) {
