@@ -157,6 +157,39 @@ impl Uncounted {
     }
 }
 
+/// What frames have in common that may come out differently for the same reason: their tags, or their type, protocol and whether they are fragments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Tagged,
+    Other {
+        tags: usize,
+        ether_type: [u8; 2],
+        protocol: u8,
+        fragment: bool,
+    },
+}
+
+pub(super) fn kind(frame: &[u8]) -> Kind {
+    let tags = tags(frame);
+    if tags > 1 {
+        return Kind::Tagged;
+    }
+    let at = |at: usize| frame.get(14 + 4 * tags + at).copied().unwrap_or_default();
+    let ether_type = [frame[12 + 4 * tags], frame[13 + 4 * tags]];
+    let (protocol, fragment) = match ether_type {
+        [0x08, 0] => (at(9), at(6) & 0x3f != 0 || at(7) != 0),
+        [0x86, 0xdd] => (at(6), false),
+        [0x88, 0x47 | 0x48] => (at(2) & 1, false),
+        _ => (0, false),
+    };
+    Kind::Other {
+        tags,
+        ether_type,
+        protocol,
+        fragment,
+    }
+}
+
 /// Whether any of the labels that are looked at is all zero bits, or not there as a whole.
 fn no_labels(stack: &[u8]) -> bool {
     for at in [0, 4, 8] {

@@ -1,11 +1,8 @@
 //! Which packet it is that both count differently, where what comes out is the same.
 
 use super::counters::Counters;
-use super::{Cause, Pair, allowed};
+use super::{Cause, Pair, TOGETHER, allowed};
 use testkit::random::RuleSet;
-
-/// Packets that are counted together before each is on its own.
-const TOGETHER: usize = 8;
 
 impl Pair {
     /// Sends `packets` once more through both, programmed anew, to find the one that makes the difference.

@@ -232,8 +232,8 @@ impl Side {
         self.receive(&ports, None);
     }
 
-    /// What comes out until the marks have, and, where it is known, as much as is expected.
-    pub(super) fn receive(&mut self, ports: &[&'static str], expected: Option<&Output>) -> Output {
+    /// What comes out until the marks have, and, where it is known, as much as is expected, for which so many looks are taken.
+    pub(super) fn receive(&mut self, ports: &[&'static str], expected: Option<(&Output, u32)>) -> Output {
         self.await_marks(ports.len());
         // What is sent with a mark may be there after it, but not after one that is sent later.
         for port in ports {
@@ -256,7 +256,7 @@ impl Side {
                     .or_default()
                     .extend(told.into_iter().map(String::into_bytes));
             }
-            let short = expected.is_some_and(|e| count(&output) < count(e)) && waited < 150;
+            let short = expected.is_some_and(|(e, looks)| count(&output) < count(e) && waited < looks);
             let deaf = self.monitor.is_some() && heard < 2 * ports.len() && waited < 2000;
             if !short && !deaf {
                 break;
