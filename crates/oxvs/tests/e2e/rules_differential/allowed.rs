@@ -18,7 +18,9 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let nested_set = trace
         .lines()
         .any(|line| line.starts_with(' ') && line.trim_start() == "--. Executing action set:");
-    let rules: [(bool, &str); 21] = [
+    let flow = trace.lines().next().unwrap_or_default();
+    let told = |field: &str| flow.contains(field) && !flow.contains(&format!("{field}00:00:00:00:00:00"));
+    let rules: [(bool, &str); 22] = [
         (
             pushed > 0 && tags + pushed > 2,
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
@@ -36,7 +38,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "NORMAL there takes a second tag off with, or for being of, VLAN 0; here a packet keeps what is behind the first",
         ),
         (
-            (pushed_label || has(&["set(mpls(", "pop_mpls("])) && no_labels(&frame[14 + 4 * tags..]),
+            (pushed_label || has(&["set(mpls(", "push_mpls(", "pop_mpls("])) && no_labels(&frame[14 + 4 * tags..]),
             "a label whose bits are all zero, as those that are not there are, is none to Open vSwitch",
         ),
         (
@@ -46,6 +48,10 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         (
             has(&["nd_target=::,"]) && has(&["->nd_", "->NXM_NX_ND"]),
             "Open vSwitch writes a target into neighbor messages that it takes for malformed",
+        ),
+        (
+            told("nd_sll=") && told("nd_tll=") && has(&["set(nd("]),
+            "of a neighbor message with both link-layer addresses, Open vSwitch writes no more than the first",
         ),
         (
             has(&["pop_mpls:0x0800", "pop_mpls:0x86dd"]) && has(&["bos=0"]),

@@ -9,18 +9,17 @@ mod allowed;
 mod counters;
 mod monitor;
 mod recount;
+mod series;
 mod side;
 mod timeouts;
 
-use crate::fixture::start;
 use allowed::Uncounted;
 use counters::Counters;
+use series::{Series, Tally};
 use side::{Batch, CONTROLLER, INPUTS, Output, Side};
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
 use testkit::random::{self, RuleSet};
-use testkit::{Options, Rng, Vswitch, skip};
+use testkit::{Rng, skip};
 
 /// Rule sets tried.
 const CASES: u64 = 20;
@@ -34,81 +33,26 @@ const PACKETS: usize = 80;
 const PATIENCE: u32 = 150;
 /// Packets that are tried together before each is on its own.
 const TOGETHER: usize = 8;
-/// After so many rule sets captures are begun anew.
-const REBUILD: u64 = 40;
-/// Faults told of before the test ends.
-const FAULTS: usize = 4;
+/// Pairs of switches that a soak tries rule sets with at the same time.
+const PAIRS: usize = 4;
 
 #[test]
 fn random_packets_leave_random_rules_as_they_leave_open_vswitch() {
     skip!(unless "ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
-    let mut pair = Pair {
-        oracle: Side::new(Vswitch::debian(Options::default())),
-        mine: Side::new(start(Options::default())),
-        sent: 0,
-        came_out: 0,
-        excused: 0,
-        reasons: BTreeMap::new(),
-        singled: Vec::new(),
-        batches: BATCHES.0,
-        counted: None,
-    };
-    let (first, soak) = (number("OXVS_SEED").unwrap_or(1), number("OXVS_SOAK"));
-    if soak.is_some() {
-        pair.batches = BATCHES.1;
-    }
+    let soak = number("OXVS_SOAK");
     let cases = number("OXVS_CASES").unwrap_or(soak.map_or(CASES, |times| times * SOAKED));
-    let mut faults = Vec::new();
-    let (begin, mut told) = (Instant::now(), Instant::now());
-    for seed in first..first + cases {
-        if told.elapsed() > Duration::from_secs(30) {
-            told = Instant::now();
-            let passed = begin.elapsed().as_secs();
-            let (sent, excused) = (pair.sent, pair.excused);
-            println!(
-                "{passed} s: {} of {cases} rule sets, {excused} excused, {sent} packets",
-                seed - first
-            );
+    let series = Mutex::new(Series::new(number("OXVS_SEED").unwrap_or(1), cases));
+    // They wait for each other most of the time, each two of a pair.
+    let (pairs, batches) = match soak {
+        Some(_) => (PAIRS, BATCHES.1),
+        None => (1, BATCHES.0),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..pairs.min(cases as usize) {
+            scope.spawn(|| Pair::new(batches).run(&series));
         }
-        if (seed - first).is_multiple_of(REBUILD) {
-            pair.oracle.rebuild();
-            pair.mine.rebuild();
-            pair.counted = None;
-        }
-        let case = catch_unwind(AssertUnwindSafe(|| pair.case(seed))).unwrap_or_else(|why| {
-            // Labels put on and taken off make Open vSwitch fail an assertion now and then, and end.
-            if !pair.oracle.has_ended() {
-                println!("OXVS_SEED={seed} shows it");
-                resume_unwind(why);
-            }
-            pair.begin_anew();
-            Ok(())
-        });
-        if let Err(fault) = case {
-            assert!(pair.mine.switch.daemon().is_running(), "the switch ended:\n{fault}");
-            if pair.oracle.has_ended() {
-                pair.begin_anew();
-                continue;
-            }
-            pair.counted = None;
-            faults.push(format!("OXVS_SEED={seed} shows it:\n{fault}"));
-            if faults.len() >= FAULTS {
-                break;
-            }
-        }
-    }
-    println!(
-        "{} packets, {} frames out, {} of {cases} rule sets excused",
-        pair.sent, pair.came_out, pair.excused
-    );
-    println!("{:#?}", pair.reasons);
-    let packets: u64 = pair.reasons.values().sum();
-    assert!(
-        packets * 20 <= pair.sent as u64,
-        "the excuses are too wide: {packets} packets"
-    );
-    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
-    assert!(pair.came_out * 4 > pair.sent, "nearly everything is dropped");
+    });
+    series.into_inner().expect("no pair has panicked").conclude();
 }
 
 /// The number that a variable of the environment gives.
@@ -120,11 +64,7 @@ fn number(name: &str) -> Option<u64> {
 struct Pair {
     oracle: Side,
     mine: Side,
-    sent: usize,
-    came_out: usize,
-    /// Rule sets with a packet whose treatment may differ.
-    excused: u64,
-    reasons: BTreeMap<&'static str, u64>,
+    tally: Tally,
     /// Kinds of packets that may come out differently of this rule set.
     singled: Vec<allowed::Kind>,
     /// Batches of packets for each rule set.
@@ -134,16 +74,6 @@ struct Pair {
 }
 
 impl Pair {
-    /// Starts both again, as Open vSwitch has ended.
-    fn begin_anew(&mut self) {
-        self.oracle = Side::new(Vswitch::debian(Options::default()));
-        self.mine = Side::new(start(Options::default()));
-        self.oracle.rebuild();
-        self.mine.rebuild();
-        self.counted = None;
-        self.excused += 1;
-    }
-
     /// One rule set with its packets; a difference is the error.
     fn case(&mut self, seed: u64) -> Result<(), String> {
         let mut rng = Rng::new(seed);
@@ -177,7 +107,7 @@ impl Pair {
             let alone = |packet: &(&str, Vec<u8>)| allowed::loses_count(&packet.1);
             let runs = batch[..packets].chunk_by(|one, next| !alone(one) && !alone(next));
             for part in runs.flat_map(|run| run.chunks(size)) {
-                self.sent += part.len();
+                self.tally.sent += part.len();
                 all.extend_from_slice(part);
                 if set.learning || forgets {
                     self.forget_flows();
@@ -204,7 +134,7 @@ impl Pair {
             }
         }
         if excused {
-            self.excused += 1;
+            self.tally.excused += 1;
             return Ok(());
         }
         let counted = self.compare_statistics(&set);
@@ -214,7 +144,7 @@ impl Pair {
         match self.recount(&set, &all) {
             Cause::Fault(story) => Err(story),
             Cause::Allowed => {
-                self.excused += 1;
+                self.tally.excused += 1;
                 Ok(())
             }
             Cause::Unknown => Err(format!("{difference}only together")),
@@ -267,7 +197,11 @@ impl Pair {
             let add = ["add-flow", "br0", &rule];
             let answers = (self.oracle.ofctl(set.version, &add), self.mine.ofctl(set.version, &add));
             let reason = |answer: &Result<String, String>| {
-                let text = answer.as_ref().err().and_then(|e| e.lines().next().map(str::to_owned));
+                // Before it there may be what the tool logs, with the time.
+                let text = answer.as_ref().err().map(|e| match e.find("OFPT_ERROR") {
+                    Some(at) => e[at..].lines().next().unwrap_or_default().to_owned(),
+                    None => e.lines().next().unwrap_or_default().to_owned(),
+                });
                 text.map(|line| line.split(" (xid").next().unwrap_or_default().to_owned())
             };
             if reason(&answers.0) != reason(&answers.1) {
@@ -291,7 +225,7 @@ impl Pair {
         self.mine.send(batch);
         let expected = self.oracle.receive(&ports, None);
         let found = self.mine.receive(&ports, Some((&expected, patience)));
-        self.came_out += expected.values().map(Vec::len).sum::<usize>();
+        self.tally.came_out += expected.values().map(Vec::len).sum::<usize>();
         Outputs { expected, found }
     }
 
@@ -325,7 +259,7 @@ impl Pair {
         if matches!(cause, Cause::Unknown) && !set.learning && alone.found == together.found {
             // Each is treated here as it is alone, and as Open vSwitch treats it alone.
             let reason = "what Open vSwitch has decided for a packet it does with another, for which its rules say something else";
-            *self.reasons.entry(reason).or_default() += 1;
+            *self.tally.reasons.entry(reason).or_default() += 1;
             cause = Cause::Allowed;
         }
         cause
@@ -345,7 +279,7 @@ impl Pair {
             // A trace there sends what is put out within another action.
             self.oracle.exchange_marks();
             if let Some(reason) = allowed::reason(set, frame, &theirs) {
-                *self.reasons.entry(reason).or_default() += 1;
+                *self.tally.reasons.entry(reason).or_default() += 1;
                 self.singled.push(allowed::kind(frame));
                 return Err(Cause::Allowed);
             }

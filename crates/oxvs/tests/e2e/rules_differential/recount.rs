@@ -66,7 +66,7 @@ impl Pair {
         self.counted = None;
         match allowed::reason(set, frame, &theirs) {
             Some(reason) => {
-                *self.reasons.entry(reason).or_default() += 1;
+                *self.tally.reasons.entry(reason).or_default() += 1;
                 Cause::Allowed
             }
             None => Cause::Fault(format!(
