@@ -20,7 +20,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         .any(|line| line.starts_with(' ') && line.trim_start() == "--. Executing action set:");
     let flow = trace.lines().next().unwrap_or_default();
     let told = |field: &str| flow.contains(field) && !flow.contains(&format!("{field}00:00:00:00:00:00"));
-    let rules: [(bool, &str); 22] = [
+    let drop_eligible = (0..tags).any(|tag| frame.get(14 + 4 * tag).is_some_and(|byte| byte & 0x10 != 0));
+    let rules: [(bool, &str); 23] = [
         (
             pushed > 0 && tags + pushed > 2,
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
@@ -48,6 +49,10 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         (
             has(&["nd_target=::,"]) && has(&["->nd_", "->NXM_NX_ND"]),
             "Open vSwitch writes a target into neighbor messages that it takes for malformed",
+        ),
+        (
+            drop_eligible && has(&["pop_vlan"]) && has(&["clone(", "group:"]),
+            "a tag that only a clone or a bucket changes is put back without its DEI there",
         ),
         (
             told("nd_sll=") && told("nd_tll=") && has(&["set(nd("]),
