@@ -76,6 +76,7 @@ if [ "$goal" = peers ]; then
     done
 fi
 if [ "$goal" = test ]; then
+    need valgrind valgrind "counts the instructions of the fast path"
     need git git "lists the files that are checked"
     need chromium-headless-shell chromium-headless-shell "looks at the laboratory's report"
     need python3 python3 "runs the controllers that tests are made with"

@@ -24,6 +24,7 @@ fi
 # shellcheck disable=SC2086 # a list of words
 step $cargo clippy --quiet --locked --workspace --all-targets -- $deny
 step $cargo xtask tidy
+step $cargo xtask instructions
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Crates for development only: nothing may import them but tests.
-const DEV_ONLY: &[&str] = &["testkit", "fuzz-targets", "xtask"];
+const DEV_ONLY: &[&str] = &["testkit", "fuzz-targets", "instructions", "xtask"];
 
 /// Crates that take the time as an argument and open nothing.
 pub(crate) const SANS_IO: &[&str] = &[

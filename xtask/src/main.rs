@@ -1,8 +1,10 @@
 //! Developer commands: `cargo xtask COMMAND`.
 //!
 //! `tidy` checks what the compiler does not: which crate may import which (the layers), and the rules of the house for files. It names every
-//! fault with its place and fails where there is one.
+//! fault with its place and fails where there is one. `instructions` counts what the fast path executes for a packet, and fails where that has
+//! changed.
 
+mod instructions;
 mod layers;
 mod sources;
 
@@ -14,8 +16,13 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["instructions"] => instructions::run(false),
+        ["instructions", "--renew"] => instructions::run(true),
         _ => {
-            eprintln!("usage: cargo xtask tidy    check import rules and house rules");
+            eprintln!(
+                "usage: cargo xtask tidy                      check import rules and house rules\n       \
+                 cargo xtask instructions [--renew]    count the fast path's instructions; keep the new numbers"
+            );
             return ExitCode::FAILURE;
         }
     };

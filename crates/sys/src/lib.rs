@@ -17,6 +17,7 @@ pub mod ethtool;
 pub mod memory;
 pub mod mmsg;
 mod packet_socket;
+pub mod perf;
 pub mod tap;
 pub mod tcp;
 pub mod thread;

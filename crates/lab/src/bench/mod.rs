@@ -23,7 +23,7 @@ mod turns;
 
 pub use case::{Case, Distribution, Size};
 pub(crate) use case::{FLOWS, full, name, quick};
-pub use report::{Figures, Measured, Ratio, Report, Round};
+pub use report::{Figures, Measured, Ratio, Report, Round, Turn};
 pub(crate) use report::{heading, line};
 pub use rules::Rules;
 pub(crate) use subject::dpdk_missing;

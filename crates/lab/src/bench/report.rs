@@ -41,6 +41,10 @@ pub struct Figures {
     pub mpps: f64,
     /// Of packets taken in, the share that left by the sink.
     pub delivered: f64,
+    /// Cycles a packet, where the processor counts them.
+    pub cycles: Option<f64>,
+    /// Instructions a packet, where the processor counts them.
+    pub instructions: Option<f64>,
     /// Packets that each cache knew, and upcalls.
     pub hits: BTreeMap<String, u64>,
     /// Of its settings, the best that was found.
@@ -63,12 +67,23 @@ pub struct Ratio {
 /// A round: a turn of each switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// Packets a second in and out, of each switch.
-    pub rates: Vec<(f64, f64)>,
+    /// Of each switch.
+    pub turns: Vec<Turn>,
     /// Nanoseconds of a load from memory, before and after each turn.
     pub latency: Vec<f64>,
     /// Memory was as fast as usual.
     pub counts: bool,
+}
+
+/// What a switch did in its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Packets a second that came in.
+    pub received: f64,
+    /// Packets a second that went out by the sink.
+    pub sent: f64,
+    /// Cycles and instructions of its workers for each packet that came in, where the processor counts them.
+    pub executed: Option<(f64, f64)>,
 }
 
 impl Figures {
@@ -79,10 +94,14 @@ impl Figures {
         setting: &str,
         configuration: &[String],
     ) -> Figures {
-        let rates = || counting(rounds).map(|round| round.rates[number]);
+        let turns = || counting(rounds).map(|round| round.turns[number]);
+        let median =
+            |of: fn(Turn) -> Option<f64>| Some(Series::new(turns().filter_map(of)).quantile(0.5)).filter(|x| *x > 0.0);
         Figures {
-            mpps: Series::new(rates().map(|(received, _)| received)).quantile(0.5) / 1e6,
-            delivered: Series::new(rates().map(|(received, sent)| sent / received)).quantile(0.5),
+            mpps: median(|turn| Some(turn.received)).unwrap_or(0.0) / 1e6,
+            delivered: median(|turn| Some(turn.sent / turn.received)).unwrap_or(0.0),
+            cycles: median(|turn| turn.executed.map(|executed| executed.0)),
+            instructions: median(|turn| turn.executed.map(|executed| executed.1)),
             hits,
             setting: setting.to_owned(),
             configuration: configuration.to_vec(),
@@ -113,8 +132,8 @@ fn counting(rounds: &[Round]) -> impl Iterator<Item = &Round> {
 
 impl Measured {
     pub(crate) fn new(case: Case, figures: BTreeMap<String, Figures>, rounds: Vec<Round>) -> Measured {
-        let ratios = counting(&rounds).filter_map(|round| match round.rates[..] {
-            [(ours, _), (peers, _)] if peers > 0.0 => Some(ours / peers),
+        let ratios = counting(&rounds).filter_map(|round| match round.turns[..] {
+            [ours, peers] if peers.received > 0.0 => Some(ours.received / peers.received),
             _ => None,
         });
         let ratios = Series::new(ratios);
@@ -185,6 +204,9 @@ pub(crate) fn line(measured: &Measured) -> String {
     let _ = write!(out, " | {ratio:<20} |");
     if let Some(ours) = figures("oxvs") {
         let _ = write!(out, " {}", ours.shares());
+        if let (Some(cycles), Some(instructions)) = (ours.cycles, ours.instructions) {
+            let _ = write!(out, " ({cycles:.0} cycles, {instructions:.0} instructions)");
+        }
     }
     if let Some(peer) = figures("ovs-dpdk") {
         let _ = write!(out, "; {} ({})", peer.setting, peer.shares());
@@ -217,8 +239,12 @@ mod tests {
 
     #[test]
     fn a_ratio_is_of_turns_of_the_same_round() {
+        let turn = |received| Turn {
+            received,
+            ..Turn::default()
+        };
         let round = |ours, peers, counts| Round {
-            rates: vec![(ours, ours), (peers, peers)],
+            turns: vec![turn(ours), turn(peers)],
             latency: Vec::new(),
             counts,
         };

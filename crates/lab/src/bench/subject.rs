@@ -1,6 +1,7 @@
 //! A switch that is measured: oxvs, or Open vSwitch with DPDK, each as its own daemon, told the same by the same tools.
 
 use super::case::Case;
+use super::report::Turn;
 use super::rules::SINK;
 use super::trace::Traces;
 use crate::bed::{Bed, command, program_file};
@@ -17,6 +18,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use sys::perf::{Counter, Event};
 
 /// Open vSwitch's daemon with DPDK, as Debian has it.
 const DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
@@ -84,23 +86,23 @@ pub(crate) struct Moved {
     at: Instant,
     received: u64,
     sent: u64,
+    /// Cycles and instructions of its workers.
+    executed: Option<(u64, u64)>,
 }
 
-/// Rates of a window.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rates {
-    /// Packets a second that came in.
-    pub(crate) received: f64,
-    /// Packets a second that went out by the sink.
-    pub(crate) sent: f64,
-}
-
-impl Rates {
-    fn between(from: Moved, to: Moved) -> Rates {
+impl Moved {
+    /// What it did from one moment to another.
+    fn turn(from: Moved, to: Moved) -> Turn {
         let seconds = (to.at - from.at).as_secs_f64();
-        Rates {
-            received: to.received.saturating_sub(from.received) as f64 / seconds,
+        let received = to.received.saturating_sub(from.received) as f64;
+        let share = |from: u64, to: u64| to.saturating_sub(from) as f64 / received.max(1.0);
+        Turn {
+            received: received / seconds,
             sent: to.sent.saturating_sub(from.sent) as f64 / seconds,
+            executed: from
+                .executed
+                .zip(to.executed)
+                .map(|(from, to)| (share(from.0, to.0), share(from.1, to.1))),
         }
     }
 }
@@ -111,6 +113,8 @@ pub(crate) struct Subject {
     control: PathBuf,
     script: Script,
     daemons: Vec<Daemon>,
+    /// Of each worker, cycles and instructions; empty where the processor counts none.
+    counters: Vec<[Counter; 2]>,
     paused: bool,
     directory: PathBuf,
     /// Last: it removes what the others use.
@@ -136,6 +140,7 @@ impl Subject {
             control: directory.join("switch.ctl"),
             script,
             daemons: Vec::new(),
+            counters: Vec::new(),
             paused: false,
             directory,
             bed,
@@ -329,7 +334,7 @@ impl Subject {
     }
 
     /// Keeps each worker on a processor of its own, before others there, and everything else off them where there are more processors.
-    fn place_workers(&self, case: &Case, cpus: &[usize]) -> Result<()> {
+    fn place_workers(&mut self, case: &Case, cpus: &[usize]) -> Result<()> {
         let workers = self.workers();
         ensure!(
             workers.len() == case.workers,
@@ -361,6 +366,11 @@ impl Subject {
                 sched_setaffinity(Pid::from_raw(worker.cast_signed()), &one(*cpu)).context("sched_setaffinity")?;
             }
         }
+        let counters = workers.iter().map(|worker| {
+            let open = |event| Counter::of_thread(*worker, event).ok();
+            Some([open(Event::Cycles)?, open(Event::Instructions)?])
+        });
+        self.counters = counters.collect::<Option<_>>().unwrap_or_default();
         for worker in workers {
             // Of a thread, as its number is one.
             setpriority_process(Pid::from_raw(worker.cast_signed()), -20).context("setpriority")?;
@@ -387,6 +397,12 @@ impl Subject {
         }
     }
 
+    fn executed(&self) -> Option<(u64, u64)> {
+        let read = |[cycles, instructions]: &[Counter; 2]| Some((cycles.read().ok()?, instructions.read().ok()?));
+        let workers: Option<Vec<(u64, u64)>> = self.counters.iter().map(read).collect();
+        workers?.into_iter().reduce(|a, b| (a.0 + b.0, a.1 + b.1))
+    }
+
     fn moved(&self, connection: &mut Connection) -> Result<Moved> {
         let (at, ports) = connection.ports()?;
         let (mut received, mut sent) = (0, 0);
@@ -397,20 +413,25 @@ impl Subject {
                 _ => {}
             }
         }
-        Ok(Moved { at, received, sent })
+        Ok(Moved {
+            at,
+            received,
+            sent,
+            executed: self.executed(),
+        })
     }
 
     /// What it moves in a time.
     ///
     /// # Errors
     /// It does not answer.
-    pub(crate) fn measure(&self, time: Duration) -> Result<Rates> {
+    pub(crate) fn measure(&self, time: Duration) -> Result<Turn> {
         let path = self.directory.join("br0.mgmt");
         let stream = UnixStream::connect(&path).with_context(|| path.display().to_string())?;
         let mut connection = Connection::open(stream)?;
         let from = self.moved(&mut connection)?;
         std::thread::sleep(time);
-        Ok(Rates::between(from, self.moved(&mut connection)?))
+        Ok(Moved::turn(from, self.moved(&mut connection)?))
     }
 
     /// Lets it run until what it moves does not change any more: rules are looked up, stations learned, caches filled.

@@ -1,7 +1,7 @@
 //! Rounds: each switch has a turn in each, and the machine is looked at before each turn.
 
 use super::canary::Canary;
-use super::report::{Figures, Measured, Round};
+use super::report::{Figures, Measured, Round, Turn};
 use super::subject::Subject;
 use super::{Case, Options};
 use crate::run::Stop;
@@ -33,7 +33,7 @@ pub(crate) fn measure(
     let mut rounds: Vec<Round> = Vec::new();
     let mut steady = 0;
     while steady < options.rounds && rounds.len() < options.rounds * (1 + SPARE) {
-        let mut rates = vec![(0.0, 0.0); subjects.len()];
+        let mut turns = vec![Turn::default(); subjects.len()];
         let mut latency = Vec::new();
         // A B, then B A: a machine that gets slower is to each half the time.
         let mut order: Vec<usize> = (0..subjects.len()).collect();
@@ -50,12 +50,11 @@ pub(crate) fn measure(
             std::thread::sleep(BEFORE);
             let measured = subject.measure(options.turn);
             subject.pause();
-            let measured = measured?;
-            rates[number] = (measured.received, measured.sent);
+            turns[number] = measured?;
         }
         latency.push(canary.measure(cpu)?);
         rounds.push(Round {
-            rates,
+            turns,
             latency,
             counts: true,
         });
@@ -93,7 +92,7 @@ mod tests {
     #[test]
     fn a_round_in_which_memory_was_slower_does_not_count() {
         let round = |latency: &[f64]| Round {
-            rates: Vec::new(),
+            turns: Vec::new(),
             latency: latency.to_vec(),
             counts: true,
         };

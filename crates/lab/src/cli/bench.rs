@@ -23,7 +23,8 @@ Examples:
   oxvs lab bench --full --out figures.json              everything: an hour or two
 
 Columns: millions of packets a second and nanoseconds a packet of oxvs and the peer (all workers together); the median of the rounds' ratios and
-its interval (95 %, or all rounds where there are less than six); which cache knew the packets; the setting that the peer was fastest with. A
+its interval (95 %, or all rounds where there are less than six); which cache knew the packets, and cycles and instructions a
+packet where the processor counts them; the setting that the peer was fastest with. A
 round before or after which memory was more than 10 % slower or faster than usual is left out and repeated.";
 
 /// What to measure.

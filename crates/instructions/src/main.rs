@@ -1,6 +1,6 @@
 //! Sends packets from memory through a worker's pipeline, a fixed number of them: what a processor executes for each can be counted exactly.
 //!
-//! `instructions CASE PACKETS`, under a tool that counts (`cargo xtask instructions`). Of two runs with different numbers of packets the difference
+//! `instructions CASE PACKETS`, under a program that counts (`cargo xtask instructions`); without arguments, the cases. Of two runs with different numbers of packets the difference
 //! is what the packets beyond cost: all of both that is not theirs, warm caches included, is the same.
 
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
@@ -139,7 +139,7 @@ fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
     })?;
     pipeline.add_port(PortNo(2), sink);
     let mut inlet = Pipeline::inlet(PortNo(1), queues.remove(0), Budget::new(8, 256));
-    let warm = 3 * case.flows as usize;
+    let warm = 2 * case.flows as usize;
     for _ in 0..(warm + packets) / BATCH {
         pipeline.receive(&mut inlet, false, Nanos(1))?;
     }
