@@ -51,6 +51,12 @@ impl Fifo<1> {
         self.bands[0].push(pool, id);
         self.packets += 1;
     }
+
+    /// The packet that leaves next; [`crate::pool::NIL`] if there is none.
+    #[inline]
+    pub(crate) fn first(&self) -> u32 {
+        self.bands[0].first()
+    }
 }
 
 impl<const N: usize> Fifo<N> {

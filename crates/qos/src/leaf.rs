@@ -84,6 +84,18 @@ impl Leaf {
         }
     }
 
+    /// A packet will be taken out soon.
+    #[inline]
+    pub(crate) fn expect<P: Packet>(&self, pool: &Pool<P>) {
+        match self {
+            Leaf::Fifo(leaf) => pool.expect(leaf.first()),
+            Leaf::PfifoFast(leaf) => sys::memory::prefetch(&**leaf),
+            Leaf::Sfq(leaf) => sys::memory::prefetch(&**leaf),
+            Leaf::Codel(leaf) => sys::memory::prefetch(&**leaf),
+            Leaf::FqCodel(leaf) => sys::memory::prefetch(&**leaf),
+        }
+    }
+
     /// Takes other parameters, or becomes another discipline; the packets queued stay as far as they find room.
     pub(crate) fn change<P: Packet>(&mut self, config: &LeafConfig, cx: &mut Cx<'_, '_, P>) {
         let changed = match (&mut *self, config) {

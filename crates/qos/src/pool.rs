@@ -10,7 +10,8 @@ use crate::{Dropped, Packet};
 /// No slot, class or flow.
 pub(crate) const NIL: u32 = u32::MAX;
 
-#[repr(C)]
+/// What a queue asks of a packet before it leaves is in its first cache line.
+#[repr(C, align(64))]
 struct Slot<P> {
     next: u32,
     bytes: u32,
@@ -88,6 +89,14 @@ impl<P: Packet> Pool<P> {
         self.slots[id as usize].since
     }
 
+    /// A packet will be asked for soon, if there is one with this number.
+    #[inline]
+    pub(crate) fn expect(&self, id: u32) {
+        if let Some(slot) = self.slots.get(id as usize) {
+            sys::memory::prefetch(slot);
+        }
+    }
+
     pub(crate) fn packet(&mut self, id: u32) -> Option<&mut P> {
         self.slots[id as usize].packet.as_mut()
     }
@@ -135,6 +144,12 @@ impl Chain {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head == NIL
+    }
+
+    /// The first; [`NIL`] if there is none.
+    #[inline]
+    pub(crate) fn first(&self) -> u32 {
+        self.head
     }
 }
 

@@ -50,6 +50,10 @@ pub(crate) struct Queues<P> {
     is_leaf: Vec<bool>,
     /// By class. Those of classes that are no leaves stay empty.
     queues: Vec<Queue>,
+    /// A bit for each class that has packets: small enough to be near when its queue is not.
+    busy: Vec<u64>,
+    /// Where the packet that left last was counted in its histogram, by how long it had been here: a guess for the next ones.
+    bucket: usize,
 }
 
 impl<P: Packet> Queues<P> {
@@ -69,6 +73,8 @@ impl<P: Packet> Queues<P> {
             leaf_by_number: Vec::new(),
             is_leaf: (0..tree.parents.len()).map(|class| tree.is_leaf(class)).collect(),
             queues: vec![Queue::new(&LeafConfig::default())],
+            busy: vec![0; tree.parents.len().div_ceil(64)],
+            bucket: 0,
         };
         for (number, leaf) in classes {
             let leaf = Some(leaf).filter(|_| tree.is_leaf(queues.numbers.len()));
@@ -123,6 +129,7 @@ impl<P: Packet> Queues<P> {
             queue.stats.queued(bytes);
             self.packets += 1;
             self.bytes += u64::from(bytes);
+            self.busy[class as usize / 64] |= 1 << (class % 64);
             return None;
         }
         self.put_beyond(class, id, now, dropped)
@@ -142,6 +149,7 @@ impl<P: Packet> Queues<P> {
         let lost = queue.leaf.enqueue(id, &mut cx);
         self.packets = (u64::from(self.packets) + queue.stats.backlog_packets - before.0) as u32;
         self.bytes = self.bytes + queue.stats.backlog_bytes - before.1;
+        self.note(class);
         lost
     }
 
@@ -150,19 +158,38 @@ impl<P: Packet> Queues<P> {
     pub(crate) fn stage(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
         let queue = &mut self.queues[class as usize];
         if queue.staged == NIL {
-            let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-            let mut cx = Cx {
-                pool: &mut self.pool,
-                stats: &mut queue.stats,
-                dropped,
-                now,
-            };
-            let found = queue.leaf.dequeue(&mut cx);
-            self.packets -= (before.0 - queue.stats.backlog_packets) as u32;
-            self.bytes -= before.1 - queue.stats.backlog_bytes;
-            queue.staged = found?;
+            match &mut queue.leaf {
+                Leaf::Fifo(fifo) => queue.staged = fifo.pop(&mut self.pool)?,
+                _ => return self.stage_beyond(class, now, dropped),
+            }
         }
         Some(self.pool.cost(queue.staged))
+    }
+
+    /// As [`Queues::stage`], for any discipline, which may drop packets.
+    fn stage_beyond(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
+        let queue = &mut self.queues[class as usize];
+        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
+        let mut cx = Cx {
+            pool: &mut self.pool,
+            stats: &mut queue.stats,
+            dropped,
+            now,
+        };
+        let found = queue.leaf.dequeue(&mut cx);
+        self.packets -= (before.0 - queue.stats.backlog_packets) as u32;
+        self.bytes -= before.1 - queue.stats.backlog_bytes;
+        queue.staged = found.unwrap_or(NIL);
+        self.note(class);
+        Some(self.pool.cost(found?))
+    }
+
+    /// Brings the bit of a class up to date.
+    #[inline]
+    fn note(&mut self, class: u32) {
+        let is_busy = self.queues[class as usize].stats.backlog_packets > 0;
+        let word = &mut self.busy[class as usize / 64];
+        *word = *word & !(1 << (class % 64)) | u64::from(is_busy) << (class % 64);
     }
 
     /// The next packet of a leaf's discipline leaves, if there is one; with what it takes on the link.
@@ -178,12 +205,6 @@ impl<P: Packet> Queues<P> {
         };
         let cost = self.pool.cost(id);
         Some((self.leave(class, id, now)?, cost))
-    }
-
-    /// What the packet staged takes on the link.
-    #[inline]
-    pub(crate) fn staged_cost(&self, class: u32) -> u32 {
-        self.pool.cost(self.queues[class as usize].staged)
     }
 
     /// The packet staged leaves, if there is one.
@@ -202,15 +223,34 @@ impl<P: Packet> Queues<P> {
     fn leave(&mut self, class: u32, id: u32, now: Nanos) -> Option<P> {
         let queue = &mut self.queues[class as usize];
         let bytes = self.pool.bytes(id);
-        queue.stats.sent(bytes, now.since(self.pool.since(id)));
+        self.bucket = queue.stats.sent(bytes, now.since(self.pool.since(id)));
         self.packets -= 1;
         self.bytes -= u64::from(bytes);
+        self.note(class);
         self.pool.remove(id)
+    }
+
+    /// A packet of this leaf will leave in the near future: brings what is touched then nearer.
+    #[inline]
+    pub(crate) fn expect(&self, class: u32) {
+        if let Some(queue) = self.queues.get(class as usize) {
+            sys::memory::prefetch(queue);
+            queue.stats.sojourn.expect(self.bucket);
+        }
+    }
+
+    /// As [`Queues::expect`], for the packet itself, of a queue that is near already.
+    #[inline]
+    pub(crate) fn expect_packet(&self, class: u32) {
+        if let Some(queue) = self.queues.get(class as usize) {
+            self.pool.expect(queue.staged);
+            queue.leaf.expect(&self.pool);
+        }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self, class: u32) -> bool {
-        self.queues[class as usize].stats.backlog_packets == 0
+        self.busy[class as usize / 64] >> (class % 64) & 1 == 0
     }
 
     /// The leaves that have packets.
@@ -230,6 +270,7 @@ impl<P: Packet> Queues<P> {
             }
         }
         (self.packets, self.bytes) = (0, 0);
+        self.busy.fill(0);
     }
 
     /// Takes over the queues of others with their packets and counters: those of the same number change their parameters, the packets of the rest go to
@@ -282,6 +323,7 @@ impl<P: Packet> Queues<P> {
                 bytes + queue.stats.backlog_bytes,
             )
         });
+        (0..self.queues.len() as u32).for_each(|class| self.note(class));
     }
 
     pub(crate) fn each(&self, each: &mut dyn FnMut(u32, &Stats)) {

@@ -106,13 +106,13 @@ impl Stats {
         self.backlog_bytes -= u64::from(bytes);
     }
 
-    /// A queued packet was given out.
+    /// A queued packet was given out. Where in the histogram it was counted.
     #[inline]
-    pub(crate) fn sent(&mut self, bytes: u32, sojourn: Nanos) {
+    pub(crate) fn sent(&mut self, bytes: u32, sojourn: Nanos) -> usize {
         self.unqueued(bytes);
         self.packets += 1;
         self.bytes += u64::from(bytes);
-        self.sojourn.add(sojourn);
+        self.sojourn.add(sojourn)
     }
 }
 
@@ -149,9 +149,19 @@ impl Histogram {
     }
 
     #[inline]
-    fn add(&mut self, time: Nanos) {
+    fn add(&mut self, time: Nanos) -> usize {
         let bucket = (u64::BITS - (time.0 >> 10).leading_zeros()) as usize;
-        self.counts[bucket.min(Histogram::BUCKETS - 1)] += 1;
+        let bucket = bucket.min(Histogram::BUCKETS - 1);
+        self.counts[bucket] += 1;
+        bucket
+    }
+
+    /// A time of this bucket will be counted soon.
+    #[inline]
+    pub(crate) fn expect(&self, bucket: usize) {
+        if let Some(count) = self.counts.get(bucket) {
+            sys::memory::prefetch(count);
+        }
     }
 }
 

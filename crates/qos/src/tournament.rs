@@ -46,6 +46,22 @@ impl Tournament {
         (self.first.0 <= key.min(OUT - 1)).then_some(self.first.1)
     }
 
+    /// Who is first if the first one goes: mostly, and good for a guess.
+    #[inline]
+    pub(crate) fn second(&self) -> u32 {
+        let Some(members) = self.winners.first().filter(|_| self.first.0 != OUT) else {
+            return NIL;
+        };
+        let (mut best, mut next) = ((OUT, 0), (OUT, 0));
+        for (place, &key) in self.lines[0].0.iter().enumerate() {
+            let is_less = key < best.0;
+            let other = if is_less { best } else { (key, place) };
+            best = if is_less { (key, place) } else { best };
+            next = if other.0 < next.0 { other } else { next };
+        }
+        members[next.1 % 8]
+    }
+
     #[inline]
     fn line_of(&self, member: u32) -> usize {
         self.winners.len() + member as usize / 8

@@ -2,8 +2,9 @@
 
 mod common;
 
+use common::load::{Outcome, TRIP, quantile, simulate};
 use common::{Parcel, fifo, jain, nothing_dropped};
-use qos::{CodelConfig, FqCodelConfig, LeafConfig, LinkLayer, Nanos, PortSpeed, Scheduler, SfqConfig, Shaper, Single};
+use qos::{CodelConfig, FqCodelConfig, LeafConfig, Nanos, Scheduler, SfqConfig, Single};
 
 fn fq_codel() -> LeafConfig {
     LeafConfig::FqCodel(FqCodelConfig::new(CodelConfig::default(), 1_024, 1_514).unwrap())
@@ -39,134 +40,15 @@ fn equal_flows_get_equal_shares_from_2_to_1000() {
     }
 }
 
-/// A source like TCP: so many packets on their way as its window, which grows by one a round trip and halves on a loss or mark, once a round trip.
-struct Source {
-    window: f64,
-    out: u32,
-    recovered: Nanos,
-}
-
-struct Load {
-    sources: Vec<Source>,
-    /// Acknowledgements on their way back: when, of whom, and whether it was lost or marked.
-    back: std::collections::BTreeSet<(Nanos, u64, usize, bool)>,
-    next: u64,
-    trip: Nanos,
-    ecn: bool,
-}
-
-/// The delays of the thin flow's packets, and of the others', and standing queues, each sorted; marks and drops.
-struct Outcome {
-    thin: Vec<u64>,
-    bulk: Vec<u64>,
-    /// The least delay in each of CoDel's intervals: the standing queue (RFC 8289, section 3.1), which the others stand behind.
-    standing: Vec<u64>,
-    marks: u64,
-    drops: u64,
-    bytes: u64,
-}
-
-fn simulate(config: &LeafConfig, rate: u64, sources: usize, ecn: bool, seconds: u64) -> Outcome {
-    let speed = PortSpeed::new(rate).unwrap().link(LinkLayer::FRAME).slack(Nanos(0));
-    let mut port = Shaper::new(Single::new(config), Some(speed));
-    let mut load = Load {
-        sources: (0..sources)
-            .map(|_| Source {
-                window: 10.0,
-                out: 0,
-                recovered: Nanos(0),
-            })
-            .collect(),
-        back: Default::default(),
-        next: 0,
-        trip: Nanos::from_millis(20),
-        ecn,
-    };
-    let mut outcome = Outcome {
-        thin: Vec::new(),
-        bulk: Vec::new(),
-        standing: Vec::new(),
-        marks: 0,
-        drops: 0,
-        bytes: 0,
-    };
-    let begin = Nanos::from_secs(1);
-    let (mut now, mut thin) = (begin, begin);
-    let end = begin + Nanos::from_secs(seconds);
-    while now < end {
-        while let Some(&ack) = load.back.first().filter(|ack| ack.0 <= now) {
-            load.back.remove(&ack);
-            let (_, _, source, lost) = ack;
-            let source = &mut load.sources[source];
-            source.out -= 1;
-            if !lost {
-                source.window += 1.0 / source.window;
-            } else if now >= source.recovered {
-                source.window = (source.window / 2.0).max(2.0);
-                source.recovered = now + load.trip;
-            }
-        }
-        let mut lost = Vec::new();
-        for (n, source) in load.sources.iter_mut().enumerate() {
-            while f64::from(source.out) < source.window.floor() {
-                source.out += 1;
-                load.next += 1;
-                let mut parcel = Parcel::new(n as u64, 1_514).flow(n as u64 * 7 + 3);
-                (parcel.born, parcel.ecn) = (now, load.ecn);
-                let _ = port.enqueue(parcel, now, &mut |parcel, _| lost.push(parcel));
-            }
-        }
-        while thin <= now {
-            let mut parcel = Parcel::new(u64::MAX, 200).flow(1_000_000);
-            (parcel.born, parcel.ecn) = (thin, load.ecn);
-            let _ = port.enqueue(parcel, now, &mut |parcel, _| lost.push(parcel));
-            thin = thin + Nanos::from_millis(10);
-        }
-        if let Some(parcel) = port.dequeue(now, &mut |parcel, _| lost.push(parcel)) {
-            outcome.bytes += u64::from(parcel.bytes);
-            let delay = now.since(parcel.born).0;
-            // Slow start is over after a while.
-            let settled = now.since(begin) > Nanos::from_secs(seconds / 4);
-            if parcel.id == u64::MAX {
-                settled.then(|| outcome.thin.push(delay));
-            } else {
-                if settled {
-                    outcome.bulk.push(delay);
-                    let interval = (now.since(begin).0 / 100_000_000 - seconds * 10 / 4) as usize;
-                    outcome
-                        .standing
-                        .resize(outcome.standing.len().max(interval + 1), u64::MAX);
-                    outcome.standing[interval] = outcome.standing[interval].min(delay);
-                }
-                load.next += 1;
-                load.back
-                    .insert((now + load.trip, load.next, parcel.id as usize, parcel.marked));
-            }
-        }
-        for parcel in lost.into_iter().filter(|parcel| parcel.id != u64::MAX) {
-            load.next += 1;
-            load.back.insert((now + load.trip, load.next, parcel.id as usize, true));
-        }
-        let events = [port.next_event(now), load.back.first().map(|ack| ack.0), Some(thin)];
-        now = events.into_iter().flatten().min().unwrap_or(end).max(now);
-    }
-    let stats = port.stats();
-    (outcome.marks, outcome.drops) = (stats.marks, stats.all_dropped());
-    outcome.thin.sort_unstable();
-    outcome.bulk.sort_unstable();
-    outcome.standing.sort_unstable();
-    outcome
-}
-
-fn quantile(sorted: &[u64], fraction: f64) -> f64 {
-    sorted[(sorted.len() as f64 * fraction) as usize] as f64 / 1e6
+fn run(config: &LeafConfig, rate: u64, sources: usize, ecn: bool, seconds: u64) -> Outcome {
+    simulate(Single::new(config), rate, sources, ecn, (TRIP, seconds))
 }
 
 #[test]
 fn codel_keeps_the_standing_queue_near_its_target_where_a_fifo_fills_up() {
     let codel = LeafConfig::Codel(CodelConfig::default());
-    let kept = simulate(&codel, 50_000_000, 8, false, 20);
-    let full = simulate(&fifo(1_000), 50_000_000, 8, false, 20);
+    let kept = run(&codel, 50_000_000, 8, false, 20);
+    let full = run(&fifo(1_000), 50_000_000, 8, false, 20);
     let (kept_ms, full_ms) = (quantile(&kept.bulk, 0.5), quantile(&full.bulk, 0.5));
     assert!(kept_ms <= 10.0, "{kept_ms} ms");
     assert!(full_ms >= 50.0, "{full_ms} ms");
@@ -185,21 +67,21 @@ fn codel_holds_the_standing_queue_of_few_sources_to_its_target_and_of_many_to_tw
         (16, 100_000_000, 10.0),
         (64, 400_000_000, 10.0),
     ] {
-        let kept = simulate(&codel, rate, sources, false, 12);
+        let kept = run(&codel, rate, sources, false, 12);
         let (usual, most) = (quantile(&kept.standing, 0.5), quantile(&kept.standing, 0.95));
         assert!(usual <= usual_ms, "{usual} ms with {sources} sources");
         assert!(most <= 2.0 * usual_ms, "{most} ms with {sources} sources");
         let part = kept.bytes as f64 * 8.0 / 12.0 / rate as f64;
         assert!(part >= 0.8, "{part} of the link with {sources} sources");
     }
-    let full = simulate(&fifo(1_000), 100_000_000, 16, false, 12);
+    let full = run(&fifo(1_000), 100_000_000, 16, false, 12);
     assert!(quantile(&full.standing, 0.5) >= 50.0);
 }
 
 #[test]
 fn with_ecn_codel_marks_instead_of_dropping() {
     let codel = LeafConfig::Codel(CodelConfig::new(5_000, 100_000, 10_240, true).unwrap());
-    let marked = simulate(&codel, 50_000_000, 8, true, 20);
+    let marked = run(&codel, 50_000_000, 8, true, 20);
     assert!(marked.marks > 0);
     assert_eq!(marked.drops, 0);
     assert!(
@@ -211,8 +93,8 @@ fn with_ecn_codel_marks_instead_of_dropping() {
 
 #[test]
 fn a_thin_flow_beside_eight_bulk_flows_waits_under_5_ms_where_a_fifo_makes_it_wait_over_50() {
-    let fair = simulate(&fq_codel(), 100_000_000, 8, false, 12);
-    let plain = simulate(&fifo(1_000), 100_000_000, 8, false, 12);
+    let fair = run(&fq_codel(), 100_000_000, 8, false, 12);
+    let plain = run(&fifo(1_000), 100_000_000, 8, false, 12);
     let (fair, plain) = (quantile(&fair.thin, 0.99), quantile(&plain.thin, 0.99));
     assert!(fair < 5.0, "{fair} ms");
     assert!(plain > 50.0, "{plain} ms");

@@ -59,6 +59,11 @@ impl Curve {
     pub(crate) fn is_concave(&self) -> bool {
         self.m1.bits > self.m2.bits
     }
+
+    /// It has one piece only.
+    pub(crate) fn is_line(&self) -> bool {
+        self.d == 0
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +100,50 @@ fn nanos(bytes: u64, nanos_per_byte: u64) -> u64 {
     }
     let product = u128::from(bytes) * u128::from(nanos_per_byte);
     u64::try_from((product + ((1 << TIME) - 1)) >> TIME).unwrap_or(u64::MAX)
+}
+
+/// A running curve of one piece: half as large as [`Running`], for records that each packet touches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    x: u64,
+    y: u64,
+    /// Nanoseconds a byte.
+    m: u64,
+}
+
+impl Line {
+    pub(crate) fn new(curve: &Curve) -> Line {
+        Line::begun(curve, 0, 0)
+    }
+
+    /// As [`Running::time_of`].
+    #[inline]
+    pub(crate) fn time_of(&self, y: u64) -> u64 {
+        self.x.saturating_add(nanos(y.saturating_sub(self.y), self.m))
+    }
+
+    /// As [`Running::restart`].
+    pub(crate) fn restart(&mut self, curve: &Curve, x: u64, y: u64) {
+        let is = self.y.saturating_add(curve.m2.bytes(x.saturating_sub(self.x)));
+        if is >= y {
+            *self = Line::begun(curve, x, y);
+        }
+    }
+
+    /// As [`Running::begun`].
+    pub(crate) fn begun(curve: &Curve, x: u64, y: u64) -> Line {
+        Line {
+            x,
+            y,
+            m: curve.m2.nanos_per_byte,
+        }
+    }
+
+    /// As [`Running::delay`].
+    #[inline]
+    pub(crate) fn delay(&mut self, time: u64) {
+        self.x = self.x.saturating_add(time);
+    }
 }
 
 /// A curve that began at a moment (`x`) when `y` bytes had been served, with what each packet needs of it; the rest is asked of the [`Curve`].
@@ -227,6 +276,27 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_line_is_what_a_curve_of_one_piece_is(
+            rate in 1u64..10_000_000_000,
+            steps in prop::collection::vec((0u64..40_000_000, 0u64..100_000, 0u64..1_000), 1..20),
+        ) {
+            let curve = Curve::linear("ls", rate).unwrap();
+            let (mut line, mut running) = (Line::new(&curve), Running::new(curve));
+            let (mut x, mut y) = (0, 0);
+            for (pause, bytes, late) in steps {
+                (x, y) = (x + pause, y + bytes);
+                line.restart(&curve, x, y);
+                running.restart(&curve, x, y);
+                line.delay(late);
+                running.delay(late);
+                for y in [0, y, y + 1_000, y + 1_000_000] {
+                    prop_assert_eq!(line.time_of(y), running.time_of(y));
+                    prop_assert_eq!(line.time_of(y), running.time_on_line(y));
+                }
+            }
+        }
+
         /// Against the definition: the minimum of all curves begun so far.
         #[test]
         fn a_running_curve_is_the_minimum_of_those_begun(

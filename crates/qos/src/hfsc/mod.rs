@@ -17,6 +17,7 @@
 
 mod config;
 mod curve;
+mod records;
 mod siblings;
 
 use crate::pool::NIL;
@@ -26,71 +27,23 @@ use crate::tournament::Tournament;
 use crate::{ConfigError, Nanos, Packet, Rate, Stats};
 pub use config::{HfscClass, HfscConfig};
 pub use curve::Curve;
-use curve::Running;
+use curve::{Line, Running};
+use records::{Bent, Class, Curves, Has, Kind, Timed};
 use siblings::Siblings;
 
 /// How far an upper limit can be made up for by calls that come late.
 const SLACK: u64 = 500_000;
 
-/// What each packet of a leaf with a real-time curve needs: one cache line.
-#[repr(align(64))]
-struct RealTime {
-    deadline: Running,
-    /// Bytes served in real time.
-    served: u64,
-    /// Packets become eligible by a concave curve itself, else by the line of its second piece.
-    concave: bool,
-}
-
-impl RealTime {
-    #[inline]
-    fn eligible(&self) -> u64 {
-        if self.concave {
-            self.deadline.time_of(self.served)
-        } else {
-            self.deadline.time_on_line(self.served)
-        }
-    }
-}
-
-#[repr(align(64))]
-struct Limit(Running);
-
-/// What each packet needs of the classes that it passes: two cache lines.
-#[repr(C, align(128))]
-struct Class {
-    parent: u32,
-    /// Its number among its siblings.
-    ordinal: u32,
-    /// Its children's competition; `NIL` for leaves.
-    siblings: u32,
-    active: bool,
-    /// Whether it has these curves: to see that it has not, no other line is looked at.
-    has_rt: bool,
-    has_ul: bool,
-    /// Bytes served in all.
-    served: u64,
-    virtual_time: u64,
-    /// When its own limit lets it send.
-    limited_until: u64,
-    ls: Option<Running>,
-}
-
-/// The curves of a class, for when it wakes up or changes.
-#[derive(Clone, Copy)]
-struct Curves {
-    rt: Option<Curve>,
-    ls: Option<Curve>,
-    ul: Option<Curve>,
-}
+/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is worth a look at whose turn comes next.
+const LARGE: usize = 2_048;
 
 /// Hierarchical fair service curves.
 pub struct Hfsc<P> {
     queues: Queues<P>,
     classes: Vec<Class>,
-    /// By class, up to the last that has one.
-    real_time: Vec<Option<RealTime>>,
-    upper: Vec<Option<Limit>>,
+    /// By class, up to the last that has a real-time or an upper-limit curve.
+    timed: Vec<Timed>,
+    bent: Bent,
     curves: Vec<Curves>,
     siblings: Vec<Siblings>,
     /// Children of each entry of `siblings`.
@@ -136,19 +89,16 @@ impl<P: Packet> Hfsc<P> {
                 ordinal,
                 siblings: place[class],
                 active: false,
-                has_rt: own.rt.is_some(),
-                has_ul: own.ul.is_some(),
+                has: Has::new(&own),
+                held: false,
                 served: 0,
                 virtual_time: 0,
                 limited_until: 0,
-                ls: own.ls.map(Running::new),
+                ls: own.ls.as_ref().map_or_else(Line::default, Line::new),
             });
         }
-        let real_time = |curve: Curve| RealTime {
-            deadline: Running::new(curve),
-            served: 0,
-            concave: curve.is_concave(),
-        };
+        let timed = curves.iter().rposition(|own| own.rt.is_some() || own.ul.is_some());
+        let timed = timed.map_or(0, |last| last + 1);
         Ok(Hfsc {
             queues: Queues::new(
                 &tree,
@@ -156,8 +106,8 @@ impl<P: Packet> Hfsc<P> {
                 config.classes.iter().map(|class| (class.number, &class.leaf)),
             ),
             classes,
-            real_time: up_to_the_last(curves.iter().map(|curves| curves.rt.map(real_time))),
-            upper: up_to_the_last(curves.iter().map(|curves| curves.ul.map(Running::new).map(Limit))),
+            timed: curves.iter().take(timed).map(Timed::new).collect(),
+            bent: Bent::new(&curves),
             curves,
             siblings: children.iter().map(|children| Siblings::new(children.len())).collect(),
             children,
@@ -187,14 +137,22 @@ impl<P: Packet> Hfsc<P> {
             };
             let (old_curves, curves) = (self.curves[class], new.curves[to]);
             if curves.rt.is_some() && curves.rt == old_curves.rt {
-                std::mem::swap(&mut new.real_time[to], &mut self.real_time[class]);
+                new.timed[to].deadline = self.timed[class].deadline.clone();
+                new.timed[to].served = self.timed[class].served;
+                new.bent.inherit(Kind::RealTime, to, &mut self.bent, class);
             }
             if curves.ul.is_some() && curves.ul == old_curves.ul {
-                std::mem::swap(&mut new.upper[to], &mut self.upper[class]);
-                let (to, old) = (&mut new.classes[to], &self.classes[class]);
-                to.limited_until = old.limited_until;
-                to.served = old.served;
-                to.ls = curves.ls.map(|curve| Running::begun(&curve, 0, old.served));
+                new.timed[to].ul = self.timed[class].ul.clone();
+                new.bent.inherit(Kind::UpperLimit, to, &mut self.bent, class);
+                let (heir, old) = (&mut new.classes[to], &self.classes[class]);
+                heir.limited_until = old.limited_until;
+                heir.served = old.served;
+                if let Some(curve) = &curves.ls {
+                    heir.ls = Line::begun(curve, 0, old.served);
+                    if let Some(ls) = new.bent.get_mut(Kind::LinkShare, to as u32) {
+                        *ls = Running::begun(curve, 0, old.served);
+                    }
+                }
             }
         }
         let leaf = |class: u32| &config.classes[class as usize - 1].leaf;
@@ -212,13 +170,15 @@ impl<P: Packet> Hfsc<P> {
             let Some(next) = self.queues.stage(at, now, dropped) else {
                 return;
             };
-            if let Some(rt) = real_time_of(&mut self.real_time, at) {
-                rt.deadline.restart(&curve, now.0, rt.served);
-            }
-            self.schedule(at, next, now);
+            let timed = &mut self.timed[at as usize];
+            let has = self.classes[at as usize].has;
+            let mut deadline = self.bent.run(Kind::RealTime, at, has, &mut timed.deadline);
+            deadline.restart(&curve, now.0, timed.served);
+            timed.next = next;
+            self.schedule(at, now);
         }
         self.classes[at as usize].active = true;
-        if self.classes[at as usize].ls.is_some() {
+        if self.classes[at as usize].has.has(Kind::LinkShare) {
             self.join(at, now);
         }
     }
@@ -242,14 +202,18 @@ impl<P: Packet> Hfsc<P> {
             let class = &mut self.classes[at as usize];
             class.virtual_time = class.virtual_time.max(time);
             let curves = &self.curves[at as usize];
-            if let (Some(ls), Some(curve)) = (&mut class.ls, &curves.ls) {
+            if let Some(curve) = &curves.ls {
+                let mut ls = self.bent.run(Kind::LinkShare, at, class.has, &mut class.ls);
                 ls.restart(curve, class.virtual_time, class.served);
             }
-            if let (Some(ul), Some(curve)) = (limit_of(&mut self.upper, at), &curves.ul) {
+            if let Some(curve) = &curves.ul {
+                let line = &mut self.timed[at as usize].ul;
+                let mut ul = self.bent.run(Kind::UpperLimit, at, class.has, line);
                 ul.restart(curve, now.0, class.served);
                 class.limited_until = ul.time_of(class.served);
             }
-            siblings.set(ordinal, class.virtual_time, class.limited_until.max(from), now.0);
+            let until = class.limited_until.max(from);
+            siblings.set(ordinal, &mut class.held, class.virtual_time, until, now.0);
             if !first {
                 return self.refit(place, now);
             }
@@ -261,7 +225,9 @@ impl<P: Packet> Hfsc<P> {
     fn limit_root(&mut self, now: Nanos) {
         let root = &mut self.classes[0];
         root.active = true;
-        if let (Some(ul), Some(curve)) = (limit_of(&mut self.upper, 0), &self.curves[0].ul) {
+        if let Some(curve) = &self.curves[0].ul {
+            let line = &mut self.timed[0].ul;
+            let mut ul = self.bent.run(Kind::UpperLimit, 0, root.has, line);
             ul.restart(curve, now.0, root.served);
             root.limited_until = root.limited_until.max(ul.time_of(root.served));
         }
@@ -279,14 +245,15 @@ impl<P: Packet> Hfsc<P> {
     fn refit(&mut self, mut at: u32, now: Nanos) {
         loop {
             let from = self.children_from(at);
-            let class = &self.classes[at as usize];
-            if class.parent == NIL || !class.active {
+            let Class { parent, active, .. } = self.classes[at as usize];
+            if parent == NIL || !active {
                 return;
             }
-            let place = self.classes[class.parent as usize].siblings as usize;
+            let place = self.classes[parent as usize].siblings as usize;
+            let class = &mut self.classes[at as usize];
             let from = from.max(class.limited_until);
-            self.siblings[place].hold(class.ordinal, class.virtual_time, from, now.0);
-            at = class.parent;
+            self.siblings[place].hold(class.ordinal, &mut class.held, class.virtual_time, from, now.0);
+            at = parent;
         }
     }
 
@@ -299,9 +266,10 @@ impl<P: Packet> Hfsc<P> {
             let class = &mut self.classes[at as usize];
             class.served += u64::from(cost);
             if class.active
-                && class.has_ul
-                && let Some(ul) = limit_of(&mut self.upper, at)
+                && class.has.has(Kind::UpperLimit)
+                && let Some(timed) = self.timed.get_mut(at as usize)
             {
+                let mut ul = self.bent.run(Kind::UpperLimit, at, class.has, &mut timed.ul);
                 class.limited_until = ul.time_of(class.served);
                 let least = now.0.saturating_sub(SLACK);
                 if class.limited_until < least {
@@ -318,7 +286,8 @@ impl<P: Packet> Hfsc<P> {
             let place = self.classes[parent as usize].siblings as usize;
             let siblings = &mut self.siblings[place];
             let class = &mut self.classes[at as usize];
-            if let (true, Some(ls)) = (class.active, &mut class.ls) {
+            if class.active && class.has.has(Kind::LinkShare) {
+                let mut ls = self.bent.run(Kind::LinkShare, at, class.has, &mut class.ls);
                 class.virtual_time = ls.time_of(class.served);
                 if class.virtual_time < siblings.floor {
                     ls.delay(siblings.floor - class.virtual_time);
@@ -326,10 +295,10 @@ impl<P: Packet> Hfsc<P> {
                 }
                 if empty {
                     class.active = false;
-                    siblings.leave(ordinal, class.virtual_time);
+                    siblings.leave(ordinal, &mut class.held, class.virtual_time);
                     empty = siblings.active == 0;
                 } else {
-                    siblings.set(ordinal, class.virtual_time, until, now.0);
+                    siblings.set(ordinal, &mut class.held, class.virtual_time, until, now.0);
                 }
             } else {
                 // Served in real time only: to its ancestors it is bytes.
@@ -342,18 +311,78 @@ impl<P: Packet> Hfsc<P> {
 
     /// Gives a leaf the deadline of its next packet, and the place by it.
     #[inline]
-    fn schedule(&mut self, class: u32, next: u32, now: Nanos) {
-        let Some(rt) = real_time_of(&mut self.real_time, class) else {
+    fn schedule(&mut self, class: u32, now: Nanos) {
+        let Some(timed) = self.timed.get_mut(class as usize) else {
             return;
         };
-        let eligible = rt.eligible();
-        if eligible <= now.0 {
-            self.early.remove(class);
-            self.eligible
-                .set(class, rt.deadline.time_of(rt.served + u64::from(next)));
+        let was_eligible = timed.eligible;
+        let has = self.classes[class as usize].has;
+        let deadline = self.bent.run(Kind::RealTime, class, has, &mut timed.deadline);
+        let from = if timed.concave {
+            deadline.time_of(timed.served)
         } else {
-            self.eligible.remove(class);
-            self.early.set(class, eligible);
+            deadline.time_on_line(timed.served)
+        };
+        timed.eligible = from <= now.0;
+        if timed.eligible {
+            let due = deadline.time_of(timed.served + u64::from(timed.next));
+            if !was_eligible {
+                self.early.remove(class);
+            }
+            self.eligible.set(class, due);
+        } else {
+            if was_eligible {
+                self.eligible.remove(class);
+            }
+            self.early.set(class, from);
+        }
+    }
+
+    /// A leaf has no packets any more.
+    fn unschedule(&mut self, class: u32) {
+        if let Some(timed) = self.timed.get_mut(class as usize) {
+            if std::mem::take(&mut timed.eligible) {
+                self.eligible.remove(class);
+            } else {
+                self.early.remove(class);
+            }
+        }
+    }
+
+    /// Brings nearer what the next packets will touch, where that is too much to be near anyway.
+    #[inline]
+    fn look_ahead(&self) {
+        if self.classes.len() < LARGE {
+            return;
+        }
+        let mut place = 0;
+        while let Some((siblings, children)) = self.siblings.get(place).zip(self.children.get(place))
+            && let Some((_, ordinal)) = siblings.first()
+        {
+            let child = children[ordinal as usize];
+            if let Some(next) = children.get(siblings.second() as usize) {
+                self.expect(*next);
+            }
+            self.queues.expect_packet(child);
+            place = self.classes[child as usize].siblings as usize;
+        }
+        if let Some((_, class)) = self.eligible.first() {
+            self.queues.expect_packet(class);
+            self.expect(self.eligible.second());
+        }
+        if let Some(timed) = self.timed.get(self.early.second() as usize) {
+            sys::memory::prefetch(timed);
+        }
+    }
+
+    #[inline]
+    fn expect(&self, class: u32) {
+        if let Some(record) = self.classes.get(class as usize) {
+            sys::memory::prefetch(record);
+            if let Some(timed) = self.timed.get(class as usize) {
+                sys::memory::prefetch(timed);
+            }
+            self.queues.expect(class);
         }
     }
 
@@ -363,7 +392,7 @@ impl<P: Packet> Hfsc<P> {
         while let Some((time, class)) = self.early.first()
             && time <= now.0
         {
-            self.schedule(class, self.queues.staged_cost(class), now);
+            self.schedule(class, now);
         }
         if let Some((_, class)) = self.eligible.first() {
             return Some((class, true));
@@ -378,8 +407,8 @@ impl<P: Packet> Hfsc<P> {
                 return Some((at, false));
             };
             while let Some(ordinal) = siblings.due(now.0) {
-                let child = &self.classes[self.children[place][ordinal as usize] as usize];
-                siblings.hold(ordinal, child.virtual_time, 0, now.0);
+                let child = &mut self.classes[self.children[place][ordinal as usize] as usize];
+                siblings.hold(ordinal, &mut child.held, child.virtual_time, 0, now.0);
             }
             let (time, ordinal) = siblings.first()?;
             siblings.floor = siblings.floor.max(time);
@@ -392,8 +421,9 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let class = self.queues.leaf_of(packet.queue());
+        let was_empty = self.queues.is_empty(class);
         let lost = self.queues.put(class, packet, now, dropped);
-        if !self.classes[class as usize].active && !self.queues.is_empty(class) {
+        if was_empty && !self.queues.is_empty(class) {
             self.activate(class, now, dropped);
         }
         lost.into()
@@ -406,25 +436,28 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
             let cost = self.queues.stage(class, now, dropped).unwrap_or(0);
             let packet = self.queues.take(class, now);
             let mut empty = self.queues.is_empty(class);
-            if self.classes[class as usize].has_rt
-                && let Some(rt) = real_time_of(&mut self.real_time, class)
+            if self.classes[class as usize].has.has(Kind::RealTime)
+                && let Some(timed) = self.timed.get_mut(class as usize)
             {
-                rt.served += if real_time { u64::from(cost) } else { 0 };
+                timed.served += if real_time { u64::from(cost) } else { 0 };
                 match if empty {
                     None
                 } else {
                     self.queues.stage(class, now, dropped)
                 } {
-                    Some(next) => self.schedule(class, next, now),
+                    Some(next) => {
+                        timed.next = next;
+                        self.schedule(class, now);
+                    }
                     None => {
                         empty = true;
-                        self.early.remove(class);
-                        self.eligible.remove(class);
+                        self.unschedule(class);
                     }
                 }
             }
             self.serve(class, cost, empty, now);
             if packet.is_some() {
+                self.look_ahead();
                 return packet;
             }
         }
@@ -458,8 +491,7 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
         let busy = self.queues.backlogged();
         self.queues.drain(each);
         for class in busy {
-            self.early.remove(class);
-            self.eligible.remove(class);
+            self.unschedule(class);
             self.serve(class, 0, true, Nanos(0));
         }
     }
@@ -469,23 +501,4 @@ impl<P: Packet> Scheduler<P> for Hfsc<P> {
         let limit = self.limits.get(class as usize).copied().flatten()?;
         Some(limit.bytes_in(Nanos::from_millis(1)))
     }
-}
-
-#[inline]
-fn real_time_of(real_time: &mut [Option<RealTime>], class: u32) -> Option<&mut RealTime> {
-    real_time.get_mut(class as usize)?.as_mut()
-}
-
-#[inline]
-fn limit_of(upper: &mut [Option<Limit>], class: u32) -> Option<&mut Running> {
-    upper.get_mut(class as usize)?.as_mut().map(|limit| &mut limit.0)
-}
-
-/// Without the last ones that are none.
-fn up_to_the_last<T>(all: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
-    let mut all: Vec<_> = all.collect();
-    let used = all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-    all.truncate(used);
-    all.shrink_to_fit();
-    all
 }

@@ -47,28 +47,36 @@ impl Siblings {
         self.active += 1;
     }
 
-    /// Gives a child its virtual time, and the time from which it may send.
+    /// Gives a child its virtual time, and the time from which it may send. `held` is whether it is held by then, of which the caller keeps account: what
+    /// a child is not among is not looked at.
     #[inline]
-    pub(crate) fn set(&mut self, child: u32, virtual_time: u64, from: u64, now: u64) {
+    pub(crate) fn set(&mut self, child: u32, held: &mut bool, virtual_time: u64, from: u64, now: u64) {
         self.latest.set(child, !virtual_time);
-        self.hold(child, virtual_time, from, now);
+        self.hold(child, held, virtual_time, from, now);
     }
 
     #[inline]
-    pub(crate) fn hold(&mut self, child: u32, virtual_time: u64, from: u64, now: u64) {
+    pub(crate) fn hold(&mut self, child: u32, held: &mut bool, virtual_time: u64, from: u64, now: u64) {
         if from <= now {
-            self.held.remove(child);
+            if std::mem::take(held) {
+                self.held.remove(child);
+            }
             self.ready.set(child, virtual_time);
         } else {
-            self.ready.remove(child);
+            if !std::mem::replace(held, true) {
+                self.ready.remove(child);
+            }
             self.held.set(child, from);
         }
     }
 
     /// A child has no packets any more.
-    pub(crate) fn leave(&mut self, child: u32, virtual_time: u64) {
-        self.ready.remove(child);
-        self.held.remove(child);
+    pub(crate) fn leave(&mut self, child: u32, held: &mut bool, virtual_time: u64) {
+        if std::mem::take(held) {
+            self.held.remove(child);
+        } else {
+            self.ready.remove(child);
+        }
         self.latest.remove(child);
         self.active -= 1;
         self.offset = self.offset.max(virtual_time);
@@ -87,6 +95,12 @@ impl Siblings {
     #[inline]
     pub(crate) fn first(&self) -> Option<(u64, u32)> {
         self.ready.first()
+    }
+
+    /// Who is first when the first one is not any more, mostly.
+    #[inline]
+    pub(crate) fn second(&self) -> u32 {
+        self.ready.second()
     }
 
     /// When one of them may send: 0 if one may, `u64::MAX` if there is none.

@@ -36,6 +36,9 @@ const PRIORITIES: u32 = 8;
 /// The class of the port.
 const ROOT: u32 = 0;
 
+/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is worth a look at whose turn comes next.
+const LARGE: usize = 2_048;
+
 /// What each packet touches of the classes that it passes: one cache line.
 #[derive(Clone)]
 #[repr(C, align(64))]
@@ -399,6 +402,31 @@ impl<P: Packet> Htb<P> {
         }
     }
 
+    /// Brings nearer what the next packets will touch, where that is too much to be near anyway: the leaf whose turn comes after the next one of a
+    /// list, the next one's packet, and the class that waits no longer soon.
+    #[inline]
+    fn look_ahead(&self, list: u32) {
+        if self.classes.len() < LARGE {
+            return;
+        }
+        let (link, after) = self.rounds.coming(list);
+        // Links of leaves are by class; of others there are few.
+        self.expect(after / 2);
+        self.queues.expect_packet(link / 2);
+        if let Some((_, class)) = self.waiting.first() {
+            self.expect(class);
+        }
+    }
+
+    #[inline]
+    fn expect(&self, class: u32) {
+        if let Some(record) = self.classes.get(class as usize) {
+            sys::memory::prefetch(record);
+            self.rounds.expect(2 * class);
+            self.queues.expect(class);
+        }
+    }
+
     /// So many bytes leave on the way chosen.
     #[inline]
     fn spend(&mut self, chosen: &Chosen, cost: u32) {
@@ -460,6 +488,7 @@ impl<P: Packet> Scheduler<P> for Htb<P> {
             }
             if let Some((packet, cost)) = popped {
                 self.charge(leaf, height, cost, now);
+                self.look_ahead(chosen.list);
                 return Some(packet);
             }
         }

@@ -56,6 +56,25 @@ impl Rounds {
         &mut self.pairs[link as usize / 2].0[link as usize % 2]
     }
 
+    /// The link at the head of a list, and the one after it; [`NIL`] in an empty list. No look is taken at the latter, which may be far away.
+    #[inline]
+    pub(crate) fn coming(&self, list: u32) -> (u32, u32) {
+        let head = self.heads[list as usize];
+        let next = self
+            .pairs
+            .get(head as usize / 2)
+            .map(|pair| pair.0[head as usize % 2].next);
+        (head, next.unwrap_or(NIL))
+    }
+
+    /// A link will be needed soon.
+    #[inline]
+    pub(crate) fn expect(&self, link: u32) {
+        if let Some(pair) = self.pairs.get(link as usize / 2) {
+            sys::memory::prefetch(pair);
+        }
+    }
+
     /// Whose turn it is: link and class.
     #[inline]
     pub(crate) fn next(&mut self, list: u32) -> Option<(u32, u32)> {

@@ -1,6 +1,8 @@
 //! Packets and links on virtual time.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod load;
+
 use qos::{Cause, Enqueued, LeafConfig, Nanos, Packet, Priority, Scheduler};
 use std::collections::HashMap;
 

@@ -1,9 +1,10 @@
 //! The state machine of RFC 8289, section 5, with its names.
 
 use crate::common::Parcel;
+use crate::common::load::{TRIP, simulate};
 use crate::{Model, agree, steps};
 use proptest::prelude::*;
-use qos::{CodelConfig, LeafConfig, Nanos, Single};
+use qos::{Cause, CodelConfig, Dropped, Enqueued, LeafConfig, Nanos, Scheduler, Single, Stats};
 use std::collections::VecDeque;
 
 /// MAXPACKET of the RFC: of Ethernet, with its header.
@@ -135,5 +136,68 @@ proptest! {
         let config = CodelConfig::new(target, interval, limit as u64, ecn).unwrap();
         let queue = Queue::new(target * 1_000, interval * 1_000, ecn);
         agree(&mut Single::new(&LeafConfig::Codel(config)), &mut Limited { queue, limit }, &steps)?;
+    }
+}
+
+/// The state machine before a link, to be compared under load that answers to it.
+struct Alone {
+    queue: Queue,
+    stats: Stats,
+}
+
+impl Scheduler<Parcel> for Alone {
+    fn enqueue(&mut self, parcel: Parcel, _: Nanos, _: &mut Dropped<'_, Parcel>) -> Enqueued {
+        self.queue.packets.push_back(parcel);
+        Enqueued::Queued
+    }
+
+    fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, Parcel>) -> Option<Parcel> {
+        let mut lost = Vec::new();
+        let parcel = self.queue.dequeue(now.0, &mut lost);
+        self.stats.drops[Cause::Sojourn as usize] += lost.len() as u64;
+        lost.into_iter().for_each(|parcel| dropped(parcel, Cause::Sojourn));
+        parcel
+    }
+
+    fn next_event(&self, now: Nanos) -> Option<Nanos> {
+        (!self.queue.packets.is_empty()).then_some(now)
+    }
+
+    fn packets(&self) -> u64 {
+        self.queue.packets.len() as u64
+    }
+
+    fn bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
+        each(0, &self.stats);
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(Parcel)) {
+        self.queue.packets.drain(..).for_each(each);
+    }
+}
+
+#[test]
+fn the_standing_queue_of_responsive_sources_is_that_of_the_state_machine_of_its_rfc() {
+    for (sources, rate, trip) in [
+        (2, 100_000_000, TRIP),
+        (16, 100_000_000, TRIP),
+        (64, 200_000_000, TRIP),
+        (16, 100_000_000, Nanos::from_millis(50)),
+    ] {
+        let ours = Single::new(&LeafConfig::Codel(CodelConfig::default()));
+        let theirs = Alone {
+            queue: Queue::new(5_000_000, 100_000_000, false),
+            stats: Stats::default(),
+        };
+        let ours = simulate(ours, rate, sources, false, (trip, 6));
+        let theirs = simulate(theirs, rate, sources, false, (trip, 6));
+        assert_eq!(ours.drops, theirs.drops, "{sources} sources");
+        assert_eq!(ours.standing, theirs.standing, "{sources} sources");
+        assert_eq!(ours.bulk, theirs.bulk, "{sources} sources");
+        assert!(ours.drops > 0, "{sources} sources fill no queue");
     }
 }
