@@ -4,6 +4,7 @@
 //! carries: when the worker is gone, commands are dropped, and whoever waits sees the channel closed instead of waiting for ever.
 
 use crate::gate::Gate;
+use crate::load::QueueLoad;
 use crate::pipeline::Inlet;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
@@ -22,13 +23,33 @@ use std::time::Duration;
 /// Packets of [`Command::Execute`] that may wait for a worker.
 const EXECUTES: usize = 4096;
 
+/// A receive queue on its way to a worker.
+pub(crate) struct Intake {
+    pub(crate) inlet: Inlet,
+    /// Its number among its port's.
+    pub(crate) number: u32,
+    pub(crate) load: Arc<QueueLoad>,
+}
+
 pub(crate) enum Command {
     /// Use a port: send on it, and receive from those of its queues that are this worker's.
     AddPort {
         port: PortNo,
         device: Arc<dyn Netdev>,
         stats: Arc<PortStats>,
-        inlets: Vec<Inlet>,
+        intakes: Vec<Intake>,
+        done: Sender<io::Result<()>>,
+    },
+    /// Give a port's receive queue up, to be another worker's.
+    TakeQueue {
+        port: PortNo,
+        queue: u32,
+        done: Sender<Intake>,
+    },
+    /// Receive from a queue of a port that is known.
+    AddQueue {
+        intake: Intake,
+        device: Arc<dyn Netdev>,
         done: Sender<io::Result<()>>,
     },
     /// Let go of a port.

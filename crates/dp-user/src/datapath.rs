@@ -1,13 +1,14 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
 use crate::Options;
-use crate::command::{Command, CommandQueue};
+use crate::command::{Command, CommandQueue, Intake};
 use crate::gate::Gate;
+use crate::load::{QueueLoad, WorkerLoad};
 use crate::meters::Meters;
 use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, PortStats, WorkerStats};
-use crate::worker::{SpinTime, Worker};
+use crate::worker::{SpinTime, Worker, clock};
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
     QosReport, Slowpath,
@@ -20,19 +21,29 @@ use qos::PortConfig;
 use qos::police::IngressPolicerConfig;
 use std::io;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use wire::Nanos;
 
 /// The userspace datapath. Its workers end when it is dropped.
 ///
-/// Lock order: `control`, then `ports`. No lock is held that a [`Slowpath`] could need while a worker is waited for; a slowpath must not call
+/// Lock order: `control`, then `ports`, then `workers`, then others. No lock is held that a [`Slowpath`] could need while a worker is waited for; a slowpath must not call
 /// what waits for workers (everything but [`Datapath::execute`] and the statistics) from within a worker's call.
 pub struct DpUser {
     options: Options,
     spin: Arc<SpinTime>,
-    workers: Vec<Handle>,
+    /// For workers that are started later; workers hold it as long as there are any.
+    slowpath: Weak<dyn Slowpath>,
+    changes: Arc<Changes>,
+    /// Those that run, in the order of their cores. There is always one.
+    workers: RwLock<Vec<Arc<Handle>>>,
+    /// What workers that have ended have counted.
+    ended: Mutex<Vec<Arc<WorkerStats>>>,
+    rules: Mutex<QueueRules>,
+    /// When this began, by both clocks.
+    began: (Nanos, u64),
     /// Held while ports come and go, so that these do so one at a time.
     control: Mutex<()>,
     ports: RwLock<HashMap<PortNo, Port>>,
@@ -43,18 +54,29 @@ pub struct DpUser {
     drops: ControlDrops,
 }
 
+/// A worker as the control side knows it.
 struct Handle {
+    /// Different for each worker that there ever was.
+    id: u64,
+    /// The core that it is bound to.
+    core: Option<usize>,
+    /// What it is called: its core, or its place among those that are not bound.
+    number: usize,
     commands: Arc<CommandQueue>,
     stats: Arc<WorkerStats>,
-    thread: Option<JoinHandle<()>>,
+    load: Arc<WorkerLoad>,
+    usage: Mutex<Usage>,
+    /// What its counters were when they were last cleared.
+    cleared: Mutex<(Perf, Nanos, u64)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Port {
     device: Arc<dyn Netdev>,
-    /// By worker.
-    stats: Vec<Arc<PortStats>>,
-    /// Workers that have one of its queues.
-    receivers: Vec<usize>,
+    /// By the worker's id.
+    stats: Vec<(u64, Arc<PortStats>)>,
+    /// Its receive queues, by number.
+    queues: Vec<QueuePlace>,
     /// The scheduler's, once it has had one.
     queue: Option<Arc<PortQueue>>,
     /// It has a scheduler now.
@@ -63,6 +85,14 @@ struct Port {
     gate: Option<Arc<Mutex<Gate>>>,
     /// Queued packets that were dropped when the configuration changed.
     drops: ControlDrops,
+}
+
+/// A receive queue as the control side knows it.
+struct QueuePlace {
+    /// The worker that has it, by its id.
+    worker: u64,
+    load: Arc<QueueLoad>,
+    usage: Usage,
 }
 
 /// The slices of processor time that workers run in.
@@ -77,8 +107,13 @@ impl DpUser {
     /// # Errors
     /// Where the kernel gives no thread, epoll or eventfd.
     pub fn new(options: Options, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> io::Result<Arc<DpUser>> {
-        let mut datapath = DpUser {
-            workers: Vec::new(),
+        let datapath = DpUser {
+            slowpath: Arc::downgrade(&slowpath),
+            changes,
+            workers: RwLock::default(),
+            ended: Mutex::default(),
+            rules: Mutex::default(),
+            began: (clock(), sys::cycles::now()),
             control: Mutex::new(()),
             ports: RwLock::default(),
             meters: Arc::default(),
@@ -87,16 +122,22 @@ impl DpUser {
             spin: Arc::new(SpinTime::new(options.spin)),
             options,
         };
-        for number in 0..datapath.options.workers.max(1) {
-            let handle = datapath.start(number, slowpath.clone(), changes.clone())?;
-            datapath.workers.push(handle);
+        for (number, core) in datapath.usual_workers().into_iter().enumerate() {
+            let handle = datapath.start(number as u64, number, core, slowpath.clone())?;
+            datapath.workers.write().push(Arc::new(handle));
         }
         Ok(Arc::new(datapath))
     }
 
+    /// The cores of the workers that there are where nobody asks for others.
+    fn usual_workers(&self) -> Vec<Option<usize>> {
+        let core = |number| self.options.affinity.get(number).copied();
+        (0..self.options.workers.max(1)).map(core).collect()
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
-        self.workers.len()
+        self.workers.read().len()
     }
 
     /// Changes [`Options::spin`] while the workers run.
@@ -107,11 +148,12 @@ impl DpUser {
     /// Changes, while the workers run, how many megaflows all of them together cache at most, and how long one stays that carries nothing
     /// ([`Options::idle_timeout`]). What is beyond the limit goes little by little.
     pub fn set_limits(&self, flows: usize, idle: Duration) {
-        let per_worker = flows.div_ceil(self.workers.len()).max(1);
+        let workers = self.workers.read();
+        let per_worker = flows.div_ceil(workers.len().max(1)).max(1);
         if self.limits.lock().replace((per_worker, idle)) == Some((per_worker, idle)) {
             return;
         }
-        for worker in &self.workers {
+        for worker in &*workers {
             worker.commands.push(Command::Limit {
                 flows: per_worker,
                 idle,
@@ -122,22 +164,23 @@ impl DpUser {
     /// How many megaflows all workers together cache at most.
     pub fn flow_limit(&self) -> usize {
         let per_worker = self.limits.lock().map_or(self.options.flow_limit, |(flows, _)| flows);
-        per_worker * self.workers.len()
+        per_worker * self.workers()
     }
 
-    fn start(&self, number: usize, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> io::Result<Handle> {
+    fn start(&self, id: u64, number: usize, core: Option<usize>, slowpath: Arc<dyn Slowpath>) -> io::Result<Handle> {
         let options = &self.options;
         let commands = Arc::new(CommandQueue::new()?);
+        let (flow_limit, idle) = self.limits.lock().unwrap_or((options.flow_limit, options.idle_timeout));
         let pipeline = Pipeline::with_meters(
-            options.flow_limit,
-            options.idle_timeout,
+            flow_limit,
+            idle,
             slowpath.clone(),
-            changes,
+            self.changes.clone(),
             self.meters.clone(),
         );
         let stats = pipeline.stats().clone();
         let worker = Worker::new(number, pipeline, commands.clone(), slowpath, self.spin.clone())?;
-        let core = options.affinity.get(number).copied();
+        let load = worker.load().clone();
         let thread = thread::Builder::new()
             .name(format!("oxvs-worker-{number}"))
             .spawn(move || {
@@ -153,29 +196,24 @@ impl DpUser {
                 let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
                 worker.run();
             })?;
+        let now = clock();
         Ok(Handle {
+            id,
+            core,
+            number,
             commands,
             stats,
-            thread: Some(thread),
+            load,
+            usage: Mutex::new(Usage::new(now)),
+            cleared: Mutex::new((Perf::default(), now, sys::cycles::now())),
+            thread: Mutex::new(Some(thread)),
         })
-    }
-
-    /// The worker with the fewest queues.
-    fn least_loaded(&self, also: &[usize]) -> usize {
-        let ports = self.ports.read();
-        let mut load = vec![0; self.workers.len()];
-        let receivers = ports.values().flat_map(|port| &port.receivers);
-        for worker in receivers.chain(also) {
-            load[*worker] += 1;
-        }
-        let least = load.iter().enumerate().min_by_key(|(_, queues)| **queues);
-        least.map_or(0, |(worker, _)| worker)
     }
 
     /// Gives every worker a command and waits for all answers; those of workers that have gone are missing.
     fn ask_all<T>(&self, command: impl Fn(mpsc::Sender<T>) -> Command) -> impl Iterator<Item = T> {
         let (sender, answers) = mpsc::channel();
-        for worker in &self.workers {
+        for worker in &*self.workers.read() {
             worker.commands.push(command(sender.clone()));
         }
         answers.into_iter()
@@ -201,22 +239,32 @@ impl Datapath for DpUser {
             source,
         };
         let queues = device.open_rx().map_err(refused)?;
-        let stats: Vec<Arc<PortStats>> = self.workers.iter().map(|_| Arc::default()).collect();
-        let mut receivers = Vec::new();
-        let mut inlets: Vec<Vec<Inlet>> = self.workers.iter().map(|_| Vec::new()).collect();
-        for rx in queues {
-            let worker = self.least_loaded(&receivers);
-            receivers.push(worker);
+        let workers = self.workers.read().clone();
+        let stats: Vec<(u64, Arc<PortStats>)> = workers.iter().map(|worker| (worker.id, Arc::default())).collect();
+        let placed = self.place_new(port, queues.len(), &workers);
+        let mut intakes: Vec<Vec<Intake>> = workers.iter().map(|_| Vec::new()).collect();
+        let mut places = Vec::new();
+        for ((number, rx), worker) in queues.into_iter().enumerate().zip(placed) {
             let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
-            inlets[worker].push(Inlet::new(port, rx, stats[worker].clone(), budget));
+            let load = Arc::<QueueLoad>::default();
+            intakes[worker].push(Intake {
+                inlet: Inlet::new(port, rx, stats[worker].1.clone(), budget),
+                number: number as u32,
+                load: load.clone(),
+            });
+            places.push(QueuePlace {
+                worker: workers[worker].id,
+                load,
+                usage: Usage::new(clock()),
+            });
         }
         let (done, answers) = mpsc::channel();
-        for ((worker, inlets), stats) in self.workers.iter().zip(inlets).zip(&stats) {
+        for ((worker, intakes), (_, stats)) in workers.iter().zip(intakes).zip(&stats) {
             worker.commands.push(Command::AddPort {
                 port,
                 device: device.clone(),
                 stats: stats.clone(),
-                inlets,
+                intakes,
                 done: done.clone(),
             });
         }
@@ -228,7 +276,7 @@ impl Datapath for DpUser {
         let added = Port {
             device,
             stats,
-            receivers,
+            queues: places,
             queue: None,
             scheduled: false,
             gate: None,
@@ -250,7 +298,7 @@ impl Datapath for DpUser {
         let ports = self.ports.read();
         let port = ports.get(&port)?;
         let mut sum = PortCounters::default();
-        for stats in &port.stats {
+        for (_, stats) in &port.stats {
             stats.add_to(&mut sum);
         }
         for cause in DropCause::ALL {
@@ -267,8 +315,10 @@ impl Datapath for DpUser {
     fn execute(&self, in_port: PortNo, packet: &[u8], actions: &[Action]) {
         // By the worker that receives from the port, so that order is kept with what the port's packets do.
         let ports = self.ports.read();
-        let receiver = ports.get(&in_port).and_then(|port| port.receivers.first());
-        let worker = &self.workers[receiver.copied().unwrap_or(0)];
+        let receiver = ports.get(&in_port).and_then(|port| port.queues.first());
+        let workers = self.workers.read();
+        let its = receiver.and_then(|queue| workers.iter().find(|worker| worker.id == queue.worker));
+        let Some(worker) = its.or(workers.first()) else { return };
         worker.commands.push(Command::Execute {
             in_port,
             frame: Frame::unpooled(packet),
@@ -290,8 +340,11 @@ impl Datapath for DpUser {
 
     fn cache_stats(&self) -> CacheStats {
         let mut sum = CacheStats::default();
-        for worker in &self.workers {
+        for worker in &*self.workers.read() {
             worker.stats.add_to(&mut sum);
+        }
+        for stats in &*self.ended.lock() {
+            stats.add_to(&mut sum);
         }
         sum
     }
@@ -326,12 +379,14 @@ impl Datapath for DpUser {
     }
 
     fn drops(&self) -> Vec<(DropCause, u64)> {
+        let (workers, ended) = (self.workers.read(), self.ended.lock());
         DropCause::ALL
             .into_iter()
             .map(|cause| {
-                let by_worker = self.workers.iter().map(|w| w.stats.dropped(cause));
+                let stats = workers.iter().map(|worker| &worker.stats).chain(&*ended);
+                let by_worker = stats.map(|stats| stats.dropped(cause));
                 let refused = match cause {
-                    DropCause::DeviceFull => self.workers.iter().map(|w| w.commands.refused()).sum(),
+                    DropCause::DeviceFull => workers.iter().map(|w| w.commands.refused()).sum(),
                     _ => 0,
                 };
                 (cause, by_worker.sum::<u64>() + refused + self.drops.get(cause))
@@ -340,20 +395,33 @@ impl Datapath for DpUser {
     }
 }
 
+mod queues;
+mod report;
 mod schedule;
+
+pub use queues::{AutoBalance, QueueRules};
+use report::Usage;
+pub use report::{Perf, QueueReport, WorkerReport};
 
 impl Drop for DpUser {
     fn drop(&mut self) {
-        for worker in &self.workers {
+        for worker in &*self.workers.read() {
             worker.commands.push(Command::Stop);
         }
-        for worker in &mut self.workers {
-            // The last reference may be a slowpath's, dropped by the worker itself: it cannot wait for its own end.
-            if let Some(thread) = worker.thread.take()
-                && thread.thread().id() != thread::current().id()
-            {
-                let _ = thread.join();
-            }
+        for worker in &*self.workers.read() {
+            worker.join();
+        }
+    }
+}
+
+impl Handle {
+    /// Waits for the worker's end.
+    fn join(&self) {
+        // The last reference may be a slowpath's, dropped by the worker itself: it cannot wait for its own end.
+        if let Some(thread) = self.thread.lock().take()
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
         }
     }
 }

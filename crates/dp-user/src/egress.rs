@@ -313,6 +313,8 @@ impl Outlet {
             return;
         };
         let report = tx.offer(&mut self.frames);
+        worker.tx_packets.add(report.packets);
+        worker.tx_batches.add(1);
         count_sent(&report, &self.stats, drops);
     }
 

@@ -327,6 +327,7 @@ impl Pipeline {
 
     #[cold]
     fn begin_anew(&mut self, again: Again, from: Option<&mut Inlet>, now: Nanos) {
+        self.stats.recirculations.add(1);
         let Again {
             frame,
             id,

@@ -105,6 +105,13 @@ pub(crate) struct WorkerStats {
     pub(crate) megaflow_hits: Counter,
     pub(crate) upcalls: Counter,
     pub(crate) lost: Counter,
+    /// Subtables that were asked for those that a megaflow answered.
+    pub(crate) subtables: Counter,
+    /// Packets that began anew after an action asked for it.
+    pub(crate) recirculations: Counter,
+    /// Packets that devices took, and in how many batches.
+    pub(crate) tx_packets: Counter,
+    pub(crate) tx_batches: Counter,
     drops: DropCounters,
 }
 

@@ -10,8 +10,9 @@
 //! - A queue whose device fails is not asked again at once: after [`PATIENCE`] fruitless attempts it is *parked*, taken out of epoll, and
 //!   tried once a second. One whose device has vanished is closed and reported once.
 
-use crate::command::{Command, CommandQueue};
+use crate::command::{Command, CommandQueue, Intake};
 use crate::gate::Gate;
+use crate::load::{QueueLoad, WorkerLoad};
 use crate::pipeline::{Inlet, Pipeline, Push};
 use crate::poll::Poller;
 use dp::{FlowDump, FlowStats, Slowpath};
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
+use sys::cycles;
 use wire::Nanos;
 
 /// Number of the command queue's event among the poller's; others are places of queues.
@@ -57,6 +59,9 @@ pub(crate) struct Worker {
     /// Reports of statistics under way, and who waits for them.
     pushes: Vec<(Push, Sender<()>)>,
     spin: Arc<SpinTime>,
+    load: Arc<WorkerLoad>,
+    /// Packets that this turn has received.
+    packets: usize,
     /// When the last turn began.
     now: Nanos,
     /// When packets last came.
@@ -96,6 +101,8 @@ impl SpinTime {
 /// A receive queue as the worker sees it.
 struct Queue {
     inlet: Inlet,
+    number: u32,
+    load: Arc<QueueLoad>,
     device: Arc<dyn Netdev>,
     ifindex: u32,
     /// Attempts in a row that brought no packet.
@@ -131,6 +138,8 @@ impl Worker {
             dumps: Vec::new(),
             pushes: Vec::new(),
             spin,
+            load: Arc::default(),
+            packets: 0,
             now: Nanos::ZERO,
             active: Nanos::ZERO,
             looks: 0,
@@ -140,6 +149,11 @@ impl Worker {
             ready: Vec::new(),
             taken: Vec::new(),
         })
+    }
+
+    /// How busy it is.
+    pub(crate) fn load(&self) -> &Arc<WorkerLoad> {
+        &self.load
     }
 
     /// Runs until told to stop.
@@ -159,9 +173,15 @@ impl Worker {
     /// Waits at most `timeout`, then does what there is to do; `false` when told to stop.
     fn turn(&mut self, timeout: Option<Duration>) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
+        let asleep = cycles::now();
         self.poller.wait(timeout, &mut ready);
+        let awake = cycles::now();
+        if timeout != Some(Duration::ZERO) {
+            self.load.slept(awake.wrapping_sub(asleep));
+        }
         let now = clock();
         self.now = now;
+        self.packets = 0;
         let mut go_on = true;
         if let Some(at) = ready.iter().position(|number| *number == COMMANDS) {
             ready.swap_remove(at);
@@ -185,6 +205,7 @@ impl Worker {
         self.dump(now);
         self.pushes.retain_mut(|(push, _)| self.pipeline.push_step(push, now));
         self.housekeeping = self.pipeline.housekeep(now);
+        self.load.turn(self.packets, cycles::now().wrapping_sub(awake));
         go_on
     }
 
@@ -215,6 +236,8 @@ impl Worker {
     fn look(&mut self) {
         self.looks += 1;
         self.now = clock();
+        let began = cycles::now();
+        self.packets = 0;
         let contended = self.busy > 1;
         self.busy = 0;
         for place in 0..self.queues.len() {
@@ -224,10 +247,13 @@ impl Worker {
             else {
                 continue;
             };
+            let before = cycles::now();
             match self.pipeline.receive(&mut queue.inlet, contended, self.now) {
                 Ok(0) => {}
-                Ok(_) => {
+                Ok(packets) => {
                     queue.fruitless = 0;
+                    queue.load.cycles.add(cycles::now().wrapping_sub(before));
+                    self.packets += packets;
                     self.busy += 1;
                     self.active = self.now;
                 }
@@ -235,6 +261,7 @@ impl Worker {
             }
         }
         self.pace(self.now);
+        self.load.turn(self.packets, cycles::now().wrapping_sub(began));
     }
 
     /// One batch of one queue.
@@ -244,8 +271,13 @@ impl Worker {
         let Some(queue) = self.queues.get_mut(place).and_then(Option::as_mut) else {
             return;
         };
+        let before = cycles::now();
         match self.pipeline.receive(&mut queue.inlet, contended, now) {
-            Ok(frames) if frames > 0 => queue.fruitless = 0,
+            Ok(packets) if packets > 0 => {
+                queue.fruitless = 0;
+                queue.load.cycles.add(cycles::now().wrapping_sub(before));
+                self.packets += packets;
+            }
             Ok(_) => self.received_nothing(place, now),
             Err(error) => self.receive_failed(place, &error, now),
         }
@@ -320,12 +352,22 @@ impl Worker {
                     port,
                     device,
                     stats,
-                    inlets,
+                    intakes,
                     done,
                 } => {
                     self.pipeline.add_outlet(port, device.clone(), stats);
-                    let added = inlets.into_iter().try_for_each(|inlet| self.add_queue(inlet, &device));
+                    let added = intakes
+                        .into_iter()
+                        .try_for_each(|intake| self.add_queue(intake, &device));
                     let _ = done.send(added);
+                }
+                Command::TakeQueue { port, queue, done } => {
+                    if let Some(intake) = self.take_queue(port, queue) {
+                        let _ = done.send(intake);
+                    }
+                }
+                Command::AddQueue { intake, device, done } => {
+                    let _ = done.send(self.add_queue(intake, &device));
                 }
                 Command::DelPort { port, done } => {
                     self.del_port(port);
@@ -358,7 +400,21 @@ impl Worker {
         go_on
     }
 
-    fn add_queue(&mut self, inlet: Inlet, device: &Arc<dyn Netdev>) -> io::Result<()> {
+    /// Lets go of a queue of a port that stays.
+    fn take_queue(&mut self, port: PortNo, number: u32) -> Option<Intake> {
+        let is_it = |queue: &Queue| queue.inlet.port == port && queue.number == number;
+        let place = self.queues.iter_mut().find(|place| place.as_ref().is_some_and(is_it))?;
+        let Queue {
+            inlet, number, load, ..
+        } = place.take()?;
+        self.poller.remove(inlet.rx.fd());
+        Some(Intake { inlet, number, load })
+    }
+
+    fn add_queue(&mut self, intake: Intake, device: &Arc<dyn Netdev>) -> io::Result<()> {
+        let Intake { inlet, number, load } = intake;
+        // What its gate holds back is this worker's to let go.
+        self.gated |= inlet.is_gated();
         let place = match self.queues.iter().position(Option::is_none) {
             Some(place) => place,
             None => {
@@ -369,6 +425,8 @@ impl Worker {
         self.poller.add(inlet.rx.fd(), place as u64)?;
         self.queues[place] = Some(Queue {
             inlet,
+            number,
+            load,
             device: device.clone(),
             ifindex: device.state().map_or(0, |state| state.ifindex),
             fruitless: 0,

@@ -17,8 +17,10 @@ use wire::MacAddr;
 
 /// How many sent packets a device keeps.
 const KEPT: usize = 4096;
-/// How many injected packets wait to be received.
+/// How many injected packets wait to be received in each queue.
 const QUEUE: usize = 4096;
+/// Most receive queues.
+const MOST_QUEUES: usize = 64;
 
 /// A device of memory.
 pub struct Dummy {
@@ -28,13 +30,14 @@ pub struct Dummy {
 
 struct Shared {
     inner: Mutex<Inner>,
-    /// Non-zero while packets wait.
-    event: OwnedFd,
+    /// For each receive queue; non-zero while packets wait there.
+    events: Vec<OwnedFd>,
 }
 
 struct Inner {
     state: State,
-    received: VecDeque<(Vec<u8>, Offload)>,
+    /// By receive queue.
+    received: Vec<VecDeque<(Vec<u8>, Offload)>>,
     sent: VecDeque<Vec<u8>>,
     /// Frames that it takes before it is full; any number where `None`.
     room: Option<usize>,
@@ -55,7 +58,12 @@ impl Dummy {
     /// # Errors
     /// [`Error::File`] where a capture file cannot be made.
     pub fn open(name: &str, options: &BTreeMap<String, String>) -> Result<Dummy, Error> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|errno| Error::System {
+        let queues = options.get("n_rxq").and_then(|queues| queues.parse().ok()).unwrap_or(1);
+        let event = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let events = (0..queues.clamp(1, MOST_QUEUES))
+            .map(event)
+            .collect::<Result<Vec<_>, _>>();
+        let events = events.map_err(|errno| Error::System {
             name: name.to_owned(),
             call: "eventfd",
             source: errno.into(),
@@ -69,7 +77,7 @@ impl Dummy {
         };
         let inner = Inner {
             state,
-            received: VecDeque::new(),
+            received: events.iter().map(|_| VecDeque::new()).collect(),
             sent: VecDeque::new(),
             room: None,
             drops: DeviceDrops::default(),
@@ -79,7 +87,7 @@ impl Dummy {
             name: name.to_owned(),
             shared: Arc::new(Shared {
                 inner: Mutex::new(inner),
-                event,
+                events,
             }),
         })
     }
@@ -91,19 +99,27 @@ impl Dummy {
 
     /// Receives a packet with work pending on it, as a kernel's device may hand it over.
     pub fn inject_with(&self, packet: &[u8], offload: Offload) -> bool {
+        self.inject_at(0, packet, offload)
+    }
+
+    /// Receives a packet by a queue. One that there is not loses it.
+    pub fn inject_at(&self, queue: usize, packet: &[u8], offload: Offload) -> bool {
+        let Some(event) = self.shared.events.get(queue) else {
+            return false;
+        };
         let mut inner = self.shared.inner.lock();
         if !inner.state.admin_up {
             return false;
         }
-        if inner.received.len() >= QUEUE {
+        if inner.received[queue].len() >= QUEUE {
             inner.drops.queue_full += 1;
             return false;
         }
         inner.captures.write_rx(packet);
-        inner.received.push_back((packet.to_vec(), offload));
+        inner.received[queue].push_back((packet.to_vec(), offload));
         drop(inner);
         // It fails only where the count would overflow, and then the event is pending anyway.
-        let _ = rustix::io::write(&self.shared.event, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         true
     }
 
@@ -119,7 +135,7 @@ impl Dummy {
 
     /// How many injected packets have not been received yet.
     pub fn pending(&self) -> usize {
-        self.shared.inner.lock().received.len()
+        self.shared.inner.lock().received.iter().map(VecDeque::len).sum()
     }
 }
 
@@ -167,9 +183,13 @@ impl Netdev for Dummy {
     }
 
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
-        Ok(vec![Box::new(DummyRx {
-            shared: self.shared.clone(),
-        })])
+        let open = |queue| -> Box<dyn Rx> {
+            Box::new(DummyRx {
+                shared: self.shared.clone(),
+                queue,
+            })
+        };
+        Ok((0..self.shared.events.len()).map(open).collect())
     }
 
     fn open_tx(&self) -> io::Result<Box<dyn Tx>> {
@@ -193,24 +213,26 @@ impl Netdev for Dummy {
 
 struct DummyRx {
     shared: Arc<Shared>,
+    queue: usize,
 }
 
 impl Rx for DummyRx {
     fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.event.as_fd()
+        self.shared.events[self.queue].as_fd()
     }
 
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let mut inner = self.shared.inner.lock();
-        let n = max.min(inner.received.len());
-        out.extend(inner.received.drain(..n).map(|(packet, offload)| {
+        let received = &mut inner.received[self.queue];
+        let n = max.min(received.len());
+        out.extend(received.drain(..n).map(|(packet, offload)| {
             let mut frame = Frame::from_slice(&packet);
             frame.offload = offload;
             frame
         }));
-        if inner.received.is_empty() {
+        if received.is_empty() {
             // Under the lock, so that no packet comes between; it fails only where the count is zero already.
-            let _ = rustix::io::read(&self.shared.event, &mut [0_u8; 8]);
+            let _ = rustix::io::read(&self.shared.events[self.queue], &mut [0_u8; 8]);
         }
         Ok(n)
     }

@@ -12,6 +12,7 @@
 
 pub mod bpf;
 mod counting_alloc;
+pub mod cycles;
 mod error;
 pub mod ethtool;
 pub mod memory;

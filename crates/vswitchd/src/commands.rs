@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod fdb;
 mod openflow;
+mod pmd;
 mod qos;
 mod trace;
 
@@ -60,6 +61,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             .fold(String::new(), |out, name| out + name + "\n"))
     });
     fdb::register(&add);
+    pmd::register(&add);
     qos::register(&add);
     trace::register(&add);
     openflow::register(&add);
@@ -75,7 +77,13 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         state.recheck.notify_one();
         Ok("warped".to_owned())
     });
-    add("netdev-dummy/receive", "name packet...", 2, usize::MAX, dummy_receive);
+    add(
+        "netdev-dummy/receive",
+        "name [--qid queue_id] packet...",
+        2,
+        usize::MAX,
+        dummy_receive,
+    );
     add(
         "netdev-dummy/set-admin-state",
         "[netdev] up|down",
@@ -188,7 +196,14 @@ fn milliseconds(text: Option<&String>) -> Result<u64, String> {
 }
 
 fn dummy_receive(state: &State, args: &[String]) -> Answer {
-    let (name, packets) = args.split_first().ok_or("a device and packets are needed")?;
+    let (name, mut packets) = args.split_first().ok_or("a device and packets are needed")?;
+    let mut queue = 0;
+    if let [option, number, rest @ ..] = packets
+        && option == "--qid"
+    {
+        queue = number.parse().map_err(|_| format!("{number}: not a queue's number"))?;
+        packets = rest;
+    }
     let bridges = state.bridges.borrow();
     let device = bridges.interfaces().find(|(_, interface, _)| interface == name);
     let device = device.and_then(|(_, _, interface)| interface.device.clone());
@@ -197,7 +212,7 @@ fn dummy_receive(state: &State, args: &[String]) -> Answer {
     };
     let packets: Vec<Vec<u8>> = packets.iter().map(|text| from_hex(text)).collect::<Result<_, _>>()?;
     for packet in packets {
-        if !dummy.inject(&packet) {
+        if !dummy.inject_at(queue, &packet, netdev::Offload::default()) {
             return Err(format!("{name}: receive queue is full"));
         }
     }

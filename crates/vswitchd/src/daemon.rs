@@ -204,6 +204,9 @@ impl Daemon {
                 () = state.rearm.notified() => {}
                 () = sleep_until(self.next_statistics) => {
                     self.owed.statistics = true;
+                    if self.state.datapath.sample() {
+                        tracing::info!(target: "dpif_netdev", "receive queues were placed anew by what they cost");
+                    }
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
                 }
             }
@@ -314,6 +317,7 @@ impl Daemon {
                 }
                 let mut bridges = self.state.bridges.borrow_mut();
                 self.state.datapath.set_spin(self.desired.worker_spin);
+                self.desired.workers.start_workers(&self.state.datapath);
                 let defaults = &self.state.datapath_options;
                 self.state.datapath.set_limits(
                     self.desired
@@ -322,6 +326,7 @@ impl Daemon {
                     self.desired.max_idle.unwrap_or(defaults.idle_timeout),
                 );
                 bridges.apply(&self.desired);
+                self.desired.workers.place_queues(&self.state.datapath, &bridges);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());
                 drop(bridges);
                 self.state.forget_dead_meters();

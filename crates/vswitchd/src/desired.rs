@@ -4,7 +4,7 @@
 //! as a problem, in words for the user, and ends up in the row's own status columns.
 
 use crate::controllers::config::Controller;
-use crate::qos;
+use crate::{qos, workers};
 use mgmt::stream::Remote;
 use netdev::Spec;
 use openflow::Versions;
@@ -21,6 +21,8 @@ pub(crate) struct Desired {
     pub(crate) bridges: BTreeMap<String, Bridge>,
     /// How often statistics are written to the database.
     pub(crate) stats_interval: Option<Duration>,
+    /// Which workers there are, and what they serve.
+    pub(crate) workers: workers::Wanted,
     /// How long workers look for more packets before they sleep.
     pub(crate) worker_spin: Duration,
     /// Most megaflows that the datapath caches.

@@ -31,5 +31,6 @@ mod slowpath;
 mod state;
 mod status;
 mod unsupported;
+mod workers;
 
 pub use serve::{main, run};

@@ -2,7 +2,7 @@
 
 use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
-use crate::{qos, unsupported};
+use crate::{qos, unsupported, workers};
 use netdev::{AfxdpConfig, Spec};
 use openflow::model::Subfield;
 use openflow::{Version, Versions};
@@ -49,6 +49,7 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
     let mut desired = Desired {
         bridges: BTreeMap::new(),
         stats_interval: interval.map(|ms: u64| Duration::from_millis(ms.max(5000))),
+        workers: workers::wanted(root, tables.interfaces.values()),
         worker_spin: Duration::from_micros(
             number(&root.other_config, "worker-spin")
                 .unwrap_or(0)

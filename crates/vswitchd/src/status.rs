@@ -229,6 +229,9 @@ impl Complaints {
         for what in &desired.unsupported {
             now.insert(format!("Open_vSwitch: {what} is not supported yet and has no effect"));
         }
+        for what in &desired.workers.problems {
+            now.insert(format!("Open_vSwitch: {what}"));
+        }
         for (name, bridge) in &desired.bridges {
             for what in &bridge.unsupported {
                 now.insert(format!("bridge {name}: {what} is not supported yet and has no effect"));

@@ -150,7 +150,6 @@ const INTERFACE_KEYS: &[&str] = &[
     "lacp-aggregation-key",
     "lacp-port-id",
     "lacp-port-priority",
-    "pmd-rxq-affinity",
     "tx-steering",
 ];
 
@@ -175,15 +174,8 @@ const ROOT_KEYS: &[&str] = &[
     "n-revalidator-threads",
     "offload-rebalance",
     "per-port-memory",
-    "pmd-auto-lb",
-    "pmd-auto-lb-improvement-threshold",
-    "pmd-auto-lb-load-threshold",
-    "pmd-auto-lb-rebal-interval",
-    "pmd-cpu-mask",
     "pmd-maxsleep",
     "pmd-perf-metrics",
-    "pmd-rxq-assign",
-    "pmd-rxq-isolate",
     "private_key",
     "shared-mempool-config",
     "smc-enable",

@@ -60,7 +60,11 @@ impl Fixture {
             port: PortNo(port),
             device: device.clone(),
             stats: Arc::default(),
-            inlets: vec![Pipeline::inlet(PortNo(port), rx, Budget::new(8, 256))],
+            intakes: vec![Intake {
+                inlet: Pipeline::inlet(PortNo(port), rx, Budget::new(8, 256)),
+                number: 0,
+                load: Arc::default(),
+            }],
             done,
         });
         self.turn();

@@ -7,5 +7,6 @@ mod equivalence;
 mod forwarding;
 mod invalidation;
 mod kernel;
+mod queues;
 mod recirculation;
 mod scheduled;

@@ -1,0 +1,358 @@
+//! Which workers there are, and which of them serves which queue.
+//!
+//! A queue that moves is given up by one worker between two batches and taken over by another before its next: no packet is lost, and the order
+//! of its packets stays. The megaflows that they made stay with the old worker until they are idle; the new one makes its own.
+//!
+//! A queue stays where it is unless something asks for it to move: another set of workers, another rule, a command, the automatic balance.
+
+use super::{DpUser, Handle, Port, Usage};
+use crate::command::Command;
+use crate::placement::{Assign, Placed, Wish, improvement, place};
+use crate::worker::clock;
+use flow::PortNo;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+use wire::Nanos;
+
+/// How far back the cost of a queue counts when queues are placed.
+const LATELY: Duration = Duration::from_secs(60);
+
+/// What is asked of the placement of queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueRules {
+    /// How queues are spread that are not pinned.
+    pub assign: Assign,
+    /// Whether a worker that queues are pinned to serves no others.
+    pub isolate: bool,
+    /// Queues that are pinned: of a port, by number, to the worker of a core.
+    pub affinity: BTreeMap<PortNo, BTreeMap<u32, usize>>,
+    /// Whether queues are placed anew by themselves.
+    pub balance: Option<AutoBalance>,
+}
+
+/// When queues are placed anew by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoBalance {
+    /// At most once in so long.
+    pub interval: Duration,
+    /// Where a worker is busy for at least so many percent of the time.
+    pub load_percent: u64,
+    /// Where the variance of the workers' loads becomes smaller by at least so many percent.
+    pub improvement_percent: u64,
+}
+
+impl Default for QueueRules {
+    fn default() -> QueueRules {
+        QueueRules {
+            assign: Assign::Cycles,
+            isolate: true,
+            affinity: BTreeMap::new(),
+            balance: None,
+        }
+    }
+}
+
+/// A queue by its port and number.
+type QueueId = (PortNo, u32);
+
+impl DpUser {
+    /// Runs a worker on each of these cores, and none elsewhere; `None` for the usual number of workers, where [`crate::Options`] put them. Does
+    /// nothing where that is so already.
+    ///
+    /// # Errors
+    /// Where the kernel gives no thread, epoll or eventfd; the workers are the same then.
+    pub fn set_cores(&self, cores: Option<&[usize]>) -> io::Result<()> {
+        let _one_at_a_time = self.control.lock();
+        let wanted: Vec<Option<usize>> = match cores.filter(|cores| !cores.is_empty()) {
+            Some(cores) => cores.iter().copied().map(Some).collect(),
+            None => self.usual_workers(),
+        };
+        let mut before = self.workers.read().clone();
+        if before.iter().map(|worker| worker.core).eq(wanted.iter().copied()) {
+            return Ok(());
+        }
+        let mut next_id = before.iter().map(|worker| worker.id + 1).max().unwrap_or(0);
+        let (mut now, mut new) = (Vec::new(), Vec::new());
+        for (place, core) in wanted.into_iter().enumerate() {
+            if let Some(at) = before.iter().position(|worker| worker.core == core) {
+                now.push(before.remove(at));
+                continue;
+            }
+            let slowpath = self.slowpath.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+            match self.start(next_id, core.unwrap_or(place), core, slowpath).map(Arc::new) {
+                Ok(handle) => {
+                    next_id += 1;
+                    new.push(handle.clone());
+                    now.push(handle);
+                }
+                Err(error) => {
+                    new.iter().for_each(|worker| worker.commands.push(Command::Stop));
+                    return Err(error);
+                }
+            }
+        }
+        for worker in &new {
+            self.introduce(worker);
+        }
+        *self.workers.write() = now;
+        self.replace(Scope::All, &before);
+        before.iter().for_each(|worker| self.end(worker));
+        Ok(())
+    }
+
+    /// Places queues by other rules. Returns what of them cannot be followed, in words for the user.
+    pub fn set_queue_rules(&self, rules: QueueRules) -> Vec<String> {
+        let _one_at_a_time = self.control.lock();
+        let before = std::mem::replace(&mut *self.rules.lock(), rules.clone());
+        let anew = (before.assign, before.isolate) != (rules.assign, rules.isolate);
+        if anew || before.affinity != rules.affinity {
+            self.replace(if anew { Scope::All } else { Scope::Needed }, &[]);
+        }
+        let ports = self.ports.read();
+        let workers = self.workers.read();
+        let mut missing = Vec::new();
+        for (port, affinity) in &rules.affinity {
+            let Some(known) = ports.get(port) else { continue };
+            for (queue, core) in affinity {
+                let name = known.device.name();
+                if *queue as usize >= known.queues.len() {
+                    missing.push(format!("pmd-rxq-affinity: {name} has no receive queue {queue}"));
+                } else if !workers.iter().any(|worker| worker.number == *core) {
+                    missing.push(format!(
+                        "pmd-rxq-affinity: core {core} has no worker for receive queue {queue} of {name}: pmd-cpu-mask gives it one"
+                    ));
+                }
+            }
+        }
+        missing
+    }
+
+    /// Places all queues anew by what they have cost lately.
+    pub fn rebalance(&self) {
+        let _one_at_a_time = self.control.lock();
+        self.replace(Scope::All, &[]);
+    }
+
+    /// Takes note of what queues and workers have cost until now, and places queues anew where the rules ask for that. To be called every few
+    /// seconds. Returns whether queues were placed anew.
+    pub fn sample(&self) -> bool {
+        let _one_at_a_time = self.control.lock();
+        let now = clock();
+        for port in self.ports.write().values_mut() {
+            for queue in &mut port.queues {
+                queue.usage.sample(now, queue.load.cycles.get());
+            }
+        }
+        for worker in &*self.workers.read() {
+            worker.usage.lock().sample(now, worker.load.busy_cycles.get());
+        }
+        let due = self.is_balance_due(now);
+        if due {
+            self.replace(Scope::All, &[]);
+        }
+        due
+    }
+
+    /// Whether a worker has too much to do and another placement is better.
+    fn is_balance_due(&self, now: Nanos) -> bool {
+        let rules = self.rules.lock().clone();
+        let Some(balance) = rules.balance.filter(|_| rules.assign != Assign::RoundRobin) else {
+            return false;
+        };
+        let workers = self.workers.read().clone();
+        let (_, mut wishes) = self.wishes(&workers, &rules, Scope::Needed);
+        let placed = place(workers.len(), &wishes, rules.assign, rules.isolate);
+        let open = placed.isolated.iter().filter(|isolated| !**isolated).count();
+        let served = |worker: usize| placed.workers.iter().filter(|at| **at == worker).count();
+        let several = (0..workers.len()).any(|worker| !placed.isolated[worker] && served(worker) > 1);
+        let hertz = self.hertz();
+        let mut busiest = 0;
+        let mut seen = true;
+        for (worker, isolated) in workers.iter().zip(&placed.isolated) {
+            if !isolated {
+                let usage = worker.usage.lock();
+                seen &= usage.since(now) >= balance.interval;
+                let percent = usage.percent(worker.load.busy_cycles.get(), now, balance.interval, hertz);
+                busiest = busiest.max(percent.unwrap_or(0));
+            }
+        }
+        if open < 2 || !several || !seen || busiest < balance.load_percent {
+            return false;
+        }
+        let as_is = loads(&wishes, &placed);
+        for wish in &mut wishes {
+            wish.stay = None;
+        }
+        let better = place(workers.len(), &wishes, rules.assign, rules.isolate);
+        let due = improvement(&as_is, &loads(&wishes, &better)) >= balance.improvement_percent.max(1);
+        if due {
+            // The next look is at what comes now.
+            workers
+                .iter()
+                .for_each(|worker| *worker.usage.lock() = Usage::at(now, worker.load.busy_cycles.get()));
+        }
+        due
+    }
+
+    /// The workers for the queues of a port that is to come.
+    pub(super) fn place_new(&self, port: PortNo, queues: usize, workers: &[Arc<Handle>]) -> Vec<usize> {
+        let rules = self.rules.lock().clone();
+        let (_, mut wishes) = self.wishes(workers, &rules, Scope::Needed);
+        let before = wishes.len();
+        wishes.extend((0..queues as u32).map(|queue| Wish {
+            pinned: pinned(&rules, port, queue, workers),
+            ..Wish::default()
+        }));
+        place(workers.len(), &wishes, rules.assign, rules.isolate)
+            .workers
+            .split_off(before)
+    }
+
+    /// Which workers serve only queues that are pinned to them.
+    pub(super) fn isolated(&self, workers: &[Arc<Handle>]) -> Vec<bool> {
+        let rules = self.rules.lock().clone();
+        let (_, wishes) = self.wishes(workers, &rules, Scope::Needed);
+        place(workers.len(), &wishes, rules.assign, rules.isolate).isolated
+    }
+
+    /// All queues in the order of their ports, and what is wished of each.
+    fn wishes(&self, workers: &[Arc<Handle>], rules: &QueueRules, scope: Scope) -> (Vec<QueueId>, Vec<Wish>) {
+        let now = clock();
+        let ports = self.ports.read();
+        let mut sorted: Vec<(&PortNo, &Port)> = ports.iter().collect();
+        sorted.sort_by_key(|(port, _)| port.0);
+        let mut found = (Vec::new(), Vec::new());
+        for (port, known) in sorted {
+            for (number, queue) in (0..).zip(&known.queues) {
+                let stay = workers.iter().position(|worker| worker.id == queue.worker);
+                found.0.push((*port, number));
+                found.1.push(Wish {
+                    pinned: pinned(rules, *port, number, workers),
+                    stay: stay.filter(|_| scope == Scope::Needed),
+                    cycles: queue.usage.spent(queue.load.cycles.get(), now, LATELY),
+                });
+            }
+        }
+        found
+    }
+
+    /// Moves the queues that are to be elsewhere, those of workers that are `leaving` too. The caller holds `control`.
+    fn replace(&self, scope: Scope, leaving: &[Arc<Handle>]) {
+        let rules = self.rules.lock().clone();
+        let workers = self.workers.read().clone();
+        let (ids, wishes) = self.wishes(&workers, &rules, scope);
+        let placed = place(workers.len(), &wishes, rules.assign, rules.isolate);
+        for ((port, number), to) in ids.into_iter().zip(placed.workers) {
+            let from = |id| workers.iter().chain(leaving).find(|worker| worker.id == id);
+            self.move_queue((port, number), from, &workers[to]);
+        }
+    }
+
+    fn move_queue<'a>(&self, (port, number): QueueId, holder: impl Fn(u64) -> Option<&'a Arc<Handle>>, to: &Handle) {
+        let (from, stats, device) = {
+            let ports = self.ports.read();
+            let Some(known) = ports.get(&port) else { return };
+            let Some(queue) = known.queues.get(number as usize) else {
+                return;
+            };
+            let stats = known.stats.iter().find(|(worker, _)| *worker == to.id);
+            match stats {
+                Some((_, stats)) if queue.worker != to.id => (queue.worker, stats.clone(), known.device.clone()),
+                _ => return,
+            }
+        };
+        let Some(from) = holder(from) else { return };
+        let (done, answer) = mpsc::channel();
+        from.commands.push(Command::TakeQueue {
+            port,
+            queue: number,
+            done,
+        });
+        let Ok(mut intake) = answer.recv() else { return };
+        // A counter has one writer.
+        intake.inlet.stats = stats;
+        let (done, answer) = mpsc::channel();
+        to.commands.push(Command::AddQueue { intake, device, done });
+        // It fails where the kernel cannot watch one descriptor more; the port is then as one whose device is gone.
+        let _ = answer.recv();
+        if let Some(known) = self.ports.write().get_mut(&port)
+            && let Some(queue) = known.queues.get_mut(number as usize)
+        {
+            queue.worker = to.id;
+        }
+    }
+
+    /// Lets a new worker send on all ports.
+    fn introduce(&self, worker: &Handle) {
+        for (port, known) in &mut *self.ports.write() {
+            let stats = Arc::default();
+            known.stats.push((worker.id, Arc::clone(&stats)));
+            let (done, _) = mpsc::channel();
+            worker.commands.push(Command::AddPort {
+                port: *port,
+                device: known.device.clone(),
+                stats,
+                intakes: Vec::new(),
+                done,
+            });
+            if let Some(queue) = known.queue.as_ref().filter(|_| known.scheduled) {
+                let (done, _) = mpsc::channel();
+                worker.commands.push(Command::Schedule {
+                    port: *port,
+                    queue: queue.clone(),
+                    done,
+                });
+            }
+        }
+    }
+
+    /// Ends a worker that has no queue any more.
+    fn end(&self, worker: &Handle) {
+        // What its megaflows have carried counts.
+        let (done, reported) = mpsc::channel();
+        worker.commands.push(Command::Push { done });
+        reported.into_iter().for_each(drop);
+        let ports: Vec<PortNo> = self.ports.read().keys().copied().collect();
+        for port in ports {
+            let (done, gone) = mpsc::channel();
+            worker.commands.push(Command::DelPort { port, done });
+            gone.into_iter().for_each(drop);
+        }
+        worker.commands.push(Command::Stop);
+        worker.join();
+        worker.stats.flows.set(0);
+        worker.stats.masks.set(0);
+        self.ended.lock().push(worker.stats.clone());
+    }
+}
+
+/// What each of the workers that are not isolated has to do.
+fn loads(wishes: &[Wish], placed: &Placed) -> Vec<u64> {
+    let mut loads = vec![0; placed.isolated.len()];
+    for (wish, at) in wishes.iter().zip(&placed.workers) {
+        loads[*at] += wish.cycles;
+    }
+    let open = loads
+        .into_iter()
+        .zip(&placed.isolated)
+        .filter(|(_, isolated)| !**isolated);
+    open.map(|(load, _)| load).collect()
+}
+
+/// Which queues may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// All.
+    All,
+    /// Those that cannot stay.
+    Needed,
+}
+
+/// The place of the worker that a queue is pinned to, where there is one.
+fn pinned(rules: &QueueRules, port: PortNo, queue: u32, workers: &[Arc<Handle>]) -> Option<usize> {
+    let core = rules.affinity.get(&port)?.get(&queue)?;
+    workers.iter().position(|worker| worker.number == *core)
+}

@@ -1,0 +1,234 @@
+//! What workers and queues have cost, for who asks.
+
+use super::{DpUser, Handle};
+use crate::worker::clock;
+use flow::PortNo;
+use std::collections::VecDeque;
+use std::time::Duration;
+use wire::Nanos;
+
+/// How long samples are kept.
+const KEPT: Duration = Duration::from_secs(70);
+
+/// The shortest time that says something of a share.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// A count of cycles over the last minute, by samples.
+#[derive(Debug)]
+pub(super) struct Usage {
+    samples: VecDeque<(Nanos, u64)>,
+}
+
+impl Usage {
+    /// Of a count that begins now.
+    pub(super) fn new(now: Nanos) -> Usage {
+        Usage::at(now, 0)
+    }
+
+    /// Of a count that is so high now.
+    pub(super) fn at(now: Nanos, cycles: u64) -> Usage {
+        Usage {
+            samples: VecDeque::from([(now, cycles)]),
+        }
+    }
+
+    pub(super) fn sample(&mut self, now: Nanos, cycles: u64) {
+        self.samples.push_back((now, cycles));
+        while self.samples.len() > 2 && now.since(self.samples[1].0) > KEPT {
+            self.samples.pop_front();
+        }
+    }
+
+    /// How far back it reaches.
+    pub(super) fn since(&self, now: Nanos) -> Duration {
+        self.samples.front().map_or(Duration::ZERO, |(at, _)| now.since(*at))
+    }
+
+    /// The sample that is as old as `window`, or the oldest.
+    fn base(&self, now: Nanos, window: Duration) -> Option<(Nanos, u64)> {
+        let old = self.samples.iter().rev().find(|(at, _)| now.since(*at) >= window);
+        old.or(self.samples.front()).copied()
+    }
+
+    /// Cycles spent during about the last `window`, of a count that is at `cycles` now.
+    pub(super) fn spent(&self, cycles: u64, now: Nanos, window: Duration) -> u64 {
+        self.base(now, window)
+            .map_or(0, |(_, base)| cycles.saturating_sub(base))
+    }
+
+    /// The same in percent of the time; `None` before it is known for a second.
+    pub(super) fn percent(&self, cycles: u64, now: Nanos, window: Duration, hertz: f64) -> Option<u64> {
+        let (at, base) = self.base(now, window)?;
+        let time = now.since(at);
+        (time >= SHORTEST).then(|| {
+            let share = cycles.saturating_sub(base) as f64 / (time.as_secs_f64() * hertz);
+            (share * 100.0).round() as u64
+        })
+    }
+}
+
+/// A worker, as `ovs-appctl dpif-netdev/pmd-…` shows it.
+#[derive(Clone, Debug)]
+pub struct WorkerReport {
+    /// The core that it is bound to, or its number where it is not bound.
+    pub core: usize,
+    /// Whether it serves only queues that are pinned to it.
+    pub isolated: bool,
+    /// Its queues, in the order of ports and numbers.
+    pub queues: Vec<QueueReport>,
+    /// Percent of the time that it was busy with other things than its queues; `None` before it is known.
+    pub overhead: Option<u64>,
+    /// What it has done since that was last cleared.
+    pub perf: Perf,
+    /// How long ago that was.
+    pub since: Duration,
+    /// The same, in cycles.
+    pub cycles: u64,
+    /// Cycles in a second.
+    pub hertz: f64,
+}
+
+/// A queue of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueReport {
+    /// Its port.
+    pub port: PortNo,
+    /// Its number among the port's queues.
+    pub number: u32,
+    /// Percent of the time that the worker has spent on it; `None` before it is known.
+    pub usage: Option<u64>,
+}
+
+macro_rules! perf {
+    ($($(#[$doc:meta])* $name:ident: $($from:ident).+),* $(,)?) => {
+        /// What a worker has done.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Perf {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Perf {
+            fn of(worker: &Handle) -> Perf {
+                Perf { $($name: worker.$($from).+.get(),)* }
+            }
+
+            fn since(self, before: &Perf) -> Perf {
+                Perf { $($name: self.$name.saturating_sub(before.$name),)* }
+            }
+        }
+    };
+}
+
+perf! {
+    /// Packets received.
+    packets: load.packets,
+    /// Turns: looks at everything that may be ready.
+    turns: load.turns,
+    /// Those that received packets.
+    busy_turns: load.busy_turns,
+    /// What those cost, in cycles.
+    busy_cycles: load.busy_cycles,
+    /// Turns that waited first.
+    sleeps: load.sleeps,
+    /// For how long, in cycles.
+    sleep_cycles: load.sleep_cycles,
+    /// Packets that went through the datapath again.
+    recirculations: stats.recirculations,
+    /// Packets answered by the exact-match cache.
+    exact_hits: stats.exact_hits,
+    /// Packets answered by a megaflow.
+    megaflow_hits: stats.megaflow_hits,
+    /// Masks that were tried for those.
+    subtables: stats.subtables,
+    /// Packets that went up to the switch.
+    upcalls: stats.upcalls,
+    /// Packets that would have, and were dropped.
+    lost: stats.lost,
+    /// Packets that devices took.
+    tx_packets: stats.tx_packets,
+    /// In so many batches.
+    tx_batches: stats.tx_batches,
+}
+
+impl DpUser {
+    /// All workers, in the order of their cores, with what they have spent during about the last `window`.
+    pub fn worker_reports(&self, window: Duration) -> Vec<WorkerReport> {
+        let (now, stamp, hertz) = (clock(), sys::cycles::now(), self.hertz());
+        let workers = self.workers.read().clone();
+        let isolated = self.isolated(&workers);
+        let ports = self.ports.read();
+        let mut sorted: Vec<_> = ports.iter().collect();
+        sorted.sort_by_key(|(port, _)| port.0);
+        let report = |(worker, isolated): (&std::sync::Arc<Handle>, bool)| {
+            let mut queues = Vec::new();
+            let mut on_queues = 0;
+            for (port, known) in &sorted {
+                for (number, queue) in (0..).zip(&known.queues) {
+                    if queue.worker == worker.id {
+                        let cycles = queue.load.cycles.get();
+                        on_queues += queue.usage.spent(cycles, now, window);
+                        queues.push(QueueReport {
+                            port: **port,
+                            number,
+                            usage: queue.usage.percent(cycles, now, window, hertz),
+                        });
+                    }
+                }
+            }
+            let usage = worker.usage.lock();
+            let other = worker.load.busy_cycles.get().saturating_sub(on_queues);
+            let (before, at, then) = *worker.cleared.lock();
+            WorkerReport {
+                core: worker.number,
+                isolated,
+                queues,
+                overhead: usage.percent(other, now, window, hertz),
+                perf: Perf::of(worker).since(&before),
+                since: now.since(at),
+                cycles: stamp.wrapping_sub(then),
+                hertz,
+            }
+        };
+        workers.iter().zip(isolated).map(report).collect()
+    }
+
+    /// Lets what workers have done begin anew; of all, or of that of one core.
+    pub fn clear_perf(&self, core: Option<usize>) {
+        for worker in &*self.workers.read() {
+            if core.is_none_or(|core| core == worker.number) {
+                *worker.cleared.lock() = (Perf::of(worker), clock(), sys::cycles::now());
+            }
+        }
+    }
+
+    /// Cycles in a second, by what went by since the datapath began.
+    pub(super) fn hertz(&self) -> f64 {
+        let (began, stamp) = self.began;
+        let cycles = sys::cycles::now().wrapping_sub(stamp) as f64;
+        (cycles / clock().since(began).as_secs_f64().max(1e-6)).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_that_of_the_time_asked_for() {
+        let second = Nanos::from_secs;
+        let mut usage = Usage::new(second(0));
+        assert_eq!(
+            usage.percent(50, Nanos(500_000_000), Duration::from_secs(60), 100.0),
+            None
+        );
+        for at in 1..=24 {
+            // Busy for the first minute only.
+            usage.sample(second(5 * at), (5 * at).min(60) * 50);
+        }
+        let all = |window| usage.percent(3000, second(120), Duration::from_secs(window), 100.0);
+        assert_eq!(all(60), Some(0));
+        assert_eq!(all(5), Some(0));
+        assert_eq!(usage.spent(3000, second(120), Duration::from_secs(65)), 250);
+        assert!(usage.samples.len() <= 16);
+    }
+}

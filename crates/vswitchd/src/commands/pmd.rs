@@ -1,0 +1,272 @@
+//! `dpif-netdev/pmd-*`: how busy workers and their queues are, in Open vSwitch's formats for its poll-mode threads.
+//!
+//! A worker's *core* is the one that `pmd-cpu-mask` has bound it to; one that is not bound goes by its number. Its *idle* time is all that in which
+//! it forwarded nothing, asleep or not. There is one datapath: a name behind the options makes no difference.
+
+use super::Answer;
+use crate::state::State;
+use dp_user::{Perf, WorkerReport};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// The longest time that usage is told of, and the usual.
+const WINDOW: u64 = 60;
+
+/// The first column that no number of `pmd-perf-show` reaches.
+const COLUMN: usize = 34;
+
+pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
+    add("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, |state, args| {
+        let asked = Asked::read(args)?;
+        let mut out: String = asked.reports(state).iter().map(stats).collect();
+        if asked.core.is_none() {
+            out.push_str("main thread:\n");
+            out.push_str(&counts(&Perf::default()));
+        }
+        Ok(out)
+    });
+    add(
+        "dpif-netdev/pmd-stats-clear",
+        "[-pmd core] [dp]",
+        0,
+        3,
+        |state, args| {
+            state.datapath.clear_perf(Asked::read(args)?.core);
+            Ok(String::new())
+        },
+    );
+    add(
+        "dpif-netdev/pmd-perf-show",
+        "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
+        0,
+        8,
+        |state, args| Ok(Asked::read(args)?.reports(state).iter().map(perf).collect()),
+    );
+    add(
+        "dpif-netdev/pmd-rxq-show",
+        "[-pmd core] [-secs secs] [dp]",
+        0,
+        5,
+        |state, args| {
+            let asked = Asked::read(args)?;
+            let mut out = format!("Displaying last {} seconds pmd usage %\n", asked.seconds);
+            out.extend(asked.reports(state).iter().map(|report| queues(state, report)));
+            Ok(out)
+        },
+    );
+    add("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |state, _| {
+        state.datapath.rebalance();
+        Ok("pmd rxq rebalance requested.\n".to_owned())
+    });
+}
+
+/// The options of a command.
+struct Asked {
+    core: Option<usize>,
+    seconds: u64,
+}
+
+impl Asked {
+    fn read(args: &[String]) -> Result<Asked, String> {
+        let mut asked = Asked {
+            core: None,
+            seconds: WINDOW,
+        };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut number = || {
+                let value = args.next().ok_or_else(|| format!("{arg}: a number is missing"))?;
+                value.parse::<u64>().map_err(|_| format!("{arg} {value}: not a number"))
+            };
+            match arg.as_str() {
+                "-pmd" => asked.core = usize::try_from(number()?).ok(),
+                "-secs" => {
+                    asked.seconds = Some(number()?)
+                        .filter(|secs| (1..=WINDOW).contains(secs))
+                        .unwrap_or(WINDOW)
+                }
+                // Histograms and histories are recorded only under pmd-perf-metrics, which is not there.
+                "-nh" => {}
+                "-it" | "-ms" => _ = number()?,
+                option if option.starts_with('-') => return Err(format!("{option}: no such option")),
+                _ => {}
+            }
+        }
+        Ok(asked)
+    }
+
+    fn reports(&self, state: &State) -> Vec<WorkerReport> {
+        let mut reports = state.datapath.worker_reports(Duration::from_secs(self.seconds));
+        if let Some(core) = self.core {
+            reports.retain(|report| report.core == core);
+        }
+        reports
+    }
+}
+
+fn title(report: &WorkerReport) -> String {
+    format!("pmd thread numa_id {} core_id {}:\n", numa(report.core), report.core)
+}
+
+/// The memory node of a core; 0 where there is but one.
+fn numa(core: usize) -> usize {
+    let entries = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}"));
+    let names = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let mut nodes = names.filter_map(|name| name.strip_prefix("node")?.parse().ok());
+    nodes.next().unwrap_or(0)
+}
+
+fn ratio(of: u64, by: u64) -> f64 {
+    if by == 0 { 0.0 } else { of as f64 / by as f64 }
+}
+
+fn passes(perf: &Perf) -> u64 {
+    perf.exact_hits + perf.megaflow_hits + perf.upcalls + perf.lost
+}
+
+/// `pmd-stats-show` of one worker.
+fn stats(report: &WorkerReport) -> String {
+    let perf = &report.perf;
+    let mut out = title(report) + &counts(perf);
+    let total = report.cycles.max(perf.busy_cycles);
+    let idle = total - perf.busy_cycles;
+    let _ = writeln!(out, "  idle cycles: {idle} ({:.2}%)", 100.0 * ratio(idle, total));
+    let busy = 100.0 * ratio(perf.busy_cycles, total);
+    let _ = writeln!(out, "  processing cycles: {} ({busy:.2}%)", perf.busy_cycles);
+    if perf.packets > 0 {
+        for (name, cycles) in [("avg cycles", total), ("avg processing cycles", perf.busy_cycles)] {
+            let each = ratio(cycles, perf.packets);
+            let _ = writeln!(out, "  {name} per packet: {each:.2} ({cycles}/{})", perf.packets);
+        }
+    }
+    out
+}
+
+fn counts(perf: &Perf) -> String {
+    let recirculated = perf.packets + perf.recirculations;
+    format!(
+        "  packets received: {}\n  packet recirculations: {}\n  avg. datapath passes per packet: {:.2}\n  phwol hits: 0\n  \
+         mfex opt hits: 0\n  simple match hits: 0\n  emc hits: {}\n  smc hits: 0\n  megaflow hits: {}\n  \
+         avg. subtable lookups per megaflow hit: {:.2}\n  miss with success upcall: {}\n  miss with failed upcall: {}\n  \
+         avg. packets per output batch: {:.2}\n",
+        perf.packets,
+        perf.recirculations,
+        ratio(recirculated, perf.packets),
+        perf.exact_hits,
+        perf.megaflow_hits,
+        ratio(perf.subtables, perf.megaflow_hits),
+        perf.upcalls,
+        perf.lost,
+        ratio(perf.tx_packets, perf.tx_batches),
+    )
+}
+
+/// `pmd-perf-show` of one worker.
+fn perf(report: &WorkerReport) -> String {
+    let perf = &report.perf;
+    let seconds = report.since.as_secs_f64().max(1e-9);
+    let total = report.cycles.max(perf.sleep_cycles);
+    let used = total - perf.sleep_cycles;
+    let idle = used.saturating_sub(perf.busy_cycles);
+    let percent = |of, by| 100.0 * ratio(of, by);
+    let mut out = format!(
+        "\nTime: {}\nMeasurement duration: {seconds:.3} s\n\n{}\n",
+        telemetry::timestamp("%H:%M:%S.###"),
+        title(report)
+    );
+    let mut line = |label: &str, value: u64, more: &str| {
+        let width = COLUMN.saturating_sub(label.len());
+        let _ = writeln!(out, "{label}{value:>width$}{more}");
+    };
+    let each = ratio(used, perf.turns) / report.hertz * 1e6;
+    line("  Iterations:", perf.turns, &format!("  ({each:.2} us/it)"));
+    let of_total = format!("  ({:5.1} % of total cycles)", percent(used, total));
+    line("  - Used TSC cycles:", used, &of_total);
+    let of_used = |cycles| format!("  ({:5.1} % of used cycles)", percent(cycles, used));
+    line(
+        "  - idle iterations:",
+        perf.turns.saturating_sub(perf.busy_turns),
+        &of_used(idle),
+    );
+    line("  - busy iterations:", perf.busy_turns, &of_used(perf.busy_cycles));
+    let slept = percent(perf.sleeps, perf.turns);
+    line(
+        "  - sleep iterations:",
+        perf.sleeps,
+        &format!("  ({slept:5.1} % of iterations)"),
+    );
+    let asleep = (perf.sleep_cycles as f64 / report.hertz * 1e6) as u64;
+    let each = asleep.checked_div(perf.sleeps).unwrap_or(0);
+    line("  Sleep time (us):", asleep, &format!("  ({each:3} us/iteration avg.)"));
+    let kpps = |packets: u64| (packets as f64 / seconds / 1000.0) as u64;
+    if perf.packets > 0 {
+        let cycles = perf.busy_cycles / perf.packets;
+        let more = format!("  ({} Kpps, {cycles} cycles/pkt)", kpps(perf.packets));
+        line("  Rx packets:", perf.packets, &more);
+        let passes = passes(perf);
+        let each = ratio(passes, perf.packets);
+        line("  Datapath passes:", passes, &format!("  ({each:.2} passes/pkt)"));
+        let share = |hits| format!("  ({:5.1} %)", percent(hits, passes));
+        line("  - PHWOL hits:", 0, &share(0));
+        line("  - MFEX Opt hits:", 0, &share(0));
+        line("  - Simple Match hits:", 0, &share(0));
+        line("  - EMC hits:", perf.exact_hits, &share(perf.exact_hits));
+        line("  - SMC hits:", 0, &share(0));
+        let each = ratio(perf.subtables, perf.megaflow_hits);
+        let hits = percent(perf.megaflow_hits, passes);
+        let more = format!("  ({hits:5.1} %, {each:.2} subtbl lookups/hit)");
+        line("  - Megaflow hits:", perf.megaflow_hits, &more);
+        let upcalls = percent(perf.upcalls, passes);
+        line(
+            "  - Upcalls:",
+            perf.upcalls,
+            &format!("  ({upcalls:5.1} %, 0.0 us/upcall)"),
+        );
+        line("  - Lost upcalls:", perf.lost, &share(perf.lost));
+    } else {
+        line("  Rx packets:", 0, "");
+    }
+    if perf.tx_packets > 0 {
+        line(
+            "  Tx packets:",
+            perf.tx_packets,
+            &format!("  ({} Kpps)", kpps(perf.tx_packets)),
+        );
+        let each = ratio(perf.tx_packets, perf.tx_batches);
+        line("  Tx batches:", perf.tx_batches, &format!("  ({each:.2} pkts/batch)"));
+    } else {
+        line("  Tx packets:", 0, "");
+    }
+    out.push('\n');
+    out
+}
+
+/// `pmd-rxq-show` of one worker.
+fn queues(state: &State, report: &WorkerReport) -> String {
+    let bridges = state.bridges.borrow();
+    let mut named: Vec<_> = report
+        .queues
+        .iter()
+        .map(|queue| (bridges.device_of(queue.port).unwrap_or_default(), queue))
+        .collect();
+    named.sort_by_key(|(name, queue)| (*name, queue.number));
+    let usage = |usage: Option<u64>| usage.map_or("NOT AVAIL".to_owned(), |percent| format!("{percent:2} %"));
+    let mut out = title(report);
+    let _ = writeln!(out, "  isolated : {}", report.isolated);
+    for (name, queue) in &named {
+        let usage = usage(queue.usage);
+        let _ = writeln!(
+            out,
+            "  port: {name:<16}  queue-id: {:2} (enabled)   pmd usage: {usage}",
+            queue.number
+        );
+    }
+    if !named.is_empty() {
+        let _ = writeln!(out, "  overhead: {}", usage(report.overhead));
+    }
+    out
+}

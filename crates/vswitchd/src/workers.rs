@@ -1,0 +1,231 @@
+//! What the database asks of the datapath's workers: which cores, which queues where.
+//!
+//! The keys are Open vSwitch's for its poll-mode threads, which workers are but for two things: they sleep when there is nothing to do, and
+//! without `pmd-cpu-mask` none is bound to a core.
+
+use crate::bridges::Bridges;
+use dp_user::{Assign, AutoBalance, DpUser, QueueRules};
+use ovsdb::rows;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The highest core that a mask may name.
+const MOST_CORES: usize = 1024;
+
+/// What is wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// `pmd-cpu-mask`.
+    cores: Option<Vec<usize>>,
+    assign: Assign,
+    /// Whether a worker that queues are pinned to serves others too.
+    shared: bool,
+    balance: Option<AutoBalance>,
+    /// `pmd-rxq-affinity`, by interface.
+    affinity: BTreeMap<String, BTreeMap<u32, usize>>,
+    /// What is wrong with it.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Reads the keys of the root row and of interfaces.
+pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Item = &'a rows::Interface>) -> Wanted {
+    let config = &root.other_config;
+    let mut wanted = Wanted::default();
+    let mut problem = |key: &str, what: &str| {
+        let value = config.get(key).map(String::as_str).unwrap_or_default();
+        wanted.problems.push(format!("other_config:{key}={value} {what}"));
+    };
+    wanted.cores = config.get("pmd-cpu-mask").and_then(|mask| {
+        let cores = cores(mask).filter(|cores| !cores.is_empty());
+        if cores.is_none() {
+            problem(
+                "pmd-cpu-mask",
+                "is not a mask of cores in hex digits; workers are where they are without it",
+            );
+        }
+        cores
+    });
+    wanted.assign = match config.get("pmd-rxq-assign") {
+        None => Assign::default(),
+        Some(name) => Assign::named(name).unwrap_or_else(|| {
+            problem(
+                "pmd-rxq-assign",
+                "is none of cycles, roundrobin and group; it is taken for cycles",
+            );
+            Assign::default()
+        }),
+    };
+    wanted.shared = config.get("pmd-rxq-isolate").is_some_and(|isolate| isolate == "false");
+    if wanted.shared && wanted.assign != Assign::Group {
+        problem("pmd-rxq-isolate", "has an effect only with pmd-rxq-assign=group");
+        wanted.shared = false;
+    }
+    if config.get("pmd-auto-lb").is_some_and(|auto| auto == "true") {
+        let mut number = |key: &str, default: u64, most: u64| match config.get(key).map(|text| text.parse()) {
+            None => default,
+            Some(Ok(number)) if number <= most => number,
+            Some(_) => {
+                problem(
+                    key,
+                    &format!("is not a number from 0 to {most}; it is taken for {default}"),
+                );
+                default
+            }
+        };
+        let minutes = number("pmd-auto-lb-rebal-interval", 1, 20_000).max(1);
+        wanted.balance = Some(AutoBalance {
+            interval: Duration::from_secs(60 * minutes),
+            load_percent: number("pmd-auto-lb-load-threshold", 95, 100),
+            improvement_percent: number("pmd-auto-lb-improvement-threshold", 25, 100),
+        });
+    }
+    for row in interfaces {
+        if let Some(list) = row.other_config.get("pmd-rxq-affinity") {
+            match affinity(list) {
+                Some(affinity) => _ = wanted.affinity.insert(row.name.clone(), affinity),
+                None => wanted.problems.push(format!(
+                    "interface {}: other_config:pmd-rxq-affinity={list} is not a list of QUEUE:CORE",
+                    row.name
+                )),
+            }
+        }
+    }
+    wanted
+}
+
+impl Wanted {
+    /// Has workers where they are wanted, before ports are opened.
+    pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
+        if let Err(error) = datapath.set_cores(self.cores.as_deref()) {
+            self.problems
+                .push(format!("other_config:pmd-cpu-mask: cannot start a worker ({error})"));
+        }
+    }
+
+    /// Has queues where they are wanted, once ports are open.
+    pub(crate) fn place_queues(&mut self, datapath: &DpUser, bridges: &Bridges) {
+        let pinned = bridges.interfaces().filter_map(|(_, name, interface)| {
+            let affinity = self.affinity.get(name)?;
+            Some((interface.port?, affinity.clone()))
+        });
+        let rules = QueueRules {
+            assign: self.assign,
+            isolate: !self.shared,
+            affinity: pinned.collect(),
+            balance: self.balance,
+        };
+        self.problems.extend(datapath.set_queue_rules(rules));
+    }
+}
+
+/// The cores of a mask in hex digits, lowest first.
+fn cores(mask: &str) -> Option<Vec<usize>> {
+    let digits = mask.trim();
+    let digits = digits
+        .strip_prefix("0x")
+        .or(digits.strip_prefix("0X"))
+        .unwrap_or(digits);
+    if digits.is_empty() || digits.len() > MOST_CORES / 4 {
+        return None;
+    }
+    let mut cores = Vec::new();
+    for (place, digit) in digits.chars().rev().enumerate() {
+        let digit = digit.to_digit(16)?;
+        cores.extend((0..4).filter(|bit| digit >> bit & 1 == 1).map(|bit| 4 * place + bit));
+    }
+    Some(cores)
+}
+
+/// `QUEUE:CORE`, separated by commas.
+fn affinity(list: &str) -> Option<BTreeMap<u32, usize>> {
+    let pairs = list.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (queue, core) = pair.split_once(':')?;
+            Some((queue.trim().parse().ok()?, core.trim().parse().ok()?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(config: &[(&str, &str)]) -> rows::OpenVSwitch {
+        rows::OpenVSwitch {
+            other_config: config
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..rows::OpenVSwitch::default()
+        }
+    }
+
+    fn read(config: &[(&str, &str)]) -> Wanted {
+        wanted(&root(config), std::iter::empty())
+    }
+
+    #[test]
+    fn a_mask_names_cores_by_its_bits() {
+        for (mask, expected) in [
+            ("1", vec![0]),
+            ("0x6", vec![1, 2]),
+            ("F0", vec![4, 5, 6, 7]),
+            ("100000000", vec![32]),
+        ] {
+            assert_eq!(read(&[("pmd-cpu-mask", mask)]).cores, Some(expected), "{mask}");
+        }
+        for mask in ["zz", "", "0", "0x"] {
+            let wanted = read(&[("pmd-cpu-mask", mask)]);
+            assert_eq!((wanted.cores, wanted.problems.len()), (None, 1), "{mask}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_told_and_taken_for_the_default() {
+        let wanted = read(&[
+            ("pmd-rxq-assign", "best"),
+            ("pmd-rxq-isolate", "false"),
+            ("pmd-auto-lb", "true"),
+            ("pmd-auto-lb-load-threshold", "101"),
+        ]);
+        assert_eq!((wanted.assign, wanted.shared), (Assign::Cycles, false));
+        let balance = AutoBalance {
+            interval: Duration::from_secs(60),
+            load_percent: 95,
+            improvement_percent: 25,
+        };
+        assert_eq!(wanted.balance, Some(balance));
+        assert_eq!(wanted.problems.len(), 3, "{:?}", wanted.problems);
+        assert!(wanted.problems[0].starts_with("other_config:pmd-rxq-assign=best is none of"));
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let wanted = read(&[
+            ("pmd-rxq-assign", "group"),
+            ("pmd-rxq-isolate", "false"),
+            ("pmd-auto-lb", "true"),
+            ("pmd-auto-lb-rebal-interval", "0"),
+            ("pmd-auto-lb-improvement-threshold", "5"),
+        ]);
+        assert_eq!(
+            (wanted.assign, wanted.shared, wanted.problems.len()),
+            (Assign::Group, true, 0)
+        );
+        let balance = wanted.balance.unwrap();
+        assert_eq!(
+            (balance.interval, balance.improvement_percent),
+            (Duration::from_secs(60), 5)
+        );
+    }
+
+    #[test]
+    fn queues_are_pinned_by_a_list_of_pairs() {
+        assert_eq!(affinity("0:3, 1:7"), Some(BTreeMap::from([(0, 3), (1, 7)])));
+        assert_eq!(affinity(""), Some(BTreeMap::new()));
+        for list in ["0", "0:", "a:1", "0:1;2:3"] {
+            assert_eq!(affinity(list), None, "{list}");
+        }
+    }
+}
