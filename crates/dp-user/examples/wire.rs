@@ -1,11 +1,11 @@
 //! Joins two network devices by a datapath with nothing behind it: what comes in on one goes out of the other, until standard input ends.
 //!
-//! `wire DEVICE DEVICE [WORKERS [SPIN_MICROSECONDS]]`. For measuring the datapath with real traffic; prints its counters at the end.
+//! `wire DEVICE DEVICE` (`afxdp:DEVICE` for an AF_XDP port) `[WORKERS [SPIN_MICROSECONDS]]`. For measuring the datapath with real traffic; prints its counters at the end.
 
 use dp::{Action, Datapath, Effect, PortNo, Slowpath, Translation, Upcall};
 use dp_user::{DpUser, Options};
 use flow::{Field, Mask};
-use netdev::Spec;
+use netdev::{AfxdpConfig, Spec};
 use std::error::Error;
 use std::io::Read;
 use std::sync::Arc;
@@ -51,7 +51,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let datapath = DpUser::new(options, Arc::new(Wire), Arc::default())?;
     for (port, name) in [(PortNo(1), one), (PortNo(2), two)] {
-        let device = netdev::open(&Spec::System { name: name.clone() })?;
+        let spec = match name.strip_prefix("afxdp:") {
+            Some(name) => Spec::Afxdp {
+                name: name.to_owned(),
+                config: AfxdpConfig::default(),
+            },
+            None => Spec::System { name: name.clone() },
+        };
+        let device = netdev::open(&spec)?;
         datapath.add_port(port, device)?;
     }
     println!("{one} and {two} are joined by {} workers", datapath.workers());

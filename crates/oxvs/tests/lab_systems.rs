@@ -159,6 +159,11 @@ fn oxvs_with_workers_that_spin_routes_between_vlans() {
 }
 
 #[test]
+fn oxvs_on_af_xdp_routes_between_vlans() {
+    routes("oxvs-afxdp");
+}
+
+#[test]
 fn the_kernels_bridge_routes_between_vlans() {
     routes("bridge");
 }

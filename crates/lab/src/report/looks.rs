@@ -14,6 +14,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("ovs-dpdk", "Open vSwitch, DPDK"),
     ("mininet", "Mininet driving oxvs"),
     ("oxvs-kernel", "oxvs, kernel datapath"),
+    ("oxvs-afxdp", "oxvs, AF_XDP"),
 ];
 
 /// How many colours there are.

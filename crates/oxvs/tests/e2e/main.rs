@@ -16,3 +16,4 @@ mod qos_config;
 mod restart;
 mod rules_differential;
 mod traffic;
+mod workers;

@@ -239,9 +239,8 @@ fn perf(report: &WorkerReport) -> String {
         let each = ratio(perf.tx_packets, perf.tx_batches);
         line("  Tx batches:", perf.tx_batches, &format!("  ({each:.2} pkts/batch)"));
     } else {
-        line("  Tx packets:", 0, "");
+        line("  Tx packets:", 0, "\n");
     }
-    out.push('\n');
     out
 }
 

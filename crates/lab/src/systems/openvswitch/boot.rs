@@ -51,7 +51,7 @@ pub(crate) fn start(kind: Kind, topology: &Topology, bed: &Bed) -> Result<Runnin
     };
     // From here on dropping the switch undoes what was begun.
     match kind {
-        Kind::Oxvs | Kind::OxvsSpin => boot_oxvs(&mut switch, kind)?,
+        Kind::Oxvs | Kind::OxvsSpin | Kind::OxvsAfxdp => boot_oxvs(&mut switch, kind)?,
         Kind::Mininet => boot_mininet(&mut switch)?,
         _ => boot_open_vswitch(&mut switch, kind)?,
     }

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Oxvs,
     /// The same with workers that look for packets for a while before they sleep.
     OxvsSpin,
+    /// oxvs on AF_XDP sockets.
+    OxvsAfxdp,
     /// Open vSwitch's userspace datapath on packet sockets.
     Userspace,
     /// The same with `userspace-tso-enable`.
@@ -54,7 +56,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The switch that is the laboratory's own.
-    pub(crate) const OURS: [Kind; 2] = [Kind::Oxvs, Kind::OxvsSpin];
+    pub(crate) const OURS: [Kind; 3] = [Kind::Oxvs, Kind::OxvsSpin, Kind::OxvsAfxdp];
 
     /// Those of others, and oxvs in others' hands.
     pub(crate) const PEERS: [Kind; 6] = [
@@ -68,7 +70,12 @@ impl Kind {
 
     /// Whether its daemon is oxvs.
     fn is_oxvs(self) -> bool {
-        matches!(self, Kind::Oxvs | Kind::OxvsSpin | Kind::Mininet)
+        matches!(self, Kind::Oxvs | Kind::OxvsSpin | Kind::OxvsAfxdp | Kind::Mininet)
+    }
+
+    /// Whether its ports are of type `afxdp`.
+    fn is_afxdp(self) -> bool {
+        matches!(self, Kind::Afxdp | Kind::OxvsAfxdp)
     }
 
     /// `datapath_type` of its bridges.
@@ -153,6 +160,7 @@ impl System for Kind {
         match self {
             Kind::Oxvs => "oxvs",
             Kind::OxvsSpin => "oxvs-spin",
+            Kind::OxvsAfxdp => "oxvs-afxdp",
             Kind::Userspace => "ovs-userspace",
             Kind::Tso => "ovs-tso",
             Kind::Afxdp => "ovs-afxdp",
@@ -166,6 +174,7 @@ impl System for Kind {
         let how = match self {
             Kind::Oxvs => "userspace datapath",
             Kind::OxvsSpin => "userspace datapath, worker-spin=20000",
+            Kind::OxvsAfxdp => "userspace datapath on AF_XDP sockets",
             Kind::Mininet => {
                 return format!(
                     "oxvs {}, its bridges made by Mininet's OVSSwitch",

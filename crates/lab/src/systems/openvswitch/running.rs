@@ -93,7 +93,7 @@ impl Running for RunningSwitch {
 
     fn remarks(&self) -> Vec<String> {
         let text = match self.kind {
-            Kind::Oxvs | Kind::OxvsSpin | Kind::Mininet => return Vec::new(),
+            Kind::Oxvs | Kind::OxvsSpin | Kind::OxvsAfxdp | Kind::Mininet => return Vec::new(),
             Kind::Userspace => {
                 "hosts compute checksums and cut segments themselves (ethtool -K tx off): on packet sockets without \
                  userspace-tso-enable Open vSwitch passes on what is unfinished, and TCP hangs"

@@ -22,7 +22,7 @@ pub(crate) fn bridge(bridge: &BridgeLayout, kind: Kind) -> String {
 pub(crate) fn port(bridge: &str, port: &PortLayout, kind: Kind) -> String {
     let mut line = format!("add-port {bridge} {}", port.device);
     line += &vlans(port);
-    if kind == Kind::Afxdp {
+    if kind.is_afxdp() {
         let _ = write!(line, " -- set interface {} type=afxdp", port.device);
     }
     line + &options(port, kind)
@@ -177,7 +177,7 @@ pub(crate) fn bond(bridge: &str, name: &str, bond: &Bond, members: &[&PortLayout
     if let Some(first) = members.first() {
         line += &vlans(first);
     }
-    if kind == Kind::Afxdp {
+    if kind.is_afxdp() {
         for device in devices {
             let _ = write!(line, " -- set interface {device} type=afxdp");
         }
