@@ -170,6 +170,11 @@ impl PortQueue {
         state.claim = None;
     }
 
+    /// Forgets who was to visit next: that one may have ended, and another comes.
+    pub(crate) fn unclaim(&self) {
+        self.state.lock().claim = None;
+    }
+
     /// A number for a worker that is going to visit.
     pub(crate) fn join(&self) -> u32 {
         let mut state = self.state.lock();

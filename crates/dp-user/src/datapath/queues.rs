@@ -285,6 +285,25 @@ impl DpUser {
         }
     }
 
+    /// Has others visit the schedulers that a worker was to visit which has ended.
+    fn pass_on_schedulers(&self) {
+        let ports = self.ports.read();
+        let queues = ports
+            .iter()
+            .filter_map(|(port, known)| Some((*port, known.queue.clone()?)));
+        let queues: Vec<_> = queues.collect();
+        drop(ports);
+        for (port, queue) in queues {
+            queue.unclaim();
+            let schedule = |done| Command::Schedule {
+                port,
+                queue: queue.clone(),
+                done,
+            };
+            self.ask_all(schedule).for_each(drop);
+        }
+    }
+
     /// Lets a new worker send on all ports.
     fn introduce(&self, worker: &Handle) {
         for (port, known) in &mut *self.ports.write() {
@@ -323,6 +342,7 @@ impl DpUser {
         }
         worker.commands.push(Command::Stop);
         worker.join();
+        self.pass_on_schedulers();
         worker.stats.flows.set(0);
         worker.stats.masks.set(0);
         self.ended.lock().push(worker.stats.clone());

@@ -5,6 +5,7 @@ use dp::{Datapath, PortNo};
 use dp_user::{Assign, AutoBalance, DpUser, Options, QueueRules};
 use flow::Field;
 use netdev::{Dummy, Offload};
+use qos::{Discipline, PortConfig, PortSpeed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,6 +119,31 @@ fn workers_come_and_go_while_packets_do() {
     assert_eq!(datapath.dump_flows().len() as u64, datapath.cache_stats().flows);
     datapath.del_port(PortNo(0)).unwrap();
     assert_eq!(places(&datapath), [usize::MAX; QUEUES as usize]);
+}
+
+#[test]
+fn what_waits_at_a_scheduler_goes_on_when_the_worker_that_was_to_see_to_it_has_ended() {
+    let (datapath, from, to) = four_queues(1);
+    let slow = PortConfig {
+        discipline: Discipline::Noop,
+        speed: Some(PortSpeed::new(16_000).unwrap()),
+    };
+    datapath.set_qos(PortNo(1), Some(&slow)).unwrap();
+    for n in 0..100 {
+        assert!(from.inject_at(n as usize % 4, &packet(5, 1, n), Offload::default()));
+    }
+    eventually("some wait", || {
+        datapath
+            .qos(PortNo(1))
+            .is_some_and(|qos| qos.queues.iter().map(|(_, stats)| stats.backlog_packets).sum::<u64>() > 10)
+    });
+    datapath.set_cores(Some(&[sys_core()])).unwrap();
+    to.take_sent();
+    let mut sent = 0;
+    eventually("others leave", || {
+        sent += to.take_sent().len();
+        sent >= 3
+    });
 }
 
 /// A core that this process may use.
