@@ -99,7 +99,7 @@ impl<T: Copy> Ring<T> {
         let len = offsets.desc as usize + size as usize * size_of::<T>();
         let mapping = Mapping::of(socket, page, len)?;
         let base = mapping.address();
-        let aligned = |offset: u64, of: usize| offset as usize % of == 0 && offset as usize + 4 <= len;
+        let aligned = |offset: u64, of: usize| (offset as usize).is_multiple_of(of) && offset as usize + 4 <= len;
         let fits = [offsets.producer, offsets.consumer, offsets.flags]
             .iter()
             .all(|offset| aligned(*offset, align_of::<AtomicU32>()));

@@ -203,8 +203,7 @@ fn perf(report: &WorkerReport) -> String {
     let each = asleep.checked_div(perf.sleeps).unwrap_or(0);
     line("  Sleep time (us):", asleep, &format!("  ({each:3} us/iteration avg.)"));
     let kpps = |packets: u64| (packets as f64 / seconds / 1000.0) as u64;
-    if perf.packets > 0 {
-        let cycles = perf.busy_cycles / perf.packets;
+    if let Some(cycles) = perf.busy_cycles.checked_div(perf.packets) {
         let more = format!("  ({} Kpps, {cycles} cycles/pkt)", kpps(perf.packets));
         line("  Rx packets:", perf.packets, &more);
         let passes = passes(perf);
