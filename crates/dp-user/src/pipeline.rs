@@ -467,6 +467,7 @@ impl Pipeline {
         }
         self.stats.flows.set(self.flows.len() as u64);
         self.stats.masks.set(self.flows.masks() as u64);
+        self.stats.subtables.add(self.flows.take_asked());
         if more_to_free {
             return Some(Nanos::ZERO);
         }

@@ -154,6 +154,11 @@ impl FlowTable {
         self.subtables.lookup_batch(&self.hasher, keys, flows, &self.storage)
     }
 
+    /// Takes the count of subtables that were asked for keys of which a megaflow was found.
+    pub(crate) fn take_asked(&mut self) -> u64 {
+        std::mem::take(&mut self.subtables.asked)
+    }
+
     /// Caches a translation of `key`, of a packet of so many bytes from `owner`, which counts among what the megaflow reports. Where a megaflow of the same key and mask is there, it is replaced.
     pub(crate) fn insert(
         &mut self,

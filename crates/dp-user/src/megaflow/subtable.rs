@@ -18,6 +18,8 @@ pub(super) struct Subtables {
     /// Numbers of those in use, most hits first.
     order: Vec<u32>,
     free: Vec<u32>,
+    /// Subtables asked for the keys of which a megaflow was found.
+    pub(super) asked: u64,
 }
 
 struct Subtable {
@@ -50,11 +52,12 @@ impl Subtables {
     /// The first megaflow found that covers a key.
     #[inline]
     pub(super) fn lookup(&mut self, hasher: &KeyHasher, key: &Key, storage: &Storage) -> Option<u32> {
-        for &number in &self.order {
+        for (before, &number) in (0..).zip(&self.order) {
             let table = &mut self.tables[number as usize];
             let hash = hasher.masked(key, &table.pairs) as u32;
             if let Some(found) = table.find(hash, key, storage) {
                 table.hits += 1;
+                self.asked += before + 1;
                 return Some(found);
             }
         }
@@ -78,7 +81,7 @@ impl Subtables {
             left += usize::from(*flow == NONE);
         }
         let all = left;
-        for &number in &self.order {
+        for (before, &number) in (0..).zip(&self.order) {
             if left == 0 {
                 break;
             }
@@ -104,7 +107,9 @@ impl Subtables {
                     }
                 }
             }
-            table.hits += (asked - left) as u64;
+            let found = (asked - left) as u64;
+            table.hits += found;
+            self.asked += found * (before + 1);
         }
         (all - left) as u32
     }

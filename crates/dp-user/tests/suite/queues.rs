@@ -234,6 +234,7 @@ fn what_workers_have_done_is_told_and_begins_anew_when_it_is_cleared() {
     eventually("the turn is over", || report().perf.packets == 10);
     let perf = report().perf;
     assert_eq!((perf.upcalls, perf.exact_hits + perf.megaflow_hits), (1, 9));
+    assert_eq!(perf.subtables, perf.megaflow_hits, "there is one mask");
     assert_eq!(perf.tx_packets, 10);
     assert!(perf.tx_batches >= 1 && perf.busy_turns >= 1 && perf.turns >= perf.busy_turns);
     assert!(perf.busy_cycles > 0 && perf.sleeps > 0);
