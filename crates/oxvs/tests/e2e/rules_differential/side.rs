@@ -4,6 +4,7 @@ use super::allowed::Uncounted;
 use super::counters;
 use super::monitor::Monitor;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use testkit::random::{MARK, MARK_PORT, RuleSet};
 use testkit::{Unixctl, Vswitch, pcap};
@@ -60,6 +61,15 @@ impl Side {
             std::thread::sleep(Duration::from_millis(20));
             !self.switch.daemon().is_running()
         })
+    }
+
+    /// Whether the switch has ended, or answers no more: a trace of Open vSwitch's now and then does not come to an end.
+    pub(super) fn is_lost(&mut self) -> bool {
+        if self.has_ended() {
+            return true;
+        }
+        let asked = || self.switch.unixctl().call("version", &[]);
+        !matches!(catch_unwind(AssertUnwindSafe(asked)), Ok(Ok(_)))
     }
 
     /// Makes the bridge anew, with new captures in place of those that grew.
