@@ -15,9 +15,14 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     }
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
     let has = |fields: &[&str]| fields.iter().any(|field| trace.contains(field));
-    let nested_set = trace
-        .lines()
-        .any(|line| line.starts_with(' ') && line.trim_start() == "--. Executing action set:");
+    // A clone within which Open vSwitch has to look at the packet anew.
+    let cloned = |line: &str| {
+        let part = ["pop_mpls:", "group:", "resubmit("];
+        line.starts_with("clone(") && part.iter().any(|part| line.contains(part))
+    };
+    let nested_set = |line: &str| line.starts_with(' ') && line.trim_start() == "--. Executing action set:";
+    let looks_anew = has(&["hash(", "pop_mpls:"]) && has(&["clone("]);
+    let looks_anew = looks_anew && trace.lines().any(|line| nested_set(line) || cloned(line.trim_start()));
     let flow = trace.lines().next().unwrap_or_default();
     let told = |field: &str| flow.contains(field) && !flow.contains(&format!("{field}00:00:00:00:00:00"));
     let drop_eligible = (0..tags).any(|tag| frame.get(14 + 4 * tag).is_some_and(|byte| byte & 0x10 != 0));
@@ -115,8 +120,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "Open vSwitch corrects the checksum of a transport header that it takes for malformed",
         ),
         (
-            nested_set && has(&["clone("]) && has(&["hash("]),
-            "where the action set that a clone runs has a select group, Open vSwitch leaves out what is behind the clone",
+            looks_anew,
+            "where a clone, or the action set that it runs, has a select group or needs what is behind a label that it takes off, Open vSwitch leaves out what is behind the clone",
         ),
     ];
     rules.iter().find(|(applies, _)| *applies).map(|(_, reason)| *reason)
