@@ -25,6 +25,12 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let looks_anew = looks_anew && trace.lines().any(|line| nested_set(line) || cloned(line.trim_start()));
     let flow = trace.lines().next().unwrap_or_default();
     let told = |field: &str| flow.contains(field) && !flow.contains(&format!("{field}00:00:00:00:00:00"));
+    let other = if frame[13 + 4 * tags] == 0x47 {
+        "_mpls:0x8848"
+    } else {
+        "_mpls:0x8847"
+    };
+    let relabelled = !is_labelled(frame) || has(&[other]);
     let drop_eligible = (0..tags).any(|tag| frame.get(14 + 4 * tag).is_some_and(|byte| byte & 0x10 != 0));
     let rules: [(bool, &str); 23] = [
         (
@@ -92,7 +98,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "behind the last label, where a rule says that there is another, Open vSwitch takes it for zero without looking",
         ),
         (
-            pushed_label && !is_labelled(frame) && has(&["pop_mpls:"]),
+            pushed_label && relabelled && has(&["pop_mpls:"]),
             "a label that is put on and taken off again leaves the type in Open vSwitch as it was before, whatever it shall be",
         ),
         (

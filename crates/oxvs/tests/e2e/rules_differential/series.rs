@@ -1,7 +1,7 @@
 //! A series of rule sets, which one or more pairs of switches try.
 
-use super::Pair;
 use super::side::Side;
+use super::{Pair, number};
 use crate::fixture::start;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,8 +11,8 @@ use testkit::{Options, Vswitch};
 
 /// After so many rule sets captures are begun anew.
 const REBUILD: u64 = 40;
-/// Faults told of before the test ends.
-const FAULTS: usize = 4;
+/// Faults told of before the test ends, where `OXVS_FAULTS` does not say how many.
+const FAULTS: u64 = 4;
 
 /// What pairs have tried, and what is left to be tried.
 pub(super) struct Series {
@@ -22,6 +22,8 @@ pub(super) struct Series {
     tally: Tally,
     /// Rule sets of which some packet or count differs.
     faults: Vec<u64>,
+    /// So many of them end the test.
+    enough: u64,
     begin: Instant,
     told: Instant,
 }
@@ -47,6 +49,7 @@ impl Series {
             end: first + cases,
             tally: Tally::default(),
             faults: Vec::new(),
+            enough: number("OXVS_FAULTS").unwrap_or(FAULTS),
             begin: now,
             told: now,
         }
@@ -60,7 +63,7 @@ impl Series {
         for (reason, packets) in tried.reasons {
             *self.tally.reasons.entry(reason).or_default() += packets;
         }
-        let seed = (self.next < self.end && self.faults.len() < FAULTS).then_some(self.next)?;
+        let seed = (self.next < self.end && (self.faults.len() as u64) < self.enough).then_some(self.next)?;
         self.next += 1;
         if self.told.elapsed() > Duration::from_secs(30) {
             self.told = Instant::now();
