@@ -152,3 +152,64 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
     assert!(same > 1000, "hardly any changed packet is covered: {same}");
     assert!(recirculated > 3, "hardly any packet is looked at again: {recirculated}");
 }
+
+#[test]
+fn labels_are_put_on_and_taken_off_every_stack_that_a_megaflow_covers_in_the_same_way() {
+    let topology = Topology::fixed();
+    let (push, pop) = ("push_mpls:0x8847,set_mpls_label:16", "pop_mpls:0x8847");
+    let lists = [
+        vec![push],
+        vec![push, push],
+        vec![push, push, push],
+        vec![pop, push],
+        vec![push, pop],
+        vec![push, push, pop, pop],
+        vec![push, push, pop, "set_mpls_tc:3"],
+        vec![pop, pop],
+        vec![push, pop, pop, "set_mpls_tc:3"],
+        vec![push, push, pop, pop, "resubmit(,1)"],
+    ];
+    // None, one that is not the last, and the last.
+    let entries = [0_u128, 0x40, 0x140];
+    let at = |index: usize, place: u32| entries[index / 3_usize.pow(place) % 3];
+    let keys: Vec<Key> = (0..27)
+        .map(|index| {
+            let mut key = extract(&[0; 60], PortNo(1)).unwrap();
+            key.set(Field::EthType, 0x8847);
+            let stack = [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2];
+            (0..)
+                .zip(stack)
+                .for_each(|(place, field)| key.set(field, at(index, place)));
+            key
+        })
+        .collect();
+    let (mut dropped, mut shared) = (0, 0);
+    for list in lists {
+        let mut switch = Switch::new(1);
+        switch.configure(topology.config(), Nanos::ZERO);
+        let rules = [
+            format!("actions={},output:2", list.join(",")),
+            String::from("table=1,mpls,mpls_label=0,actions=output:3"),
+        ];
+        for rule in &rules {
+            let change = parse_flow(FlowCommand::Add, rule, &Names::default()).unwrap();
+            switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
+        }
+        for key in &keys {
+            let translated = switch.translate_rules(key);
+            dropped += usize::from(translated.translation.drop.is_some());
+            let mask = translated.translation.mask;
+            for other in keys.iter().filter(|other| mask.eq_key(key, other)) {
+                shared += 1;
+                let shown = [key, other].map(|key| key.display(&flow::Mask::full()).to_string());
+                assert_eq!(
+                    parts(&translated),
+                    parts(&switch.translate_rules(other)),
+                    "{} {shown:#?}",
+                    rules[0]
+                );
+            }
+        }
+    }
+    assert!(dropped > 20 && shared > 27 * 10, "{dropped} dropped, {shared} covered");
+}

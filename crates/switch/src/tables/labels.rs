@@ -90,6 +90,10 @@ impl Pipeline<'_> {
             _ => self.read(Field::MplsLse0) as u32 & !BOTTOM,
         };
         let deepest = self.state.key.get(Field::MplsLse2) as u32;
+        if depth == STACK.len() && deepest & BOTTOM == 0 {
+            // Whether it is there at all is the question; which one it was that is there by now, depends on what was put on before.
+            STACK.iter().for_each(|field| self.consult(*field, u128::MAX));
+        }
         if depth == STACK.len() && deepest != 0 {
             self.error(|_| {
                 String::from("dropping packet on which an MPLS push action can't be performed as it would have more MPLS LSEs than the 3 supported.")
@@ -134,6 +138,10 @@ impl Pipeline<'_> {
         }
         self.commit();
         let last = self.read(Field::MplsLse0) as u32 & BOTTOM != 0;
+        if self.actions.iter().any(|step| matches!(step, Step::PushMpls { .. })) {
+            // What is deeper now was the outermost.
+            self.consult(Field::MplsLse0, u128::MAX);
+        }
         for at in 1..STACK.len() {
             self.consult(STACK[at], u128::MAX);
             let below = self.state.key.get(STACK[at]);

@@ -24,9 +24,9 @@ use testkit::{Rng, skip};
 /// Rule sets tried.
 const CASES: u64 = 20;
 /// Rule sets for each `OXVS_SOAK`: at 20, which is what `make soak` asks for, a million packets.
-const SOAKED: u64 = 75;
+const SOAKED: u64 = 60;
 /// Batches of packets for each rule set, and those of a soak.
-const BATCHES: (usize, usize) = (3, 11);
+const BATCHES: (usize, usize) = (3, 14);
 /// Packets in a batch. A dummy device's queue holds 100.
 const PACKETS: usize = 80;
 /// How often a look is taken, some milliseconds apart, for what is not there with the marks.
