@@ -120,20 +120,29 @@ impl Pair {
             // The others take theirs while this one is tried.
             let next = locked(series).take(std::mem::take(&mut self.tally));
             let Some(seed) = next else { break };
-            if tried % REBUILD == 0 {
-                self.rebuild();
-            }
+            let fresh = tried % REBUILD == 0;
             tried += 1;
-            let case = catch_unwind(AssertUnwindSafe(|| self.case(seed))).unwrap_or_else(|why| {
+            let case = catch_unwind(AssertUnwindSafe(|| {
+                if fresh {
+                    self.rebuild();
+                }
+                self.case(seed)
+            }));
+            let case = case.unwrap_or_else(|why| {
                 // Labels put on and taken off make Open vSwitch fail an assertion now and then, and end.
-                if !self.oracle.is_lost() {
+                let lost = self.oracle.is_lost();
+                assert!(lost || !self.mine.has_ended(), "OXVS_SEED={seed}: the switch ended");
+                self.begin_anew();
+                if lost {
+                    return Ok(());
+                }
+                // Where the whole machine stood still for a minute, once more shows nothing.
+                catch_unwind(AssertUnwindSafe(|| self.case(seed))).unwrap_or_else(|_| {
                     println!("OXVS_SEED={seed} shows it");
                     // The others need not go on.
                     locked(series).end = 0;
                     resume_unwind(why);
-                }
-                self.begin_anew();
-                Ok(())
+                })
             });
             let Err(fault) = case else { continue };
             assert!(self.mine.switch.daemon().is_running(), "the switch ended:\n{fault}");
