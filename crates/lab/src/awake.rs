@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+/// What the names of its threads begin with.
+pub(crate) const NAME: &str = "awake ";
+
 /// Keeps all processors busy with nothing, by threads that yield to everything else at once (`SCHED_IDLE`, `sched(7)`). Dropping it ends them.
 pub struct Awake {
     end: Arc<AtomicBool>,
@@ -27,7 +30,7 @@ impl Awake {
         for cpu in sys::thread::allowed_cpus()? {
             let end = Arc::clone(&awake.end);
             let (tell, told) = std::sync::mpsc::channel();
-            let thread = std::thread::Builder::new().name(format!("awake {cpu}"));
+            let thread = std::thread::Builder::new().name(format!("{NAME}{cpu}"));
             awake.threads.push(thread.spawn(move || {
                 let ready = sys::thread::set_idle().and_then(|()| sys::thread::pin_to_cpu(cpu));
                 let spin = ready.is_ok();
@@ -48,5 +51,23 @@ impl Drop for Awake {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_kept_awake_until_it_is_dropped() {
+        let threads = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+            names.filter(|name| name.starts_with(NAME)).count()
+        };
+        let awake = Awake::begin().unwrap();
+        assert_eq!(threads(), sys::thread::allowed_cpus().unwrap().len());
+        drop(awake);
+        assert_eq!(threads(), 0);
     }
 }

@@ -181,9 +181,14 @@ fn a_second_witness_sees_the_same_link() {
     let udp =
         flows("flow = [{ name = 'cbr', from = 'PC1', to = 'PC2', test = 'cbr', payload = 500, rate = 1_000_000 }]");
     let tcp = flows("flow = [{ name = 'tcp', from = 'PC1', to = 'PC2', test = 'tcp_stream' }]");
-    for flow in [&udp[0], &tcp[0]] {
-        let result = observe::witness(&ends, "witness", flow, 1).unwrap();
-        assert!((0.2..5.0).contains(&result.metrics["witness.ratio"]), "{result:?}");
+    for (flow, metric) in [(&udp[0], "cbr.rate"), (&tcp[0], "tcp.total")] {
+        let result = traffic::run(&ends, &[], std::slice::from_ref(flow), 1.0, 0.0).unwrap();
+        let tool = result.metrics[metric];
+        let result = observe::witness(&ends, "witness", flow, 1, tool).unwrap();
+        let (difference, iperf3) = (result.metrics["witness.difference"], result.metrics["witness.iperf3"]);
+        assert!((difference - (tool / iperf3 - 1.0)).abs() < 1e-9);
+        assert!((-0.8..4.0).contains(&difference), "{result:?}");
+        assert_eq!(result.metrics["witness.tool"], tool);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Packets of a packet socket, each with the time at which the kernel received it.
+//! Packets of a packet socket, each with the time at which the kernel received it, or handed it to the device.
 
 use crate::error::{Error, Result};
 use crate::mmsg::{Received, tag};
@@ -8,29 +8,57 @@ use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Room for control data: its words, aligned as control messages have to be.
-type Control = [u64; 16];
+/// Room for control data (a tag and three times): its words, aligned as control messages have to be.
+type Control = [u64; 32];
 
 /// Lets each packet bring the time at which it was received.
 ///
 /// # Errors
 /// The kernel's.
 pub fn enable(socket: BorrowedFd<'_>) -> Result<()> {
-    let on: c_int = 1;
-    // SAFETY: the pointer and the length are those of `on`, which lives through the call; the kernel only reads it.
+    set(socket, libc::SO_TIMESTAMPNS, 1, "setsockopt(SO_TIMESTAMPNS)")
+}
+
+/// Lets each packet that is sent leave the time at which a device's driver had it, for [`sent`] to take. It has to be taken: what nobody takes
+/// fills the socket's receive buffer, and a socket that has some is never waited for in vain (`POLLERR`).
+///
+/// # Errors
+/// The kernel's.
+pub fn enable_sent(socket: BorrowedFd<'_>) -> Result<()> {
+    let wanted =
+        libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    set(
+        socket,
+        libc::SO_TIMESTAMPING,
+        wanted as c_int,
+        "setsockopt(SO_TIMESTAMPING)",
+    )
+}
+
+fn set(socket: BorrowedFd<'_>, option: c_int, value: c_int, call: &'static str) -> Result<()> {
+    // SAFETY: the pointer and the length are those of `value`, which lives through the call; the kernel only reads it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            (&raw const on).cast(),
+            option,
+            (&raw const value).cast(),
             size_of::<c_int>() as libc::socklen_t,
         )
     };
-    if result < 0 {
-        Err(Error::last("setsockopt(SO_TIMESTAMPNS)"))
-    } else {
-        Ok(())
+    if result < 0 { Err(Error::last(call)) } else { Ok(()) }
+}
+
+/// When the first packet whose time was not taken yet was given to the device, by the system's clock, since 1970. Never waits. None where there is
+/// no such packet, or its device's driver does not tell.
+///
+/// # Errors
+/// The kernel's.
+pub fn sent(socket: BorrowedFd<'_>) -> io::Result<Option<Duration>> {
+    match message(socket, &mut [], libc::MSG_ERRQUEUE) {
+        Ok((.., Times { sent, .. })) => Ok(sent),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -39,6 +67,18 @@ pub fn enable(socket: BorrowedFd<'_>) -> Result<()> {
 /// # Errors
 /// The kernel's; `EAGAIN` where there is no packet.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(Received, Option<Duration>)> {
+    let (received, times) = message(socket, buffer, 0)?;
+    Ok((received, times.received))
+}
+
+/// Of a packet, by the system's clock, since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
+    received: Option<Duration>,
+    sent: Option<Duration>,
+}
+
+fn message(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: c_int) -> io::Result<(Received, Times)> {
     let mut control: Control = Control::default();
     let mut iovec = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -52,25 +92,25 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(Receive
     header.msg_controllen = size_of_val(&control) as _;
     // SAFETY: the header points to one iovec over `buffer`, which is borrowed mutably, and to a control area of the length given; all live
     // through the call, and the kernel writes nowhere else.
-    let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT | flags) };
     let len = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
-    let (vlan, at) = parse(&control, header.msg_controllen as usize);
+    let (vlan, times) = parse(&control, header.msg_controllen as usize);
     let received = Received {
         len,
         truncated: header.msg_flags & libc::MSG_TRUNC != 0,
         vlan,
     };
-    Ok((received, at))
+    Ok((received, times))
 }
 
-/// The VLAN's tag and the time in control data, of which the kernel has filled `len` bytes.
-fn parse(control: &Control, len: usize) -> (Option<(u16, u16)>, Option<Duration>) {
+/// The VLAN's tag and the times in control data, of which the kernel has filled `len` bytes.
+fn parse(control: &Control, len: usize) -> (Option<(u16, u16)>, Times) {
     let mut bytes = [0; size_of::<Control>()];
     for (to, from) in bytes.chunks_exact_mut(8).zip(control) {
         to.copy_from_slice(&from.to_ne_bytes());
     }
     let mut rest = &bytes[..len.min(bytes.len())];
-    let (mut vlan, mut at) = (None, None);
+    let (mut vlan, mut times) = (None, Times::default());
     // Each message: its length with this header (8 bytes), level and type (4 each), data; the next is aligned to 8.
     while let Some((header, data)) = rest.split_at_checked(16) {
         let length = word(header, 0) as usize;
@@ -82,16 +122,21 @@ fn parse(control: &Control, len: usize) -> (Option<(u16, u16)>, Option<Duration>
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) if data.len() >= 20 => {
                 vlan = tag(int(data, 0).cast_unsigned(), half(data, 16), half(data, 18));
             }
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => {
-                at = u32::try_from(word(data, 8))
-                    .ok()
-                    .map(|nanos| Duration::new(word(data, 0), nanos));
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => times.received = time(data),
+            // Three times, the first of which is software's; all zero is none.
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) if data.len() >= 16 => {
+                times.sent = time(data).filter(|time| !time.is_zero());
             }
             _ => {}
         }
         rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
     }
-    (vlan, at)
+    (vlan, times)
+}
+
+fn time(data: &[u8]) -> Option<Duration> {
+    let nanos = u32::try_from(word(data, 8)).ok()?;
+    Some(Duration::new(word(data, 0), nanos))
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -142,17 +187,52 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_leaves_the_time_at_which_it_was() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(sent(socket.as_fd()).unwrap(), None);
+        enable_sent(socket.as_fd()).unwrap();
+        let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let before = now();
+        socket.send_to(b"packet", socket.local_addr().unwrap()).unwrap();
+        let after = now();
+        let at = sent(socket.as_fd()).unwrap().unwrap();
+        assert!(before <= at && at <= after, "{before:?} {at:?} {after:?}");
+        assert_eq!(sent(socket.as_fd()).unwrap(), None);
+    }
+
+    #[test]
     fn a_tag_and_a_time_are_found_in_either_order_and_data_that_is_cut_is_none() {
         let time = [word_of(32), socket(), word_of(1000), word_of(5)];
         let aux = [word_of(36), packet(), word_of(0x50), word_of(0), word_of(0x8100_000a)];
-        let expected = (Some((0x8100, 10)), Some(Duration::new(1000, 5)));
+        let received = Some(Duration::new(1000, 5));
+        let expected = (Some((0x8100, 10)), Times { received, sent: None });
         assert_eq!(parse_words(&[&time[..], &aux[..]].concat(), 72), expected);
         assert_eq!(parse_words(&[&aux[..], &time[..]].concat(), 72), expected);
-        assert_eq!(parse_words(&[&aux[..], &time[..]].concat(), 60), (expected.0, None));
-        assert_eq!(parse_words(&aux, 30), (None, None));
+        assert_eq!(
+            parse_words(&[&aux[..], &time[..]].concat(), 60),
+            (expected.0, Times::default())
+        );
+        assert_eq!(parse_words(&aux, 30), (None, Times::default()));
+        let stamps = [
+            word_of(64),
+            stamping(),
+            word_of(1000),
+            word_of(5),
+            [0; 8],
+            [0; 8],
+            [0; 8],
+            [0; 8],
+        ];
+        let sent = Times {
+            received: None,
+            sent: received,
+        };
+        assert_eq!(parse_words(&stamps, 64), (None, sent));
+        let none = [word_of(64), stamping(), [0; 8], [0; 8], [0; 8], [0; 8], [0; 8], [0; 8]];
+        assert_eq!(parse_words(&none, 64), (None, Times::default()));
     }
 
-    fn parse_words(words: &[[u8; 8]], len: usize) -> (Option<(u16, u16)>, Option<Duration>) {
+    fn parse_words(words: &[[u8; 8]], len: usize) -> (Option<(u16, u16)>, Times) {
         let mut control = Control::default();
         for (to, from) in control.iter_mut().zip(words) {
             *to = u64::from_ne_bytes(*from);
@@ -173,6 +253,10 @@ mod tests {
 
     fn socket() -> [u8; 8] {
         header(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)
+    }
+
+    fn stamping() -> [u8; 8] {
+        header(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)
     }
 
     fn packet() -> [u8; 8] {

@@ -10,6 +10,7 @@ use super::plan::Plan;
 use super::record::Record;
 use crate::topology::{self, Topology};
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -151,6 +152,27 @@ fn write(name: &str, value: &str) -> Result<()> {
     fs::write(&path, value).with_context(|| format!("{} = {value}", path.display()))
 }
 
+/// The offloads of a container's device on a bare cable, which are those that a container on a switch's port has, as `ethtool -k` names them;
+/// features that the device cannot have are left out. None where no testbed can be made to look.
+pub fn offloads() -> BTreeMap<String, String> {
+    let topology = "host = [{ name = 'a', address = [] }, { name = 'b', address = [] }]\n\
+                    link = [{ a = { at = 'a' }, b = { at = 'b' } }]";
+    let said = toml::from_str::<Topology>(topology)
+        .map_err(anyhow::Error::from)
+        .and_then(|topology| super::Bed::build(&topology))
+        .and_then(|bed| run(&mut bed.host("a")?.command(&["ethtool", "-k", DEVICE])));
+    features(&said.unwrap_or_default())
+}
+
+/// What `ethtool -k` says, by feature: `on` or `off`.
+fn features(said: &str) -> BTreeMap<String, String> {
+    let lines = said.lines().filter_map(|line| line.trim().split_once(": "));
+    lines
+        .filter(|(_, state)| *state != "off [fixed]")
+        .map(|(feature, state)| (feature.to_owned(), state.to_owned()))
+        .collect()
+}
+
 /// Switches offloads on or off at all devices of a cable.
 pub(crate) fn set_offloads(cable: &Cable, on: bool) -> Result<()> {
     for (namespace, device) in cable.devices() {
@@ -162,4 +184,24 @@ pub(crate) fn set_offloads(cable: &Cable, on: bool) -> Result<()> {
         run(&mut command)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_that_a_device_can_have_are_read_with_their_state() {
+        let said = "Features for eth0:\ntx-checksumming: on\n\ttx-checksum-ipv4: off [fixed]\n\ttx-checksum-ip-generic: on\n\
+                    generic-receive-offload: off\n";
+        let found = features(said);
+        let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        let expected = [
+            ("generic-receive-offload", "off"),
+            ("tx-checksum-ip-generic", "on"),
+            ("tx-checksumming", "on"),
+        ];
+        assert_eq!(found, expected);
+        assert!(features("").is_empty());
+    }
 }

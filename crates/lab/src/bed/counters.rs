@@ -142,6 +142,41 @@ fn queue_drops(namespace: &str) -> Result<Vec<(String, u64)>> {
         .collect())
 }
 
+/// What a host's stack has received in fragments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fragments {
+    /// Fragments that were kept until the rest of their datagrams would come.
+    pub received: u64,
+    /// Datagrams that became whole.
+    pub whole: u64,
+}
+
+impl Fragments {
+    /// Since an earlier moment.
+    pub fn since(self, before: Fragments) -> Fragments {
+        Fragments {
+            received: self.received.saturating_sub(before.received),
+            whole: self.whole.saturating_sub(before.whole),
+        }
+    }
+}
+
+/// By host.
+pub(crate) fn fragments(plan: &Plan) -> Result<BTreeMap<String, Fragments>> {
+    let of = |host: &super::Host| Ok((host.name.clone(), host.enter(stack_fragments)?));
+    plan.hosts.values().map(of).collect()
+}
+
+fn stack_fragments() -> Result<Fragments> {
+    let path = "/proc/thread-self/net/snmp";
+    let counts = named_counts(&fs::read_to_string(path).context(path)?);
+    let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+    Ok(Fragments {
+        received: count("Ip.ReasmReqds"),
+        whole: count("Ip.ReasmOKs"),
+    })
+}
+
 /// Packets that this namespace's stack dropped when they were to be sent, and when they were received.
 fn stack_losses() -> Result<(u64, u64)> {
     let mut counts = BTreeMap::new();

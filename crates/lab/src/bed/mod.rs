@@ -19,8 +19,8 @@ mod program;
 mod record;
 pub mod warden;
 
-pub use build::missing;
-pub use counters::Counters;
+pub use build::{missing, offloads};
+pub use counters::{Counters, Fragments};
 pub(crate) use counters::{cpu as process_cpu, devices as device_counters};
 pub use host::{DEVICE, Host};
 pub(crate) use program::file as program_file;
@@ -162,6 +162,14 @@ impl Bed {
     /// A namespace that is gone, a tool that fails.
     pub fn losses(&self) -> Result<Vec<Loss>> {
         counters::losses(&self.plan, &self.delays)
+    }
+
+    /// What hosts have received in fragments since the testbed was made; of guests nobody knows.
+    ///
+    /// # Errors
+    /// A namespace that is gone.
+    pub fn fragments(&self) -> Result<BTreeMap<String, Fragments>> {
+        counters::fragments(&self.plan)
     }
 
     /// What has passed the devices of bridges' ports since the testbed was made, by device.

@@ -6,7 +6,7 @@ const TICKS: f64 = 100.0;
 /// Seconds of CPU up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// All processors of the machine, by anybody, idle time and waiting for disks apart; with what the hypervisor gave to others.
+    /// All processors of the machine, by anybody, idle time (and what [keeps processors awake](crate::awake)) and waiting for disks apart; with what the hypervisor gave to others.
     pub(crate) all: f64,
     /// The kernel's own threads for packets (`ksoftirqd`).
     pub(crate) packets: f64,
@@ -22,10 +22,16 @@ impl Usage {
         let packets = processes
             .iter()
             .filter(|process| process.name.starts_with("ksoftirqd/"));
+        // What keeps the processors awake takes nothing from anybody.
+        let awake = threads()
+            .iter()
+            .filter(|thread| thread.name.starts_with(crate::awake::NAME))
+            .map(|thread| thread.seconds)
+            .sum::<f64>();
         Usage {
-            all: busy(&stat),
+            all: busy(&stat) - awake,
             packets: packets.map(|process| process.seconds).sum(),
-            own: family(&processes, std::process::id()),
+            own: family(&processes, std::process::id()) - awake,
         }
     }
 
@@ -80,7 +86,16 @@ fn process(stat: &str) -> Option<Process> {
 }
 
 fn processes() -> Vec<Process> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all_in("/proc")
+}
+
+/// Of this process.
+fn threads() -> Vec<Process> {
+    all_in("/proc/self/task")
+}
+
+fn all_in(directory: &str) -> Vec<Process> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let pids = entries.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
     let stats = pids.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     stats.filter_map(|stat| process(&stat)).collect()

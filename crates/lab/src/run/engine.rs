@@ -305,7 +305,7 @@ fn heading(job: &Job, bed: usize) -> String {
 
 /// What a repetition should take, its testbed apart.
 fn cell_seconds(setup: &Setup) -> f64 {
-    setup.warmup + setup.seconds + REPETITION_SECONDS
+    setup.duration() + REPETITION_SECONDS
 }
 
 /// What a testbed with a switch should take.

@@ -1,6 +1,10 @@
 //! Where packets were lost: the causes together are what is missing.
 
+use crate::bed::Fragments;
 use crate::results::Loss;
+use crate::scenario::Setup;
+use crate::traffic::{Account, Test};
+use std::collections::BTreeMap;
 
 /// What remains when every cause has been counted.
 pub(crate) const UNEXPLAINED: &str = "unexplained";
@@ -36,6 +40,71 @@ pub(crate) fn merge(losses: Vec<Loss>) -> Vec<Loss> {
         }
     }
     merged
+}
+
+/// Packets that are missing: of a datagram that is, all that it was sent in.
+pub(crate) fn missing(accounts: &[Account]) -> u64 {
+    let of = |account: &Account| account.sent.saturating_sub(account.received) * account.packets;
+    accounts.iter().map(of).sum()
+}
+
+/// What a host received of datagrams in fragments and could give to nobody, as other fragments were lost or there was no room for them; and of
+/// datagrams that became whole and were dropped then, which the host counts as one packet each, the others.
+pub(crate) fn fragments(
+    hosts: &BTreeMap<String, Fragments>,
+    before: &BTreeMap<String, Fragments>,
+    accounts: &[Account],
+    setup: &Setup,
+) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    for (host, now) in hosts {
+        let counted = now.since(before.get(host).copied().unwrap_or_default());
+        // Flows whose datagrams come in fragments to this host, and those that do so on their way back.
+        let (mut here, mut back) = (Vec::new(), false);
+        for account in accounts.iter().filter(|account| account.packets > 1) {
+            let flow = setup.measured.iter().chain(&setup.background);
+            let Some(flow) = flow.clone().find(|flow| flow.name == account.flow) else {
+                continue;
+            };
+            let returns = matches!(flow.test, Test::Rtt { .. } | Test::UdpRr(_));
+            if flow.to == *host || returns && flow.from == *host {
+                here.push(account);
+                back |= returns;
+            }
+        }
+        let received: u64 = here.iter().map(|account| account.received).sum();
+        // Of flows of different lengths, as many fragments as their datagrams have on average.
+        let each = match (received, here.first()) {
+            (_, None) => continue,
+            (0, Some(first)) => first.packets as f64,
+            _ => {
+                here.iter()
+                    .map(|account| account.received * account.packets)
+                    .sum::<u64>() as f64
+                    / received as f64
+            }
+        };
+        let rest = counted.received as f64 - each * counted.whole as f64;
+        losses.push(receiver(
+            format!("{host}, fragments of datagrams that were not whole"),
+            rest,
+        ));
+        if !back {
+            let dropped = counted.whole.saturating_sub(received);
+            losses.push(receiver(host.clone(), (each - 1.0) * dropped as f64));
+        }
+    }
+    losses.retain(|loss| loss.packets > 0);
+    losses
+}
+
+fn receiver(place: String, packets: f64) -> Loss {
+    Loss {
+        cause: "receiver".to_owned(),
+        place,
+        // Negative is none.
+        packets: packets.round() as u64,
+    }
 }
 
 /// Closes the ledger: what is `missing` and has no cause is unexplained; and what to say where more was counted than is missing.
@@ -100,6 +169,71 @@ mod tests {
         let (losses, remark) = close(vec![loss("queue", "p1", 20)], 15);
         assert_eq!(losses, [loss("queue", "p1", 20)]);
         assert!(remark.unwrap().starts_with("5 of the packets"));
+    }
+
+    /// A flow of datagrams of four packets each, of which so many were sent and received.
+    fn long(sent: u64, received: u64) -> (Setup, Account) {
+        let flow = crate::traffic::Flow {
+            name: "f".to_owned(),
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            test: Test::Cbr {
+                payload: 5000,
+                rate: 1,
+                buffer: None,
+            },
+        };
+        let setup = Setup {
+            measured: vec![flow],
+            ..Setup::nothing()
+        };
+        let account = Account {
+            flow: "f".to_owned(),
+            sent,
+            received,
+            packets: 4,
+        };
+        (setup, account)
+    }
+
+    #[test]
+    fn a_lost_fragment_loses_the_others_of_its_datagram_at_the_receiver() {
+        // Of 10 datagrams, 3 lost a fragment in a queue, and one more was whole and found no room in the socket's buffer.
+        let (setup, account) = long(10, 6);
+        let before = BTreeMap::from([(
+            "b".to_owned(),
+            Fragments {
+                received: 100,
+                whole: 20,
+            },
+        )]);
+        let after = BTreeMap::from([
+            ("a".to_owned(), Fragments::default()),
+            (
+                "b".to_owned(),
+                Fragments {
+                    received: 137,
+                    whole: 27,
+                },
+            ),
+        ]);
+        let accounts = [account];
+        let mut losses = fragments(&after, &before, &accounts, &setup);
+        assert_eq!(losses.iter().map(|loss| loss.packets).sum::<u64>(), 9 + 3);
+        assert!(losses[0].place.starts_with("b, fragments"));
+        losses.extend([loss("queue", "p1", 3), loss("receiver", "b", 1)]);
+        let (losses, remark) = close(losses, missing(&accounts));
+        assert!(losses.iter().all(|loss| loss.cause != UNEXPLAINED), "{losses:?}");
+        assert_eq!(remark, None);
+    }
+
+    #[test]
+    fn where_nothing_is_fragmented_there_are_no_fragments() {
+        let (setup, mut account) = long(10, 6);
+        account.packets = 1;
+        let counts = BTreeMap::from([("b".to_owned(), Fragments { received: 9, whole: 1 })]);
+        assert_eq!(fragments(&counts, &BTreeMap::new(), &[account.clone()], &setup), []);
+        assert_eq!(missing(&[account]), 4);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub use engine::{End, Outcome};
 pub(crate) use progress::span;
 pub use stop::Stop;
 
+use crate::awake::Awake;
 use crate::results::{Experiment, FORMAT, Invocation, Machine, Record, Run, Skipped, Store};
 use crate::scenario::{Profile, Scenario};
 use crate::systems::System;
@@ -51,7 +52,8 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     let began = Instant::now();
     let systems = crate::systems::all();
     let chosen = select::choose(&options.scenarios, &systems, &options.switches, options.profile)?;
-    let machine = Machine::here();
+    let mut machine = Machine::here();
+    machine.offloads = crate::bed::offloads();
     let load = machine.load;
     let fresh = Run {
         format: FORMAT,
@@ -77,6 +79,7 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     for skipped in &chosen.skipped {
         store.append(Record::Skipped(skipped.clone()))?;
     }
+    let awake = Awake::begin().context("the processors cannot be kept awake")?;
     let mut stage = stage::Here::new(systems);
     let mut progress = Progress::new();
     let outcome = Engine {
@@ -90,6 +93,7 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     }
     .run();
     drop(stage);
+    drop(awake);
     let end = match &outcome {
         Ok(outcome) => match outcome.end {
             End::Complete => "complete".to_owned(),

@@ -5,7 +5,7 @@ use super::engine::{Measurement, Stage, Standing};
 use super::ledger;
 use super::observe;
 use super::stop::Stop;
-use crate::bed::Bed;
+use crate::bed::{Bed, Fragments};
 use crate::controller::{self, Learning};
 use crate::results::Loss;
 use crate::scenario::Setup;
@@ -114,6 +114,9 @@ struct Counted {
     at: Instant,
 }
 
+/// What was lost, and what hosts received in fragments, before.
+type Before = (Vec<Loss>, BTreeMap<String, Fragments>);
+
 /// By name.
 type Observers = Vec<(String, Box<dyn observe::Observer>)>;
 
@@ -131,7 +134,8 @@ impl Standing for Table {
     fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement> {
         self.running.check()?;
         observe::prepare(self, setup)?;
-        let before = self.losses()?;
+        let before = self.ground.bed.fragments().context("the hosts' counters")?;
+        let before = (self.losses()?, before);
         let started = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default()
@@ -176,7 +180,7 @@ impl Standing for Table {
             );
         }
         measured.metrics.extend(setup.fairness(&measured.metrics));
-        let (losses, remark) = self.ledger(&before, &measured)?;
+        let (losses, remark) = self.ledger(&before, &measured, setup)?;
         measurement.losses = losses;
         measurement.remarks.extend(remark);
         measurement.remarks.extend(measured.remarks);
@@ -284,14 +288,14 @@ impl Table {
         Ok(ledger::merge(losses))
     }
 
-    fn ledger(&self, before: &[Loss], measured: &Measured) -> Result<(Vec<Loss>, Option<String>)> {
-        let losses = ledger::since(self.losses()?, before);
-        let missing = measured
-            .accounts
-            .iter()
-            .map(|account| account.sent.saturating_sub(account.received))
-            .sum();
-        Ok(ledger::close(losses, missing))
+    fn ledger(&self, before: &Before, measured: &Measured, setup: &Setup) -> Result<(Vec<Loss>, Option<String>)> {
+        let mut losses = ledger::since(self.losses()?, &before.0);
+        let fragments = self.ground.bed.fragments().context("the hosts' counters")?;
+        losses.extend(ledger::fragments(&fragments, &before.1, &measured.accounts, setup));
+        Ok(ledger::close(
+            ledger::merge(losses),
+            ledger::missing(&measured.accounts),
+        ))
     }
 }
 

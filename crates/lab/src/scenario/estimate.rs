@@ -1,6 +1,6 @@
 //! How long a run will take.
 
-use super::{Profile, Scenario, Setup};
+use super::{Profile, Scenario};
 use crate::topology::{Attachment, Topology};
 use std::time::Duration;
 
@@ -27,13 +27,8 @@ fn scenario_seconds(scenario: &Scenario, profile: Profile) -> f64 {
     let repetitions = f64::from(scenario.pace(profile).repetitions);
     let mut topologies: Vec<&Topology> = Vec::new();
     let mut seconds = 0.0;
-    for Setup {
-        topology,
-        seconds: measured,
-        warmup,
-        ..
-    } in scenario.cells(profile).iter().map(|cell| &cell.setup)
-    {
+    for setup in scenario.cells(profile).iter().map(|cell| &cell.setup) {
+        let topology = &setup.topology;
         if !topologies.contains(&topology) {
             let guests = topology
                 .hosts
@@ -44,7 +39,7 @@ fn scenario_seconds(scenario: &Scenario, profile: Profile) -> f64 {
             seconds += times * (SWITCH_SECONDS + cables + if guests { GUEST_SECONDS } else { 0.0 });
             topologies.push(topology);
         }
-        seconds += repetitions * (warmup + measured + REPETITION_SECONDS);
+        seconds += repetitions * (setup.duration() + REPETITION_SECONDS);
     }
     seconds
 }

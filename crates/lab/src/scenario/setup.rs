@@ -6,6 +6,9 @@ use crate::traffic::{Flow, Test};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What `iperf3` takes to begin and to end, in seconds.
+const WITNESS_SECONDS: f64 = 0.5;
+
 /// One combination of the values of what a scenario varies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
@@ -37,6 +40,21 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// No testbed on which nothing is done.
+    #[cfg(test)]
+    pub(crate) fn nothing() -> Setup {
+        Setup {
+            topology: Topology::default(),
+            background: Vec::new(),
+            measured: Vec::new(),
+            observed: Vec::new(),
+            openflow: None,
+            systems: Vec::new(),
+            seconds: 1.0,
+            warmup: 0.0,
+        }
+    }
+
     /// Whether a system of this name is one that it makes sense for.
     pub fn is_for(&self, system: &str) -> bool {
         self.systems.is_empty() || self.systems.iter().any(|name| name == system)
@@ -75,6 +93,22 @@ impl Setup {
             add("unproportional", proportional(&offers, &received));
         }
         found
+    }
+
+    /// For how many whole seconds a second witness sends.
+    pub fn witness_seconds(&self) -> u32 {
+        // More than a float can say of a second is an hour of tests.
+        self.seconds.round().clamp(1.0, 3600.0) as u32
+    }
+
+    /// How long a repetition takes: warm-up, what is measured, and second witnesses.
+    pub fn duration(&self) -> f64 {
+        let witnesses = self
+            .observed
+            .iter()
+            .filter(|one| matches!(one.what, Observe::Witness { .. }));
+        let each = f64::from(self.witness_seconds()) + WITNESS_SECONDS;
+        self.warmup + self.seconds + each * witnesses.count() as f64
     }
 
     /// Whether only a switch with OpenFlow can do it.
@@ -127,6 +161,12 @@ pub enum Observe {
     /// What a flow's tool says it transferred against what a capture at its receiver says: payload bytes of the frames over the time. Metrics
     /// `tool`, `capture` (bit/s), `ratio` (tool/capture).
     Capture {
+        /// Name of a measured flow.
+        flow: String,
+    },
+    /// `iperf3`, where it is installed, sends the same as a flow of `cbr` or `tcp_stream`, after it, alone and for whole seconds. Metrics `tool`,
+    /// `iperf3` (bit/s received), `difference` ((tool - iperf3)/iperf3), of `cbr` `jitter` (µs).
+    Witness {
         /// Name of a measured flow.
         flow: String,
     },
@@ -196,6 +236,7 @@ impl Observe {
             | Observe::Idle {}
             | Observe::Broadcast { .. }
             | Observe::Capture { .. }
+            | Observe::Witness { .. }
             | Observe::Fairness { .. }
             | Observe::Cut { .. }
             | Observe::Addresses { .. } => false,

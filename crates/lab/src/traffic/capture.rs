@@ -1,6 +1,7 @@
 //! What arrives at a host, counted by kind: evidence that does not come from the programs that send and receive.
 
 use super::clock::{SECOND, now, seconds};
+use super::coverage::Coverage;
 use super::protocol::Outcome;
 use super::task::{Control, LOOK};
 use anyhow::{Context, Result};
@@ -71,6 +72,9 @@ pub struct Seen {
     pub bytes: u64,
     /// Of TCP and UDP: what is behind their headers.
     pub payload: u64,
+    /// Of TCP: bytes of that payload whose sequence numbers had been seen before. They were sent again.
+    #[serde(default)]
+    pub again: u64,
     /// When the first arrived, in seconds since the capture began.
     pub first: f64,
     /// When the last did.
@@ -114,7 +118,7 @@ impl Capture {
         let socket = self.open()?;
         control.ready(Vec::new());
         let begun = now();
-        let mut kinds: BTreeMap<FrameKind, Seen> = BTreeMap::new();
+        let mut kinds: BTreeMap<FrameKind, (Seen, Coverage)> = BTreeMap::new();
         let mut captured = Captured::default();
         let mut buffer = vec![0; SNAP];
         loop {
@@ -128,7 +132,13 @@ impl Capture {
                         _ => return Err(error).context("a packet socket"),
                     },
                 };
-                let Some((kind, bytes, payload)) = look(&buffer[..received.len], received.vlan) else {
+                let Some(Looked {
+                    kind,
+                    bytes,
+                    payload,
+                    sequence,
+                }) = look(&buffer[..received.len], received.vlan)
+                else {
                     captured.others += 1;
                     continue;
                 };
@@ -137,17 +147,24 @@ impl Capture {
                     continue;
                 }
                 let at = seconds(now() - begun);
-                let seen = kinds.entry(kind).or_insert_with_key(|kind| Seen {
-                    kind: kind.clone(),
-                    frames: 0,
-                    bytes: 0,
-                    payload: 0,
-                    first: at,
-                    last: at,
+                let (seen, coverage) = kinds.entry(kind).or_insert_with_key(|kind| {
+                    let seen = Seen {
+                        kind: kind.clone(),
+                        frames: 0,
+                        bytes: 0,
+                        payload: 0,
+                        again: 0,
+                        first: at,
+                        last: at,
+                    };
+                    (seen, Coverage::default())
                 });
                 seen.frames += 1;
                 seen.bytes += bytes;
                 seen.payload += payload;
+                if let Some(sequence) = sequence {
+                    seen.again += payload - coverage.add(sequence, payload);
+                }
                 seen.last = at;
             }
             if stopped {
@@ -162,7 +179,7 @@ impl Capture {
         }
         captured.dropped = u64::from(socket.take_statistics()?.drops);
         captured.seconds = seconds(now() - begun);
-        captured.seen = kinds.into_values().collect();
+        captured.seen = kinds.into_values().map(|(seen, _)| seen).collect();
         Ok(Outcome::Captured(captured))
     }
 
@@ -182,8 +199,19 @@ impl Capture {
     }
 }
 
-/// The kind of a frame of which there is the beginning, its length, and that of its payload behind TCP or UDP. None if it is too short to be one.
-fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<(FrameKind, u64, u64)> {
+/// What the beginning of a frame tells.
+struct Looked {
+    kind: FrameKind,
+    /// Its length.
+    bytes: u64,
+    /// The length of its payload behind TCP or UDP.
+    payload: u64,
+    /// The sequence number of the payload's first byte, of TCP.
+    sequence: Option<u32>,
+}
+
+/// Looks at the beginning of a frame. None if it is too short to be one.
+fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<Looked> {
     let (mut ether_type, mut rest) = (half(frame, 12)?, frame.get(14..)?);
     let mut vlan = tag.map(|(_, tci)| tci & 0xfff);
     let mut header = 14 + if tag.is_some() { 4 } else { 0 };
@@ -201,7 +229,7 @@ fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<(FrameKind, u64, u64)> 
         ..FrameKind::default()
     };
     let mut length = rest.len() as u64;
-    let mut payload = 0;
+    let (mut payload, mut sequence) = (0, None);
     if ether_type == EtherType::ARP.0 {
         kind.arp = half(rest, 6);
         kind.from = address(rest, 14);
@@ -226,10 +254,22 @@ fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<(FrameKind, u64, u64)> 
             payload = u64::from(total).saturating_sub((own + headers) as u64);
             if !behind {
                 kind.ports = half(transport, 0).zip(half(transport, 2));
+                sequence = number(transport).filter(|_| kind.protocol == Some(TCP));
             }
         }
     }
-    Some((kind, header + length, payload))
+    Some(Looked {
+        kind,
+        bytes: header + length,
+        payload,
+        sequence,
+    })
+}
+
+/// The sequence number in TCP's header; a segment that opens a connection has one of its own, before the first byte's.
+fn number(transport: &[u8]) -> Option<u32> {
+    let opens = u32::from(transport.get(13)? & 2 != 0);
+    Some(u32::from_be_bytes(*transport.get(4..)?.first_chunk()?).wrapping_add(opens))
 }
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
@@ -266,7 +306,7 @@ mod tests {
     fn who_asks_for_whom_in_arp_is_seen() {
         let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1];
         arp.extend([2, 0, 0, 0, 0, 1, 192, 168, 0, 150, 0, 0, 0, 0, 0, 0, 192, 168, 0, 152]);
-        let (kind, bytes, _) = look(&frame(0x806, &arp), Some((0x8100, 0x600a))).unwrap();
+        let Looked { kind, bytes, .. } = look(&frame(0x806, &arp), Some((0x8100, 0x600a))).unwrap();
         assert_eq!((kind.arp, kind.vlan), (Some(1), Some(10)));
         assert_eq!(kind.from, Some(Ipv4Addr::new(192, 168, 0, 150)));
         assert_eq!(kind.to, Some(Ipv4Addr::new(192, 168, 0, 152)));
@@ -282,27 +322,35 @@ mod tests {
         let udp = [0x10, 0, 0x20, 0, 0, 9, 0, 0, 7];
         let mut padded = ipv4(UDP, 29, 0, &udp);
         padded.resize(46, 0);
-        let (kind, bytes, payload) = look(&frame(0x800, &padded), None).unwrap();
-        assert_eq!((bytes, payload, kind.ports), (60, 1, Some((0x1000, 0x2000))));
+        let udp = look(&frame(0x800, &padded), None).unwrap();
+        assert_eq!(
+            (udp.bytes, udp.payload, udp.kind.ports),
+            (60, 1, Some((0x1000, 0x2000)))
+        );
+        assert_eq!(udp.sequence, None);
         let mut tcp = [0; 32];
-        tcp[12] = 0x80;
-        let (_, bytes, payload) = look(&frame(0x800, &ipv4(TCP, 40_000, 0, &tcp)), None).unwrap();
-        assert_eq!((bytes, payload), (40_014, 40_000 - 52));
+        (tcp[7], tcp[12]) = (9, 0x80);
+        let segment = look(&frame(0x800, &ipv4(TCP, 40_000, 0, &tcp)), None).unwrap();
+        assert_eq!((segment.bytes, segment.payload), (40_014, 40_000 - 52));
+        assert_eq!(segment.sequence, Some(9));
+        tcp[13] = 2;
+        let opens = look(&frame(0x800, &ipv4(TCP, 52, 0, &tcp)), None).unwrap();
+        assert_eq!((opens.payload, opens.sequence), (0, Some(10)));
     }
 
     #[test]
     fn a_later_fragment_has_no_ports_and_is_all_payload() {
-        let (kind, _, payload) = look(&frame(0x800, &ipv4(UDP, 120, 185, &[0; 100])), None).unwrap();
+        let Looked { kind, payload, .. } = look(&frame(0x800, &ipv4(UDP, 120, 185, &[0; 100])), None).unwrap();
         assert_eq!((kind.ports, payload), (None, 100));
     }
 
     #[test]
     fn a_tag_in_the_frame_counts_as_one_beside_it() {
         let inner = [&[0x20, 0x0a, 0x08, 0x00][..], &ipv4(1, 28, 0, &[0; 8])].concat();
-        let (inside, a, _) = look(&frame(0x8100, &inner), None).unwrap();
-        let (beside, b, _) = look(&frame(0x800, &ipv4(1, 28, 0, &[0; 8])), Some((0x8100, 0x200a))).unwrap();
-        assert_eq!((&inside, a), (&beside, b));
-        assert_eq!(inside.vlan, Some(10));
+        let inside = look(&frame(0x8100, &inner), None).unwrap();
+        let beside = look(&frame(0x800, &ipv4(1, 28, 0, &[0; 8])), Some((0x8100, 0x200a))).unwrap();
+        assert_eq!((&inside.kind, inside.bytes), (&beside.kind, beside.bytes));
+        assert_eq!(inside.kind.vlan, Some(10));
     }
 
     #[test]

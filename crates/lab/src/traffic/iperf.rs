@@ -49,6 +49,9 @@ pub struct Witnessed {
     pub jitter: Option<f64>,
     /// Share of the datagrams that were lost; UDP only.
     pub loss: Option<f64>,
+    /// Datagrams that were sent, and that were received; UDP only.
+    #[serde(default)]
+    pub datagrams: Option<(u64, u64)>,
 }
 
 impl IperfServer {
@@ -137,7 +140,10 @@ fn witnessed(text: &str, udp: bool) -> Result<Witnessed> {
         .as_f64()
         .context("iperf3 does not say what was lost")?
         / 100.0;
+    let count = |name: &str| sum[name].as_u64();
+    let datagrams = count("packets").zip(count("lost_packets"));
     Ok(Witnessed {
+        datagrams: datagrams.map(|(sent, lost)| (sent, sent.saturating_sub(lost))),
         received: sent * (1.0 - loss),
         jitter: sum["jitter_ms"].as_f64().map(|ms| ms * 1e3),
         loss: Some(loss),
@@ -181,9 +187,10 @@ mod tests {
     fn what_it_received_is_read_from_its_report() {
         let tcp = r#"{"end":{"sum_sent":{"bits_per_second":9.9e6},"sum_received":{"bits_per_second":9.5e6}}}"#;
         assert_eq!(witnessed(tcp, false).unwrap().received, 9.5e6);
-        let udp = r#"{"end":{"sum":{"bits_per_second":1e6,"jitter_ms":0.02,"lost_percent":10}}}"#;
+        let udp = r#"{"end":{"sum":{"bits_per_second":1e6,"jitter_ms":0.02,"lost_percent":10,"packets":50,"lost_packets":5}}}"#;
         let said = witnessed(udp, true).unwrap();
         assert_eq!((said.received, said.jitter, said.loss), (9e5, Some(20.0), Some(0.1)));
+        assert_eq!(said.datagrams, Some((50, 45)));
         let error = witnessed(r#"{"error":"unable to connect"}"#, true).unwrap_err();
         assert_eq!(error.to_string(), "iperf3: unable to connect");
         assert!(witnessed("{}", false).is_err() && witnessed("", true).is_err());

@@ -271,7 +271,7 @@ impl Measured {
 const LATE: f64 = 1000.0;
 
 /// IP packets of a datagram at an MTU of 1500: fragments carry multiples of 8 bytes, 1480 each.
-fn packets(payload: u32) -> u64 {
+pub(super) fn packets(payload: u32) -> u64 {
     (u64::from(payload) + 8).div_ceil(1480)
 }
 

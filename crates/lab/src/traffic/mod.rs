@@ -11,6 +11,7 @@ pub mod agent;
 pub mod capture;
 mod client;
 pub(crate) mod clock;
+mod coverage;
 mod ends;
 mod histogram;
 pub mod iperf;
@@ -63,7 +64,8 @@ pub enum Test {
         #[serde(default)]
         interval: u64,
     },
-    /// UDP at a constant bit rate, each datagram with its number and its time. Metrics `rate` (received, bit/s of UDP payload), `offered` (what was
+    /// UDP at a constant bit rate, each datagram with its number and its time; within its interval it wanders a little, by lots that are the same in
+    /// every run, lest senders of one rate keep step. Metrics `rate` (received, bit/s of UDP payload), `offered` (what was
     /// tried to send, bit/s), `share` (received/sent), `loss` (share of the sent that was not received, 0 to 1), `jitter` (RFC 3550 section 6.4.1,
     /// the mean of the estimate over the arrivals, µs), `jitter_last` (the estimate at the end, as `iperf` prints it), `silence` (longest time
     /// without a datagram, ms), `reordered`, `duplicates` (datagrams); distributions `jitter` (by how much the spacing of two datagrams changed on

@@ -7,7 +7,7 @@ use super::iperf::{IperfClient, IperfServer, Witnessed};
 use super::ping::{Ping, Pinged};
 use super::protocol::{Outcome, Task};
 use super::udp::{Send, SendFlow};
-use super::{Ends, Flow, Measured, Remote, Test, ports, run};
+use super::{Account, Ends, Flow, Measured, Remote, Test, ports, run};
 
 use crate::topology::Topology;
 use anyhow::{Context, Result, bail};
@@ -239,7 +239,9 @@ fn segments(topology: &Topology, host: &str) -> Vec<u16> {
 }
 
 /// What a flow's tool says it transferred against what a capture at its receiver says: payload bytes of the frames over the time from the first
-/// to the last. Metrics, after `name.`: `tool`, `capture` (bit/s), `ratio` (tool/capture). For CBR and TCP_STREAM.
+/// to the last. Of TCP, bytes whose sequence numbers were captured before do not count: the tool did not get them twice either. Metrics, after
+/// `name.`: `tool`, `capture` (bit/s), `ratio` (tool/capture), of TCP `again` (share of the captured payload that had been captured before, 0 to
+/// 1). For CBR and TCP_STREAM.
 ///
 /// # Errors
 /// Those of [`run`]; another kind of flow; a capture that saw fewer than two frames.
@@ -265,18 +267,18 @@ pub fn check(ends: &Ends, name: &str, flow: &Flow, seconds: f64) -> Result<Measu
     if frames < 2 {
         bail!("flow {}: {frames} frames were captured at {}", flow.name, flow.to);
     }
-    let payload: u64 = ours.iter().map(|seen| seen.payload).sum();
+    let all: u64 = ours.iter().map(|seen| seen.payload).sum();
+    let again: u64 = ours.iter().map(|seen| seen.again).sum();
+    let payload = all - again;
     let first = ours.iter().map(|seen| seen.first).fold(f64::INFINITY, f64::min);
     let last = ours.iter().map(|seen| seen.last).fold(0.0, f64::max);
     // From the first to the last is the time of all but one.
     let rate = payload as f64 * 8.0 * (frames - 1) as f64 / frames as f64 / (last - first).max(1e-9);
     let tool = measured.metrics.get(&format!("{}.{metric}", flow.name)).copied();
     let tool = tool.with_context(|| format!("flow {}: its tool has measured nothing", flow.name))?;
-    let retransmitted = measured.metrics.get(&format!("{}.retransmissions", flow.name)).copied();
-    if let Some(segments) = retransmitted.filter(|&segments| segments > 0.0) {
-        measured.remarks.push(format!(
-            "{name}: the capture holds {segments} segments that were sent again"
-        ));
+    if protocol == TCP {
+        let share = again as f64 / all.max(1) as f64;
+        measured.metrics.insert(format!("{name}.again"), share);
     }
     remark_drops(&mut measured, name, &flow.to, &captured);
     for (metric, value) in [("tool", tool), ("capture", rate), ("ratio", tool / rate)] {
@@ -285,12 +287,22 @@ pub fn check(ends: &Ends, name: &str, flow: &Flow, seconds: f64) -> Result<Measu
     Ok(measured)
 }
 
-/// The same traffic by `iperf3` after that of the lab's own tool, for whole seconds. Metrics, after `name.`: `tool`, `iperf3` (bit/s received by all
-/// streams), `ratio` (tool/iperf3); for CBR `jitter` (µs, as `iperf3` says). For CBR and TCP_STREAM.
+/// The metric of a flow that `iperf3` can have an opinion of; none of what it has no test for.
+pub(crate) fn witnessed(test: &Test) -> Option<&'static str> {
+    match test {
+        Test::Cbr { .. } => Some("rate"),
+        Test::TcpStream(_) => Some("total"),
+        _ => None,
+    }
+}
+
+/// The same traffic again by `iperf3`, for whole seconds, when the lab's own tool has measured `tool` (bit/s received by all streams). Metrics,
+/// after `name.`: `tool`, `iperf3` (bit/s), `difference` ((tool - iperf3)/iperf3), of CBR `jitter` (µs, as `iperf3` says). For CBR and
+/// TCP_STREAM. Where `iperf3` is missing or fails there are no metrics, and a remark says why.
 ///
 /// # Errors
-/// Those of [`run`]; another kind of flow; `iperf3` is missing, or fails.
-pub fn witness(ends: &Ends, name: &str, flow: &Flow, seconds: u32) -> Result<Measured> {
+/// An agent that has gone; another kind of flow.
+pub fn witness(ends: &Ends, name: &str, flow: &Flow, seconds: u32, tool: f64) -> Result<Measured> {
     let mut client = IperfClient {
         to: ends.address(&flow.from, &flow.to)?,
         port: WITNESS_PORT,
@@ -301,37 +313,39 @@ pub fn witness(ends: &Ends, name: &str, flow: &Flow, seconds: u32) -> Result<Mea
         congestion: None,
         streams: 1,
     };
-    let metric = match &flow.test {
+    match &flow.test {
         Test::Cbr { payload, rate, buffer } => {
             (client.udp, client.message, client.buffer) = (Some(*rate), Some(*payload), *buffer);
-            "rate"
         }
         Test::TcpStream(streams) => {
             (client.message, client.buffer, client.streams) = (streams.message, streams.buffer, streams.streams);
             client.congestion.clone_from(&streams.congestion);
-            "total"
         }
         _ => bail!("flow {}: iperf3 has only CBR and TCP_STREAM", flow.name),
+    }
+    let mut measured = Measured::default();
+    let said = match testify(ends, flow, client) {
+        Ok(said) => said,
+        Err(error) => {
+            let remark = format!("{name}: no second witness of {}: {error:#}", flow.name);
+            measured.remarks.push(remark);
+            return Ok(measured);
+        }
     };
-    let mut measured = run(ends, &[], std::slice::from_ref(flow), f64::from(seconds), 0.0)?;
-    let tool = measured.metrics.get(&format!("{}.{metric}", flow.name)).copied();
-    let tool = tool.with_context(|| format!("flow {}: its tool has measured nothing", flow.name))?;
-    let server = ends
-        .agent(&flow.to)?
-        .start(Task::IperfServer(IperfServer { port: WITNESS_PORT }))?;
-    let mut client = ends.agent(&flow.from)?.start(Task::IperfClient(client))?;
-    client.go()?;
-    let Outcome::Witnessed(Witnessed { received, jitter, .. }) =
-        client.wait(Duration::from_secs(seconds.into()) + SLACK)?
-    else {
-        bail!("{} answers something else", flow.from);
-    };
-    server.stop()?;
+    if let Some((sent, received)) = said.datagrams {
+        measured.accounts.push(Account {
+            flow: flow.name.clone(),
+            sent,
+            received,
+            packets: super::measured::packets(flow_payload(flow)),
+        });
+    }
+    let difference = (said.received > 0.0).then(|| tool / said.received - 1.0);
     let figures = [
         ("tool", Some(tool)),
-        ("iperf3", Some(received)),
-        ("jitter", jitter),
-        ("ratio", (received > 0.0).then(|| tool / received)),
+        ("iperf3", Some(said.received)),
+        ("jitter", said.jitter),
+        ("difference", difference),
     ];
     for (metric, value) in figures {
         measured
@@ -339,6 +353,27 @@ pub fn witness(ends: &Ends, name: &str, flow: &Flow, seconds: u32) -> Result<Mea
             .extend(value.map(|value| (format!("{name}.{metric}"), value)));
     }
     Ok(measured)
+}
+
+fn flow_payload(flow: &Flow) -> u32 {
+    match flow.test {
+        Test::Cbr { payload, .. } => payload,
+        _ => 0,
+    }
+}
+
+fn testify(ends: &Ends, flow: &Flow, client: IperfClient) -> Result<Witnessed> {
+    let limit = Duration::from_secs(client.seconds.into()) + SLACK;
+    let server = ends
+        .agent(&flow.to)?
+        .start(Task::IperfServer(IperfServer { port: WITNESS_PORT }))?;
+    let mut client = ends.agent(&flow.from)?.start(Task::IperfClient(client))?;
+    client.go()?;
+    let Outcome::Witnessed(witnessed) = client.wait(limit)? else {
+        bail!("{} answers something else", flow.from);
+    };
+    server.stop()?;
+    Ok(witnessed)
 }
 
 /// Frames of the kinds that are meant.

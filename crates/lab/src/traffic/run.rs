@@ -139,7 +139,10 @@ impl Plan<'_> {
             let (_, port) = ports(*number);
             let (ports, buffer) = match &flow.test {
                 Test::Rtt { .. } => {
-                    let echo = Task::Echo(Echo { port, spin: 0 });
+                    let echo = Task::Echo(Echo {
+                        port,
+                        ..Echo::default()
+                    });
                     servers.others.push(self.ends.agent(&flow.to)?.start(echo)?);
                     continue;
                 }

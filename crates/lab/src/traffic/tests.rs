@@ -127,7 +127,12 @@ fn exchanges_with_an_echo_server_are_counted_and_timed() {
     let agent = Agent::here("here").unwrap();
     for spin in [0, 50] {
         for interval in [0, 100] {
-            let echo = agent.start(Task::Echo(Echo { port: 0, spin })).unwrap();
+            let echo = agent
+                .start(Task::Echo(Echo {
+                    spin,
+                    ..Echo::default()
+                }))
+                .unwrap();
             let task = Probe {
                 spin,
                 interval,

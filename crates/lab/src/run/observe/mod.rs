@@ -13,7 +13,7 @@ use super::stage::Table;
 use crate::controller::Measured;
 use crate::scenario::{Observe, Setup};
 use crate::traffic::capture::Captured;
-use crate::traffic::observe::{Broadcasts, broadcast, check, idle, reachability};
+use crate::traffic::observe::{Broadcasts, broadcast, check, idle, reachability, witness, witnessed};
 use crate::traffic::protocol::Outcome;
 use crate::traffic::{self, Ends, Flow, Remote};
 use anyhow::{Context, Result, bail};
@@ -68,6 +68,7 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
             | Observe::Reachability { .. }
             | Observe::Idle {}
             | Observe::Capture { .. }
+            | Observe::Witness { .. }
             | Observe::Broadcast { .. } => {
                 continue;
             }
@@ -142,6 +143,19 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
             &mut all,
             traffic::run(ends, background, rest, setup.seconds, setup.warmup)?,
         ),
+    }
+    for observation in &setup.observed {
+        let Observe::Witness { flow } = &observation.what else {
+            continue;
+        };
+        let known = setup.measured.iter().find(|known| known.name == *flow);
+        let known = known.with_context(|| format!("there is no flow '{flow}' to witness"))?;
+        let metric = witnessed(&known.test).unwrap_or_default();
+        let Some(tool) = all.metrics.get(&format!("{flow}.{metric}")).copied() else {
+            continue;
+        };
+        let witnessed = witness(ends, &observation.name, known, setup.witness_seconds(), tool)?;
+        add(&mut all, witnessed);
     }
     Ok(all)
 }

@@ -275,7 +275,10 @@ const EXCHANGES: u32 = 100;
 /// Round trips between two hosts.
 fn probe(table: &Table, from: &str, to: &str, exchanges: Option<u32>, seconds: f64) -> Result<traffic::udp::Probed> {
     let ends = &table.ground.ends;
-    let echo = ends.agent(to)?.start(Task::Echo(Echo { port: ECHO, spin: 0 }))?;
+    let echo = ends.agent(to)?.start(Task::Echo(Echo {
+        port: ECHO,
+        ..Echo::default()
+    }))?;
     let task = Probe {
         to: SocketAddrV4::new(ends.address(from, to)?, ECHO),
         port: 0,

@@ -4,6 +4,7 @@ use super::{Faults, Filled};
 use crate::scenario::node::Fault;
 use crate::scenario::setup::{Observe, Setup};
 use crate::topology::{Link, Topology};
+use crate::traffic::observe::witnessed;
 use crate::traffic::{Flow, Streams, Test};
 use std::collections::BTreeSet;
 
@@ -161,6 +162,20 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
             Observe::Capture { flow } => {
                 if setup.measured.iter().all(|measured| measured.name != *flow) {
                     say(&["flow"], format!("no measured flow is '{flow}'"));
+                }
+            }
+            Observe::Witness { flow } => {
+                let known = setup.measured.iter().find(|measured| measured.name == *flow);
+                match known.map(|measured| witnessed(&measured.test)) {
+                    None => say(&["flow"], format!("no measured flow is '{flow}'")),
+                    Some(None) => say(&["flow"], "iperf3 witnesses cbr and tcp_stream only".to_owned()),
+                    Some(Some(_)) => {}
+                }
+                if setup.measured.len() > 1 || !setup.background.is_empty() {
+                    say(
+                        &["flow"],
+                        "iperf3 sends alone: what it says can be compared with a flow that was alone only".to_owned(),
+                    );
                 }
             }
             Observe::Fairness { flows } => {

@@ -1,7 +1,7 @@
 //! A server that sends every datagram back.
 
 use super::socket::bind;
-use crate::traffic::clock::{MICRO, be_punctual, now};
+use crate::traffic::clock::{MICRO, be_punctual, now, wait_until};
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::{Control, LOOK};
 use anyhow::{Context, Result};
@@ -19,7 +19,13 @@ pub struct Echo {
     /// cannot use.
     #[serde(default)]
     pub spin: u64,
+    /// How long each datagram is kept before it goes back, in ns; the others wait. For the last moment the server has a processor for itself.
+    #[serde(default)]
+    pub hold: u64,
 }
+
+/// For how long before it answers a server that has held a datagram has a processor for itself, in nanoseconds.
+const LAST_MOMENT: u64 = 60 * MICRO;
 
 impl Echo {
     pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
@@ -33,6 +39,9 @@ impl Echo {
             let Ok((len, from)) = socket.recv_from(&mut buffer) else {
                 continue;
             };
+            if self.hold > 0 {
+                wait_until(now() + self.hold, LAST_MOMENT);
+            }
             let _ = socket.send_to(&buffer[..len], from);
             let mut until = now() + self.spin * MICRO;
             while self.spin > 0 && now() < until {

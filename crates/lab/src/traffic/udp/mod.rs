@@ -4,6 +4,7 @@
 //! received. So an RTT holds two system calls and a wake-up at each end beside the way itself; the floor of the instrument, measured on a bare
 //! cable, says how much that is.
 
+mod dither;
 mod echo;
 mod header;
 mod probe;

@@ -1,5 +1,6 @@
 //! Flows of datagrams by a schedule that no delay shifts: what is late is sent at once, and the lateness reported.
 
+use super::dither::Dither;
 use super::header::{self, Header};
 use super::schedule::Schedule;
 use super::socket::{bind, set_buffers};
@@ -169,9 +170,11 @@ struct Sender<'a> {
     /// The port it comes from; 0 for new flows.
     source: u16,
     schedule: Schedule,
+    dither: Dither,
     /// Nanoseconds after the beginning of a phase that its first is due: flows of one sender do not begin all at once.
     offset: u64,
     begin: u64,
+    end: u64,
     /// The next one's number, and when it is due.
     number: u64,
     due: u64,
@@ -219,7 +222,9 @@ impl Sender<'_> {
             source,
             schedule,
             offset: u64::try_from(u128::from(schedule.due(1)) * index as u128 / of as u128).unwrap_or(u64::MAX),
+            dither: Dither::new(schedule.due(1), u64::from(flow.flow)),
             begin: 0,
+            end: 0,
             number: 0,
             due: 0,
             left: 0,
@@ -236,8 +241,9 @@ impl Sender<'_> {
 
     fn begin(&mut self, at: u64, length: u64, warmup: bool) {
         self.begin = at + self.offset;
+        self.end = at.saturating_add(length);
         self.number = 0;
-        self.due = self.begin;
+        self.due = self.next_due(at);
         self.left = match self.flow.rate {
             0 if length > 0 => u64::MAX,
             _ => self.schedule.before(length.saturating_sub(self.offset)),
@@ -276,12 +282,16 @@ impl Sender<'_> {
         }
         self.number += 1;
         self.left -= 1;
-        // Flows without a rate take turns.
-        self.due = if self.flow.rate > 0 {
-            self.begin.saturating_add(self.schedule.due(self.number))
-        } else {
-            at
-        };
+        self.due = self.next_due(at);
+    }
+
+    /// When the next one is due, off its even distance by a lot, but not after the end. Flows without a rate take turns.
+    fn next_due(&mut self, now: u64) -> u64 {
+        if self.flow.rate == 0 {
+            return now;
+        }
+        let even = self.begin.saturating_add(self.schedule.due(self.number));
+        even.saturating_add(self.dither.next()).min(self.end.max(even))
     }
 
     /// Writes the header of a new flow; returns the port that it goes to. Its checksum is left out, as RFC 768 allows.
