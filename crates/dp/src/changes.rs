@@ -4,6 +4,10 @@
 //! with the last one it saw, once a batch: a load, no lock. Only when they differ does it take the lock and read what is new. What a worker
 //! has not read for long is told it in fewer words, which may be about more packets: a controller that adds a million rules must not cost it the
 //! megaflows that none of them is about.
+//!
+//! Nobody works while it has the lock. A thread can lose its processor at any moment, and who adds a million rules is busy enough to lose it often: a
+//! worker that wants the lock then waits, and its packets with it, until that thread runs again. So what is long, to put changes together and to
+//! give their memory back, is done outside.
 
 use flow::{Key, Mask};
 use parking_lot::Mutex;
@@ -62,8 +66,10 @@ fn merged(changes: &[Change]) -> Vec<Change> {
     deps.into_iter().map(Change::Dep).chain(regions).collect()
 }
 
-/// Changes that are kept as they were published.
+/// Changes that are kept as they were published; somewhat more for a moment, while some are put together.
 const RECENT: usize = 1024;
+/// As many of them that those who publish wait until that is done.
+const CROWDED: usize = 16 * RECENT;
 /// Of those, as many are put together when there are more.
 const PART: usize = 512;
 /// Parts that are kept; then half of them are put together.
@@ -76,13 +82,15 @@ const WORDS: usize = 1024;
 pub struct Changes {
     epoch: AtomicU64,
     log: Mutex<Log>,
+    /// Whoever puts changes together; nobody else takes any out of the log.
+    tidying: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Log {
     recent: VecDeque<Change>,
     /// What came before, the oldest first.
-    parts: VecDeque<Part>,
+    parts: VecDeque<Arc<Part>>,
 }
 
 /// Changes that were put together.
@@ -91,26 +99,6 @@ struct Part {
     changes: Vec<Change>,
     /// The epoch behind the last of them.
     end: u64,
-}
-
-impl Log {
-    fn push(&mut self, change: Change, epoch: u64) {
-        if self.recent.len() == RECENT {
-            let end = epoch - (RECENT - PART) as u64;
-            let changes: Vec<Change> = self.recent.drain(..PART).collect();
-            self.parts.push_back(Part::of(&changes, end));
-        }
-        if self.parts.len() == PARTS {
-            let mut all = Vec::new();
-            let mut end = 0;
-            for part in self.parts.drain(..PARTS / 2) {
-                all.extend(part.changes);
-                end = part.end;
-            }
-            self.parts.push_front(Part::of(&all, end));
-        }
-        self.recent.push_back(change);
-    }
 }
 
 impl Part {
@@ -146,26 +134,78 @@ impl Changes {
         } else {
             changes
         };
-        let mut log = self.log.lock();
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        for (change, epoch) in changes.iter().zip(epoch..) {
-            log.push(change.clone(), epoch);
+        let recent = {
+            let mut log = self.log.lock();
+            log.recent.extend(changes.iter().cloned());
+            self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
+            log.recent.len()
+        };
+        if recent >= RECENT {
+            let turn = if recent < CROWDED {
+                self.tidying.try_lock()
+            } else {
+                Some(self.tidying.lock())
+            };
+            if turn.is_some() {
+                self.tidy();
+            }
         }
-        self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
+    }
+
+    /// Says the oldest changes in fewer words, as long as there are many. The caller has its turn.
+    fn tidy(&self) {
+        let mut oldest = Vec::with_capacity(PART);
+        loop {
+            let end = {
+                let log = self.log.lock();
+                let recent = log.recent.len();
+                if recent < RECENT {
+                    return;
+                }
+                oldest.extend(log.recent.range(..PART).cloned());
+                self.epoch.load(Ordering::Relaxed) - (recent - PART) as u64
+            };
+            let part = Arc::new(Part::of(&oldest, end));
+            oldest.clear();
+            let parts = {
+                let mut log = self.log.lock();
+                oldest.extend(log.recent.drain(..PART));
+                log.parts.push_back(part);
+                log.parts.len()
+            };
+            // Their last owner is here.
+            oldest.clear();
+            if parts >= PARTS {
+                self.tidy_parts();
+            }
+        }
+    }
+
+    /// The same for the older half of the parts.
+    fn tidy_parts(&self) {
+        let older: Vec<Arc<Part>> = self.log.lock().parts.range(..PARTS / 2).cloned().collect();
+        let end = older.last().map_or(0, |part| part.end);
+        let all: Vec<Change> = older.iter().flat_map(|part| part.changes.iter().cloned()).collect();
+        let one = Arc::new(Part::of(&all, end));
+        let mut log = self.log.lock();
+        log.parts.drain(..PARTS / 2);
+        log.parts.push_front(one);
     }
 
     /// Appends to `out` what was published after `epoch`, or more, and returns the epoch that `out` brings the reader to.
     pub fn since(&self, epoch: u64, out: &mut Vec<Change>) -> u64 {
-        let log = self.log.lock();
-        let current = self.epoch.load(Ordering::Acquire);
-        let behind = usize::try_from(current.saturating_sub(epoch)).unwrap_or(usize::MAX);
+        let behind = |current: u64| usize::try_from(current.saturating_sub(epoch)).unwrap_or(usize::MAX);
         let first = out.len();
-        for part in log.parts.iter().filter(|part| part.end > epoch) {
-            out.extend_from_slice(&part.changes);
-        }
-        let recent = log.recent.len();
-        out.extend(log.recent.iter().skip(recent.saturating_sub(behind)).cloned());
-        drop(log);
+        out.reserve(behind(self.epoch()).min(2 * RECENT));
+        let (parts, current) = {
+            let log = self.log.lock();
+            let current = self.epoch.load(Ordering::Acquire);
+            let recent = log.recent.len();
+            out.extend(log.recent.range(recent.saturating_sub(behind(current))..).cloned());
+            let parts = log.parts.iter().rev().take_while(|part| part.end > epoch);
+            (parts.cloned().collect::<Vec<_>>(), current)
+        };
+        out.extend(parts.iter().flat_map(|part| part.changes.iter().cloned()));
         if out.len() - first > APART {
             let few = merged(&out[first..]);
             out.splice(first.., few);
@@ -255,6 +295,39 @@ mod tests {
             assert!(!touches(on(0x0b00_0000)));
             assert!((0..7).all(|dep| out.contains(&Change::Dep(Dep(dep)))));
         }
+    }
+
+    #[test]
+    fn what_one_of_many_has_published_is_there_for_all_from_then_on() {
+        let changes = Changes::new();
+        let publish = |from: u64| {
+            for n in 0..4 * RECENT as u64 {
+                let (before, own) = (changes.epoch(), Change::Dep(Dep(from + n % 300)));
+                changes.publish(std::slice::from_ref(&own));
+                let mut out = Vec::new();
+                let epoch = changes.since(before, &mut out);
+                assert!(epoch > before);
+                assert!(out.contains(&own) || out == [Change::All], "{own:?} is not in {out:?}");
+            }
+        };
+        std::thread::scope(|scope| {
+            let publishers = [0, 1_000, 2_000].map(|from| scope.spawn(move || publish(from)));
+            let (mut epoch, mut seen) = (0, std::collections::BTreeSet::new());
+            loop {
+                let ended = publishers.iter().all(std::thread::ScopedJoinHandle::is_finished);
+                let mut out = Vec::new();
+                epoch = changes.since(epoch, &mut out);
+                assert!(!out.contains(&Change::All));
+                seen.extend(out.into_iter().map(|change| match change {
+                    Change::Dep(dep) => dep,
+                    other => panic!("nobody published {other:?}"),
+                }));
+                if ended {
+                    break;
+                }
+            }
+            assert_eq!(seen.len(), 900);
+        });
     }
 
     #[test]

@@ -56,6 +56,10 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
     }
 }
 
+/// The nice value of the thread that does all but forward packets, where the process may have it. Workers have a lower one, but wait for the tables when
+/// this thread is changing them: would it then wait behind everybody else's processes, so would their packets.
+const NICE: i32 = -5;
+
 /// Serves until told to end; the number of the signal that did, if one did.
 fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> {
     if program == Program::Run && options.daemon.pidfile.is_none() {
@@ -66,6 +70,8 @@ fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> 
         embedded::make_directories(&options)?;
     }
     let process = process::start(options.daemon.clone()).map_err(|error| anyhow!("{error}"))?;
+    // Without it the switch works as well, only later.
+    let _ = sys::thread::set_nice(NICE);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         tokio::select! {
