@@ -434,25 +434,24 @@ impl Subject {
         Ok(Moved::turn(from, self.moved(&mut connection)?))
     }
 
-    /// Lets it run until what it moves does not change any more: rules are looked up, stations learned, caches filled.
+    /// Lets it run until it has looked up all rules that it needs: caches are full, stations learned.
     ///
     /// # Errors
     /// It does not answer, or moves nothing.
     pub(crate) fn settle(&self) -> Result<()> {
-        const WINDOW: Duration = Duration::from_millis(250);
-        const ATTEMPTS: u32 = 120;
-        let mut before = 0.0;
-        for _ in 0..ATTEMPTS {
-            let upcalls = self.upcalls()?;
-            let now = self.measure(WINDOW)?.received;
-            let changed = (now - before).abs() / now.max(1.0);
+        const WINDOW: Duration = Duration::from_millis(200);
+        const LONGEST: Duration = Duration::from_secs(120);
+        let (began, mut quiet) = (Instant::now(), 0);
+        let mut before = self.upcalls()?;
+        while quiet < 2 && began.elapsed() < LONGEST {
+            std::thread::sleep(WINDOW);
+            let now = self.upcalls()?;
             // A handful of new flows comes of the host's own packets.
-            if changed < 0.05 && self.upcalls()? < upcalls + 10 {
-                return Ok(());
-            }
+            quiet = if now <= before + 10 { quiet + 1 } else { 0 };
             before = now;
         }
-        ensure!(before > 0.0, "{}: no packet moves", self.kind.name());
+        let moves = self.measure(WINDOW)?.received > 0.0;
+        ensure!(moves, "{}: no packet moves", self.kind.name());
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod controllers;
 mod differential;
 mod fixture;
 mod lab_controller;
+mod memory;
 mod openflow;
 mod qos;
 mod qos_config;

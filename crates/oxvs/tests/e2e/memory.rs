@@ -1,0 +1,83 @@
+//! Interfaces without a wire: packets of a file come in, and what goes out is gone.
+
+use crate::fixture::{dummy, stand_in};
+use std::fs;
+use testkit::{Vswitch, eventually, skip};
+
+/// A capture of so many packets of 60 bytes.
+fn capture(switch: &Vswitch, packets: u8) -> String {
+    let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]);
+    for n in 0..packets {
+        file.extend([0; 8]);
+        file.extend([60, 0, 0, 0, 60, 0, 0, 0]);
+        file.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, n, 8, 0]);
+        file.extend([0; 46]);
+    }
+    let path = switch.sandbox.arg("packets.pcap");
+    fs::write(&path, file).unwrap();
+    path
+}
+
+/// A bridge with a rule from a source of three packets to a sink, ports 1 and 2.
+fn bridge(options: &str) -> Vswitch {
+    let switch = dummy();
+    let file = capture(&switch, 3);
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure");
+    switch
+        .tool("ovs-ofctl", &["add-flow", "br0", "in_port=1,actions=output:2"])
+        .expect_ok();
+    switch.vsctl("add-port br0 sink -- set interface sink type=null ofport_request=2");
+    switch.vsctl(&format!(
+        "add-port br0 source -- set interface source type=pcap options:rx_pcap={file} {options} ofport_request=1"
+    ));
+    switch
+}
+
+/// Packets that have left by the sink.
+fn sent(switch: &Vswitch) -> u64 {
+    let said = switch.tool("ovs-ofctl", &["dump-ports", "br0", "2"]).expect_ok();
+    let (_, rest) = said.split_once("tx pkts=").unwrap();
+    rest.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn packets_of_a_file_pass_rules_once_and_are_swallowed_by_a_null_port() {
+    if stand_in() {
+        skip!("these types are ours");
+    }
+    let switch = bridge("");
+    eventually("all packets are out", || (sent(&switch) == 3).then_some(()));
+    assert_eq!(switch.get("interface", "source", "error"), "[]");
+    // As many as are in the file, and no more.
+    assert_eq!(sent(&switch), 3);
+}
+
+#[test]
+fn packets_of_a_file_come_again_and_again_until_the_port_goes() {
+    if stand_in() {
+        skip!("these types are ours");
+    }
+    let switch = bridge("options:infinite_rx=true");
+    eventually("more packets are out than the file has", || (sent(&switch) > 1000).then_some(()));
+    switch.vsctl("del-port br0 source");
+    let before = sent(&switch);
+    assert_eq!(sent(&switch), before);
+}
+
+#[test]
+fn a_file_that_is_no_capture_is_an_error_of_its_row() {
+    if stand_in() {
+        skip!("these types are ours");
+    }
+    let switch = dummy();
+    let path = switch.sandbox.arg("text");
+    fs::write(&path, "no capture").unwrap();
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy");
+    switch.vsctl(&format!(
+        "add-port br0 source -- set interface source type=pcap options:rx_pcap={path}"
+    ));
+    let error = switch.get("interface", "source", "error");
+    assert!(error.contains("not a capture file"), "{error}");
+    assert_eq!(switch.get("interface", "source", "ofport"), "-1");
+}
