@@ -212,7 +212,9 @@ pub(crate) fn line(measured: &Measured) -> String {
         let _ = write!(out, "; {} ({})", peer.setting, peer.shares());
     }
     let spoilt = measured.rounds.iter().filter(|round| !round.counts).count();
-    if spoilt > 0 {
+    if spoilt == measured.rounds.len() {
+        out += " [memory was never steady: all rounds are shown, and none can be trusted]";
+    } else if spoilt > 0 {
         let _ = write!(out, " [{spoilt} rounds left out: memory was not as fast as usual]");
     }
     for (switch, figures) in &measured.figures {
