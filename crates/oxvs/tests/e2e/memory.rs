@@ -59,7 +59,9 @@ fn packets_of_a_file_come_again_and_again_until_the_port_goes() {
         skip!("these types are ours");
     }
     let switch = bridge("options:infinite_rx=true");
-    eventually("more packets are out than the file has", || (sent(&switch) > 1000).then_some(()));
+    eventually("more packets are out than the file has", || {
+        (sent(&switch) > 1000).then_some(())
+    });
     switch.vsctl("del-port br0 source");
     let before = sent(&switch);
     assert_eq!(sent(&switch), before);
