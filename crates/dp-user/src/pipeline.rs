@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
 //! | | where the port asks for it: let packets come at its speed, police them | `gate` |
-//! | 2 | extract each frame's key | [`flow::extract`] |
+//! | 2 | extract each frame's key, unless one megaflow covers all that comes from the port | [`flow::extract`] |
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
 //! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::upcall`] |
@@ -163,13 +163,46 @@ impl Pipeline {
     /// Stages 2 to 8.
     #[inline]
     fn forward(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
-        self.extract(batch, from.port);
-        if self.find(batch) {
-            self.act(batch, from, now);
+        if let Some(number) = self.of_all(batch, from.port) {
+            self.act_alike(number, batch, from, now);
         } else {
-            self.act_in_order(batch, from, now);
+            self.extract(batch, from.port);
+            if self.find(batch) {
+                self.act(batch, from, now);
+            } else {
+                self.act_in_order(batch, from, now);
+            }
         }
         self.actor.flush(now);
+    }
+
+    /// The megaflow, if there is one, that covers all that comes in on a port, whatever is in it: then nobody needs to look into packets that
+    /// have a key at all.
+    #[inline]
+    fn of_all(&self, batch: &Batch, port: PortNo) -> Option<u32> {
+        let number = self.flows.of_all(port)?;
+        let all = batch.frames.iter().all(|frame| flow::has_key(frame.data()));
+        all.then_some(number)
+    }
+
+    /// Stages 6 and 7 where all packets have one megaflow.
+    #[inline]
+    fn act_alike(&mut self, number: u32, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+        let packets = batch.frames.len() as u64;
+        self.stats.exact_hits.add(packets);
+        let flow = self.flows.flow_mut(number);
+        let Some(port) = flow.direct else {
+            batch.flows.clear();
+            batch.flows.resize(batch.frames.len(), number);
+            return self.act(batch, from, now);
+        };
+        flow.carried(packets, batch.frames.iter().map(|frame| frame.len() as u64).sum(), now);
+        self.flows.traffic();
+        let drops = DropSink {
+            worker: &self.stats,
+            port: Some(&from.stats),
+        };
+        self.actor.egress.queue_all(port, &mut batch.frames, drops);
     }
 
     /// Sends a frame through actions, outside of any flow, as if it had come in on a port.

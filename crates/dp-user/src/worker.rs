@@ -13,7 +13,7 @@
 use crate::command::{Command, CommandQueue, Intake};
 use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
-use crate::pipeline::{Inlet, Pipeline, Push};
+use crate::pipeline::{BATCH, Inlet, Pipeline, Push};
 use crate::poll::Poller;
 use dp::{FlowDump, FlowStats, Slowpath};
 use flow::PortNo;
@@ -43,6 +43,13 @@ const LOOK_INTO: usize = 8;
 
 /// Times that a spinning worker looks into its queues before it asks epoll again, for commands and vanished devices.
 const LOOKS: u32 = 64;
+/// While some queues have packets, the others are asked every so many looks.
+const LOOK_AT_IDLE: u32 = 8;
+
+/// Batches, and time, for which the only queue that has packets is served before the worker looks for others. The time is short beside what a
+/// packet takes to wake a worker; the batches are what one round of small packets is worth.
+const BATCHES: u32 = 8;
+const SERVICE: Duration = Duration::from_micros(20);
 
 /// How long a parked queue rests.
 const PARKED: Duration = Duration::from_secs(1);
@@ -108,6 +115,8 @@ struct Queue {
     /// Attempts in a row that brought no packet.
     fruitless: u32,
     parked: Option<Nanos>,
+    /// Brought no packet when it was last asked.
+    idle: bool,
     /// Its device has vanished; nobody asks it again.
     gone: bool,
 }
@@ -232,26 +241,28 @@ impl Worker {
         !spin.is_zero() && self.now.since(self.active) < spin
     }
 
-    /// One batch of each queue that has packets.
+    /// One batch of each queue that has packets. While some have, the others are asked less often: that costs a system call each.
     fn look(&mut self) {
         self.looks += 1;
         self.now = clock();
         let began = cycles::now();
         self.packets = 0;
         let contended = self.busy > 1;
+        let rest = self.busy > 0 && !self.looks.is_multiple_of(LOOK_AT_IDLE);
         self.busy = 0;
         for place in 0..self.queues.len() {
             let Some(queue) = self.queues[place]
                 .as_mut()
-                .filter(|queue| queue.parked.is_none() && !queue.gone)
+                .filter(|queue| queue.parked.is_none() && !queue.gone && !(rest && queue.idle))
             else {
                 continue;
             };
             let before = cycles::now();
             match self.pipeline.receive(&mut queue.inlet, contended, self.now) {
-                Ok(0) => {}
+                Ok(0) => queue.idle = true,
                 Ok(packets) => {
                     queue.fruitless = 0;
+                    queue.idle = false;
                     queue.load.cycles.add(cycles::now().wrapping_sub(before));
                     self.packets += packets;
                     self.busy += 1;
@@ -264,22 +275,40 @@ impl Worker {
         self.load.turn(self.packets, cycles::now().wrapping_sub(began));
     }
 
-    /// One batch of one queue.
+    /// One batch of one queue, or some where nobody else waits.
     #[inline]
     fn serve(&mut self, place: usize, contended: bool, now: Nanos) {
         // A command of this turn may have removed it.
         let Some(queue) = self.queues.get_mut(place).and_then(Option::as_mut) else {
             return;
         };
-        let before = cycles::now();
-        match self.pipeline.receive(&mut queue.inlet, contended, now) {
-            Ok(packets) if packets > 0 => {
-                queue.fruitless = 0;
-                queue.load.cycles.add(cycles::now().wrapping_sub(before));
-                self.packets += packets;
+        let mut batches = if contended { 1 } else { BATCHES };
+        let (before, mut time) = (cycles::now(), now);
+        let mut packets = 0;
+        let end = loop {
+            match self.pipeline.receive(&mut queue.inlet, contended, time) {
+                Ok(BATCH) if batches > 1 => packets += BATCH,
+                Ok(received) => {
+                    packets += received;
+                    break Ok(());
+                }
+                Err(error) => break Err(error),
             }
-            Ok(_) => self.received_nothing(place, now),
+            batches -= 1;
+            time = clock();
+            if time.since(now) >= SERVICE {
+                break Ok(());
+            }
+        };
+        if packets > 0 {
+            queue.fruitless = 0;
+            queue.load.cycles.add(cycles::now().wrapping_sub(before));
+            self.packets += packets;
+        }
+        match end {
             Err(error) => self.receive_failed(place, &error, now),
+            Ok(()) if packets == 0 => self.received_nothing(place, now),
+            Ok(()) => {}
         }
     }
 
@@ -431,6 +460,7 @@ impl Worker {
             ifindex: device.state().map_or(0, |state| state.ifindex),
             fruitless: 0,
             parked: None,
+            idle: false,
             gone: false,
         });
         Ok(())

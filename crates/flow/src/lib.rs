@@ -21,7 +21,7 @@ mod odp;
 mod state;
 
 pub use display::Masked;
-pub use extract::{extract, extract_into};
+pub use extract::{extract, extract_into, has_key};
 pub use field::{Field, FieldInfo, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, PortNo, TAG_PRESENT};
 pub use mask::{Mask, mix};

@@ -33,17 +33,22 @@ struct Shared {
     up: AtomicBool,
     /// Readable while there are packets to be received.
     event: OwnedFd,
+    /// Whether it is.
+    rung: AtomicBool,
 }
 
 impl Shared {
     /// Tells who waits that there are packets. It fails only where that has been said already.
     fn ring(&self) {
+        self.rung.store(true, Ordering::Relaxed);
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Takes that back. It fails only where nothing was said.
+    /// Takes that back, where it was said.
     fn hush(&self) {
-        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+        if self.rung.swap(false, Ordering::Relaxed) {
+            let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+        }
     }
 }
 
@@ -106,6 +111,7 @@ impl Memory {
             shared: Arc::new(Shared {
                 up: AtomicBool::new(true),
                 event,
+                rung: AtomicBool::new(false),
             }),
         })
     }

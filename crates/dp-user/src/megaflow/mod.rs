@@ -23,7 +23,7 @@ pub(crate) use storage::Flow;
 use crate::hash::{KeyHasher, front};
 use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
-use flow::{Key, Mask, PortNo};
+use flow::{Field, Key, Mask, PortNo};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +57,8 @@ pub(crate) struct FlowTable {
     random: u64,
     sweep: Sweep,
     graveyard: Vec<Chunk>,
+    /// The megaflows that cover whatever comes in on a port.
+    wide: Vec<(PortNo, u32)>,
     /// How many megaflows let packets begin anew.
     recirculating: usize,
     /// Megaflows looked at to apply changes.
@@ -79,6 +81,7 @@ impl FlowTable {
             removals: 0,
             sweep: Sweep::new(idle),
             graveyard: Vec::new(),
+            wide: Vec::new(),
             recirculating: 0,
             looked_at: 0,
             found: Vec::new(),
@@ -139,6 +142,14 @@ impl FlowTable {
     #[inline(always)]
     pub(crate) fn prefetch(&self, number: u32) {
         self.storage.prefetch(number);
+    }
+
+    /// The megaflow, if there is one, that covers whatever comes in on a port and lets nothing begin anew.
+    #[inline]
+    pub(crate) fn of_all(&self, port: PortNo) -> Option<u32> {
+        let (_, number) = self.wide.iter().find(|(wide, _)| *wide == port)?;
+        let flow = self.storage.get(*number)?;
+        (!flow.recirculates).then_some(*number)
     }
 
     /// Finds a megaflow that covers `key`.
@@ -218,6 +229,9 @@ impl FlowTable {
         self.recirculating += usize::from(self.storage.flow_mut(number).recirculates);
         self.subtables.insert(subtable, hash, number);
         self.deps.insert(&translation.deps, number, ticket);
+        if is_wide(&mask) && key.get(Field::RecircId) == 0 {
+            self.wide.push((key.in_port(), number));
+        }
         self.sweep.traffic();
         number
     }
@@ -278,6 +292,7 @@ impl FlowTable {
         self.subtables = Subtables::default();
         self.deps = DepIndex::default();
         self.owners = HashMap::new();
+        self.wide.clear();
         self.recirculating = 0;
         self.sweep.restart();
     }
@@ -338,6 +353,7 @@ impl FlowTable {
         self.recirculating -= usize::from(flow.recirculates);
         self.subtables.remove(flow.subtable, flow.hash, number);
         self.deps.removed(&origin.deps, &self.storage);
+        self.wide.retain(|(_, wide)| *wide != number);
         if let Some(owned) = self.owners.get_mut(&origin.owner) {
             owned.swap_remove(origin.position as usize);
             if let Some(&moved) = owned.get(origin.position as usize) {
@@ -386,6 +402,14 @@ impl FlowTable {
         self.random ^= self.random << 17;
         self.random
     }
+}
+
+/// Whether a mask looks at nothing but where a packet comes from.
+fn is_wide(mask: &Mask) -> bool {
+    let mut origin = Mask::exact(Field::InPort);
+    let port = mask.covers(&origin);
+    origin.add(Field::RecircId);
+    port && origin.covers(mask)
 }
 
 impl Flow {

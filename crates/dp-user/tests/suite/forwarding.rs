@@ -19,7 +19,11 @@ fn packets_of_a_flow_are_forwarded_in_order_and_only_the_first_goes_up() {
 
 #[test]
 fn both_caches_are_counted() {
-    let mut bench = Bench::new(2, FakeSwitch::new(|_| translation(&[output(1)], &[Field::InPort])));
+    let looks_at = [Field::InPort, Field::EthType];
+    let mut bench = Bench::new(
+        2,
+        FakeSwitch::new(move |_| translation(&[output(1)], &looks_at)),
+    );
     bench.receive(0, &[packet(2, 1, 0)]);
     bench.receive(0, &[packet(3, 1, 0)]);
     bench.receive(0, &[packet(3, 1, 0), packet(2, 1, 0)]);
@@ -28,6 +32,19 @@ fn both_caches_are_counted() {
     bench.housekeep();
     let stats = bench.pipeline.cache_stats();
     assert_eq!((stats.flows, stats.masks), (1, 1));
+}
+
+#[test]
+fn where_a_megaflow_covers_all_of_a_port_packets_without_a_key_are_dropped_all_the_same() {
+    let mut bench = Bench::new(2, FakeSwitch::new(|_| translation(&[output(1)], &[Field::InPort])));
+    bench.receive(0, &[packet(2, 1, 0)]);
+    bench.receive(0, &[packet(3, 1, 1), packet(2, 1, 2)]);
+    bench.receive(0, &[packet(3, 1, 3), packet(2, 1, 4)[..13].to_vec(), packet(2, 1, 5)]);
+    assert_eq!(bench.numbers(1), [0, 1, 2, 3, 5]);
+    let stats = bench.pipeline.cache_stats();
+    assert_eq!((stats.upcalls, stats.megaflow_hits + stats.exact_hits), (1, 4));
+    let malformed = bench.pipeline.drops();
+    assert!(malformed.contains(&(DropCause::Malformed, 1)));
 }
 
 #[test]

@@ -30,10 +30,23 @@ fn tcp4(ttl: u8, src: u16, dst: u16) -> Vec<u8> {
     data
 }
 
+#[test]
+fn what_has_a_key_is_known_without_reading_it() {
+    for kind in [0x0800u16, 0x8100, 0x88a8, 0x9100, 0, 0xffff] {
+        let mut packet = [0; 30];
+        packet[12..14].copy_from_slice(&kind.to_be_bytes());
+        for len in 0..packet.len() {
+            let packet = &packet[..len];
+            assert_eq!(has_key(packet), extract(packet, PortNo(1)).is_some(), "{kind:x} {len}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = extract(&data, PortNo(1));
+        prop_assert_eq!(key.is_some(), has_key(&data));
         prop_assert_eq!(key.is_none(), data.len() < 14 || (data[12..14] == [0x81, 0] || data[12..14] == [0x88, 0xa8]) && data.len() < 18);
     }
 
