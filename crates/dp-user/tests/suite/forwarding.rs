@@ -20,10 +20,7 @@ fn packets_of_a_flow_are_forwarded_in_order_and_only_the_first_goes_up() {
 #[test]
 fn both_caches_are_counted() {
     let looks_at = [Field::InPort, Field::EthType];
-    let mut bench = Bench::new(
-        2,
-        FakeSwitch::new(move |_| translation(&[output(1)], &looks_at)),
-    );
+    let mut bench = Bench::new(2, FakeSwitch::new(move |_| translation(&[output(1)], &looks_at)));
     bench.receive(0, &[packet(2, 1, 0)]);
     bench.receive(0, &[packet(3, 1, 0)]);
     bench.receive(0, &[packet(3, 1, 0), packet(2, 1, 0)]);
