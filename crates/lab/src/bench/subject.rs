@@ -29,6 +29,9 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 /// Most packets of one of Open vSwitch's pools of buffers.
 const POOL: u64 = 262_144;
 
+/// Bytes that a buffer of a pool needs beside its packet, or somewhat more.
+const HEADER: u64 = 1024;
+
 /// Which switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -242,8 +245,8 @@ impl Subject {
             bail!("{reason}");
         }
         let pools = if traces.apart { traces.sources.len() } else { 1 };
-        let bytes: u64 = (0..pools as u64).map(|pool| POOL * (2048 + 1024 * pool + 400)).sum();
-        self.bed.reserve_hugepages(bytes / (2 << 20) + 120)?;
+        let bytes: u64 = (0..pools as u64).map(|pool| POOL * (2048 + 1024 * pool + HEADER)).sum();
+        self.bed.reserve_hugepages(bytes / (2 << 20) + 150)?;
         for program in ["ovsdb-server", "ovsdb-tool"] {
             let file = open_vswitch(program).with_context(|| format!("{program} is not installed"))?;
             self.script.program(program, &file);
@@ -268,8 +271,9 @@ impl Subject {
             mask(cpus)
         );
         self.vsctl(&settings)?;
-        // In memory: no file system of huge pages is needed, and nothing is left of it.
-        let extra = "other_config:dpdk-extra=\"--no-pci --in-memory\"";
+        // In memory: no file system of huge pages is needed, and nothing is left of it. Without a device nobody needs physical addresses, for
+        // which pages would have to be sorted for minutes.
+        let extra = "other_config:dpdk-extra=\"--no-pci --in-memory --iova-mode=va\"";
         self.script
             .note(&format!("oxvs vsctl --no-wait set open_vswitch . '{extra}'"));
         let words = ["oxvs", "vsctl", "--no-wait", "set", "open_vswitch", ".", extra];
