@@ -56,14 +56,13 @@ impl KeyHasher {
     /// The hash of the bits of a key that a mask leaves.
     #[inline]
     pub(crate) fn masked(&self, key: &Key, mask: &MaskPairs) -> u64 {
-        let key_front = front(key.words());
         let mut sum = 0u128;
-        for (n, pair) in IPV4_PAIRS.into_iter().enumerate() {
-            let (a, b) = (
-                key_front[2 * n] & mask.front[2 * n],
-                key_front[2 * n + 1] & mask.front[2 * n + 1],
-            );
-            sum = sum.wrapping_add(product(a, b, &self.secrets[pair]));
+        for (n, words) in IPV4_PAIRS.into_iter().enumerate() {
+            if mask.used >> n & 1 != 0 {
+                let [a, b] = pair(key.words(), words);
+                let (a, b) = (a & mask.front[2 * n], b & mask.front[2 * n + 1]);
+                sum = sum.wrapping_add(product(a, b, &self.secrets[words]));
+            }
         }
         for part in &mask.rest {
             let [a, b] = pair(key.words(), part.pair);
@@ -80,12 +79,25 @@ pub(crate) type Front = [u64; 2 * IPV4_PAIRS.len()];
 /// These words of a key.
 #[inline(always)]
 pub(crate) fn front(words: &[u64; KEY_WORDS]) -> Front {
-    std::array::from_fn(|n| words[2 * IPV4_PAIRS[n / 2] + n % 2])
+    // Written out: as a loop it stays one.
+    let [a, b, c, d] = IPV4_PAIRS;
+    [
+        words[2 * a],
+        words[2 * a + 1],
+        words[2 * b],
+        words[2 * b + 1],
+        words[2 * c],
+        words[2 * c + 1],
+        words[2 * d],
+        words[2 * d + 1],
+    ]
 }
 
 /// A mask as what is asked of it for each packet: the front, which is compared whole, and of the rest the pairs of words that it has bits in.
 pub(crate) struct MaskPairs {
     front: Front,
+    /// Pairs of the front that it has bits in, a bit each.
+    used: u8,
     rest: SmallVec<[Part; 2]>,
 }
 
@@ -104,8 +116,11 @@ impl MaskPairs {
             })
             .filter(|part| part.mask != [0, 0])
             .collect();
+        let front = front(mask.words());
+        let used = |n: &usize| front[2 * n] | front[2 * n + 1] != 0;
         MaskPairs {
-            front: front(mask.words()),
+            used: (0..IPV4_PAIRS.len()).filter(used).map(|n| 1 << n).sum(),
+            front,
             rest,
         }
     }

@@ -9,6 +9,7 @@
 //! - What finds no place by both rules (which takes seventeen hashes with the same bits everywhere) is in `spill`.
 
 use crate::lines::{self, Line, Lines, PLACES};
+use crate::signature::NONE;
 
 /// Lines in a segment at most: 32 KiB, of 4096 places.
 const MOST: usize = 512;
@@ -60,12 +61,15 @@ impl Index {
         self.segment(hash).lines.line(hash)
     }
 
-    /// A megaflow that may have this hash.
+    /// The first megaflow that is at home where this hash is and may have it; [`NONE`] where there is none at home.
     #[inline(always)]
-    pub(super) fn candidate(&self, hash: u32) -> Option<u32> {
+    pub(super) fn candidate(&self, hash: u32) -> u32 {
         let home = self.home(hash);
         let places = lines::with_tag(home, hash);
-        lines::number(home, places.trailing_zeros() as usize % PLACES).filter(|_| places != 0)
+        match places {
+            0 => NONE,
+            _ => lines::number(home, places.trailing_zeros() as usize % PLACES).unwrap_or(NONE),
+        }
     }
 
     /// The first megaflow of this hash of which `is_it` says so.

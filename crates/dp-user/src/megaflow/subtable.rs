@@ -74,42 +74,42 @@ impl Subtables {
         flows: &mut [u32],
         storage: &Storage,
     ) -> u32 {
-        let mut open = [(0u8, 0u32); BATCH];
+        // Of each key that is left: which it is, its hash under the mask, the first megaflow that may be it.
+        let mut open = [(0u8, 0u32, NONE); BATCH];
         let mut left = 0;
         for (n, flow) in flows.iter().enumerate().take(BATCH) {
             open[left].0 = n as u8;
             left += usize::from(*flow == NONE);
         }
         let all = left;
-        for (before, &number) in (0..).zip(&self.order) {
+        for &number in &self.order {
             if left == 0 {
                 break;
             }
             let table = &mut self.tables[number as usize];
             let asked = left;
-            for (n, hash) in &mut open[..asked] {
+            for (n, hash, _) in &mut open[..asked] {
                 *hash = hasher.masked(&keys[usize::from(*n)], &table.pairs) as u32;
                 sys::memory::prefetch(table.index.home(*hash));
             }
-            for (_, hash) in &open[..asked] {
-                if let Some(first) = table.index.candidate(*hash) {
-                    storage.prefetch(first);
-                }
+            for (_, hash, candidate) in &mut open[..asked] {
+                *candidate = table.index.candidate(*hash);
+                storage.prefetch(*candidate);
             }
             left = 0;
             for at in 0..asked {
-                let (n, hash) = open[at];
-                match table.find(hash, &keys[usize::from(n)], storage) {
-                    Some(found) => flows[usize::from(n)] = found,
-                    None => {
-                        open[left] = (n, 0);
-                        left += 1;
-                    }
+                let (n, hash, candidate) = open[at];
+                let key = &keys[usize::from(n)];
+                if table.is_it(candidate, key, storage) {
+                    flows[usize::from(n)] = candidate;
+                } else if let Some(found) = table.find(hash, key, storage) {
+                    flows[usize::from(n)] = found;
+                } else {
+                    open[left].0 = n;
+                    left += 1;
                 }
             }
-            let found = (asked - left) as u64;
-            table.hits += found;
-            self.asked += found * (before + 1);
+            table.hits += (asked - left) as u64;
         }
         (all - left) as u32
     }
@@ -208,10 +208,14 @@ impl Subtables {
 impl Subtable {
     #[inline(always)]
     fn find(&self, hash: u32, key: &Key, storage: &Storage) -> Option<u32> {
-        self.index.find(hash, |number| {
-            storage
-                .get(number)
-                .is_some_and(|flow| storage.matches(number, flow, key, &self.pairs))
-        })
+        self.index.find(hash, |number| self.is_it(number, key, storage))
+    }
+
+    /// Whether a megaflow of this mask, if there is one of this number, covers a key.
+    #[inline(always)]
+    fn is_it(&self, number: u32, key: &Key, storage: &Storage) -> bool {
+        storage
+            .get(number)
+            .is_some_and(|flow| storage.matches(number, flow, key, &self.pairs))
     }
 }
