@@ -32,7 +32,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     };
     let relabelled = !is_labelled(frame) || has(&[other]);
     let drop_eligible = (0..tags).any(|tag| frame.get(14 + 4 * tag).is_some_and(|byte| byte & 0x10 != 0));
-    let rules: [(bool, &str); 23] = [
+    let rules: [(bool, &str); 25] = [
         (
             pushed > 0 && tags + pushed > 2,
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
@@ -64,6 +64,14 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         (
             drop_eligible && has(&["pop_vlan"]) && has(&["clone(", "group:"]),
             "a tag that only a clone or a bucket changes is put back without its DEI there",
+        ),
+        (
+            has(&["Limit exceeded"]),
+            "by the manual no rule is added beyond a limit; there none is changed either, once it is reached",
+        ),
+        (
+            pushed_label && is_labelled(frame) && has(&["hash("]),
+            "a packet that gets too many labels is dropped; what was done before a select group is done by then there",
         ),
         (
             told("nd_sll=") && told("nd_tll=") && has(&["set(nd("]),
