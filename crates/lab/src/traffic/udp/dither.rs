@@ -38,7 +38,7 @@ impl Dither {
         dither.turn();
         // Anywhere on the first way, either way.
         dither.step = dither.lot() % dither.steps;
-        dither.rises = dither.lot() % 2 == 0;
+        dither.rises = dither.lot().is_multiple_of(2);
         dither
     }
 
