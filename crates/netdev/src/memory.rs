@@ -3,7 +3,8 @@
 //!
 //! The options are those of DPDK's devices of the same kind, so that a configuration can be told to both: `rx_pcap` names the file, and with
 //! `infinite_rx` its packets come again and again, as fast as they are taken. Each packet is copied into a fresh frame, as a network card
-//! would write it there. Packets are sent as they are, segments and pending checksums included: there is nobody to finish them for.
+//! would write it there. The first ones come when the queue is opened, which may be before anybody knows what to do with them. Packets are sent
+//! as they are, segments and pending checksums included: there is nobody to finish them for.
 
 use crate::dummy::next_mac;
 use crate::pcap::Capture;

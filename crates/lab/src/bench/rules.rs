@@ -22,7 +22,7 @@ pub enum Rules {
     Io,
     /// One rule, from port to port
     Port,
-    /// NORMAL: stations are learned, packets forwarded by address and VLAN
+    /// NORMAL: senders are learned, packets forwarded by address and VLAN
     Normal,
     /// A rule for every flow, which says all fields
     Exact,
@@ -65,7 +65,7 @@ impl Rules {
         self == Rules::VlanPop
     }
 
-    /// Stations behind the sink are to be learned first.
+    /// Stations behind the sink are to be known.
     pub(crate) fn learns(self) -> bool {
         self == Rules::Normal
     }

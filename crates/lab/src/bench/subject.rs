@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::report::Turn;
 use super::rules::SINK;
-use super::trace::Traces;
+use super::trace::{self, Traces};
 use crate::bed::{Bed, command, program_file};
 use crate::controller::Connection;
 use crate::systems::daemon::Daemon;
@@ -170,16 +170,9 @@ impl Subject {
             Kind::Dpdk => self.boot_dpdk(traces, cpus)?,
         }
         self.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure")?;
-        let sink = match (self.kind, case.rules.learns()) {
-            (Kind::Oxvs, false) => "type=null".to_owned(),
-            (Kind::Oxvs, true) => format!("type=pcap options:rx_pcap={}", traces.learn.display()),
-            (Kind::Dpdk, false) => "type=dpdk options:dpdk-devargs=net_null1,size=64,copy=0,no-rx=1".to_owned(),
-            (Kind::Dpdk, true) => {
-                format!(
-                    "type=dpdk options:dpdk-devargs=net_pcap9,rx_pcap={}",
-                    traces.learn.display()
-                )
-            }
+        let sink = match self.kind {
+            Kind::Oxvs => "type=null",
+            Kind::Dpdk => "type=dpdk options:dpdk-devargs=net_null1,size=64,copy=0,no-rx=1",
         };
         let rules = self.directory.join("rules");
         fs::write(&rules, case.rules.lines(case, traces.sources.len())).with_context(|| rules.display().to_string())?;
@@ -200,6 +193,12 @@ impl Subject {
                     "set port sink qos=@q -- --id=@q create qos type=egress-policer other_config:cir=125000000000 other_config:cbs=1000000000"
                 }
             })?;
+        }
+        if case.rules.learns() {
+            // A sink sends nothing, so nobody would learn who is behind it.
+            for station in trace::targets() {
+                self.appctl(&format!("fdb/add br0 sink 0 {station}"))?;
+            }
         }
         for (number, file) in traces.sources.iter().enumerate() {
             let (port, file) = (number + 1, file.display());

@@ -71,6 +71,11 @@ impl Flow {
     }
 }
 
+/// The addresses that packets go to.
+pub(crate) fn targets() -> impl Iterator<Item = wire::MacAddr> {
+    (0..STATIONS).map(|number| wire::MacAddr(station(2, number)))
+}
+
 /// The tag of tagged packets.
 pub(crate) const VLAN: u8 = 100;
 
@@ -83,8 +88,6 @@ fn station(side: u8, number: u32) -> [u8; 6] {
 pub(crate) struct Traces {
     /// What comes in again and again, a file for each source.
     pub(crate) sources: Vec<PathBuf>,
-    /// What the stations behind the sink send once, by which they are learned.
-    pub(crate) learn: PathBuf,
     /// Sources need pools of buffers of their own.
     pub(crate) apart: bool,
 }
@@ -110,20 +113,8 @@ pub(crate) fn write(case: &Case, directory: &Path) -> Result<Traces> {
         save(&path, packets)?;
         files.push(path);
     }
-    let learn = directory.join("learn.pcap");
-    let answers = (0..STATIONS).map(|number| {
-        let there = Flow::new(0);
-        let back = Flow {
-            src: station(2, number),
-            dst: station(1, 0),
-            ..there
-        };
-        back.packet(60, false)
-    });
-    save(&learn, answers)?;
     Ok(Traces {
         sources: files,
-        learn,
         apart: order.len() > TOGETHER,
     })
 }
