@@ -40,6 +40,7 @@ run traces -p switch --test traces -- --nocapture
 run switching -p switch --test oracle -- --nocapture
 run caching -p switch --test caching --test rules -- --nocapture
 run hostile-input -p fuzz-targets
+run reference -p vswitchd --lib -- --nocapture slowpath::reference::
 run properties -p wire -p flow -p netdev -p classifier -p openflow -p ovsdb -p qos -p dp-user -p ofproto -p mgmt
 
 if [ -n "$failed" ]; then

@@ -7,7 +7,7 @@
 use crate::poll::Poller;
 use crate::scheduled::{PortQueue, Visit, Visitor};
 use crate::stats::{DropSink, PortStats, WorkerStats};
-use dp::DropCause;
+use dp::{DropCause, PortCounters};
 use flow::PortNo;
 use hashbrown::HashMap;
 use netdev::{Frame, Netdev, Tx, TxReport};
@@ -91,6 +91,14 @@ impl Egress {
             }
         };
         self.ports.insert(port, place as u32);
+    }
+
+    /// What has been sent to a port.
+    pub(crate) fn counters(&self, port: PortNo) -> Option<PortCounters> {
+        let outlet = self.places[*self.ports.get(&port)? as usize].as_ref()?;
+        let mut sum = PortCounters::default();
+        outlet.stats.add_to(&mut sum);
+        Some(sum)
     }
 
     /// Lets go of a port's device. Must not be called while frames wait.

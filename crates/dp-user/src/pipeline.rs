@@ -33,7 +33,7 @@ use crate::megaflow::FlowTable;
 use crate::meters::{MeterView, Meters};
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
-use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, Slowpath, Translation, Upcall};
+use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath, Translation, Upcall};
 use flow::{Field, Key, PortNo};
 use netdev::{Frame, Netdev, Rx};
 use std::io;
@@ -492,6 +492,11 @@ impl Pipeline {
         let mut stats = CacheStats::default();
         self.stats.add_to(&mut stats);
         stats
+    }
+
+    /// What it has sent to a port, and lost there.
+    pub fn port_counters(&self, port: PortNo) -> Option<PortCounters> {
+        self.actor.egress.counters(port)
     }
 
     /// Packets dropped by cause.

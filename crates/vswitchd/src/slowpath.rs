@@ -11,6 +11,9 @@ use switch::tables::Translated;
 use tokio::sync::Notify;
 use wire::Nanos;
 
+#[cfg(test)]
+mod reference;
+
 /// The switch's tables, read by every worker in parallel, written by the control plane and by what packets teach.
 pub(crate) struct Shared {
     pub(crate) switch: RwLock<Switch>,

@@ -3,6 +3,7 @@
 use super::BATCH;
 use crate::gate::Gate;
 use crate::stats::PortStats;
+use dp::PortCounters;
 use flow::PortNo;
 use netdev::Rx;
 use parking_lot::Mutex;
@@ -71,6 +72,13 @@ impl Inlet {
             gate: None,
             due: None,
         }
+    }
+
+    /// What the worker that has it has received from its port, and lost of that.
+    pub fn counters(&self) -> PortCounters {
+        let mut sum = PortCounters::default();
+        self.stats.add_to(&mut sum);
+        sum
     }
 
     /// Lets packets come through a gate; it is looked at soon, since it may have changed.
