@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with Debian's kernel) or `peers` (Open vSwitch with DPDK,
-# which `oxvs lab bench` measures beside oxvs): says what and why, asks nothing, and touches nothing that is there.
+# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with Debian's kernel) or `peers` (what
+# `oxvs lab` measures beside oxvs: Open vSwitch with DPDK, and Mininet): says what and why, asks nothing, and touches nothing that is there.
 set -eu
 cd "$(dirname "$0")/.."
 goal=${1:?usage: setup.sh build|demo|test|fuzz|guest|peers}
@@ -71,6 +71,9 @@ if [ "$goal" = peers ]; then
     drivers=$(echo /usr/lib/*/dpdk/pmds-*)
     need ovs-vswitchd openvswitch-switch "its programs are what ours are compared with (its services stay off)"
     need /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk openvswitch-switch-dpdk "is Open vSwitch with DPDK"
+    need mn mininet "makes networks of its own with its switch on oxvs"
+    need iperf iperf "is what Mininet measures with"
+    need ifconfig net-tools "is what Mininet sets addresses with"
     for part in net_pcap:librte-net-pcap23 net_null:librte-net-null23 mempool_ring:librte-mempool-ring23; do
         ls "$drivers"/librte_"${part%:*}".so* >/dev/null 2>&1 || need - "${part#*:}" "lets DPDK move packets without a network card"
     done

@@ -271,3 +271,70 @@ fn wrong_requests_are_answered_with_what_is_wrong() {
         "{said}"
     );
 }
+
+/// Two networks of Mininet's, on oxvs.
+const MININET: &str = r#"
+id = "X.mininet"
+study = "X"
+title = "Mininet"
+about = "For a test."
+systems = ["mininet"]
+
+[quick]
+repetitions = 1
+seconds = 1
+
+[full]
+repetitions = 1
+seconds = 1
+
+[varied.topology]
+title = "Topology"
+quick = ["single,3", "linear,2"]
+full = ["single,3"]
+
+[derived]
+rate = { by = "topology", is = { "linear,2" = 50_000_000 }, otherwise = "absent" }
+
+[[observe]]
+name = "net"
+observe = "mininet"
+topology = "$topology"
+rate = "$rate"
+
+[[metric]]
+name = "net.received"
+title = "Received"
+unit = "Mbit/s"
+scale = 1e-6
+"#;
+
+#[test]
+fn mininet_makes_its_own_topologies_on_oxvs_and_its_tests_pass() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping", "iperf", "unshare");
+    let system = lab::systems::named("mininet").unwrap();
+    if let Some(reason) = system.missing(&lab::topology::Topology::default()) {
+        skip!("{reason}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("mininet.toml"), MININET).unwrap();
+    let (output, said) = done(dir.path(), &["run", "mininet.toml", "--out", "out"]);
+    assert!(output.status.success(), "{said}");
+    let samples = samples(dir.path());
+    assert_eq!(samples.len(), 2, "{said}");
+    for sample in samples {
+        let metric = |name: &str| sample.metrics.get(name).copied();
+        assert_eq!(metric("net.dropped"), Some(0.0), "{sample:?}");
+        let expected = match sample.at["topology"].as_str() {
+            "single,3" => (3.0, 1.0),
+            _ => (2.0, 2.0),
+        };
+        assert_eq!(
+            (metric("net.hosts"), metric("net.switches")),
+            (Some(expected.0), Some(expected.1))
+        );
+        assert!(metric("net.received") > Some(0.0), "{sample:?}");
+        // A shaper lets a little more than its rate through at the beginning.
+        assert!(metric("net.of_asked").is_none_or(|share| share < 1.2), "{sample:?}");
+    }
+}

@@ -56,7 +56,7 @@ pub(crate) fn choose(
             .collect();
         let wanted: Vec<Considered> = match (named, profile) {
             ([], Profile::Full) => candidates,
-            ([], Profile::Quick) => quick(&candidates),
+            ([], Profile::Quick) => quick(&candidates, &bound(&job.cells)),
             _ => candidates
                 .into_iter()
                 .filter(|one| named.contains(&one.candidate.name))
@@ -77,11 +77,26 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
-/// oxvs; and of the peers each for the cells that none before it can run, until there is one for every cell.
-fn quick(candidates: &[Considered]) -> Vec<Considered> {
+/// The systems that some cells are for and that are no peers.
+fn bound(cells: &[Cell]) -> BTreeSet<String> {
+    let named = cells.iter().flat_map(|cell| cell.setup.systems.iter().cloned());
+    named
+        .filter(|name| name != OURS && !PEERS.contains(&name.as_str()))
+        .collect()
+}
+
+/// oxvs; the systems that cells are `bound` to; and of the peers each for the cells that none before it can run, until there is one for every cell.
+fn quick(candidates: &[Considered], bound: &BTreeSet<String>) -> Vec<Considered> {
     let of = |name: &str| candidates.iter().find(|one| one.candidate.name == name);
     let mut wanted: Vec<Considered> = of(OURS).into_iter().cloned().collect();
     let mut left: BTreeSet<usize> = candidates.iter().flat_map(|one| one.candidate.cells.clone()).collect();
+    for candidate in candidates.iter().filter(|one| bound.contains(&one.candidate.name)) {
+        left.retain(|cell| !candidate.candidate.cells.contains(cell));
+        wanted.push(candidate.clone());
+    }
+    if left.is_empty() && wanted.len() > 1 {
+        return wanted;
+    }
     for peer in PEERS.iter().filter_map(|name| of(name)) {
         let mut peer = peer.clone();
         peer.candidate.cells.retain(|cell| left.remove(cell));
@@ -124,6 +139,7 @@ fn consider(scenario: &Scenario, system: &dyn System, cells: &[Cell]) -> Conside
                 reason
             }
         };
+        let reason = reason.or_else(|| super::observe::missing(&cell.setup));
         let openflow =
             || (cell.setup.needs_openflow() && system.name() == "bridge").then(|| "it has no OpenFlow".to_owned());
         reasons.push(reason.or_else(openflow));

@@ -239,7 +239,7 @@ impl Table {
                 if now >= warm || over {
                     from.get_or_insert_with(|| self.counted());
                 }
-                if now >= full || over {
+                if (now >= full && !observe::takes_its_time(setup)) || over {
                     to.get_or_insert_with(|| self.counted());
                 }
                 if from.is_some() {
@@ -257,6 +257,7 @@ impl Table {
                 fault = fault.or_else(|| self.running.check().err());
                 if fault.is_some() {
                     ground.end_agents();
+                    observers.iter_mut().for_each(|(_, observer)| observer.stop());
                     break;
                 }
                 let next = [warm, full]

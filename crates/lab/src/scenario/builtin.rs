@@ -20,6 +20,7 @@ const FILES: &[(&str, &str)] = files![
     "s1-transfer.toml",
     "s1-jitter.toml",
     "s1-memory.toml",
+    "s1-mininet.toml",
     "s1-idle.toml",
     "s1-check.toml",
     "s2-isolation.toml",

@@ -16,18 +16,25 @@ pub const REPETITION_SECONDS: f64 = 0.25;
 /// How long these scenarios take on so many systems. Testbed and switch are made for each system and topology, in the full profile for each
 /// repetition.
 pub fn estimate<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>, profile: Profile, systems: usize) -> Duration {
-    let each: f64 = scenarios
+    let all: f64 = scenarios
         .into_iter()
-        .map(|scenario| scenario_seconds(scenario, profile))
+        .map(|scenario| scenario_seconds(scenario, profile, systems))
         .sum();
-    Duration::try_from_secs_f64(each * systems as f64).unwrap_or(Duration::MAX)
+    Duration::try_from_secs_f64(all).unwrap_or(Duration::MAX)
 }
 
-fn scenario_seconds(scenario: &Scenario, profile: Profile) -> f64 {
+fn scenario_seconds(scenario: &Scenario, profile: Profile, systems: usize) -> f64 {
     let repetitions = f64::from(scenario.pace(profile).repetitions);
     let mut topologies: Vec<&Topology> = Vec::new();
     let mut seconds = 0.0;
     for setup in scenario.cells(profile).iter().map(|cell| &cell.setup) {
+        // What is for some systems only is not run on all.
+        let bound = if setup.systems.is_empty() {
+            systems
+        } else {
+            setup.systems.len()
+        };
+        let each = systems.min(bound) as f64;
         let topology = &setup.topology;
         if !topologies.contains(&topology) {
             let guests = topology
@@ -36,10 +43,10 @@ fn scenario_seconds(scenario: &Scenario, profile: Profile) -> f64 {
                 .any(|host| host.attachment != Attachment::Container);
             let cables = CABLE_SECONDS * topology.links.len() as f64;
             let times = if profile.rebuilds() { repetitions } else { 1.0 };
-            seconds += times * (SWITCH_SECONDS + cables + if guests { GUEST_SECONDS } else { 0.0 });
+            seconds += each * times * (SWITCH_SECONDS + cables + if guests { GUEST_SECONDS } else { 0.0 });
             topologies.push(topology);
         }
-        seconds += repetitions * (setup.duration() + REPETITION_SECONDS);
+        seconds += each * repetitions * (setup.duration() + REPETITION_SECONDS);
     }
     seconds
 }

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// What `iperf3` takes to begin and to end, in seconds.
 const WITNESS_SECONDS: f64 = 0.5;
 
+/// What Mininet takes to make and remove a network of its own, and to ping, in seconds.
+const MININET_SECONDS: f64 = 4.0;
+
 /// One combination of the values of what a scenario varies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
@@ -95,20 +98,25 @@ impl Setup {
         found
     }
 
-    /// For how many whole seconds a second witness sends.
-    pub fn witness_seconds(&self) -> u32 {
+    /// For how many whole seconds programs send that know no others.
+    pub fn whole_seconds(&self) -> u32 {
         // More than a float can say of a second is an hour of tests.
         self.seconds.round().clamp(1.0, 3600.0) as u32
     }
 
-    /// How long a repetition takes: warm-up, what is measured, and second witnesses.
+    /// How long a repetition takes: warm-up, what is measured, second witnesses, and networks that Mininet makes.
     pub fn duration(&self) -> f64 {
         let witnesses = self
             .observed
             .iter()
             .filter(|one| matches!(one.what, Observe::Witness { .. }));
-        let each = f64::from(self.witness_seconds()) + WITNESS_SECONDS;
-        self.warmup + self.seconds + each * witnesses.count() as f64
+        let each = f64::from(self.whole_seconds()) + WITNESS_SECONDS;
+        let networks = self
+            .observed
+            .iter()
+            .filter(|one| matches!(one.what, Observe::Mininet { .. }));
+        let own = f64::from(self.whole_seconds()) - self.seconds + MININET_SECONDS;
+        self.warmup + self.seconds + each * witnesses.count() as f64 + own * networks.count() as f64
     }
 
     /// Whether only a switch with OpenFlow can do it.
@@ -202,6 +210,15 @@ pub enum Observe {
         /// Where to stop.
         at_most: u32,
     },
+    /// Mininet makes a network of its own out of bridges of the system under test, which is to be Mininet's switch; the bed has neither hosts nor
+    /// bridges. Metrics of its tests: `dropped` (share of the pings between all hosts that were not answered), `received`, `sent` (by `iperf` from
+    /// the first to the last host, bit/s), `of_asked` (received/rate), `hosts`, `switches`.
+    Mininet {
+        /// As `mn --topo` takes it: `single,3`, `linear,2`, `tree,2`.
+        topology: String,
+        /// bit/s that each link is asked to have; none: as many as it can.
+        rate: Option<u64>,
+    },
     /// The statistics of all rules are asked for. Metrics `delay` (mean until the last part has come, ms); distribution `delay`.
     FlowStatistics {
         /// Seconds between the beginnings of two requests.
@@ -239,6 +256,7 @@ impl Observe {
             | Observe::Witness { .. }
             | Observe::Fairness { .. }
             | Observe::Cut { .. }
+            | Observe::Mininet { .. }
             | Observe::Addresses { .. } => false,
             Observe::Capacity { .. }
             | Observe::FlowStatistics { .. }

@@ -20,6 +20,9 @@ use crate::results::Loss;
 use crate::topology::Topology;
 use anyhow::{Result, bail};
 use std::net::SocketAddr;
+use std::process::Command;
+
+pub(crate) use openvswitch::PYTHON;
 
 /// A kind of switch that can be tested.
 pub trait System {
@@ -82,6 +85,14 @@ pub trait Running {
     /// It refuses.
     fn limit_rules(&mut self, _bridge: &str, _limit: Option<u32>) -> Result<bool> {
         Ok(false)
+    }
+
+    /// A command in its namespace, for which Open vSwitch's programs in the `PATH` are its own.
+    ///
+    /// # Errors
+    /// It has none.
+    fn beside(&self, _words: &[&str]) -> Result<Command> {
+        bail!("this system's bridges cannot be made by Open vSwitch's programs")
     }
 
     /// What has gone wrong with it by itself, as an exit.

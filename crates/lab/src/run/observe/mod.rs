@@ -1,10 +1,11 @@
 //! What is observed and is no flow.
 //!
 //! [`work`] is what hosts do: traffic, and what [`crate::traffic::observe`] has beside it. An [`Observer`] begins before that and ends after it:
-//! `cut`: a cable; `openflow`: what is asked of the switch meanwhile, and rules before the run; `addresses`: what a learning switch remembers.
+//! `cut`: a cable; `openflow`: what is asked of the switch meanwhile, and rules before the run; `addresses`: what a learning switch remembers; `mininet`: Mininet's own tests.
 
 mod addresses;
 mod cut;
+mod mininet;
 mod openflow;
 
 pub(crate) use openflow::{control, prepare};
@@ -37,6 +38,9 @@ pub(crate) trait Observer {
     fn at(&mut self, _measured_for: Duration) -> Result<()> {
         Ok(())
     }
+
+    /// The run is given up: what it does meanwhile is to end soon.
+    fn stop(&mut self) {}
 
     /// Ends, and says what was observed.
     ///
@@ -75,12 +79,24 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
             Observe::Cut { between, which, after } => {
                 Box::new(cut::Cut::begin(table, between, *which, *after * setup.seconds)?)
             }
+            Observe::Mininet { topology, rate } => Box::new(mininet::Mininet::begin(table, setup, topology, *rate)?),
             Observe::Addresses { at_most } => Box::new(addresses::Addresses::begin(table, setup, *at_most)?),
             what => openflow::begin(table, setup, what)?,
         };
         observers.push((observation.name.clone(), observer));
     }
     Ok(observers)
+}
+
+/// Why what a cell observes cannot be observed on this machine; none if it can.
+pub(crate) fn missing(setup: &Setup) -> Option<String> {
+    takes_its_time(setup).then(mininet::missing).flatten()
+}
+
+/// Whether what is measured lasts as long as it takes, and not as long as was said.
+pub(crate) fn takes_its_time(setup: &Setup) -> bool {
+    let mininet = |what: &Observe| matches!(what, Observe::Mininet { .. });
+    setup.observed.iter().any(|observation| mininet(&observation.what))
 }
 
 /// Whether hosts do something else than to send and receive flows, for which there is no warm-up.
@@ -154,7 +170,7 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
         let Some(tool) = all.metrics.get(&format!("{flow}.{metric}")).copied() else {
             continue;
         };
-        let witnessed = witness(ends, &observation.name, known, setup.witness_seconds(), tool)?;
+        let witnessed = witness(ends, &observation.name, known, setup.whole_seconds(), tool)?;
         add(&mut all, witnessed);
     }
     Ok(all)

@@ -6,7 +6,7 @@ mod traffic;
 use super::header::Header;
 use super::node::{Fault, Node};
 use super::read::{Values, used};
-use super::setup::Setup;
+use super::setup::{Observe, Setup};
 use super::{Figure, Pace, Scenario};
 use std::collections::BTreeSet;
 use testbed::{addresses, cable, loops, names, plugs};
@@ -133,6 +133,10 @@ pub(super) fn results(scenario: &Scenario, places: &Node) -> Vec<Fault> {
 pub(super) fn setup(setup: &Setup, filled: &Filled) -> Result<(), Vec<Fault>> {
     let mut faults = Faults(Vec::new());
     names(&setup.topology, filled, &mut faults);
+    let mininet = |what: &Observe| matches!(what, Observe::Mininet { .. });
+    if setup.topology.hosts.is_empty() && !setup.observed.iter().any(|observation| mininet(&observation.what)) {
+        faults.0.push(Fault::new(&(0..0), "there is no [[host]]"));
+    }
     addresses(&setup.topology, filled, &mut faults);
     for (n, link) in setup.topology.links.iter().enumerate() {
         let mut say = |path: &[&str], message: String| faults.say(&filled.link, n, path, message);

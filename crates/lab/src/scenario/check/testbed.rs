@@ -1,7 +1,6 @@
 //! Rules of a testbed.
 
 use super::{Faults, Filled, is_name};
-use crate::scenario::node::Fault;
 use crate::topology::{Address, Attachment, End, Link, Port, Qos, QosKind, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,9 +23,6 @@ pub(super) fn names(topology: &Topology, filled: &Filled, faults: &mut Faults) {
         if !seen.insert(name) {
             faults.say(list, n, &["name"], format!("there are two of the name '{name}'"));
         }
-    }
-    if topology.hosts.is_empty() {
-        faults.0.push(Fault::new(&(0..0), "there is no [[host]]"));
     }
 }
 

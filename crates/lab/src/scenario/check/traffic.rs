@@ -211,6 +211,35 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
             Observe::PacketOut { payload } if !(20..=1472).contains(payload) => {
                 say(&["payload"], "a packet-out has 20 to 1472 bytes of payload".to_owned());
             }
+            Observe::Mininet { topology, rate } => {
+                let known = ["minimal", "linear", "reversed", "single", "tree", "torus"];
+                let kind = topology.split(',').next().unwrap_or_default();
+                let sizes = topology.split(',').skip(1);
+                if !known.contains(&kind) || !sizes.clone().all(|size| size.parse::<u8>().is_ok_and(|size| size > 0)) {
+                    say(
+                        &["topology"],
+                        format!(
+                            "'{topology}' is no topology of Mininet: one of {} with sizes, as in single,3",
+                            known.join(", ")
+                        ),
+                    );
+                }
+                if *rate == Some(0) {
+                    say(&["rate"], "a rate is more than 0 bit/s".to_owned());
+                }
+                if !setup.topology.bridges.is_empty() || !setup.topology.hosts.is_empty() {
+                    say(
+                        &["topology"],
+                        "Mininet makes all hosts and bridges of its network: others are not allowed".to_owned(),
+                    );
+                }
+                if setup.systems != ["mininet"] {
+                    say(
+                        &["observe"],
+                        "only systems = [\"mininet\"] makes such a network".to_owned(),
+                    );
+                }
+            }
             Observe::Idle {} | Observe::Barrier {} | Observe::PacketIn {} | Observe::PacketOut { .. } => {}
         }
     }

@@ -4,6 +4,7 @@ use super::running::{RunningSwitch, Tools};
 use super::{Kind, open_vswitch, setup};
 use crate::bed::command::run_words;
 use crate::bed::{Bed, program_file};
+use crate::systems::Running;
 use crate::systems::daemon::Daemon;
 use crate::systems::layout::{BridgeLayout, Layout};
 use crate::systems::script::Script;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// The Python that Debian's packages are for.
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 pub(crate) fn start(kind: Kind, topology: &Topology, bed: &Bed) -> Result<RunningSwitch> {
     let layout = Layout::new(topology, bed)?;
@@ -213,7 +214,7 @@ pub(crate) fn mininet_missing() -> Option<String> {
 /// oxvs under the names of Open vSwitch's programs, and Mininet's switches on it: a program of Mininet's user that ends with its input.
 fn boot_mininet(switch: &mut RunningSwitch) -> Result<()> {
     boot_oxvs(switch, Kind::Mininet)?;
-    let links = switch.directory.join("bin");
+    let links = switch.programs();
     fs::create_dir_all(&links).with_context(|| links.display().to_string())?;
     let binary = program_file()?;
     for name in ["ovs-vsctl", "ovs-ofctl", "ovs-appctl"] {
@@ -232,9 +233,7 @@ fn boot_mininet(switch: &mut RunningSwitch) -> Result<()> {
         .map(|bridge| format!("{}.stop(deleteIntfs=False)\n", variable(bridge)))
         .collect();
     fs::write(&file, format!("{text}{ending}{stop}")).with_context(|| file.display().to_string())?;
-    let mut command: Command = switch.script.command(&[PYTHON, &file.to_string_lossy()]);
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", links.display()));
+    let mut command: Command = switch.beside(&[PYTHON, &file.to_string_lossy()])?;
     let said: PathBuf = switch.directory.join("mininet.out");
     let errors = fs::File::create(&said).with_context(|| said.display().to_string())?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);

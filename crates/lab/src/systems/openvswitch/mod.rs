@@ -9,6 +9,7 @@ mod drops;
 mod running;
 mod setup;
 
+pub(crate) use boot::PYTHON;
 pub(crate) use drops::interface_error;
 pub(crate) use setup::leaf;
 

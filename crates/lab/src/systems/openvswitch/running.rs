@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// How long a process may take to tidy up.
@@ -70,6 +71,11 @@ impl RunningSwitch {
             Tools::Oxvs => "oxvs vsctl",
             Tools::OpenVswitch => "ovs-vsctl",
         }
+    }
+
+    /// The directory of the names of Open vSwitch's programs that are oxvs; Mininet's switch alone has it.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.directory.join("bin")
     }
 
     fn bridge(&self, name: &str) -> Result<()> {
@@ -191,6 +197,16 @@ impl Running for RunningSwitch {
             None => self.ask_vsctl(&format!("clear bridge {bridge} flow_tables")),
         };
         said.map(|_| true)
+    }
+
+    fn beside(&self, words: &[&str]) -> Result<Command> {
+        if self.kind != Kind::Mininet {
+            bail!("only Mininet's switch has Open vSwitch's programs in its PATH");
+        }
+        let mut command = self.script.command(words);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", self.programs().display()));
+        Ok(command)
     }
 
     fn check(&mut self) -> Result<()> {
