@@ -71,6 +71,15 @@ pub(crate) fn with_tag(line: &Line, tag: u32) -> u32 {
     places
 }
 
+/// The number in the first place with this tag, if that is taken.
+#[inline(always)]
+pub(crate) fn first(line: &Line, tag: u32) -> Option<u32> {
+    match with_tag(line, tag) {
+        0 => None,
+        places => number(line, places.trailing_zeros() as usize % PLACES),
+    }
+}
+
 /// The number in a place, unless it is free.
 #[inline(always)]
 pub(crate) fn number(line: &Line, place: usize) -> Option<u32> {
@@ -138,7 +147,10 @@ mod tests {
         }
         assert!(is_full(line) && !add(line, 9, 9));
         assert_eq!(with_tag(line, 3), 0b1100_0000);
-        assert_eq!(number(line, 6), Some(6));
+        assert_eq!(
+            (number(line, 6), first(line, 3), first(line, 4)),
+            (Some(6), Some(6), None)
+        );
         free(line, 0);
         assert_eq!(with_tag(line, 3), 0b0100_0001);
         assert_eq!((number(line, 0), number(line, 7)), (Some(7), None));

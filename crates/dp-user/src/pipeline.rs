@@ -199,6 +199,12 @@ impl Pipeline {
         };
         flow.carried(packets, batch.frames.iter().map(|frame| frame.len() as u64).sum(), now);
         self.flows.traffic();
+        self.queue_all(port, batch, from);
+    }
+
+    /// Stage 7 for a batch that goes to one port as it is.
+    #[inline]
+    fn queue_all(&mut self, port: PortNo, batch: &mut Batch, from: &Inlet) {
         let drops = DropSink {
             worker: &self.stats,
             port: Some(&from.stats),
@@ -227,12 +233,7 @@ impl Pipeline {
             way = way.and(flow.direct);
         }
         if let Way::All(port) = way {
-            let drops = DropSink {
-                worker: &self.stats,
-                port: Some(&from.stats),
-            };
-            self.actor.egress.queue_all(port, &mut batch.frames, drops);
-            return;
+            return self.queue_all(port, batch, from);
         }
         let mut context = self.actor.for_inlet(from, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a `Drain` it is taken apart first.
@@ -242,6 +243,7 @@ impl Pipeline {
             let flow = self.flows.flow_mut(*number);
             match flow.direct {
                 Some(port) => context.queue(port, frame),
+                // Actions lie apart from their megaflow: to look at them is another access to memory.
                 None => {
                     let (actions, drop) = flow.actions();
                     context.run(actions, drop, frame);

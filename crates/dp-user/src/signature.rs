@@ -62,13 +62,7 @@ impl SignatureCache {
     /// The megaflow that may cover a key of this hash, or [`NONE`].
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
-        let line = self.line(hash);
-        let places = lines::with_tag(line, signature(hash));
-        let place = places.trailing_zeros() as usize % PLACES;
-        if places == 0 {
-            return NONE;
-        }
-        lines::number(line, place).unwrap_or(NONE)
+        lines::first(self.line(hash), signature(hash)).unwrap_or(NONE)
     }
 
     /// Remembers the megaflow that covered a key of this hash, in place of the oldest of its line.

@@ -261,9 +261,7 @@ impl Worker {
             match self.pipeline.receive(&mut queue.inlet, contended, self.now) {
                 Ok(0) => queue.idle = true,
                 Ok(packets) => {
-                    queue.fruitless = 0;
-                    queue.idle = false;
-                    queue.load.cycles.add(cycles::now().wrapping_sub(before));
+                    queue.brought_packets(before);
                     self.packets += packets;
                     self.busy += 1;
                     self.active = self.now;
@@ -301,8 +299,7 @@ impl Worker {
             }
         };
         if packets > 0 {
-            queue.fruitless = 0;
-            queue.load.cycles.add(cycles::now().wrapping_sub(before));
+            queue.brought_packets(before);
             self.packets += packets;
         }
         match end {
@@ -514,6 +511,14 @@ impl Worker {
 }
 
 impl Queue {
+    /// Notes that it was asked from that cycle on until now, and had packets.
+    #[inline]
+    fn brought_packets(&mut self, since: u64) {
+        self.fruitless = 0;
+        self.idle = false;
+        self.load.cycles.add(cycles::now().wrapping_sub(since));
+    }
+
     /// Lets the queue rest, so that what it keeps reporting wakes nobody.
     fn park(&mut self, poller: &Poller, now: Nanos) {
         poller.remove(self.inlet.rx.fd());

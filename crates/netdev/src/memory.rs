@@ -41,13 +41,14 @@ struct Shared {
 impl Shared {
     /// Tells who waits that there are packets. It fails only where that has been said already.
     fn ring(&self) {
-        self.rung.store(true, Ordering::Relaxed);
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        // Afterwards: who takes it back in between finds it not said yet, and will be told once more.
+        self.rung.store(true, Ordering::Release);
     }
 
     /// Takes that back, where it was said.
     fn hush(&self) {
-        if self.rung.swap(false, Ordering::Relaxed) {
+        if self.rung.swap(false, Ordering::Acquire) {
             let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
         }
     }

@@ -64,12 +64,7 @@ impl Index {
     /// The first megaflow that is at home where this hash is and may have it; [`NONE`] where there is none at home.
     #[inline(always)]
     pub(super) fn candidate(&self, hash: u32) -> u32 {
-        let home = self.home(hash);
-        let places = lines::with_tag(home, hash);
-        match places {
-            0 => NONE,
-            _ => lines::number(home, places.trailing_zeros() as usize % PLACES).unwrap_or(NONE),
-        }
+        lines::first(self.home(hash), hash).unwrap_or(NONE)
     }
 
     /// The first megaflow of this hash of which `is_it` says so.

@@ -58,7 +58,7 @@ pub(crate) struct FlowTable {
     sweep: Sweep,
     graveyard: Vec<Chunk>,
     /// The megaflows that cover whatever comes in on a port.
-    wide: Vec<(PortNo, u32)>,
+    wide: HashMap<PortNo, u32>,
     /// How many megaflows let packets begin anew.
     recirculating: usize,
     /// Megaflows looked at to apply changes.
@@ -81,7 +81,7 @@ impl FlowTable {
             removals: 0,
             sweep: Sweep::new(idle),
             graveyard: Vec::new(),
-            wide: Vec::new(),
+            wide: HashMap::new(),
             recirculating: 0,
             looked_at: 0,
             found: Vec::new(),
@@ -147,9 +147,12 @@ impl FlowTable {
     /// The megaflow, if there is one, that covers whatever comes in on a port and lets nothing begin anew.
     #[inline]
     pub(crate) fn of_all(&self, port: PortNo) -> Option<u32> {
-        let (_, number) = self.wide.iter().find(|(wide, _)| *wide == port)?;
-        let flow = self.storage.get(*number)?;
-        (!flow.recirculates).then_some(*number)
+        if self.wide.is_empty() {
+            return None;
+        }
+        let number = *self.wide.get(&port)?;
+        let flow = self.storage.get(number)?;
+        (!flow.recirculates).then_some(number)
     }
 
     /// Finds a megaflow that covers `key`.
@@ -230,7 +233,7 @@ impl FlowTable {
         self.subtables.insert(subtable, hash, number);
         self.deps.insert(&translation.deps, number, ticket);
         if is_wide(&mask) && key.get(Field::RecircId) == 0 {
-            self.wide.push((key.in_port(), number));
+            self.wide.insert(key.in_port(), number);
         }
         self.sweep.traffic();
         number
@@ -353,7 +356,10 @@ impl FlowTable {
         self.recirculating -= usize::from(flow.recirculates);
         self.subtables.remove(flow.subtable, flow.hash, number);
         self.deps.removed(&origin.deps, &self.storage);
-        self.wide.retain(|(_, wide)| *wide != number);
+        let port = origin.key.in_port();
+        if self.wide.get(&port) == Some(&number) {
+            self.wide.remove(&port);
+        }
         if let Some(owned) = self.owners.get_mut(&origin.owner) {
             owned.swap_remove(origin.position as usize);
             if let Some(&moved) = owned.get(origin.position as usize) {

@@ -106,7 +106,7 @@ fn measure(case: &Case, options: &Options, stop: &Stop, canary: &mut Canary) -> 
         subject.prepare(case, &traces, cpus)?;
         subject.settle()?;
         if subject.kind == Kind::Dpdk {
-            *configuration = tune::best(subject, stop)?.to_owned();
+            *configuration = tune::best(subject, stop)?;
         }
         subject.pause();
     }

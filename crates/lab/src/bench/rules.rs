@@ -87,8 +87,8 @@ impl Rules {
         match self {
             Rules::Io => "actions=drop\n".to_owned(),
             Rules::Normal => "actions=NORMAL\n".to_owned(),
-            Rules::Port | Rules::Qos => each("output:100"),
-            Rules::VlanPush => each("push_vlan:0x8100,set_field:4196->vlan_vid,output:100"),
+            Rules::Port | Rules::Qos => each(&format!("output:{SINK}")),
+            Rules::VlanPush => each(&format!("push_vlan:0x8100,set_field:4196->vlan_vid,output:{SINK}")),
             Rules::VlanPop => ports
                 .map(|port| format!("in_port={port},dl_vlan={VLAN},actions=pop_vlan,output:{SINK}\n"))
                 .collect(),

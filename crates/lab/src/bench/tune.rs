@@ -24,7 +24,7 @@ const SETTINGS: [(&str, u32, bool); 5] = [
 ///
 /// # Errors
 /// The switch refuses a setting, or does not answer.
-pub(crate) fn best(subject: &mut Subject, stop: &Stop) -> Result<&'static str> {
+pub(crate) fn best(subject: &mut Subject, stop: &Stop) -> Result<String> {
     let mut best: Option<(f64, usize)> = None;
     for number in 0..SETTINGS.len() {
         if stop.asked() {
@@ -42,21 +42,12 @@ pub(crate) fn best(subject: &mut Subject, stop: &Stop) -> Result<&'static str> {
     if vectors(subject, true).is_ok() {
         std::thread::sleep(CHANGE);
         if subject.measure(TRIAL)?.received > rate * 1.03 {
-            return Ok(WITH_VECTORS[number]);
+            return Ok(format!("{}, AVX-512", SETTINGS[number].0));
         }
         vectors(subject, false)?;
     }
-    Ok(SETTINGS[number].0)
+    Ok(SETTINGS[number].0.to_owned())
 }
-
-/// The names of [`SETTINGS`] with vector instructions.
-const WITH_VECTORS: [&str; 5] = [
-    "EMC, AVX-512",
-    "EMC always, AVX-512",
-    "no EMC, AVX-512",
-    "SMC, AVX-512",
-    "EMC+SMC, AVX-512",
-];
 
 fn set(subject: &mut Subject, number: usize) -> Result<()> {
     let (_, emc, smc) = SETTINGS[number];
