@@ -33,11 +33,11 @@ pub fn extract_into(key: &mut Key, data: &[u8], in_port: PortNo) -> bool {
 /// Whether [`extract`] has a key to give.
 #[inline]
 pub fn has_key(data: &[u8]) -> bool {
+    if data.len() >= 18 {
+        return true;
+    }
     let header: Option<&[u8; 14]> = data.first_chunk();
-    header.is_some_and(|header| {
-        let kind = u16::from_be_bytes([header[12], header[13]]);
-        data.len() >= 18 || !EtherType(kind).is_vlan()
-    })
+    header.is_some_and(|header| !EtherType(u16::from_be_bytes([header[12], header[13]])).is_vlan())
 }
 
 /// Ethernet, and what it carries.

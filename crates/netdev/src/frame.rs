@@ -40,11 +40,36 @@ const MACS: usize = 12;
 const TAG: usize = VlanTag::LEN;
 
 impl Frame {
+    /// Bytes of the longest packet that fits in a small buffer.
+    pub(crate) const SMALL: usize = SMALL - HEADROOM;
+
     /// A frame with a copy of a packet.
     pub fn from_slice(packet: &[u8]) -> Frame {
         let mut frame = Frame::with_len(packet.len());
         frame.data_mut().copy_from_slice(packet);
         frame
+    }
+
+    /// Adds frames with copies of packets of at most [`Frame::SMALL`] bytes: what [`Frame::from_slice`] does one by one, in less time.
+    ///
+    /// # Panics
+    /// A packet is longer.
+    #[inline]
+    pub(crate) fn copy_small<'a>(packets: impl ExactSizeIterator<Item = &'a [u8]>, to: &mut Vec<Frame>) {
+        let mut packets = packets;
+        pool::take_smalls(packets.len(), |mut buffer| {
+            let packet = packets.next().unwrap_or_default();
+            buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
+            to.push(Frame::in_buffer(buffer, packet.len()));
+        });
+    }
+
+    /// Drops the first `count` frames of a vector: what dropping them one by one does, in less time.
+    #[inline]
+    pub fn drop_first(count: usize, frames: &mut Vec<Frame>) {
+        let dropped = frames.iter_mut().take(count);
+        pool::give_all(dropped.map(|frame| std::mem::take(&mut frame.buffer)));
+        frames.drain(..count);
     }
 
     /// A frame with a copy of a packet, in a buffer of just its size: for a thread that does not get its frames back. A pooled buffer would be
@@ -80,6 +105,7 @@ impl Frame {
         Frame::in_buffer(pool::take(), 0)
     }
 
+    #[inline(always)]
     fn in_buffer(buffer: Box<[u8]>, len: usize) -> Frame {
         Frame {
             offload: Offload::default(),

@@ -1,7 +1,9 @@
 //! Captures of packets, as files that tcpdump and Wireshark read.
 
+use crate::Frame;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -45,6 +47,8 @@ impl PcapWriter {
 pub(crate) struct Capture {
     file: Vec<u8>,
     packets: Vec<(usize, usize)>,
+    /// All fit in small buffers.
+    small: bool,
 }
 
 impl Capture {
@@ -80,7 +84,8 @@ impl Capture {
             packets.push((start, end));
             at = end;
         }
-        Ok(Capture { file, packets })
+        let small = packets.iter().all(|(start, end)| end - start <= Frame::SMALL);
+        Ok(Capture { file, packets, small })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -91,11 +96,16 @@ impl Capture {
         self.packets.is_empty()
     }
 
-    /// A packet by its number below [`Capture::len`].
+    /// Adds frames with copies of packets, by their numbers below [`Capture::len`].
     #[inline]
-    pub(crate) fn packet(&self, number: usize) -> &[u8] {
-        let (start, end) = self.packets[number];
-        &self.file[start..end]
+    pub(crate) fn copy(&self, numbers: Range<usize>, to: &mut Vec<Frame>) {
+        let packets = self.packets[numbers].iter();
+        let packets = packets.map(|(start, end)| &self.file[*start..*end]);
+        if self.small {
+            Frame::copy_small(packets, to);
+        } else {
+            to.extend(packets.map(Frame::from_slice));
+        }
     }
 }
 
@@ -116,13 +126,29 @@ mod tests {
         file
     }
 
+    fn packets(capture: &Capture) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        capture.copy(0..capture.len(), &mut frames);
+        frames.iter().map(|frame| frame.data().to_vec()).collect()
+    }
+
+    #[test]
+    fn packets_of_all_lengths_are_copied() {
+        for packets_of in [&[60, 1514, Frame::SMALL][..], &[60, Frame::SMALL + 1, 70_000, 0]] {
+            let data: Vec<Vec<u8>> = packets_of.iter().map(|length| vec![3; *length]).collect();
+            let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+            let capture = Capture::new(file(0xa1b2_c3d4, u32::to_le_bytes, &data)).unwrap();
+            assert_eq!(packets(&capture), data);
+        }
+    }
+
     #[test]
     fn captures_of_both_byte_orders_and_resolutions_are_read() {
         let orders: [fn(u32) -> [u8; 4]; 2] = [u32::to_le_bytes, u32::to_be_bytes];
         for word in orders {
             for magic in [0xa1b2_c3d4, 0xa1b2_3c4d] {
                 let capture = Capture::new(file(magic, word, &[&[1; 60], &[2; 9]])).unwrap();
-                assert_eq!((capture.len(), capture.packet(1)), (2, &[2; 9][..]));
+                assert_eq!(packets(&capture), [&[1; 60][..], &[2; 9]]);
             }
         }
     }
@@ -133,7 +159,7 @@ mod tests {
         let path = directory.path().join("packets.pcap");
         PcapWriter::create(&path).unwrap().write(&[7; 64]).unwrap();
         let capture = Capture::new(std::fs::read(path).unwrap()).unwrap();
-        assert_eq!((capture.len(), capture.packet(0)), (1, &[7; 64][..]));
+        assert_eq!(packets(&capture), [[7; 64]]);
     }
 
     #[test]

@@ -41,7 +41,26 @@ pub(crate) fn take() -> Box<[u8]> {
 /// A buffer of [`SMALL`] bytes with unspecified content.
 pub(crate) fn take_small() -> Box<[u8]> {
     let recycled = FREE_SMALL.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-    recycled.unwrap_or_else(|| vec![0; SMALL].into_boxed_slice())
+    recycled.unwrap_or_else(new_small)
+}
+
+/// The same as [`take_small`], so many times: the thread's list is looked for once. What is done with a buffer must not take another small one.
+#[inline]
+pub(crate) fn take_smalls(count: usize, mut to: impl FnMut(Box<[u8]>)) {
+    let done = FREE_SMALL.try_with(|free| {
+        let mut free = free.borrow_mut();
+        for _ in 0..count {
+            to(free.pop().unwrap_or_else(new_small));
+        }
+    });
+    if done.is_err() {
+        (0..count).for_each(|_| to(new_small()));
+    }
+}
+
+#[cold]
+fn new_small() -> Box<[u8]> {
+    vec![0; SMALL].into_boxed_slice()
 }
 
 /// Keeps a buffer for reuse by the calling thread.
@@ -55,6 +74,21 @@ pub(crate) fn give(buffer: Box<[u8]>) {
         let mut free = free.borrow_mut();
         if free.len() < most {
             free.push(buffer);
+        }
+    });
+}
+
+/// The same as [`give`] for each: the thread's list of small ones is looked for once.
+#[inline]
+pub(crate) fn give_all(buffers: impl Iterator<Item = Box<[u8]>>) {
+    let _ = FREE_SMALL.try_with(|free| {
+        let mut free = free.borrow_mut();
+        for buffer in buffers {
+            if buffer.len() != SMALL {
+                give(buffer);
+            } else if free.len() < MAX_FREE_SMALL {
+                free.push(buffer);
+            }
         }
     });
 }
@@ -77,5 +111,22 @@ mod tests {
         let all: Vec<_> = (0..MAX_FREE + 20).map(|_| take()).collect();
         all.into_iter().for_each(give);
         assert_eq!(FREE.with(|free| free.borrow().len()), MAX_FREE);
+    }
+
+    #[test]
+    fn many_are_taken_and_given_back_as_one_is() {
+        let mut all = vec![take(), Box::default()];
+        take_smalls(MAX_FREE_SMALL + 20, |buffer| all.push(buffer));
+        assert!(all[2..].iter().all(|buffer| buffer.len() == SMALL));
+        let last = all[MAX_FREE_SMALL + 1].as_ptr();
+        give_all(all.into_iter());
+        assert_eq!(
+            (
+                FREE.with(|free| free.borrow().len()),
+                FREE_SMALL.with(|free| free.borrow().len())
+            ),
+            (1, MAX_FREE_SMALL)
+        );
+        assert_eq!(take_small().as_ptr(), last);
     }
 }

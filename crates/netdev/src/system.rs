@@ -270,7 +270,7 @@ impl Tx for SystemTx {
                 }
             }
         }
-        frames.clear();
+        Frame::drop_first(frames.len(), frames);
         report
     }
 
@@ -290,7 +290,7 @@ impl Tx for SystemTx {
                 Err(error) => done += refused(&error, (frames.len() - done) as u64, &mut report),
             }
         }
-        frames.drain(..done);
+        Frame::drop_first(done, frames);
         report
     }
 

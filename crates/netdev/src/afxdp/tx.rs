@@ -191,14 +191,14 @@ impl Tx for AfxdpTx {
         let mut report = TxReport::default();
         let done = self.transmit(frames, &mut report);
         report.dropped += (frames.len() - done) as u64;
-        frames.clear();
+        Frame::drop_first(frames.len(), frames);
         report
     }
 
     fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
         let mut report = TxReport::default();
         let done = self.transmit(frames, &mut report);
-        frames.drain(..done);
+        Frame::drop_first(done, frames);
         self.full = !frames.is_empty();
         if self.full && self.room.is_none() {
             let sender = self.shared.sender.lock();
