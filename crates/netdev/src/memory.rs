@@ -204,29 +204,17 @@ impl Rx for MemoryRx {
     }
 
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        let (Some(capture), Some(mut next)) = (&self.capture, self.next) else {
+        let (Some(capture), Some(next)) = (&self.capture, self.next) else {
             self.shared.hush();
             return Ok(0);
         };
         if !self.shared.up.load(Ordering::Relaxed) {
             return Ok(0);
         }
-        let mut received = 0;
-        while received < max {
-            let some = (max - received).min(capture.len() - next);
-            capture.copy(next..next + some, out);
-            received += some;
-            next += some;
-            if next == capture.len() {
-                next = 0;
-                if !self.again {
-                    self.next = None;
-                    return Ok(received);
-                }
-            }
-        }
-        self.next = Some(next);
-        Ok(received)
+        let count = if self.again { max } else { max.min(capture.len() - next) };
+        let next = capture.copy(next, count, out);
+        self.next = (self.again || next != 0).then_some(next);
+        Ok(count)
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::Frame;
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::Range;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -96,16 +95,22 @@ impl Capture {
         self.packets.is_empty()
     }
 
-    /// Adds frames with copies of packets, by their numbers below [`Capture::len`].
+    /// Adds frames with copies of so many packets, from a number below [`Capture::len`] on; behind the last comes the first. Returns the number
+    /// that comes next.
     #[inline]
-    pub(crate) fn copy(&self, numbers: Range<usize>, to: &mut Vec<Frame>) {
-        let packets = self.packets[numbers].iter();
-        let packets = packets.map(|(start, end)| &self.file[*start..*end]);
+    pub(crate) fn copy(&self, first: usize, count: usize, to: &mut Vec<Frame>) -> usize {
+        let mut next = first;
+        let packets = (0..count).map(|_| {
+            let (start, end) = self.packets[next];
+            next = if next + 1 == self.packets.len() { 0 } else { next + 1 };
+            &self.file[start..end]
+        });
         if self.small {
             Frame::copy_small(packets, to);
         } else {
             to.extend(packets.map(Frame::from_slice));
         }
+        next
     }
 }
 
@@ -128,7 +133,8 @@ mod tests {
 
     fn packets(capture: &Capture) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        capture.copy(0..capture.len(), &mut frames);
+        assert_eq!(capture.copy(0, capture.len() + 1, &mut frames), 1 % capture.len());
+        assert_eq!(frames.pop().unwrap().data(), frames[0].data());
         frames.iter().map(|frame| frame.data().to_vec()).collect()
     }
 
