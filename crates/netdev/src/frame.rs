@@ -55,12 +55,13 @@ impl Frame {
     /// # Panics
     /// A packet is longer.
     #[inline]
-    pub(crate) fn copy_small<'a>(packets: impl ExactSizeIterator<Item = &'a [u8]>, to: &mut Vec<Frame>) {
-        let mut packets = packets;
-        pool::take_smalls(packets.len(), |mut buffer| {
-            let packet = packets.next().unwrap_or_default();
-            buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
-            to.push(Frame::in_buffer(buffer, packet.len()));
+    pub(crate) fn copy_small<'a>(packets: impl Iterator<Item = &'a [u8]>, to: &mut Vec<Frame>) {
+        pool::with_small(|free| {
+            to.extend(packets.map(|packet| {
+                let mut buffer = free.take();
+                buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
+                Frame::in_buffer(buffer, packet.len())
+            }));
         });
     }
 

@@ -44,18 +44,21 @@ pub(crate) fn take_small() -> Box<[u8]> {
     recycled.unwrap_or_else(new_small)
 }
 
-/// The same as [`take_small`], so many times: the thread's list is looked for once. What is done with a buffer must not take another small one.
-#[inline]
-pub(crate) fn take_smalls(count: usize, mut to: impl FnMut(Box<[u8]>)) {
-    let done = FREE_SMALL.try_with(|free| {
-        let mut free = free.borrow_mut();
-        for _ in 0..count {
-            to(free.pop().unwrap_or_else(new_small));
-        }
-    });
-    if done.is_err() {
-        (0..count).for_each(|_| to(new_small()));
+/// The thread's list of small buffers, for who takes many.
+pub(crate) struct Small<'a>(&'a mut Vec<Box<[u8]>>);
+
+impl Small<'_> {
+    /// The same as [`take_small`].
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Box<[u8]> {
+        self.0.pop().unwrap_or_else(new_small)
     }
+}
+
+/// Calls `with` with the thread's list, which it must use for all small buffers that it takes; does nothing in a thread that ends.
+#[inline]
+pub(crate) fn with_small(with: impl FnOnce(&mut Small<'_>)) {
+    let _ = FREE_SMALL.try_with(|free| with(&mut Small(&mut free.borrow_mut())));
 }
 
 #[cold]
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn many_are_taken_and_given_back_as_one_is() {
         let mut all = vec![take(), Box::default()];
-        take_smalls(MAX_FREE_SMALL + 20, |buffer| all.push(buffer));
+        with_small(|free| all.extend((0..MAX_FREE_SMALL + 20).map(|_| free.take())));
         assert!(all[2..].iter().all(|buffer| buffer.len() == SMALL));
         let last = all[MAX_FREE_SMALL + 1].as_ptr();
         give_all(all.into_iter());
