@@ -109,7 +109,7 @@ impl Frame {
     #[inline(always)]
     fn in_buffer(buffer: Box<[u8]>, len: usize) -> Frame {
         Frame {
-            offload: Offload::default(),
+            offload: Offload::NONE,
             mark: 0,
             priority: 0,
             buffer,
@@ -308,8 +308,12 @@ impl Frame {
 }
 
 impl Drop for Frame {
+    #[inline]
     fn drop(&mut self) {
-        pool::give(std::mem::take(&mut self.buffer));
+        // It is empty where it was given back already.
+        if !self.buffer.is_empty() {
+            pool::give(std::mem::take(&mut self.buffer));
+        }
     }
 }
 

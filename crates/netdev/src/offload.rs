@@ -47,6 +47,15 @@ pub enum Gso {
 }
 
 impl Offload {
+    /// The default.
+    pub const NONE: Offload = Offload {
+        csum: Csum::Unknown,
+        gso: Gso::None,
+        ecn: false,
+        gso_size: 0,
+        hdr_len: 0,
+    };
+
     /// The same work after `n` bytes were put in before the headers it refers to.
     pub(crate) fn shifted_back(mut self, n: u16) -> Offload {
         if let Csum::Partial { start, .. } = &mut self.csum {
