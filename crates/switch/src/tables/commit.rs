@@ -1,15 +1,65 @@
 //! The packet as tables see it, made the one that the datapath has.
 
+use super::labels::clear_payload;
 use super::pipeline::{Pipeline, Tags};
 use super::words::mask_of;
 use dp::{Action, SetField};
-use flow::{Field, Key};
+use flow::{Field, Key, Mask, TAG_PRESENT};
 use wire::VlanTag;
 
 /// The fields of tags.
 const TAGS: [Field; 4] = [Field::VlanTci0, Field::VlanTpid0, Field::VlanTci1, Field::VlanTpid1];
 
+/// The fields that are the same however many tags count.
+const BEFORE_PAYLOAD: Mask = {
+    let mut mask = Mask::EMPTY;
+    mask.add(Field::InPort);
+    mask.add(Field::RecircId);
+    mask.add(Field::EthDst);
+    mask.add(Field::EthSrc);
+    mask.add(Field::VlanTci0);
+    mask.add(Field::VlanTpid0);
+    mask.add(Field::PktMark);
+    mask.add(Field::SkbPriority);
+    mask
+};
+
 impl Pipeline<'_> {
+    /// The packet as far as its tags count: behind the last one that does, nothing is known but a type. [`Pipeline::mask`] says that this was
+    /// looked at where it made a difference.
+    pub(super) fn visible(&self, key: &Key) -> Key {
+        let mut seen = *key;
+        seen.set(Field::RecircId, 0);
+        if self.switch.vlan_limit < 2
+            && let Some(inner) = key.tag(1)
+        {
+            clear_payload(&mut seen);
+            seen.set_tag(1, None);
+            seen.set(Field::EthType, inner.tpid.into());
+        }
+        seen
+    }
+
+    /// Whether the packet has a second tag, and tables do not see it.
+    pub(super) fn has_uncounted_tag(&self) -> bool {
+        self.switch.vlan_limit < 2 && self.original.tag(1).is_some()
+    }
+
+    /// The bits of the key that were looked at. Of packets of which nothing behind the outermost tag was, it does not matter what is there: so
+    /// one megaflow can cover all that comes in on a port.
+    pub(super) fn mask(&mut self) -> Mask {
+        if self.switch.vlan_limit < 2 && !BEFORE_PAYLOAD.covers(&mask_of(&self.consulted)) {
+            self.consult(Field::VlanTci1, TAG_PRESENT.into());
+            if self.has_uncounted_tag() {
+                self.consult(Field::VlanTpid1, u128::MAX);
+                // What rules say of such packets, keys do not show: any change of those tables is a change.
+                let tables = std::mem::take(&mut self.uncounted);
+                tables.into_iter().for_each(|table| self.depend(table));
+            }
+        }
+        mask_of(&self.consulted)
+    }
+
     /// Appends the actions that make the datapath's packet the one that tables see. All bits that can differ are in the mask: whoever writes a
     /// field puts the bits that he writes there.
     pub(super) fn commit(&mut self) {

@@ -44,6 +44,8 @@ pub(crate) struct Pipeline<'a> {
     unmarked: bool,
     /// Whether tables see the packet as the datapath got it: in the bridge that it came in on, before any action that may change it.
     pub(super) untouched: bool,
+    /// Tables that saw it so although it has a tag that does not count, and so is not quite what the datapath got.
+    pub(super) uncounted: SmallVec<[Read; 4]>,
     /// Whether the tags are those that it came with.
     pub(super) own_tags: bool,
     /// Most bytes that are sent.
@@ -180,6 +182,7 @@ impl<'a> Pipeline<'a> {
             packet_out: false,
             unmarked: false,
             untouched: false,
+            uncounted: SmallVec::new(),
             own_tags: true,
             limit: None,
             hidden: false,
@@ -281,22 +284,6 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The packet as far as its tags count: behind the last one that does, nothing is known but a type.
-    pub(super) fn visible(&mut self, key: &Key) -> Key {
-        let mut seen = *key;
-        seen.set(Field::RecircId, 0);
-        if self.switch.vlan_limit < 2 {
-            self.consult(Field::VlanTci1, flow::TAG_PRESENT.into());
-            if let Some(inner) = key.tag(1) {
-                self.consult(Field::VlanTpid1, u128::MAX);
-                super::labels::clear_payload(&mut seen);
-                seen.set_tag(1, None);
-                seen.set(Field::EthType, inner.tpid.into());
-            }
-        }
-        seen
-    }
-
     /// The packet comes into a bridge. Its state is what it was when this returns.
     pub(super) fn enter(&mut self, at: Ingress, key: Key) {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
@@ -310,8 +297,7 @@ impl<'a> Pipeline<'a> {
             .and_then(|port| port.members.get(at.interface));
         let Some(member) = port else { return };
         let inside = FlowState::new(key, member.number);
-        let hides = self.switch.vlan_limit < 2 && self.original.tag(1).is_some();
-        let from_outside = self.place.bridge.is_none() && !hides;
+        let from_outside = self.place.bridge.is_none();
         let untouched = std::mem::replace(&mut self.untouched, from_outside);
         let state = Box::new(std::mem::replace(&mut self.state, inside));
         let within = Place {
@@ -402,11 +388,15 @@ impl<'a> Pipeline<'a> {
             return Found::Nothing;
         };
         let untouched = in_port.is_none() && self.untouched;
+        let whole = Read::Table(bridge.id, table);
         self.depend(if untouched {
             Read::UntouchedIn(bridge.id, table)
         } else {
-            Read::Table(bridge.id, table)
+            whole
         });
+        if untouched && self.has_uncounted_tag() {
+            self.uncounted.push(whole);
+        }
         let key = match in_port {
             None => words::words_of(&self.state),
             Some(port) => {
@@ -561,10 +551,11 @@ impl<'a> Pipeline<'a> {
         }
         super::commit::trim(&mut self.actions);
         let drop = self.actions.is_empty();
+        let mask = self.mask();
         let translation = Translation {
             drop: drop.then(|| self.drop.unwrap_or(DropCause::NoDestination)),
             actions: self.actions.into(),
-            mask: words::mask_of(&self.consulted),
+            mask,
             deps: self.deps,
             effects: self.effects,
             credits: self.credits,
