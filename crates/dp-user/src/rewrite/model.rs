@@ -109,7 +109,8 @@ impl Model {
             F::ArpOp | F::ArpSha | F::ArpSpa | F::ArpTha | F::ArpTpa => matches!(shape.net, Net::Arp),
             F::MplsLse0 => matches!(shape.net, Net::Mpls),
             F::PbbIsid | F::PbbUca => matches!(shape.net, Net::Pbb),
-            F::NdReserved => l4 && self.is_nd(),
+            // It is in the header itself; what the rest has is for packets that are made as such.
+            F::NdReserved => l4 && v6 && self.has_nd_type(),
             F::IpTos | F::IpTtl => v4 || v6,
             F::Ipv4Src | F::Ipv4Dst => v4,
             F::Ipv6Src | F::Ipv6Dst | F::Ipv6Label => v6,
@@ -124,8 +125,13 @@ impl Model {
     }
 
     fn is_nd(&self) -> bool {
+        matches!(self.shape.l4, L4::Nd(..)) && self.has_nd_type()
+    }
+
+    /// Whether the type and code are of neighbour discovery, whatever the message was made as.
+    fn has_nd_type(&self) -> bool {
         let kind = (self.values.get(Field::IcmpType), self.values.get(Field::IcmpCode));
-        matches!(self.shape.l4, L4::Nd(..)) && matches!(kind, (135 | 136, 0))
+        matches!(self.shape.l4, L4::Icmp | L4::Nd(..)) && matches!(kind, (135 | 136, 0))
     }
 
     /// Writes to a field.
@@ -309,8 +315,9 @@ impl Model {
                 self.put(&mut bytes, F::IcmpType, 1);
                 self.put(&mut bytes, F::IcmpCode, 1);
                 bytes.extend([0, 0]);
-                match self.shape.l4 {
-                    L4::Icmp => bytes.extend([0, 1, 0, 2]),
+                match self.shape.net {
+                    // Whose sum would be the other form of zero, were all of the message zero.
+                    Net::V4(..) => bytes.extend([0, 1, 0, 2]),
                     _ => self.put(&mut bytes, F::NdReserved, 4),
                 }
             }

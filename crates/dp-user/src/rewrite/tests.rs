@@ -249,6 +249,24 @@ fn the_kind_of_an_option_is_written_where_there_is_one() {
 }
 
 #[test]
+fn what_becomes_a_neighbour_message_has_its_reserved_bits_though_it_has_no_target() {
+    let mut data = [&[0x33; 6][..], &[2; 6], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 58, 255]].concat();
+    data.extend([1; 32]);
+    data.extend([128, 0, 0, 0, 0, 1, 0, 2]);
+    let sum = |data: &[u8]| Sum::ZERO.bytes(&data[54..]).fold();
+    let before = sum(&data);
+    let mut frame = Frame::from_slice(&data);
+    let mut layers = Layers::UNKNOWN;
+    for (field, value) in [(Field::IcmpType, 135), (Field::NdReserved, 0x0a0b_0c0d), (Field::NdTarget, 5)] {
+        set_field(&mut frame, &mut layers, &SetField::new(field, value, u128::MAX).unwrap());
+    }
+    assert_eq!(frame.data()[58..], [10, 11, 12, 13]);
+    let key = flow::extract(frame.data(), flow::PortNo(1)).unwrap();
+    assert_eq!((key.get(Field::NdReserved), key.get(Field::NdTarget)), (0x0a0b_0c0d, 0));
+    assert_eq!(sum(frame.data()), before);
+}
+
+#[test]
 fn marks_are_written_to_what_goes_with_the_packet() {
     let mut frame = Frame::from_slice(&[0; 60]);
     frame.mark = 0xff00;

@@ -32,7 +32,15 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     };
     let relabelled = !is_labelled(frame) || has(&[other]);
     let drop_eligible = (0..tags).any(|tag| frame.get(14 + 4 * tag).is_some_and(|byte| byte & 0x10 != 0));
-    let rules: [(bool, &str); 25] = [
+    // Whichever port it is: rules may have changed it.
+    let silent = set.ports.iter().filter(|(_, word)| *word == "no-packet-in");
+    let silent = silent.map(|(port, _)| format!("in_port={},", &port[1..]));
+    let mut silent = silent.filter(|port| trace.contains(port.as_str()));
+    let rules: [(bool, &str); 26] = [
+        (
+            has(&["\"packet-in\" is called for"]) && silent.next().is_some(),
+            "of packets that no rule is for, Open vSwitch tells controllers though their port has no-packet-in",
+        ),
         (
             pushed > 0 && tags + pushed > 2,
             "Open vSwitch takes the inner tag off where a third is put on; here it stays, as OpenFlow says",
@@ -65,10 +73,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             drop_eligible && has(&["pop_vlan"]) && has(&["clone(", "group:"]),
             "a tag that only a clone or a bucket changes is put back without its DEI there",
         ),
-        (
-            has(&["Limit exceeded"]),
-            "by the manual no rule is added beyond a limit; there none is changed either, once it is reached",
-        ),
+        (has(&["Limit exceeded"]), LIMIT),
         (
             pushed_label && is_labelled(frame) && has(&["hash("]),
             "a packet that gets too many labels is dropped; what was done before a select group is done by then there",
@@ -141,6 +146,15 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     rules.iter().find(|(applies, _)| *applies).map(|(_, reason)| *reason)
 }
 
+/// Why rules may have been learned differently.
+const LIMIT: &str = "by the manual no rule is added beyond a limit; there none is changed either, once it is reached";
+
+/// Why packets may come out differently after both have learned different rules: `rules` are those of Open vSwitch and those here.
+pub(super) fn learned(set: &RuleSet, rules: &[Vec<String>; 2]) -> Option<&'static str> {
+    let limited = set.rules.iter().any(|rule| rule.contains("limit="));
+    (limited && rules[0] != rules[1]).then_some(LIMIT)
+}
+
 /// What statistics of a rule set may differ.
 #[derive(Debug, Default)]
 pub(super) struct Uncounted {
@@ -149,6 +163,12 @@ pub(super) struct Uncounted {
 }
 
 impl Uncounted {
+    /// All counts.
+    pub(super) const ALL: Uncounted = Uncounted {
+        packets: true,
+        bytes: true,
+    };
+
     pub(super) fn of(set: &RuleSet) -> Uncounted {
         // Open vSwitch has rules count what comes by a port that receives nothing, before it drops it.
         let unheard = set.ports.iter().any(|(_, word)| *word == "no-receive");
