@@ -252,7 +252,7 @@ fn follow(schema: &DatabaseSchema, replica: &mut Contents, version: MonitorVersi
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_transactions_leave_a_consistent_database(transactions in transactions()) {

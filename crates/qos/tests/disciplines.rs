@@ -89,7 +89,7 @@ fn all() -> Vec<(&'static str, Box<dyn Scheduler<Parcel>>, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 5))]
 
     #[test]
     fn every_packet_comes_out_once_and_the_counters_agree(steps in steps()) {

@@ -109,7 +109,7 @@ struct Arrival {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     /// Against the definition of a service curve (section 2 of the paper): for each packet, the least over all starts of periods of backlog of the curve
     /// from there, computed by its own means.

@@ -117,7 +117,7 @@ fn pass(port: &mut Port<Parcel>, now: Nanos) -> (u64, u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 4))]
 
     #[test]
     fn what_is_read_runs_and_gives_out_or_drops_every_packet(from in rows(), to in rows()) {

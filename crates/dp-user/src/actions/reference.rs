@@ -213,7 +213,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 6, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn packets_become_what_plain_steps_make_of_them(

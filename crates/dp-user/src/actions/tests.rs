@@ -445,7 +445,7 @@ fn any_action() -> impl Strategy<Value = Action> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 4, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_packet_and_no_actions_make_a_worker_panic(

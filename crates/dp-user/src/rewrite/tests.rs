@@ -72,7 +72,7 @@ fn check(bytes: &[u8], model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 8, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_rewritten_packet_is_the_packet_of_the_new_values(

@@ -115,7 +115,7 @@ fn switch(world: &Arc<Mutex<World>>, changes: &Arc<Changes>) -> Arc<FakeSwitch> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_packet_goes_where_the_tables_say(

@@ -137,7 +137,7 @@ fn version() -> impl Strategy<Value = Version> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever is said, what follows is answered: nothing is lost, nothing ends but by the peer.
     #[test]

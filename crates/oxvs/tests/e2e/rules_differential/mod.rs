@@ -130,15 +130,13 @@ impl Pair {
                     }
                     continue;
                 };
-                let rules = set.learning.then(|| {
-                    [&mut self.oracle, &mut self.mine].map(|side| side.statistics(set.version, &Uncounted::ALL))
-                });
+                let lesson = self.lesson(&set, part);
                 let learned = self.learned(&set, part);
                 match self.single_out(&set, part, &together) {
                     Cause::Fault(story) => return Err(format!("{}\n{story}", set.text())),
                     Cause::Allowed => excused = true,
                     Cause::Unknown => {
-                        if let Some(reason) = rules.and_then(|rules| allowed::learned(&set, &rules)) {
+                        if let Some(reason) = lesson {
                             *self.tally.reasons.entry(reason).or_default() += 1;
                             excused = true;
                             continue;
@@ -181,6 +179,20 @@ impl Pair {
             frame = random::frame(rng);
         }
         frame
+    }
+
+    /// Why packets may come out differently by what was learned before them, and is not when they are tried alone.
+    fn lesson(&mut self, set: &RuleSet, part: &[(&'static str, Vec<u8>)]) -> Option<&'static str> {
+        if !set.learning {
+            return None;
+        }
+        let rules = [&mut self.oracle, &mut self.mine].map(|side| side.statistics(set.version, &Uncounted::ALL));
+        allowed::learned(set, &rules).or_else(|| {
+            part.iter().find_map(|(port, frame)| {
+                let trace = self.oracle_trace(port, frame);
+                allowed::reason(set, frame, &trace)
+            })
+        })
     }
 
     /// What either has learned, where that matters, and how the packets fare with that.

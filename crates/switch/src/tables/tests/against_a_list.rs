@@ -325,7 +325,7 @@ fn count(tables: &mut FlowTables, list: &mut List) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 2))]
 
     #[test]
     fn changes_do_to_tables_what_they_do_to_a_list(ops in prop::collection::vec(any_op(), 1..40)) {
