@@ -257,8 +257,16 @@ fn what_becomes_a_neighbour_message_has_its_reserved_bits_though_it_has_no_targe
     let before = sum(&data);
     let mut frame = Frame::from_slice(&data);
     let mut layers = Layers::UNKNOWN;
-    for (field, value) in [(Field::IcmpType, 135), (Field::NdReserved, 0x0a0b_0c0d), (Field::NdTarget, 5)] {
-        set_field(&mut frame, &mut layers, &SetField::new(field, value, u128::MAX).unwrap());
+    for (field, value) in [
+        (Field::IcmpType, 135),
+        (Field::NdReserved, 0x0a0b_0c0d),
+        (Field::NdTarget, 5),
+    ] {
+        set_field(
+            &mut frame,
+            &mut layers,
+            &SetField::new(field, value, u128::MAX).unwrap(),
+        );
     }
     assert_eq!(frame.data()[58..], [10, 11, 12, 13]);
     let key = flow::extract(frame.data(), flow::PortNo(1)).unwrap();
