@@ -4,7 +4,7 @@
 //! that two keys collide does not depend on the keys, the multiplications do not wait for one another, and a pair of words that every key of a
 //! table leaves zero adds a constant and can be left out.
 
-use flow::{Field, KEY_WORDS, Key, Mask};
+use flow::{ETHERNET_WORDS, Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -37,10 +37,7 @@ impl KeyHasher {
     /// The hash of all of a key. Pairs of words that are zero in a packet of its kind are left out.
     #[inline]
     pub(crate) fn whole(&self, key: &Key) -> u64 {
-        let part = |sum: u128, n: usize| {
-            let [a, b] = pair(key.words(), n);
-            sum.wrapping_add(product(a, b, &self.secrets[n]))
-        };
+        let part = |sum: u128, n: usize| sum.wrapping_add(self.part(key, n));
         let mut sum = IPV4_PAIRS.into_iter().fold(0, part);
         let kind = EtherType(key.get(Field::EthType) as u16);
         if kind != EtherType::IPV4 {
@@ -51,6 +48,20 @@ impl KeyHasher {
             }
         }
         finish(sum)
+    }
+
+    /// What a pair of words adds to the sum.
+    #[inline(always)]
+    fn part(&self, key: &Key, n: usize) -> u128 {
+        let [a, b] = pair(key.words(), n);
+        product(a, b, &self.secrets[n])
+    }
+
+    /// The hash of the first [`ETHERNET_WORDS`] of a key.
+    #[inline]
+    pub(crate) fn ethernet(&self, key: &Key) -> u64 {
+        let part = |sum: u128, n: usize| sum.wrapping_add(self.part(key, n));
+        finish((0..ETHERNET_WORDS / 2).fold(0, part))
     }
 
     /// The hash of the bits of a key that a mask leaves.

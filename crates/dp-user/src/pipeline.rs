@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
 //! | | where the port asks for it: let packets come at its speed, police them | `gate` |
-//! | 2 | extract each frame's key, unless one megaflow covers all that comes from the port | [`flow::extract`] |
+//! | 2 | extract each frame's key, as far as megaflows look at it; not where one covers all that comes from the port | [`flow::extract`] |
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
 //! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::upcall`] |
@@ -92,6 +92,8 @@ struct Batch {
     hashes: Vec<u64>,
     /// The number of the megaflow, [`NONE`] or [`MALFORMED`].
     flows: Vec<u32>,
+    /// Only the first [`flow::ETHERNET_WORDS`] of the keys were read.
+    is_ethernet: bool,
 }
 
 /// In place of a megaflow's number: no key could be read.
@@ -265,6 +267,10 @@ impl Pipeline {
             } else if *flow == MALFORMED {
                 from.stats.rx_dropped.add(1);
                 self.sink(from).count(DropCause::Malformed, 1);
+            } else if batch.is_ethernet {
+                let mut key = *key;
+                flow::extract_into(&mut key, frame.data(), from.port);
+                self.miss(&key, frame, from, now);
             } else {
                 self.miss(key, frame, from, now);
             }
@@ -304,7 +310,7 @@ impl Pipeline {
         key.set(Field::RecircId, id.into());
         key.set(Field::PktMark, frame.mark.into());
         key.set(Field::SkbPriority, frame.priority.into());
-        let guess = self.signatures.guess(self.hasher.whole(&key));
+        let guess = self.signatures.guess(self.hash(&key));
         let found = if self.flows.covers(guess, &key) {
             self.stats.exact_hits.add(1);
             Some(guess)

@@ -4,7 +4,7 @@
 //! believed only where the bytes are there, and what lies behind the length of an IP header (Ethernet padding) is not read. What is whole is
 //! what Open vSwitch takes for whole: the version in an IP header, for example, is the EtherType's business.
 
-use crate::field::{Field, fill};
+use crate::field::{ETHERNET_WORDS, Field, fill};
 use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
 use wire::EtherType;
 
@@ -27,6 +27,26 @@ pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
 #[inline]
 pub fn extract_into(key: &mut Key, data: &[u8], in_port: PortNo) -> bool {
     *key = Key::ZERO;
+    let Some((kind, rest)) = ethernet(key, data, in_port) else {
+        return false;
+    };
+    // Inner layers are optional: `None` from them means that the packet has no more fields.
+    let _ = match kind {
+        EtherType::IPV4 => ipv4(key, rest),
+        EtherType::IPV6 => ipv6(key, rest),
+        EtherType::ARP | EtherType::RARP => arp(key, rest),
+        EtherType::MPLS | EtherType::MPLS_MULTICAST => mpls(key, rest),
+        EtherType::PBB => pbb(key, rest),
+        _ => None,
+    };
+    true
+}
+
+/// Reads of a packet's key the first [`ETHERNET_WORDS`](crate::ETHERNET_WORDS) words, which are those before its payload. What the other words
+/// of `key` say has no meaning.
+#[inline]
+pub fn extract_ethernet_into(key: &mut Key, data: &[u8], in_port: PortNo) -> bool {
+    key.words[..ETHERNET_WORDS].fill(0);
     ethernet(key, data, in_port).is_some()
 }
 
@@ -40,9 +60,9 @@ pub fn has_key(data: &[u8]) -> bool {
     header.is_some_and(|header| !EtherType(u16::from_be_bytes([header[12], header[13]])).is_vlan())
 }
 
-/// Ethernet, and what it carries.
+/// Ethernet. Returns the type of what it carries, and that.
 #[inline(always)]
-fn ethernet(key: &mut Key, data: &[u8], in_port: PortNo) -> Option<()> {
+fn ethernet<'d>(key: &mut Key, data: &'d [u8], in_port: PortNo) -> Option<(EtherType, &'d [u8])> {
     fill(&mut key.words, [(Field::InPort, in_port.0.into())]);
     let header: &[u8; 14] = data.first_chunk()?;
     let mut rest = &data[14..];
@@ -74,16 +94,7 @@ fn ethernet(key: &mut Key, data: &[u8], in_port: PortNo) -> Option<()> {
     fill(&mut key.words, [(Field::EthDst, dst), (Field::EthType, kind.into())]);
     let src = be(&header[6..12]) as u64;
     fill(&mut key.words, [(Field::EthSrc, src), (Field::VlanTci0, tci.into())]);
-    // Inner layers are optional: `None` from them means that the packet has no more fields.
-    let _ = match EtherType(kind) {
-        EtherType::IPV4 => ipv4(key, rest),
-        EtherType::IPV6 => ipv6(key, rest),
-        EtherType::ARP | EtherType::RARP => arp(key, rest),
-        EtherType::MPLS | EtherType::MPLS_MULTICAST => mpls(key, rest),
-        EtherType::PBB => pbb(key, rest),
-        _ => None,
-    };
-    Some(())
+    Some((EtherType(kind), rest))
 }
 
 /// The type in an LLC SNAP header with a zero organization (RFC 1042), which is stepped over.

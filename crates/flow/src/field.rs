@@ -3,6 +3,9 @@
 /// Words in a key.
 pub const KEY_WORDS: usize = 22;
 
+/// Words at the front of a key that have where a packet comes from and its Ethernet header with its tags, and nothing of what it carries.
+pub const ETHERNET_WORDS: usize = 4;
+
 /// What a packet must be for a field to mean something. Where it is not, the field is zero in the packet's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Prerequisite {

@@ -21,8 +21,8 @@ mod odp;
 mod state;
 
 pub use display::Masked;
-pub use extract::{extract, extract_into, has_key};
-pub use field::{Field, FieldInfo, KEY_WORDS, Prerequisite};
+pub use extract::{extract, extract_ethernet_into, extract_into, has_key};
+pub use field::{ETHERNET_WORDS, Field, FieldInfo, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, PortNo, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};

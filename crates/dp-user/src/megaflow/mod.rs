@@ -155,6 +155,12 @@ impl FlowTable {
         (!flow.recirculates).then_some(number)
     }
 
+    /// Whether the first [`ETHERNET_WORDS`](flow::ETHERNET_WORDS) of a key are all that lookups read.
+    #[inline]
+    pub(crate) fn is_ethernet(&self) -> bool {
+        self.subtables.is_ethernet()
+    }
+
     /// Finds a megaflow that covers `key`.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &Key) -> Option<u32> {

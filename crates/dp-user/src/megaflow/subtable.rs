@@ -6,7 +6,7 @@ use crate::hash::{KeyHasher, MaskPairs};
 use crate::pipeline::BATCH;
 use crate::signature::NONE;
 use dp::Region;
-use flow::{Key, Mask};
+use flow::{ETHERNET_WORDS, Key, Mask};
 use hashbrown::HashMap;
 
 /// All subtables of a table of megaflows.
@@ -18,6 +18,8 @@ pub(super) struct Subtables {
     /// Numbers of those in use, most hits first.
     order: Vec<u32>,
     free: Vec<u32>,
+    /// How many look at what is behind the Ethernet header.
+    deep: usize,
     /// Subtables asked for the keys of which a megaflow was found.
     pub(super) asked: u64,
 }
@@ -31,6 +33,12 @@ struct Subtable {
 }
 
 impl Subtables {
+    /// Whether none looks at more of a key than its first [`ETHERNET_WORDS`].
+    #[inline]
+    pub(super) fn is_ethernet(&self) -> bool {
+        self.deep == 0
+    }
+
     /// How many masks are in use.
     pub(super) fn len(&self) -> usize {
         self.order.len()
@@ -175,6 +183,7 @@ impl Subtables {
         };
         self.by_mask.insert(*mask, number);
         self.order.push(number);
+        self.deep += usize::from(is_deep(mask));
         number
     }
 
@@ -189,6 +198,7 @@ impl Subtables {
         if table.index.len() == 0 {
             table.index = Index::new();
             self.by_mask.remove(&table.mask);
+            self.deep -= usize::from(is_deep(&table.mask));
             self.order.retain(|number| *number != subtable);
             self.free.push(subtable);
         }
@@ -203,6 +213,11 @@ impl Subtables {
             table.hits /= 2;
         }
     }
+}
+
+/// Whether a mask looks at what is behind the Ethernet header, or at marks.
+fn is_deep(mask: &Mask) -> bool {
+    mask.words()[ETHERNET_WORDS..].iter().any(|word| *word != 0)
 }
 
 impl Subtable {

@@ -14,9 +14,25 @@ impl Pipeline {
         let frames = batch.frames.len();
         batch.keys.resize(batch.keys.len().max(frames), Key::ZERO);
         batch.flows.clear();
-        for (frame, key) in batch.frames.iter().zip(&mut batch.keys) {
-            let good = flow::extract_into(key, frame.data(), port);
-            batch.flows.push(if good { NONE } else { MALFORMED });
+        let keys = batch.frames.iter().zip(&mut batch.keys);
+        let verdict = |good| if good { NONE } else { MALFORMED };
+        batch.is_ethernet = self.flows.is_ethernet();
+        if batch.is_ethernet {
+            let good = keys.map(|(frame, key)| flow::extract_ethernet_into(key, frame.data(), port));
+            batch.flows.extend(good.map(verdict));
+        } else {
+            let good = keys.map(|(frame, key)| flow::extract_into(key, frame.data(), port));
+            batch.flows.extend(good.map(verdict));
+        }
+    }
+
+    /// The hash by which a key's megaflow is remembered: of as much of it as megaflows look at, which is all that is read of packets.
+    #[inline]
+    pub(super) fn hash(&self, key: &Key) -> u64 {
+        if self.flows.is_ethernet() {
+            self.hasher.ethernet(key)
+        } else {
+            self.hasher.whole(key)
         }
     }
 
@@ -43,7 +59,7 @@ impl Pipeline {
     fn guess(&self, keys: &[Key], hashes: &mut Vec<u64>, flows: &mut [u32]) -> u32 {
         hashes.clear();
         for key in keys {
-            let hash = self.hasher.whole(key);
+            let hash = self.hash(key);
             sys::memory::prefetch(self.signatures.line(hash));
             hashes.push(hash);
         }
@@ -78,6 +94,6 @@ impl Pipeline {
 
     /// Remembers the megaflow of one packet.
     pub(super) fn remember(&mut self, key: &Key, flow: u32) {
-        self.signatures.remember(self.hasher.whole(key), flow);
+        self.signatures.remember(self.hash(key), flow);
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::KEY_WORDS;
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 
@@ -47,6 +48,11 @@ proptest! {
     fn no_bytes_make_it_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = extract(&data, PortNo(1));
         prop_assert_eq!(key.is_some(), has_key(&data));
+        let mut front = Key::from_words(&[u64::MAX; KEY_WORDS]);
+        prop_assert_eq!(key.is_some(), extract_ethernet_into(&mut front, &data, PortNo(1)));
+        if let Some(key) = key {
+            prop_assert_eq!(&key.words()[..ETHERNET_WORDS], &front.words()[..ETHERNET_WORDS]);
+        }
         prop_assert_eq!(key.is_none(), data.len() < 14 || (data[12..14] == [0x81, 0] || data[12..14] == [0x88, 0xa8]) && data.len() < 18);
     }
 
