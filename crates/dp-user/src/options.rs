@@ -21,10 +21,11 @@ pub struct Options {
     pub flow_limit: usize,
     /// How long a megaflow stays cached that carries nothing. By default 10 s.
     pub idle_timeout: Duration,
-    /// Upcalls that a port may make per batch of packets in the long run while other ports wait too; beyond them, and the burst, packets of
-    /// new flows are dropped. Copies for controllers have a budget of the same size for themselves. By default 8.
+    /// Upcalls that a receive queue may make in a turn; those that have packets in a turn share that. Other packets of new flows wait for the next
+    /// turn. Copies for controllers have as many for each batch in the long run while other ports wait too. By default 8.
     pub upcall_budget: u32,
-    /// Upcalls that a port which made few has in reserve. By default 256.
+    /// Packets of new flows that wait at a receive queue at most, while others have packets too; beyond, they are dropped. Copies for controllers that
+    /// a port which made few has in reserve. By default 256.
     pub upcall_burst: u32,
 }
 

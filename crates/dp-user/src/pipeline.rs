@@ -8,6 +8,7 @@
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
 //! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::upcall`] |
+//! | | where a queue has asked enough in this turn: wait for the next | `line` |
 //! | 6 | run the actions | `actions` |
 //! | 7 | collect what is sent by port | `egress` |
 //! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send) |
@@ -44,6 +45,7 @@ use wire::Nanos;
 mod find;
 mod held;
 mod inlet;
+mod line;
 
 pub use inlet::{Budget, Inlet};
 
@@ -82,6 +84,8 @@ pub struct Pipeline {
     batch: Batch,
     pending: Vec<Change>,
     effects: Vec<Effect>,
+    /// How many queues have packets in this turn.
+    sharing: u32,
 }
 
 /// The frames under way, and what is known of each.
@@ -127,6 +131,7 @@ impl Pipeline {
             batch: Batch::default(),
             pending: Vec::new(),
             effects: Vec::new(),
+            sharing: 1,
         }
     }
 
@@ -140,18 +145,27 @@ impl Pipeline {
         Inlet::new(port, rx, Arc::default(), budget)
     }
 
-    /// Takes one batch from a queue through all stages, and returns how many frames it had. `contended` says that other ports wait.
+    /// Takes one batch from a queue through all stages, as far as packets of new flows do not have to wait, and returns how many frames went
+    /// their way, those among them that had waited. `contended` says that other ports wait; where none does, a queue whose packets wait
+    /// receives no more.
     ///
     /// # Errors
     /// What the queue's device says; frames received before the error have gone their way.
     #[inline]
     pub fn receive(&mut self, from: &mut Inlet, contended: bool, now: Nanos) -> io::Result<usize> {
         self.apply_changes();
+        from.line.begin(self.sharing);
+        let waited = from.line.len();
+        if waited > 0 {
+            self.go_on(from, now);
+            if from.waits() && !contended {
+                return Ok(gone(waited, from));
+            }
+        }
         let mut batch = std::mem::take(&mut self.batch);
         let received = from.rx.recv(&mut batch.frames, BATCH);
         let frames = batch.frames.len();
         if frames > 0 {
-            from.budget.begin(contended);
             from.packet_ins.begin(contended);
             count_received(&batch.frames, &from.stats);
             if from.is_gated() {
@@ -160,13 +174,15 @@ impl Pipeline {
             self.forward(&mut batch, from, now);
         }
         self.batch = batch;
-        received.map(|_| frames)
+        received.map(|_| gone(waited + frames, from))
     }
 
     /// Stages 2 to 8.
     #[inline]
     fn forward(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
-        if let Some(number) = self.of_all(batch, from.port) {
+        if from.waits() {
+            self.forward_behind(batch, from, now);
+        } else if let Some(number) = self.of_all(batch, from.port) {
             self.act_alike(number, batch, from, now);
         } else {
             self.extract(batch, from.port);
@@ -266,8 +282,8 @@ impl Pipeline {
         let found = batch.keys.iter().zip(&batch.flows);
         for (frame, (key, flow)) in batch.frames.drain(..).zip(found) {
             let known = *flow < MALFORMED && removals == self.flows.removals();
-            if known {
-                self.run_flow(*flow, frame, from, now);
+            if known && !from.is_behind(key) {
+                self.run_flow(*flow, frame, 0, from, now);
             } else if *flow == MALFORMED {
                 from.stats.rx_dropped.add(1);
                 self.sink(from).count(DropCause::Malformed, 1);
@@ -282,11 +298,14 @@ impl Pipeline {
     }
 
     /// Stage 6 for a packet whose megaflow is known.
-    fn run_flow(&mut self, number: u32, frame: Frame, from: &mut Inlet, now: Nanos) {
+    fn run_flow(&mut self, number: u32, frame: Frame, depth: u32, from: &mut Inlet, now: Nanos) {
         let flow = self.flows.flow_mut(number);
         flow.carried(1, frame.len() as u64, now);
         let (actions, drop) = flow.actions();
-        self.actor.for_inlet(from, now).run(actions, drop, frame);
+        self.actor
+            .for_inlet(from, now)
+            .at_depth(depth)
+            .run(actions, drop, frame);
         self.recirculate(Some(from), now);
     }
 
@@ -326,6 +345,7 @@ impl Pipeline {
             }
             found
         };
+        let found = found.filter(|_| from.as_deref().is_none_or(|from| !from.is_behind(&key)));
         if let Some(number) = found {
             let flow = self.flows.flow_mut(number);
             flow.carried(1, frame.len() as u64, now);
@@ -336,15 +356,13 @@ impl Pipeline {
                 .run(actions, drop, frame);
             return;
         }
-        let mut from = from;
-        if from.as_mut().is_some_and(|from| !from.budget.take()) {
-            self.stats.lost.add(1);
-            return self.lose(from, DropCause::UpcallBudget);
+        if let Some(from) = from {
+            return self.ask_or_wait(&key, frame, depth, from, now);
         }
         let translation = self.ask(&key, in_port, &frame, now);
         let (actions, drop) = (&translation.actions, translation.drop);
         self.actor
-            .for_origin(from, in_port, now)
+            .for_control(in_port, now)
             .at_depth(depth)
             .run(actions, drop, frame);
     }
@@ -361,22 +379,13 @@ impl Pipeline {
     /// A packet for which there was no megaflow when the batch began, or whose megaflow may have gone since.
     #[cold]
     fn miss(&mut self, key: &Key, frame: Frame, from: &mut Inlet, now: Nanos) {
-        if let Some(number) = self.flows.lookup(key) {
-            self.stats.megaflow_hits.add(1);
-            self.remember(key, number);
-            self.run_flow(number, frame, from, now);
-            return;
-        }
-        if !from.budget.take() {
-            self.stats.lost.add(1);
-            self.sink(from).count(DropCause::UpcallBudget, 1);
-            from.stats.rx_dropped.add(1);
-            return;
-        }
-        let translation = self.ask(key, from.port, &frame, now);
-        let (actions, drop) = (&translation.actions, translation.drop);
-        self.actor.for_inlet(from, now).run(actions, drop, frame);
-        self.recirculate(Some(from), now);
+        let found = self.flows.lookup(key).filter(|_| !from.is_behind(key));
+        let Some(number) = found else {
+            return self.ask_or_wait(key, frame, 0, from, now);
+        };
+        self.stats.megaflow_hits.add(1);
+        self.remember(key, number);
+        self.run_flow(number, frame, 0, from, now);
     }
 
     /// Stage 5: asks the switch, caches the answer.
@@ -542,6 +551,12 @@ impl Way {
             _ => Way::Mixed,
         }
     }
+}
+
+/// How many of so many packets do not wait; one at least, since each turn lets some begin that wait again, behind what they had to ask first.
+#[inline]
+fn gone(packets: usize, from: &Inlet) -> usize {
+    packets.saturating_sub(from.line.len()).max(packets.min(1))
 }
 
 #[inline]

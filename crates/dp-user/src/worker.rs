@@ -1,8 +1,8 @@
 //! The thread that moves packets: waits, serves one batch of each ready queue in turn, does a step of housekeeping, waits again.
 //!
 //! Goal: fair between ports, idle when there is nothing to do.
-//! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one batch's time. While other queues wait too,
-//!   a port's upcalls are bounded by its [`Budget`](crate::pipeline::Budget).
+//! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one batch's time. A queue's upcalls in a turn
+//!   are few; what has to wait for its next turn makes that come at once.
 //! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age them, at most once a second.
 //! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll only now and then: the round trip of a ping is
 //!   shorter by a tenth than with epoll between.
@@ -79,6 +79,8 @@ pub(crate) struct Worker {
     busy: usize,
     /// Some port's packets come through a gate.
     gated: bool,
+    /// Packets of new flows wait at some queue.
+    waiting: bool,
     /// When housekeeping wants its next turn.
     housekeeping: Option<Nanos>,
     ready: Vec<u64>,
@@ -154,6 +156,7 @@ impl Worker {
             looks: 0,
             busy: 0,
             gated: false,
+            waiting: false,
             housekeeping: None,
             ready: Vec::new(),
             taken: Vec::new(),
@@ -196,7 +199,11 @@ impl Worker {
             ready.swap_remove(at);
             go_on = self.obey(now);
         }
+        if self.waiting {
+            self.add_waiting(&mut ready);
+        }
         let contended = ready.len() > 1;
+        self.pipeline.share(ready.len());
         for place in &ready {
             if *place & OUTLETS == 0 {
                 self.serve(*place as usize, contended, now);
@@ -220,7 +227,7 @@ impl Worker {
 
     /// How long there is nothing to do unless something becomes ready.
     fn timeout(&self) -> Option<Duration> {
-        if !self.dumps.is_empty() || !self.pushes.is_empty() {
+        if self.waiting || !self.dumps.is_empty() || !self.pushes.is_empty() {
             return Some(Duration::ZERO);
         }
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
@@ -248,6 +255,7 @@ impl Worker {
         let began = cycles::now();
         self.packets = 0;
         let contended = self.busy > 1;
+        self.pipeline.share(self.busy);
         let rest = self.busy > 0 && !self.looks.is_multiple_of(LOOK_AT_IDLE);
         self.busy = 0;
         for place in 0..self.queues.len() {
@@ -263,6 +271,7 @@ impl Worker {
                 Ok(packets) => {
                     queue.brought_packets(before);
                     self.packets += packets;
+                    self.waiting |= queue.inlet.waits();
                     self.busy += 1;
                     self.active = self.now;
                 }
@@ -285,7 +294,7 @@ impl Worker {
         let mut packets = 0;
         let end = loop {
             match self.pipeline.receive(&mut queue.inlet, contended, time) {
-                Ok(BATCH) if batches > 1 => packets += BATCH,
+                Ok(received) if received >= BATCH && batches > 1 && !queue.inlet.waits() => packets += received,
                 Ok(received) => {
                     packets += received;
                     break Ok(());
@@ -298,6 +307,7 @@ impl Worker {
                 break Ok(());
             }
         };
+        self.waiting |= queue.inlet.waits();
         if packets > 0 {
             queue.brought_packets(before);
             self.packets += packets;
@@ -345,6 +355,18 @@ impl Worker {
             queue.parked = None;
             queue.gone = true;
             self.slowpath.port_failed(queue.inlet.port);
+        }
+    }
+
+    /// Adds the queues at which packets of new flows wait to those that are ready.
+    #[cold]
+    fn add_waiting(&mut self, ready: &mut Vec<u64>) {
+        self.waiting = false;
+        for (place, queue) in (0..).zip(&self.queues) {
+            let goes_on = |queue: &Queue| queue.inlet.waits() && !queue.gone && queue.parked.is_none();
+            if queue.as_ref().is_some_and(goes_on) && !ready.contains(&place) {
+                ready.push(place);
+            }
         }
     }
 
@@ -441,6 +463,7 @@ impl Worker {
         let Intake { inlet, number, load } = intake;
         // What its gate holds back is this worker's to let go.
         self.gated |= inlet.is_gated();
+        self.waiting |= inlet.waits();
         let place = match self.queues.iter().position(Option::is_none) {
             Some(place) => place,
             None => {
@@ -478,6 +501,7 @@ impl Worker {
                 && queue.inlet.port == port
             {
                 self.poller.remove(queue.inlet.rx.fd());
+                self.pipeline.give_up(&mut queue.inlet);
                 *place = None;
             }
         }

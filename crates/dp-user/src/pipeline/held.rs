@@ -38,6 +38,10 @@ impl Pipeline {
     #[cold]
     pub(crate) fn pass_gate(&mut self, from: &mut Inlet, now: Nanos) {
         self.apply_changes();
+        from.line.begin(self.sharing);
+        if from.waits() {
+            self.go_on(from, now);
+        }
         let mut batch = std::mem::take(&mut self.batch);
         from.due = None;
         self.pass_through_gate(&mut batch.frames, from, now);

@@ -1,6 +1,7 @@
 //! Where packets come from, and what belongs to that.
 
 use super::BATCH;
+use super::line::Line;
 use crate::gate::Gate;
 use crate::stats::PortStats;
 use dp::PortCounters;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use wire::Nanos;
 
-/// The upcalls, or the copies for controllers, that a port may still make.
+/// What a queue may ask of others: so many copies for controllers, or upcalls, a batch, and some more.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: u32,
@@ -19,7 +20,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `burst` upcalls that grows by `per_batch` with each batch.
+    /// `per_batch` copies for each batch while other ports wait too, and `burst` in reserve; `per_batch` upcalls a turn, and room for `burst` packets
+    /// that wait for theirs.
     pub fn new(per_batch: u32, burst: u32) -> Budget {
         Budget {
             left: burst,
@@ -53,7 +55,8 @@ pub struct Inlet {
     pub(crate) port: PortNo,
     pub(crate) rx: Box<dyn Rx>,
     pub(crate) stats: Arc<PortStats>,
-    pub(crate) budget: Budget,
+    /// Packets of new flows that wait, and what may ask.
+    pub(super) line: Line,
     pub(crate) packet_ins: Budget,
     /// What packets pass before the lookup, where that is not nothing.
     pub(super) gate: Option<Arc<Mutex<Gate>>>,
@@ -67,8 +70,8 @@ impl Inlet {
             port,
             rx,
             stats,
-            packet_ins: budget.clone(),
-            budget,
+            line: Line::new(budget.per_batch, budget.burst),
+            packet_ins: budget,
             gate: None,
             due: None,
         }
@@ -85,6 +88,12 @@ impl Inlet {
     pub(crate) fn set_gate(&mut self, gate: Arc<Mutex<Gate>>) {
         self.gate = Some(gate);
         self.due = Some(Nanos::ZERO);
+    }
+
+    /// Whether packets of its wait to ask the switch.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.line.len() > 0
     }
 
     pub(crate) fn is_gated(&self) -> bool {

@@ -26,6 +26,7 @@ impl Worker {
         for queue in self.queues.iter_mut().flatten() {
             if queue.inlet.is_due(now) {
                 self.pipeline.pass_gate(&mut queue.inlet, now);
+                self.waiting |= queue.inlet.waits();
             }
         }
         self.gated = self.queues.iter().flatten().any(|queue| queue.inlet.is_gated());

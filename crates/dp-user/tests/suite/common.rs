@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use dp::{Action, Carried, Changes, Credit, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
-use dp_user::pipeline::{Budget, Inlet, Pipeline};
+use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
 use flow::{Field, Key, Mask};
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
@@ -166,7 +166,8 @@ impl Bench {
         for (n, device) in (0..).zip(&devices) {
             pipeline.add_port(PortNo(n), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
-            inlets.push(Pipeline::inlet(PortNo(n), rx, Budget::new(8, 256)));
+            // What the packets of one batch do is done in their order.
+            inlets.push(Pipeline::inlet(PortNo(n), rx, Budget::new(BATCH as u32, 256)));
         }
         Bench {
             pipeline,

@@ -7,6 +7,7 @@ mod equivalence;
 mod forwarding;
 mod invalidation;
 mod kernel;
+mod line;
 mod queues;
 mod recirculation;
 mod scheduled;

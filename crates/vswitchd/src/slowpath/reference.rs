@@ -13,7 +13,7 @@ mod random;
 
 use super::Shared;
 use dp::{Carried, Credit, DropCause, Effect, PacketIn, PortCounters, PortNo, Slowpath, Translation, Upcall};
-use dp_user::pipeline::{Budget, Inlet, Pipeline};
+use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, FlowMod, FlowStatsRequest};
 use openflow::text::{Names, parse_flow};
@@ -80,7 +80,8 @@ impl Fast {
             let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
             pipeline.add_port(PortNo(port), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
-            inlets.push(Pipeline::inlet(PortNo(port), rx, Budget::new(8, 256)));
+            // So many that no packet has to wait: packets that wait are overtaken by those of other flows, which may teach what these ask for.
+            inlets.push(Pipeline::inlet(PortNo(port), rx, Budget::new(BATCH as u32, 256)));
             devices.push(device);
         }
         Fast {

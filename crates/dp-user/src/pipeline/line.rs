@@ -1,0 +1,228 @@
+//! Packets of new flows that wait until their queue may ask the switch again.
+//!
+//! Goal: whoever opens new flows as fast as they can delays others by a few translations, and loses nothing as long as they are slower.
+//! - A queue may ask a few times a turn, fewer where several have packets. The rest of its packets of new flows stand in its line, in the order of
+//!   arrival, and ask in its next turns.
+//! - While some stand there and nobody else has packets, none are received: they wait with the device.
+//! - Where others have packets, those of flows that are known go on; for new ones that find the line full there is
+//!   [`DropCause::UpcallBudget`].
+//! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others stand in the line goes to its end, known or not. When
+//!   the first of them has asked, the others go on with it, so that a flow that has become known is out of the line.
+
+use super::{BATCH, Batch, Inlet, Pipeline};
+use crate::stats::DropSink;
+use dp::DropCause;
+use flow::{Field, Key};
+use netdev::Frame;
+use std::collections::VecDeque;
+use wire::Nanos;
+
+/// Places of the table of flows in a line: of most flows that are not in a full line, it tells that without a look at the line.
+const PLACES: usize = 1024;
+
+/// A queue's line, and how often it may ask.
+pub(super) struct Line {
+    held: VecDeque<Held>,
+    /// Of each packet in the line, the hash of its flow.
+    hashes: VecDeque<u32>,
+    /// How many of them are at a place; empty where there never was a line.
+    places: Vec<u16>,
+    per_turn: u32,
+    room: usize,
+    /// What is left of this turn.
+    left: u32,
+}
+
+/// A packet that waits.
+pub(super) struct Held {
+    frame: Frame,
+    key: Key,
+    /// How often it has begun anew.
+    depth: u32,
+}
+
+impl Line {
+    /// A line that has room for a batch at least.
+    pub(super) fn new(per_turn: u32, room: u32) -> Line {
+        Line {
+            held: VecDeque::new(),
+            hashes: VecDeque::new(),
+            places: Vec::new(),
+            per_turn,
+            room: (room as usize).clamp(BATCH, usize::from(u16::MAX)),
+            left: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Begins a turn in which so many queues have packets.
+    #[inline]
+    pub(super) fn begin(&mut self, queues: u32) {
+        self.left = (self.per_turn / queues.max(1)).max(1);
+    }
+
+    fn push(&mut self, held: Held) {
+        let hash = flow_hash(&held.key);
+        self.places.resize(PLACES, 0);
+        self.places[hash as usize % PLACES] += 1;
+        self.hashes.push_back(hash);
+        self.held.push_back(held);
+    }
+
+    fn pop(&mut self) -> Option<(Held, u32)> {
+        self.remove(0)
+    }
+
+    fn remove(&mut self, at: usize) -> Option<(Held, u32)> {
+        let (held, hash) = (self.held.remove(at)?, self.hashes.remove(at)?);
+        self.places[hash as usize % PLACES] -= 1;
+        Some((held, hash))
+    }
+
+    /// Whether packets of the same flow stand in it.
+    fn has(&self, key: &Key) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        let hash = flow_hash(key);
+        self.places[hash as usize % PLACES] > 0 && self.hashes.contains(&hash)
+    }
+
+    fn take(&mut self) -> bool {
+        let some = self.left > 0;
+        self.left -= u32::from(some);
+        some
+    }
+}
+
+impl Pipeline {
+    /// How many queues have packets in this turn: they share the translations that a turn is worth.
+    #[inline]
+    pub fn share(&mut self, queues: usize) {
+        self.sharing = queues as u32;
+    }
+
+    /// Goes on with what stands in a queue's line.
+    #[cold]
+    pub(super) fn go_on(&mut self, from: &mut Inlet, now: Nanos) {
+        self.flows.traffic();
+        for _ in 0..BATCH {
+            let first = from.line.held.front();
+            let Some(known) = first.map(|held| self.flows.lookup(&held.key)) else {
+                break;
+            };
+            if known.is_none() && !from.line.take() {
+                break;
+            }
+            let Some((held, hash)) = from.line.pop() else { break };
+            match known {
+                Some(number) => self.run_held(number, held, from, now),
+                None => self.ask_for(held, from, now),
+            }
+            self.follow(hash, from, now);
+        }
+        self.actor.flush(now);
+    }
+
+    /// Lets those of a flow that stand in the line go on, now that one of them has.
+    fn follow(&mut self, hash: u32, from: &mut Inlet, now: Nanos) {
+        let mut at = 0;
+        while let Some(next) = from.line.hashes.iter().skip(at).position(|other| *other == hash) {
+            at += next;
+            let Some(number) = self.flows.lookup(&from.line.held[at].key) else {
+                break;
+            };
+            if let Some((held, _)) = from.line.remove(at) {
+                self.run_held(number, held, from, now);
+            }
+        }
+    }
+
+    fn run_held(&mut self, number: u32, held: Held, from: &mut Inlet, now: Nanos) {
+        self.stats.megaflow_hits.add(1);
+        self.remember(&held.key, number);
+        self.run_flow(number, held.frame, held.depth, from, now);
+    }
+
+    /// Stages 2 to 7 for a batch behind packets that wait.
+    #[cold]
+    pub(super) fn forward_behind(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+        self.extract(batch, from.port);
+        self.find(batch);
+        self.act_in_order(batch, from, now);
+    }
+
+    /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of its wait.
+    pub(super) fn ask_or_wait(&mut self, key: &Key, frame: Frame, depth: u32, from: &mut Inlet, now: Nanos) {
+        let mut held = Held {
+            frame,
+            key: *key,
+            depth,
+        };
+        if !from.waits() && from.line.take() {
+            return self.ask_for(held, from, now);
+        }
+        if from.line.held.len() < from.line.room {
+            held.frame.compact();
+            return from.line.push(held);
+        }
+        self.stats.lost.add(1);
+        self.refuse(from, 1);
+    }
+
+    fn ask_for(&mut self, held: Held, from: &mut Inlet, now: Nanos) {
+        let translation = self.ask(&held.key, from.port, &held.frame, now);
+        let (actions, drop) = (&translation.actions, translation.drop);
+        let mut context = self.actor.for_inlet(from, now).at_depth(held.depth);
+        context.run(actions, drop, held.frame);
+        self.recirculate(Some(from), now);
+    }
+
+    /// Counts what waits at a queue that is given up.
+    pub(crate) fn give_up(&mut self, from: &mut Inlet) {
+        let waiting = from.line.len() as u64;
+        while from.line.pop().is_some() {}
+        self.refuse(from, waiting);
+    }
+
+    fn refuse(&self, from: &Inlet, packets: u64) {
+        let sink = DropSink {
+            worker: &self.stats,
+            port: Some(&from.stats),
+        };
+        sink.count(DropCause::UpcallBudget, packets);
+        from.stats.rx_dropped.add(packets);
+    }
+}
+
+impl Inlet {
+    /// Whether a packet has to stand behind others of its flow.
+    #[inline]
+    pub(super) fn is_behind(&self, key: &Key) -> bool {
+        self.line.has(key)
+    }
+}
+
+/// A number that packets of a connection in one direction have in common.
+fn flow_hash(key: &Key) -> u32 {
+    const FIELDS: [Field; 10] = [
+        Field::RecircId,
+        Field::EthDst,
+        Field::EthSrc,
+        Field::Ipv4Src,
+        Field::Ipv4Dst,
+        Field::Ipv6Src,
+        Field::Ipv6Dst,
+        Field::IpProto,
+        Field::TpSrc,
+        Field::TpDst,
+    ];
+    let hash = FIELDS.into_iter().fold(0, |hash, field| {
+        let value = key.get(field);
+        flow::mix(hash, (value >> 64) as u64 ^ value as u64)
+    });
+    hash as u32
+}

@@ -1,0 +1,108 @@
+//! Packets of new flows that wait for their turn.
+
+use crate::common::{Bench, FakeSwitch, number, output, packet, translation};
+use dp::{Action, Change, DropCause, PortNo};
+use dp_user::pipeline::{Budget, Pipeline};
+use flow::Field;
+use netdev::Netdev;
+use std::collections::BTreeMap;
+use testkit::Rng;
+
+/// To port 1, every third flow after another look at the packet.
+fn switch() -> std::sync::Arc<FakeSwitch> {
+    FakeSwitch::new(|key| {
+        let again = key.get(Field::EthDst) % 3 == 0 && key.get(Field::RecircId) == 0;
+        let action = if again { Action::Recirc(1) } else { output(1) };
+        translation(&[action], &[Field::InPort, Field::EthDst, Field::RecircId])
+    })
+}
+
+/// A bench whose first queue asks eight times a turn.
+fn bench() -> Bench {
+    let mut bench = Bench::new(2, switch());
+    let rx = bench.devices[0].open_rx().unwrap().remove(0);
+    bench.inlets[0] = Pipeline::inlet(PortNo(0), rx, Budget::new(8, 256));
+    bench
+}
+
+#[test]
+fn packets_that_wait_keep_the_order_of_their_flow_and_all_are_accounted_for() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let mut bench = bench();
+        let (mut sent, mut injected) = (Vec::new(), 0);
+        let mut flow_of = Vec::new();
+        for _ in 0..60 {
+            for _ in 0..rng.below(90) {
+                // Some flows are known, some were known, some are new.
+                let flow = 1 + rng.below(40 + injected as usize / 2) as u32;
+                assert!(bench.devices[0].inject(&packet(flow, 0, injected)));
+                flow_of.push(flow);
+                injected += 1;
+            }
+            let contended = rng.chance(50);
+            bench.pipeline.share(1 + usize::from(contended));
+            let inlet = &mut bench.inlets[0];
+            bench.pipeline.receive(inlet, contended, bench.now).unwrap();
+            if rng.chance(5) {
+                bench.changes.publish(&[Change::All]);
+            }
+            sent.extend(bench.numbers(1));
+        }
+        bench.drain(0);
+        assert!(!bench.inlets[0].waits());
+        sent.extend(bench.numbers(1));
+        let lost: u64 = bench.pipeline.drops().iter().map(|(_, packets)| packets).sum();
+        assert_eq!(sent.len() as u64 + lost, u64::from(injected));
+        let mut last = BTreeMap::new();
+        for number in sent {
+            let before = last.insert(flow_of[number as usize], number);
+            assert!(before < Some(number), "seed {seed}: {number} behind {before:?}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_alone_loses_nothing_however_many_flows_are_new() {
+    let mut bench = bench();
+    let packets: Vec<_> = (0..4000).map(|n| packet(1 + n, 0, n)).collect();
+    for packets in packets.chunks(1000) {
+        bench.receive(0, packets);
+    }
+    let mut sent = bench.numbers(1);
+    sent.sort_unstable();
+    assert_eq!(sent, (0..4000).collect::<Vec<_>>());
+    assert_eq!(bench.pipeline.cache_stats().lost, 0);
+}
+
+#[test]
+fn known_flows_of_a_port_go_on_beside_its_own_storm() {
+    let mut bench = bench();
+    bench.receive(0, &[packet(1, 0, 0)]);
+    assert_eq!(bench.numbers(1), [0]);
+    let mut next = 1000;
+    for turn in 1..100 {
+        for n in 0..32 {
+            let known = n == 31;
+            let (flow, number) = if known { (1, turn) } else { (next, next) };
+            next += 1;
+            assert!(bench.devices[0].inject(&packet(flow, 0, number)));
+        }
+        bench.pipeline.share(2);
+        bench.pipeline.receive(&mut bench.inlets[0], true, bench.now).unwrap();
+        let known: Vec<_> = bench
+            .sent(1)
+            .iter()
+            .map(|packet| number(packet))
+            .filter(|n| *n < 1000)
+            .collect();
+        assert_eq!(known, [turn]);
+    }
+    let drops = bench.pipeline.drops();
+    let (_, lost) = drops
+        .iter()
+        .find(|(cause, _)| *cause == DropCause::UpcallBudget)
+        .unwrap();
+    assert_eq!(*lost, bench.pipeline.cache_stats().lost);
+    assert!(*lost > 2000, "{lost}");
+}
