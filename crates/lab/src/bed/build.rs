@@ -1,7 +1,7 @@
 //! Making a testbed.
 
 use super::cable::{Cable, OFFLOADS};
-use super::command::{batch, run, run_words};
+use super::command::{batch, known, run};
 use super::delay::Delay;
 use super::guest;
 use super::host::DEVICE;
@@ -21,8 +21,8 @@ pub fn missing(topology: &Topology) -> Option<String> {
         return Some("testbeds need root: they are made of network namespaces".to_owned());
     }
     for (tool, version) in [("ip", "-V"), ("tc", "-V"), ("ethtool", "--version")] {
-        if let Err(error) = run_words(&[tool, version]) {
-            return Some(format!("{error:#}"));
+        if let Err(error) = known(&[tool, version]) {
+            return Some(error);
         }
     }
     if let Some(reason) = guest::missing(topology) {
@@ -43,7 +43,7 @@ pub fn missing(topology: &Topology) -> Option<String> {
 
 fn has_8021q() -> bool {
     let there = || Path::new("/proc/net/vlan").exists();
-    there() || (run_words(&["modprobe", "-q", "8021q"]).is_ok() && there())
+    there() || (known(&["modprobe", "-q", "8021q"]).is_ok() && there())
 }
 
 /// Makes what is planned, and gives the programs of the cables that have one.

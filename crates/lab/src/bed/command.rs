@@ -1,9 +1,11 @@
 //! Commands of other programs, with errors that say what was run and what it answered.
 
 use anyhow::{Context, Result, anyhow, bail};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// Runs a command to its end and gives its standard output.
 ///
@@ -26,6 +28,18 @@ pub fn run_words(words: &[&str]) -> Result<String> {
         bail!("no command");
     };
     run(Command::new(program).args(args))
+}
+
+/// As [`run_words`], run once in the life of this process: what the machine has is asked for every cell of every scenario.
+///
+/// # Errors
+/// As [`run`], in words.
+pub fn known(words: &[&str]) -> Result<String, String> {
+    static KNOWN: Mutex<BTreeMap<Vec<String>, Result<String, String>>> = Mutex::new(BTreeMap::new());
+    let key: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ask = || run_words(words).map_err(|error| format!("{error:#}"));
+    known.entry(key).or_insert_with(ask).clone()
 }
 
 /// Runs lines of `ip -batch` (or `tc -batch`) in a namespace, up to the first that fails.

@@ -434,13 +434,18 @@ impl BoundsCheck {
                 .at_most
                 .map(|bound| Outcome::from(decide(interval.high <= bound, interval.low > bound)));
             let outcome = least.into_iter().chain(most).min().unwrap_or(Outcome::Undecided);
-            let text = format!(
-                "{}{}{} {}",
-                name(&group),
-                show(&self.at),
-                short(value.mean()),
-                table.unit
-            );
+            let at = self.at.iter().filter(|(dimension, _)| !self.each.contains(dimension));
+            let at: Where = at
+                .map(|(dimension, values)| (dimension.clone(), values.clone()))
+                .collect();
+            let mut text = format!("{}{}", name(&group), show(&at));
+            if !text.is_empty() && !text.ends_with(": ") {
+                text.push_str(": ");
+            }
+            text.push_str(&short(value.mean()));
+            if !table.unit.is_empty() {
+                text.push_str(&format!(" {}", table.unit));
+            }
             Some(Evidence { text, outcome })
         };
         judge_each(table, &self.each, &self.at, judge)
@@ -458,6 +463,8 @@ impl EffectCheck {
         };
         let judge = |group: Group| {
             let (of, exceeds) = (self.of.factor(one, &group)?, self.exceeds.factor(other, &group)?);
+            let known = of.is_known() && exceeds.is_known();
+            let (of, exceeds) = (of.value, exceeds.value);
             let text = format!(
                 "{}{} changes it by {}, {} by {}",
                 name(&group),
@@ -468,7 +475,7 @@ impl EffectCheck {
             );
             Some(Evidence {
                 text,
-                outcome: Some(of.ln().abs() > exceeds.ln().abs()).into(),
+                outcome: known.then_some(of.ln().abs() > exceeds.ln().abs()).into(),
             })
         };
         judge_each(one, &self.each, &Where::new(), judge)
@@ -476,12 +483,12 @@ impl EffectCheck {
 }
 
 impl Change {
-    fn factor(&self, table: &Table, group: &Group) -> Option<f64> {
+    fn factor(&self, table: &Table, group: &Group) -> Option<Ratio> {
         let of = |value: &String| {
             let here = Where::from([(self.dimension.clone(), OneOrMany::One(value.clone()))]);
             average(table, group, &[&here])
         };
-        Some(Ratio::new(of(&self.to)?, of(&self.from)?)?.value)
+        Ratio::new(of(&self.to)?, of(&self.from)?)
     }
 }
 
@@ -530,32 +537,53 @@ fn name(group: &Group) -> String {
     if group.is_empty() {
         return String::new();
     }
-    let values: Vec<&str> = group.values().map(String::as_str).collect();
+    let values: Vec<String> = group.iter().map(|(dimension, value)| told(dimension, value)).collect();
     format!("{}: ", values.join(", "))
 }
 
 fn show(at: &Where) -> String {
-    let value = |value: &OneOrMany| match value {
-        OneOrMany::One(value) => value.clone(),
-        OneOrMany::Many(values) => values.join("/"),
+    let value = |(dimension, value): (&String, &OneOrMany)| match value {
+        OneOrMany::One(value) => told(dimension, value),
+        OneOrMany::Many(values) => told(dimension, &values.join(" or ")),
     };
-    at.values().map(value).collect::<Vec<_>>().join(" ")
+    at.iter().map(value).collect::<Vec<_>>().join(", ")
+}
+
+/// A value of a dimension; a number says nothing without the dimension's name.
+fn told(dimension: &str, value: &str) -> String {
+    if value.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("{dimension} {value}")
+    } else {
+        value.to_owned()
+    }
 }
 
 fn show_ratio(over: Estimate, under: Estimate, ratio: Ratio) -> String {
-    let interval = ratio.interval(0.99);
-    format!(
-        "{} / {} = {:.3} ({:.3} to {:.3})",
+    let values = format!(
+        "{} / {} = {}",
         short(over.mean()),
         short(under.mean()),
-        ratio.value,
-        interval.low,
-        interval.high
-    )
+        short(ratio.value)
+    );
+    if !ratio.is_known() {
+        return format!("{values} (one repetition: no interval)");
+    }
+    let interval = ratio.interval(0.99);
+    if interval.low == interval.high {
+        return values;
+    }
+    format!("{values} ({} to {})", short(interval.low), short(interval.high))
 }
 
 /// Four significant digits.
 fn short(value: f64) -> String {
+    // A few repetitions that differ widely have intervals without end.
+    if value >= 1e9 {
+        return format!("{value:.0e}");
+    }
+    if value > 0.0 && value < 1e-6 {
+        return "0".to_owned();
+    }
     let digits = if value == 0.0 {
         0
     } else {

@@ -71,7 +71,7 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
             .map(|system| Cell::new("number", looks::title(system))),
     );
     head.extend(labels.iter().map(|label| Cell::new("number print", label.clone())));
-    let mut outliers = false;
+    let (mut outliers, mut repeated) = (false, false);
     let mut rows = Vec::new();
     for (cell, at) in summary.cells.iter().enumerate() {
         let mut row: Vec<Cell> = shown
@@ -93,6 +93,7 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
         }
         let best = best(&values, metric);
         for (n, series) in values.iter().enumerate() {
+            repeated |= series.n() > 1;
             outliers |= !series.outliers().is_empty();
             row.push(result(series, best == Some(n), &metric.unit));
         }
@@ -103,7 +104,11 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
         }
         rows.push(row);
     }
-    let mut notes = vec![String::from("Mean ± half the 95 % confidence interval of the mean.")];
+    let mut notes = vec![String::from(if repeated {
+        "Mean ± half the 95 % confidence interval of the mean."
+    } else {
+        "One repetition each: how far others would lie from it is not known, and no comparison is decided by it."
+    })];
     if outliers {
         notes.push("†: single results far from the others (Tukey's fences); they are in the mean.".into());
     }

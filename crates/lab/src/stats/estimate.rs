@@ -25,8 +25,10 @@ pub enum Estimate {
         /// With this probability.
         level: f64,
     },
-    /// A number without its uncertainty.
+    /// A number without its uncertainty, taken for exact.
     Point(f64),
+    /// One repetition: how far others would lie from it nobody knows, so that it does not differ from anything.
+    Single(f64),
 }
 
 /// From `low` to `high`.
@@ -54,7 +56,7 @@ impl Estimate {
     /// The best guess.
     pub fn mean(self) -> f64 {
         match self {
-            Estimate::Mean { mean, .. } | Estimate::Point(mean) => mean,
+            Estimate::Mean { mean, .. } | Estimate::Point(mean) | Estimate::Single(mean) => mean,
             Estimate::Interval { interval, .. } => (interval.low + interval.high) / 2.0,
         }
     }
@@ -68,6 +70,7 @@ impl Estimate {
                 ((interval.high - interval.low) / (2.0 * factor), f64::INFINITY)
             }
             Estimate::Point(_) => (0.0, f64::INFINITY),
+            Estimate::Single(_) => (f64::INFINITY, f64::INFINITY),
         }
     }
 
@@ -90,6 +93,7 @@ impl Estimate {
         };
         match error {
             _ if estimates.is_empty() => None,
+            f64::INFINITY => Some(Estimate::Single(mean)),
             0.0 => Some(Estimate::Point(mean)),
             _ => Some(Estimate::Interval {
                 interval,
@@ -115,12 +119,16 @@ impl Estimate {
                 Estimate::Interval { interval, level }
             }
             Estimate::Point(value) => Estimate::Point(value * factor),
+            Estimate::Single(value) => Estimate::Single(value * factor),
         }
     }
 
-    /// Where the mean lies with this probability.
+    /// Where the mean lies with this probability; of one repetition, that itself.
     pub fn interval(self, level: f64) -> Interval {
-        let (error, freedom) = self.error();
+        let (error, freedom) = match self {
+            Estimate::Single(value) => Estimate::Point(value).error(),
+            other => other.error(),
+        };
         let half = factor(level, freedom) * error;
         Interval {
             low: self.mean() - half,
@@ -178,6 +186,11 @@ impl Ratio {
             error: (a + b).sqrt(),
             freedom: if freedom.is_nan() { f64::INFINITY } else { freedom },
         })
+    }
+
+    /// Whether anything is known of how far it may be off.
+    pub fn is_known(self) -> bool {
+        self.error.is_finite()
     }
 
     /// Where it lies with this probability.
@@ -262,6 +275,23 @@ mod tests {
         );
         assert_eq!(relation(Estimate::Point(2.0), Estimate::Point(1.0)), Relation::Above);
         assert!(Ratio::new(mean(1.0, 0.0, 2), Estimate::Point(0.0)).is_none());
+    }
+
+    #[test]
+    fn one_repetition_decides_nothing_about_another() {
+        let single = Series::new([9.0]).estimate();
+        assert_eq!(single, Estimate::Single(9.0));
+        for other in [single, Estimate::Point(1.0), mean(1.0, 0.1, 10)] {
+            let ratio = Ratio::new(single, other).unwrap();
+            assert_eq!(
+                (ratio.relation(), ratio.above(1.0), ratio.similar(0.1)),
+                (Relation::Undecided, None, None)
+            );
+            assert!(!ratio.is_known());
+        }
+        let average = Estimate::average(&[single, mean(1.0, 0.1, 10)]).unwrap();
+        assert_eq!(average, Estimate::Single(5.0));
+        assert_eq!(single.interval(0.95), Interval { low: 9.0, high: 9.0 });
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Series {
     /// What it tells of the mean.
     pub fn estimate(&self) -> Estimate {
         match self.0.len() {
-            0 | 1 => Estimate::Point(self.mean()),
+            0 | 1 => Estimate::Single(self.mean()),
             n => Estimate::Mean {
                 mean: self.mean(),
                 deviation: self.deviation(),

@@ -155,7 +155,7 @@ impl Drop for Mininet {
 pub(super) fn missing() -> Option<String> {
     for (program, package) in [("iperf", "iperf"), ("unshare", "util-linux"), ("ping", "iputils-ping")] {
         let looked = format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}");
-        if crate::bed::command::run_words(&["sh", "-c", &looked]).is_err() {
+        if crate::bed::command::known(&["sh", "-c", &looked]).is_err() {
             return Some(format!(
                 "Mininet's tests need {program}, which is not installed (Debian: package {package})"
             ));

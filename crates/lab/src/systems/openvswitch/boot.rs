@@ -2,7 +2,7 @@
 
 use super::running::{RunningSwitch, Tools};
 use super::{Kind, open_vswitch, setup};
-use crate::bed::command::run_words;
+use crate::bed::command::known;
 use crate::bed::{Bed, program_file};
 use crate::systems::Running;
 use crate::systems::daemon::Daemon;
@@ -197,7 +197,7 @@ fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &Topology, be
 
 /// Why Mininet cannot be used.
 pub(crate) fn mininet_missing() -> Option<String> {
-    let has = |words: &[&str]| run_words(words).is_ok();
+    let has = |words: &[&str]| known(words).is_ok();
     if !has(&[PYTHON, "-c", "import mininet.node"]) {
         return Some("Mininet is not installed (Debian: package mininet)".to_owned());
     }

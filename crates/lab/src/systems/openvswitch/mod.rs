@@ -17,7 +17,7 @@ use super::kernel::{Part, lacks};
 use super::layout::unfit;
 use super::{Running, System};
 use crate::bed::Bed;
-use crate::bed::command::run_words;
+use crate::bed::command::known;
 use crate::topology::{BondMode, End, QosKind, Topology};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -247,7 +247,7 @@ pub(crate) fn open_vswitch(program: &str) -> Option<PathBuf> {
 
 /// The version of a program of Open vSwitch, `3.1.0`.
 pub(crate) fn version(file: &Path) -> Option<String> {
-    let said = run_words(&[&file.to_string_lossy(), "--version"]).ok()?;
+    let said = known(&[&file.to_string_lossy(), "--version"]).ok()?;
     let first = said.lines().next()?;
     (!first.contains("oxvs"))
         .then(|| first.split_whitespace().last().map(str::to_owned))
