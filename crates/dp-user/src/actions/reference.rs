@@ -93,10 +93,12 @@ impl Plain {
             Action::PushVlan(tag) => {
                 self.bytes.splice(12..12, tag.to_bytes());
             }
-            Action::PopVlan if at > 12 => {
+            // A tag is whole with the type behind it.
+            Action::PopVlan if matches!(self.kind(12), 0x8100 | 0x88a8 | 0x9100) && self.bytes.len() >= 18 => {
                 self.bytes.drain(12..16);
             }
-            Action::PushMpls { ethertype, lse } => {
+            // What has a length in its type's place, or ends within a tag, has no type that the label's could take the place of.
+            Action::PushMpls { ethertype, lse } if self.kind(at) >= 0x600 => {
                 self.bytes.splice(
                     at..at + 2,
                     [ethertype.to_be_bytes().as_slice(), &lse.to_be_bytes()].concat(),
@@ -128,6 +130,35 @@ impl Plain {
             }
             _ => {}
         }
+    }
+}
+
+/// A packet that ends with its type, which `kind` is, in a backbone header that is taken off before a label is put on.
+fn bare(kind: u16) -> (Outcome, Outcome) {
+    let inner = [&[3; 6][..], &[4; 6], &kind.to_be_bytes()].concat();
+    let bytes = [&[1; 6][..], &[2; 6], &[0x88, 0xe7, 0, 0, 0, 5], &inner].concat();
+    let label = Action::PushMpls {
+        ethertype: 0x8847,
+        lse: 0x0001_0140,
+    };
+    let actions = [Action::PopPbb, label, Action::PopVlan, output(1)];
+    let mut expected = Outcome::default();
+    let plain = Plain {
+        bytes: bytes.clone(),
+        queue: 0,
+        mark: 0,
+        limit: None,
+    };
+    plain.run(&actions, &mut expected);
+    (ours(Frame::from_slice(&bytes), &actions).0, expected)
+}
+
+#[test]
+fn a_label_goes_behind_a_type_and_not_into_a_length_or_half_a_tag() {
+    for (kind, len) in [(0x0800, 18), (0x0046, 14), (0x8100, 14), (0x88a8, 14)] {
+        let (outcome, expected) = bare(kind);
+        assert_eq!(outcome, expected, "{kind:x}");
+        assert_eq!(outcome.sent[&1][0].len(), len, "{kind:x}");
     }
 }
 
