@@ -54,11 +54,12 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "Open vSwitch does not write to IP packets of protocol 0 (CVE-2023-1668)",
         ),
         (
-            trace.contains("NORMAL") && tags > 1 && has(&["dl_vlan=0,", "dl_vlan1=0,"]),
+            trace.contains("NORMAL") && tags + pushed > 1 && has(&["dl_vlan=0,", "dl_vlan1=0,"]),
             "NORMAL there takes a second tag off with, or for being of, VLAN 0; here a packet keeps what is behind the first",
         ),
         (
-            (pushed_label || has(&["set(mpls(", "push_mpls(", "pop_mpls("])) && no_labels(&frame[14 + 4 * tags..]),
+            (pushed_label || has(&["set(mpls(", "push_mpls(", "pop_mpls(", "pop_mpls:"]))
+                && no_labels(&frame[14 + 4 * tags..]),
             "a label whose bits are all zero, as those that are not there are, is none to Open vSwitch",
         ),
         (

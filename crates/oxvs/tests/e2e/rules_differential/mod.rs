@@ -141,6 +141,17 @@ impl Pair {
                             excused = true;
                             continue;
                         }
+                        // A packet before may have taught them different things.
+                        if set.learning {
+                            match self.recount(&set, &all) {
+                                Cause::Fault(story) => return Err(format!("{}\n{story}", set.text())),
+                                Cause::Allowed => {
+                                    self.tally.excused += 1;
+                                    return Ok(());
+                                }
+                                Cause::Unknown => {}
+                            }
+                        }
                         let sent = packets_text(part);
                         return Err(format!("{}\nonly together:{sent}\n{difference}{learned}", set.text()));
                     }
