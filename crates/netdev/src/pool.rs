@@ -130,6 +130,7 @@ mod tests {
             ),
             (1, MAX_FREE_SMALL)
         );
-        assert_eq!(take_small().as_ptr(), last);
+        let again = take_small();
+        assert_eq!(again.as_ptr(), last);
     }
 }
