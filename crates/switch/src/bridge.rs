@@ -115,12 +115,10 @@ impl Bridge {
             Learned::Nothing => {}
             Learned::Moved => stale.extend(Read::moved(self.id, vlan, mac)),
             Learned::New { evicted } => {
-                stale.push(Read::Station(self.id, vlan, mac));
-                stale.extend(
-                    evicted
-                        .into_iter()
-                        .flat_map(|(vlan, mac)| Read::moved(self.id, vlan, mac)),
-                );
+                // The packets of one that made room need not come here again to teach its place: with more stations than there is room for,
+                // all packets would. Their megaflows do so as long as they carry any.
+                let stations = [Some((vlan, mac)), evicted].into_iter().flatten();
+                stale.extend(stations.map(|(vlan, mac)| Read::Station(self.id, vlan, mac)));
             }
         }
     }

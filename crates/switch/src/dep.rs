@@ -25,14 +25,15 @@ pub(crate) enum Read {
     UntouchedIn(u32, u8),
     /// What a bridge's group does.
     Group(u32, u32),
-    /// That the packets of a station keep it where it is: when it moves or is forgotten, they have to teach its place again.
+    /// That the packets of a station keep it where it is: when it moves, or is forgotten for another reason than to make room, they have to
+    /// teach its place again.
     Source(u32, Vid, MacAddr),
     /// What a handle means.
     Memo(u32),
 }
 
 impl Read {
-    /// What is stale when a station that was known moves or is forgotten.
+    /// What is stale when a station that was known moves or is forgotten, but to make room.
     pub(crate) fn moved(bridge: u32, vlan: Vid, mac: MacAddr) -> [Read; 2] {
         [Read::Station(bridge, vlan, mac), Read::Source(bridge, vlan, mac)]
     }

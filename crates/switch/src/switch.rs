@@ -305,8 +305,8 @@ impl Switch {
         }
         let id = bridge.id;
         let evicted = bridge.fdb.add_static(vlan, mac, port);
-        let stale = [Some((vlan, mac)), evicted].into_iter().flatten();
-        Ok(self.changes(stale.flat_map(|(vlan, mac)| Read::moved(id, vlan, mac))))
+        let made_room = evicted.map(|(vlan, mac)| Read::Station(id, vlan, mac));
+        Ok(self.changes(Read::moved(id, vlan, mac).into_iter().chain(made_room)))
     }
 
     /// Removes a station that was entered by hand.
