@@ -161,10 +161,26 @@ impl DpUser {
         }
     }
 
-    /// How many megaflows all workers together cache at most.
+    /// As [`DpUser::set_limits`], without a change of how long megaflows stay.
+    pub fn set_flow_limit(&self, flows: usize) {
+        let idle = self.limits.lock().map_or(self.options.idle_timeout, |(_, idle)| idle);
+        self.set_limits(flows, idle);
+    }
+
+    /// How many megaflows all workers together cache at most now: as many as they were told, or fewer where it takes long to age them.
     pub fn flow_limit(&self) -> usize {
-        let per_worker = self.limits.lock().map_or(self.options.flow_limit, |(flows, _)| flows);
-        per_worker * self.workers()
+        let told = self.limits.lock().map_or(self.options.flow_limit, |(flows, _)| flows);
+        let workers = self.workers.read();
+        let limits = workers.iter().map(|worker| worker.stats.limit.get() as usize);
+        // A worker that has not looked yet has said nothing.
+        limits.map(|limit| if limit == 0 { told } else { limit }).sum()
+    }
+
+    /// How long the slowest worker last took to look at all its megaflows, packets that it carried between included.
+    pub fn ageing_took(&self) -> Duration {
+        let workers = self.workers.read();
+        let took = workers.iter().map(|worker| worker.stats.pass.get()).max();
+        Duration::from_millis(took.unwrap_or(0))
     }
 
     fn start(&self, id: u64, number: usize, core: Option<usize>, slowpath: Arc<dyn Slowpath>) -> io::Result<Handle> {

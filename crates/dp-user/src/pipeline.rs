@@ -431,8 +431,8 @@ impl Pipeline {
     /// Does a step of what is done aside from packets: ageing, freeing. Returns when it wants to be called again, if ever.
     pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
         self.apply_changes();
-        let more_to_free = self.flows.reap() | self.flows.trim();
         self.flows.sweep(now, &mut self.effects);
+        let more_to_free = self.flows.reap() | self.flows.trim();
         self.report(now);
         if self.flows.len() == 0 {
             self.signatures.clear();
@@ -448,6 +448,8 @@ impl Pipeline {
             self.effects.clear();
         }
         self.stats.flows.set(self.flows.len() as u64);
+        self.stats.limit.set(self.flows.limit() as u64);
+        self.stats.pass.set(self.flows.pass_took().as_millis() as u64);
         self.stats.masks.set(self.flows.masks() as u64);
         self.stats.subtables.add(self.flows.take_asked());
         if more_to_free {
@@ -459,6 +461,11 @@ impl Pipeline {
     /// Caches at most so many megaflows from now on, each for as long as it is idle for less than this.
     pub fn set_limits(&mut self, flows: usize, idle: Duration) {
         self.flows.set_limits(flows, idle);
+    }
+
+    /// Most megaflows that are cached now: what was said, or fewer where a pass over them takes longer than a second or so.
+    pub fn flow_limit(&self) -> usize {
+        self.flows.limit()
     }
 
     /// Tells the switch what is noted of what megaflows have carried.

@@ -100,6 +100,9 @@ impl DropSink<'_> {
 #[repr(align(128))]
 pub(crate) struct WorkerStats {
     pub(crate) flows: Counter,
+    /// Most megaflows that it caches now, and the milliseconds that it last took to look at all.
+    pub(crate) limit: Counter,
+    pub(crate) pass: Counter,
     pub(crate) masks: Counter,
     pub(crate) exact_hits: Counter,
     pub(crate) megaflow_hits: Counter,

@@ -51,7 +51,19 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         Ok(String::new())
     });
     add("upcall/show", "", 0, 0, |state, _| {
-        Ok(show::upcall_show(state.dp(), state.datapath.flow_limit()))
+        let datapath = &state.datapath;
+        Ok(show::upcall_show(
+            state.dp(),
+            datapath.flow_limit(),
+            datapath.ageing_took(),
+        ))
+    });
+    // Until the configuration changes, as there.
+    add("upcall/set-flow-limit", "flow-limit-number", 1, 1, |state, args| {
+        let number = args.first().and_then(|word| word.parse::<usize>().ok());
+        let limit = number.filter(|limit| *limit > 0).ok_or("invalid flow limit")?;
+        state.datapath.set_flow_limit(limit);
+        Ok(format!("set flow_limit to {limit}\n"))
     });
     add("ofproto/list", "", 0, 0, |state, _| {
         let bridges = state.bridges.borrow();

@@ -5,6 +5,7 @@ use dp::{Datapath, FlowDump, PortCounters, PortNo};
 use netdev::DeviceDrops;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The name under which the one datapath shows.
 pub(crate) fn datapath_name(datapath: &dyn Datapath) -> String {
@@ -189,13 +190,14 @@ fn flow_line(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
 }
 
 /// `upcall/show`: how full the caches are.
-pub(crate) fn upcall_show(datapath: &dyn Datapath, flow_limit: usize) -> String {
+pub(crate) fn upcall_show(datapath: &dyn Datapath, flow_limit: usize, ageing: Duration) -> String {
     let stats = datapath.cache_stats();
     format!(
-        "{}:\n  flows         : (current {}) (limit {flow_limit})\n  masks         : {}\n  \
+        "{}:\n  flows         : (current {}) (limit {flow_limit})\n  dump duration : {}ms\n  masks         : {}\n  \
          exact hits    : {}\n  megaflow hits : {}\n  upcalls       : {} (lost {})\n",
         datapath_name(datapath),
         stats.flows,
+        ageing.as_millis(),
         stats.masks,
         stats.exact_hits,
         stats.megaflow_hits,

@@ -10,7 +10,7 @@
 //!   grows by chunks, never by moving what is there.
 //! - At most [`MAX_MASKS`] subtables: beyond them megaflows get the mask of all bits, which is always correct. A sender that makes ever new
 //!   masks thereby costs itself upcalls, and nobody else lookups.
-//! - At most `limit` megaflows: beyond it each new one replaces one of the port that holds most, so that a storm on a port displaces itself.
+//! - At most `limit` megaflows, which is less than configured where looking at all of them takes long: beyond it each new one replaces one of the port that holds most, so that a storm on a port displaces itself.
 
 mod deps;
 mod index;
@@ -52,6 +52,9 @@ pub(crate) struct FlowTable {
     deps: DepIndex,
     /// The megaflows that packets from each port made.
     owners: HashMap<PortNo, Vec<u32>>,
+    /// The limit that is configured.
+    most: usize,
+    /// The limit that is in force: fewer, where ageing takes long.
     limit: usize,
     removals: u64,
     random: u64,
@@ -77,6 +80,7 @@ impl FlowTable {
             subtables: Subtables::default(),
             deps: DepIndex::default(),
             owners: HashMap::new(),
+            most: limit.max(1),
             limit: limit.max(1),
             removals: 0,
             sweep: Sweep::new(idle),
@@ -91,8 +95,14 @@ impl FlowTable {
 
     /// Changes what [`FlowTable::new`] was told.
     pub(crate) fn set_limits(&mut self, limit: usize, idle: Duration) {
-        self.limit = limit.max(1);
+        self.most = limit.max(1);
+        self.limit = self.most;
         self.sweep.set_idle(idle);
+    }
+
+    /// The most megaflows that are cached now.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Removes a few of the megaflows beyond the limit; returns whether there are more.

@@ -9,6 +9,12 @@ use wire::Nanos;
 /// Shortest time from one pass over the table to the next.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// A pass over the table that takes longer than this has too many megaflows to look at.
+const LONG: Duration = Duration::from_millis(1300);
+
+/// The limit on megaflows that long passes do not bring below.
+const LEAST: usize = 1000;
+
 /// Where the sweep is.
 pub(super) struct Sweep {
     /// A megaflow goes when it has carried nothing for so long.
@@ -23,6 +29,8 @@ pub(super) struct Sweep {
     traffic: bool,
     /// The longest unused of those that this pass kept.
     oldest: Nanos,
+    /// How long the last pass took.
+    took: Duration,
 }
 
 impl Sweep {
@@ -34,6 +42,7 @@ impl Sweep {
             due: Nanos::ZERO,
             traffic: false,
             oldest: Nanos::MAX,
+            took: Duration::ZERO,
         }
     }
 
@@ -116,7 +125,29 @@ impl FlowTable {
         }
     }
 
+    /// How long the last pass over the table took.
+    pub(crate) fn pass_took(&self) -> Duration {
+        self.sweep.took
+    }
+
+    /// Lets fewer megaflows be cached after a pass that took long, as one does where the worker has little time, and again more, up to what is
+    /// configured, after others: a megaflow that is not looked at for long ages late, and what it carried is told late.
+    fn adapt(&mut self) {
+        let took = self.sweep.took;
+        self.limit = if took > LONG {
+            let ratio = PERIOD.as_secs_f64() / took.as_secs_f64();
+            ((self.len() as f64 * ratio) as usize).max(LEAST).min(self.limit)
+        } else {
+            let more = (self.limit / 8).max(LEAST);
+            let fits = took < PERIOD && self.len() + more > self.limit;
+            self.limit + if fits { more } else { 0 }
+        };
+        self.limit = self.limit.min(self.most);
+    }
+
     fn finish_pass(&mut self, now: Nanos) {
+        self.sweep.took = now.since(self.sweep.began);
+        self.adapt();
         if self.len() == 0 {
             // Nothing is left to be freed by parts.
             self.clear();

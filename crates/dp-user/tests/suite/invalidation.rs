@@ -232,6 +232,60 @@ fn limits_change_while_megaflows_are_cached() {
     assert_eq!(bench.pipeline.cache_stats().flows, 0);
 }
 
+#[test]
+fn the_limit_falls_where_ageing_takes_long_and_grows_again_where_it_does_not() {
+    let table = Arc::new(AtomicU32::new(1));
+    let changes = Arc::default();
+    let mut bench = Bench::with(2, one_port(&table), changes, 20_000);
+    let pass = |flows: u32, millis_a_step: u64, bench: &mut Bench| {
+        for first in (0..flows).step_by(1000) {
+            bench.receive(0, &(first..first + 1000).map(|n| packet(n, 9, n)).collect::<Vec<_>>());
+        }
+        bench.now += Duration::from_secs(1);
+        let before = bench.pipeline.cache_stats().flows;
+        while bench.pipeline.housekeep(bench.now) == Some(Nanos::ZERO) {
+            bench.now += Duration::from_millis(millis_a_step);
+        }
+        (before, bench.pipeline.flow_limit())
+    };
+    assert_eq!(pass(10_000, 1, &mut bench).1, 20_000);
+    // 40 steps of 256 megaflows in 4 s: as many are left as a second is enough for.
+    let (_, limit) = pass(10_000, 100, &mut bench);
+    assert!((2000..3500).contains(&limit), "{limit}");
+    assert!(bench.pipeline.cache_stats().flows <= limit as u64);
+    bench.now += Duration::from_secs(11);
+    bench.housekeep();
+    // Grows only where the table is full, and not beyond what is configured.
+    assert_eq!(pass(1000, 1, &mut bench).1, limit);
+    let mut last = limit;
+    for _ in 0..30 {
+        let (_, limit) = pass(20_000, 1, &mut bench);
+        assert!(limit > last || limit == 20_000, "{limit} after {last}");
+        last = limit;
+    }
+    assert_eq!(last, 20_000);
+    // Not below a floor, however slow.
+    assert_eq!(pass(20_000, 10_000, &mut bench).1, 1000);
+}
+
+#[test]
+fn no_step_of_ageing_looks_at_more_than_a_few_hundred_megaflows() {
+    let table = Arc::new(AtomicU32::new(1));
+    let mut bench = Bench::new(2, one_port(&table));
+    for first in (0..50_000).step_by(1000) {
+        bench.receive(0, &(first..first + 1000).map(|n| packet(n, 9, n)).collect::<Vec<_>>());
+    }
+    bench.now += Duration::from_secs(11);
+    let (mut left, mut steps) = (50_000, 0);
+    while left > 0 {
+        bench.pipeline.housekeep(bench.now);
+        let now = bench.pipeline.cache_stats().flows;
+        assert!(left - now <= 256, "{left} and then {now}");
+        (left, steps) = (now, steps + 1);
+        assert!(steps < 1000);
+    }
+}
+
 /// A change of what is in a region.
 fn overlap(dep: u64, fields: &[(Field, u128, u128)]) -> Change {
     let (mut key, mut mask) = (Key::ZERO, Mask::EMPTY);
