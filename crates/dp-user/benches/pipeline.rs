@@ -230,7 +230,7 @@ fn pipeline(looks: Looks, flows: u32, limit: usize) -> (Pipeline, Inlet) {
     let mut pipeline = Pipeline::new(limit, Duration::from_secs(10), Arc::new(looks), Arc::default());
     pipeline.add_port(PortNo(2), device.clone());
     pipeline.add_port(PortNo(3), device.clone());
-    let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(8, 256));
+    let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(BATCH as u32, 256));
     // Until the caches have the size that they will have.
     for _ in 0..=8 * flows as usize / BATCH {
         pipeline

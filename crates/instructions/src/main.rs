@@ -138,7 +138,7 @@ fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
         name: "sink".to_owned(),
     })?;
     pipeline.add_port(PortNo(2), sink);
-    let mut inlet = Pipeline::inlet(PortNo(1), queues.remove(0), Budget::new(8, 256));
+    let mut inlet = Pipeline::inlet(PortNo(1), queues.remove(0), Budget::new(BATCH as u32, 256));
     let warm = 2 * case.flows as usize;
     for _ in 0..(warm + packets) / BATCH {
         pipeline.receive(&mut inlet, false, Nanos(1))?;
