@@ -277,6 +277,12 @@ impl Pipeline {
     /// Stages 5 to 7, packet by packet.
     #[cold]
     fn act_in_order(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+        if std::mem::take(&mut batch.is_ethernet) {
+            // Who asks, or may have to wait for others of its connection, is looked at whole.
+            for (frame, key) in batch.frames.iter().zip(&mut batch.keys) {
+                flow::extract_into(key, frame.data(), from.port);
+            }
+        }
         self.flows.traffic();
         let removals = self.flows.removals();
         let found = batch.keys.iter().zip(&batch.flows);
@@ -287,10 +293,6 @@ impl Pipeline {
             } else if *flow == MALFORMED {
                 from.stats.rx_dropped.add(1);
                 self.sink(from).count(DropCause::Malformed, 1);
-            } else if batch.is_ethernet {
-                let mut key = *key;
-                flow::extract_into(&mut key, frame.data(), from.port);
-                self.miss(&key, frame, from, now);
             } else {
                 self.miss(key, frame, from, now);
             }
