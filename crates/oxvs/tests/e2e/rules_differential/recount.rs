@@ -10,9 +10,11 @@ impl Pair {
         let mut cause = Cause::Unknown;
         let mut before = None;
         for part in packets.chunks(if set.learning { 1 } else { TOGETHER }) {
+            // What is learned of a packet is for the next, and is not what it met.
+            let unlearned = (set.learning && before.is_some()).then(|| self.oracle_trace(part[0].0, &part[0].1));
             let whole = match self.count(set, part, &mut before) {
                 Ok(()) => continue,
-                Err(difference) if part.len() == 1 => self.judge(set, &part[0], &difference),
+                Err(difference) if part.len() == 1 => self.judge(set, &part[0], &difference, unlearned.as_deref()),
                 Err(_) => Cause::Unknown,
             };
             before = None;
@@ -28,7 +30,7 @@ impl Pair {
                     continue;
                 };
                 before = None;
-                match self.judge(set, packet, &difference) {
+                match self.judge(set, packet, &difference, None) {
                     Cause::Allowed => cause = Cause::Allowed,
                     other => return other,
                 }
@@ -58,13 +60,20 @@ impl Pair {
             .map_or(Ok(()), |before| self.compare_counters(set, before))
     }
 
-    /// Whether a packet may be counted differently.
-    fn judge(&mut self, set: &RuleSet, (port, frame): &(&'static str, Vec<u8>), difference: &str) -> Cause {
+    /// Whether a packet may be counted differently; `unlearned` is what Open vSwitch said of its way before it came.
+    fn judge(
+        &mut self,
+        set: &RuleSet,
+        (port, frame): &(&'static str, Vec<u8>),
+        difference: &str,
+        unlearned: Option<&str>,
+    ) -> Cause {
         let theirs = self.oracle.trace(port, frame);
         let mine = self.mine.trace(port, frame);
         self.oracle.exchange_marks();
         self.counted = None;
-        match allowed::reason(set, frame, &theirs) {
+        let unlearned = unlearned.and_then(|trace| allowed::reason(set, frame, trace));
+        match unlearned.or_else(|| allowed::reason(set, frame, &theirs)) {
             Some(reason) => {
                 *self.tally.reasons.entry(reason).or_default() += 1;
                 Cause::Allowed
