@@ -11,7 +11,12 @@ impl Pair {
         let mut before = None;
         for part in packets.chunks(if set.learning { 1 } else { TOGETHER }) {
             // What is learned of a packet is for the next, and is not what it met.
-            let unlearned = (set.learning && before.is_some()).then(|| self.oracle_trace(part[0].0, &part[0].1));
+            let unlearned = (set.learning && before.is_some()).then(|| {
+                let trace = self.oracle_trace(part[0].0, &part[0].1);
+                // The marks that go with it are counted.
+                self.mine.exchange_marks();
+                trace
+            });
             let whole = match self.count(set, part, &mut before) {
                 Ok(()) => continue,
                 Err(difference) if part.len() == 1 => self.judge(set, &part[0], &difference, unlearned.as_deref()),
