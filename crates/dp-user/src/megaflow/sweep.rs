@@ -12,6 +12,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// A pass over the table that takes longer than this has too many megaflows to look at.
 const LONG: Duration = Duration::from_millis(1300);
 
+/// As long as this a step of a pass counts at most: a thread that has not come to the next one for longer was stopped, and not busy.
+const STOPPED: Duration = Duration::from_millis(500);
+
 /// The limit on megaflows that long passes do not bring below.
 const LEAST: usize = 1000;
 
@@ -23,6 +26,8 @@ pub(super) struct Sweep {
     cursor: Option<u32>,
     /// When the last pass began.
     began: Nanos,
+    /// When its last step was, and how long it has taken until then.
+    step: (Nanos, Duration),
     /// When the next begins.
     due: Nanos,
     /// Whether packets may have been carried since the last pass began.
@@ -39,6 +44,7 @@ impl Sweep {
             idle,
             cursor: None,
             began: Nanos::ZERO,
+            step: (Nanos::ZERO, Duration::ZERO),
             due: Nanos::ZERO,
             traffic: false,
             oldest: Nanos::MAX,
@@ -89,6 +95,7 @@ impl FlowTable {
             Some(first) => first,
             None if self.len() > 0 && self.sweep.due <= now => {
                 self.sweep.began = now;
+                self.sweep.step = (now, Duration::ZERO);
                 self.sweep.traffic = false;
                 self.sweep.oldest = Nanos::MAX;
                 self.subtables.rank();
@@ -96,6 +103,8 @@ impl FlowTable {
             }
             None => return,
         };
+        let (last, took) = self.sweep.step;
+        self.sweep.step = (now, took + now.since(last).min(STOPPED));
         let (numbers, next) = self.storage.chunk_from(first);
         for number in numbers {
             self.age(number, now, effects);
@@ -146,7 +155,7 @@ impl FlowTable {
     }
 
     fn finish_pass(&mut self, now: Nanos) {
-        self.sweep.took = now.since(self.sweep.began);
+        self.sweep.took = self.sweep.step.1;
         self.adapt();
         if self.len() == 0 {
             // Nothing is left to be freed by parts.

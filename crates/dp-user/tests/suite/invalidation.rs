@@ -249,6 +249,13 @@ fn the_limit_falls_where_ageing_takes_long_and_grows_again_where_it_does_not() {
         (before, bench.pipeline.flow_limit())
     };
     assert_eq!(pass(10_000, 1, &mut bench).1, 20_000);
+    // A thread that was stopped in the middle was not busy.
+    bench.now += Duration::from_secs(1);
+    bench.receive(0, &[packet(1, 9, 1)]);
+    bench.pipeline.housekeep(bench.now);
+    bench.now += Duration::from_secs(5);
+    bench.housekeep();
+    assert_eq!(bench.pipeline.flow_limit(), 20_000);
     // 40 steps of 256 megaflows in 4 s: as many are left as a second is enough for.
     let (_, limit) = pass(10_000, 100, &mut bench);
     assert!((2000..3500).contains(&limit), "{limit}");
