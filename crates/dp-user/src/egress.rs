@@ -95,9 +95,8 @@ impl Egress {
 
     /// What has been sent to a port.
     pub(crate) fn counters(&self, port: PortNo) -> Option<PortCounters> {
-        let outlet = self.places[*self.ports.get(&port)? as usize].as_ref()?;
         let mut sum = PortCounters::default();
-        outlet.stats.add_to(&mut sum);
+        self.outlet(port)?.stats.add_to(&mut sum);
         Some(sum)
     }
 

@@ -291,8 +291,7 @@ impl Pipeline {
             if known && !from.is_behind(key) {
                 self.run_flow(*flow, frame, 0, from, now);
             } else if *flow == MALFORMED {
-                from.stats.rx_dropped.add(1);
-                self.sink(from).count(DropCause::Malformed, 1);
+                self.refuse(from, DropCause::Malformed, 1);
             } else {
                 self.miss(key, frame, from, now);
             }
@@ -402,6 +401,12 @@ impl Pipeline {
         self.remember(key, number);
         self.apply_changes();
         translation
+    }
+
+    /// Counts packets from a queue that are not let in.
+    fn refuse(&self, from: &Inlet, cause: DropCause, packets: u64) {
+        self.sink(from).count(cause, packets);
+        from.stats.rx_dropped.add(packets);
     }
 
     /// Where drops of packets from a queue are counted.

@@ -79,14 +79,7 @@ impl Frame {
         let mut buffer = Vec::with_capacity(HEADROOM + packet.len());
         buffer.resize(HEADROOM, 0);
         buffer.extend_from_slice(packet);
-        Frame {
-            offload: Offload::default(),
-            mark: 0,
-            priority: 0,
-            buffer: buffer.into_boxed_slice(),
-            start: HEADROOM as u32,
-            len: packet.len() as u32,
-        }
+        Frame::in_buffer(buffer.into_boxed_slice(), packet.len())
     }
 
     /// A frame of `len` bytes of unspecified content, with the usual headroom, in a buffer of the smallest size that it fits in.

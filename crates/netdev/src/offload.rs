@@ -47,7 +47,7 @@ pub enum Gso {
 }
 
 impl Offload {
-    /// The default.
+    /// The default. As a constant all of it is known when it is written, so that who reads a frame right after it was made does not wait for it.
     pub const NONE: Offload = Offload {
         csum: Csum::Unknown,
         gso: Gso::None,

@@ -10,7 +10,6 @@
 //!   the first of them has asked, the others go on with it, so that a flow that has become known is out of the line.
 
 use super::{BATCH, Batch, Inlet, Pipeline};
-use crate::stats::DropSink;
 use dp::DropCause;
 use flow::{Field, Key};
 use netdev::Frame;
@@ -170,7 +169,7 @@ impl Pipeline {
             return from.line.push(held);
         }
         self.stats.lost.add(1);
-        self.refuse(from, 1);
+        self.refuse(from, DropCause::UpcallBudget, 1);
     }
 
     fn ask_for(&mut self, held: Held, from: &mut Inlet, now: Nanos) {
@@ -185,16 +184,7 @@ impl Pipeline {
     pub(crate) fn give_up(&mut self, from: &mut Inlet) {
         let waiting = from.line.len() as u64;
         while from.line.pop().is_some() {}
-        self.refuse(from, waiting);
-    }
-
-    fn refuse(&self, from: &Inlet, packets: u64) {
-        let sink = DropSink {
-            worker: &self.stats,
-            port: Some(&from.stats),
-        };
-        sink.count(DropCause::UpcallBudget, packets);
-        from.stats.rx_dropped.add(packets);
+        self.refuse(from, DropCause::UpcallBudget, waiting);
     }
 }
 
