@@ -261,6 +261,7 @@ fn throughput(what: &str, cable: &str, rate: u64, payload: u64, seconds: f64) ->
         }],
         warmup: 0.5,
         seconds,
+        knock: false,
         spin: 0,
     }))?;
     sender.go()?;

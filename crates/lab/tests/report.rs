@@ -48,6 +48,28 @@ fn every_scenario_and_every_finding_has_its_place_in_the_report() {
 }
 
 #[test]
+fn every_scenario_shows_its_testbed_and_no_drawing_is_empty() {
+    let html = page(made_up::run(), None);
+    for drawing in html.split("<figure class=\"testbed\">").skip(1) {
+        let drawing = drawing.split("</figure>").next().unwrap();
+        assert!(drawing.contains("<rect"), "{drawing}");
+    }
+    let sections: Vec<&str> = html.split("<span class=\"id\">").skip(1).collect();
+    for scenario in lab::scenario::built_in().unwrap() {
+        let own = |section: &&&str| section.starts_with(&format!("{}</span>", scenario.id));
+        let own = sections.iter().find(own).unwrap();
+        assert!(own.contains("<figure class=\"testbed\">"), "{}", scenario.id);
+    }
+    let own = sections
+        .iter()
+        .find(|section| section.starts_with("S1.mininet<"))
+        .unwrap();
+    for text in [">s1<", ">h3<", ">10.0.0.1/8<", "Mininet makes it"] {
+        assert!(own.contains(text), "{text}");
+    }
+}
+
+#[test]
 fn what_was_not_run_says_so_with_its_reason() {
     let mut results = made_up::run();
     results.samples.clear();

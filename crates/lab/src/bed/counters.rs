@@ -3,9 +3,11 @@
 use super::cable::Cable;
 use super::command::run_words;
 use super::delay::Delay;
+use super::host::Host;
 use super::namespace::enter;
 use super::plan::Plan;
 use crate::results::Loss;
+use crate::traffic::stack::unknown_neighbours;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -92,10 +94,16 @@ pub(crate) fn losses(plan: &Plan, delays: &[Delay]) -> Result<Vec<Loss>> {
         }
     }
     for host in plan.hosts.values() {
-        let (sent, received) = host.enter(stack_losses)?;
-        losses.push(loss("sender", host.name.clone(), sent));
-        losses.push(loss("receiver", host.name.clone(), received));
+        let stack = host.stack()?;
+        losses.push(loss("sender", host.name.clone(), stack.sent));
+        losses.push(loss("receiver", host.name.clone(), stack.received));
     }
+    let waited = unknown_neighbours();
+    losses.push(loss(
+        "sender",
+        "whoever waited for a neighbour's address".to_owned(),
+        waited,
+    ));
     losses.retain(|loss| loss.packets > 0);
     Ok(losses)
 }
@@ -163,59 +171,15 @@ impl Fragments {
 
 /// By host.
 pub(crate) fn fragments(plan: &Plan) -> Result<BTreeMap<String, Fragments>> {
-    let of = |host: &super::Host| Ok((host.name.clone(), host.enter(stack_fragments)?));
+    let of = |host: &Host| {
+        let stack = host.stack()?;
+        let fragments = Fragments {
+            received: stack.fragments,
+            whole: stack.whole,
+        };
+        Ok((host.name.clone(), fragments))
+    };
     plan.hosts.values().map(of).collect()
-}
-
-fn stack_fragments() -> Result<Fragments> {
-    let path = "/proc/thread-self/net/snmp";
-    let counts = named_counts(&fs::read_to_string(path).context(path)?);
-    let count = |name: &str| counts.get(name).copied().unwrap_or(0);
-    Ok(Fragments {
-        received: count("Ip.ReasmReqds"),
-        whole: count("Ip.ReasmOKs"),
-    })
-}
-
-/// Packets that this namespace's stack dropped when they were to be sent, and when they were received.
-fn stack_losses() -> Result<(u64, u64)> {
-    let mut counts = BTreeMap::new();
-    for path in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
-        counts.extend(named_counts(&fs::read_to_string(path).context(path)?));
-    }
-    let sum = |names: &[&str]| names.iter().filter_map(|name| counts.get(*name)).sum();
-    let sent = sum(&["Udp.SndbufErrors", "Ip.OutDiscards", "Ip.OutNoRoutes"]);
-    let received = sum(&[
-        "Ip.InHdrErrors",
-        "Ip.InAddrErrors",
-        "Ip.InDiscards",
-        // Full receive buffers and wrong checksums.
-        "Udp.InErrors",
-        "Udp.NoPorts",
-        "TcpExt.ListenDrops",
-        "TcpExt.TCPBacklogDrop",
-        "TcpExt.TCPRcvQDrop",
-    ]);
-    Ok((sent, received))
-}
-
-/// `/proc/net/snmp`: a line of names, then one of numbers, both after the same prefix.
-fn named_counts(text: &str) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    let lines: Vec<&str> = text.lines().collect();
-    for pair in lines.chunks(2) {
-        let [names, numbers] = pair else {
-            continue;
-        };
-        let (Some((prefix, names)), Some((_, numbers))) = (names.split_once(':'), numbers.split_once(':')) else {
-            continue;
-        };
-        for (name, number) in names.split_whitespace().zip(numbers.split_whitespace()) {
-            // A few settings among the counters are negative.
-            counts.insert(format!("{prefix}.{name}"), number.parse().unwrap_or(0));
-        }
-    }
-    counts
 }
 
 /// Ticks a second in `/proc` (`USER_HZ`): 100 on all architectures but Alpha and Itanium.
@@ -248,12 +212,5 @@ mod tests {
         };
         assert_eq!(counters, expected);
         assert!(device(" face |bytes    packets errs").is_none());
-    }
-
-    #[test]
-    fn counts_of_the_stack_have_their_protocols_names() {
-        let counts = named_counts("Ip: Forwarding InDiscards\nIp: 1 7\nUdp: InErrors NoPorts\nUdp: 8 9\n");
-        assert_eq!(counts["Ip.InDiscards"], 7);
-        assert_eq!(counts["Udp.NoPorts"], 9);
     }
 }

@@ -4,6 +4,7 @@ use super::guest::Running;
 use super::namespace;
 use super::process;
 use crate::traffic::Agent;
+use crate::traffic::stack::Stack;
 use anyhow::{Context, Result};
 use std::process::Command;
 use std::sync::Arc;
@@ -50,6 +51,17 @@ impl Host {
     /// Those of `work`; the namespace is gone.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         namespace::enter(&self.namespace, work)
+    }
+
+    /// What its stack has counted so far; a guest's agent is asked.
+    ///
+    /// # Errors
+    /// The namespace or the guest is gone.
+    pub(crate) fn stack(&self) -> Result<Stack> {
+        match &self.guest {
+            Some(guest) => guest.agent().counts(),
+            None => self.enter(Stack::here),
+        }
     }
 
     /// An agent on the host: started, or of a guest the one that runs in it.

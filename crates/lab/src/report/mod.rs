@@ -2,7 +2,7 @@
 //!
 //! - [`Input`]: a run's directory, read. [`write`]: the report, as files of `report/` in it. [`serve`]: the same, over HTTP.
 //! - `summary`: samples by cell and system; `printed`: what a study printed for a cell; `verdicts`: findings, judged by tables made of samples.
-//! - `figure` and `svg`, `tables`, `words`, `studies`: what a page is made of; `page` puts it together for the template `report.html`.
+//! - `figure` and `svg`, `mininet`, `tables`, `words`, `studies`: what a page is made of; `page` puts it together for the template `report.html`.
 //! - `export`: the samples as JSON and CSV.
 //!
 //! Invariants
@@ -12,6 +12,7 @@
 mod export;
 mod figure;
 mod looks;
+mod mininet;
 mod page;
 mod printed;
 mod serve;

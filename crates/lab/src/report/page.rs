@@ -7,9 +7,9 @@ use super::summary::Summary;
 use super::svg::{self, Drawing};
 use super::tables::{self, Cell, View};
 use super::verdicts::{Mark, Row};
-use super::{Input, looks, words};
+use super::{Input, looks, mininet, words};
 use crate::results::{Results, Skipped};
-use crate::scenario::{Profile, Scenario};
+use crate::scenario::{Cell as Combination, Observe, Profile, Scenario, Setup};
 use crate::topology::Topology;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +60,8 @@ struct ExperimentView {
     varied: bool,
     skipped: Vec<SkippedView>,
     testbeds: Vec<String>,
+    /// What the rates in them are.
+    rates: &'static str,
     configurations: Vec<Configuration>,
     figures: Vec<FigureView>,
     matrices: Vec<View>,
@@ -209,9 +211,8 @@ fn experiment(
     let bears = rows
         .iter()
         .filter(|row| row.tables.iter().any(|table| fed.contains(table)));
-    let testbeds = shapes(scenario, results)
-        .into_iter()
-        .map(|all| svg::testbed(&all).inline());
+    let networks = networks(scenario, results);
+    let testbeds = shapes(&networks).into_iter().map(|all| svg::testbed(&all));
     ExperimentView {
         id: scenario.id.clone(),
         anchor: anchor(&scenario.id),
@@ -220,7 +221,15 @@ fn experiment(
         effort: words::effort(scenario, results, &summary),
         varied: !scenario.varied.is_empty(),
         skipped: skipped(&summary),
-        testbeds: testbeds.filter(|svg| !svg.is_empty()).collect(),
+        testbeds: testbeds
+            .filter(|drawing| !drawing.body.is_empty())
+            .map(|drawing| drawing.inline())
+            .collect(),
+        rates: if scenario.cells(results.run.profile).iter().any(is_mininets) {
+            "Mininet makes it; rates are those that it is asked to give its links"
+        } else {
+            "Rates are of the cables, outside every switch, in each direction"
+        },
         configurations: configurations
             .map(|(_, system, text)| Configuration {
                 system: looks::title(system).to_owned(),
@@ -258,30 +267,44 @@ fn anchor(id: &str) -> String {
     format!("e-{}", id.chars().map(legal).collect::<String>())
 }
 
-/// The testbeds of a scenario's cells, those of one shape together: three shapes at most.
-fn shapes<'a>(scenario: &'a Scenario, results: &Results) -> Vec<Vec<&'a Topology>> {
-    type Shape<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<(&'a str, &'a str)>);
-    let shape = |topology: &'a Topology| -> Shape<'a> {
-        (
-            topology.hosts.iter().map(|host| host.name.as_str()).collect(),
-            topology.bridges.iter().map(|bridge| bridge.name.as_str()).collect(),
-            topology
-                .links
-                .iter()
-                .map(|link| (link.a.at.as_str(), link.b.at.as_str()))
-                .collect(),
-        )
-    };
-    let mut shapes: Vec<(Shape, Vec<&Topology>)> = Vec::new();
-    for cell in scenario.cells(results.run.profile) {
-        let topology = &cell.setup.topology;
-        let own = shape(topology);
-        match shapes.iter_mut().find(|(shape, _)| *shape == own) {
-            Some((_, all)) => all.push(topology),
-            None => shapes.push((own, vec![topology])),
+/// The testbed of each of a scenario's cells; where Mininet makes it, what it makes.
+fn networks(scenario: &Scenario, results: &Results) -> Vec<Topology> {
+    let cells = scenario.cells(results.run.profile);
+    let network = |setup: &Setup| mininet::network(setup).unwrap_or_else(|| setup.topology.clone());
+    cells.iter().map(|cell| network(&cell.setup)).collect()
+}
+
+fn is_mininets(cell: &Combination) -> bool {
+    let mut observed = cell.setup.observed.iter();
+    observed.any(|one| matches!(one.what, Observe::Mininet { .. }))
+}
+
+/// Testbeds of one shape together: four shapes at most.
+fn shapes(networks: &[Topology]) -> Vec<Vec<&Topology>> {
+    let mut shapes: Vec<Vec<&Topology>> = Vec::new();
+    for network in networks {
+        match shapes.iter_mut().find(|all| shape(all[0]) == shape(network)) {
+            Some(all) => all.push(network),
+            None => shapes.push(vec![network]),
         }
     }
-    shapes.into_iter().take(3).map(|(_, all)| all).collect()
+    shapes.truncate(4);
+    shapes
+}
+
+/// Names of hosts and of bridges, and what cables join.
+type Shape<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<(&'a str, &'a str)>);
+
+fn shape(topology: &Topology) -> Shape<'_> {
+    (
+        topology.hosts.iter().map(|host| host.name.as_str()).collect(),
+        topology.bridges.iter().map(|bridge| bridge.name.as_str()).collect(),
+        topology
+            .links
+            .iter()
+            .map(|link| (link.a.at.as_str(), link.b.at.as_str()))
+            .collect(),
+    )
 }
 
 impl FigureView {

@@ -4,8 +4,8 @@ use super::plan::{Block, Job, blocks};
 use super::progress::Progress;
 use super::stop::Stop;
 use crate::results::{Distribution, Loss, Record, Sample, Skipped, Store};
-use crate::scenario::{CABLE_SECONDS, GUEST_SECONDS, REPETITION_SECONDS, SWITCH_SECONDS, Setup};
-use crate::topology::Attachment;
+use crate::scenario::{Setup, bed_seconds, repetition_seconds};
+use crate::topology::Topology;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -89,7 +89,8 @@ pub(crate) struct Engine<'a> {
 
 /// What is left to do, and how fast it goes.
 struct Course {
-    blocks: Vec<Block>,
+    /// Each with the seconds that its testbed and the switch on it should take.
+    blocks: Vec<(Block, f64)>,
     /// Seconds that what is left would take if everything took as long as it should.
     left: f64,
     /// Seconds that what was done should have taken, and did.
@@ -125,11 +126,11 @@ impl Engine<'_> {
             wanted,
             failed: 0,
         };
-        let left: u64 = course.blocks.iter().map(|block| block.cells.len() as u64).sum();
+        let left: u64 = course.blocks.iter().map(|(block, _)| block.cells.len() as u64).sum();
         outcome.samples = wanted - left;
         self.progress.begin(wanted, outcome.samples, course.left);
-        for block in std::mem::take(&mut course.blocks) {
-            if let Some(end) = self.block(&block, &mut course, &mut outcome)? {
+        for (block, bed) in std::mem::take(&mut course.blocks) {
+            if let Some(end) = self.block(&block, bed, &mut course, &mut outcome)? {
                 outcome.end = end;
                 break;
             }
@@ -155,14 +156,21 @@ impl Engine<'_> {
             left += block
                 .cells
                 .iter()
-                .map(|(cell, _)| cell_seconds(&job.cells[*cell].setup))
+                .map(|(cell, _)| repetition_seconds(&job.cells[*cell].setup))
                 .sum::<f64>();
         }
         blocks.retain(|block| !block.cells.is_empty());
-        left += blocks
-            .iter()
-            .map(|block| bed_seconds(&self.jobs[block.job].cells[block.bed].setup))
-            .sum::<f64>();
+        // A testbed stays for the next block with the same hosts and cables.
+        let mut stands: Option<Topology> = None;
+        let with_bed = |block: Block| {
+            let topology = &self.jobs[block.job].cells[block.bed].setup.topology;
+            let cabling = topology.cabling();
+            let seconds = bed_seconds(topology, stands.as_ref() != Some(&cabling));
+            stands = Some(cabling);
+            (block, seconds)
+        };
+        let blocks: Vec<(Block, f64)> = blocks.into_iter().map(with_bed).collect();
+        left += blocks.iter().map(|(_, bed)| bed).sum::<f64>();
         Course {
             blocks,
             left,
@@ -172,13 +180,14 @@ impl Engine<'_> {
         }
     }
 
-    fn block(&mut self, block: &Block, course: &mut Course, outcome: &mut Outcome) -> Result<Option<End>> {
+    /// `bed` is what its testbed and the switch on it should take, in seconds.
+    fn block(&mut self, block: &Block, bed: f64, course: &mut Course, outcome: &mut Outcome) -> Result<Option<End>> {
         let job = &self.jobs[block.job];
         let mut stood: Option<Box<dyn Standing>> = None;
-        let mut owed = bed_seconds(&job.cells[block.bed].setup);
+        let mut owed = bed;
         for (cell, repetition) in &block.cells {
             let setup = &job.cells[*cell].setup;
-            let should = cell_seconds(setup) + if stood.is_none() { owed } else { 0.0 };
+            let should = repetition_seconds(setup) + if stood.is_none() { owed } else { 0.0 };
             if self.stop.asked() {
                 return Ok(Some(End::Interrupted));
             }
@@ -225,7 +234,7 @@ impl Engine<'_> {
                 course.should += should;
                 course.did += (self.now)() - began;
             }
-            course.left -= cell_seconds(setup) + owed;
+            course.left -= repetition_seconds(setup) + owed;
             owed = 0.0;
             self.progress.advance(course.left * course.pace());
         }
@@ -301,21 +310,6 @@ fn heading(job: &Job, bed: usize) -> String {
     } else {
         values.join(", ")
     }
-}
-
-/// What a repetition should take, its testbed apart.
-fn cell_seconds(setup: &Setup) -> f64 {
-    setup.duration() + REPETITION_SECONDS
-}
-
-/// What a testbed with a switch should take.
-fn bed_seconds(setup: &Setup) -> f64 {
-    let topology = &setup.topology;
-    let guests = topology
-        .hosts
-        .iter()
-        .any(|host| host.attachment != Attachment::Container);
-    SWITCH_SECONDS + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
 }
 
 #[cfg(test)]

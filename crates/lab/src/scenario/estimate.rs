@@ -1,20 +1,35 @@
-//! How long a run will take.
+//! How long a run will take, on a machine that has nothing else to do.
 
-use super::{Profile, Scenario};
+use super::{Profile, Scenario, Setup};
 use crate::topology::{Attachment, Topology};
 use std::time::Duration;
 
 /// To make and remove a cable and the host at its end, a guest apart, in seconds.
-pub const CABLE_SECONDS: f64 = 0.15;
-/// To start and stop the guests of a testbed, in seconds.
-pub const GUEST_SECONDS: f64 = 12.0;
+const CABLE_SECONDS: f64 = 0.15;
+/// To start and stop the guests of a testbed, in seconds, with a processor that helps virtual machines.
+const GUEST_SECONDS: f64 = 6.0;
 /// To start, set up and stop a switch, in seconds.
-pub const SWITCH_SECONDS: f64 = 0.8;
+const SWITCH_SECONDS: f64 = 0.6;
 /// What a repetition takes beside its warm-up and what is measured, in seconds.
-pub const REPETITION_SECONDS: f64 = 0.25;
+const REPETITION_SECONDS: f64 = 0.35;
 
-/// How long these scenarios take on so many systems. Testbed and switch are made for each system and topology, in the full profile for each
-/// repetition.
+/// What a repetition takes, its testbed and the switch on it apart, in seconds.
+pub(crate) fn repetition(setup: &Setup) -> f64 {
+    setup.duration() + REPETITION_SECONDS
+}
+
+/// What a switch on a testbed takes, in seconds; with the testbed, if there is to be another than before.
+pub(crate) fn bed(topology: &Topology, anew: bool) -> f64 {
+    if !anew {
+        return SWITCH_SECONDS;
+    }
+    let mut hosts = topology.hosts.iter();
+    let guests = hosts.any(|host| host.attachment != Attachment::Container);
+    SWITCH_SECONDS + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
+}
+
+/// How long these scenarios take on so many systems. A switch is set up for each of its set-ups, a testbed made once for all switches on it; in the
+/// full profile for each repetition.
 pub fn estimate<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>, profile: Profile, systems: usize) -> Duration {
     let all: f64 = scenarios
         .into_iter()
@@ -25,7 +40,9 @@ pub fn estimate<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>, profile: 
 
 fn scenario_seconds(scenario: &Scenario, profile: Profile, systems: usize) -> f64 {
     let repetitions = f64::from(scenario.pace(profile).repetitions);
+    let times = if profile.rebuilds() { repetitions } else { 1.0 };
     let mut topologies: Vec<&Topology> = Vec::new();
+    let mut cablings: Vec<Topology> = Vec::new();
     let mut seconds = 0.0;
     for setup in scenario.cells(profile).iter().map(|cell| &cell.setup) {
         // What is for some systems only is not run on all.
@@ -37,16 +54,15 @@ fn scenario_seconds(scenario: &Scenario, profile: Profile, systems: usize) -> f6
         let each = systems.min(bound) as f64;
         let topology = &setup.topology;
         if !topologies.contains(&topology) {
-            let guests = topology
-                .hosts
-                .iter()
-                .any(|host| host.attachment != Attachment::Container);
-            let cables = CABLE_SECONDS * topology.links.len() as f64;
-            let times = if profile.rebuilds() { repetitions } else { 1.0 };
-            seconds += each * times * (SWITCH_SECONDS + cables + if guests { GUEST_SECONDS } else { 0.0 });
             topologies.push(topology);
+            let cabling = topology.cabling();
+            let anew = !cablings.contains(&cabling);
+            seconds += times * (bed(topology, anew) + (each - 1.0).max(0.0) * bed(topology, false));
+            if anew {
+                cablings.push(cabling);
+            }
         }
-        seconds += each * repetitions * (setup.duration() + REPETITION_SECONDS);
+        seconds += each * repetitions * repetition(setup);
     }
     seconds
 }

@@ -18,7 +18,8 @@ mod setup;
 
 pub use builtin::{built_in, find};
 pub use error::{Problem, ScenarioError};
-pub use estimate::{CABLE_SECONDS, GUEST_SECONDS, REPETITION_SECONDS, SWITCH_SECONDS, estimate};
+pub use estimate::estimate;
+pub(crate) use estimate::{bed as bed_seconds, repetition as repetition_seconds};
 pub use header::{Better, Combine, Dimension, Fed, Figure, Metric, Pace, Profile, Statistic};
 pub use setup::{Cell, Fill, Matching, Mode, Observation, Observe, OpenFlow, Rewrite, Setup};
 

@@ -128,5 +128,6 @@ fn run(task: &Task, control: &Control) -> Result<Outcome> {
         Task::Ping(task) => task.run(control),
         Task::IperfServer(task) => task.run(control),
         Task::IperfClient(task) => task.run(control),
+        Task::Count(task) => task.run(control),
     }
 }

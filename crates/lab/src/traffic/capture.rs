@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
 use sys::{PacketSocket, timed};
 use wire::{EtherType, MacAddr};
 
@@ -117,7 +118,8 @@ impl Capture {
     pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
         let socket = self.open()?;
         control.ready(Vec::new());
-        let begun = now();
+        // Frames have the kernel's times, by the system's clock: when this thread comes to look at one may be a millisecond later.
+        let (begun, begun_there) = (now(), since_1970());
         let mut kinds: BTreeMap<FrameKind, (Seen, Coverage)> = BTreeMap::new();
         let mut captured = Captured::default();
         let mut buffer = vec![0; SNAP];
@@ -125,7 +127,7 @@ impl Capture {
             // What waits when it is stopped has arrived before.
             let stopped = control.stopped();
             loop {
-                let (received, _) = match timed::receive(socket.as_fd(), &mut buffer) {
+                let (received, arrived) = match timed::receive(socket.as_fd(), &mut buffer) {
                     Ok(received) => received,
                     Err(error) => match Errno::from_io_error(&error) {
                         Some(Errno::AGAIN | Errno::INTR | Errno::NETDOWN) => break,
@@ -146,7 +148,10 @@ impl Capture {
                     captured.others += 1;
                     continue;
                 }
-                let at = seconds(now() - begun);
+                let at = match arrived {
+                    Some(arrived) => arrived.saturating_sub(begun_there).as_secs_f64(),
+                    None => seconds(now() - begun),
+                };
                 let (seen, coverage) = kinds.entry(kind).or_insert_with_key(|kind| {
                     let seen = Seen {
                         kind: kind.clone(),
@@ -165,7 +170,7 @@ impl Capture {
                 if let Some(sequence) = sequence {
                     seen.again += payload - coverage.add(sequence, payload);
                 }
-                seen.last = at;
+                seen.last = seen.last.max(at);
             }
             if stopped {
                 break;
@@ -186,6 +191,7 @@ impl Capture {
     fn open(&self) -> Result<PacketSocket> {
         let socket = PacketSocket::new()?;
         socket.enable_auxdata()?;
+        timed::enable(socket.as_fd())?;
         socket.set_receive_buffer(BUFFER)?;
         if !self.outgoing {
             socket.ignore_outgoing()?;
@@ -197,6 +203,13 @@ impl Capture {
         socket.join_promiscuous(index)?;
         Ok(socket)
     }
+}
+
+/// The system's clock.
+fn since_1970() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// What the beginning of a frame tells.

@@ -2,6 +2,7 @@
 
 use super::agent;
 use super::protocol::{Answer, Ask, Outcome, Ready, Request, Said, Task};
+use super::stack::{Count, Stack};
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -106,6 +107,19 @@ impl Agent {
         Ok(remote)
     }
 
+    /// What the stack of its host has counted so far.
+    ///
+    /// # Errors
+    /// The agent has gone or does not answer.
+    pub fn counts(&self) -> Result<Stack> {
+        let mut count = self.start(Task::Count(Count {}))?;
+        count.go()?;
+        match count.wait(STOPPED)? {
+            Outcome::Counted(counted) => Ok(counted),
+            _ => bail!("{}: the agent answers something else than counts", self.0.name),
+        }
+    }
+
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -162,6 +176,17 @@ impl Remote {
     pub fn stop(mut self) -> Result<Outcome> {
         self.ask(Ask::Stop)?;
         self.outcome(STOPPED)
+    }
+
+    /// Ends tasks at the same time, as each may take a while to see that no more comes, and takes what they measured, in their order.
+    ///
+    /// # Errors
+    /// Those of [`Remote::stop`], of the first that has any.
+    pub fn stop_all(mut tasks: Vec<Remote>) -> Result<Vec<Outcome>> {
+        for task in &mut tasks {
+            task.ask(Ask::Stop)?;
+        }
+        tasks.into_iter().map(|task| task.wait(STOPPED)).collect()
     }
 
     fn outcome(&mut self, most: Duration) -> Result<Outcome> {

@@ -20,6 +20,7 @@ pub mod observe;
 pub mod ping;
 pub mod protocol;
 mod run;
+pub mod stack;
 pub mod streams;
 mod task;
 #[cfg(test)]

@@ -170,6 +170,7 @@ pub fn broadcast(
         }],
         warmup: 0.0,
         seconds,
+        knock: false,
         spin: 0,
     };
     let mut sender = ends.agent(from)?.start(Task::Send(task))?;
@@ -398,11 +399,16 @@ fn capture_on(ends: &Ends, hosts: &[&str]) -> Result<Vec<(String, Remote)>> {
 }
 
 fn stop_captures(captures: Vec<(String, Remote)>) -> Result<BTreeMap<String, Captured>> {
-    let stop = |(host, capture): (String, Remote)| match capture.stop()? {
+    let (hosts, captures): (Vec<String>, Vec<Remote>) = captures.into_iter().unzip();
+    let captured = |(host, outcome)| match outcome {
         Outcome::Captured(captured) => Ok((host, captured)),
         _ => bail!("{host} answers something else"),
     };
-    captures.into_iter().map(stop).collect()
+    hosts
+        .into_iter()
+        .zip(Remote::stop_all(captures)?)
+        .map(captured)
+        .collect()
 }
 
 fn remark_drops(measured: &mut Measured, name: &str, host: &str, captured: &Captured) {

@@ -7,6 +7,7 @@
 use super::capture::{Capture, Captured};
 use super::iperf::{IperfClient, IperfServer, Witnessed};
 use super::ping::{Ping, Pinged};
+use super::stack::{Count, Stack};
 use super::streams::{StreamClient, StreamServer, Streamed};
 use super::udp::{Echo, Probe, Probed, Receive, Received, Send, Sent};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,8 @@ pub enum Task {
     IperfServer(IperfServer),
     /// Runs `iperf3`.
     IperfClient(IperfClient),
+    /// Reads what the host's stack has counted.
+    Count(Count),
 }
 
 /// A line from the agent.
@@ -112,4 +115,6 @@ pub enum Outcome {
     Pinged(Pinged),
     /// Of [`Task::IperfClient`].
     Witnessed(Witnessed),
+    /// Of [`Task::Count`].
+    Counted(Stack),
 }

@@ -237,6 +237,7 @@ impl Plan<'_> {
                 flows: flows.clone(),
                 warmup: if counts { self.warmup } else { 0.0 },
                 seconds: self.seconds_of(counts),
+                knock: !counts || self.warmup > 0.0,
                 spin: 0,
             };
             clients.push(Client {
@@ -284,19 +285,17 @@ impl Plan<'_> {
         for client in counted {
             ended.push((client.what, client.task.wait(most)?));
         }
-        for client in rest {
-            ended.push((client.what, client.task.stop()?));
-        }
+        let (whats, tasks): (Vec<What>, Vec<Remote>) =
+            rest.into_iter().map(|client| (client.what, client.task)).unzip();
+        ended.extend(whats.into_iter().zip(Remote::stop_all(tasks)?));
         let mut received = BTreeMap::new();
-        for receiver in servers.receivers {
-            let Outcome::Received(Received { flows }) = receiver.stop()? else {
+        for outcome in Remote::stop_all(servers.receivers)? {
+            let Outcome::Received(Received { flows }) = outcome else {
                 bail!("a receiver answers something else")
             };
             received.extend(flows.into_iter().map(|flow| (flow.flow, flow)));
         }
-        for server in servers.others {
-            server.stop()?;
-        }
+        Remote::stop_all(servers.others)?;
         let mut measured = Measured::default();
         for (what, outcome) in &ended {
             match (what, outcome) {

@@ -210,6 +210,7 @@ fn what_is_sent_of_each_flow_is_received_or_accounted_for() {
         flows: vec![flow(0, ports[0]), flow(1, ports[1]), flow(9, ports[2])],
         warmup: 0.1,
         seconds: 0.4,
+        knock: true,
         spin: 0,
     };
     let mut sender = agent.start(Task::Send(task)).unwrap();
@@ -245,6 +246,7 @@ fn a_sender_that_is_stopped_says_what_it_sent() {
         flows: vec![flow(0, port)],
         warmup: 0.0,
         seconds: 1e6,
+        knock: false,
         spin: 0,
     };
     let mut sender = agent.start(Task::Send(task)).unwrap();

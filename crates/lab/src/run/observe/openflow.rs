@@ -391,6 +391,7 @@ fn packet_in(table: &mut Table, setup: &Setup, bridge: &str) -> Result<Found> {
             flows: vec![flow],
             warmup: 0.0,
             seconds: setup.seconds,
+            knock: false,
             spin: 0,
         };
         let mut sender = ends.agent(from)?.start(Task::Send(task))?;

@@ -5,7 +5,7 @@ use super::header::{self, Header};
 use super::schedule::Schedule;
 use super::socket::{bind, set_buffers};
 use crate::results::Distribution;
-use crate::traffic::clock::{MICRO, MILLI, be_punctual, micros, nanos, now, seconds, wait_until};
+use crate::traffic::clock::{MICRO, MILLI, SECOND, be_punctual, micros, nanos, now, seconds, wait_until};
 use crate::traffic::histogram::Durations;
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::{Control, LOOK};
@@ -27,6 +27,10 @@ pub struct Send {
     pub warmup: f64,
     /// Seconds of datagrams that count.
     pub seconds: f64,
+    /// Before all, a datagram of each flow that does not count, and a wait until addresses on the way are known: while they are not, a stack keeps
+    /// some packets and drops the others.
+    #[serde(default)]
+    pub knock: bool,
     /// How long before a datagram's time this has a processor for itself, in µs. Without, a datagram is late by what a wake-up takes.
     #[serde(default)]
     pub spin: u64,
@@ -93,6 +97,12 @@ pub struct SentFlow {
 /// So long after the end a datagram that was due before it is still sent, in nanoseconds.
 const GRACE: u64 = 10 * MILLI;
 
+/// For how long addresses are waited for, in nanoseconds.
+const KNOCK: u64 = SECOND;
+
+/// What routers on the way have to find out who is behind them, in nanoseconds.
+const BEHIND: u64 = 20 * MILLI;
+
 /// Bytes that may be on their way to the end of the first queue, by the kernel's count.
 const ROOM: u32 = 16 << 20;
 
@@ -108,6 +118,9 @@ impl Send {
         control.ready(senders.iter().map(|sender| sender.source).collect());
         if control.await_go() {
             be_punctual();
+            if self.knock {
+                knock(control, &mut senders);
+            }
             self.phase(true, nanos(self.warmup), control, &mut senders);
             let took = self.phase(false, nanos(self.seconds), control, &mut senders);
             for sender in &mut senders {
@@ -162,6 +175,27 @@ impl Send {
         }
         length
     }
+}
+
+/// Sends a datagram of each flow, and waits until the next stops on their ways are known, and a little for those behind them.
+fn knock(control: &Control, senders: &mut [Sender<'_>]) {
+    let begin = now();
+    for sender in &mut *senders {
+        sender.begin(begin, 0, true);
+        (sender.left, sender.due) = (1, begin);
+        sender.send(true, begin);
+    }
+    while now() < begin + KNOCK && unknown_addresses() && !control.stopped() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    wait_until(now() + BEHIND, 0);
+}
+
+/// Whether packets wait for the address of a neighbour, as `/proc/net/arp` tells: one that is asked for has no flags.
+fn unknown_addresses() -> bool {
+    let table = std::fs::read_to_string("/proc/thread-self/net/arp").unwrap_or_default();
+    let flags = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2));
+    flags.into_iter().any(|flags| flags == "0x0")
 }
 
 struct Sender<'a> {

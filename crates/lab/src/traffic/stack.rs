@@ -1,0 +1,143 @@
+//! What the network stack of a host has counted: packets that it dropped, and fragments.
+
+use super::protocol::Outcome;
+use super::task::Control;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Reads the counts, once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {}
+
+/// Since the host began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stack {
+    /// Packets that were to be sent and were dropped.
+    pub sent: u64,
+    /// Packets that were received and dropped: a socket's buffer was full, nobody listened, or they were wrong.
+    pub received: u64,
+    /// Fragments that were kept until the rest of their datagrams would come.
+    pub fragments: u64,
+    /// Datagrams that became whole.
+    pub whole: u64,
+}
+
+impl Count {
+    pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
+        control.ready(Vec::new());
+        control.await_go();
+        let mut stack = Stack::here()?;
+        stack.sent += unknown_neighbours();
+        Ok(Outcome::Counted(stack))
+    }
+}
+
+impl Stack {
+    /// Of the namespace that this thread is in.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn here() -> Result<Stack> {
+        let mut counts = BTreeMap::new();
+        for path in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
+            counts.extend(named_counts(&fs::read_to_string(path).context(path)?));
+        }
+        Ok(Stack::of(&counts))
+    }
+
+    fn of(counts: &BTreeMap<String, u64>) -> Stack {
+        let sum = |names: &[&str]| names.iter().filter_map(|name| counts.get(*name)).sum();
+        Stack {
+            sent: sum(&["Udp.SndbufErrors", "Ip.OutDiscards", "Ip.OutNoRoutes"]),
+            received: sum(&[
+                "Ip.InHdrErrors",
+                "Ip.InAddrErrors",
+                "Ip.InDiscards",
+                // Full receive buffers and wrong checksums.
+                "Udp.InErrors",
+                "Udp.NoPorts",
+                "TcpExt.ListenDrops",
+                "TcpExt.TCPBacklogDrop",
+                "TcpExt.TCPRcvQDrop",
+            ]),
+            fragments: sum(&["Ip.ReasmReqds"]),
+            whole: sum(&["Ip.ReasmOKs"]),
+        }
+    }
+}
+
+/// Packets that this kernel, in whatever namespace, dropped as too many waited for the address of a neighbour. 0 where it does not tell.
+pub(crate) fn unknown_neighbours() -> u64 {
+    discards(&fs::read_to_string("/proc/net/stat/arp_cache").unwrap_or_default())
+}
+
+/// Of `/proc/net/stat/arp_cache`: a line of names, then for each processor one of hexadecimal numbers.
+fn discards(table: &str) -> u64 {
+    let mut lines = table.lines();
+    let names = lines.next().unwrap_or_default();
+    let Some(column) = names.split_whitespace().position(|name| name == "unresolved_discards") else {
+        return 0;
+    };
+    let numbers = lines.filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok());
+    numbers.sum()
+}
+
+/// `/proc/net/snmp`: a line of names, then one of numbers, both after the same prefix.
+fn named_counts(text: &str) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let lines: Vec<&str> = text.lines().collect();
+    for pair in lines.chunks(2) {
+        let [names, numbers] = pair else {
+            continue;
+        };
+        let (Some((prefix, names)), Some((_, numbers))) = (names.split_once(':'), numbers.split_once(':')) else {
+            continue;
+        };
+        for (name, number) in names.split_whitespace().zip(numbers.split_whitespace()) {
+            // A few settings among the counters are negative.
+            counts.insert(format!("{prefix}.{name}"), number.parse().unwrap_or(0));
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_the_stack_have_their_protocols_names() {
+        let text = "Ip: Forwarding InDiscards ReasmReqds ReasmOKs\nIp: 1 7 30 10\nUdp: InErrors NoPorts SndbufErrors\nUdp: 8 9 -2\n";
+        let counts = named_counts(text);
+        assert_eq!(counts["Ip.InDiscards"], 7);
+        assert_eq!(counts["Udp.NoPorts"], 9);
+        let expected = Stack {
+            sent: 0,
+            received: 24,
+            fragments: 30,
+            whole: 10,
+        };
+        assert_eq!(Stack::of(&counts), expected);
+    }
+
+    #[test]
+    fn what_waited_in_vain_for_a_neighbours_address_is_added_up_over_processors() {
+        let table = "entries  lookups unresolved_discards table_fulls\n00000002 000073ac 00000f0b 00000000\n\
+                     00000002 00007591 0000000e 00000000\n";
+        assert_eq!(discards(table), 0xf0b + 0xe);
+        assert_eq!(discards(""), 0);
+        assert_eq!(discards("entries\n00000002\n"), 0);
+    }
+
+    #[test]
+    fn an_agent_tells_what_its_host_has_counted() {
+        let agent = crate::traffic::Agent::here("here").unwrap();
+        let counted = agent.counts().unwrap();
+        // Others of this machine go on meanwhile.
+        assert!(Stack::here().unwrap().received >= counted.received);
+    }
+}
