@@ -4,7 +4,7 @@
 //! leaves. After an interval above the target one packet is dropped, the next ones after interval/√count, until one has spent less than the target
 //! or no more than a maximum packet is left behind it. With ECN, packets that can carry the mark are marked instead of dropped.
 
-use crate::pool::{Cx, List, Pool};
+use crate::pool::{Cx, Head, List, Pool};
 use crate::{Cause, ConfigError, Nanos, Packet};
 
 /// The largest packet of an Ethernet without jumbo frames, with its header.
@@ -61,33 +61,36 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The head of `list`, where nothing is to be dropped: the way of nearly every packet. Else `None`, and the list is as it was.
+    /// Takes out the head of `list` where nothing is to be dropped: the way of nearly every packet. Else `None`, and the list is as it was.
     #[inline]
     pub(crate) fn quick<P: Packet>(
         &mut self,
         config: &CodelConfig,
         list: &mut List,
-        pool: &mut Pool<P>,
+        pool: &Pool<P>,
         now: Nanos,
-    ) -> Option<u32> {
+    ) -> Option<Head> {
         if self.dropping {
             return None;
         }
-        let (since, bytes) = list.head(pool)?;
-        if now.since(since) >= config.target && list.bytes() > u64::from(MTU) + u64::from(bytes) {
+        let head = list.head(pool)?;
+        if now.since(head.since) >= config.target && list.bytes() > u64::from(MTU) + u64::from(head.bytes) {
             return None;
         }
         self.first_above = Nanos(0);
-        list.pop(pool)
+        list.pop_head(&head);
+        Some(head)
     }
 
     /// The next packet of `list` that is not dropped.
+    #[inline(never)]
     pub(crate) fn dequeue<P: Packet>(
         &mut self,
         config: &CodelConfig,
         list: &mut List,
-        cx: &mut Cx<'_, '_, P>,
+        mut cx: Cx<'_, '_, P>,
     ) -> Option<u32> {
+        let cx = &mut cx;
         let (mut id, mut late) = self.take(config, list, cx)?;
         if self.dropping {
             if !late {
@@ -161,7 +164,7 @@ impl Control {
     fn signal<P: Packet>(&mut self, config: &CodelConfig, id: u32, cx: &mut Cx<'_, '_, P>) -> bool {
         let marked = config.ecn && cx.pool.packet(id).is_some_and(Packet::mark_ecn);
         if marked {
-            cx.stats.marks += 1;
+            cx.counters.marks += 1;
         } else {
             cx.drop(id, Cause::Sojourn);
         }
@@ -190,8 +193,8 @@ impl Codel {
         }
     }
 
-    #[inline]
-    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
+    #[inline(never)]
+    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
         if self.list.packets() >= self.config.limit {
             cx.drop(id, Cause::Full);
             return Some(Cause::Full);
@@ -200,15 +203,15 @@ impl Codel {
         None
     }
 
-    #[inline]
-    pub(crate) fn dequeue<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
+    #[inline(never)]
+    pub(crate) fn dequeue<P: Packet>(&mut self, cx: Cx<'_, '_, P>) -> Option<u32> {
         match self.control.quick(&self.config, &mut self.list, cx.pool, cx.now) {
+            Some(head) => Some(head.id),
             None => self.control.dequeue(&self.config, &mut self.list, cx),
-            found => found,
         }
     }
 
-    pub(crate) fn pop<P>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+    pub(crate) fn pop<P>(&mut self, pool: &Pool<P>) -> Option<u32> {
         self.list.pop(pool)
     }
 

@@ -69,7 +69,7 @@ impl<const N: usize> Fifo<N> {
     }
 
     #[inline]
-    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
+    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
         if self.is_full() {
             cx.drop(id, Cause::Full);
             return Some(Cause::Full);
@@ -77,10 +77,8 @@ impl<const N: usize> Fifo<N> {
         let band = if N == 1 {
             0
         } else {
-            cx.pool
-                .packet(id)
-                .map_or(0, |packet| packet.priority().band())
-                .min(N - 1)
+            let (packet, _) = cx.pool.look(id);
+            packet.map_or(0, |packet| packet.priority().band()).min(N - 1)
         };
         self.bands[band].push(cx.pool, id);
         self.packets += 1;
@@ -93,7 +91,7 @@ impl<const N: usize> Fifo<N> {
     }
 
     #[inline]
-    pub(crate) fn pop<P>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+    pub(crate) fn pop<P>(&mut self, pool: &Pool<P>) -> Option<u32> {
         let id = self.bands.iter_mut().find_map(|band| band.pop(pool))?;
         self.packets -= 1;
         Some(id)

@@ -10,6 +10,7 @@
 use crate::codel::{CodelConfig, Control, MTU};
 use crate::flows::Flows;
 use crate::pool::{Cx, List, NIL, Pool};
+use crate::ring::{Ring, Turns};
 use crate::{Cause, ConfigError, Packet};
 
 /// How many packets go at once when there is no room (RFC 8290, section 4.1.3).
@@ -78,35 +79,17 @@ impl FqCodelConfig {
 struct Flow {
     list: List,
     deficit: i32,
+    /// The next in its round; [`NIL`] if it is in none.
     next: u32,
-    in_round: bool,
     control: Control,
 }
 
-/// Flows in the order of their turns.
-#[derive(Debug)]
-struct Round {
-    head: u32,
-    tail: u32,
-}
+const _: () = assert!(size_of::<Flow>() == 64);
 
-impl Round {
+impl Turns for Flow {
     #[inline]
-    fn join(&mut self, flows: &mut [Flow], flow: u32) {
-        flows[flow as usize].next = NIL;
-        if self.head == NIL {
-            self.head = flow;
-        } else {
-            flows[self.tail as usize].next = flow;
-        }
-        self.tail = flow;
-    }
-
-    #[inline]
-    fn leave(&mut self, flows: &[Flow]) -> u32 {
-        let flow = self.head;
-        self.head = flows[flow as usize].next;
-        flow
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
     }
 }
 
@@ -115,8 +98,8 @@ pub(crate) struct FqCodel {
     config: FqCodelConfig,
     flows: Flows,
     queues: Vec<Flow>,
-    new: Round,
-    old: Round,
+    new: Ring,
+    old: Ring,
     packets: u32,
     memory: u64,
 }
@@ -127,46 +110,51 @@ impl FqCodel {
             list: List::new(),
             deficit: 0,
             next: NIL,
-            in_round: false,
             control: Control::default(),
         };
         FqCodel {
             flows: Flows::new(config.flows, config.seed),
             queues: vec![flow; config.flows as usize],
-            new: Round { head: NIL, tail: NIL },
-            old: Round { head: NIL, tail: NIL },
+            new: Ring::new(),
+            old: Ring::new(),
             packets: 0,
             memory: 0,
             config,
         }
     }
 
-    #[inline]
-    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
-        let hash = cx.pool.packet(id).map_or(0, |packet| packet.flow_hash());
-        let queue = self.flows.place(hash);
-        self.memory += u64::from(cx.pool.memory(id));
+    #[inline(never)]
+    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
+        let (packet, memory) = cx.pool.look(id);
+        let queue = self.flows.place(packet.map_or(0, P::flow_hash));
+        self.memory += u64::from(memory);
         self.packets += 1;
         let flow = &mut self.queues[queue as usize];
         flow.list.push(cx.pool, id);
-        if !flow.in_round {
-            flow.in_round = true;
+        if flow.next == NIL {
             flow.deficit = self.config.quantum as i32;
             self.flows.busy(queue);
             self.new.join(&mut self.queues, queue);
         }
         let mut lost = None;
-        while self.packets > self.config.codel.limit || self.memory > self.config.memory {
-            let cause = if self.packets > self.config.codel.limit {
-                Cause::Full
-            } else {
-                Cause::Memory
-            };
-            if !self.relieve(cause, id, &mut lost, cx) {
+        while let Some(cause) = self.lacks() {
+            if !self.relieve(cause, id, &mut lost, cx.again()) {
                 break;
             }
         }
         lost
+    }
+
+    /// What there is too little of.
+    #[inline]
+    fn lacks(&self) -> Option<Cause> {
+        if self.packets > self.config.codel.limit {
+            Some(Cause::Full)
+        } else if self.memory > self.config.memory {
+            Some(Cause::Memory)
+        } else {
+            None
+        }
     }
 
     /// Drops from the head of the fattest flow.
@@ -175,14 +163,14 @@ impl FqCodel {
         cause: Cause,
         newcomer: u32,
         lost: &mut Option<Cause>,
-        cx: &mut Cx<'_, '_, P>,
+        mut cx: Cx<'_, '_, P>,
     ) -> bool {
         let mut fattest = (0, NIL);
-        for start in [self.new.head, self.old.head] {
-            let mut at = start;
+        for round in [&self.new, &self.old] {
+            let mut at = round.first();
             while let Some(flow) = self.queues.get(at as usize) {
                 fattest = fattest.max((flow.list.bytes(), at));
-                at = flow.next;
+                at = round.after(at, flow.next);
             }
         }
         let (bytes, at) = fattest;
@@ -191,9 +179,10 @@ impl FqCodel {
         };
         let mut dropped = 0;
         for _ in 0..BATCH {
-            let Some(id) = flow.list.pop(cx.pool) else { break };
-            dropped += u64::from(cx.pool.bytes(id));
-            self.memory -= u64::from(cx.pool.memory(id));
+            let Some(head) = flow.list.head(cx.pool) else { break };
+            let id = flow.list.pop_head(&head);
+            dropped += u64::from(head.bytes);
+            self.memory -= u64::from(head.memory);
             self.packets -= 1;
             if id == newcomer {
                 *lost = Some(cause);
@@ -206,79 +195,101 @@ impl FqCodel {
         true
     }
 
-    #[inline]
-    pub(crate) fn dequeue<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
+    #[inline(never)]
+    pub(crate) fn dequeue<P: Packet>(&mut self, mut cx: Cx<'_, '_, P>) -> Option<u32> {
         loop {
-            let is_new = self.new.head != NIL;
-            let round = if is_new { &mut self.new } else { &mut self.old };
-            let queue = round.head;
+            let is_new = !self.new.is_empty();
+            let queue = self.first();
             let flow = self.queues.get_mut(queue as usize)?;
             if flow.deficit <= 0 {
                 flow.deficit += self.config.quantum as i32;
-                round.leave(&self.queues);
-                self.old.join(&mut self.queues, queue);
+                let next = flow.next;
+                self.grow_old(is_new, queue, next);
                 continue;
             }
-            let mut found = flow.control.quick(&self.config.codel, &mut flow.list, cx.pool, cx.now);
-            if found.is_none() && !flow.list.is_empty() {
-                found = self.control(queue, cx);
+            if let Some(head) = flow.control.quick(&self.config.codel, &mut flow.list, cx.pool, cx.now) {
+                flow.deficit -= head.bytes as i32;
+                self.memory -= u64::from(head.memory);
+                self.packets -= 1;
+                return Some(head.id);
             }
-            let Some(id) = found else {
-                let round = if is_new { &mut self.new } else { &mut self.old };
-                round.leave(&self.queues);
-                if is_new {
-                    // Else a flow that sends one packet at a time would always be new (section 4.2).
-                    self.old.join(&mut self.queues, queue);
-                } else {
-                    self.queues[queue as usize].in_round = false;
-                    self.flows.idle(queue);
-                }
-                continue;
-            };
-            self.queues[queue as usize].deficit -= cx.pool.bytes(id) as i32;
-            self.memory -= u64::from(cx.pool.memory(id));
-            self.packets -= 1;
-            return Some(id);
+            if !flow.list.is_empty()
+                && let Some(id) = self.control(queue, cx.again())
+            {
+                let (_, memory) = cx.pool.look(id);
+                self.queues[queue as usize].deficit -= cx.pool.bytes(id) as i32;
+                self.memory -= u64::from(memory);
+                self.packets -= 1;
+                return Some(id);
+            }
+            if is_new {
+                // Else a flow that sends one packet at a time would always be new (section 4.2).
+                self.grow_old(true, queue, NIL);
+            } else {
+                self.old.leave(&mut self.queues);
+                self.flows.idle(queue);
+            }
+        }
+    }
+
+    /// Whose turn it is; [`NIL`] if there is none.
+    #[inline]
+    fn first(&self) -> u32 {
+        if self.new.is_empty() {
+            self.old.first()
+        } else {
+            self.new.first()
+        }
+    }
+
+    /// The flow whose turn it was becomes the last of the old ones. `next` is what comes after an old one.
+    #[inline]
+    fn grow_old(&mut self, is_new: bool, queue: u32, next: u32) {
+        if is_new {
+            self.new.leave(&mut self.queues);
+            self.old.join(&mut self.queues, queue);
+        } else {
+            self.old.turn(next);
         }
     }
 
     /// The next packet of a flow that CoDel may have to drop from.
-    fn control<P: Packet>(&mut self, queue: u32, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
+    #[inline(never)]
+    fn control<P: Packet>(&mut self, queue: u32, cx: Cx<'_, '_, P>) -> Option<u32> {
         let flow = self.queues.get_mut(queue as usize)?;
         let before = flow.list.packets();
-        let (memory, inner) = (&mut self.memory, &mut *cx.dropped);
+        let (memory, inner) = (&mut self.memory, cx.dropped);
         let mut sink = |packet: P, cause| {
             *memory -= u64::from(packet.memory());
             inner(packet, cause);
         };
-        let mut cx = Cx {
-            pool: &mut *cx.pool,
-            stats: &mut *cx.stats,
+        let cx = Cx {
+            pool: cx.pool,
+            counters: cx.counters,
             dropped: &mut sink,
             now: cx.now,
         };
-        let found = flow.control.dequeue(&self.config.codel, &mut flow.list, &mut cx);
+        let found = flow.control.dequeue(&self.config.codel, &mut flow.list, cx);
         self.packets -= before - flow.list.packets() - u32::from(found.is_some());
         found
     }
 
     /// The next packet, however long it stood.
-    pub(crate) fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+    pub(crate) fn pop<P: Packet>(&mut self, pool: &Pool<P>) -> Option<u32> {
         loop {
-            let round = if self.new.head != NIL {
-                &mut self.new
-            } else {
-                &mut self.old
-            };
-            let queue = round.head;
+            let queue = self.first();
             let flow = self.queues.get_mut(queue as usize)?;
-            if let Some(id) = flow.list.pop(pool) {
+            if let Some(head) = flow.list.head(pool) {
                 self.packets -= 1;
-                self.memory -= u64::from(pool.memory(id));
-                return Some(id);
+                self.memory -= u64::from(head.memory);
+                return Some(flow.list.pop_head(&head));
             }
-            round.leave(&self.queues);
-            self.queues[queue as usize].in_round = false;
+            let round = if self.new.is_empty() {
+                &mut self.old
+            } else {
+                &mut self.new
+            };
+            round.leave(&mut self.queues);
             self.flows.idle(queue);
         }
     }

@@ -51,7 +51,7 @@ impl Leaf {
 
     /// Puts in a packet that is in the pool and counted in the backlog; tells if it was dropped.
     #[inline]
-    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
+    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: Cx<'_, '_, P>) -> Option<Cause> {
         match self {
             Leaf::Fifo(leaf) => leaf.enqueue(id, cx),
             Leaf::PfifoFast(leaf) => leaf.enqueue(id, cx),
@@ -63,7 +63,7 @@ impl Leaf {
 
     /// Takes the next packet out of its queue. It stays in the pool and the backlog.
     #[inline]
-    pub(crate) fn dequeue<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
+    pub(crate) fn dequeue<P: Packet>(&mut self, cx: Cx<'_, '_, P>) -> Option<u32> {
         match self {
             Leaf::Fifo(leaf) => leaf.pop(cx.pool),
             Leaf::PfifoFast(leaf) => leaf.pop(cx.pool),
@@ -74,7 +74,7 @@ impl Leaf {
     }
 
     /// As [`Leaf::dequeue`], but drops nothing.
-    pub(crate) fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+    pub(crate) fn pop<P: Packet>(&mut self, pool: &Pool<P>) -> Option<u32> {
         match self {
             Leaf::Fifo(leaf) => leaf.pop(pool),
             Leaf::PfifoFast(leaf) => leaf.pop(pool),
@@ -97,7 +97,7 @@ impl Leaf {
     }
 
     /// Takes other parameters, or becomes another discipline; the packets queued stay as far as they find room.
-    pub(crate) fn change<P: Packet>(&mut self, config: &LeafConfig, cx: &mut Cx<'_, '_, P>) {
+    pub(crate) fn change<P: Packet>(&mut self, config: &LeafConfig, mut cx: Cx<'_, '_, P>) {
         let changed = match (&mut *self, config) {
             (Leaf::Fifo(leaf), LeafConfig::Fifo(config)) => {
                 leaf.change(*config);
@@ -118,7 +118,7 @@ impl Leaf {
         if !changed {
             let mut new = Leaf::new(config);
             while let Some(id) = self.pop(cx.pool) {
-                new.enqueue(id, cx);
+                new.enqueue(id, cx.again());
             }
             *self = new;
         }

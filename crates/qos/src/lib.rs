@@ -57,6 +57,7 @@ pub mod police;
 mod pool;
 mod port;
 mod queues;
+mod ring;
 mod scheduler;
 mod sfq;
 mod shaper;

@@ -7,6 +7,7 @@ use crate::flows::mix;
 use crate::heap::Heap;
 use crate::pool::{Cx, NIL, Pool};
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::stats::Counters;
 use crate::{Cause, ConfigError, LinkLayer, Nanos, Packet, Stats};
 
 /// netem's parameters.
@@ -47,7 +48,7 @@ impl NetemConfig {
 pub struct Netem<P> {
     config: NetemConfig,
     pool: Pool<P>,
-    stats: Stats,
+    counters: Counters,
     /// Slots of this discipline's own.
     due: Heap,
     ids: Vec<u32>,
@@ -65,7 +66,7 @@ impl<P: Packet> Netem<P> {
     pub fn new(config: NetemConfig) -> Netem<P> {
         Netem {
             pool: Pool::new(),
-            stats: Stats::default(),
+            counters: Counters::default(),
             due: Heap::new(config.limit as usize),
             ids: vec![NIL; config.limit as usize],
             sequence: 0,
@@ -80,7 +81,7 @@ impl<P: Packet> Netem<P> {
         if config.limit as usize > self.ids.len() {
             let mut wider = Netem {
                 pool: std::mem::replace(&mut self.pool, Pool::new()),
-                stats: std::mem::take(&mut self.stats),
+                counters: std::mem::take(&mut self.counters),
                 last: self.last,
                 random: self.random,
                 ..Netem::new(config)
@@ -117,17 +118,17 @@ impl<P: Packet> Scheduler<P> for Netem<P> {
         let chance = self.random() >> 32;
         let cause = if chance < self.config.loss {
             Some(Cause::Loss)
-        } else if self.stats.backlog_packets >= u64::from(self.config.limit) {
+        } else if self.counters.backlog_packets() >= u64::from(self.config.limit) {
             Some(Cause::Full)
         } else {
             None
         };
         let id = self.pool.insert(packet, LinkLayer::FRAME, now);
-        self.stats.queued(self.pool.bytes(id));
+        self.counters.queued(self.pool.bytes(id));
         if let Some(cause) = cause {
             let mut cx = Cx {
                 pool: &mut self.pool,
-                stats: &mut self.stats,
+                counters: &mut self.counters,
                 dropped,
                 now,
             };
@@ -153,7 +154,7 @@ impl<P: Packet> Scheduler<P> for Netem<P> {
         }
         self.due.remove(at);
         let id = self.ids[at as usize];
-        self.stats.sent(self.pool.bytes(id), now.since(self.pool.since(id)));
+        self.counters.sent(self.pool.bytes(id), now.since(self.pool.since(id)));
         self.pool.remove(id)
     }
 
@@ -162,22 +163,22 @@ impl<P: Packet> Scheduler<P> for Netem<P> {
     }
 
     fn packets(&self) -> u64 {
-        self.stats.backlog_packets
+        self.counters.backlog_packets()
     }
 
     fn bytes(&self) -> u64 {
-        self.stats.backlog_bytes
+        self.counters.backlog_bytes()
     }
 
     fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
-        each(0, &self.stats);
+        each(0, &self.counters.stats());
     }
 
     fn drain(&mut self, each: &mut dyn FnMut(P)) {
         while let Some((_, at)) = self.due.first() {
             self.due.remove(at);
             let id = self.ids[at as usize];
-            self.stats.unqueued(self.pool.bytes(id));
+            self.counters.unqueued(self.pool.bytes(id));
             if let Some(packet) = self.pool.remove(id) {
                 each(packet);
             }

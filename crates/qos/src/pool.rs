@@ -3,7 +3,7 @@
 //! A list never allocates; the array grows to the most packets that were ever queued at once and is reused from then on. All queues of a scheduler
 //! share one pool, so that a packet can go from queue to queue when the configuration changes.
 
-use crate::stats::{Cause, Stats};
+use crate::stats::{Cause, Counters};
 use crate::units::{LinkLayer, Nanos};
 use crate::{Dropped, Packet};
 
@@ -36,36 +36,56 @@ impl<P: Packet> Pool<P> {
 
     #[inline]
     pub(crate) fn insert(&mut self, packet: P, link: LinkLayer, since: Nanos) -> u32 {
-        let bytes = packet.bytes();
-        let slot = Slot {
-            next: NIL,
-            bytes,
-            cost: link.cost(bytes, packet.segments()),
-            memory: packet.memory(),
-            since,
-            packet: Some(packet),
-        };
-        let id = self.free;
-        match self.slots.get_mut(id as usize) {
-            Some(free) => {
-                self.free = free.next;
-                *free = slot;
-                id
-            }
-            None => {
-                self.slots.push(slot);
-                (self.slots.len() - 1) as u32
-            }
+        let mut id = self.free;
+        if id as usize >= self.slots.len() {
+            id = self.grow();
         }
+        let slot = &mut self.slots[id as usize];
+        self.free = slot.next;
+        slot.bytes = packet.bytes();
+        slot.cost = link.cost(slot.bytes, packet.segments());
+        slot.memory = packet.memory();
+        slot.since = since;
+        // There is none in a free slot: that need not be looked at.
+        std::mem::forget(slot.packet.replace(packet));
+        id
+    }
+
+    /// Another free slot, beyond which there is none.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> u32 {
+        self.slots.push(Slot {
+            next: NIL,
+            bytes: 0,
+            cost: 0,
+            memory: 0,
+            since: Nanos(0),
+            packet: None,
+        });
+        (self.slots.len() - 1) as u32
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, id: u32) -> Option<P> {
+        self.take(id).0
+    }
+
+    /// A packet leaves; with its bytes, and when it came.
+    #[inline]
+    pub(crate) fn take(&mut self, id: u32) -> (Option<P>, u32, Nanos) {
         let slot = &mut self.slots[id as usize];
-        let packet = slot.packet.take();
+        let taken = (slot.packet.take(), slot.bytes, slot.since);
         slot.next = self.free;
         self.free = id;
-        packet
+        taken
+    }
+
+    /// The packet, and its memory.
+    #[inline]
+    pub(crate) fn look(&self, id: u32) -> (Option<&P>, u32) {
+        let slot = &self.slots[id as usize];
+        (slot.packet.as_ref(), slot.memory)
     }
 
     #[inline]
@@ -77,11 +97,6 @@ impl<P: Packet> Pool<P> {
     #[inline]
     pub(crate) fn cost(&self, id: u32) -> u32 {
         self.slots[id as usize].cost
-    }
-
-    #[inline]
-    pub(crate) fn memory(&self, id: u32) -> u32 {
-        self.slots[id as usize].memory
     }
 
     #[inline]
@@ -125,11 +140,12 @@ impl Chain {
 
     #[inline]
     pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
+        let slots = pool.slots.as_mut_slice();
         // Whether it is empty no branch would foresee: for an empty one the same slot is written twice.
         let is_empty = self.is_empty();
         let last = if is_empty { id } else { self.tail };
-        pool.slots[last as usize].next = id;
-        pool.slots[id as usize].next = NIL;
+        slots[last as usize].next = id;
+        slots[id as usize].next = NIL;
         self.head = if is_empty { id } else { self.head };
         self.tail = id;
     }
@@ -153,6 +169,16 @@ impl Chain {
     }
 }
 
+/// The first of a list: what its discipline asks of it before it leaves.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    pub(crate) id: u32,
+    next: u32,
+    pub(crate) bytes: u32,
+    pub(crate) memory: u32,
+    pub(crate) since: Nanos,
+}
+
 /// Packets in the order in which they came.
 #[derive(Clone, Debug)]
 pub(crate) struct List {
@@ -172,24 +198,38 @@ impl List {
 
     #[inline]
     pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
-        self.chain.push(pool, id);
-        self.packets += 1;
         self.bytes += u64::from(pool.slots[id as usize].bytes);
+        self.packets += 1;
+        self.chain.push(pool, id);
     }
 
     #[inline]
-    pub(crate) fn pop<P>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
-        let id = self.chain.pop(pool)?;
+    pub(crate) fn pop<P>(&mut self, pool: &Pool<P>) -> Option<u32> {
+        let head = self.head(pool)?;
+        Some(self.pop_head(&head))
+    }
+
+    /// The first, if there is one.
+    #[inline]
+    pub(crate) fn head<P>(&self, pool: &Pool<P>) -> Option<Head> {
+        let id = self.chain.head;
+        let slot = pool.slots.get(id as usize)?;
+        Some(Head {
+            id,
+            next: slot.next,
+            bytes: slot.bytes,
+            memory: slot.memory,
+            since: slot.since,
+        })
+    }
+
+    /// Takes out the first, which was just looked at.
+    #[inline]
+    pub(crate) fn pop_head(&mut self, head: &Head) -> u32 {
+        self.chain.head = head.next;
         self.packets -= 1;
-        self.bytes -= u64::from(pool.slots[id as usize].bytes);
-        Some(id)
-    }
-
-    /// When the first came, and its bytes.
-    #[inline]
-    pub(crate) fn head<P>(&self, pool: &Pool<P>) -> Option<(Nanos, u32)> {
-        let slot = pool.slots.get(self.chain.head as usize)?;
-        Some((slot.since, slot.bytes))
+        self.bytes -= u64::from(head.bytes);
+        head.id
     }
 
     #[inline]
@@ -211,17 +251,28 @@ impl List {
 /// What a discipline works with during one call.
 pub(crate) struct Cx<'a, 'b, P> {
     pub(crate) pool: &'a mut Pool<P>,
-    pub(crate) stats: &'a mut Stats,
+    pub(crate) counters: &'a mut Counters,
     pub(crate) dropped: &'a mut Dropped<'b, P>,
     pub(crate) now: Nanos,
 }
 
-impl<P: Packet> Cx<'_, '_, P> {
+impl<'b, P: Packet> Cx<'_, 'b, P> {
+    /// The same, for a call that a packet seldom needs: what is not lent itself can stay in registers.
+    #[inline]
+    pub(crate) fn again(&mut self) -> Cx<'_, 'b, P> {
+        Cx {
+            pool: self.pool,
+            counters: self.counters,
+            dropped: self.dropped,
+            now: self.now,
+        }
+    }
+
     /// Counts a packet of the backlog as dropped and hands it back.
     pub(crate) fn drop(&mut self, id: u32, cause: Cause) {
-        self.stats.unqueued(self.pool.bytes(id));
-        self.stats.drops[cause as usize] += 1;
-        if let Some(packet) = self.pool.remove(id) {
+        let (packet, bytes, _) = self.pool.take(id);
+        self.counters.lost(bytes, cause);
+        if let Some(packet) = packet {
             (self.dropped)(packet, cause);
         }
     }

@@ -3,6 +3,7 @@
 use crate::leaf::{Leaf, LeafConfig};
 use crate::pool::{Cx, List, NIL, Pool};
 use crate::scheduler::Dropped;
+use crate::stats::Counters;
 use crate::tree::Tree;
 use crate::{Cause, LinkLayer, Nanos, Packet, Stats};
 
@@ -13,16 +14,16 @@ pub(crate) struct Queue {
     leaf: Leaf,
     /// A packet taken out of the discipline to know its length.
     staged: u32,
-    pub(crate) stats: Stats,
+    counters: Counters,
 }
 
-const _: () = assert!(std::mem::offset_of!(Queue, stats) + std::mem::offset_of!(Stats, sojourn) == 64);
+const _: () = assert!(std::mem::offset_of!(Queue, counters) + std::mem::offset_of!(Counters, sojourn) == 64);
 
 impl Queue {
     fn new(config: &LeafConfig) -> Queue {
         Queue {
             leaf: Leaf::new(config),
-            stats: Stats::default(),
+            counters: Counters::default(),
             staged: NIL,
         }
     }
@@ -126,7 +127,7 @@ impl<P: Packet> Queues<P> {
         {
             fifo.push(&mut self.pool, id);
             let bytes = self.pool.bytes(id);
-            queue.stats.queued(bytes);
+            queue.counters.queued(bytes);
             self.packets += 1;
             self.bytes += u64::from(bytes);
             self.busy[class as usize / 64] |= 1 << (class % 64);
@@ -138,17 +139,17 @@ impl<P: Packet> Queues<P> {
     /// As [`Queues::put`], for a packet in the pool and any discipline.
     fn put_beyond(&mut self, class: u32, id: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let queue = &mut self.queues[class as usize];
-        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-        queue.stats.queued(self.pool.bytes(id));
-        let mut cx = Cx {
+        let before = (queue.counters.backlog_packets(), queue.counters.backlog_bytes());
+        queue.counters.queued(self.pool.bytes(id));
+        let cx = Cx {
             pool: &mut self.pool,
-            stats: &mut queue.stats,
+            counters: &mut queue.counters,
             dropped,
             now,
         };
-        let lost = queue.leaf.enqueue(id, &mut cx);
-        self.packets = (u64::from(self.packets) + queue.stats.backlog_packets - before.0) as u32;
-        self.bytes = self.bytes + queue.stats.backlog_bytes - before.1;
+        let lost = queue.leaf.enqueue(id, cx);
+        self.packets = (u64::from(self.packets) + queue.counters.backlog_packets() - before.0) as u32;
+        self.bytes = self.bytes + queue.counters.backlog_bytes() - before.1;
         self.note(class);
         lost
     }
@@ -169,16 +170,16 @@ impl<P: Packet> Queues<P> {
     /// As [`Queues::stage`], for any discipline, which may drop packets.
     fn stage_beyond(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
         let queue = &mut self.queues[class as usize];
-        let before = (queue.stats.backlog_packets, queue.stats.backlog_bytes);
-        let mut cx = Cx {
+        let before = (queue.counters.backlog_packets(), queue.counters.backlog_bytes());
+        let cx = Cx {
             pool: &mut self.pool,
-            stats: &mut queue.stats,
+            counters: &mut queue.counters,
             dropped,
             now,
         };
-        let found = queue.leaf.dequeue(&mut cx);
-        self.packets -= (before.0 - queue.stats.backlog_packets) as u32;
-        self.bytes -= before.1 - queue.stats.backlog_bytes;
+        let found = queue.leaf.dequeue(cx);
+        self.packets -= (before.0 - queue.counters.backlog_packets()) as u32;
+        self.bytes -= before.1 - queue.counters.backlog_bytes();
         queue.staged = found.unwrap_or(NIL);
         self.note(class);
         Some(self.pool.cost(found?))
@@ -187,7 +188,7 @@ impl<P: Packet> Queues<P> {
     /// Brings the bit of a class up to date.
     #[inline]
     fn note(&mut self, class: u32) {
-        let is_busy = self.queues[class as usize].stats.backlog_packets > 0;
+        let is_busy = !self.queues[class as usize].counters.is_empty();
         let word = &mut self.busy[class as usize / 64];
         *word = *word & !(1 << (class % 64)) | u64::from(is_busy) << (class % 64);
     }
@@ -223,7 +224,7 @@ impl<P: Packet> Queues<P> {
     fn leave(&mut self, class: u32, id: u32, now: Nanos) -> Option<P> {
         let queue = &mut self.queues[class as usize];
         let bytes = self.pool.bytes(id);
-        self.bucket = queue.stats.sent(bytes, now.since(self.pool.since(id)));
+        self.bucket = queue.counters.sent(bytes, now.since(self.pool.since(id)));
         self.packets -= 1;
         self.bytes -= u64::from(bytes);
         self.note(class);
@@ -235,7 +236,7 @@ impl<P: Packet> Queues<P> {
     pub(crate) fn expect(&self, class: u32) {
         if let Some(queue) = self.queues.get(class as usize) {
             sys::memory::prefetch(queue);
-            queue.stats.sojourn.expect(self.bucket);
+            queue.counters.sojourn.expect(self.bucket);
         }
     }
 
@@ -255,7 +256,7 @@ impl<P: Packet> Queues<P> {
 
     /// The leaves that have packets.
     pub(crate) fn backlogged(&self) -> Vec<u32> {
-        let has = |class: &u32| self.get(*class).is_some_and(|queue| queue.stats.backlog_packets > 0);
+        let has = |class: &u32| self.get(*class).is_some_and(|queue| !queue.counters.is_empty());
         (0..self.numbers.len() as u32).filter(has).collect()
     }
 
@@ -263,7 +264,7 @@ impl<P: Packet> Queues<P> {
     pub(crate) fn drain(&mut self, each: &mut dyn FnMut(P)) {
         for queue in &mut self.queues {
             while let Some(id) = queue.pop(&mut self.pool) {
-                queue.stats.unqueued(self.pool.bytes(id));
+                queue.counters.unqueued(self.pool.bytes(id));
                 if let Some(packet) = self.pool.remove(id) {
                     each(packet);
                 }
@@ -292,13 +293,13 @@ impl<P: Packet> Queues<P> {
             if self.is_leaf[to as usize] {
                 let kept = &mut self.queues[to as usize];
                 std::mem::swap(kept, queue);
-                let mut cx = Cx {
+                let cx = Cx {
                     pool: &mut self.pool,
-                    stats: &mut kept.stats,
+                    counters: &mut kept.counters,
                     dropped: &mut *dropped,
                     now,
                 };
-                kept.leaf.change(config(to), &mut cx);
+                kept.leaf.change(config(to), cx);
             } else {
                 while let Some(id) = queue.pop(&mut self.pool) {
                     orphans.push(&mut self.pool, id);
@@ -308,19 +309,19 @@ impl<P: Packet> Queues<P> {
         let default = self.by_number[0];
         let queue = &mut self.queues[default as usize];
         while let Some(id) = orphans.pop(&mut self.pool) {
-            queue.stats.queued(self.pool.bytes(id));
-            let mut cx = Cx {
+            queue.counters.queued(self.pool.bytes(id));
+            let cx = Cx {
                 pool: &mut self.pool,
-                stats: &mut queue.stats,
+                counters: &mut queue.counters,
                 dropped: &mut *dropped,
                 now,
             };
-            queue.leaf.enqueue(id, &mut cx);
+            queue.leaf.enqueue(id, cx);
         }
         (self.packets, self.bytes) = self.queues.iter().fold((0, 0), |(packets, bytes), queue| {
             (
-                packets + queue.stats.backlog_packets as u32,
-                bytes + queue.stats.backlog_bytes,
+                packets + queue.counters.backlog_packets() as u32,
+                bytes + queue.counters.backlog_bytes(),
             )
         });
         (0..self.queues.len() as u32).for_each(|class| self.note(class));
@@ -329,7 +330,7 @@ impl<P: Packet> Queues<P> {
     pub(crate) fn each(&self, each: &mut dyn FnMut(u32, &Stats)) {
         for class in 0..self.numbers.len() as u32 {
             if let Some(queue) = self.get(class) {
-                each(self.numbers[class as usize], &queue.stats);
+                each(self.numbers[class as usize], &queue.counters.stats());
             }
         }
     }

@@ -14,6 +14,7 @@
 use crate::codel::MTU;
 use crate::flows::Flows;
 use crate::pool::{Cx, List, NIL, Pool};
+use crate::ring::{Ring, Turns};
 use crate::{Cause, ConfigError, Nanos, Packet};
 
 /// SFQ's parameters.
@@ -70,6 +71,15 @@ impl SfqConfig {
     pub fn seed(self, seed: u64) -> SfqConfig {
         SfqConfig { seed, ..self }
     }
+
+    /// When a perturbation is due.
+    fn perturb_after(&self, last: Nanos) -> Nanos {
+        if self.perturb == Nanos(0) {
+            Nanos(u64::MAX)
+        } else {
+            last + self.perturb
+        }
+    }
 }
 
 /// One cache line.
@@ -78,11 +88,19 @@ impl SfqConfig {
 struct Flow {
     list: List,
     allotment: i32,
-    /// The next in the round.
+    /// The next in the round; [`NIL`] if it is not in it.
     next: u32,
-    in_round: bool,
     /// Neighbours in the list of queues of the same length.
     longer: (u32, u32),
+}
+
+const _: () = assert!(size_of::<Flow>() == 64);
+
+impl Turns for Flow {
+    #[inline]
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
 }
 
 #[derive(Debug)]
@@ -91,15 +109,15 @@ pub(crate) struct Sfq {
     flows: Flows,
     queues: Vec<Flow>,
     packets: u32,
-    /// The round: whose turn it is, and the last.
-    head: u32,
-    tail: u32,
+    round: Ring,
     /// Whether the lists by length are kept.
     crowded: bool,
     /// The first of the queues of each length.
     by_length: Vec<u32>,
     longest: usize,
+    /// When flows that share a queue were distributed anew, and when they will be.
     perturbed: Nanos,
+    perturb_at: Nanos,
 }
 
 impl Sfq {
@@ -108,30 +126,31 @@ impl Sfq {
             list: List::new(),
             allotment: 0,
             next: NIL,
-            in_round: false,
             longer: (NIL, NIL),
         };
         Sfq {
             flows: Flows::new(config.flows, config.seed),
             queues: vec![flow; config.flows as usize],
             packets: 0,
-            head: NIL,
-            tail: NIL,
+            round: Ring::new(),
             crowded: false,
             by_length: vec![NIL; config.depth as usize + 2],
             longest: 0,
             perturbed: Nanos(0),
+            perturb_at: config.perturb_after(Nanos(0)),
             config,
         }
     }
 
-    #[inline]
-    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
-        self.perturb(cx);
-        let hash = cx.pool.packet(id).map_or(0, |packet| packet.flow_hash());
-        let queue = self.flows.place(hash);
+    #[inline(never)]
+    pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
+        if cx.now >= self.perturb_at {
+            self.perturb(cx.again());
+        }
+        let (packet, _) = cx.pool.look(id);
+        let queue = self.flows.place(packet.map_or(0, P::flow_hash));
         if self.queues[queue as usize].list.packets() >= self.config.depth {
-            cx.drop(id, Cause::FlowFull);
+            cx.again().drop(id, Cause::FlowFull);
             return Some(Cause::FlowFull);
         }
         self.append(queue, id, cx.pool);
@@ -143,14 +162,14 @@ impl Sfq {
 
     /// Drops the head of a longest queue; tells if that was the newcomer.
     #[inline(never)]
-    fn relieve<P: Packet>(&mut self, newcomer: u32, cx: &mut Cx<'_, '_, P>) -> Option<Cause> {
+    fn relieve<P: Packet>(&mut self, newcomer: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
         if !self.crowded {
             self.crowded = true;
-            let mut at = self.head;
+            let mut at = self.round.first();
             while let Some(flow) = self.queues.get(at as usize) {
                 let (packets, next) = (flow.list.packets(), flow.next);
                 self.relist(at, 0, packets);
-                at = next;
+                at = self.round.after(at, next);
             }
         }
         let longest = self.by_length[self.longest];
@@ -164,40 +183,42 @@ impl Sfq {
     fn relax(&mut self) {
         self.crowded = false;
         self.longest = 0;
-        let mut at = self.head;
+        let mut at = self.round.first();
         while let Some(flow) = self.queues.get(at as usize) {
             let place = self.place_of(flow.list.packets());
             self.by_length[place] = NIL;
-            at = flow.next;
+            at = self.round.after(at, flow.next);
         }
     }
 
-    #[inline]
-    pub(crate) fn dequeue<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) -> Option<u32> {
-        self.perturb(cx);
+    #[inline(never)]
+    pub(crate) fn dequeue<P: Packet>(&mut self, mut cx: Cx<'_, '_, P>) -> Option<u32> {
+        if cx.now >= self.perturb_at {
+            self.perturb(cx.again());
+        }
         self.pop(cx.pool)
     }
 
     #[inline]
-    pub(crate) fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+    pub(crate) fn pop<P: Packet>(&mut self, pool: &Pool<P>) -> Option<u32> {
         loop {
-            let queue = self.head;
+            let queue = self.round.first();
             let flow = self.queues.get_mut(queue as usize)?;
-            if flow.list.is_empty() {
-                self.leave_round();
+            let Some(head) = flow.list.head(pool) else {
+                self.leave_round(queue);
                 continue;
-            }
+            };
             if flow.allotment <= 0 {
                 flow.allotment += self.config.quantum as i32;
-                self.turn();
+                self.round.turn(flow.next);
                 continue;
             }
-            let id = flow.list.pop(pool)?;
-            flow.allotment -= pool.bytes(id) as i32;
+            let id = flow.list.pop_head(&head);
+            flow.allotment -= head.bytes as i32;
             let left = flow.list.packets();
             self.removed(queue, left);
             if left == 0 {
-                self.leave_round();
+                self.leave_round(queue);
             }
             return Some(id);
         }
@@ -209,6 +230,7 @@ impl Sfq {
             return false;
         }
         self.config = config;
+        self.perturb_at = config.perturb_after(self.perturbed);
         true
     }
 
@@ -218,18 +240,17 @@ impl Sfq {
         let before = flow.list.packets();
         flow.list.push(pool, id);
         self.packets += 1;
-        if !flow.in_round {
-            flow.in_round = true;
+        if flow.next == NIL {
             flow.allotment = self.config.quantum as i32;
             self.flows.busy(queue);
-            self.join_round(queue);
+            self.round.join(&mut self.queues, queue);
         }
         if self.crowded {
             self.relist(queue, before, before + 1);
         }
     }
 
-    fn remove<P>(&mut self, queue: u32, pool: &mut Pool<P>) -> Option<u32> {
+    fn remove<P>(&mut self, queue: u32, pool: &Pool<P>) -> Option<u32> {
         let list = &mut self.queues.get_mut(queue as usize)?.list;
         let id = list.pop(pool)?;
         let left = list.packets();
@@ -284,49 +305,26 @@ impl Sfq {
         }
     }
 
+    /// The first of the round leaves it.
     #[inline]
-    fn join_round(&mut self, queue: u32) {
-        self.queues[queue as usize].next = NIL;
-        if self.head == NIL {
-            self.head = queue;
-        } else {
-            self.queues[self.tail as usize].next = queue;
-        }
-        self.tail = queue;
-    }
-
-    #[inline]
-    fn turn(&mut self) {
-        let queue = self.head;
-        let next = self.queues[queue as usize].next;
-        if next != NIL {
-            self.head = next;
-            self.join_round(queue);
-        }
-    }
-
-    #[inline]
-    fn leave_round(&mut self) {
-        let queue = self.head;
-        let flow = &mut self.queues[queue as usize];
-        flow.in_round = false;
-        self.head = flow.next;
+    fn leave_round(&mut self, queue: u32) {
+        self.round.leave(&mut self.queues);
         self.flows.idle(queue);
     }
 
-    #[inline]
-    fn perturb<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) {
-        if self.config.perturb != Nanos(0) && cx.now.since(self.perturbed) >= self.config.perturb {
-            let first = self.perturbed == Nanos(0);
-            self.perturbed = cx.now;
-            if !first {
-                self.distribute(cx);
-            }
+    #[cold]
+    #[inline(never)]
+    fn perturb<P: Packet>(&mut self, cx: Cx<'_, '_, P>) {
+        let first = self.perturbed == Nanos(0);
+        self.perturbed = cx.now;
+        self.perturb_at = self.config.perturb_after(cx.now);
+        if !first {
+            self.distribute(cx);
         }
     }
 
     #[cold]
-    fn distribute<P: Packet>(&mut self, cx: &mut Cx<'_, '_, P>) {
+    fn distribute<P: Packet>(&mut self, cx: Cx<'_, '_, P>) {
         self.flows.perturb();
         for queue in 0..self.flows.len() as u32 {
             if !self.flows.is_shared(queue) {
@@ -338,8 +336,8 @@ impl Sfq {
                 moving.push(cx.pool, id);
             }
             while let Some(id) = moving.pop(cx.pool) {
-                let hash = cx.pool.packet(id).map_or(0, |packet| packet.flow_hash());
-                let to = self.flows.place(hash);
+                let (packet, _) = cx.pool.look(id);
+                let to = self.flows.place(packet.map_or(0, P::flow_hash));
                 self.append(to, id, cx.pool);
             }
         }

@@ -3,13 +3,14 @@
 use crate::leaf::{Leaf, LeafConfig};
 use crate::pool::{Cx, Pool};
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
+use crate::stats::Counters;
 use crate::{LinkLayer, Nanos, Packet, Stats};
 
 /// A port's queue without classes: FIFO, `pfifo_fast`, SFQ, CoDel or FQ-CoDel.
 pub struct Single<P> {
     pool: Pool<P>,
     leaf: Leaf,
-    stats: Stats,
+    counters: Counters,
 }
 
 impl<P: Packet> Single<P> {
@@ -18,19 +19,19 @@ impl<P: Packet> Single<P> {
         Single {
             pool: Pool::new(),
             leaf: Leaf::new(config),
-            stats: Stats::default(),
+            counters: Counters::default(),
         }
     }
 
     /// Takes other parameters or another discipline. What is queued stays, but for what another discipline has no room for.
     pub fn change(&mut self, config: &LeafConfig, now: Nanos, dropped: &mut Dropped<'_, P>) {
-        let mut cx = Cx {
+        let cx = Cx {
             pool: &mut self.pool,
-            stats: &mut self.stats,
+            counters: &mut self.counters,
             dropped,
             now,
         };
-        self.leaf.change(config, &mut cx);
+        self.leaf.change(config, cx);
     }
 }
 
@@ -39,49 +40,50 @@ impl<P: Packet> Single<P> {
 impl<P: Packet> Scheduler<P> for Single<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
+        self.counters.queued(packet.bytes());
         let id = self.pool.insert(packet, LinkLayer::FRAME, now);
-        self.stats.queued(self.pool.bytes(id));
-        let mut cx = Cx {
+        let cx = Cx {
             pool: &mut self.pool,
-            stats: &mut self.stats,
+            counters: &mut self.counters,
             dropped,
             now,
         };
-        self.leaf.enqueue(id, &mut cx).into()
+        self.leaf.enqueue(id, cx).into()
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
-        let mut cx = Cx {
+        let cx = Cx {
             pool: &mut self.pool,
-            stats: &mut self.stats,
+            counters: &mut self.counters,
             dropped,
             now,
         };
-        let id = self.leaf.dequeue(&mut cx)?;
-        self.stats.sent(self.pool.bytes(id), now.since(self.pool.since(id)));
-        self.pool.remove(id)
+        let id = self.leaf.dequeue(cx)?;
+        let (packet, bytes, since) = self.pool.take(id);
+        self.counters.sent(bytes, now.since(since));
+        packet
     }
 
     fn next_event(&self, now: Nanos) -> Option<Nanos> {
-        (self.stats.backlog_packets > 0).then_some(now)
+        (!self.counters.is_empty()).then_some(now)
     }
 
     fn packets(&self) -> u64 {
-        self.stats.backlog_packets
+        self.counters.backlog_packets()
     }
 
     fn bytes(&self) -> u64 {
-        self.stats.backlog_bytes
+        self.counters.backlog_bytes()
     }
 
     fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats)) {
-        each(0, &self.stats);
+        each(0, &self.counters.stats());
     }
 
     fn drain(&mut self, each: &mut dyn FnMut(P)) {
         while let Some(id) = self.leaf.pop(&mut self.pool) {
-            self.stats.unqueued(self.pool.bytes(id));
+            self.counters.unqueued(self.pool.bytes(id));
             if let Some(packet) = self.pool.remove(id) {
                 each(packet);
             }

@@ -48,9 +48,8 @@ impl Cause {
     }
 }
 
-/// Counters of a queue, a class or a whole scheduler. What each packet changes comes first, in the order in which it does.
+/// Counters of a queue, a class or a whole scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
 pub struct Stats {
     /// Packets in the queue.
     pub backlog_packets: u64,
@@ -93,26 +92,80 @@ impl Stats {
             *mine += theirs;
         }
     }
+}
 
+/// What a queue counts while it works: [`Stats`] are made of it. What each packet changes comes first.
+///
+/// What changes when a packet comes and what when it goes have no word in common, and lie side by side: so each is changed at once, and none is
+/// read in a width in which it was not written just before, for which a processor has to wait.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Counters {
+    /// Packets and bytes taken in, but for those dropped since.
+    came: [u64; 2],
+    /// Packets and bytes given out.
+    went: [u64; 2],
+    pub(crate) sojourn: Histogram,
+    drops: [u64; Cause::ALL.len()],
+    pub(crate) marks: u64,
+}
+
+impl Counters {
+    /// Packets in the queue.
     #[inline]
-    pub(crate) fn queued(&mut self, bytes: u32) {
-        self.backlog_packets += 1;
-        self.backlog_bytes += u64::from(bytes);
+    pub(crate) fn backlog_packets(&self) -> u64 {
+        self.came[0] - self.went[0]
+    }
+
+    /// Bytes in the queue.
+    #[inline]
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        self.came[1] - self.went[1]
     }
 
     #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.came[0] == self.went[0]
+    }
+
+    /// A packet came into the queue.
+    #[inline]
+    pub(crate) fn queued(&mut self, bytes: u32) {
+        self.came[0] += 1;
+        self.came[1] += u64::from(bytes);
+    }
+
+    /// A packet is in the queue no more, and counts as if it had never been.
+    #[inline]
     pub(crate) fn unqueued(&mut self, bytes: u32) {
-        self.backlog_packets -= 1;
-        self.backlog_bytes -= u64::from(bytes);
+        self.came[0] -= 1;
+        self.came[1] -= u64::from(bytes);
+    }
+
+    /// A queued packet was dropped.
+    pub(crate) fn lost(&mut self, bytes: u32, cause: Cause) {
+        self.unqueued(bytes);
+        self.drops[cause as usize] += 1;
     }
 
     /// A queued packet was given out. Where in the histogram it was counted.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: u32, sojourn: Nanos) -> usize {
-        self.unqueued(bytes);
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
+        self.went[0] += 1;
+        self.went[1] += u64::from(bytes);
         self.sojourn.add(sojourn)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            backlog_packets: self.backlog_packets(),
+            backlog_bytes: self.backlog_bytes(),
+            packets: self.went[0],
+            bytes: self.went[1],
+            sojourn: self.sojourn.clone(),
+            drops: self.drops,
+            marks: self.marks,
+        }
     }
 }
 
