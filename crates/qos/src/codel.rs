@@ -193,7 +193,7 @@ impl Codel {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
         if self.list.packets() >= self.config.limit {
             cx.drop(id, Cause::Full);
@@ -203,7 +203,7 @@ impl Codel {
         None
     }
 
-    #[inline(never)]
+    #[inline]
     pub(crate) fn dequeue<P: Packet>(&mut self, cx: Cx<'_, '_, P>) -> Option<u32> {
         match self.control.quick(&self.config, &mut self.list, cx.pool, cx.now) {
             Some(head) => Some(head.id),

@@ -123,7 +123,7 @@ impl FqCodel {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
         let (packet, memory) = cx.pool.look(id);
         let queue = self.flows.place(packet.map_or(0, P::flow_hash));
@@ -195,7 +195,7 @@ impl FqCodel {
         true
     }
 
-    #[inline(never)]
+    #[inline]
     pub(crate) fn dequeue<P: Packet>(&mut self, mut cx: Cx<'_, '_, P>) -> Option<u32> {
         loop {
             let is_new = !self.new.is_empty();

@@ -36,25 +36,27 @@ impl<P: Packet> Pool<P> {
 
     #[inline]
     pub(crate) fn insert(&mut self, packet: P, link: LinkLayer, since: Nanos) -> u32 {
-        let mut id = self.free;
-        if id as usize >= self.slots.len() {
-            id = self.grow();
+        loop {
+            let id = self.free;
+            if let Some(slot) = self.slots.get_mut(id as usize) {
+                self.free = slot.next;
+                slot.bytes = packet.bytes();
+                slot.cost = link.cost(slot.bytes, packet.segments());
+                slot.memory = packet.memory();
+                slot.since = since;
+                // There is none in a free slot: that need not be looked at.
+                std::mem::forget(slot.packet.replace(packet));
+                return id;
+            }
+            self.grow();
         }
-        let slot = &mut self.slots[id as usize];
-        self.free = slot.next;
-        slot.bytes = packet.bytes();
-        slot.cost = link.cost(slot.bytes, packet.segments());
-        slot.memory = packet.memory();
-        slot.since = since;
-        // There is none in a free slot: that need not be looked at.
-        std::mem::forget(slot.packet.replace(packet));
-        id
     }
 
-    /// Another free slot, beyond which there is none.
+    /// Another free slot, where there was none.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) -> u32 {
+    fn grow(&mut self) {
+        self.free = self.slots.len() as u32;
         self.slots.push(Slot {
             next: NIL,
             bytes: 0,
@@ -63,7 +65,6 @@ impl<P: Packet> Pool<P> {
             since: Nanos(0),
             packet: None,
         });
-        (self.slots.len() - 1) as u32
     }
 
     #[inline]

@@ -120,13 +120,13 @@ impl<P: Packet> Queues<P> {
     #[inline]
     pub(crate) fn put(&mut self, class: u32, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let queue = &mut self.queues[class as usize];
+        let bytes = packet.bytes();
         let id = self.pool.insert(packet, self.link, now);
         // Most leaves of large trees.
         if let Leaf::Fifo(fifo) = &mut queue.leaf
             && !fifo.is_full()
         {
             fifo.push(&mut self.pool, id);
-            let bytes = self.pool.bytes(id);
             queue.counters.queued(bytes);
             self.packets += 1;
             self.bytes += u64::from(bytes);
@@ -223,12 +223,12 @@ impl<P: Packet> Queues<P> {
     #[inline]
     fn leave(&mut self, class: u32, id: u32, now: Nanos) -> Option<P> {
         let queue = &mut self.queues[class as usize];
-        let bytes = self.pool.bytes(id);
-        self.bucket = queue.counters.sent(bytes, now.since(self.pool.since(id)));
+        let (packet, bytes, since) = self.pool.take(id);
+        self.bucket = queue.counters.sent(bytes, now.since(since));
         self.packets -= 1;
         self.bytes -= u64::from(bytes);
         self.note(class);
-        self.pool.remove(id)
+        packet
     }
 
     /// A packet of this leaf will leave in the near future: brings what is touched then nearer.

@@ -142,7 +142,7 @@ impl Sfq {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
         if cx.now >= self.perturb_at {
             self.perturb(cx.again());
@@ -191,7 +191,7 @@ impl Sfq {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     pub(crate) fn dequeue<P: Packet>(&mut self, mut cx: Cx<'_, '_, P>) -> Option<u32> {
         if cx.now >= self.perturb_at {
             self.perturb(cx.again());

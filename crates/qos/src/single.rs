@@ -4,7 +4,7 @@ use crate::leaf::{Leaf, LeafConfig};
 use crate::pool::{Cx, Pool};
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
 use crate::stats::Counters;
-use crate::{LinkLayer, Nanos, Packet, Stats};
+use crate::{Cause, LinkLayer, Nanos, Packet, Stats};
 
 /// A port's queue without classes: FIFO, `pfifo_fast`, SFQ, CoDel or FQ-CoDel.
 pub struct Single<P> {
@@ -25,13 +25,32 @@ impl<P: Packet> Single<P> {
 
     /// Takes other parameters or another discipline. What is queued stays, but for what another discipline has no room for.
     pub fn change(&mut self, config: &LeafConfig, now: Nanos, dropped: &mut Dropped<'_, P>) {
+        let (leaf, cx) = self.parts(now, dropped);
+        leaf.change(config, cx);
+    }
+
+    fn parts<'a, 'b>(&'a mut self, now: Nanos, dropped: &'a mut Dropped<'b, P>) -> (&'a mut Leaf, Cx<'a, 'b, P>) {
         let cx = Cx {
             pool: &mut self.pool,
             counters: &mut self.counters,
             dropped,
             now,
         };
-        self.leaf.change(config, cx);
+        (&mut self.leaf, cx)
+    }
+
+    /// Puts a packet that is in the pool into any discipline. Apart from what is done for each, so that this is small enough to be part of the caller.
+    #[inline(never)]
+    fn enqueue_beyond(&mut self, id: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
+        let (leaf, cx) = self.parts(now, dropped);
+        leaf.enqueue(id, cx)
+    }
+
+    /// Takes the next packet out of any discipline.
+    #[inline(never)]
+    fn dequeue_beyond(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
+        let (leaf, cx) = self.parts(now, dropped);
+        leaf.dequeue(cx)
     }
 }
 
@@ -42,24 +61,21 @@ impl<P: Packet> Scheduler<P> for Single<P> {
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         self.counters.queued(packet.bytes());
         let id = self.pool.insert(packet, LinkLayer::FRAME, now);
-        let cx = Cx {
-            pool: &mut self.pool,
-            counters: &mut self.counters,
-            dropped,
-            now,
-        };
-        self.leaf.enqueue(id, cx).into()
+        match &mut self.leaf {
+            Leaf::Fifo(fifo) if !fifo.is_full() => {
+                fifo.push(&mut self.pool, id);
+                Enqueued::Queued
+            }
+            _ => self.enqueue_beyond(id, now, dropped).into(),
+        }
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P> {
-        let cx = Cx {
-            pool: &mut self.pool,
-            counters: &mut self.counters,
-            dropped,
-            now,
+        let id = match &mut self.leaf {
+            Leaf::Fifo(fifo) => fifo.pop(&self.pool)?,
+            _ => self.dequeue_beyond(now, dropped)?,
         };
-        let id = self.leaf.dequeue(cx)?;
         let (packet, bytes, since) = self.pool.take(id);
         self.counters.sent(bytes, now.since(since));
         packet

@@ -203,7 +203,7 @@ impl Histogram {
 
     #[inline]
     fn add(&mut self, time: Nanos) -> usize {
-        let bucket = (u64::BITS - (time.0 >> 10).leading_zeros()) as usize;
+        let bucket = (time.0 >> 9 | 1).ilog2() as usize;
         let bucket = bucket.min(Histogram::BUCKETS - 1);
         self.counts[bucket] += 1;
         bucket
