@@ -1,7 +1,7 @@
 //! Millions of packets a second through each discipline: one in, one out, on one core, with a standing queue.
 //!
-//! `cargo bench -p qos -- htb 100` measures those whose names have all these words. With `--count` there is one short run of each, to count instructions and
-//! cache misses, which other work on the machine does not change:
+//! `cargo bench -p qos -- htb 100` measures those whose names have all these words; with `--exact` those of one of the names given. With `--count` there is
+//! one short run of each, to count instructions and cache misses, which other work on the machine does not change:
 //! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*packets::round*' target/release/deps/packets-… --count 'htb, 100 leaves, own'`
 
 use qos::{
@@ -69,10 +69,13 @@ fn round(
 
 /// Packets go round: each that leaves is put in again, in the next flow and queue. The median of so many runs.
 fn measure(name: &str, goal: Option<f64>, queues: u32, mut scheduler: impl Scheduler<Handle>) {
-    if !std::env::args()
-        .skip(1)
-        .all(|word| word.starts_with('-') || name.contains(&word))
-    {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));
+    let is_meant = if std::env::args().any(|word| word == "--exact") {
+        words.any(|word| name == word)
+    } else {
+        words.all(|word| name.contains(&word))
+    };
+    if !is_meant {
         return;
     }
     let mut now = Nanos::from_secs(1);

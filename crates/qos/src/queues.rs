@@ -28,7 +28,7 @@ impl Queue {
         }
     }
 
-    fn pop<P: Packet>(&mut self, pool: &mut Pool<P>) -> Option<u32> {
+    fn pop<P: Packet>(&mut self, pool: &Pool<P>) -> Option<u32> {
         match std::mem::replace(&mut self.staged, NIL) {
             NIL => self.leaf.pop(pool),
             id => Some(id),
@@ -117,7 +117,7 @@ impl<P: Packet> Queues<P> {
     }
 
     /// Takes a packet into a leaf's queue; tells if it was dropped.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(&mut self, class: u32, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let queue = &mut self.queues[class as usize];
         let bytes = packet.bytes();
@@ -137,6 +137,7 @@ impl<P: Packet> Queues<P> {
     }
 
     /// As [`Queues::put`], for a packet in the pool and any discipline.
+    #[inline(never)]
     fn put_beyond(&mut self, class: u32, id: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let queue = &mut self.queues[class as usize];
         let before = (queue.counters.backlog_packets(), queue.counters.backlog_bytes());
@@ -160,7 +161,7 @@ impl<P: Packet> Queues<P> {
         let queue = &mut self.queues[class as usize];
         if queue.staged == NIL {
             match &mut queue.leaf {
-                Leaf::Fifo(fifo) => queue.staged = fifo.pop(&mut self.pool)?,
+                Leaf::Fifo(fifo) => queue.staged = fifo.pop(&self.pool)?,
                 _ => return self.stage_beyond(class, now, dropped),
             }
         }
@@ -168,6 +169,7 @@ impl<P: Packet> Queues<P> {
     }
 
     /// As [`Queues::stage`], for any discipline, which may drop packets.
+    #[inline(never)]
     fn stage_beyond(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
         let queue = &mut self.queues[class as usize];
         let before = (queue.counters.backlog_packets(), queue.counters.backlog_bytes());
@@ -198,7 +200,7 @@ impl<P: Packet> Queues<P> {
     pub(crate) fn pop(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<(P, u32)> {
         let queue = &mut self.queues[class as usize];
         let id = match &mut queue.leaf {
-            Leaf::Fifo(fifo) if queue.staged == NIL => fifo.pop(&mut self.pool)?,
+            Leaf::Fifo(fifo) if queue.staged == NIL => fifo.pop(&self.pool)?,
             _ => {
                 self.stage(class, now, dropped)?;
                 std::mem::replace(&mut self.queues[class as usize].staged, NIL)
@@ -263,7 +265,7 @@ impl<P: Packet> Queues<P> {
     /// Takes out everything.
     pub(crate) fn drain(&mut self, each: &mut dyn FnMut(P)) {
         for queue in &mut self.queues {
-            while let Some(id) = queue.pop(&mut self.pool) {
+            while let Some(id) = queue.pop(&self.pool) {
                 queue.counters.unqueued(self.pool.bytes(id));
                 if let Some(packet) = self.pool.remove(id) {
                     each(packet);
@@ -301,14 +303,14 @@ impl<P: Packet> Queues<P> {
                 };
                 kept.leaf.change(config(to), cx);
             } else {
-                while let Some(id) = queue.pop(&mut self.pool) {
+                while let Some(id) = queue.pop(&self.pool) {
                     orphans.push(&mut self.pool, id);
                 }
             }
         }
         let default = self.by_number[0];
         let queue = &mut self.queues[default as usize];
-        while let Some(id) = orphans.pop(&mut self.pool) {
+        while let Some(id) = orphans.pop(&self.pool) {
             queue.counters.queued(self.pool.bytes(id));
             let cx = Cx {
                 pool: &mut self.pool,

@@ -98,7 +98,7 @@ impl<P: Packet> Scheduler<P> for Single<P> {
     }
 
     fn drain(&mut self, each: &mut dyn FnMut(P)) {
-        while let Some(id) = self.leaf.pop(&mut self.pool) {
+        while let Some(id) = self.leaf.pop(&self.pool) {
             self.counters.unqueued(self.pool.bytes(id));
             if let Some(packet) = self.pool.remove(id) {
                 each(packet);

@@ -165,6 +165,7 @@ impl<P: Packet> Hfsc<P> {
     }
 
     /// A leaf has packets, and had none.
+    #[inline(never)]
     fn activate(&mut self, at: u32, now: Nanos, dropped: &mut Dropped<'_, P>) {
         if let Some(curve) = self.curves[at as usize].rt {
             let Some(next) = self.queues.stage(at, now, dropped) else {
@@ -418,7 +419,7 @@ impl<P: Packet> Hfsc<P> {
 }
 
 impl<P: Packet> Scheduler<P> for Hfsc<P> {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let class = self.queues.leaf_of(packet.queue());
         let was_empty = self.queues.is_empty(class);

@@ -191,6 +191,7 @@ impl<P: Packet> Htb<P> {
     }
 
     /// A leaf has packets, and had none.
+    #[inline(never)]
     fn activate(&mut self, leaf: u32, now: Nanos) {
         let class = &mut self.classes[leaf as usize];
         let bit = 1 << class.priority;
@@ -460,7 +461,7 @@ impl<P: Packet> Htb<P> {
 }
 
 impl<P: Packet> Scheduler<P> for Htb<P> {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
         let class = self.queues.leaf_of(packet.queue());
         let was_empty = self.queues.is_empty(class);
