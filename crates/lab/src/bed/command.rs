@@ -137,6 +137,7 @@ fn package(program: &str) -> Option<&'static str> {
     match program {
         "ip" | "tc" | "bridge" => Some("iproute2"),
         "ethtool" => Some("ethtool"),
+        "unshare" => Some("util-linux"),
         _ => None,
     }
 }

@@ -173,6 +173,19 @@ impl Bed {
         counters::fragments(&self.plan)
     }
 
+    /// Whether a host still keeps fragments of datagrams that never became whole. They take room from what comes next: the testbed is not as it was.
+    ///
+    /// # Errors
+    /// A namespace or a guest that is gone.
+    pub(crate) fn holds_fragments(&self) -> Result<bool> {
+        for host in self.hosts() {
+            if host.stack()?.incomplete > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// What has passed the devices of bridges' ports since the testbed was made, by device.
     ///
     /// # Errors

@@ -112,6 +112,10 @@ impl Run {
         for (who, reason) in reasons(&results.skipped) {
             println!("left out: {who}: {reason}");
         }
+        ensure!(
+            outcome.wanted > 0,
+            "nothing of this can be run here, for the reasons above"
+        );
         let seconds: f64 = results.run.invocations.iter().filter_map(|one| one.seconds).sum();
         let share = 100.0 * outcome.samples as f64 / outcome.wanted.max(1) as f64;
         println!(

@@ -17,7 +17,7 @@ pub(crate) trait Stage {
     /// What could not be made, for a reader of the report. Nothing of it is left.
     fn stand(&mut self, system: &str, setup: &Setup) -> Result<Box<dyn Standing>>;
 
-    /// Something went wrong on the testbed: the next one is to be a new one.
+    /// Something went wrong on the testbed, or it is not as it was: the next one is to be a new one.
     fn clear(&mut self);
 }
 
@@ -46,6 +46,8 @@ pub(crate) struct Measurement {
     pub(crate) cpu: BTreeMap<String, f64>,
     pub(crate) load: f64,
     pub(crate) remarks: Vec<String>,
+    /// The testbed is not as it was before, and what comes next needs another.
+    pub(crate) spent: bool,
 }
 
 /// How a run ended.
@@ -207,6 +209,10 @@ impl Engine<'_> {
                     .at(&job.id, &block.system, &job.cells[*cell].at, *repetition);
                 match self.cell(block, *cell, &mut stood) {
                     Ok(measurement) => {
+                        if measurement.spent {
+                            stood = None;
+                            self.stage.clear();
+                        }
                         let sample = sample(job, block, (*cell, *repetition), measurement);
                         self.store.append(Record::Sample(Box::new(sample)))?;
                         outcome.samples += 1;

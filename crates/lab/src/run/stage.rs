@@ -182,6 +182,7 @@ impl Standing for Table {
         measured.metrics.extend(setup.fairness(&measured.metrics));
         let (losses, remark) = self.ledger(&before, &measured, setup)?;
         measurement.losses = losses;
+        measurement.spent = self.ground.bed.holds_fragments()?;
         measurement.remarks.extend(remark);
         measurement.remarks.extend(measured.remarks);
         measurement.remarks.extend(self.running.remarks());

@@ -24,6 +24,8 @@ pub struct Stack {
     pub fragments: u64,
     /// Datagrams that became whole.
     pub whole: u64,
+    /// Datagrams that are not whole now. They take room from others until their time is over, half a minute.
+    pub incomplete: u64,
 }
 
 impl Count {
@@ -46,7 +48,12 @@ impl Stack {
         for path in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
             counts.extend(named_counts(&fs::read_to_string(path).context(path)?));
         }
-        Ok(Stack::of(&counts))
+        let path = "/proc/thread-self/net/sockstat";
+        let incomplete = incomplete(&fs::read_to_string(path).context(path)?);
+        Ok(Stack {
+            incomplete,
+            ..Stack::of(&counts)
+        })
     }
 
     fn of(counts: &BTreeMap<String, u64>) -> Stack {
@@ -66,8 +73,16 @@ impl Stack {
             ]),
             fragments: sum(&["Ip.ReasmReqds"]),
             whole: sum(&["Ip.ReasmOKs"]),
+            incomplete: 0,
         }
     }
+}
+
+/// Of `/proc/net/sockstat`: `FRAG: inuse 3 memory 9216`.
+fn incomplete(text: &str) -> u64 {
+    let words = text.lines().find_map(|line| line.strip_prefix("FRAG: inuse "));
+    let number = words.and_then(|words| words.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Packets that this kernel, in whatever namespace, dropped as too many waited for the address of a neighbour. 0 where it does not tell.
@@ -120,8 +135,16 @@ mod tests {
             received: 24,
             fragments: 30,
             whole: 10,
+            incomplete: 0,
         };
         assert_eq!(Stack::of(&counts), expected);
+    }
+
+    #[test]
+    fn datagrams_that_are_not_whole_are_known() {
+        let text = "sockets: used 12\nUDP: inuse 1 mem 0\nRAW: inuse 0\nFRAG: inuse 3 memory 9216\n";
+        assert_eq!(incomplete(text), 3);
+        assert_eq!(incomplete("sockets: used 12\n"), 0);
     }
 
     #[test]

@@ -20,6 +20,8 @@ struct Imitation {
     deadly: Option<(String, String)>,
     /// A system that cannot be set up.
     broken: Option<String>,
+    /// A cell that leaves the testbed as it was not before.
+    messy: Option<String>,
     /// After so many samples somebody presses ^C.
     patience: Option<(Stop, usize)>,
 }
@@ -71,6 +73,7 @@ impl Standing for Imitated {
         }
         Ok(Measurement {
             seconds: setup.seconds,
+            spent: self.of.messy.as_ref() == Some(&setup.warmup.to_string()),
             ..Measurement::default()
         })
     }
@@ -345,4 +348,24 @@ fn a_quick_look_stays_on_its_testbed_for_all_repetitions() {
     );
     let of_first: Vec<u32> = results.samples[..9].iter().map(|sample| sample.repetition).collect();
     assert_eq!(of_first, [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+}
+
+#[test]
+fn what_follows_a_cell_that_spoils_its_testbed_has_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let imitation = Imitation {
+        messy: Some("1".to_owned()),
+        ..Imitation::default()
+    };
+    let (outcome, results) = go(dir.path(), &[job("S0.x", 1)], &imitation, None);
+    assert_eq!((outcome.end, results.samples.len()), (End::Complete, 12));
+    let diary = imitation.diary.borrow();
+    for (line, next) in diary.iter().zip(diary.iter().skip(1)) {
+        // A cell of the same testbed would follow at once.
+        assert_eq!(line.contains("/1 at "), next == "cleared", "{line}, {next}");
+        assert!(
+            line != "cleared" || next.contains(" at ") && !next.contains('/'),
+            "{next}"
+        );
+    }
 }
