@@ -5,8 +5,8 @@ use crate::show;
 use crate::state::State;
 use dp::PortNo;
 use flow::{Field, FlowState, Key, MatchField, TAG_PRESENT, extract, parse_odp};
-use openflow::model::{Action, Match, Port};
-use openflow::text::{Names, parse_actions, parse_match, parse_port};
+use openflow::model::{Action, Port};
+use openflow::text::{Names, parse_actions, parse_packet, parse_port};
 use std::collections::BTreeMap;
 use switch::Switch;
 use switch::trace::Request;
@@ -110,19 +110,11 @@ fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String
     })
 }
 
-/// A flow in the words of `ovs-ofctl`, all of whose fields have to be exact.
+/// A packet's fields in the words of `ovs-ofctl`; it came in by no port where none is said.
 fn openflow_flow(text: &str, names: &Names) -> Result<FlowState, String> {
-    let bad = |error: &dyn std::fmt::Display| format!("Bad openflow flow syntax: {text}: {error}");
-    let matching: Match = parse_match(text, names).map_err(|error| bad(&error))?;
-    let mut state = FlowState::new(Key::ZERO, 0);
-    for entry in matching.entries() {
-        // Of a tag, what is not said is zero.
-        if !entry.is_exact() && entry.field != MatchField::VlanTci {
-            return Err(bad(&format!(
-                "bad value for {} (wildcards not allowed here)",
-                entry.field
-            )));
-        }
+    let packet = parse_packet(text, names).map_err(|error| format!("Bad openflow flow syntax: {text}: {error}"))?;
+    let mut state = FlowState::new(Key::ZERO, Port::ANY.0);
+    for entry in packet.entries() {
         state.set(entry.field, entry.value);
     }
     if state.get(MatchField::VlanTci) & u128::from(TAG_PRESENT) != 0 {
