@@ -425,13 +425,36 @@ fn copy(frame: &Frame, limit: Option<u32>) -> Frame {
     }
 }
 
-/// Whether a packet is longer than `len` bytes on the wire; `None` where some of those that a segment makes are and some are not.
+/// Whether a packet, without what it is filled up with behind its data, is longer than `len` bytes on the wire; `None` where some of those that a
+/// segment makes are and some are not.
 fn is_longer(frame: &Frame, len: usize) -> Option<bool> {
     if frame.len() <= len {
         return Some(false);
     }
+    if frame.offload.gso == Gso::None {
+        return Some(frame.len() - padding(frame.data()) > len);
+    }
     let (longest, last) = gso::wire_lengths(frame);
     ((longest > len) == (last > len)).then_some(longest > len)
+}
+
+/// How many bytes stand behind the end of an IP packet: what a frame is filled up with to be long enough, which is none of its data. More than a
+/// frame can have of that are not.
+fn padding(frame: &[u8]) -> usize {
+    let at = |at: usize| Some(usize::from(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?])));
+    let end = || {
+        let mut start = ETHERNET;
+        while matches!(at(start - 2)?, 0x8100 | 0x88a8) {
+            start += 4;
+        }
+        match at(start - 2)? {
+            0x0800 => Some(start + at(start + 2)?),
+            0x86dd => Some(start + 40 + at(start + 4)?),
+            _ => None,
+        }
+    };
+    let rest = end().and_then(|end| frame.len().checked_sub(end));
+    rest.filter(|rest| *rest <= 255).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod key;
 mod mask;
 mod match_field;
 mod odp;
+mod options;
 mod state;
 
 pub use display::Masked;
@@ -27,4 +28,5 @@ pub use key::{Frag, Key, PortNo, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};
 pub use odp::{OdpError, parse_odp};
+pub use options::{OPTION_UNITS, OPTIONS, option_bits, option_present, option_unit};
 pub use state::{FlowMaskState, FlowState, META_WORDS, PORT_UNSET, StateMatch, port_from_of10, port_to_of10};

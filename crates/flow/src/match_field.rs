@@ -154,7 +154,7 @@ pub enum Home {
         /// The lowest bit.
         shift: u8,
     },
-    /// In no state: it is too wide, and only a match or an action has it.
+    /// Where the map of tunnels' options has it, among the options that a state has room for.
     Elsewhere,
 }
 

@@ -11,7 +11,7 @@ use crate::match_field::{Home, MatchField};
 use crate::{Key, Mask};
 
 /// Words of metadata.
-pub const META_WORDS: usize = 33;
+pub const META_WORDS: usize = crate::options::FIRST + crate::OPTION_UNITS / 2;
 
 /// A packet's key and metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ impl FlowState {
         FlowState { key, meta }
     }
 
-    /// A field's value; 0 for fields that no state has (`tun_metadata`).
+    /// A field's value; 0 for `tun_metadata`, of which only the map of options knows where it is.
     #[inline]
     pub fn get(&self, field: MatchField) -> u128 {
         let info = field.info();
@@ -80,6 +80,11 @@ impl FlowState {
     /// The words of metadata.
     pub const fn meta(&self) -> &[u64; META_WORDS] {
         &self.meta
+    }
+
+    /// The words of metadata, to be changed.
+    pub const fn meta_mut(&mut self) -> &mut [u64; META_WORDS] {
+        &mut self.meta
     }
 
     /// The state with all bits outside the mask zero.

@@ -105,6 +105,14 @@ impl Core {
         self.begin(conn, xid, asked, kind, env)
     }
 
+    /// The rules that a request is about.
+    pub(crate) fn condition(&self, asked: &FlowStatsRequest, env: &impl Env) -> Result<Condition, OfError> {
+        env.look(|switch| match switch.bridge(&self.config.bridge) {
+            Some(bridge) => Condition::of_request(asked, bridge.tables()),
+            None => Ok(Condition::ANY),
+        })
+    }
+
     fn begin(
         &self,
         conn: &mut Conn,
@@ -116,7 +124,7 @@ impl Core {
         if asked.table.is_some_and(|table| table >= switch::tables::TABLES) {
             return Err(OfError::BrcBadTableId);
         }
-        let condition = Condition::of_request(asked)?;
+        let condition = self.condition(asked, env)?;
         env.push_statistics();
         let dump = Dump {
             xid,

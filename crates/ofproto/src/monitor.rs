@@ -65,6 +65,7 @@ impl Core {
         conn: &mut Conn,
         xid: u32,
         requests: &[FlowMonitorRequest],
+        env: &impl Env,
     ) -> Result<(), OfError> {
         let mut monitors = conn.monitors.by_id.clone();
         let mut new = Vec::new();
@@ -80,7 +81,17 @@ impl Core {
                 }
                 MonitorCommand::Add | MonitorCommand::Modify => {}
             }
-            let monitor = Monitor::new(request)?;
+            if request.table.is_some_and(|table| table >= TABLES) {
+                return Err(OfError::BrcBadTableId);
+            }
+            let asked = FlowStatsRequest {
+                table: request.table,
+                out_port: request.out_port,
+                out_group: request.out_group,
+                matching: request.matching.clone(),
+                ..FlowStatsRequest::default()
+            };
+            let monitor = Monitor::new(request, self.condition(&asked, env)?);
             if monitor.flags & INITIAL != 0 {
                 new.push(monitor.clone());
             }
@@ -108,28 +119,18 @@ impl Core {
 }
 
 impl Monitor {
-    fn new(request: &FlowMonitorRequest) -> Result<Monitor, OfError> {
-        if request.table.is_some_and(|table| table >= TABLES) {
-            return Err(OfError::BrcBadTableId);
-        }
-        let condition = Condition::of_request(&FlowStatsRequest {
-            table: request.table,
-            out_port: request.out_port,
-            out_group: request.out_group,
-            matching: request.matching.clone(),
-            ..FlowStatsRequest::default()
-        })?;
+    fn new(request: &FlowMonitorRequest, condition: Condition) -> Monitor {
         let flags = match request.flags & (OWN | ONLY_OWN) {
             // Open vSwitch and its tools mean the asker's own changes in full, but not these only. Who does mean that asks for them in full
             // too, or would be told of nothing but numbers.
             ONLY_OWN => request.flags ^ (OWN | ONLY_OWN),
             _ => request.flags,
         };
-        Ok(Monitor {
+        Monitor {
             flags,
             table: request.table,
             condition,
-        })
+        }
     }
 
     fn is_of(&self, table: u8) -> bool {

@@ -43,21 +43,27 @@ impl Core {
         let through_tables = |action: &&Action| !matches!(action, Action::Output { port: Port::TABLE, .. });
         let others: Vec<Action> = out.actions.iter().filter(through_tables).cloned().collect();
         let bridge = &self.config.bridge;
+        let mut state = with_metadata(key, out.in_port, &out.metadata);
         env.look(|switch| {
             let bridge = switch.bridge(bridge).ok_or(OfError::BrcBadPort)?;
+            bridge.tables().options().give(&out.metadata, &mut state);
             bridge.tables().check_actions(&others)
         })?;
-        Ok((device, with_metadata(key, out.in_port, &out.metadata)))
+        Ok((device, state))
     }
 
     pub(crate) fn resume(&self, conn: &Conn, packet: &PacketIn, env: &impl Env) -> Result<(), OfError> {
         let handle = packet_in::handle(&packet.continuation).ok_or(OfError::NxRStale)?;
         let device = self.ingress(packet.in_port())?;
         let key = key(conn.version().unwrap_or(Version::V10), &packet.data, device)?;
-        let state = with_metadata(key, packet.in_port(), &packet.metadata);
-        let translated = env
-            .look(|switch| switch.resume(handle, &state))
-            .ok_or(OfError::NxRStale)?;
+        let mut state = with_metadata(key, packet.in_port(), &packet.metadata);
+        let translated = env.look(|switch| {
+            if let Some(bridge) = switch.bridge(&self.config.bridge) {
+                bridge.tables().options().give(&packet.metadata, &mut state);
+            }
+            switch.resume(handle, &state)
+        });
+        let translated = translated.ok_or(OfError::NxRStale)?;
         env.execute(device, &packet.data, &translated);
         Ok(())
     }

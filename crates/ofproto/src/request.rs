@@ -3,14 +3,11 @@
 use crate::agent::Core;
 use crate::conn::{Conn, Kind};
 use crate::env::Env;
-use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequest, TlvTable};
+use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequest};
 use openflow::{Codec, HEADER_LEN, OfError, Version};
 use wire::Nanos;
 
 /// Changes of the map of tunnel options.
-const TLV_ADD: u16 = 0;
-const TLV_DELETE: u16 = 1;
-const TLV_CLEAR: u16 = 2;
 
 /// What bundles can be.
 const ATOMIC: u32 = 1;
@@ -90,14 +87,14 @@ impl Core {
                 conn.controller_id = id;
                 self.listeners_changed = true;
             }
-            // No tunnel has options here: there is no room for fields of them.
-            Body::TlvTableRequest => conn.send(xid, Body::TlvTableReply(TlvTable::default())),
-            Body::TlvTableMod { command: TLV_ADD, .. } => return Err(OfError::NxTtmfcTableFull),
-            Body::TlvTableMod {
-                command: TLV_DELETE | TLV_CLEAR,
-                ..
-            } => {}
-            Body::TlvTableMod { .. } => return Err(OfError::NxTtmfcBadCommand),
+            Body::TlvTableRequest => {
+                let table = self.tables(env, |tables| tables.options().table());
+                conn.send(xid, Body::TlvTableReply(table));
+            }
+            Body::TlvTableMod { command, maps } => {
+                let bridge = &self.config.bridge;
+                env.change(|switch, _| (switch.change_options(bridge, command, &maps), Vec::new()))?;
+            }
             // Connections are not tracked.
             Body::CtFlushZone(_) | Body::CtFlush(_) => return Err(OfError::NxBacCtDatapathSupport),
             Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port, env)?,
@@ -148,7 +145,7 @@ impl Core {
             StatsRequest::MeterFeatures => self.meter_features(conn, xid),
             StatsRequest::ControllerStatus => self.status_wanted = Some((conn.id, xid)),
             StatsRequest::TableDesc => self.table_desc(conn, xid, env),
-            StatsRequest::FlowMonitor(requests) => self.flow_monitor(conn, xid, &requests)?,
+            StatsRequest::FlowMonitor(requests) => self.flow_monitor(conn, xid, &requests, env)?,
             StatsRequest::Aggregate(asked) => self.aggregate(conn, xid, &asked, env)?,
             StatsRequest::Table => self.table_stats(conn, xid, env),
             StatsRequest::Port(port) => self.port_stats(conn, xid, port, env, now),

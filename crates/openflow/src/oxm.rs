@@ -144,7 +144,8 @@ fn decode_body(
     let wide = field.info().home == Home::Elsewhere;
     let len = body.len() / parts;
     let right = match wide {
-        true => len * parts == body.len() && len > 0 && len <= field.bytes(),
+        // A masked one without any byte asks whether there is one.
+        true => len * parts == body.len() && (len > 0 || masked) && len <= field.bytes(),
         false => body.len() == field.bytes() * parts,
     };
     if !right {
@@ -301,9 +302,8 @@ pub(crate) fn encode_match(out: &mut Writer, matching: &Match, version: Version)
     }
     for tun in matching.tun_metadata() {
         if let Some(field) = MatchField::tun_metadata(tun.number) {
-            let exact = tun.mask.iter().all(|b| *b == 0xff);
             let mask = Value::Wide(tun.mask.clone());
-            let mask = (!exact).then_some(&mask);
+            let mask = (!tun.exact).then_some(&mask);
             encode_set(out, field, version, &Value::Wide(tun.value.clone()), mask);
         }
     }

@@ -11,7 +11,7 @@ use crate::tables::{Credited, Log, MeterChange, Removed, Stale, TableEvent, Tabl
 use classifier::Match;
 use dp::{Carried, Change, Credit, Region};
 use flow::{Field, FlowState, Key, Mask, MatchField, PortNo};
-use openflow::model::{FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod};
+use openflow::model::{FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod, TlvMap};
 use openflow::{OfError, Version};
 use std::sync::Arc;
 use wire::Nanos;
@@ -138,6 +138,17 @@ impl Switch {
             .flat_map(|table| [Read::Table(id, table), Read::UntouchedIn(id, table)]);
         changes.extend(self.changes(reads));
         Ok(changes)
+    }
+
+    /// Maps tunnels' options to fields, or takes that back. No packet is treated otherwise by that: rules go by fields that are mapped.
+    ///
+    /// # Errors
+    /// As [`FlowTables::change_options`].
+    ///
+    /// [`FlowTables::change_options`]: crate::tables::FlowTables::change_options
+    pub fn change_options(&mut self, bridge: &str, command: u16, maps: &[TlvMap]) -> Result<(), OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::BrcEperm)?;
+        bridge.tables.change_options(command, maps)
     }
 
     /// Sets what the database says of a table. Rules that are too many then go, where they may be evicted.

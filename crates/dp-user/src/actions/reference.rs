@@ -58,7 +58,7 @@ impl Plain {
                         limit: None,
                         ..self.clone()
                     };
-                    let branch = match self.bytes.len() > usize::from(*len) {
+                    let branch = match self.bytes.len() - super::padding(&self.bytes) > usize::from(*len) {
                         true => range(at, *then),
                         false => range(at + *then as usize, *otherwise),
                     };

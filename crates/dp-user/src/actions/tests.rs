@@ -444,6 +444,25 @@ fn any_action() -> impl Strategy<Value = Action> {
     ]
 }
 
+#[test]
+fn what_a_frame_is_filled_up_with_is_told_from_its_data() {
+    let packet = udp([10, 0, 0, 1], 5).bytes();
+    assert_eq!(padding(&packet), 0);
+    let filled = [&packet[..], &[0; 9]].concat();
+    assert_eq!(padding(&filled), 9);
+    let mut tagged = filled.clone();
+    tagged.splice(12..12, [0x88, 0xa8, 0, 1, 0x81, 0, 0, 2]);
+    assert_eq!(padding(&tagged), 9);
+    assert_eq!(padding(&[&packet[..], &[0; 256]].concat()), 0);
+    assert_eq!(padding(&packet[..20]), 0);
+    let mut six = vec![0; 14 + 40 + 3];
+    (six[12], six[13], six[14]) = (0x86, 0xdd, 0x60);
+    assert_eq!(padding(&six), 3);
+    six[19] = 3;
+    assert_eq!(padding(&six), 0);
+    assert_eq!(padding(&[0; 64]), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 4, failure_persistence: None, ..ProptestConfig::default() })]
 

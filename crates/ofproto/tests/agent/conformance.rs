@@ -282,7 +282,17 @@ const ACTIONS: &[(&str, Version, Option<OfError>)] = {
         ("actions=encap(nsh(md_type=1))", V13, Some(E::BacBadType)),
         ("actions=decap()", V13, Some(E::BacBadType)),
         ("eth_type=0x894f,actions=dec_nsh_ttl", V13, Some(E::BacBadType)),
-        ("actions=delete_field:tun_metadata0", V10, Some(E::BacBadType)),
+        (
+            "actions=delete_field:tun_metadata0",
+            V10,
+            Some(E::NxFmfcInvalidTlvField),
+        ),
+        (
+            "actions=set_field:1->tun_metadata0",
+            V10,
+            Some(E::NxFmfcInvalidTlvField),
+        ),
+        ("actions=push:tun_metadata0[0..7]", V10, Some(E::NxFmfcInvalidTlvField)),
         ("actions=meter:1", V13, Some(E::MmfcInvalidMeter)),
         ("actions=write_metadata:0x5/0xf", V10, None),
         ("actions=goto_table:2", V11, None),

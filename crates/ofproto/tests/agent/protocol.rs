@@ -555,3 +555,34 @@ fn who_reads_nothing_is_told_of_rules_up_to_a_bound_and_then_given_up() {
     }
     panic!("a peer that does not read takes all memory");
 }
+
+#[test]
+fn tunnels_options_are_mapped_and_told_of_and_told_with_packets() {
+    let mut lab = Lab::new();
+    let id = lab.open(Kind::Primary, Version::V13);
+    let map = |kind, index| TlvMap {
+        class: 0xffff,
+        kind,
+        len: 4,
+        index,
+    };
+    let change = |command, maps| Body::TlvTableMod { command, maps };
+    lab.say(id, Version::V13, 1, change(0, vec![map(0, 3), map(1, 0)]));
+    lab.say(id, Version::V13, 2, change(0, vec![map(0, 4)]));
+    lab.say(id, Version::V13, 3, Body::TlvTableRequest);
+    let mut wanted = rule(1);
+    wanted.matching.add_tun_metadata(3, &[1, 2, 3, 4], None).unwrap();
+    lab.say(id, Version::V13, 4, flow(wanted));
+    lab.say(id, Version::V13, 5, change(2, Vec::new()));
+    lab.say(id, Version::V13, 6, change(1, vec![map(1, 0)]));
+    let heard = lab.hear(id, Version::V13);
+    assert_eq!(
+        errors(&heard),
+        [(2, OfError::NxTtmfcDupEntry), (5, OfError::NxTtmfcInvalidTlvDel)]
+    );
+    let tables = heard.iter().filter_map(|message| match &message.body {
+        Body::TlvTableReply(table) => Some(table.maps.clone()),
+        _ => None,
+    });
+    assert_eq!(tables.collect::<Vec<_>>(), [[map(1, 0), map(0, 3)]]);
+}

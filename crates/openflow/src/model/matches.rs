@@ -26,10 +26,12 @@ impl Entry {
 pub struct TunMetadata {
     /// The field's number, 0 to 63.
     pub number: u8,
-    /// The bits to be found, the last byte is the lowest.
+    /// The bits to be found, the last byte is the lowest. No bytes where it is enough that the field is there.
     pub value: Vec<u8>,
     /// The bits that count, as long as the value.
     pub mask: Vec<u8>,
+    /// Whether all bits of the field count, those too that the value has no bytes of.
+    pub exact: bool,
 }
 
 /// What packets a rule is for: a set of conditions, all of which must hold.
@@ -167,7 +169,7 @@ impl Match {
         Ok(())
     }
 
-    /// Adds a condition on tunnel metadata; the mask is all ones where there is none.
+    /// Adds a condition on tunnel metadata; all of the field's bits count where there is no mask. One of zeros asks for nothing but that the field is there.
     ///
     /// # Errors
     /// As [`Match::add`].
@@ -175,19 +177,30 @@ impl Match {
         if number > 63 {
             return Err(OfError::BmcBadField);
         }
+        let exact = mask.is_none();
         let mask = mask.map_or_else(|| vec![0xff; value.len()], <[u8]>::to_vec);
-        if value.is_empty() || value.len() > 124 || mask.len() != value.len() {
+        if value.is_empty() && exact || value.len() > 124 || mask.len() != value.len() {
             return Err(OfError::BmcBadLen);
         }
         if value.iter().zip(&mask).any(|(v, m)| v & !m != 0) {
             return Err(OfError::BmcBadWildcards);
         }
+        let (value, mask) = match mask.iter().all(|byte| *byte == 0) {
+            true => (Vec::new(), Vec::new()),
+            false => (value.to_vec(), mask),
+        };
         match self.tun_metadata.binary_search_by_key(&number, |t| t.number) {
             Ok(_) => Err(OfError::BmcDupField),
-            Err(_) if mask.iter().all(|m| *m == 0) => Ok(()),
             Err(at) => {
-                let value = value.to_vec();
-                self.tun_metadata.insert(at, TunMetadata { number, value, mask });
+                self.tun_metadata.insert(
+                    at,
+                    TunMetadata {
+                        number,
+                        value,
+                        mask,
+                        exact,
+                    },
+                );
                 Ok(())
             }
         }

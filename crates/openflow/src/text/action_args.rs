@@ -111,8 +111,8 @@ pub(super) fn load(text: &str) -> Parsed<Action> {
     }
 }
 
-/// A load of more bits than the action has room for.
-pub(super) fn wide_load(dst: Subfield, value: u128) -> Action {
+/// A load of more bits than the action has room for, or into a field whose width a map says.
+pub fn wide_load(dst: Subfield, value: u128) -> Action {
     let field = dst.field();
     let bits = u128::MAX >> (128 - u32::from(dst.n_bits()).min(128));
     if field.info().home != Home::Elsewhere {

@@ -93,16 +93,28 @@ mod tests {
             ("udp,tp_src=5", "prerequisites not met for setting tp_src"),
             ("udp,tcp_src=5", "prerequisites not met for setting tcp_src"),
             ("ip,udp_src=5,nw_proto=17", "prerequisites not met for setting udp_src"),
-            ("ip,nw_frag=later,nw_proto=6,tcp_src=4", "prerequisites not met for setting tcp_src"),
+            (
+                "ip,nw_frag=later,nw_proto=6,tcp_src=4",
+                "prerequisites not met for setting tcp_src",
+            ),
             ("ipv6,nd_target=::1", "prerequisites not met for setting nd_target"),
             ("mpls_label=4", "prerequisites not met for setting mpls_label"),
             ("ip,eth_type=0x800", "field eth_type set multiple times"),
             ("dl_vlan=4,dl_vlan=4", "field dl_vlan set multiple times"),
-            ("tun_metadata3=4,tun_metadata3=4", "field tun_metadata3 set multiple times"),
+            (
+                "tun_metadata3=4,tun_metadata3=4",
+                "field tun_metadata3 set multiple times",
+            ),
             ("foo=3", "unknown field foo"),
             ("priority=3", "unknown field priority"),
-            ("ip,nw_src=1.2.3.0/24", "bad value for nw_src (1.2.3.0/24: wildcards not allowed here)"),
-            ("tcp,tcp_flags=+syn", "bad value for tcp_flags (+syn: wildcards not allowed here)"),
+            (
+                "ip,nw_src=1.2.3.0/24",
+                "bad value for nw_src (1.2.3.0/24: wildcards not allowed here)",
+            ),
+            (
+                "tcp,tcp_flags=+syn",
+                "bad value for tcp_flags (+syn: wildcards not allowed here)",
+            ),
             ("in_port=*", "bad value for in_port (*: wildcards not allowed here)"),
         ] {
             assert_eq!(error(text), wrong, "{text}");

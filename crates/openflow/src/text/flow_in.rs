@@ -299,16 +299,13 @@ impl Conditions {
             };
         };
         // Without a value, no bit counts.
-        let text = if pair.value.is_empty() { "0/0" } else { pair.value };
+        let any = pair.value.is_empty() || pair.value == "*" && of.info().home == Home::Elsewhere;
+        let text = if any { "0/0" } else { pair.value };
         if key == "dl_vlan" && number::unsigned(text) == Some(0xffff) {
             self.matching.set(F::VlanTci, 0, 0xffff);
             return Ok(true);
         }
         let parsed = field::parse(of, text, names)?;
-        let presence = of.info().home == Home::Elsewhere && matches!(text, "*" | "0/0");
-        if presence {
-            return Err(ParseError::new(format!("{key}: a value is needed to match this field")));
-        }
         let Some((value, mask)) = parsed else {
             return Ok(true);
         };

@@ -226,8 +226,13 @@ impl Printer<'_> {
     /// Tunnel options.
     fn options(&mut self) {
         for tun in self.matching.tun_metadata() {
+            let _ = write!(self.out, "tun_metadata{}", tun.number);
+            if tun.mask.is_empty() {
+                self.out.push(',');
+                continue;
+            }
             let value = hex_bytes(&Value::Wide(tun.value.clone()));
-            let _ = write!(self.out, "tun_metadata{}={value}", tun.number);
+            let _ = write!(self.out, "={value}");
             if tun.mask.iter().any(|b| *b != 0xff) {
                 let _ = write!(self.out, "/{}", hex_bytes(&Value::Wide(tun.mask.clone())));
             }

@@ -35,6 +35,7 @@ mod token;
 
 use crate::Version;
 use crate::model::Port;
+pub use action_args::wide_load;
 pub use action_in::{parse_actions, parse_instructions};
 pub use action_out::{actions, instructions};
 pub use exact::parse_packet;

@@ -1,23 +1,23 @@
 //! What rules may ask for: what a switch says it can, is what it does not refuse.
 
-use super::check;
+use super::{TunnelOptions, check};
 use flow::MatchField;
 use openflow::OfError;
 use openflow::model::{Action, Instructions};
 
-/// Whether rules can match a field.
+/// Whether rules can match a field, whatever tunnels' options are mapped to.
 pub fn matches_field(field: MatchField) -> bool {
     check::is_seen(field)
 }
 
-/// Whether actions can set a field.
+/// Whether actions can set a field, whatever tunnels' options are mapped to.
 pub fn sets_field(field: MatchField) -> bool {
-    check::written(field).is_ok()
+    check::written(field, &TunnelOptions::default()).is_ok()
 }
 
 /// Whether rules can have an action, where what it speaks of is there.
 pub fn does(action: &Action) -> bool {
-    let refused = check::instructions(&Instructions::apply(vec![action.clone()]), 0).err();
+    let refused = check::instructions(&Instructions::apply(vec![action.clone()]), 0, &TunnelOptions::default()).err();
     refused.is_none_or(|error| error == OfError::BacBadOutGroup)
 }
 
@@ -27,5 +27,5 @@ pub fn meters() -> bool {
         meter: Some(1),
         ..Instructions::default()
     };
-    check::instructions(&instructions, 0).err() != Some(OfError::BicUnsupInst)
+    check::instructions(&instructions, 0, &TunnelOptions::default()).err() != Some(OfError::BicUnsupInst)
 }

@@ -65,9 +65,9 @@ impl Pipeline<'_> {
             }
             Action::SetField { field, value, mask } => {
                 self.warn_unmet(*field);
-                let mask = mask.as_ref().map_or(u128::MAX, |mask| mask.low());
-                self.write(*field, value.low(), mask);
+                self.set_field(*field, value, mask.as_ref());
             }
+            Action::DeleteField(field) => self.delete_field(*field),
             Action::Push(src) => {
                 let bits = self.read_bits(src);
                 self.stack.push(bits);

@@ -3,7 +3,6 @@
 use super::condition::accepted;
 use super::journal::Step;
 use super::update::{Log, TableEvent};
-use super::words::match_words;
 use super::{Condition, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
 use classifier::Match;
 use openflow::OfError;
@@ -32,7 +31,7 @@ impl FlowTables {
     pub fn flow_mod(&mut self, change: &FlowMod, now: Nanos) -> Result<Changed, OfError> {
         let mut log = Log {
             everything: true,
-            ..Log::default()
+            ..self.log()
         };
         self.change(change, now, &mut log)?;
         let removed = log.events.into_iter().filter_map(|event| match event {
@@ -55,7 +54,7 @@ impl FlowTables {
             Some(table) if table > TABLES => return Err(OfError::BrcBadTableId),
             _ => {}
         }
-        let matching = match_words(&*accepted(&change.matching)?);
+        let matching = accepted(&change.matching, &self.options)?;
         match change.command {
             FlowCommand::Add => self.add(change, &matching, now, log)?,
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(change, &matching, now, log)?,
@@ -76,7 +75,7 @@ impl FlowTables {
     /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout anew, and nothing has changed.
     pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let change = &learned.change;
-        let matching = match_words(&*accepted(&change.matching)?);
+        let matching = accepted(&change.matching, &self.options)?;
         let number = change.table.unwrap_or(0);
         let known = self
             .table(number)
@@ -321,7 +320,7 @@ impl FlowTables {
 
     /// Whether a rule of a table may have these instructions.
     fn check(&self, instructions: &Instructions, table: u8) -> Result<(), OfError> {
-        check::instructions(instructions, table)?;
+        check::instructions(instructions, table, &self.options)?;
         check::references(instructions, self)
     }
 
@@ -330,7 +329,7 @@ impl FlowTables {
     /// # Errors
     /// The error that the specification has for what is wrong with them.
     pub fn check_actions(&self, actions: &[Action]) -> Result<(), OfError> {
-        check::actions_of(actions)?;
+        check::actions_of(actions, &self.options)?;
         check::lists_references(actions, self)
     }
 

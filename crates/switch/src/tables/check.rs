@@ -1,16 +1,14 @@
 //! What a rule may ask for. What is not acted upon is refused when the rule comes, not when its packets do.
 
 use super::condition::each_action;
-use super::{FlowTables, TABLES};
+use super::{FlowTables, TABLES, TunnelOptions};
 use flow::{Home, MatchField};
 use openflow::OfError;
-use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port};
+use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port, Subfield};
 
 /// Whether a match is of fields that are looked at.
-pub(super) fn matching(matching: &Match) -> Result<(), OfError> {
-    if !matching.tun_metadata().is_empty() {
-        return Err(OfError::NxFmfcInvalidTlvField);
-    }
+pub(super) fn matching(matching: &Match, options: &TunnelOptions) -> Result<(), OfError> {
+    options.check_match(matching)?;
     if matching.entries().iter().any(|entry| !is_seen(entry.field)) {
         return Err(OfError::BmcBadField);
     }
@@ -18,12 +16,12 @@ pub(super) fn matching(matching: &Match) -> Result<(), OfError> {
 }
 
 /// Whether instructions of a rule of `table` can be carried out.
-pub(super) fn instructions(instructions: &Instructions, table: u8) -> Result<(), OfError> {
+pub(super) fn instructions(instructions: &Instructions, table: u8, options: &TunnelOptions) -> Result<(), OfError> {
     if instructions.goto.is_some_and(|to| to <= table || to >= TABLES) {
         return Err(OfError::BicBadTableId);
     }
-    actions(&instructions.apply, 0)?;
-    actions(&instructions.write, 0)
+    actions(&instructions.apply, 0, options)?;
+    actions(&instructions.write, 0, options)
 }
 
 /// Whether what instructions refer to is there.
@@ -50,38 +48,45 @@ pub(super) fn lists_references(list: &[Action], tables: &FlowTables) -> Result<(
 }
 
 /// Whether actions can be carried out.
-pub(super) fn actions_of(list: &[Action]) -> Result<(), OfError> {
-    actions(list, 0)
+pub(super) fn actions_of(list: &[Action], options: &TunnelOptions) -> Result<(), OfError> {
+    actions(list, 0, options)
 }
 
 /// Actions within actions: what nobody needs more of, and what the stack has room for.
 const MAX_WITHIN: u32 = 8;
 
-fn actions(list: &[Action], within: u32) -> Result<(), OfError> {
-    list.iter().try_for_each(|one| action(one, within))
+fn actions(list: &[Action], within: u32, options: &TunnelOptions) -> Result<(), OfError> {
+    list.iter().try_for_each(|one| action(one, within, options))
 }
 
-fn action(action: &Action, within: u32) -> Result<(), OfError> {
+fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), OfError> {
+    let reads = |part: &Subfield| read(part, options);
+    let writes = |part: &Subfield| written_part(part, options);
     match action {
         Action::Output { port, .. } => output(*port),
         Action::Resubmit { ct: true, .. } => Err(OfError::BacBadType),
         Action::Resubmit { table, .. } if *table == 254 => Err(OfError::BicBadTableId),
-        Action::Move { src, dst } => field(src.field()).and(written(dst.field())),
-        Action::Load { dst, .. } => written(dst.field()),
-        Action::SetField { field, .. } => written(*field),
-        Action::OutputReg { src, .. } | Action::Push(src) => field(src.field()),
-        Action::Pop(dst) => written(dst.field()),
+        Action::Move { src, dst } => reads(src).and(writes(dst)),
+        Action::Load { dst, .. } => writes(dst),
+        Action::SetField { field, value, mask } if field.info().home == Home::Elsewhere => {
+            options.check_value(*field, Some((value, mask.as_ref())))
+        }
+        Action::SetField { field, .. } => written(*field, options),
+        Action::DeleteField(field) if field.info().home == Home::Elsewhere => options.check_value(*field, None),
+        Action::OutputReg { src, .. } => reads(src),
+        Action::Push(part) => reads(part).and(narrow(part)),
+        Action::Pop(part) => writes(part).and(narrow(part)),
         Action::Clone(_) if within == MAX_WITHIN => Err(OfError::BacTooMany),
-        Action::Clone(inner) => actions(inner, within + 1),
+        Action::Clone(inner) => actions(inner, within + 1, options),
         Action::PushVlan(0x8100 | 0x88a8) => Ok(()),
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
         Action::PushMpls(0x8847 | 0x8848) | Action::PushPbb(0x88e7) => Ok(()),
         Action::PushMpls(_) | Action::PushPbb(_) => Err(OfError::BacBadArgument),
         Action::OutputTrunc { port, .. } | Action::Enqueue { port, .. } => output(*port),
-        Action::Bundle(bundle) => bundle.dst.map_or(Ok(()), |dst| written(dst.field())),
-        Action::Multipath(multipath) => written(multipath.dst.field()),
-        Action::CheckPktLarger { dst, .. } => written(dst.field()),
-        Action::Learn(learn) => self::learn(learn),
+        Action::Bundle(bundle) => bundle.dst.map_or(Ok(()), |dst| writes(&dst)),
+        Action::Multipath(multipath) => writes(&multipath.dst),
+        Action::CheckPktLarger { dst, .. } => writes(dst),
+        Action::Learn(learn) => self::learn(learn, options),
         Action::Controller(_)
         | Action::Group(_)
         | Action::Meter(_)
@@ -120,21 +125,21 @@ fn action(action: &Action, within: u32) -> Result<(), OfError> {
 }
 
 /// Whether a rule can be made.
-fn learn(learn: &Learn) -> Result<(), OfError> {
+fn learn(learn: &Learn, options: &TunnelOptions) -> Result<(), OfError> {
     if learn.table >= TABLES {
         return Err(OfError::BacBadArgument);
     }
     for spec in &learn.specs {
         if let LearnSrc::Field(src) = &spec.src {
-            field(src.field())?;
+            read(src, options).and(narrow(src))?;
         }
         match &spec.dst {
-            LearnDst::Match(dst) => field(dst.field())?,
-            LearnDst::Load(dst) => written(dst.field())?,
+            LearnDst::Match(dst) => read(dst, options).and(narrow(dst))?,
+            LearnDst::Load(dst) => written_part(dst, options).and(narrow(dst))?,
             LearnDst::Output => {}
         }
     }
-    learn.result.map_or(Ok(()), |result| written(result.field()))
+    learn.result.map_or(Ok(()), |result| written_part(&result, options))
 }
 
 fn output(port: Port) -> Result<(), OfError> {
@@ -145,25 +150,40 @@ fn output(port: Port) -> Result<(), OfError> {
     }
 }
 
-fn field(field: MatchField) -> Result<(), OfError> {
-    match field.info().home {
-        // Of tunnels' options none is mapped to a field.
-        Home::Elsewhere => Err(OfError::NxFmfcInvalidTlvField),
-        _ if is_seen(field) => Ok(()),
+/// Whether there are no more bits than a rule's own memory has room for.
+fn narrow(part: &Subfield) -> Result<(), OfError> {
+    match part.n_bits() {
+        ..=128 => Ok(()),
+        _ => Err(OfError::BacBadArgument),
+    }
+}
+
+/// Whether a part of a field can be read.
+fn read(part: &Subfield, options: &TunnelOptions) -> Result<(), OfError> {
+    match part.field().info().home {
+        Home::Elsewhere => options.check_part(part),
+        _ if is_seen(part.field()) => Ok(()),
         _ => Err(OfError::BacBadSetType),
     }
 }
 
-pub(super) fn written(which: MatchField) -> Result<(), OfError> {
-    let in_packet = match which.info().home {
+/// Whether a part of a field can be written.
+fn written_part(part: &Subfield, options: &TunnelOptions) -> Result<(), OfError> {
+    match part.field().info().home {
+        Home::Elsewhere => options.check_part(part),
+        _ => written(part.field(), options),
+    }
+}
+
+pub(super) fn written(which: MatchField, options: &TunnelOptions) -> Result<(), OfError> {
+    let can = match which.info().home {
         Home::Key { field, .. } => dp::SetField::writable(field),
         Home::Meta { .. } => true,
-        Home::Elsewhere => true,
+        Home::Elsewhere => return options.check_value(which, None),
     };
-    if in_packet && which.writable() {
-        field(which)
-    } else {
-        Err(OfError::BacBadSetType)
+    match can && which.writable() && is_seen(which) {
+        true => Ok(()),
+        false => Err(OfError::BacBadSetType),
     }
 }
 

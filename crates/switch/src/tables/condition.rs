@@ -1,10 +1,10 @@
 //! Which rules a request is about.
 
-use super::{Rule, WORDS, check, words};
+use super::{FlowTables, Rule, TunnelOptions, WORDS, check};
 use classifier::Match;
 use openflow::OfError;
 use openflow::model::{self, ANY_GROUP, Action, FlowCommand, FlowMod, Port};
-use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Which rules are meant.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct Condition {
     cookie_mask: u64,
     out_port: Port,
     out_group: u32,
+    /// What fields were when it was asked for.
+    pub(super) options: Option<Arc<TunnelOptions>>,
 }
 
 impl Condition {
@@ -24,19 +26,21 @@ impl Condition {
         cookie_mask: 0,
         out_port: Port::ANY,
         out_group: ANY_GROUP,
+        options: None,
     };
 
-    /// The rules that a request for statistics is about.
+    /// The rules that a request for statistics of these tables is about.
     ///
     /// # Errors
     /// [`OfError::BmcBadField`] where the match is of fields that no rule can be of.
-    pub fn of_request(request: &model::FlowStatsRequest) -> Result<Condition, OfError> {
+    pub fn of_request(request: &model::FlowStatsRequest, tables: &FlowTables) -> Result<Condition, OfError> {
         Ok(Condition {
-            matching: words::match_words(&*accepted(&request.matching)?),
+            matching: accepted(&request.matching, &tables.options)?,
             cookie: request.cookie,
             cookie_mask: request.cookie_mask,
             out_port: request.out_port,
             out_group: request.out_group,
+            options: Some(tables.options.clone()),
         })
     }
 
@@ -48,6 +52,7 @@ impl Condition {
             cookie_mask: change.cookie_mask,
             out_port: if deletes { change.out_port } else { Port::ANY },
             out_group: if deletes { change.out_group } else { ANY_GROUP },
+            options: None,
         }
     }
 
@@ -78,16 +83,16 @@ pub(super) fn sends_to(instructions: &model::Instructions, port: Port, group: u3
         && (group == ANY_GROUP || sends(&|action| *action == Action::Group(group)))
 }
 
-/// What counts of a message's match, where tables can look at it.
+/// What counts of a message's match, in words, where tables can look at it.
 ///
 /// # Errors
 /// [`OfError::BmcBadField`] where it is of fields that no rule can be of.
-pub(super) fn accepted(matching: &model::Match) -> Result<Cow<'_, model::Match>, OfError> {
-    check::matching(matching)?;
-    match matching.is_normal() {
-        true => Ok(Cow::Borrowed(matching)),
-        false => Ok(Cow::Owned(matching.normalized())),
-    }
+pub(super) fn accepted(matching: &model::Match, options: &TunnelOptions) -> Result<Match<WORDS>, OfError> {
+    check::matching(matching, options)?;
+    Ok(match matching.is_normal() {
+        true => options.match_words(matching),
+        false => options.match_words(&matching.normalized()),
+    })
 }
 
 /// Shows actions, and those within them.

@@ -30,7 +30,7 @@ impl FlowTables {
     pub fn tick(&mut self, now: Nanos) -> Vec<Removed> {
         let mut log = Log {
             everything: true,
-            ..Log::default()
+            ..self.log()
         };
         self.end_old(now, &mut log);
         let removed = log.events.into_iter().filter_map(|event| match event {

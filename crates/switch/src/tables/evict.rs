@@ -68,7 +68,7 @@ impl FlowTables {
     pub fn set_table(&mut self, table: u8, settings: TableSettings, now: Nanos) -> Vec<super::Removed> {
         let mut log = Log {
             everything: true,
-            ..Log::default()
+            ..self.log()
         };
         self.configure_table(table, settings, now, &mut log);
         let removed = log.events.into_iter().filter_map(|event| match event {

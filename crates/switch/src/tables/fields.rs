@@ -1,11 +1,12 @@
 //! Reading and writing the fields of the packet under translation.
 
+use super::TunnelOptions;
 use super::pipeline::Pipeline;
 use flow::{Field, Home, MatchField, MatchPrerequisite, TAG_PRESENT};
-use openflow::model::Subfield;
+use openflow::model::{Subfield, Value};
 use wire::{EtherType, VlanTag};
 
-impl Pipeline<'_> {
+impl<'a> Pipeline<'a> {
     pub(super) fn push_vlan(&mut self, tpid: u16) {
         self.touch_tags();
         // As in Open vSwitch, which programs count on; OpenFlow 1.3.5 §5.12.1 would copy the outermost tag's VLAN and priority.
@@ -45,23 +46,59 @@ impl Pipeline<'_> {
 
     pub(super) fn move_bits(&mut self, src: &Subfield, dst: &Subfield) {
         if self.meets(src.field().info().prerequisite) && self.meets(dst.field().info().prerequisite) {
-            let bits = self.read_bits(src);
-            self.write_bits(dst, bits);
+            // Of tunnels' options there may be more than fits at once.
+            let parts: Vec<_> = chunks(src).zip(chunks(dst)).collect();
+            let read: Vec<_> = parts.iter().map(|(from, to)| (self.read_bits(from), *to)).collect();
+            for (bits, to) in read {
+                self.write_bits(&to, bits);
+            }
             self.detail_of_bits(dst);
         }
     }
 
     pub(super) fn read_bits(&mut self, src: &Subfield) -> u128 {
         let mask = u128::MAX >> (128 - u32::from(src.n_bits()).min(128));
-        if let Home::Key { field, shift } = src.field().info().home {
-            self.consult(field, mask << src.ofs() << shift);
+        match src.field().info().home {
+            Home::Key { field, shift } => self.consult(field, mask << src.ofs() << shift),
+            Home::Meta { .. } => {}
+            Home::Elsewhere => {
+                let options = self.options();
+                return options.map_or(0, |options| options.read_bits(&self.state, src));
+            }
         }
         self.state.get(src.field()) >> src.ofs() & mask
     }
 
     pub(super) fn write_bits(&mut self, dst: &Subfield, value: u128) {
+        if dst.field().info().home == Home::Elsewhere {
+            if let Some(options) = self.options() {
+                options.write_bits(&mut self.state, dst, value);
+            }
+            return;
+        }
         let mask = u128::MAX >> (128 - u32::from(dst.n_bits()).min(128));
         self.write(dst.field(), (value & mask) << dst.ofs(), mask << dst.ofs());
+    }
+
+    /// Which options of tunnels are which fields of the bridge that the packet is in.
+    pub(super) fn options(&self) -> Option<&'a TunnelOptions> {
+        self.place.bridge.map(|bridge| bridge.tables.options())
+    }
+
+    /// Sets a field as an action asks.
+    pub(super) fn set_field(&mut self, field: MatchField, value: &Value, mask: Option<&Value>) {
+        match self.options() {
+            Some(options) if field.info().home == Home::Elsewhere => options.set(&mut self.state, field, value, mask),
+            _ => self.write(field, value.low(), mask.map_or(u128::MAX, Value::low)),
+        }
+    }
+
+    /// Takes a field away that an option of a tunnel is mapped to.
+    pub(super) fn delete_field(&mut self, field: MatchField) {
+        if let Some(options) = self.options() {
+            options.remove(&mut self.state, field);
+            self.detail(|_| format!("delete {field}"));
+        }
     }
 
     /// Writes some bits of a field, if the packet has it.
@@ -124,4 +161,11 @@ impl Pipeline<'_> {
             && kinds.contains(&self.read(Field::IcmpType))
             && self.read(Field::IcmpCode) == 0
     }
+}
+
+/// A part of a field in parts of 128 bits, and what is left.
+fn chunks(part: &Subfield) -> impl Iterator<Item = Subfield> {
+    let (field, end) = (part.field(), part.ofs() + part.n_bits());
+    let starts = (part.ofs()..end).step_by(128);
+    starts.filter_map(move |ofs| Subfield::new(field, ofs, (end - ofs).min(128)))
 }

@@ -52,6 +52,10 @@ impl Frozen {
                 meta.set(*field, state.get(*field));
             }
         }
+        for (word, bits) in flow::option_bits() {
+            let kept = meta.meta()[word] & !bits;
+            meta.meta_mut()[word] = kept | state.meta()[word] & bits;
+        }
         Frozen {
             meta: *meta.meta(),
             ..self.clone()
@@ -279,6 +283,8 @@ impl Pipeline<'_> {
         let Some(bridge) = self.place.bridge else { return };
         self.commit();
         let limit = self.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
+        let mut metadata = model::Match::metadata_of(&self.state);
+        bridge.tables.options().tell(&self.state, &mut metadata);
         let meaning = ForController {
             bridge: bridge.id,
             controller: to.id,
@@ -287,7 +293,7 @@ impl Pipeline<'_> {
             cookie: self.place.cookie,
             userdata: to.userdata.clone(),
             meter: to.meter,
-            metadata: model::Match::metadata_of(&self.state),
+            metadata,
             max_len: to.max_len.min(limit),
             continuation,
         };

@@ -79,7 +79,7 @@ impl FlowTables {
                 _ if bucket.weight != 0 => return Err(OfError::GmfcInvalidGroup),
                 _ => {}
             }
-            check::actions_of(&bucket.actions)?;
+            check::actions_of(&bucket.actions, &self.options)?;
         }
         if group.kind == GroupType::Indirect && group.buckets.len() != 1 {
             return Err(OfError::GmfcInvalidGroup);

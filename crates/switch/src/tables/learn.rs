@@ -9,7 +9,7 @@ use super::words;
 use super::{FlowTables, Log};
 use crate::dep::Read;
 use classifier::Match;
-use flow::{Field, MatchField};
+use flow::{Field, Home, MatchField};
 use openflow::model::{
     self, Action, FlowCommand, FlowFlags, FlowMod, Instructions, Learn, LearnDst, LearnSpec, LearnSrc, Port, Value,
 };
@@ -109,11 +109,7 @@ impl Pipeline<'_> {
             return self.warning(|_| String::from("suppressing side effects, so learn action ignored"));
         }
         let change = self.rule_of(learn);
-        let matching = change.matching.normalized();
-        if !matching.tun_metadata().is_empty() {
-            return;
-        }
-        let matching = words::match_words(&matching);
+        let matching = bridge.tables.options().match_words(&change.matching.normalized());
         self.depend(Read::Table(bridge.id, learn.table));
         let priority = u32::from(learn.priority);
         let of_table = |rule: &&Overlay| rule.bridge == bridge.id && rule.table == learn.table;
@@ -176,9 +172,17 @@ impl Pipeline<'_> {
                 LearnDst::Match(dst) if dst.field() == MatchField::InPort => {
                     matching.set(MatchField::InPort, value, u128::MAX);
                 }
+                LearnDst::Match(dst) if dst.field().info().home == Home::Elsewhere => {
+                    if let Some(options) = self.options() {
+                        options.require(&mut matching, dst, value);
+                    }
+                }
                 LearnDst::Match(dst) => {
                     let bits = bits_of(spec) << dst.ofs();
                     matching.set(dst.field(), value << dst.ofs(), bits);
+                }
+                LearnDst::Load(dst) if dst.field().info().home == Home::Elsewhere => {
+                    actions.push(openflow::text::wide_load(*dst, value));
                 }
                 LearnDst::Load(dst) => {
                     let bits = bits_of(spec) << dst.ofs();

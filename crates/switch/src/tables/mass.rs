@@ -3,7 +3,6 @@
 
 use super::condition::accepted;
 use super::update::Log;
-use super::words::match_words;
 use super::{Condition, Cursor, FlowTables, RuleRef, TABLES};
 use openflow::OfError;
 use openflow::model::{FlowCommand, FlowMod};
@@ -20,10 +19,9 @@ impl FlowTables {
         if self.chosen(change.table).map(rules).sum::<usize>() <= few {
             return false;
         }
-        let Ok(matching) = accepted(&change.matching) else {
+        let Ok(matching) = accepted(&change.matching, &self.options) else {
             return false;
         };
-        let matching = match_words(&matching);
         let cost = |(_, table): (u8, &super::Table)| table.rules.covered_cost(&matching, few);
         self.chosen(change.table).map(cost).sum::<usize>() > few
     }
@@ -36,7 +34,7 @@ impl FlowTables {
         most: usize,
         meant: &mut Vec<RuleRef>,
     ) -> Result<Option<Cursor>, OfError> {
-        let condition = Condition::of_change(change, match_words(&*accepted(&change.matching)?));
+        let condition = Condition::of_change(change, accepted(&change.matching, &self.options)?);
         Ok(self.walk((change.table, true), &condition, from, most, |found| {
             meant.push(found.at)
         }))
@@ -50,7 +48,7 @@ impl FlowTables {
         now: Nanos,
         log: &mut Log,
     ) -> Result<(), OfError> {
-        let matching = match_words(&*accepted(&change.matching)?);
+        let matching = accepted(&change.matching, &self.options)?;
         let condition = Condition::of_change(change, matching);
         let still = |at: &RuleRef| self.is_latest(*at) && self.rule(*at).is_some_and(|rule| condition.accepts(rule));
         let there: Vec<RuleRef> = meant.iter().copied().filter(still).collect();

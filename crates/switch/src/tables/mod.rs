@@ -42,6 +42,7 @@ mod limits;
 mod mass;
 mod memos;
 mod meter;
+mod options;
 mod output;
 mod page;
 mod pipeline;
@@ -68,6 +69,7 @@ pub use freeze::Frozen;
 pub(crate) use hidden::Hidden;
 pub use hidden::HiddenRule;
 pub use learn::Learned;
+pub use options::TunnelOptions;
 pub use page::{Cursor, Found};
 pub use rule::{Removed, Rule, RuleRef};
 pub use translated::{BridgeRule, ForController, Memo, Translated};
@@ -91,6 +93,7 @@ use shared::Shared;
 pub(crate) use stale::Stale;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use table::Table;
 use wire::Nanos;
 use words::WORDS;
@@ -118,6 +121,8 @@ pub struct FlowTables {
     journal: Journal,
     /// Whether changes are told with all that is to be said of the rules.
     monitored: bool,
+    /// Which options of tunnels are which fields.
+    options: Arc<TunnelOptions>,
 }
 
 impl FlowTables {
@@ -137,6 +142,7 @@ impl FlowTables {
             instructions: Shared::new(seed),
             journal: Journal::default(),
             monitored: false,
+            options: Arc::default(),
         };
         tables.tables.resize_with(usize::from(TABLES), || None);
         if mode == FailMode::Standalone {
@@ -158,6 +164,7 @@ impl FlowTables {
         tables.groups.abort();
         tables.meters = std::mem::take(&mut self.meters);
         tables.monitored = self.monitored;
+        tables.options = self.options.clone();
         let mut log = Log::default();
         for (number, table) in (0..).zip(self.tables.iter_mut().map(Option::as_deref_mut)) {
             if let Some(table) = table {
@@ -235,7 +242,7 @@ impl FlowTables {
     /// A rule's priority and match, unless it is gone.
     pub fn describe(&self, at: RuleRef) -> Option<(u16, model::Match)> {
         let entry = self.table(at.table)?.rules.entry(at.id)?;
-        Some((entry.priority as u16, words::match_of(&entry.matching())))
+        Some((entry.priority as u16, self.options.match_of(&entry.matching())))
     }
 
     /// Shows all rules of a table, or of all tables, that meet a condition, table by table.

@@ -1,8 +1,6 @@
 //! Walks over rules in steps, for those who must not hold the tables for long.
 
-use super::condition::accepted;
-use super::words::match_words;
-use super::{Condition, FlowTables, Rule, RuleImage, RuleRef, words};
+use super::{Condition, FlowTables, Rule, RuleImage, RuleRef, TunnelOptions, words};
 use crate::tables::WORDS;
 use classifier::Entry;
 use openflow::model;
@@ -24,12 +22,13 @@ pub struct Found<'a> {
     /// The rule.
     pub rule: &'a Rule,
     entry: &'a Entry<'a, Rule, WORDS>,
+    options: &'a TunnelOptions,
 }
 
 impl Found<'_> {
     /// Its match.
     pub fn matching(&self) -> model::Match {
-        words::match_of(&self.entry.matching())
+        self.options.match_of(&self.entry.matching())
     }
 }
 
@@ -78,6 +77,7 @@ impl FlowTables {
                         priority: entry.priority as u16,
                         rule: entry.rule,
                         entry: &entry,
+                        options: &self.options,
                     });
                 }
             });
@@ -106,8 +106,11 @@ impl Condition {
 
     /// Whether a rule is meant, as it was at a moment.
     pub fn covers_image(&self, image: &RuleImage) -> bool {
-        let covers = || accepted(&image.matching).is_ok_and(|other| self.matching.covers(&match_words(&other)));
-        self.accepts_image(image) && (self.is_any_match() || covers())
+        let words = || match &self.options {
+            Some(options) => options.match_words(&image.matching),
+            None => words::match_words(&image.matching),
+        };
+        self.accepts_image(image) && (self.is_any_match() || self.matching.covers(&words()))
     }
 
     /// Whether a rule is meant.

@@ -230,8 +230,10 @@ impl Pipeline<'_> {
     /// Tells what bits of a field are now.
     pub(super) fn detail_of_bits(&mut self, bits: &Subfield) {
         self.detail(|p| {
-            let value =
-                p.state.get(bits.field()) >> bits.ofs() & (u128::MAX >> (128 - u32::from(bits.n_bits()).min(128)));
+            let value = match p.options() {
+                Some(options) if bits.field().info().home == flow::Home::Elsewhere => options.read_bits(&p.state, bits),
+                _ => p.state.get(bits.field()) >> bits.ofs() & (u128::MAX >> (128 - u32::from(bits.n_bits()).min(128))),
+            };
             let value = match bits.is_whole() {
                 true => text::field_value(bits.field(), value, p.style()),
                 false if value == 0 => String::from("0"),

@@ -3,6 +3,7 @@ mod bundles;
 mod groups;
 mod mass;
 mod meters;
+mod options;
 mod room;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What happened in tables, for those who asked to hear of it.
 
-use super::{FlowTables, Reason, Removed, Rule, RuleRef, Stale, WORDS, words};
+use super::{FlowTables, Reason, Removed, Rule, RuleRef, Stale, TunnelOptions, WORDS};
 use classifier::Match;
 use openflow::model::{FlowFlags, Instructions, Match as ModelMatch, TableStatus};
 use std::sync::Arc;
@@ -57,11 +57,11 @@ pub enum TableEvent {
 
 impl RuleImage {
     /// The image of a rule of this match and priority.
-    pub(super) fn of(table: u8, priority: u16, matching: &Match<WORDS>, rule: &Rule) -> RuleImage {
+    fn of(table: u8, priority: u16, matching: ModelMatch, rule: &Rule) -> RuleImage {
         RuleImage {
             table,
             priority,
-            matching: words::match_of(matching),
+            matching,
             cookie: rule.cookie,
             idle_timeout: rule.idle_timeout,
             hard_timeout: rule.hard_timeout,
@@ -81,6 +81,8 @@ pub(crate) struct Log {
     /// The rules that came and that were changed; only with `everything`.
     pub(super) added: Vec<RuleRef>,
     pub(super) modified: Vec<RuleRef>,
+    /// What fields are in the tables.
+    pub(super) options: Arc<TunnelOptions>,
 }
 
 impl Log {
@@ -90,7 +92,7 @@ impl Log {
             self.added.push(at);
         }
         if self.monitored {
-            let image = RuleImage::of(at.table, priority, matching, rule);
+            let image = RuleImage::of(at.table, priority, self.options.match_of(matching), rule);
             self.events.push(TableEvent::Update(RuleUpdate::Added(image)));
         }
     }
@@ -101,7 +103,7 @@ impl Log {
             self.modified.push(at);
         }
         if self.monitored && differs {
-            let image = RuleImage::of(at.table, priority, matching, rule);
+            let image = RuleImage::of(at.table, priority, self.options.match_of(matching), rule);
             self.events.push(TableEvent::Update(RuleUpdate::Modified(image)));
         }
     }
@@ -116,14 +118,14 @@ impl Log {
     ) {
         self.stale.add(at.table, matching);
         if self.monitored {
-            let image = RuleImage::of(at.table, priority, matching, &rule);
+            let image = RuleImage::of(at.table, priority, self.options.match_of(matching), &rule);
             self.events.push(TableEvent::Update(RuleUpdate::Removed(image, end.0)));
         }
         if self.everything || rule.flags.has(FlowFlags::SEND_FLOW_REM) {
             self.events.push(TableEvent::Removed(Removed {
                 at,
                 priority,
-                matching: words::match_of(matching),
+                matching: self.options.match_of(matching),
                 reason: end.0,
                 when: end.1,
                 rule,
@@ -137,6 +139,7 @@ impl FlowTables {
     pub(crate) fn log(&self) -> Log {
         Log {
             monitored: self.monitored,
+            options: self.options.clone(),
             ..Log::default()
         }
     }

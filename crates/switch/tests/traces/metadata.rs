@@ -3,7 +3,7 @@
 use crate::model::Topology;
 use flow::{Key, PortNo, extract};
 use openflow::model::FlowCommand;
-use openflow::text::{Names, parse_flow};
+use openflow::text::{Names, parse_flow, parse_tlv_maps};
 use switch::Switch;
 use switch::trace::Request;
 use testkit::{Options, Packet, Vswitch, mac, skip, to_hex};
@@ -31,12 +31,30 @@ const PROGRAMS: &[&[&str]] = &[
     &[
         "in_port=1,actions=set_field:0x123456789->tun_id,move:NXM_NX_TUN_ID[0..31]->NXM_NX_PKT_MARK[],push:NXM_NX_PKT_MARK[],pop:NXM_NX_REG7[],learn(table=5,NXM_NX_TUN_ID[],NXM_NX_PKT_MARK[],load:NXM_NX_TUN_ID[32..39]->NXM_NX_REG0[0..7]),output:2",
     ],
+    // What options of tunnels are mapped to.
+    &[
+        "in_port=1,actions=set_field:0x123->tun_metadata0,load:5->NXM_NX_TUN_METADATA1[3..40],move:NXM_NX_TUN_METADATA1[0..31]->NXM_NX_REG0[],resubmit(,1)",
+        "table=1,tun_metadata0=0x123,actions=delete_field:tun_metadata0,resubmit(,2),push:tun_metadata1[0..47],pop:tun_metadata2[0..47],resubmit(,3),output:2",
+        "table=2,priority=3,tun_metadata0,actions=output:3",
+        "table=2,priority=1,actions=output:4",
+        "table=3,tun_metadata2=0x28,actions=learn(table=4,reg1=0x5,load:NXM_NX_TUN_METADATA1[0..31]->NXM_NX_REG1[]),output:3",
+    ],
+    &[
+        "in_port=1,actions=set_field:0x5/0xf->tun_metadata1,move:NXM_NX_TUN_METADATA1[0..31]->NXM_NX_TUN_METADATA2[32..63],output:x0,resubmit(,1)",
+        "table=1,priority=2,tun_metadata1=0x15,actions=output:2",
+        "table=1,priority=1,tun_metadata2=0x500000000,actions=output:3,multipath(eth_src,50,modulo_n,1,0,tun_metadata1[0..7]),goto_table:2",
+        "table=2,tun_metadata1=0,actions=output:4",
+    ],
     // What the other bridge sees of it: the mark.
     &["in_port=1,actions=set_field:5->tun_id,set_field:6->pkt_mark,output:x0"],
     &[
         "in_port=1,actions=set_field:1->pkt_mark,output:2,set_field:0->pkt_mark,output:3,clone(set_field:9->pkt_mark,output:4),output:3",
     ],
 ];
+
+/// The fields of the first bridge's tunnels' options.
+const OPTIONS: &str = "{class=0xffff,type=0,len=4}->tun_metadata0,{class=0xffff,type=1,len=12}->tun_metadata1,\
+                       {class=0xffff,type=2,len=8}->tun_metadata2";
 
 /// Those of the second.
 const BEYOND: [&str; 2] = ["pkt_mark=6,tun_id=0,actions=output:2", "priority=1,actions=drop"];
@@ -55,9 +73,12 @@ fn marks_and_tunnels_metadata_go_through_tables_as_in_open_vswitch() {
     let (ofport, device): (u16, u32) = (ofport.parse().unwrap(), device.parse().unwrap());
     let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     let bytes = packet.udp(1, 2, b"data").bytes();
+    oracle.tool("ovs-ofctl", &["add-tlv-map", "br0", OPTIONS]).expect_ok();
     for program in PROGRAMS {
         let mut ours = Switch::new(5);
         ours.configure(topology.config(), Nanos::ZERO);
+        ours.change_options("br0", 0, &parse_tlv_maps(OPTIONS).unwrap())
+            .unwrap();
         for bridge in crate::BRIDGES {
             oracle.tool("ovs-ofctl", &["del-flows", bridge]).expect_ok();
         }

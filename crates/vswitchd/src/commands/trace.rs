@@ -9,6 +9,7 @@ use openflow::model::{Action, Port};
 use openflow::text::{Names, parse_actions, parse_packet, parse_port};
 use std::collections::BTreeMap;
 use switch::Switch;
+use switch::tables::TunnelOptions;
 use switch::trace::Request;
 
 const USAGE: &str = "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]";
@@ -93,7 +94,8 @@ fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String
             }
             let none = Names::default();
             let names = names.get(bridge).unwrap_or(&none);
-            (bridge.to_owned(), openflow_flow(flow, names)?)
+            let options = switch.bridge(bridge).map(|bridge| bridge.tables().options());
+            (bridge.to_owned(), openflow_flow(flow, names, options)?)
         }
         _ => datapath_flow(state, &switch, flow)?,
     };
@@ -111,11 +113,14 @@ fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String
 }
 
 /// A packet's fields in the words of `ovs-ofctl`; it came in by no port where none is said.
-fn openflow_flow(text: &str, names: &Names) -> Result<FlowState, String> {
+fn openflow_flow(text: &str, names: &Names, options: Option<&TunnelOptions>) -> Result<FlowState, String> {
     let packet = parse_packet(text, names).map_err(|error| format!("Bad openflow flow syntax: {text}: {error}"))?;
     let mut state = FlowState::new(Key::ZERO, Port::ANY.0);
     for entry in packet.entries() {
         state.set(entry.field, entry.value);
+    }
+    if let Some(options) = options {
+        options.give(&packet, &mut state);
     }
     if state.get(MatchField::VlanTci) & u128::from(TAG_PRESENT) != 0 {
         state.key.set(Field::VlanTpid0, 0x8100);

@@ -69,6 +69,12 @@ fn tlv(command: u16, map: &[u8]) -> Vec<u8> {
     [&words(&[command, 0, 0, 0])[..], map].concat()
 }
 
+/// Messages, behind some that take away all rules and all maps of options.
+fn unmapped(version: Version, messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let none = flow(version, |change| change.command = FlowCommand::Delete);
+    [&[none, nicira(version, 24, &tlv(2, &[]))], messages].concat()
+}
+
 pub(crate) const CASES: &[Case] = &[
     Case(E::BrcBadLen, V10, V15, |v| {
         let mut bytes = barrier(v);
@@ -550,6 +556,22 @@ pub(crate) const CASES: &[Case] = &[
         vec![nicira(v, 24, &tlv(0, &[0, 1, 2, 3, 0, 1, 0, 0]))]
     }),
     Case(E::NxTtmfcTableFull, V10, V15, |v| {
-        vec![nicira(v, 24, &tlv(0, &[0, 1, 2, 4, 0, 1, 0, 0]))]
+        let maps = [1, 2, 3].map(|kind| [0, 1, kind, 124, 0, kind, 0, 0]).concat();
+        unmapped(v, &[nicira(v, 24, &tlv(0, &maps))])
+    }),
+    Case(E::NxTtmfcAlreadyMapped, V10, V15, |v| {
+        let map = |kind| nicira(v, 24, &tlv(0, &[0, 1, kind, 4, 0, 1, 0, 0]));
+        unmapped(v, &[map(1), map(2)])
+    }),
+    Case(E::NxTtmfcDupEntry, V10, V15, |v| {
+        let map = |field| nicira(v, 24, &tlv(0, &[0, 1, 1, 4, 0, field, 0, 0]));
+        unmapped(v, &[map(1), map(2)])
+    }),
+    Case(E::NxTtmfcInvalidTlvDel, V12, V15, |v| {
+        let used = flow(v, |change| {
+            change.matching.add_tun_metadata(1, &[5], None).unwrap();
+        });
+        let map = |command| nicira(v, 24, &tlv(command, &[0, 1, 1, 4, 0, 1, 0, 0]));
+        unmapped(v, &[map(0), used, map(1)])
     }),
 ];

@@ -102,8 +102,6 @@ const OTHERWISE: &[(OfError, Option<OfError>, &str)] = {
         (E::NxBacBadEdProp, Some(E::BacBadLen), ORDER),
         (E::NxBacCtDatapathSupport, None, TAKES_IT),
         (E::NxBrcBadReason, Some(E::BrcBadType), ORDER),
-        (E::NxTtmfcTableFull, None, TAKES_IT),
-        (E::NxTtmfcTableFull, Some(E::NxTtmfcAlreadyMapped), TAKES_IT),
     ]
 };
 

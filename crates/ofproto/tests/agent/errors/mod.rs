@@ -130,10 +130,6 @@ const NEVER: &[(&str, &[OfError])] = {
             &[E::NxBmcCtDatapathSupport],
         ),
         ("every packet that waits may go on", &[E::NxRNotSupported]),
-        (
-            "no tunnel has options, so that none is there twice",
-            &[E::NxTtmfcAlreadyMapped, E::NxTtmfcDupEntry, E::NxTtmfcInvalidTlvDel],
-        ),
         ("only switches send updates", &[E::NxBrcFmBadEvent]),
     ]
 };

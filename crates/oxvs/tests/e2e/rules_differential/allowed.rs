@@ -7,11 +7,16 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let tags = tags(frame);
     let mut pushed = trace.matches("push_vlan:").count();
     let mut pushed_label = trace.contains("push_mpls:");
+    let mut cut = trace.contains("max_len=");
+    let mut missed = false;
     if trace.contains("hash(") {
         // A trace there ends before the bucket that a hash chooses.
         let all = [&set.groups[..], &set.rules[..]].concat().concat();
         pushed += all.matches("push_vlan:").count();
         pushed_label |= all.contains("push_mpls:");
+        cut |= all.contains("max_len=") && pushed > 0;
+        let of_miss = set.rules.iter().filter(|rule| rule.contains("priority=0,actions="));
+        missed = of_miss.into_iter().any(|rule| has_controller(rule)) && set.telling.is_some();
     }
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
     let has = |fields: &[&str]| fields.iter().any(|field| trace.contains(field));
@@ -36,7 +41,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let silent = set.ports.iter().filter(|(_, word)| *word == "no-packet-in");
     let silent = silent.map(|(port, _)| format!("in_port={},", &port[1..]));
     let mut silent = silent.filter(|port| trace.contains(port.as_str()));
-    let rules: [(bool, &str); 26] = [
+    let rules: [(bool, &str); 27] = [
         (
             has(&["\"packet-in\" is called for"]) && silent.next().is_some(),
             "of packets that no rule is for, Open vSwitch tells controllers though their port has no-packet-in",
@@ -88,7 +93,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "where a label that is not the last is taken off for something else than a label, Open vSwitch takes all off",
         ),
         (
-            trace.contains("max_len=") && has(&["push_vlan", "pop_vlan", "strip_vlan", "push_mpls", "pop_mpls"]),
+            cut && (pushed > 0 || has(&["pop_vlan", "strip_vlan", "push_mpls", "pop_mpls"])),
             "a packet that is cut off for a port is as long as asked for here; there what is put on or taken off is not counted",
         ),
         (
@@ -138,6 +143,10 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         (
             has(&["tp_src=0,tp_dst=0", "icmp_type=0,icmp_code=0"]) && has(&["set(ip"]),
             "Open vSwitch corrects the checksum of a transport header that it takes for malformed",
+        ),
+        (
+            missed && trace.lines().any(|line| line.ends_with(". priority 0")),
+            "behind a select group, Open vSwitch does not know any more that it was a table-miss rule that told controllers",
         ),
         (
             looks_anew,
@@ -201,8 +210,13 @@ impl Uncounted {
         // What is sent by a device that is down, a dummy of Open vSwitch's does not tell.
         let down = set.ports.iter().filter(|(_, word)| *word == "down");
         let down = down.map(|(port, _)| port.replace('p', "port ") + ":");
-        // A label is put on there when the packet goes out, and a meter before that counts it without.
-        let labelled = set.rules.iter().any(|rule| rule.contains("push_mpls"));
+        // A label or a tag is put on there, or taken off, when the packet goes out, and a meter before that counts it as it was.
+        let sizes = ["_mpls", "_vlan", "vlan_vid", "vlan_pcp", "vlan_tci", "VLAN_TCI"];
+        let labelled = set
+            .rules
+            .iter()
+            .chain(&set.groups)
+            .any(|rule| sizes.iter().any(|word| rule.contains(word)));
         let metered = name.contains("meter:") && name.contains("byte") && labelled;
         table || metered || down.into_iter().any(|port| name.contains(&port))
     }
@@ -239,6 +253,11 @@ pub(super) fn kind(frame: &[u8]) -> Kind {
         protocol,
         fragment,
     }
+}
+
+/// Whether a rule tells controllers.
+fn has_controller(rule: &str) -> bool {
+    rule.contains("controller(") || rule.contains("CONTROLLER")
 }
 
 /// Whether any of the labels that are looked at is all zero bits, or not there as a whole.

@@ -116,7 +116,8 @@ impl Pair {
             for part in runs.flat_map(|run| run.chunks(size)) {
                 self.tally.sent += part.len();
                 all.extend_from_slice(part);
-                if set.learning || forgets {
+                // Nor does Open vSwitch tell such a packet from others that it has decided for.
+                if set.learning || forgets || alone(&part[0]) {
                     self.forget_flows();
                 }
                 forgets = alone(&part[0]);

@@ -69,8 +69,7 @@ impl List {
 
     fn flow(&mut self, change: &FlowMod) -> Result<(), OfError> {
         use FlowCommand as C;
-        let matching = crate::tables::condition::accepted(&change.matching)?;
-        let matching = crate::tables::words::match_words(&matching);
+        let matching = crate::tables::condition::accepted(&change.matching, &crate::tables::TunnelOptions::default())?;
         let strict = matches!(change.command, C::ModifyStrict | C::DeleteStrict);
         let meant = |(table, priority, own, rule, _): &(u8, u16, Match<WORDS>, FlowMod, u64)| {
             change.table.is_none_or(|wanted| wanted == *table)

@@ -1,0 +1,56 @@
+//! Where metadata keeps tunnels' options, whatever fields these are mapped to: in units of four bytes, and one bit for each option that is there.
+//!
+//! The words may have more behind those of metadata, which is not looked at.
+
+/// Units that there is room for.
+pub const OPTION_UNITS: usize = 8;
+
+/// Options that can be told to be there.
+pub const OPTIONS: usize = 32;
+
+/// The word before the first that has units.
+pub(crate) const FIRST: usize = 33;
+
+/// The word whose low half says which options are there.
+const PRESENT: usize = 18;
+
+/// A unit's word and its lowest bit. Of two units in a word the first is the high one.
+pub const fn option_unit(unit: usize) -> (usize, u32) {
+    (FIRST + unit / 2, if unit % 2 == 0 { 32 } else { 0 })
+}
+
+/// The word and the bit that say that an option is there.
+pub const fn option_present(option: usize) -> (usize, u32) {
+    (PRESENT, option as u32)
+}
+
+/// The words and the bits of them that are of options.
+pub fn option_bits() -> impl Iterator<Item = (usize, u64)> {
+    let units = (FIRST..FIRST + OPTION_UNITS / 2).map(|word| (word, u64::MAX));
+    units.chain([(PRESENT, u64::MAX >> (64 - OPTIONS))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Home, META_WORDS, MatchField};
+
+    #[test]
+    fn options_share_no_bits_with_fields_and_with_each_other() {
+        let mut used = [0u64; META_WORDS];
+        for field in MatchField::ALL.iter().filter(|field| field.info().canonical) {
+            if let Home::Meta { word, shift } = field.info().home {
+                used[usize::from(word)] |= (field.info().valid as u64) << shift;
+                if field.info().valid > u64::MAX.into() {
+                    used[usize::from(word) - 1] |= (field.info().valid >> 64) as u64;
+                }
+            }
+        }
+        let units = (0..OPTION_UNITS).map(|unit| (option_unit(unit), 0xffff_ffff));
+        let bits = (0..OPTIONS).map(|option| (option_present(option), 1));
+        for ((word, shift), bits) in units.chain(bits) {
+            assert_eq!(used[word] & bits << shift, 0, "{word} {shift}");
+            used[word] |= bits << shift;
+        }
+    }
+}
