@@ -14,7 +14,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         let all = [&set.groups[..], &set.rules[..]].concat().concat();
         pushed += all.matches("push_vlan:").count();
         pushed_label |= all.contains("push_mpls:");
-        cut |= all.contains("max_len=") && pushed > 0;
+        cut |= all.contains("output(port=") && pushed > 0;
         let of_miss = set.rules.iter().filter(|rule| rule.contains("priority=0,actions="));
         missed = of_miss.into_iter().any(|rule| has_controller(rule)) && set.telling.is_some();
     }
