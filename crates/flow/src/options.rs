@@ -16,7 +16,7 @@ const PRESENT: usize = 18;
 
 /// A unit's word and its lowest bit. Of two units in a word the first is the high one.
 pub const fn option_unit(unit: usize) -> (usize, u32) {
-    (FIRST + unit / 2, if unit % 2 == 0 { 32 } else { 0 })
+    (FIRST + unit / 2, 32 - 32 * (unit as u32 % 2))
 }
 
 /// The word and the bit that say that an option is there.
