@@ -7,8 +7,6 @@ use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequ
 use openflow::{Codec, HEADER_LEN, OfError, Version};
 use wire::Nanos;
 
-/// Changes of the map of tunnel options.
-
 /// What bundles can be.
 const ATOMIC: u32 = 1;
 const ORDERED: u32 = 2;
