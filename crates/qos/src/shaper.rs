@@ -2,13 +2,17 @@
 //!
 //! What a Cisco switch's `speed 10` does: each packet occupies the link for its time on an Ethernet cable ([`LinkLayer::ETHERNET`]), and the next one is
 //! asked of the scheduler only when the link is free. So a scheduler behind it sees the queue that it would see on such a link. The state is one moment,
-//! when the link will be free, which is a token bucket: a caller that comes late may catch up by as much as `slack`.
+//! when the link will be free, which is a token bucket: a caller that comes late may catch up by as much as `slack`, and by [`LATE`] where packets
+//! were waiting all the time, for then a link would have sent all the time.
 
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
 use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
 
 /// The longest that a link makes up for calls that come late.
 const SLACK: Nanos = Nanos::from_micros(500);
+
+/// The same while packets wait: what a machine with more to do than it can makes a thread wait for a processor.
+const LATE: Nanos = Nanos::from_millis(20);
 
 /// The speed of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct Shaper<S> {
     /// When the link will be free, and the picoseconds that do not make a nanosecond.
     free: Nanos,
     rest: u64,
+    /// A packet was given out since the link was last seen without work.
+    busy: bool,
 }
 
 impl<S> Shaper<S> {
@@ -63,6 +69,7 @@ impl<S> Shaper<S> {
             speed,
             free: Nanos(0),
             rest: 0,
+            busy: false,
         }
     }
 
@@ -85,6 +92,9 @@ impl<S> Shaper<S> {
 impl<P: Packet, S: Scheduler<P>> Scheduler<P> for Shaper<S> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
+        if self.busy && now > self.free && self.inner.packets() == 0 {
+            self.busy = false;
+        }
         self.inner.enqueue(packet, now, dropped)
     }
 
@@ -96,8 +106,13 @@ impl<P: Packet, S: Scheduler<P>> Scheduler<P> for Shaper<S> {
         if now < self.free {
             return None;
         }
-        let packet = self.inner.dequeue(now, dropped)?;
-        let from = Nanos(now.0.saturating_sub(speed.slack.0));
+        let Some(packet) = self.inner.dequeue(now, dropped) else {
+            self.busy = false;
+            return None;
+        };
+        let slack = if self.busy { speed.slack.max(LATE) } else { speed.slack };
+        self.busy = true;
+        let from = Nanos(now.0.saturating_sub(slack.0));
         if self.free < from {
             self.free = from;
             self.rest = 0;
@@ -137,5 +152,61 @@ impl<P: Packet, S: Scheduler<P>> Scheduler<P> for Shaper<S> {
     fn segment_above(&self, queue: u32) -> Option<u64> {
         let own = self.speed.map(|speed| speed.rate.bytes_in(Nanos::from_millis(1)));
         [own, self.inner.segment_above(queue)].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LeafConfig, Single};
+
+    struct Frame;
+    impl Packet for Frame {
+        fn bytes(&self) -> u32 {
+            1_226
+        }
+        fn flow_hash(&self) -> u64 {
+            0
+        }
+        fn mark_ecn(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// Frames that take 1 ms each.
+    fn port(frames: usize) -> Shaper<Single<Frame>> {
+        let speed = PortSpeed::new(10_000_000).unwrap();
+        let mut port = Shaper::new(Single::new(&LeafConfig::default()), Some(speed));
+        put(&mut port, frames, 1_000);
+        port
+    }
+
+    fn put(port: &mut Shaper<Single<Frame>>, frames: usize, millis: u64) {
+        for _ in 0..frames {
+            let _ = port.enqueue(Frame, Nanos::from_millis(millis), &mut |_, _| ());
+        }
+    }
+
+    fn sent(port: &mut Shaper<Single<Frame>>, millis: u64) -> usize {
+        std::iter::from_fn(|| port.dequeue(Nanos::from_millis(millis), &mut |_, _| ())).count()
+    }
+
+    #[test]
+    fn a_link_with_packets_waiting_makes_up_for_a_late_call_and_an_idle_one_for_none() {
+        let mut port = port(100);
+        assert_eq!(sent(&mut port, 1_000), 1);
+        // 13 ms late.
+        assert_eq!(sent(&mut port, 1_014), 14);
+        // So late that nothing but a stop explains it.
+        assert_eq!(sent(&mut port, 1_300), 21);
+        assert_eq!(sent(&mut port, 1_301), 1);
+        let left = port.packets() as usize;
+        for millis in 1_302..1_302 + left as u64 {
+            assert_eq!(sent(&mut port, millis), 1);
+        }
+        // Nobody looks while it is idle.
+        put(&mut port, 10, 1_500);
+        assert_eq!(sent(&mut port, 1_500), 1);
+        assert_eq!(sent(&mut port, 1_501), 1);
     }
 }

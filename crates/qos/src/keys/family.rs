@@ -34,8 +34,9 @@ impl Family {
         };
         for (number, parent) in parents {
             let row = &rows[&number];
-            let known = u32::try_from(parent).ok().filter(|parent| rows.contains_key(parent));
-            match known {
+            // Queue 0 is there without a row.
+            let known = |parent: &u32| *parent == 0 || rows.contains_key(parent);
+            match u32::try_from(parent).ok().filter(known) {
                 Some(0) => return Err(row.refuse("parent", "queue 0 is for what has no queue, so it can be no parent")),
                 Some(parent) => {
                     family.parents.insert(number, parent);

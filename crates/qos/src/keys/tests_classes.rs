@@ -149,7 +149,7 @@ fn parents_make_a_tree_and_nothing_else() {
             ),
             (
                 &[(1, "parent=0")][..],
-                "queue 1: parent=0: there is no queue of this number",
+                "queue 1: parent=0: queue 0 is for what has no queue, so it can be no parent",
             ),
             (
                 &[(1, "parent=5")],
