@@ -67,7 +67,6 @@ pub(crate) fn drop_cause(cause: Cause) -> DropCause {
         Cause::Sojourn => DropCause::QueueDelay,
         Cause::Policed => DropCause::Policed,
         Cause::Loss => DropCause::QueueLoss,
-        Cause::Reconfigured => DropCause::QueueRemoved,
     }
 }
 

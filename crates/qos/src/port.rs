@@ -4,12 +4,14 @@ use crate::discipline::{Discipline, PortConfig, TrTcmPortConfig};
 use crate::police::{Color, EgressPolicer, TrTcm};
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
 use crate::{Cause, ConfigError, FifoConfig, Hfsc, Htb, LeafConfig, Nanos, Netem, Packet, Shaper, Single, Stats};
+use std::mem::{Discriminant, discriminant};
 
 /// Bytes of a frame that policers do not count: they count from the IP header on. Tags are counted.
 const ETHERNET: u32 = 14;
 
 /// See the module's page.
 pub struct Port<P> {
+    sort: Sort,
     police: Police,
     scheduler: Shaper<Kind<P>>,
 }
@@ -28,6 +30,7 @@ impl<P: Packet> Port<P> {
     /// What the discipline refuses.
     pub fn new(config: &PortConfig) -> Result<Port<P>, ConfigError> {
         Ok(Port {
+            sort: sort(&config.discipline),
             police: Police::new(&config.discipline),
             scheduler: Shaper::new(Kind::new(&config.discipline)?, config.speed),
         })
@@ -47,6 +50,13 @@ impl<P: Packet> Port<P> {
         self.scheduler.inner_mut().change(&config.discipline, now, dropped)?;
         self.scheduler.set_speed(config.speed);
         self.police.change(&config.discipline, now);
+        let sort = sort(&config.discipline);
+        if let Kind::Single(single) = self.scheduler.inner_mut()
+            && sort != self.sort
+        {
+            single.count_anew();
+        }
+        self.sort = sort;
         Ok(())
     }
 }
@@ -133,6 +143,17 @@ impl<P: Packet> Kind<P> {
         }
         Ok(())
     }
+}
+
+/// Which discipline it is, whatever its parameters.
+type Sort = (Discriminant<Discipline>, Option<Discriminant<LeafConfig>>);
+
+fn sort(discipline: &Discipline) -> Sort {
+    let leaf = match discipline {
+        Discipline::Leaf(leaf) => Some(discriminant(leaf)),
+        _ => None,
+    };
+    (discriminant(discipline), leaf)
 }
 
 /// What waits for a link where no discipline is configured.

@@ -29,6 +29,11 @@ impl<P: Packet> Single<P> {
         leaf.change(config, cx);
     }
 
+    /// Forgets all counters but what is queued.
+    pub(crate) fn count_anew(&mut self) {
+        self.counters = self.counters.backlog();
+    }
+
     fn parts<'a, 'b>(&'a mut self, now: Nanos, dropped: &'a mut Dropped<'b, P>) -> (&'a mut Leaf, Cx<'a, 'b, P>) {
         let cx = Cx {
             pool: &mut self.pool,

@@ -18,20 +18,17 @@ pub enum Cause {
     Policed,
     /// Lost as configured (netem).
     Loss,
-    /// The configuration left no room for it.
-    Reconfigured,
 }
 
 impl Cause {
     /// All, in the order of [`Stats::drops`].
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 6] = [
         Cause::Full,
         Cause::FlowFull,
         Cause::Memory,
         Cause::Sojourn,
         Cause::Policed,
         Cause::Loss,
-        Cause::Reconfigured,
     ];
 
     /// A word for it.
@@ -43,7 +40,6 @@ impl Cause {
             Cause::Sojourn => "sojourn",
             Cause::Policed => "policed",
             Cause::Loss => "loss",
-            Cause::Reconfigured => "reconfigured",
         }
     }
 }
@@ -126,6 +122,14 @@ impl Counters {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.came[0] == self.went[0]
+    }
+
+    /// Of the same backlog, and nothing besides.
+    pub(crate) fn backlog(&self) -> Counters {
+        Counters {
+            came: [self.backlog_packets(), self.backlog_bytes()],
+            ..Counters::default()
+        }
     }
 
     /// A packet came into the queue.

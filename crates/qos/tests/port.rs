@@ -74,6 +74,34 @@ proptest! {
 }
 
 #[test]
+fn another_kind_of_discipline_counts_from_nothing_and_other_parameters_go_on_counting() {
+    let all = disciplines();
+    let limited = Discipline::Leaf(fifo(500));
+    for (at, before) in all.iter().enumerate() {
+        for (other, after) in all.iter().chain([&limited]).enumerate() {
+            let mut port = Port::new(&PortConfig::new(before.clone())).unwrap();
+            for id in 0..9 {
+                let _ = port.enqueue(Parcel::new(id, 100), NOW, &mut nothing_dropped);
+            }
+            let now = NOW + Nanos::from_secs(1);
+            assert!(port.dequeue(now, &mut nothing_dropped).is_some());
+            port.reconfigure(&PortConfig::new(after.clone()), now, &mut nothing_dropped)
+                .unwrap();
+            let same = at == other || [(4, 5), (5, 4), (1, 10)].contains(&(at, other));
+            let stats = port.stats();
+            let counted = (stats.packets, stats.sojourn.counts().iter().sum::<u64>());
+            // trTCM counts what passes its meters.
+            let wanted = match after {
+                Discipline::TrTcm(_) if same => (9, 1),
+                _ if same => (1, 1),
+                _ => (0, 0),
+            };
+            assert_eq!((counted, stats.backlog_packets), (wanted, 8), "{before:?} to {after:?}");
+        }
+    }
+}
+
+#[test]
 fn a_discipline_with_less_room_hands_back_what_it_has_none_for() {
     let config = |limit| PortConfig::new(Discipline::Leaf(fifo(limit)));
     let netem = Discipline::Netem(NetemConfig::new(1, 0, 0.0, 5, 1).unwrap());
