@@ -64,7 +64,7 @@ fn every_scenario_shows_its_testbed_and_no_drawing_is_empty() {
         .iter()
         .find(|section| section.starts_with("S1.mininet<"))
         .unwrap();
-    for text in [">s1<", ">h3<", ">10.0.0.1/8<", "Mininet makes it"] {
+    for text in [">s1<", ">h3<", ">10.0.0.1/8<", "Mininet is asked to give"] {
         assert!(own.contains(text), "{text}");
     }
 }

@@ -226,7 +226,7 @@ fn experiment(
             .map(|drawing| drawing.inline())
             .collect(),
         rates: if scenario.cells(results.run.profile).iter().any(is_mininets) {
-            "Mininet makes it; rates are those that it is asked to give its links"
+            "Rates are those that Mininet is asked to give its links, at their ends"
         } else {
             "Rates are of the cables, outside every switch, in each direction"
         },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// To make and remove a cable and the host at its end, a guest apart, in seconds.
 const CABLE_SECONDS: f64 = 0.15;
-/// To start and stop the guests of a testbed, in seconds, with a processor that helps virtual machines.
+/// To start and stop the guests of a testbed, all at the same time, in seconds; also under emulation, on two processors.
 const GUEST_SECONDS: f64 = 6.0;
 /// To start, set up and stop a switch, in seconds.
 const SWITCH_SECONDS: f64 = 0.6;
