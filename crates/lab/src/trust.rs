@@ -182,7 +182,12 @@ fn bare(bed: &Bed, seconds: f64, checks: &mut Vec<Check>) -> Result<()> {
 fn delay_check(what: &str, cable: &Bed, reference: &Bed, payload: u32, known: u64, seconds: f64) -> Result<Check> {
     let (mut across, mut held) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..TURNS {
-        let of = |bed, hold| quantile(&probe_pair(bed, payload, hold, seconds / TURNS as f64)?.rtt, UNDISTURBED);
+        let of = |bed, hold| {
+            quantile(
+                &probe_pair(bed, payload, hold, seconds / TURNS as f64)?.rtt,
+                UNDISTURBED,
+            )
+        };
         across = across.min(of(cable, 0)?);
         held = held.min(of(reference, known)?);
     }
