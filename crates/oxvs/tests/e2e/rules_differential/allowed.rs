@@ -8,7 +8,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let mut pushed = trace.matches("push_vlan:").count();
     let mut pushed_label = trace.contains("push_mpls:");
     let mut cut = trace.contains("max_len=");
-    let mut missed = false;
+    let (mut missed, mut measured, mut rewritten) = (false, false, false);
     if trace.contains("hash(") {
         // A trace there ends before the bucket that a hash chooses.
         let all = [&set.groups[..], &set.rules[..]].concat().concat();
@@ -16,6 +16,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         pushed_label |= all.contains("push_mpls:");
         cut |= all.contains("output(port=") && pushed > 0;
         let of_miss = set.rules.iter().filter(|rule| rule.contains("priority=0,actions="));
+        measured = all.contains("check_pkt_larger");
+        rewritten = TRANSPORT.iter().any(|word| all.contains(word));
         missed = of_miss.into_iter().any(|rule| has_controller(rule)) && set.telling.is_some();
     }
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
@@ -97,7 +99,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "a packet that is cut off for a port is as long as asked for here; there what is put on or taken off is not counted",
         ),
         (
-            trace.contains("nw_frag=later") && has(&["set(ipv4(src=", "set(ipv4(dst=", "set(icmp"]),
+            trace.contains("nw_frag=later") && (rewritten || has(&["set(ipv4(src=", "set(ipv4(dst=", "set(icmp"])),
             "Open vSwitch writes to a transport's header, and corrects its checksum, in the midst of a later fragment's data",
         ),
         (
@@ -121,7 +123,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
             "a label that is put on and taken off again leaves the type in Open vSwitch as it was before, whatever it shall be",
         ),
         (
-            has(&["check_pkt_larger"]) && has(&["resubmit(", "group:", "clone(", "Executing action set:"]),
+            measured || has(&["check_pkt_larger"]) && has(&["resubmit(", "group:", "clone(", "Executing action set:"]),
             "what a table, a bucket or a clone does behind check_pkt_larger is undone there for who had it run, or for the action set",
         ),
         (
@@ -254,6 +256,18 @@ pub(super) fn kind(frame: &[u8]) -> Kind {
         fragment,
     }
 }
+
+/// What actions that write to a transport's header, or to what its checksum is of, are called.
+const TRANSPORT: [&str; 8] = [
+    "mod_nw_src",
+    "mod_nw_dst",
+    "mod_tp_",
+    "->icmp",
+    "->ip_src",
+    "->ip_dst",
+    "IP_SRC",
+    "IP_DST",
+];
 
 /// Whether a rule tells controllers.
 fn has_controller(rule: &str) -> bool {
