@@ -185,10 +185,9 @@ impl Match {
         if value.iter().zip(&mask).any(|(v, m)| v & !m != 0) {
             return Err(OfError::BmcBadWildcards);
         }
-        let (value, mask) = match mask.iter().all(|byte| *byte == 0) {
-            true => (Vec::new(), Vec::new()),
-            false => (value.to_vec(), mask),
-        };
+        // Bytes before those that count say nothing.
+        let unsaid = mask.iter().take_while(|byte| !exact && **byte == 0).count();
+        let (value, mask) = (value[unsaid..].to_vec(), mask[unsaid..].to_vec());
         match self.tun_metadata.binary_search_by_key(&number, |t| t.number) {
             Ok(_) => Err(OfError::BmcDupField),
             Err(at) => {

@@ -119,11 +119,10 @@ impl TunnelOptions {
         let mut matching = words::match_of(words);
         for field in self.fields.iter().filter(|field| field.is_in(words.mask())) {
             let (value, mask) = (field.read(words.value()), field.read(words.mask()));
-            let unsaid = mask.iter().take_while(|byte| **byte == 0).count();
             let exact = !mask.is_empty() && mask.iter().all(|byte| *byte == 0xff);
-            let (value, mask) = (&value[unsaid..], (!exact).then_some(&mask[unsaid..]));
+            let mask = (!exact).then_some(&mask[..]);
             // Of each field there is one condition, and what words have fits its field.
-            let _ = matching.add_tun_metadata(field.map.index as u8, value, mask);
+            let _ = matching.add_tun_metadata(field.map.index as u8, &value, mask);
         }
         matching
     }
@@ -195,9 +194,10 @@ impl TunnelOptions {
         let number = mapped.map.index as u8;
         let (mut value, mut mask) = mapped.place(part, bits);
         if let Some(before) = matching.tun_metadata().iter().find(|there| there.number == number) {
-            for (n, (value, mask)) in value.iter_mut().zip(&mut mask).enumerate() {
-                let (old, known) = (before.value.get(n).copied(), before.mask.get(n).copied().unwrap_or(0));
-                *value |= old.unwrap_or(0) & !*mask;
+            let (old, known) = (mapped.fit(&before.value), mapped.fit(&before.mask));
+            let both = old.into_iter().flatten().zip(known.into_iter().flatten());
+            for ((value, mask), (old, known)) in value.iter_mut().zip(&mut mask).zip(both) {
+                *value |= old & !*mask;
                 *mask |= known;
             }
         }

@@ -1,5 +1,5 @@
 use super::*;
-use openflow::model::TlvMap;
+use openflow::model::{Subfield, TlvMap};
 use openflow::text::{Names, Style, matching, parse_flow, parse_tlv_maps};
 
 const ADD: u16 = 0;
@@ -124,4 +124,15 @@ fn a_field_that_rules_use_keeps_its_option() {
         tables.flow_mod(&delete, T1).unwrap();
         tables.change_options(CLEAR, &[]).unwrap();
     }
+}
+
+#[test]
+fn conditions_on_parts_of_a_field_are_all_asked_for() {
+    let tables = mapped();
+    let mut wanted = openflow::model::Match::ANY;
+    for (ofs, bits) in [(0, 0x28), (16, 0x29), (4, 0xf)] {
+        let part = Subfield::new(F::TunMetadata0, ofs, 8).unwrap();
+        tables.options().require(&mut wanted, &part, bits);
+    }
+    assert_eq!(matching(&wanted, Style::PLAIN), "tun_metadata0=0x2900f8/0xff0fff");
 }
