@@ -157,7 +157,6 @@ impl Bed {
 
     /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's queue was full, or the machine could not take what
     /// a device sent), `sender` and `receiver` (a host's stack dropped it; of the receiver, the socket's buffer was full or nobody listened).
-    /// Packets that waited for a neighbour's address in vain are counted for the whole machine, as `sender`.
     ///
     /// # Errors
     /// A namespace that is gone, a tool that fails.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Reads the counts, once.
+/// Reads the counts, once, of a host that has a kernel of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {}
@@ -33,6 +33,7 @@ impl Count {
         control.ready(Vec::new());
         control.await_go();
         let mut stack = Stack::here()?;
+        // It counts for all namespaces of a kernel: of a guest's, which has no other, it is the host's.
         stack.sent += unknown_neighbours();
         Ok(Outcome::Counted(stack))
     }
@@ -86,7 +87,7 @@ fn incomplete(text: &str) -> u64 {
 }
 
 /// Packets that this kernel, in whatever namespace, dropped as too many waited for the address of a neighbour. 0 where it does not tell.
-pub(crate) fn unknown_neighbours() -> u64 {
+fn unknown_neighbours() -> u64 {
     discards(&fs::read_to_string("/proc/net/stat/arp_cache").unwrap_or_default())
 }
 
