@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
 //! | | where the port asks for it: let packets come at its speed, police them | `gate` |
-//! | 2 | extract each frame's key, as far as megaflows look at it; not where one covers all that comes from the port | [`flow::extract`] |
+//! | 2 | extract each frame's key, as far as megaflows look at it; not where one covers all that comes from the port, nor of a frame that visibly has the key of the one before | [`flow::KeySlot`] |
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
 //! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::upcall`] |
@@ -35,7 +35,7 @@ use crate::meters::{MeterView, Meters};
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath, Translation, Upcall};
-use flow::{Field, Key, PortNo};
+use flow::{Field, Key, KeySlot, PortNo};
 use netdev::{Frame, Netdev, Rx};
 use std::io;
 use std::sync::Arc;
@@ -92,7 +92,9 @@ pub struct Pipeline {
 #[derive(Default)]
 struct Batch {
     frames: Vec<Frame>,
-    keys: Vec<Key>,
+    /// How many of the frames, one after the other, have the same key, again and again. What follows is of each such run.
+    runs: Vec<u32>,
+    keys: Vec<KeySlot>,
     hashes: Vec<u64>,
     /// The number of the megaflow, [`NONE`] or [`MALFORMED`].
     flows: Vec<u32>,
@@ -211,8 +213,7 @@ impl Pipeline {
         self.stats.exact_hits.add(packets);
         let flow = self.flows.flow_mut(number);
         let Some(port) = flow.direct else {
-            batch.flows.clear();
-            batch.flows.resize(batch.frames.len(), number);
+            batch.run_of(number);
             return self.act(batch, from, now);
         };
         flow.carried(packets, bytes_of(&batch.frames), now);
@@ -246,9 +247,11 @@ impl Pipeline {
         self.flows.traffic();
         let mut way = Way::Open;
         // Packets of one megaflow that follow each other are counted at once: a count that was just written is slow to be read again.
-        let mut rest = &batch.frames[..];
+        let (mut runs, mut rest) = (&batch.runs[..], &batch.frames[..]);
         for alike in batch.flows.chunk_by(|a, b| a == b) {
-            let (frames, others) = rest.split_at(alike.len());
+            let (own, others) = runs.split_at(alike.len());
+            runs = others;
+            let (frames, others) = rest.split_at(own.iter().sum::<u32>() as usize);
             rest = others;
             let flow = self.flows.flow_mut(alike[0]);
             flow.carried(frames.len() as u64, bytes_of(frames), now);
@@ -260,15 +263,17 @@ impl Pipeline {
         let mut context = self.actor.for_inlet(from, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a `Drain` it is taken apart first.
         batch.frames.reverse();
-        for number in &batch.flows {
-            let frame = batch.frames.swap_remove(batch.frames.len() - 1);
-            let flow = self.flows.flow_mut(*number);
-            match flow.direct {
-                Some(port) => context.queue(port, frame),
-                // Actions lie apart from their megaflow: to look at them is another access to memory.
-                None => {
-                    let (actions, drop) = flow.actions();
-                    context.run(actions, drop, frame);
+        for (number, run) in batch.flows.iter().zip(&batch.runs) {
+            for _ in 0..*run {
+                let frame = batch.frames.swap_remove(batch.frames.len() - 1);
+                let flow = self.flows.flow_mut(*number);
+                match flow.direct {
+                    Some(port) => context.queue(port, frame),
+                    // Actions lie apart from their megaflow: to look at them is another access to memory.
+                    None => {
+                        let (actions, drop) = flow.actions();
+                        context.run(actions, drop, frame);
+                    }
                 }
             }
         }
@@ -277,23 +282,23 @@ impl Pipeline {
     /// Stages 5 to 7, packet by packet.
     #[cold]
     fn act_in_order(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
-        if std::mem::take(&mut batch.is_ethernet) {
-            // Who asks, or may have to wait for others of its connection, is looked at whole.
-            for (frame, key) in batch.frames.iter().zip(&mut batch.keys) {
-                flow::extract_into(key, frame.data(), from.port);
-            }
-        }
         self.flows.traffic();
         let removals = self.flows.removals();
-        let found = batch.keys.iter().zip(&batch.flows);
-        for (frame, (key, flow)) in batch.frames.drain(..).zip(found) {
-            let known = *flow < MALFORMED && removals == self.flows.removals();
-            if known && !from.is_behind(key) {
-                self.run_flow(*flow, frame, 0, from, now);
-            } else if *flow == MALFORMED {
-                self.refuse(from, DropCause::Malformed, 1);
-            } else {
-                self.miss(key, frame, from, now);
+        let mut frames = batch.frames.drain(..);
+        for ((run, key), flow) in batch.runs.iter().zip(&mut batch.keys).zip(&batch.flows) {
+            for frame in frames.by_ref().take(*run as usize) {
+                if batch.is_ethernet {
+                    // Who asks, or may have to wait for others of its connection, is looked at whole.
+                    key.read(frame.data(), from.port, None);
+                }
+                let known = *flow < MALFORMED && removals == self.flows.removals();
+                if known && !from.is_behind(key) {
+                    self.run_flow(*flow, frame, 0, from, now);
+                } else if *flow == MALFORMED {
+                    self.refuse(from, DropCause::Malformed, 1);
+                } else {
+                    self.miss(key, frame, from, now);
+                }
             }
         }
     }
@@ -327,10 +332,9 @@ impl Pipeline {
             in_port,
             depth,
         } = again;
-        let mut key = Key::ZERO;
-        if !flow::extract_into(&mut key, frame.data(), in_port) {
+        let Some(mut key) = flow::extract(frame.data(), in_port) else {
             return self.lose(from, DropCause::Malformed);
-        }
+        };
         key.set(Field::RecircId, id.into());
         key.set(Field::PktMark, frame.mark.into());
         key.set(Field::SkbPriority, frame.priority.into());

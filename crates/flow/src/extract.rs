@@ -4,11 +4,17 @@
 //! believed only where the bytes are there, and what lies behind the length of an IP header (Ethernet padding) is not read. What is whole is
 //! what Open vSwitch takes for whole: the version in an IP header, for example, is the EtherType's business.
 
-use crate::field::{ETHERNET_WORDS, Field, fill};
+use crate::field::{Field, fill};
 use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
 use wire::EtherType;
 
 use crate::exthdr::Chain;
+
+mod plain;
+mod slot;
+
+use plain::{Plain, begins_with, untagged};
+pub use slot::{KeySlot, Reading};
 
 /// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header with a type.
 const NOT_A_TYPE: u16 = 0x05ff;
@@ -18,36 +24,8 @@ const BOTTOM_OF_STACK: u128 = 0x100;
 
 /// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its outermost VLAN tag.
 pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
-    let mut key = Key::ZERO;
-    extract_into(&mut key, data, in_port).then_some(key)
-}
-
-/// Reads a packet's key to where it shall stay: keys are long, and copying one takes as long as reading a header. `false` where
-/// [`extract`] has none to give; what is in `key` then has no meaning.
-#[inline]
-pub fn extract_into(key: &mut Key, data: &[u8], in_port: PortNo) -> bool {
-    *key = Key::ZERO;
-    let Some((kind, rest)) = ethernet(key, data, in_port) else {
-        return false;
-    };
-    // Inner layers are optional: `None` from them means that the packet has no more fields.
-    let _ = match kind {
-        EtherType::IPV4 => ipv4(key, rest),
-        EtherType::IPV6 => ipv6(key, rest),
-        EtherType::ARP | EtherType::RARP => arp(key, rest),
-        EtherType::MPLS | EtherType::MPLS_MULTICAST => mpls(key, rest),
-        EtherType::PBB => pbb(key, rest),
-        _ => None,
-    };
-    true
-}
-
-/// Reads of a packet's key the first [`ETHERNET_WORDS`](crate::ETHERNET_WORDS) words, which are those before its payload. What the other words
-/// of `key` say has no meaning.
-#[inline]
-pub fn extract_ethernet_into(key: &mut Key, data: &[u8], in_port: PortNo) -> bool {
-    key.words[..ETHERNET_WORDS].fill(0);
-    ethernet(key, data, in_port).is_some()
+    let mut slot = KeySlot::default();
+    (slot.read(data, in_port, None) == Reading::Key).then(|| *slot)
 }
 
 /// Whether [`extract`] has a key to give.
@@ -58,6 +36,18 @@ pub fn has_key(data: &[u8]) -> bool {
     }
     let header: Option<&[u8; 14]> = data.first_chunk();
     header.is_some_and(|header| !EtherType(u16::from_be_bytes([header[12], header[13]])).is_vlan())
+}
+
+/// What Ethernet carries. Inner layers are optional: where one is not whole, the packet has no more fields.
+fn payload(key: &mut Key, kind: EtherType, data: &[u8]) {
+    let _ = match kind {
+        EtherType::IPV4 => ipv4(key, data),
+        EtherType::IPV6 => ipv6(key, data),
+        EtherType::ARP | EtherType::RARP => arp(key, data),
+        EtherType::MPLS | EtherType::MPLS_MULTICAST => mpls(key, data),
+        EtherType::PBB => pbb(key, data),
+        _ => None,
+    };
 }
 
 /// Ethernet. Returns the type of what it carries, and that.

@@ -214,17 +214,23 @@ pub(crate) const fn set(words: &mut [u64; KEY_WORDS], field: Field, value: u128)
     }
 }
 
-/// Writes fields that lie in one word, and zero to the rest of that word: what costs nothing where a word is known to be zero, and spares the
-/// processor to read back what it has just written.
+/// A word of a key with fields that lie in it, and zero in the rest.
 #[inline(always)]
-pub(crate) fn fill<const N: usize>(words: &mut [u64; KEY_WORDS], fields: [(Field, u64); N]) {
-    let mut filled = 0;
+pub(crate) fn word<const N: usize>(fields: [(Field, u64); N]) -> u64 {
+    let mut word = 0;
     for (field, value) in fields {
         let info = field.info();
         debug_assert!(info.word == fields[0].0.info().word && info.bits <= 64);
-        filled |= (value & field.max_value() as u64) << info.shift;
+        word |= (value & field.max_value() as u64) << info.shift;
     }
-    words[fields[0].0.info().word as usize] = filled;
+    word
+}
+
+/// Writes a [`word`] where it belongs: what costs nothing where a word is known to be zero, and spares the processor to read back what it has
+/// just written.
+#[inline(always)]
+pub(crate) fn fill<const N: usize>(words: &mut [u64; KEY_WORDS], fields: [(Field, u64); N]) {
+    words[fields[0].0.info().word as usize] = word(fields);
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod options;
 mod state;
 
 pub use display::Masked;
-pub use extract::{extract, extract_ethernet_into, extract_into, has_key};
+pub use extract::{KeySlot, Reading, extract, has_key};
 pub use field::{ETHERNET_WORDS, Field, FieldInfo, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, PortNo, TAG_PRESENT};
 pub use mask::{Mask, mix};

@@ -23,7 +23,7 @@ pub(crate) use storage::Flow;
 use crate::hash::{KeyHasher, front};
 use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
-use flow::{Field, Key, Mask, PortNo};
+use flow::{Field, Key, KeySlot, Mask, PortNo};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,9 +178,9 @@ impl FlowTable {
     }
 
     /// Finds megaflows for those of up to [`BATCH`] keys that have [`NONE`](crate::signature::NONE) in `flows`, and puts their numbers there.
-    /// Returns of how many it found one.
+    /// Returns of which it found one, a bit each.
     #[inline]
-    pub(crate) fn lookup_batch(&mut self, keys: &[Key], flows: &mut [u32]) -> u32 {
+    pub(crate) fn lookup_batch(&mut self, keys: &[KeySlot], flows: &mut [u32]) -> u32 {
         self.subtables.lookup_batch(&self.hasher, keys, flows, &self.storage)
     }
 

@@ -6,7 +6,7 @@ use crate::hash::{KeyHasher, MaskPairs};
 use crate::pipeline::BATCH;
 use crate::signature::NONE;
 use dp::Region;
-use flow::{ETHERNET_WORDS, Key, Mask};
+use flow::{ETHERNET_WORDS, Key, KeySlot, Mask};
 use hashbrown::HashMap;
 
 /// All subtables of a table of megaflows.
@@ -78,7 +78,7 @@ impl Subtables {
     pub(super) fn lookup_batch(
         &mut self,
         hasher: &KeyHasher,
-        keys: &[Key],
+        keys: &[KeySlot],
         flows: &mut [u32],
         storage: &Storage,
     ) -> u32 {
@@ -89,7 +89,8 @@ impl Subtables {
             open[left].0 = n as u8;
             left += usize::from(*flow == NONE);
         }
-        let all = left;
+        let bits = |open: &[(u8, u32, u32)]| open.iter().fold(0, |bits, (n, ..)| bits | 1 << n);
+        let all: u32 = bits(&open[..left]);
         for &number in &self.order {
             if left == 0 {
                 break;
@@ -119,7 +120,7 @@ impl Subtables {
             }
             table.hits += (asked - left) as u64;
         }
-        (all - left) as u32
+        all & !bits(&open[..left])
     }
 
     /// The megaflow of exactly this masked key.

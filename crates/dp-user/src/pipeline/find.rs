@@ -5,24 +5,59 @@
 
 use super::{Batch, MALFORMED, Pipeline};
 use crate::signature::NONE;
-use flow::{Key, PortNo};
+use flow::{Key, KeySlot, PortNo, Reading};
+
+impl Batch {
+    /// Reads the keys of the packets; of those that visibly have the key of the one before, one key.
+    #[inline(always)]
+    fn read(&mut self, port: PortNo, read: impl Fn(&mut KeySlot, &[u8], PortNo, Option<&KeySlot>) -> Reading) {
+        let packets = self.frames.len();
+        self.keys.resize_with(self.keys.len().max(packets), KeySlot::default);
+        refill(&mut self.flows, packets, NONE);
+        refill(&mut self.runs, packets, 1);
+        let mut runs = 0;
+        for frame in &self.frames {
+            let (before, next) = self.keys.split_at_mut(runs);
+            match read(&mut next[0], frame.data(), port, before.last()) {
+                Reading::Same => {
+                    self.runs[runs - 1] += 1;
+                    continue;
+                }
+                Reading::Key => {}
+                Reading::Malformed => self.flows[runs] = MALFORMED,
+            }
+            runs += 1;
+        }
+        self.flows.truncate(runs);
+        self.runs.truncate(runs);
+    }
+
+    /// All packets are of this megaflow.
+    pub(super) fn run_of(&mut self, number: u32) {
+        refill(&mut self.flows, 1, number);
+        refill(&mut self.runs, 1, self.frames.len() as u32);
+    }
+
+    /// How many packets are in the runs that have a bit here.
+    fn packets_in(&self, mut runs: u32) -> u32 {
+        let mut packets = 0;
+        while runs != 0 {
+            packets += self.runs[runs.trailing_zeros() as usize];
+            runs &= runs - 1;
+        }
+        packets
+    }
+}
 
 impl Pipeline {
     /// Stage 2.
     #[inline]
     pub(super) fn extract(&mut self, batch: &mut Batch, port: PortNo) {
-        let frames = batch.frames.len();
-        batch.keys.resize(batch.keys.len().max(frames), Key::ZERO);
-        batch.flows.clear();
-        let keys = batch.frames.iter().zip(&mut batch.keys);
-        let verdict = |good| if good { NONE } else { MALFORMED };
         batch.is_ethernet = self.flows.is_ethernet();
         if batch.is_ethernet {
-            let good = keys.map(|(frame, key)| flow::extract_ethernet_into(key, frame.data(), port));
-            batch.flows.extend(good.map(verdict));
+            batch.read(port, KeySlot::read_ethernet);
         } else {
-            let good = keys.map(|(frame, key)| flow::extract_into(key, frame.data(), port));
-            batch.flows.extend(good.map(verdict));
+            batch.read(port, KeySlot::read);
         }
     }
 
@@ -41,22 +76,24 @@ impl Pipeline {
     pub(super) fn find(&mut self, batch: &mut Batch) -> bool {
         let keys = &batch.keys[..batch.flows.len()];
         let unknown = self.guess(keys, &mut batch.hashes, &mut batch.flows);
-        let all = keys.len() as u32;
-        let known = all - unknown.count_ones();
-        let mut found = 0;
-        if unknown != 0 {
-            found = self.flows.lookup_batch(keys, &mut batch.flows);
-            self.remember_found(unknown, batch);
+        let packets = batch.frames.len() as u32;
+        if unknown == 0 {
+            self.signatures.learn(keys.len() as u32, 0);
+            self.stats.exact_hits.add(packets.into());
+            return true;
         }
-        self.signatures.learn(known, found);
-        self.stats.exact_hits.add(known.into());
-        self.stats.megaflow_hits.add(found.into());
-        known + found == all
+        let found = self.flows.lookup_batch(keys, &mut batch.flows);
+        self.signatures
+            .learn(keys.len() as u32 - unknown.count_ones(), found.count_ones());
+        self.remember_found(found, batch);
+        self.stats.exact_hits.add((packets - batch.packets_in(unknown)).into());
+        self.stats.megaflow_hits.add(batch.packets_in(found).into());
+        found == unknown
     }
 
     /// Stage 3. Returns those of the keys, a bit each, of which no megaflow is remembered.
     #[inline]
-    fn guess(&self, keys: &[Key], hashes: &mut Vec<u64>, flows: &mut [u32]) -> u32 {
+    fn guess(&self, keys: &[KeySlot], hashes: &mut Vec<u64>, flows: &mut [u32]) -> u32 {
         hashes.clear();
         for key in keys {
             let hash = self.hash(key);
@@ -81,14 +118,12 @@ impl Pipeline {
         unknown
     }
 
-    /// Remembers the megaflows that were found for these of a batch's packets, a bit each.
-    fn remember_found(&mut self, mut packets: u32, batch: &Batch) {
-        while packets != 0 {
-            let n = packets.trailing_zeros() as usize;
-            packets &= packets - 1;
-            if batch.flows[n] < MALFORMED {
-                self.signatures.remember(batch.hashes[n], batch.flows[n]);
-            }
+    /// Remembers the megaflows that were found for these of a batch's keys, a bit each.
+    fn remember_found(&mut self, mut keys: u32, batch: &Batch) {
+        while keys != 0 {
+            let n = keys.trailing_zeros() as usize;
+            keys &= keys - 1;
+            self.signatures.remember(batch.hashes[n], batch.flows[n]);
         }
     }
 
@@ -96,4 +131,10 @@ impl Pipeline {
     pub(super) fn remember(&mut self, key: &Key, flow: u32) {
         self.signatures.remember(self.hash(key), flow);
     }
+}
+
+#[inline(always)]
+fn refill(list: &mut Vec<u32>, len: usize, value: u32) {
+    list.clear();
+    list.resize(len, value);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::KEY_WORDS;
+use crate::ETHERNET_WORDS;
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 
@@ -43,13 +43,98 @@ fn what_has_a_key_is_known_without_reading_it() {
     }
 }
 
+const KINDS: usize = 8;
+
+/// A packet of each of some kinds.
+fn of_kind(kind: usize) -> Vec<u8> {
+    let ethernet = || PacketBuilder::ethernet2([2; 6], [4; 6]);
+    let mut data = Vec::new();
+    match kind {
+        0 => return tcp4(64, 1, 2),
+        1 => return neighbour_solicitation(&[1, 1, 2, 2, 2, 2, 2, 2]),
+        2 => ethernet()
+            .double_vlan(1.try_into().unwrap(), 2.try_into().unwrap())
+            .ipv6([1; 16], [2; 16], 3)
+            .udp(5, 6)
+            .write(&mut data, b"x"),
+        3 => return [&[0xff; 6][..], &[2; 6], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[3; 20]].concat(),
+        4 => ethernet()
+            .ipv6([1; 16], [2; 16], 3)
+            .tcp(5, 6, 7, 8)
+            .write(&mut data, b"xy"),
+        5 => ethernet()
+            .single_vlan(3.try_into().unwrap())
+            .ipv4([1; 4], [2; 4], 9)
+            .udp(5, 6)
+            .write(&mut data, &[7; 20]),
+        6 => ethernet().ipv4([1; 4], [2; 4], 9).udp(5, 6).write(&mut data, &[7; 20]),
+        _ => {
+            return [
+                &[0xff; 6][..],
+                &[2; 6],
+                &[0, 60, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0],
+                &[0x45; 40],
+            ]
+            .concat();
+        }
+    }
+    .unwrap();
+    data
+}
+
 proptest! {
+    #[test]
+    fn what_is_called_the_same_has_the_same_key(
+        kind in 0..KINDS,
+        both in proptest::collection::vec((0usize..70, any::<u8>()), 0..3),
+        one in proptest::collection::vec((0usize..70, any::<u8>()), 0..2),
+        cuts in proptest::array::uniform2(proptest::option::weighted(0.2, 14usize..90)),
+    ) {
+        let mut packets = [of_kind(kind), of_kind(kind)];
+        for (at, byte) in both {
+            packets.iter_mut().filter_map(|packet| packet.get_mut(at)).for_each(|own| *own = byte);
+        }
+        for (at, byte) in one {
+            packets[1].get_mut(at).into_iter().for_each(|own| *own = byte);
+        }
+        packets.iter_mut().zip(cuts).for_each(|(packet, cut)| packet.truncate(cut.unwrap_or(usize::MAX)));
+        let keys = packets.each_ref().map(|packet| extract(packet, PortNo(1)));
+        let (mut before, mut slot) = (KeySlot::default(), KeySlot::default());
+        before.read(&packets[0], PortNo(1), None);
+        let same = slot.read(&packets[1], PortNo(1), Some(&before)) == Reading::Same;
+        prop_assert!(!same || keys[0].is_some() && keys[0] == keys[1]);
+        prop_assert!(same || slot.read(&packets[1], PortNo(2), Some(&before)) != Reading::Same);
+        before.read_ethernet(&packets[0], PortNo(1), None);
+        let same = slot.read_ethernet(&packets[1], PortNo(1), Some(&before)) == Reading::Same;
+        let fronts = keys.map(|key| key.map(|key| key.words()[..ETHERNET_WORDS].to_vec()));
+        prop_assert!(!same || fronts[0].is_some() && fronts[0] == fronts[1]);
+    }
+
+    #[test]
+    fn what_was_read_before_leaves_nothing_in_a_slot(
+        packets in proptest::collection::vec((0..KINDS, proptest::collection::vec((12usize..70, any::<u8>()), 0..2), any::<bool>()), 1..6),
+    ) {
+        let mut slot = KeySlot::default();
+        for (kind, damage, ethernet) in packets {
+            let mut data = of_kind(kind);
+            for (at, byte) in damage {
+                data.get_mut(at).into_iter().for_each(|own| *own = byte);
+            }
+            let key = extract(&data, PortNo(1));
+            if ethernet {
+                prop_assert_eq!(slot.read_ethernet(&data, PortNo(1), None) == Reading::Key, key.is_some());
+            } else {
+                prop_assert_eq!((slot.read(&data, PortNo(1), None) == Reading::Key).then(|| *slot), key);
+            }
+        }
+    }
+
     #[test]
     fn no_bytes_make_it_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = extract(&data, PortNo(1));
         prop_assert_eq!(key.is_some(), has_key(&data));
-        let mut front = Key::from_words(&[u64::MAX; KEY_WORDS]);
-        prop_assert_eq!(key.is_some(), extract_ethernet_into(&mut front, &data, PortNo(1)));
+        let mut front = KeySlot::default();
+        prop_assert_eq!(key.is_some(), front.read_ethernet(&data, PortNo(1), None) == Reading::Key);
         if let Some(key) = key {
             prop_assert_eq!(&key.words()[..ETHERNET_WORDS], &front.words()[..ETHERNET_WORDS]);
         }
@@ -60,20 +145,9 @@ proptest! {
     fn no_damage_to_a_real_packet_makes_it_panic(
         cut in 0usize..120,
         damage in proptest::collection::vec((0usize..120, any::<u8>()), 0..4),
-        kind in 0usize..5,
+        kind in 0..KINDS,
     ) {
-        let mut data = match kind {
-            0 => tcp4(64, 1, 2),
-            1 => neighbour_solicitation(&[1, 1, 2, 2, 2, 2, 2, 2]),
-            2 => {
-                let mut data = Vec::new();
-                let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).double_vlan(1.try_into().unwrap(), 2.try_into().unwrap());
-                builder.ipv6([1; 16], [2; 16], 3).udp(5, 6).write(&mut data, b"x").unwrap();
-                data
-            }
-            3 => [&[0xff; 6][..], &[2; 6], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[3; 20]].concat(),
-            _ => [&[0xff; 6][..], &[2; 6], &[0, 60, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &[0x45; 40]].concat(),
-        };
+        let mut data = of_kind(kind);
         for (at, byte) in damage {
             if let Some(slot) = data.get_mut(at) {
                 *slot = byte;
@@ -134,6 +208,29 @@ fn a_tcp_packet_has_its_addresses_ports_and_flags() {
         (key.eth_src().to_string(), key.eth_dst().to_string()),
         ("02:02:02:02:02:02".into(), "04:04:04:04:04:04".into())
     );
+}
+
+#[test]
+fn packets_of_a_connection_are_called_the_same() {
+    let tcp = tcp4(64, 80, 1234);
+    let mut next = tcp.clone();
+    // Identification and sequence numbers.
+    next[18..20].copy_from_slice(&[1, 2]);
+    next[38..46].copy_from_slice(&[9; 8]);
+    let (mut before, mut slot) = (KeySlot::default(), KeySlot::default());
+    assert_eq!(before.read(&tcp, PortNo(1), None), Reading::Key);
+    assert_eq!(slot.read(&next, PortNo(1), Some(&before)), Reading::Same);
+    assert_eq!(slot.read(&next, PortNo(2), Some(&before)), Reading::Key);
+    // A flag, a port.
+    for at in [47, 34] {
+        let mut other = next.clone();
+        other[at] ^= 1;
+        assert_eq!(slot.read(&other, PortNo(1), Some(&before)), Reading::Key);
+        assert_eq!(Some(*slot), extract(&other, PortNo(1)));
+        assert_eq!(slot.read_ethernet(&other, PortNo(1), Some(&before)), Reading::Same);
+    }
+    next[3] ^= 1;
+    assert_eq!(slot.read_ethernet(&next, PortNo(1), Some(&before)), Reading::Key);
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! What most packets are: TCP or UDP over IPv4, without tags, options and fragments. Their fields have fixed places, and are read at one go.
+
+use crate::ETHERNET_WORDS;
+use crate::field::{Field, word};
+use crate::key::{Frag, Key, PortNo};
+use wire::EtherType;
+
+/// The words of a key that a packet of IPv4 may have; 11 is the switch's own.
+const WORDS: [usize; 7] = [0, 1, 2, 3, 4, 5, 10];
+
+/// The words of a plain packet's key, in the order of [`WORDS`].
+#[derive(Clone, Copy)]
+pub(super) struct Plain([u64; WORDS.len()]);
+
+impl Plain {
+    /// `None` where the packet is not plain, or shorter than Ethernet, IPv4 and TCP's header: 54 bytes.
+    #[inline(always)]
+    pub(super) fn read(data: &[u8], in_port: PortNo) -> Option<Plain> {
+        let header: &[u8; 54] = data.first_chunk()?;
+        // EtherType, version and header length, type of service, total length, identification: 16, 8, 8, 16, 16 bits.
+        let front = be64(header, 12);
+        // Flags and fragment offset, time to live, protocol, checksum, half an address: 16, 8, 8, 16, 16 bits.
+        let back = be64(header, 20);
+        let total_len = (front >> 16 & 0xffff) as usize;
+        if front >> 40 != 0x08_0045 || back >> 48 & 0x3fff != 0 || total_len > data.len() - 14 {
+            return None;
+        }
+        let flags = match back >> 32 & 0xff {
+            6 => {
+                let word = u64::from(u16::from_be_bytes([header[46], header[47]]));
+                let header_len = (word >> 12) as usize * 4;
+                if header_len < 20 || total_len < 20 + header_len {
+                    return None;
+                }
+                word
+            }
+            17 if total_len >= 28 => 0,
+            _ => return None,
+        };
+        let (addresses, ports) = (be64(header, 26), be64(header, 34) >> 32);
+        let ethernet = ethernet(header.first_chunk()?, front >> 48, in_port);
+        let ip = word([
+            (Field::IpProto, back >> 32),
+            (Field::IpTos, front >> 32),
+            (Field::IpTtl, back >> 40),
+            (Field::IpFrag, Frag::No as u64),
+        ]);
+        let addresses = word([(Field::Ipv4Src, addresses >> 32), (Field::Ipv4Dst, addresses)]);
+        let transport = word([
+            (Field::TpSrc, ports >> 16),
+            (Field::TpDst, ports),
+            (Field::TcpFlags, flags),
+        ]);
+        let [a, b, c, d] = ethernet;
+        Some(Plain([a, b, c, d, ip, addresses, transport]))
+    }
+
+    /// Whether these words of a key are the same.
+    #[inline(always)]
+    pub(super) fn is_of(self, key: &Key) -> bool {
+        let [a, b, c, d, ip, addresses, transport] = self.0;
+        // Word by word, addresses first, which is where most packets differ: a key that was just written is slow to be read in larger pieces.
+        let words = &key.words;
+        words[5] == addresses && words[10] == transport && words[4] == ip && begins_with(key, &[a, b, c, d])
+    }
+
+    #[inline(always)]
+    pub(super) fn write(self, key: &mut Key) {
+        for (word, value) in WORDS.into_iter().zip(self.0) {
+            key.words[word] = value;
+        }
+    }
+}
+
+/// Whether a key has these words at its front.
+#[inline(always)]
+pub(super) fn begins_with(key: &Key, words: &[u64; ETHERNET_WORDS]) -> bool {
+    let [a, b, c, d] = *words;
+    key.words[2] == c && key.words[1] == b && key.words[0] == a && key.words[3] == d
+}
+
+/// The first words of the key of a packet without tags; `None` for others.
+#[inline(always)]
+pub(super) fn untagged(data: &[u8], in_port: PortNo) -> Option<[u64; ETHERNET_WORDS]> {
+    let header: &[u8; 14] = data.first_chunk()?;
+    let kind = EtherType(u16::from_be_bytes([header[12], header[13]]));
+    if kind.is_vlan() || kind.0 < EtherType::MIN.0 {
+        return None;
+    }
+    Some(ethernet(header, kind.0.into(), in_port))
+}
+
+#[inline(always)]
+fn ethernet(header: &[u8; 14], kind: u64, in_port: PortNo) -> [u64; ETHERNET_WORDS] {
+    [
+        word([(Field::InPort, in_port.0.into())]),
+        word([(Field::EthDst, be64(header, 0) >> 16), (Field::EthType, kind)]),
+        word([(Field::EthSrc, be64(header, 6) >> 16), (Field::VlanTci0, 0)]),
+        word([(Field::VlanTpid0, 0)]),
+    ]
+}
+
+/// Eight bytes from `at` on.
+#[inline(always)]
+fn be64<const N: usize>(header: &[u8; N], at: usize) -> u64 {
+    let byte = |n: usize| header[at + n];
+    u64::from_be_bytes([byte(0), byte(1), byte(2), byte(3), byte(4), byte(5), byte(6), byte(7)])
+}

@@ -1,0 +1,96 @@
+//! A place that keys are read into, one after the other.
+
+use super::{Plain, begins_with, ethernet, payload, untagged};
+use crate::{ETHERNET_WORDS, Field, Key, PortNo};
+use std::ops::Deref;
+use wire::EtherType;
+
+/// A key to read packets into, again and again: keys are long, and to copy one, or to empty one that is nearly empty, takes as long as to read
+/// a header. It dereferences to the key that was read last.
+///
+/// Packets of a connection come in bursts. Where a packet visibly has the key of the one before it, nothing is written: what is known of the one
+/// before holds for it, too. That is seen of what most packets are, TCP and UDP over IPv4 without tags, options and fragments.
+#[derive(Clone)]
+pub struct KeySlot {
+    key: Key,
+    /// Whether only words that a packet of IPv4 has may be other than zero.
+    is_plain: bool,
+}
+
+/// What came of reading a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Its key is that of the packet before; nothing was written.
+    Same,
+    /// Its key.
+    Key,
+    /// Nothing: it has no key, and what the slot says has no meaning.
+    Malformed,
+}
+
+impl Default for KeySlot {
+    fn default() -> KeySlot {
+        KeySlot {
+            key: Key::ZERO,
+            is_plain: true,
+        }
+    }
+}
+
+impl Deref for KeySlot {
+    type Target = Key;
+
+    #[inline(always)]
+    fn deref(&self) -> &Key {
+        &self.key
+    }
+}
+
+impl KeySlot {
+    /// Reads a packet, as [`extract`](super::extract) does. `before` is where the packet before it was read in the same way, if there was one.
+    #[inline]
+    pub fn read(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
+        let Some(plain) = Plain::read(data, in_port) else {
+            return self.read_any(data, in_port);
+        };
+        if before.is_some_and(|before| plain.is_of(before)) {
+            return Reading::Same;
+        }
+        if !self.is_plain {
+            *self = KeySlot::default();
+        }
+        plain.write(&mut self.key);
+        Reading::Key
+    }
+
+    fn read_any(&mut self, data: &[u8], in_port: PortNo) -> Reading {
+        self.key = Key::ZERO;
+        let read = ethernet(&mut self.key, data, in_port);
+        if let Some((kind, rest)) = read {
+            payload(&mut self.key, kind, rest);
+        }
+        self.is_plain = self.key.get(Field::EthType) == u128::from(EtherType::IPV4.0);
+        reading(read.is_some())
+    }
+
+    /// The same for the first [`ETHERNET_WORDS`] words of a packet's key, which are those before its payload. What the other words say has no
+    /// meaning.
+    #[inline]
+    pub fn read_ethernet(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
+        let Some(words) = untagged(data, in_port) else {
+            self.key.words[..ETHERNET_WORDS].fill(0);
+            return reading(ethernet(&mut self.key, data, in_port).is_some());
+        };
+        if before.is_some_and(|before| begins_with(before, &words)) {
+            return Reading::Same;
+        }
+        for (n, word) in words.iter().enumerate() {
+            self.key.words[n] = *word;
+        }
+        Reading::Key
+    }
+}
+
+fn reading(has_key: bool) -> Reading {
+    if has_key { Reading::Key } else { Reading::Malformed }
+}
