@@ -101,7 +101,7 @@ pub struct ConnStats {
 }
 
 /// How long the list of what a multipart request asks in several messages may become, in bytes.
-const MAX_PARTIAL: usize = 1 << 20;
+const MAX_PARTIAL: usize = 2 << 20;
 
 /// How much of a request an error quotes: all but what is longer than a message with the error's own headers can be.
 const MAX_QUOTED: usize = 65_000;

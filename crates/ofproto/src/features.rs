@@ -38,16 +38,17 @@ impl Core {
         env: &impl Env,
     ) -> Result<(), OfError> {
         if !asked.is_empty() {
-            // What tables can do is not for others to choose.
-            return Err(OfError::TffcEperm);
+            self.name_tables(asked, env)?;
         }
         conn.dump = Some(Job::Features(FeaturesDump {
             xid,
             next: 0,
             actions: actions(),
             meters: conn.version() < Some(Version::V15) && abilities::meters(),
-            matches: fields(abilities::matches_field),
-            sets: unmasked(fields(abilities::sets_field)),
+            matches: fields(|field| abilities::matches_field(field) || abilities::has_options(field)),
+            sets: unmasked(fields(|field| {
+                abilities::sets_field(field) || abilities::has_options(field)
+            })),
             own: self.tables(env, |tables| {
                 let own = |table| (tables.table_name(table).to_owned(), tables.max_entries(table));
                 (0..TABLES).map(own).collect()
@@ -59,6 +60,42 @@ impl Core {
             },
         }));
         Ok(())
+    }
+}
+
+/// The words of OpenFlow 1.5 for what a request is about: all tables, which earlier versions mean, or some.
+const REPLACE: u8 = 0;
+const MODIFY: u8 = 1;
+
+impl Core {
+    /// Gives tables the names that a request has. The rest of what tables can do is not for others to choose: the answer tells what it is.
+    fn name_tables(&self, asked: &[TableFeatures], env: &impl Env) -> Result<(), OfError> {
+        let mut seen = [false; TABLES as usize];
+        for features in asked {
+            let Some(seen) = seen.get_mut(usize::from(features.table)) else {
+                return Err(OfError::TffcEperm);
+            };
+            if std::mem::replace(seen, true) {
+                return Err(OfError::NxTffcDupTable);
+            }
+            if features.command > MODIFY {
+                return Err(OfError::TffcEperm);
+            }
+        }
+        let replaces = asked.iter().any(|features| features.command == REPLACE);
+        if replaces && seen.contains(&false) {
+            // Tables that are not spoken of would have to go.
+            return Err(OfError::TffcEperm);
+        }
+        let names: Vec<(u8, &str)> = asked.iter().map(|f| (f.table, f.name.as_str())).collect();
+        let room = self.tables(env, |tables| {
+            asked.iter().all(|f| f.max_entries == tables.max_entries(f.table))
+        });
+        if !room {
+            return Err(OfError::TffcEperm);
+        }
+        let bridge = &self.config.bridge;
+        env.change(|switch, _| (switch.name_tables(bridge, &names), Vec::new()))
     }
 }
 

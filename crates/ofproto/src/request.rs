@@ -163,6 +163,13 @@ fn is_error(message: &[u8]) -> bool {
 
 /// Whether a slave may not say this (OpenFlow 1.3.5 §6.3.6).
 fn only_for_masters(body: &Body) -> bool {
+    if let Body::StatsRequest {
+        request: StatsRequest::TableFeatures(asked),
+        ..
+    } = body
+    {
+        return !asked.is_empty();
+    }
     matches!(
         body,
         Body::FlowMod(_)

@@ -230,6 +230,8 @@ impl<'a> Checker<'a> {
                 Ok(())
             }
             Action::CopyTtlIn | Action::CopyTtlOut => self.any(&[P::Mpls, P::Ip]),
+            // Without effect on others.
+            Action::FinTimeout { .. } if self.version == Version::V10 => Ok(()),
             Action::FinTimeout { .. } => self.protocol(6),
             Action::Resubmit { ct: true, .. } => self.need(P::Ct),
             Action::Learn(learn) => self.learn(learn),

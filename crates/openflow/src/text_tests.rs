@@ -1,6 +1,7 @@
 use super::*;
 use crate::Codec;
-use crate::model::{Body, FlowCommand, Message, TunMetadata};
+use crate::model::{Body, FlowCommand, Match, Message, TunMetadata};
+use flow::MatchField as F;
 
 /// What Debian's ovs-ofctl 3.1 makes of flows: version, flow, and the message as it prints it or the error.
 const OBSERVED: &str = include_str!("../tests/fixtures/flows.txt");
@@ -126,6 +127,23 @@ fn ports_and_tables_have_names() {
         instructions(&m.instructions, Style::PLAIN),
         "output:2,resubmit(,3),resubmit:1"
     );
+}
+
+#[test]
+fn a_field_of_headers_that_packets_need_not_have_is_left_to_the_switch_to_refuse() {
+    let read = |text: &str| {
+        let flow = parse_flow_usable(FlowCommand::Add, text, &Names::default());
+        flow.unwrap().0.matching
+    };
+    for (alone, field) in [
+        ("nsh_spi=1", F::NshSpi),
+        ("ct_nw_src=10.0.0.1", F::CtNwSrc),
+        ("pbb_isid=5", F::PbbIsid),
+    ] {
+        assert!(read(&format!("{alone},actions=1")).get(field).is_some(), "{alone}");
+    }
+    // Those that OpenFlow 1.0 had have always been left out.
+    assert_eq!(read("tp_dst=80,actions=1"), Match::ANY);
 }
 
 #[test]

@@ -151,6 +151,17 @@ impl Switch {
         bridge.tables.change_options(command, maps)
     }
 
+    /// Gives tables names. No packet is treated otherwise by that.
+    ///
+    /// # Errors
+    /// As [`FlowTables::name_tables`], and [`OfError::TffcBadTable`] where there is no such bridge.
+    ///
+    /// [`FlowTables::name_tables`]: crate::tables::FlowTables::name_tables
+    pub fn name_tables(&mut self, bridge: &str, names: &[(u8, &str)]) -> Result<(), OfError> {
+        let bridge = self.bridge_mut(bridge).map_err(|_| OfError::TffcBadTable)?;
+        bridge.tables.name_tables(names)
+    }
+
     /// Sets what the database says of a table. Rules that are too many then go, where they may be evicted.
     pub fn set_table(&mut self, bridge: &str, table: u8, settings: TableSettings, now: Nanos) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {

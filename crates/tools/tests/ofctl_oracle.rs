@@ -62,6 +62,10 @@ flow delete table=1
 packet-out in_port=1 packet=ffffffffffff0000000000020806 actions=2
 ",
     ),
+    (
+        "insert.txt",
+        b"group insert_bucket group_id=1,command_bucket_id=last,bucket=bucket_id=5,weight=7,actions=1\n",
+    ),
     ("badbundle.txt", b"flow table=6,actions=1\nfoo\n"),
     (
         "refusedbundle.txt",

@@ -7,4 +7,5 @@ mod hostile;
 mod mass;
 mod protocol;
 mod queues;
+mod tables;
 mod world;

@@ -8,7 +8,7 @@ use super::{Names, ParseError, Protocols, field, names, number, parse_port, pars
 use crate::check::{self, Limits};
 use crate::model::*;
 use crate::{OfError, Version};
-use flow::{Home, MatchField as F};
+use flow::{Home, MatchField as F, MatchPrerequisite as P};
 
 /// What a flow's text may say beside its match.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,8 +216,11 @@ fn cookie(m: &mut FlowMod, allowed: Fields, text: &str) -> Result<(), ParseError
                 "cannot set cookie (to match on a cookie, specify a mask, e.g. cookie={text}/-1)"
             )));
         }
-        // All ones leave it.
-        None => m.new_cookie = Some(number::u64(text)?).filter(|cookie| *cookie != u64::MAX),
+        // All ones leave that of a rule that there is.
+        None => {
+            let added = m.command == FlowCommand::Add;
+            m.new_cookie = Some(number::u64(text)?).filter(|cookie| added || *cookie != u64::MAX);
+        }
     }
     Ok(())
 }
@@ -462,7 +465,16 @@ impl Conditions {
             self.matching.set(field, value, mask);
         }
         let mut matching = self.matching;
+        // What is asked of headers that the packets need not have is left out where OpenFlow 1.0 had it; the rest is the switch's to refuse.
+        let newer = |entry: &&Entry| {
+            let needs = entry.field.info().prerequisite;
+            matches!(needs, P::Ct | P::CtIpv4 | P::CtIpv6 | P::Nsh | P::Pbb)
+        };
+        let newer: Vec<Entry> = matching.entries().iter().filter(newer).copied().collect();
         matching.normalize();
+        for entry in newer {
+            matching.set(entry.field, entry.value, entry.mask);
+        }
         if matching.get(F::PacketType) == Some((0, u128::from(u32::MAX))) {
             // Ethernet goes without saying.
             matching.clear(F::PacketType);

@@ -37,7 +37,7 @@ pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
     if out.len() > before {
         out.push(' ');
     }
-    if let Some(cookie) = m.new_cookie.filter(|c| *c != 0) {
+    if let Some(cookie) = m.new_cookie.filter(|c| ![0, u64::MAX].contains(c)) {
         let _ = write!(out, "cookie:{cookie:#x} ");
     }
     if m.cookie_mask != 0 {

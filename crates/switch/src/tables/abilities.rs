@@ -1,6 +1,6 @@
 //! What rules may ask for: what a switch says it can, is what it does not refuse.
 
-use super::{TunnelOptions, check};
+use super::{TunnelOptions, check, options};
 use flow::MatchField;
 use openflow::OfError;
 use openflow::model::{Action, Instructions};
@@ -13,6 +13,11 @@ pub fn matches_field(field: MatchField) -> bool {
 /// Whether actions can set a field, whatever tunnels' options are mapped to.
 pub fn sets_field(field: MatchField) -> bool {
     check::written(field, &TunnelOptions::default()).is_ok()
+}
+
+/// Whether a field is there for rules and actions once an option of tunnels is mapped to it.
+pub fn has_options(field: MatchField) -> bool {
+    options::number(field).is_some()
 }
 
 /// Whether rules can have an action, where what it speaks of is there.

@@ -11,6 +11,9 @@ use openflow::OfError;
 use openflow::model::{self, Subfield, TlvMap, TlvTable, Value};
 use std::sync::Arc;
 
+/// The fields that there are for options, by whose numbers controllers choose.
+const FIELDS: u16 = 64;
+
 /// The bytes of a unit.
 const UNIT: usize = 4;
 
@@ -42,7 +45,7 @@ impl TunnelOptions {
         maps.sort_by_key(|map| map.index);
         TlvTable {
             max_space: (OPTION_UNITS * UNIT) as u32,
-            max_fields: OPTIONS as u16,
+            max_fields: FIELDS,
             maps,
         }
     }
@@ -297,7 +300,7 @@ fn units(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// The number of a `tun_metadata` field.
-fn number(field: MatchField) -> Option<u8> {
+pub(super) fn number(field: MatchField) -> Option<u8> {
     let number = (field as u8).checked_sub(MatchField::TunMetadata0 as u8)?;
     (number < 64).then_some(number)
 }

@@ -3,8 +3,8 @@
 use super::evict::Eviction;
 use super::rules::Rules;
 use super::{FlowTables, TABLES};
-use openflow::Version;
 use openflow::model::{self, Subfield};
+use openflow::{OfError, Version};
 
 /// What a table does when it has as many rules as it may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub enum TableMiss {
 pub(crate) struct Table {
     pub(crate) rules: Rules,
     pub(super) settings: TableSettings,
+    /// The name that a controller gave it, which counts where the database has none.
+    given_name: String,
     /// Whether a controller has asked for eviction.
     pub(super) evicts: bool,
     /// The rules that may be evicted, where some may.
@@ -72,6 +74,7 @@ impl Table {
         Table {
             rules,
             settings: TableSettings::default(),
+            given_name: String::new(),
             evicts: false,
             eviction: None,
             watch: None,
@@ -128,9 +131,30 @@ impl FlowTables {
         })
     }
 
-    /// A table's name: the database's, or none.
+    /// A table's name: the database's, or else a controller's, or none.
     pub fn table_name(&self, table: u8) -> &str {
-        self.table(table).map_or("", |table| &table.settings.name)
+        let Some(table) = self.table(table) else { return "" };
+        match table.settings.name.as_str() {
+            "" => &table.given_name,
+            name => name,
+        }
+    }
+
+    /// Gives tables names, or takes them away: all of them, or none.
+    ///
+    /// # Errors
+    /// [`OfError::TffcEperm`] where the database has another name for a table.
+    pub fn name_tables(&mut self, names: &[(u8, &str)]) -> Result<(), OfError> {
+        let changed = names.iter().filter(|(table, name)| self.table_name(*table) != *name);
+        let changed: Vec<(u8, &str)> = changed.copied().collect();
+        let of_database = |table| self.table(table).is_some_and(|table| !table.settings.name.is_empty());
+        if changed.iter().any(|(table, _)| of_database(*table)) {
+            return Err(OfError::TffcEperm);
+        }
+        for (table, name) in changed {
+            self.table_mut(table).given_name = name.to_owned();
+        }
+        Ok(())
     }
 
     /// How many rules a table may have, as messages tell: 1 000 000 where there is no limit, though more may come.

@@ -3,6 +3,7 @@
 use super::Ctl;
 use super::conn::{Conn, is_error, xid_of};
 use super::flow_mods::{Reading, Source, for_version};
+use super::groups::possible;
 use crate::common::Failure;
 use openflow::model::{Body, BundleAdd, BundleControl, Message};
 use openflow::text::print::message;
@@ -199,22 +200,23 @@ pub(super) fn bundle(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     })?;
     reading.count();
     let body = |step: BundleStep, version| match step {
-        BundleStep::Flow(m) => Body::FlowMod(Box::new(for_version(*m, version))),
-        BundleStep::Group(m) => Body::GroupMod(m),
-        BundleStep::PacketOut(p) => Body::PacketOut(p),
+        BundleStep::Flow(m) => Ok(Body::FlowMod(Box::new(for_version(*m, version)))),
+        BundleStep::Group(m) => possible(&m, version).map(|()| Body::GroupMod(m)),
+        BundleStep::PacketOut(p) => Ok(Body::PacketOut(p)),
     };
     let mut transaction = Transaction::open(ctl, target, usable, count)?;
     source.each(|line, place| {
         let (step, _) = parse(line, place)?;
         let version = transaction.version();
-        transaction.add(body(step, version))
+        transaction.add(body(step, version)?)
     })?;
+    let ended_in = transaction.version();
     let ended = transaction.commit();
     transaction_end(ctl, target, ended, |index| {
         let (mut n, mut found) = (0, None);
         source.each(|line, place| {
             if n == index {
-                found = Some(body(parse(line, place)?.0, Version::V14));
+                found = Some(body(parse(line, place)?.0, ended_in)?);
             }
             n += 1;
             Ok(())

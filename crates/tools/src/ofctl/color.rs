@@ -21,10 +21,10 @@ fn colors() -> &'static Colors {
             let own = set
                 .split(':')
                 .find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-            format!("\x1b[{}m", own.unwrap_or(default))
+            format!("\x1b[{}m\x1b[K", own.unwrap_or(default))
         };
         Colors {
-            actions: of("ac", "01;31"),
+            actions: of("ac", "1;31"),
             drop: of("dr", "34"),
             learn: of("le", "31"),
             param: of("pm", "36"),
@@ -35,73 +35,157 @@ fn colors() -> &'static Colors {
     })
 }
 
-const END: &str = "\x1b[m";
+const END: &str = "\x1b[m\x1b[K";
 
-/// Words in a flow that stand out, each with the separator behind it.
-const SPECIAL: [&str; 8] = [
-    "output:",
-    "load:",
-    "move:",
-    "group:",
-    "CONTROLLER:",
-    "set_field:",
-    "resubmit:",
-    "goto_table:",
+/// Actions whose name, with the colon behind it, stands out more than those of others.
+const SPECIAL: [&str; 6] = ["output", "load", "move", "group", "set_field", "resubmit"];
+
+/// What rules ask for beside their match.
+const FLAGS: [&str; 5] = [
+    "send_flow_rem",
+    "check_overlap",
+    "reset_counts",
+    "no_packet_counts",
+    "no_byte_counts",
+];
+
+/// Words alone that are of a kind: they say what is done. Ports and arguments are not.
+const WORDS: [&str; 12] = [
+    "pop_vlan",
+    "strip_vlan",
+    "dec_mpls_ttl",
+    "pop_queue",
+    "clear_actions",
+    "ct_clear",
+    "pause",
+    "commit",
+    "force",
+    "random",
+    "send_flow_rem",
+    "delete_learned",
 ];
 
 /// Prints a flow in colours: its keys, and the names of its actions.
 pub(super) fn flow(out: &mut String, text: &str) {
     let c = colors();
-    let (head, actions) = text.split_once("actions=").unwrap_or((text, ""));
+    let (head, actions) = match text.split_once("actions=") {
+        Some((head, actions)) => (head, Some(actions)),
+        None => (text, None),
+    };
     for pair in head.split_inclusive([',', ' ']) {
         let end = pair.find([',', ' ']).unwrap_or(pair.len());
         let (word, separator) = pair.split_at(end);
-        match word.split_once('=') {
-            Some((key, value)) => {
-                let color = if matches!(key, "table" | "priority") {
-                    &c.special
-                } else {
-                    &c.param
-                };
-                paint(out, color, key);
-                // The sign belongs to its key.
-                out.push('=');
-                out.push_str(value);
-            }
-            None if word.is_empty() => {}
+        match word.find('=') {
+            Some(sign) => key(out, word, sign),
+            // The rule's flags are no part of its match.
+            None if word.is_empty() || FLAGS.contains(&word) => out.push_str(word),
             None => paint(out, &c.value, word),
         }
         out.push_str(separator);
     }
-    if text.len() == head.len() {
-        return;
+    if let Some(actions) = actions {
+        paint(out, &c.actions, "actions=");
+        list(out, actions);
     }
-    paint(out, &c.actions, "actions=");
+}
+
+/// A key with the sign behind it, and its value.
+fn key(out: &mut String, word: &str, sign: usize) {
+    let c = colors();
+    let (key, value) = word.split_at(sign + 1);
+    let special = matches!(key, "table=" | "priority=");
+    paint(out, if special { &c.special } else { &c.param }, key);
+    out.push_str(value);
+}
+
+/// Actions, and what stands in their parentheses.
+fn list(out: &mut String, actions: &str) {
+    let c = colors();
+    // The names of those whose parentheses are open.
+    let mut open: Vec<&str> = Vec::new();
     let mut rest = actions;
     while !rest.is_empty() {
         let end = rest.find([',', '(', ')']).unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
-        let special = SPECIAL.iter().find(|s| word.starts_with(**s));
-        match (word, special) {
-            ("drop", _) => paint(out, &c.drop, word),
-            ("learn", _) => paint(out, &c.learn, word),
-            ("exit", _) => paint(out, &c.special, word),
-            (_, Some(name)) => {
-                paint(out, &c.special, name);
-                out.push_str(&word[name.len()..]);
+        let (sign, after) = behind.split_at(behind.len().min(1));
+        rest = after;
+        match (sign, word) {
+            ("(", "learn") => paint(out, &c.learn, "learn("),
+            ("(", "check_pkt_larger") => paint(out, &c.param, "check_pkt_larger("),
+            ("(", "output") => {
+                paint(out, &c.special, word);
+                out.push('(');
             }
-            ("", _) => {}
-            _ if behind.starts_with('(') => paint(out, &c.paren, word),
-            _ => out.push_str(word),
-        }
-        let mut chars = behind.chars();
-        if let Some(sign) = chars.next() {
-            match sign {
-                '(' | ')' => paint(out, &c.paren, if sign == '(' { "(" } else { ")" }),
-                sign => out.push(sign),
+            ("(", "nat" | "dec_ttl") => {
+                paint(out, &c.paren, word);
+                paint(out, &c.paren, sign);
+            }
+            ("(", _) => paint(out, &c.paren, &format!("{word}(")),
+            _ => {
+                argument(out, word, open.last().copied());
+                match (sign, open.last().copied()) {
+                    (")", Some("learn")) => paint(out, &c.learn, sign),
+                    (")", Some("output" | "check_pkt_larger")) => out.push(')'),
+                    (")", Some("exec")) if rest.starts_with(',') || rest.starts_with(')') => {
+                        // Its end has the comma that would come next, where there is one or not.
+                        paint(out, &c.paren, "),");
+                        rest = rest.strip_prefix(',').unwrap_or(rest);
+                    }
+                    (")", Some(_)) => paint(out, &c.paren, sign),
+                    (",", Some("learn")) if rest.starts_with("priority=") => {
+                        paint(out, &c.special, ",priority=");
+                        rest = rest.strip_prefix("priority=").unwrap_or(rest);
+                    }
+                    _ => out.push_str(sign),
+                }
             }
         }
-        rest = chars.as_str();
+        match sign {
+            "(" => open.push(word),
+            ")" => drop(open.pop()),
+            _ => {}
+        }
+    }
+}
+
+/// An action without parentheses, or an argument of one whose parentheses are open.
+fn argument(out: &mut String, word: &str, of: Option<&str>) {
+    let c = colors();
+    let colon = word.find(':').filter(|_| !word.starts_with("CONTROLLER"));
+    match (word, of) {
+        (_, Some("output" | "multipath" | "conjunction")) => out.push_str(word),
+        ("drop", _) => paint(out, &c.drop, word),
+        ("exit", _) => paint(out, &c.special, word),
+        ("dec_ttl", _) => paint(out, &c.paren, word),
+        _ if word.contains('=') && (of == Some("nat") || of == Some("learn") && word.contains("]=")) => {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            paint(out, &c.param, key);
+            paint(out, &c.param, "=");
+            out.push_str(value);
+        }
+        (_, Some("learn")) if colon.is_none() && word.ends_with(']') => paint(out, &c.param, word),
+        _ if WORDS.contains(&word) => paint(out, &c.value, word),
+        _ if word
+            .find('=')
+            .is_some_and(|sign| colon.is_none_or(|colon| sign < colon)) =>
+        {
+            key(out, word, word.find('=').unwrap_or(0));
+        }
+        _ => match colon {
+            Some(at) => {
+                let special = SPECIAL.contains(&&word[..at]);
+                paint(out, if special { &c.special } else { &c.param }, &word[..=at]);
+                match word[at + 1..].rsplit_once("->") {
+                    Some((value, field)) => {
+                        out.push_str(value);
+                        paint(out, &c.special, "->");
+                        out.push_str(field);
+                    }
+                    None => out.push_str(&word[at + 1..]),
+                }
+            }
+            None => out.push_str(word),
+        },
     }
 }
 

@@ -21,7 +21,7 @@ fn all() -> GroupMod {
 }
 
 /// That a version has the change: parts of groups can be changed in OpenFlow 1.5, and in 1.0 by Nicira's messages.
-fn possible(m: &GroupMod, version: Version) -> Result<(), Failure> {
+pub(super) fn possible(m: &GroupMod, version: Version) -> Result<(), Failure> {
     let name = match m.command {
         GroupCommand::InsertBucket => "insert-bucket",
         GroupCommand::RemoveBucket => "remove-bucket",

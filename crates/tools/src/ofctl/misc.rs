@@ -9,8 +9,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub(super) fn packet_out(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let target = &args[0];
-    if args.len() > 2 {
-        return packet_outs(ctl, target, &args[1..]);
+    match args.len() {
+        0..=2 => {}
+        // Neither the one form nor the other.
+        3 => return Err(Failure::new("Too many arguments (4)")),
+        _ => return packet_outs(ctl, target, &args[1..]),
     }
     let (packet, usable) = ctl.read_with_names(target, Wanted::Both, |names| parse_packet_out(&args[1], names))?;
     let mut conn = ctl.open_for_change(target, usable)?;

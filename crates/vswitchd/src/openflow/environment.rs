@@ -1,7 +1,7 @@
 //! The daemon as agents need it.
 
 use crate::state::State;
-use dp::{Change, MeterStats, PortNo};
+use dp::{Carried, Change, MeterStats, PortNo, Slowpath};
 use ofproto::{Env, PortCounters, QueueInfo};
 use openflow::OfError;
 use switch::Switch;
@@ -82,6 +82,19 @@ impl Env for State {
 
     fn execute(&self, in_port: PortNo, packet: &[u8], translated: &Translated) {
         self.shared.accept(translated);
+        let now = self.shared.clock.now();
+        let carried = Carried {
+            packets: 1,
+            bytes: packet.len() as u64,
+            used: now,
+        };
+        let credits: Vec<_> = translated
+            .translation
+            .credits
+            .iter()
+            .map(|credit| (*credit, carried))
+            .collect();
+        self.shared.credit(&credits, now);
         self.dp().execute(in_port, packet, &translated.translation.actions);
     }
 

@@ -133,7 +133,7 @@ pub(crate) const CASES: &[Case] = &[
                 },
             )
         };
-        (0..17).map(|_| part()).collect()
+        (0..34).map(|_| part()).collect()
     }),
     Case(E::BrcPipelineFieldsOnly, V15, V15, |v| {
         vec![packet_out(v, |packet| {

@@ -5,6 +5,7 @@
 mod asynchronous;
 mod bundle;
 mod flow;
+mod flush;
 mod group;
 mod hello;
 mod hex;
@@ -20,7 +21,7 @@ mod table_desc;
 mod tlv;
 
 use super::{Names, Style};
-use crate::model::{Body, Message, StatsReply, StatsRequest};
+use crate::model::{ALL_QUEUES, Body, Message, StatsReply, StatsRequest};
 use crate::{Codec, ErrorKind, HEADER_LEN, OfError, Version};
 pub use hex::hex_dump;
 pub use packet::packet;
@@ -222,6 +223,7 @@ impl Printer<'_> {
             Body::CtFlushZone(zone) => {
                 let _ = write!(self.out, " zone_id={zone}");
             }
+            Body::CtFlush(flush) => self.ct_flush(flush),
             _ => {}
         }
         Ok(())
@@ -239,9 +241,12 @@ impl Printer<'_> {
                 self.port(*port);
             }
             StatsRequest::Queue { port, queue } => self.queue_request(*port, *queue),
-            StatsRequest::QueueDesc { port, .. } => {
+            StatsRequest::QueueDesc { port, queue } => {
                 self.out.push_str(" port=");
                 self.port(*port);
+                if *queue != ALL_QUEUES {
+                    let _ = write!(self.out, " queue={queue}");
+                }
             }
             StatsRequest::Group(group) | StatsRequest::GroupDesc(group) => self.group_request(*group),
             StatsRequest::Meter(meter) | StatsRequest::MeterConfig(meter) => {

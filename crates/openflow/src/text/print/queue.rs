@@ -23,6 +23,10 @@ impl Printer<'_> {
     }
 
     pub(super) fn queue_config_reply(&mut self, port: Port, queues: &[QueueConfig]) {
+        if queues.is_empty() {
+            // Without queues nothing is said, not even of which port.
+            return self.out.push('\n');
+        }
         self.out.push_str(" port=");
         self.port(port);
         self.out.push('\n');
@@ -32,6 +36,9 @@ impl Printer<'_> {
     }
 
     pub(super) fn queue_descs(&mut self, queues: &[(Port, QueueConfig)]) {
+        if queues.is_empty() {
+            return self.out.push('\n');
+        }
         let mut last = None;
         self.out.push(' ');
         let mut sorted: Vec<_> = queues.to_vec();

@@ -1,0 +1,50 @@
+//! Connections that are to be forgotten.
+
+use super::Printer;
+use crate::model::{CtFlush, CtTuple};
+use std::fmt::Write;
+use std::net::Ipv6Addr;
+
+impl Printer<'_> {
+    pub(super) fn ct_flush(&mut self, flush: &CtFlush) {
+        let _ = write!(self.out, " zone={} '", flush.zone.unwrap_or(0));
+        let addresses = [flush.orig.src, flush.orig.dst, flush.reply.src, flush.reply.dst];
+        let four = |address: &Ipv6Addr| address.to_ipv4_mapped().is_some();
+        let family = if addresses.iter().flatten().any(four) {
+            "nw"
+        } else {
+            "ipv6"
+        };
+        self.tuple(family, flush.proto, &flush.orig);
+        // The protocol is that of both directions.
+        let _ = write!(self.out, ",ct_nw_proto={}' '", flush.proto);
+        self.tuple(family, flush.proto, &flush.reply);
+        self.out.push('\'');
+    }
+
+    /// What is said of a direction, in full: what is not said is zero.
+    fn tuple(&mut self, family: &str, proto: u8, tuple: &CtTuple) {
+        for (end, separator, address) in [("src", "", tuple.src), ("dst", ",", tuple.dst)] {
+            let address = address.unwrap_or(Ipv6Addr::UNSPECIFIED);
+            let _ = match address.to_ipv4_mapped() {
+                Some(four) => write!(self.out, "{separator}ct_{family}_{end}={four}"),
+                None => write!(self.out, "{separator}ct_{family}_{end}={address}"),
+            };
+        }
+        let _ = match proto {
+            1 | 58 => write!(
+                self.out,
+                ",icmp_id={},icmp_type={},icmp_code={}",
+                tuple.icmp_id.unwrap_or(0),
+                tuple.icmp_type.unwrap_or(0),
+                tuple.icmp_code.unwrap_or(0)
+            ),
+            _ => write!(
+                self.out,
+                ",ct_tp_src={},ct_tp_dst={}",
+                tuple.src_port.unwrap_or(0),
+                tuple.dst_port.unwrap_or(0)
+            ),
+        };
+    }
+}
