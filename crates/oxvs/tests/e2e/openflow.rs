@@ -230,7 +230,10 @@ fn packets_go_to_monitors_and_come_from_packet_outs() {
         (text.matches("PACKET_IN").count() == 2).then_some(())
     });
     let counted = ofctl(&switch, &["dump-flows", "br0", "in_port=1"]);
-    assert!(counted.contains("n_packets=2"), "the controller's packet counts as well: {counted}");
+    assert!(
+        counted.contains("n_packets=2"),
+        "the controller's packet counts as well: {counted}"
+    );
     let process = std::fs::read_to_string(&pid).unwrap_or_default();
     testkit::try_run(&["kill", process.trim()], &[]).expect_ok();
 }
