@@ -10,6 +10,7 @@
 //! - `extract` never panics and reads each header once.
 #![forbid(unsafe_code)]
 
+mod compose;
 mod display;
 mod exthdr;
 mod extract;
@@ -21,6 +22,7 @@ mod odp;
 mod options;
 mod state;
 
+pub use compose::compose;
 pub use display::Masked;
 pub use extract::{KeySlot, Reading, extract, has_key};
 pub use field::{ETHERNET_WORDS, Field, FieldInfo, KEY_WORDS, Prerequisite};

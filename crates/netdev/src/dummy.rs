@@ -102,6 +102,11 @@ impl Dummy {
         self.inject_at(0, packet, offload)
     }
 
+    /// The queues that it receives by.
+    pub fn queues(&self) -> usize {
+        self.shared.events.len()
+    }
+
     /// Receives a packet by a queue. One that there is not loses it.
     pub fn inject_at(&self, queue: usize, packet: &[u8], offload: Offload) -> bool {
         let Some(event) = self.shared.events.get(queue) else {

@@ -2,7 +2,7 @@
 
 use crate::show::{self, FlowFormat};
 use crate::state::State;
-use dp::DropCause;
+use dp::{DropCause, PortNo};
 use mgmt::unixctl::Server;
 use std::fmt::Write;
 use std::rc::Rc;
@@ -91,7 +91,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     });
     add(
         "netdev-dummy/receive",
-        "name [--qid queue_id] packet...",
+        "name [--qid queue_id] packet|flow [--len packet_len]",
         2,
         usize::MAX,
         dummy_receive,
@@ -222,14 +222,48 @@ fn dummy_receive(state: &State, args: &[String]) -> Answer {
     let Some(dummy) = device.as_ref().and_then(|device| device.as_dummy()) else {
         return Err("no such dummy netdev".to_owned());
     };
-    let packets: Vec<Vec<u8>> = packets.iter().map(|text| from_hex(text)).collect::<Result<_, _>>()?;
-    for packet in packets {
+    if queue >= dummy.queues() {
+        return Err("bad rx queue id.".to_owned());
+    }
+    let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port);
+    for packet in dummy_packets(packets, &port_of)? {
         if !dummy.inject_at(queue, &packet, netdev::Offload::default()) {
             return Err(format!("{name}: receive queue is full"));
         }
     }
     Ok(String::new())
 }
+
+/// Packets in hexadecimal digits, or as flows in the words of `ovs-dpctl`, which are made so long as `--len` says behind them.
+fn dummy_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> Result<Vec<Vec<u8>>, String> {
+    let mut packets = Vec::new();
+    let mut words = words.iter().peekable();
+    while let Some(word) = words.next() {
+        if let Ok(packet) = from_hex(word) {
+            packets.push(packet);
+            continue;
+        }
+        let syntax = || format!("syntax error at {word}");
+        let (key, _) = flow::parse_odp(word, port_of).map_err(|_| syntax())?;
+        if !word.contains('(') {
+            return Err(syntax());
+        }
+        let mut len = None;
+        if words.next_if(|word| *word == "--len").is_some() {
+            let text = words.next().ok_or("--len needs a length in bytes")?;
+            let number = text.parse().ok().filter(|len| (SHORTEST..=LONGEST).contains(len));
+            len = Some(number.ok_or_else(|| format!("{text}: bad packet length ({SHORTEST} to {LONGEST} bytes)"))?);
+        }
+        packets.push(flow::compose(&key, len));
+    }
+    Ok(packets)
+}
+
+/// The shortest packet that is made of a flow where a length is asked: the shortest frame of Ethernet.
+const SHORTEST: usize = 60;
+
+/// The longest packet that is made of a flow: an IP packet that is as long as it can tell, behind an Ethernet header.
+const LONGEST: usize = 14 + u16::MAX as usize;
 
 /// A packet as hex digits; white space between them does not count.
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {
