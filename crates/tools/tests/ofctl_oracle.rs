@@ -66,6 +66,10 @@ packet-out in_port=1 packet=ffffffffffff0000000000020806 actions=2
         "insert.txt",
         b"group insert_bucket group_id=1,command_bucket_id=last,bucket=bucket_id=5,weight=7,actions=1\n",
     ),
+    (
+        "mixed.txt",
+        b"flow table=6,actions=1\ngroup insert_bucket group_id=1,command_bucket_id=last,bucket=bucket_id=6,weight=7,actions=1\n",
+    ),
     ("badbundle.txt", b"flow table=6,actions=1\nfoo\n"),
     (
         "refusedbundle.txt",

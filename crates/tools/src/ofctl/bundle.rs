@@ -56,6 +56,11 @@ impl<'a> Transaction<'a> {
         self.conn.version
     }
 
+    /// Whether changes of these formats are sent in the one that was agreed on.
+    fn may_be(&self, usable: Protocols) -> bool {
+        usable.has(self.conn.protocol)
+    }
+
     /// Adds a change.
     pub(crate) fn add(&mut self, body: Body) -> Result<(), Failure> {
         let xid = self.next;
@@ -186,41 +191,72 @@ pub(crate) fn transaction_end(
     Err(Failure::new(format!("talking to {} (Protocol error)", ended.name)))
 }
 
-pub(super) fn bundle(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
-    let (target, file) = (&args[0], &args[1]);
-    let source = Source::of(file, true)?;
-    let reading = Reading::new(ctl, target);
-    let parse = |line: &str, place: &dyn Fn() -> String| reading.read(place, |names| parse_bundle_line(line, names));
-    let mut usable = Protocols::ANY;
-    let mut count = 0;
+/// Carries out what the lines of a source ask for as one bundle. `parse` reads a line, with the words that errors in it begin with; `body` is the message
+/// of a version for it.
+///
+/// Lines are sent as they are read: of a mistake in the last one remains a bundle that nobody commits. In which format, the first says; where a later one
+/// has no such format, or there is no switch, all are read for what is wrong with them before it is tried again.
+pub(super) fn bundled<M>(
+    (ctl, target, source): (&Ctl, &str, &Source),
+    reading: &Reading<'_>,
+    parse: impl Fn(&str, &dyn Fn() -> String) -> Result<(M, Protocols), Failure>,
+    body: impl Fn(M, Version) -> Result<Body, Failure>,
+) -> Result<(), Failure> {
+    let (mut usable, mut count) = (Protocols::ANY, 0);
     source.each(|line, place| {
-        usable &= parse(line, place)?.1;
+        if count == 0 {
+            usable = parse(line, place)?.1;
+        }
         count += 1;
         Ok(())
     })?;
     reading.count();
-    let body = |step: BundleStep, version| match step {
-        BundleStep::Flow(m) => Ok(Body::FlowMod(Box::new(for_version(*m, version)))),
-        BundleStep::Group(m) => possible(&m, version).map(|()| Body::GroupMod(m)),
-        BundleStep::PacketOut(p) => Ok(Body::PacketOut(p)),
-    };
-    let mut transaction = Transaction::open(ctl, target, usable, count)?;
+    let before = ctl.xid.get();
+    let mut tried = Transaction::open(ctl, target, usable, count).ok();
     source.each(|line, place| {
-        let (step, _) = parse(line, place)?;
-        let version = transaction.version();
-        transaction.add(body(step, version)?)
+        let (change, of_this) = parse(line, place)?;
+        usable &= of_this;
+        if let Some(transaction) = &mut tried {
+            if transaction.may_be(usable) {
+                return transaction.add(body(change, transaction.version())?);
+            }
+            tried = None;
+        }
+        Ok(())
     })?;
-    let ended_in = transaction.version();
+    let transaction = match tried {
+        Some(transaction) => transaction,
+        None => {
+            ctl.xid.set(before);
+            let mut transaction = Transaction::open(ctl, target, usable, count)?;
+            source.each(|line, place| transaction.add(body(parse(line, place)?.0, transaction.version())?))?;
+            transaction
+        }
+    };
+    let version = transaction.version();
     let ended = transaction.commit();
     transaction_end(ctl, target, ended, |index| {
         let (mut n, mut found) = (0, None);
         source.each(|line, place| {
             if n == index {
-                found = Some(body(parse(line, place)?.0, ended_in)?);
+                found = Some(body(parse(line, place)?.0, version)?);
             }
             n += 1;
             Ok(())
         })?;
         Ok(found)
     })
+}
+
+pub(super) fn bundle(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let (target, file) = (&args[0], &args[1]);
+    let source = Source::of(file, true)?;
+    let reading = Reading::new(ctl, target);
+    let parse = |line: &str, place: &dyn Fn() -> String| reading.read(place, |names| parse_bundle_line(line, names));
+    let body = |step: BundleStep, version| match step {
+        BundleStep::Flow(m) => Ok(Body::FlowMod(Box::new(for_version(*m, version)))),
+        BundleStep::Group(m) => possible(&m, version).map(|()| Body::GroupMod(m)),
+        BundleStep::PacketOut(p) => Ok(Body::PacketOut(p)),
+    };
+    bundled((ctl, target, &source), &reading, parse, body)
 }

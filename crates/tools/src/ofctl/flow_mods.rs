@@ -1,10 +1,10 @@
 //! Changes of flows: `add-flow`, `add-flows`, `mod-flows`, `del-flows`.
 //!
 //! A file is read twice: first to see that all of it makes sense and in which formats it can be sent, then to send it. So a mistake in its
-//! last line changes nothing, and no more of it is held than a piece on its way.
+//! last line changes nothing, and no more of it is held than a piece on its way. (A bundle is sent at once: it can be given up.)
 
 use super::Ctl;
-use super::bundle::{Transaction, transaction_end};
+use super::bundle::bundled;
 use super::conn::{Conn, is_error};
 use super::names::Wanted;
 use crate::common::Failure;
@@ -161,38 +161,22 @@ pub(crate) fn change<M>(
     parse: impl Fn(&str, &dyn Fn() -> String) -> Result<(M, Protocols), Failure>,
     body: impl Fn(M, Version) -> Result<Body, Failure>,
 ) -> Result<(), Failure> {
+    if ctl.options.bundle {
+        return bundled((ctl, target, source), reading, parse, body);
+    }
     let mut usable = Protocols::ANY;
-    let mut count = 0u32;
     source.each(|line, place| {
         usable &= parse(line, place)?.1;
-        count += 1;
         Ok(())
     })?;
     reading.count();
-    if !ctl.options.bundle {
-        let mut conn = ctl.open_for_change(target, usable)?;
-        let mut pipe = Pipe::new(ctl, target);
-        source.each(|line, place| {
-            let message = body(parse(line, place)?.0, conn.version)?;
-            pipe.send(&mut conn, message)
-        })?;
-        return pipe.finish(&mut conn);
-    }
-    let mut transaction = Transaction::open(ctl, target, usable, count)?;
-    let version = transaction.version();
-    source.each(|line, place| transaction.add(body(parse(line, place)?.0, version)?))?;
-    let ended = transaction.commit();
-    transaction_end(ctl, target, ended, |index| {
-        let (mut n, mut found) = (0, None);
-        source.each(|line, place| {
-            if n == index {
-                found = Some(body(parse(line, place)?.0, version)?);
-            }
-            n += 1;
-            Ok(())
-        })?;
-        Ok(found)
-    })
+    let mut conn = ctl.open_for_change(target, usable)?;
+    let mut pipe = Pipe::new(ctl, target);
+    source.each(|line, place| {
+        let message = body(parse(line, place)?.0, conn.version)?;
+        pipe.send(&mut conn, message)
+    })?;
+    pipe.finish(&mut conn)
 }
 
 fn change_flows(ctl: &Ctl, target: &str, source: &Source, command: Option<FlowCommand>) -> Result<(), Failure> {
