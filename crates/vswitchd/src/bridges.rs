@@ -383,16 +383,19 @@ fn wanted_devices(desired: &Desired) -> BTreeMap<&str, &Spec> {
     wanted
 }
 
-/// The bridge's own address: what the user chose, or the lowest of its devices', or one of its own that stays the same.
+/// The bridge's own address: what the user chose, or the lowest of its devices' that somebody was assigned, or one of its own that stays the same.
+/// Addresses that were made up are left out, as in Open vSwitch: those of containers and guests come and go, and the bridge's identifier with them.
 fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String, InterfaceState>) -> MacAddr {
     if let Some(mac) = bridge.hwaddr {
         return mac;
     }
+    /// The bit that addresses have which nobody was assigned (IEEE 802-2014 §8.4).
+    const LOCALLY_ADMINISTERED: u8 = 0x02;
     let lowest = interfaces
         .iter()
         .filter(|(interface, state)| *interface != name && state.kind != "internal")
         .filter_map(|(_, state)| Some(state.link.as_ref()?.mac))
-        .filter(|mac| !mac.is_multicast() && mac.0 != [0; 6])
+        .filter(|mac| !mac.is_multicast() && mac.0[0] & LOCALLY_ADMINISTERED == 0 && mac.0 != [0; 6])
         .min();
     lowest.unwrap_or_else(|| {
         let mut mac = [0; 6];

@@ -45,6 +45,12 @@ fn a_bridge_is_there_when_ovs_vsctl_returns() {
     }
     assert!(switch.get("open_vswitch", ".", "datapath_types").contains("netdev"));
     assert!(!switch.get("open_vswitch", ".", "ovs_version").is_empty());
+    // Dummy devices make their addresses up, as guests' do: the bridge keeps its own.
+    let identifier = switch.get("bridge", "br0", "datapath_id");
+    switch.vsctl("add-port br0 p0 -- set interface p0 type=dummy");
+    assert_eq!(switch.get("bridge", "br0", "datapath_id"), identifier);
+    assert!(!identifier.contains("aa55aa55"), "{identifier}");
+    switch.vsctl("del-port p0");
     assert_eq!(switch.vsctl("list-ports br0"), "p1\n");
     assert_eq!(switch.vsctl("iface-to-br p1"), "br0\n");
     let show = switch.vsctl("show");
