@@ -5,6 +5,7 @@
 
 use crate::gate::Gate;
 use crate::load::QueueLoad;
+use crate::options::Limits;
 use crate::pipeline::Inlet;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
@@ -18,7 +19,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 /// Packets of [`Command::Execute`] that may wait for a worker.
 const EXECUTES: usize = 4096;
@@ -66,8 +66,8 @@ pub(crate) enum Command {
         gate: Arc<Mutex<Gate>>,
         done: Sender<()>,
     },
-    /// Cache at most so many megaflows, each for as long as it is idle for less than this.
-    Limit { flows: usize, idle: Duration },
+    /// Cache so many megaflows at most, for so long.
+    Limit(Limits),
     /// Forget all megaflows.
     Flush { done: Sender<()> },
     /// Report what megaflows have carried; the channel is closed when that is done.

@@ -1,6 +1,5 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
-use crate::Options;
 use crate::command::{Command, CommandQueue, Intake};
 use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
@@ -9,6 +8,7 @@ use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
+use crate::{Limits, Options};
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
     QosReport, Slowpath,
@@ -48,8 +48,8 @@ pub struct DpUser {
     control: Mutex<()>,
     ports: RwLock<HashMap<PortNo, Port>>,
     meters: Arc<Meters>,
-    /// Most megaflows of a worker, and how long one stays, where that has been changed.
-    limits: Mutex<Option<(usize, Duration)>>,
+    /// Those of a worker, where they have been changed.
+    limits: Mutex<Option<Limits>>,
     /// Queued packets that were dropped when a configuration changed or a port went.
     drops: ControlDrops,
 }
@@ -145,31 +145,35 @@ impl DpUser {
         self.spin.set(spin);
     }
 
-    /// Changes, while the workers run, how many megaflows all of them together cache at most, and how long one stays that carries nothing
-    /// ([`Options::idle_timeout`]). What is beyond the limit goes little by little.
-    pub fn set_limits(&self, flows: usize, idle: Duration) {
+    /// Changes, while the workers run, how many megaflows all of them together cache at most, and for how long. What is beyond the limit goes little by
+    /// little.
+    pub fn set_limits(&self, limits: Limits) {
         let workers = self.workers.read();
-        let per_worker = flows.div_ceil(workers.len().max(1)).max(1);
-        if self.limits.lock().replace((per_worker, idle)) == Some((per_worker, idle)) {
+        let each = Limits {
+            flows: limits.flows.div_ceil(workers.len().max(1)).max(1),
+            ..limits
+        };
+        if self.limits.lock().replace(each) == Some(each) {
             return;
         }
         for worker in &*workers {
-            worker.commands.push(Command::Limit {
-                flows: per_worker,
-                idle,
-            });
+            worker.commands.push(Command::Limit(each));
         }
     }
 
     /// As [`DpUser::set_limits`], without a change of how long megaflows stay.
     pub fn set_flow_limit(&self, flows: usize) {
-        let idle = self.limits.lock().map_or(self.options.idle_timeout, |(_, idle)| idle);
-        self.set_limits(flows, idle);
+        let told = *self.limits.lock();
+        let limits = told.unwrap_or_else(|| self.options.limits());
+        self.set_limits(Limits { flows, ..limits });
     }
 
     /// How many megaflows all workers together cache at most now: as many as they were told, or fewer where it takes long to age them.
     pub fn flow_limit(&self) -> usize {
-        let told = self.limits.lock().map_or(self.options.flow_limit, |(flows, _)| flows);
+        let told = self
+            .limits
+            .lock()
+            .map_or(self.options.flow_limit, |limits| limits.flows);
         let workers = self.workers.read();
         let limits = workers.iter().map(|worker| worker.stats.limit.get() as usize);
         // A worker that has not looked yet has said nothing.
@@ -186,14 +190,16 @@ impl DpUser {
     fn start(&self, id: u64, number: usize, core: Option<usize>, slowpath: Arc<dyn Slowpath>) -> io::Result<Handle> {
         let options = &self.options;
         let commands = Arc::new(CommandQueue::new()?);
-        let (flow_limit, idle) = self.limits.lock().unwrap_or((options.flow_limit, options.idle_timeout));
-        let pipeline = Pipeline::with_meters(
-            flow_limit,
-            idle,
+        let told = *self.limits.lock();
+        let limits = told.unwrap_or_else(|| options.limits());
+        let mut pipeline = Pipeline::with_meters(
+            limits.flows,
+            limits.idle,
             slowpath.clone(),
             self.changes.clone(),
             self.meters.clone(),
         );
+        pipeline.set_limits(limits);
         let stats = pipeline.stats().clone();
         let worker = Worker::new(number, pipeline, commands.clone(), slowpath, self.spin.clone())?;
         let load = worker.load().clone();

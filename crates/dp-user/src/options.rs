@@ -6,6 +6,20 @@ use std::time::Duration;
 /// Most workers that are started unless told otherwise.
 const DEFAULT_WORKERS: usize = 4;
 
+/// Time from one look at all megaflows to the next, unless told otherwise.
+pub(crate) const AGEING_PERIOD: Duration = Duration::from_secs(1);
+
+/// How many megaflows are cached, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// At most so many.
+    pub flows: usize,
+    /// One that carries nothing stays for so long.
+    pub idle: Duration,
+    /// All of them are looked at so often at most: to let go those that carry nothing, and to report what the others have carried.
+    pub period: Duration,
+}
+
 /// What can be set about the userspace datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -27,6 +41,17 @@ pub struct Options {
     /// Packets of new flows that wait at a receive queue at most, while others have packets too; beyond, they are dropped. Copies for controllers that
     /// a port which made few has in reserve. By default 256.
     pub upcall_burst: u32,
+}
+
+impl Options {
+    /// What a worker's caches begin with.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            flows: self.flow_limit,
+            idle: self.idle_timeout,
+            period: AGEING_PERIOD,
+        }
+    }
 }
 
 impl Default for Options {

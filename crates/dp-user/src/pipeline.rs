@@ -32,6 +32,7 @@ use crate::actions::{Actor, Again};
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
 use crate::meters::{MeterView, Meters};
+use crate::options::Limits;
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath, Translation, Upcall};
@@ -48,6 +49,8 @@ mod inlet;
 mod line;
 
 pub use inlet::{Budget, Inlet};
+
+use line::Held;
 
 /// Frames in a batch.
 pub const BATCH: usize = 32;
@@ -86,6 +89,8 @@ pub struct Pipeline {
     effects: Vec<Effect>,
     /// How many queues have packets in this turn.
     sharing: u32,
+    /// Some of them have none of new flows that wait, nor had lately.
+    sparing: bool,
 }
 
 /// The frames under way, and what is known of each.
@@ -100,6 +105,8 @@ struct Batch {
     flows: Vec<u32>,
     /// Only the first [`flow::ETHERNET_WORDS`] of the keys were read.
     is_ethernet: bool,
+    /// How many megaflows had been made when those without one were looked for.
+    asked_at: u64,
 }
 
 /// In place of a megaflow's number: no key could be read.
@@ -134,6 +141,7 @@ impl Pipeline {
             pending: Vec::new(),
             effects: Vec::new(),
             sharing: 1,
+            sparing: true,
         }
     }
 
@@ -148,8 +156,8 @@ impl Pipeline {
     }
 
     /// Takes one batch from a queue through all stages, as far as packets of new flows do not have to wait, and returns how many frames went
-    /// their way, those among them that had waited. `contended` says that other ports wait; where none does, a queue whose packets wait
-    /// receives no more.
+    /// their way, those among them that had waited. `contended` says that other ports wait; where none does, or all that do have packets that
+    /// wait too, a queue whose packets wait receives no more.
     ///
     /// # Errors
     /// What the queue's device says; frames received before the error have gone their way.
@@ -160,7 +168,7 @@ impl Pipeline {
         let waited = from.line.len();
         if waited > 0 {
             self.go_on(from, now);
-            if from.waits() && !contended {
+            if from.waits() && !(contended && self.sparing) {
                 return Ok(gone(waited, from));
             }
         }
@@ -176,6 +184,7 @@ impl Pipeline {
             self.forward(&mut batch, from, now);
         }
         self.batch = batch;
+        from.line.end();
         received.map(|_| gone(waited + frames, from))
     }
 
@@ -297,7 +306,8 @@ impl Pipeline {
                 } else if *flow == MALFORMED {
                     self.refuse(from, DropCause::Malformed, 1);
                 } else {
-                    self.miss(key, frame, from, now);
+                    let since = if *flow == NONE { batch.asked_at } else { 0 };
+                    self.miss(key, since, frame, from, now);
                 }
             }
         }
@@ -350,6 +360,7 @@ impl Pipeline {
             }
             found
         };
+        let asked_at = self.asked_at(found);
         let found = found.filter(|_| from.as_deref().is_none_or(|from| !from.is_behind(&key)));
         if let Some(number) = found {
             let flow = self.flows.flow_mut(number);
@@ -362,7 +373,8 @@ impl Pipeline {
             return;
         }
         if let Some(from) = from {
-            return self.ask_or_wait(&key, frame, depth, from, now);
+            let held = Held::new(frame, &key, depth, asked_at);
+            return self.ask_or_wait(held, from, now);
         }
         let translation = self.ask(&key, in_port, &frame, now);
         let (actions, drop) = (&translation.actions, translation.drop);
@@ -381,12 +393,19 @@ impl Pipeline {
         sink.count(cause, 1);
     }
 
-    /// A packet for which there was no megaflow when the batch began, or whose megaflow may have gone since.
+    /// Since when a packet of which a lookup found that, or nothing, has to be looked for: all of the time where it was known, since it need not
+    /// be for long.
+    fn asked_at(&self, found: Option<u32>) -> u64 {
+        if found.is_some() { 0 } else { self.flows.made() }
+    }
+
+    /// A packet for which there was no megaflow when `since` had been made, or whose megaflow may have gone since.
     #[cold]
-    fn miss(&mut self, key: &Key, frame: Frame, from: &mut Inlet, now: Nanos) {
-        let found = self.flows.lookup(key).filter(|_| !from.is_behind(key));
-        let Some(number) = found else {
-            return self.ask_or_wait(key, frame, 0, from, now);
+    fn miss(&mut self, key: &Key, since: u64, frame: Frame, from: &mut Inlet, now: Nanos) {
+        let found = self.flows.lookup_newer(key, since);
+        let asked_at = self.asked_at(found);
+        let Some(number) = found.filter(|_| !from.is_behind(key)) else {
+            return self.ask_or_wait(Held::new(frame, key, 0, asked_at), from, now);
         };
         self.stats.megaflow_hits.add(1);
         self.remember(key, number);
@@ -469,9 +488,9 @@ impl Pipeline {
         next
     }
 
-    /// Caches at most so many megaflows from now on, each for as long as it is idle for less than this.
-    pub fn set_limits(&mut self, flows: usize, idle: Duration) {
-        self.flows.set_limits(flows, idle);
+    /// Changes how many megaflows are cached, and for how long.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.flows.set_limits(limits);
     }
 
     /// Most megaflows that are cached now: what was said, or fewer where a pass over them takes longer than a second or so.

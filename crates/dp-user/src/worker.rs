@@ -41,8 +41,10 @@ const PATIENCE: u32 = 16;
 /// Most queues that a spinning worker looks into by itself; with more of them epoll tells sooner which have packets.
 const LOOK_INTO: usize = 8;
 
-/// Times that a spinning worker looks into its queues before it asks epoll again, for commands and vanished devices.
+/// Times that a spinning worker looks into its queues before it asks epoll again, for commands and vanished devices, and the time after which it does
+/// however often it has.
 const LOOKS: u32 = 64;
+const LOOKS_FOR: Duration = Duration::from_micros(200);
 /// While some queues have packets, the others are asked every so many looks.
 const LOOK_AT_IDLE: u32 = 8;
 
@@ -77,6 +79,8 @@ pub(crate) struct Worker {
     looks: u32,
     /// Queues that had packets when it last looked.
     busy: usize,
+    /// Some of them without packets of new flows that wait.
+    sparing: bool,
     /// Some port's packets come through a gate.
     gated: bool,
     /// Packets of new flows wait at some queue.
@@ -155,6 +159,7 @@ impl Worker {
             active: Nanos::ZERO,
             looks: 0,
             busy: 0,
+            sparing: false,
             gated: false,
             waiting: false,
             housekeeping: None,
@@ -175,7 +180,8 @@ impl Worker {
         let mut timeout = None;
         while self.turn(timeout) {
             timeout = self.timeout();
-            while self.looks < LOOKS && self.queues.len() <= LOOK_INTO && self.spins() {
+            let until = self.now + LOOKS_FOR;
+            while self.looks < LOOKS && self.now < until && self.queues.len() <= LOOK_INTO && self.spins() {
                 self.look();
             }
             self.looks = 0;
@@ -199,11 +205,13 @@ impl Worker {
             ready.swap_remove(at);
             go_on = self.obey(now);
         }
+        let mut sparing = true;
         if self.waiting {
             self.add_waiting(&mut ready);
+            sparing = ready.iter().any(|place| self.has_no_line(*place));
         }
         let contended = ready.len() > 1;
-        self.pipeline.share(ready.len());
+        self.pipeline.share(ready.len(), sparing);
         for place in &ready {
             if *place & OUTLETS == 0 {
                 self.serve(*place as usize, contended, now);
@@ -255,7 +263,8 @@ impl Worker {
         let began = cycles::now();
         self.packets = 0;
         let contended = self.busy > 1;
-        self.pipeline.share(self.busy);
+        self.pipeline.share(self.busy, self.sparing);
+        self.sparing = false;
         let rest = self.busy > 0 && !self.looks.is_multiple_of(LOOK_AT_IDLE);
         self.busy = 0;
         for place in 0..self.queues.len() {
@@ -272,6 +281,7 @@ impl Worker {
                     queue.brought_packets(before);
                     self.packets += packets;
                     self.waiting |= queue.inlet.waits();
+                    self.sparing |= !queue.inlet.storms();
                     self.busy += 1;
                     self.active = self.now;
                 }
@@ -370,6 +380,13 @@ impl Worker {
         }
     }
 
+    /// Whether a queue has no packets of new flows that wait, nor had lately.
+    #[cold]
+    fn has_no_line(&self, place: u64) -> bool {
+        let queue = self.queues.get(place as usize).and_then(Option::as_ref);
+        queue.is_some_and(|queue| !queue.inlet.storms())
+    }
+
     /// Tries again the queues that have rested.
     fn unpark(&mut self, now: Nanos) {
         for place in 0..self.queues.len() {
@@ -429,7 +446,7 @@ impl Worker {
                     self.gate(port, &gate);
                     let _ = done.send(());
                 }
-                Command::Limit { flows, idle } => self.pipeline.set_limits(flows, idle),
+                Command::Limit(limits) => self.pipeline.set_limits(limits),
                 Command::Flush { done } => {
                     self.pipeline.flush();
                     let _ = done.send(());

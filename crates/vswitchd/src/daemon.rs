@@ -7,6 +7,7 @@ use crate::rows::{self, Dummies, Tables};
 use crate::state::State;
 use crate::status::{Complaints, Report};
 use anyhow::Context;
+use dp_user::Limits;
 use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
@@ -318,13 +319,16 @@ impl Daemon {
                 let mut bridges = self.state.bridges.borrow_mut();
                 self.state.datapath.set_spin(self.desired.worker_spin);
                 self.desired.workers.start_workers(&self.state.datapath);
-                let defaults = &self.state.datapath_options;
-                self.state.datapath.set_limits(
-                    self.desired
+                let defaults = self.state.datapath_options.limits();
+                let idle = self.desired.max_idle.unwrap_or(defaults.idle);
+                self.state.datapath.set_limits(Limits {
+                    flows: self
+                        .desired
                         .flow_limit
-                        .unwrap_or(defaults.flow_limit * self.state.datapath.workers()),
-                    self.desired.max_idle.unwrap_or(defaults.idle_timeout),
-                );
+                        .unwrap_or(defaults.flows * self.state.datapath.workers()),
+                    idle,
+                    period: self.desired.max_revalidator.unwrap_or(defaults.period).min(idle),
+                });
                 bridges.apply(&self.desired);
                 self.desired.workers.place_queues(&self.state.datapath, &bridges);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());

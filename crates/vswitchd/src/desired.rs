@@ -29,6 +29,8 @@ pub(crate) struct Desired {
     pub(crate) flow_limit: Option<usize>,
     /// How long a megaflow stays that carries nothing.
     pub(crate) max_idle: Option<Duration>,
+    /// How often megaflows are looked at to age them and to count what they carried.
+    pub(crate) max_revalidator: Option<Duration>,
     /// After how long a silence of its controller a bundle is given up.
     pub(crate) bundle_timeout: Duration,
     /// How many VLAN tags of a packet count.

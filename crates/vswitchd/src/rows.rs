@@ -57,6 +57,8 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
         ),
         flow_limit: number(&root.other_config, "flow-limit"),
         max_idle: number(&root.other_config, "max-idle").map(|ms: u64| Duration::from_millis(ms.max(500))),
+        max_revalidator: number(&root.other_config, "max-revalidator")
+            .map(|ms: u64| Duration::from_millis(ms.max(100))),
         bundle_timeout: Duration::from_secs(
             number(&root.other_config, "bundle-idle-timeout")
                 .unwrap_or(10_u64)

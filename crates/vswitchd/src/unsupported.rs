@@ -167,7 +167,6 @@ const ROOT_KEYS: &[&str] = &[
     "enable-statistics",
     "flow-restore-wait",
     "ipsec_skb_mark",
-    "max-revalidator",
     "min-revalidate-pps",
     "n-handler-threads",
     "n-offload-threads",

@@ -21,6 +21,7 @@ mod sweep;
 pub(crate) use storage::Flow;
 
 use crate::hash::{KeyHasher, front};
+use crate::options::Limits;
 use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Field, Key, KeySlot, Mask, PortNo};
@@ -94,10 +95,10 @@ impl FlowTable {
     }
 
     /// Changes what [`FlowTable::new`] was told.
-    pub(crate) fn set_limits(&mut self, limit: usize, idle: Duration) {
-        self.most = limit.max(1);
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.most = limits.flows.max(1);
         self.limit = self.most;
-        self.sweep.set_idle(idle);
+        self.sweep.set_times(limits.idle, limits.period);
     }
 
     /// The most megaflows that are cached now.
@@ -174,7 +175,19 @@ impl FlowTable {
     /// Finds a megaflow that covers `key`.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &Key) -> Option<u32> {
-        self.subtables.lookup(&self.hasher, key, &self.storage)
+        self.lookup_newer(key, 0)
+    }
+
+    /// The same for a key that none covered when [`FlowTable::made`] was `since`: only where megaflows have come since then it is looked for.
+    #[inline]
+    pub(crate) fn lookup_newer(&mut self, key: &Key, since: u64) -> Option<u32> {
+        self.subtables.lookup(&self.hasher, key, since, &self.storage)
+    }
+
+    /// How many megaflows have been cached, ever.
+    #[inline]
+    pub(crate) fn made(&self) -> u64 {
+        self.subtables.made()
     }
 
     /// Finds megaflows for those of up to [`BATCH`] keys that have [`NONE`](crate::signature::NONE) in `flows`, and puts their numbers there.
@@ -308,7 +321,7 @@ impl FlowTable {
     pub(crate) fn clear(&mut self) {
         self.removals += 1;
         self.graveyard.append(&mut self.storage.take_chunks());
-        self.subtables = Subtables::default();
+        self.subtables = self.subtables.emptied();
         self.deps = DepIndex::default();
         self.owners = HashMap::new();
         self.wide.clear();

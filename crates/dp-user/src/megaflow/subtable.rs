@@ -20,6 +20,8 @@ pub(super) struct Subtables {
     free: Vec<u32>,
     /// How many look at what is behind the Ethernet header.
     deep: usize,
+    /// Megaflows put in, ever.
+    made: u64,
     /// Subtables asked for the keys of which a megaflow was found.
     pub(super) asked: u64,
 }
@@ -30,6 +32,8 @@ struct Subtable {
     index: Index,
     /// Hits, halved at each sweep.
     hits: u64,
+    /// Which of the megaflows put in, ever, was the last here.
+    newest: u64,
 }
 
 impl Subtables {
@@ -37,6 +41,19 @@ impl Subtables {
     #[inline]
     pub(super) fn is_ethernet(&self) -> bool {
         self.deep == 0
+    }
+
+    /// No subtables, of a table from which all megaflows have gone.
+    pub(super) fn emptied(&self) -> Subtables {
+        Subtables {
+            made: self.made,
+            ..Subtables::default()
+        }
+    }
+
+    /// How many megaflows were put in, ever.
+    pub(super) fn made(&self) -> u64 {
+        self.made
     }
 
     /// How many masks are in use.
@@ -57,11 +74,17 @@ impl Subtables {
         &self.tables[subtable as usize].pairs
     }
 
-    /// The first megaflow found that covers a key.
+    /// The first megaflow found that covers a key, where none did when so many had been put in.
     #[inline]
-    pub(super) fn lookup(&mut self, hasher: &KeyHasher, key: &Key, storage: &Storage) -> Option<u32> {
+    pub(super) fn lookup(&mut self, hasher: &KeyHasher, key: &Key, since: u64, storage: &Storage) -> Option<u32> {
+        if since == self.made {
+            return None;
+        }
         for (before, &number) in (0..).zip(&self.order) {
             let table = &mut self.tables[number as usize];
+            if table.newest <= since {
+                continue;
+            }
             let hash = hasher.masked(key, &table.pairs) as u32;
             if let Some(found) = table.find(hash, key, storage) {
                 table.hits += 1;
@@ -171,6 +194,7 @@ impl Subtables {
             pairs: MaskPairs::new(mask),
             index: Index::new(),
             hits: 0,
+            newest: 0,
         };
         let number = match self.free.pop() {
             Some(number) => {
@@ -189,7 +213,10 @@ impl Subtables {
     }
 
     pub(super) fn insert(&mut self, subtable: u32, hash: u64, flow: u32) {
-        self.tables[subtable as usize].index.insert(hash as u32, flow);
+        self.made += 1;
+        let table = &mut self.tables[subtable as usize];
+        table.newest = self.made;
+        table.index.insert(hash as u32, flow);
     }
 
     /// Removes a megaflow, and its subtable where it was the last.

@@ -6,14 +6,17 @@ use dp::Effect;
 use std::time::Duration;
 use wire::Nanos;
 
-/// Shortest time from one pass over the table to the next.
+/// As long as this a pass may take.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// A pass over the table that takes longer than this has too many megaflows to look at.
 const LONG: Duration = Duration::from_millis(1300);
 
 /// As long as this a step of a pass counts at most: a thread that has not come to the next one for longer was stopped, and not busy.
-const STOPPED: Duration = Duration::from_millis(500);
+const STOPPED: Duration = Duration::from_millis(250);
+
+/// Chunks of megaflows looked at in one step, where a worker comes to it so seldom that a pass would take longer than [`PERIOD`].
+const CATCH_UP: usize = 4;
 
 /// The limit on megaflows that long passes do not bring below.
 const LEAST: usize = 1000;
@@ -22,6 +25,8 @@ const LEAST: usize = 1000;
 pub(super) struct Sweep {
     /// A megaflow goes when it has carried nothing for so long.
     idle: Duration,
+    /// Shortest time from one pass over the table to the next.
+    period: Duration,
     /// The next place to look at, while a pass is under way.
     cursor: Option<u32>,
     /// When the last pass began.
@@ -42,6 +47,7 @@ impl Sweep {
     pub(super) fn new(idle: Duration) -> Sweep {
         Sweep {
             idle,
+            period: crate::options::AGEING_PERIOD,
             cursor: None,
             began: Nanos::ZERO,
             step: (Nanos::ZERO, Duration::ZERO),
@@ -52,9 +58,10 @@ impl Sweep {
         }
     }
 
-    /// Changes the time, from a pass on that is due at once.
-    pub(super) fn set_idle(&mut self, idle: Duration) {
+    /// Changes these times, from a pass on that is due at once.
+    pub(super) fn set_times(&mut self, idle: Duration, period: Duration) {
         self.idle = idle;
+        self.period = period;
         self.due = Nanos::ZERO;
     }
 
@@ -63,7 +70,7 @@ impl Sweep {
     pub(super) fn traffic(&mut self) {
         if !self.traffic {
             self.traffic = true;
-            self.due = self.due.min(self.began + PERIOD);
+            self.due = self.due.min(self.began + self.period);
         }
     }
 
@@ -105,15 +112,34 @@ impl FlowTable {
         };
         let (last, took) = self.sweep.step;
         self.sweep.step = (now, took + now.since(last).min(STOPPED));
+        let mut next = Some(first);
+        for _ in 0..CATCH_UP {
+            let Some(first) = next else { break };
+            next = self.sweep_chunk(first, now, effects);
+            if next.is_some_and(|next| self.is_on_time(next)) {
+                break;
+            }
+        }
+        self.sweep.cursor = next;
+        if next.is_none() {
+            self.finish_pass(now);
+        }
+    }
+
+    /// Looks at the chunk of megaflows that `first` is in, and returns where the next begins.
+    fn sweep_chunk(&mut self, first: u32, now: Nanos, effects: &mut Vec<Effect>) -> Option<u32> {
         let (numbers, next) = self.storage.chunk_from(first);
         for number in numbers {
             self.age(number, now, effects);
         }
         self.storage.release(first);
-        self.sweep.cursor = next;
-        if next.is_none() {
-            self.finish_pass(now);
-        }
+        next
+    }
+
+    /// Whether a pass that has come so far will be through in half of [`PERIOD`], if it goes on like this.
+    fn is_on_time(&self, next: u32) -> bool {
+        let share = f64::from(next) / f64::from(self.storage.places().max(1));
+        self.sweep.step.1.as_secs_f64() <= share * PERIOD.as_secs_f64() / 2.0
     }
 
     fn age(&mut self, number: u32, now: Nanos, effects: &mut Vec<Effect>) {
@@ -161,7 +187,7 @@ impl FlowTable {
             // Nothing is left to be freed by parts.
             self.clear();
         }
-        let soonest = self.sweep.began + PERIOD;
+        let soonest = self.sweep.began + self.sweep.period;
         self.sweep.due = if self.sweep.traffic {
             soonest
         } else {

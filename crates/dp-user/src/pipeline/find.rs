@@ -83,6 +83,7 @@ impl Pipeline {
             return true;
         }
         let found = self.flows.lookup_batch(keys, &mut batch.flows);
+        batch.asked_at = self.flows.made();
         self.signatures
             .learn(keys.len() as u32 - unknown.count_ones(), found.count_ones());
         self.remember_found(found, batch);

@@ -49,6 +49,7 @@ impl Pipeline {
             self.forward(&mut batch, from, now);
         }
         self.batch = batch;
+        from.line.end();
     }
 
     /// Schedules what leaves a port, or changes how; `None` sends it as it comes, once what is queued has gone.

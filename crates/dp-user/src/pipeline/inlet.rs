@@ -96,6 +96,12 @@ impl Inlet {
         self.line.len() > 0
     }
 
+    /// Whether packets of its wait, or did in one of its last turns.
+    #[inline]
+    pub fn storms(&self) -> bool {
+        self.line.storms()
+    }
+
     pub(crate) fn is_gated(&self) -> bool {
         self.gate.is_some()
     }

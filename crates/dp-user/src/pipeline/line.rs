@@ -3,9 +3,10 @@
 //! Goal: whoever opens new flows as fast as they can delays others by a few translations, and loses nothing as long as they are slower.
 //! - A queue may ask a few times a turn, fewer where several have packets. The rest of its packets of new flows stand in its line, in the order of
 //!   arrival, and ask in its next turns.
-//! - While some stand there and nobody else has packets, none are received: they wait with the device.
-//! - Where others have packets, those of flows that are known go on; for new ones that find the line full there is
+//! - While some stand there and nobody else has packets, or only queues with lines of their own, none are received: they wait with the device.
+//! - Where others have packets and no line, those of flows that are known go on; for new ones that find the line full there is
 //!   [`DropCause::UpcallBudget`].
+//! - A line that has run empty counts as one for some turns more: queues with as many new flows each do not run empty in the same turn.
 //! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others stand in the line goes to its end, known or not. When
 //!   the first of them has asked, the others go on with it, so that a flow that has become known is out of the line.
 
@@ -19,6 +20,9 @@ use wire::Nanos;
 /// Places of the table of flows in a line: of most flows that are not in a full line, it tells that without a look at the line.
 const PLACES: usize = 1024;
 
+/// Turns without a line after which a queue counts as one that has none.
+const LULL: u8 = 16;
+
 /// A queue's line, and how often it may ask.
 pub(super) struct Line {
     held: VecDeque<Held>,
@@ -30,6 +34,8 @@ pub(super) struct Line {
     room: usize,
     /// What is left of this turn.
     left: u32,
+    /// Turns for which it still counts as a line.
+    lull: u8,
 }
 
 /// A packet that waits.
@@ -38,6 +44,19 @@ pub(super) struct Held {
     key: Key,
     /// How often it has begun anew.
     depth: u32,
+    /// How many megaflows had been made when none of them covered it.
+    asked_at: u64,
+}
+
+impl Held {
+    pub(super) fn new(frame: Frame, key: &Key, depth: u32, asked_at: u64) -> Held {
+        Held {
+            frame,
+            key: *key,
+            depth,
+            asked_at,
+        }
+    }
 }
 
 impl Line {
@@ -50,6 +69,7 @@ impl Line {
             per_turn,
             room: (room as usize).clamp(BATCH, usize::from(u16::MAX)),
             left: 0,
+            lull: 0,
         }
     }
 
@@ -61,6 +81,22 @@ impl Line {
     #[inline]
     pub(super) fn begin(&mut self, queues: u32) {
         self.left = (self.per_turn / queues.max(1)).max(1);
+    }
+
+    /// Ends a turn.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        self.lull = if self.held.is_empty() {
+            self.lull.saturating_sub(1)
+        } else {
+            LULL
+        };
+    }
+
+    /// Whether there is a line, or was in one of the last turns.
+    #[inline]
+    pub(super) fn storms(&self) -> bool {
+        self.lull > 0
     }
 
     fn push(&mut self, held: Held) {
@@ -98,10 +134,12 @@ impl Line {
 }
 
 impl Pipeline {
-    /// How many queues have packets in this turn: they share the translations that a turn is worth.
+    /// How many queues have packets in this turn: they share the translations that a turn is worth. `sparing` says that some of them have no
+    /// packets of new flows that wait, so that those that have may not have it all.
     #[inline]
-    pub fn share(&mut self, queues: usize) {
+    pub fn share(&mut self, queues: usize, sparing: bool) {
         self.sharing = queues as u32;
+        self.sparing = sparing;
     }
 
     /// Goes on with what stands in a queue's line.
@@ -109,10 +147,11 @@ impl Pipeline {
     pub(super) fn go_on(&mut self, from: &mut Inlet, now: Nanos) {
         self.flows.traffic();
         for _ in 0..BATCH {
-            let first = from.line.held.front();
-            let Some(known) = first.map(|held| self.flows.lookup(&held.key)) else {
-                break;
-            };
+            let Some(first) = from.line.held.front_mut() else { break };
+            let known = self.flows.lookup_newer(&first.key, first.asked_at);
+            if known.is_none() {
+                first.asked_at = self.flows.made();
+            }
             if known.is_none() && !from.line.take() {
                 break;
             }
@@ -131,7 +170,8 @@ impl Pipeline {
         let mut at = 0;
         while let Some(next) = from.line.hashes.iter().skip(at).position(|other| *other == hash) {
             at += next;
-            let Some(number) = self.flows.lookup(&from.line.held[at].key) else {
+            let held = &from.line.held[at];
+            let Some(number) = self.flows.lookup_newer(&held.key, held.asked_at) else {
                 break;
             };
             if let Some((held, _)) = from.line.remove(at) {
@@ -155,12 +195,7 @@ impl Pipeline {
     }
 
     /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of its wait.
-    pub(super) fn ask_or_wait(&mut self, key: &Key, frame: Frame, depth: u32, from: &mut Inlet, now: Nanos) {
-        let mut held = Held {
-            frame,
-            key: *key,
-            depth,
-        };
+    pub(super) fn ask_or_wait(&mut self, mut held: Held, from: &mut Inlet, now: Nanos) {
         if !from.waits() && from.line.take() {
             return self.ask_for(held, from, now);
         }

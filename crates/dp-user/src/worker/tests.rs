@@ -149,6 +149,25 @@ fn a_port_with_too_many_new_flows_loses_packets_only_while_others_wait() {
 }
 
 #[test]
+fn ports_that_all_have_too_many_new_flows_lose_nothing_and_translate_without_a_break() {
+    let mut fixture = Fixture::new();
+    let (one, other, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
+    // Of the other's packets one in four is of a known flow, so that their lines run empty at different times.
+    (0..2048).for_each(|n| assert!(one.inject(&packet(n))));
+    (0..2048).for_each(|n| assert!(other.inject(&packet(1 << 24 | if n % 4 == 0 { 0 } else { n }))));
+    let mut turns = 0;
+    while one.pending() + other.pending() > 0 || fixture.worker.waiting {
+        fixture.turn();
+        turns += 1;
+    }
+    let stats = fixture.worker.pipeline.cache_stats();
+    assert_eq!((stats.lost, stats.upcalls), (0, 2048 + 1536 + 1));
+    assert_eq!(sink.take_sent().len(), 4096);
+    // Four a turn each while both have some, eight for one alone.
+    assert!(turns <= 3585 / 8 + 120, "{turns}");
+}
+
+#[test]
 fn a_worker_does_not_sleep_while_packets_wait_and_counts_those_of_a_port_that_goes() {
     let mut fixture = Fixture::new();
     let (storm, _sink) = (fixture.add_port(1), fixture.add_port(9));

@@ -2,6 +2,7 @@
 
 use crate::common::{Bench, FakeSwitch, depending, mac, output, packet, translation};
 use dp::{Change, Changes, Dep, Effect, Region};
+use dp_user::Limits;
 use flow::{Field, Key, Mask};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -218,7 +219,13 @@ fn limits_change_while_megaflows_are_cached() {
     let mut bench = Bench::new(2, one_port(&table));
     bench.receive(0, &(0..900).map(|n| packet(n, 9, n)).collect::<Vec<_>>());
     bench.housekeep();
-    bench.pipeline.set_limits(100, Duration::from_secs(2));
+    let period = Duration::from_secs(1);
+    let limits = |period| Limits {
+        flows: 100,
+        idle: Duration::from_secs(2),
+        period,
+    };
+    bench.pipeline.set_limits(limits(period));
     bench.housekeep();
     assert_eq!(bench.pipeline.cache_stats().flows, 100);
     bench.receive(0, &(0..900).map(|n| packet(n, 9, n)).collect::<Vec<_>>());
@@ -230,6 +237,14 @@ fn limits_change_while_megaflows_are_cached() {
     bench.now += Duration::from_millis(1200);
     bench.housekeep();
     assert_eq!(bench.pipeline.cache_stats().flows, 0);
+    // While packets come, it is looked at megaflows as often as that is asked for.
+    for period in [period, period / 5] {
+        bench.pipeline.set_limits(limits(period));
+        bench.receive(0, &[packet(1, 9, 1)]);
+        bench.housekeep();
+        bench.receive(0, &[packet(1, 9, 1)]);
+        assert_eq!(bench.pipeline.housekeep(bench.now), Some(bench.now + period));
+    }
 }
 
 #[test]
@@ -256,9 +271,11 @@ fn the_limit_falls_where_ageing_takes_long_and_grows_again_where_it_does_not() {
     bench.now += Duration::from_secs(5);
     bench.housekeep();
     assert_eq!(bench.pipeline.flow_limit(), 20_000);
-    // 40 steps of 256 megaflows in 4 s: as many are left as a second is enough for.
-    let (_, limit) = pass(10_000, 100, &mut bench);
-    assert!((2000..3500).contains(&limit), "{limit}");
+    // A worker that comes to it seldom takes larger steps.
+    assert_eq!(pass(10_000, 100, &mut bench).1, 20_000);
+    // 10 steps of 1024 megaflows in 2.5 s: as many are left as a second is enough for.
+    let (_, limit) = pass(10_000, 250, &mut bench);
+    assert!((3500..4500).contains(&limit), "{limit}");
     assert!(bench.pipeline.cache_stats().flows <= limit as u64);
     bench.now += Duration::from_secs(11);
     bench.housekeep();
@@ -271,8 +288,9 @@ fn the_limit_falls_where_ageing_takes_long_and_grows_again_where_it_does_not() {
         last = limit;
     }
     assert_eq!(last, 20_000);
-    // Not below a floor, however slow.
-    assert_eq!(pass(20_000, 10_000, &mut bench).1, 1000);
+    // Not as far as a few, however slow.
+    let (_, limit) = pass(20_000, 10_000, &mut bench);
+    assert!((1000..5000).contains(&limit), "{limit}");
 }
 
 #[test]

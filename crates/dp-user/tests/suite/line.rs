@@ -41,7 +41,7 @@ fn packets_that_wait_keep_the_order_of_their_flow_and_all_are_accounted_for() {
                 injected += 1;
             }
             let contended = rng.chance(50);
-            bench.pipeline.share(1 + usize::from(contended));
+            bench.pipeline.share(1 + usize::from(contended), rng.chance(50));
             let inlet = &mut bench.inlets[0];
             bench.pipeline.receive(inlet, contended, bench.now).unwrap();
             if rng.chance(5) {
@@ -88,7 +88,7 @@ fn known_flows_of_a_port_go_on_beside_its_own_storm() {
             next += 1;
             assert!(bench.devices[0].inject(&packet(flow, 0, number)));
         }
-        bench.pipeline.share(2);
+        bench.pipeline.share(2, true);
         bench.pipeline.receive(&mut bench.inlets[0], true, bench.now).unwrap();
         let known: Vec<_> = bench
             .sent(1)

@@ -65,7 +65,7 @@ pub struct Case {
 }
 
 impl Case {
-    const fn new(rules: Rules, flows: usize) -> Case {
+    fn new(rules: Rules, flows: usize) -> Case {
         Case {
             rules,
             flows,
@@ -73,6 +73,11 @@ impl Case {
             size: Size::B60,
             workers: 1,
         }
+    }
+
+    /// Whether so many flows are worth to be measured with these rules where nobody asks for them by number.
+    pub(crate) fn is_usual(&self) -> bool {
+        (self.rules.least_flows()..=self.rules.most_flows()).contains(&self.flows)
     }
 }
 
@@ -110,6 +115,9 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
 /// The numbers of flows that are usually asked for.
 pub(crate) const FLOWS: [usize; 5] = [1, 1000, 10_000, 100_000, 1_000_000];
 
+/// As many new connections as a turn can take.
+pub(crate) const NEW_FLOWS: usize = 200_000;
+
 /// A few minutes' worth.
 pub(crate) fn quick() -> Vec<Case> {
     let mut cases = vec![Case::new(Rules::Io, 1), Case::new(Rules::Io, 1_000_000)];
@@ -119,6 +127,7 @@ pub(crate) fn quick() -> Vec<Case> {
     for rules in [Rules::Exact, Rules::Pipeline, Rules::Rewrite] {
         cases.push(Case::new(rules, 1000));
     }
+    cases.push(Case::new(Rules::New, NEW_FLOWS));
     cases
 }
 
@@ -130,9 +139,10 @@ pub(crate) fn full() -> Vec<Case> {
             FLOWS
                 .map(|flows| Case::new(rules, flows))
                 .into_iter()
-                .filter(|case| case.flows <= rules.most_flows()),
+                .filter(|case| case.is_usual() && !rules.forgets()),
         );
     }
+    cases.push(Case::new(Rules::New, NEW_FLOWS));
     let usual = [Rules::Port, Rules::Normal, Rules::Acl];
     for rules in usual {
         for flows in [10_000, 100_000, 1_000_000] {

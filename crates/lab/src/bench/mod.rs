@@ -22,7 +22,7 @@ mod tune;
 mod turns;
 
 pub use case::{Case, Distribution, Size};
-pub(crate) use case::{FLOWS, full, name, quick};
+pub(crate) use case::{FLOWS, NEW_FLOWS, full, name, quick};
 pub use report::{Figures, Measured, Ratio, Report, Round, Turn};
 pub(crate) use report::{heading, line};
 pub use rules::Rules;
@@ -104,8 +104,12 @@ fn measure(case: &Case, options: &Options, stop: &Stop, canary: &mut Canary) -> 
     let mut configurations = vec![String::new(); subjects.len()];
     for (subject, configuration) in subjects.iter_mut().zip(&mut configurations) {
         subject.prepare(case, &traces, cpus)?;
-        subject.settle()?;
-        if subject.kind == Kind::Dpdk {
+        if case.rules.forgets() {
+            subject.moves()?;
+        } else {
+            subject.settle()?;
+        }
+        if subject.kind == Kind::Dpdk && !case.rules.forgets() {
             *configuration = tune::best(subject, stop)?;
         }
         subject.pause();

@@ -108,6 +108,12 @@ impl Figures {
         }
     }
 
+    /// The share of packets that were looked up by rules.
+    fn asked(&self) -> f64 {
+        let all: u64 = self.hits.values().sum();
+        super::subject::upcalls(&self.hits) as f64 / all.max(1) as f64
+    }
+
     /// The caches' shares, `exact 98 % megaflow 2 %`.
     fn shares(&self) -> String {
         let all: u64 = self.hits.values().sum();
@@ -220,6 +226,14 @@ pub(crate) fn line(measured: &Measured) -> String {
     for (switch, figures) in &measured.figures {
         if case.rules.delivers() && figures.delivered < 0.99 {
             let _ = write!(out, " [{switch} delivered only {:.1} %]", figures.delivered * 100.0);
+        }
+    }
+    for (switch, figures) in &measured.figures {
+        let asked = figures.asked();
+        if asked > 0.01 && !case.rules.forgets() {
+            let _ = write!(out, " [{switch} still looked up {:.0} % of packets]", asked * 100.0);
+        } else if asked < 0.95 && case.rules.forgets() {
+            let _ = write!(out, " [of {switch}'s packets only {:.0} % were new]", asked * 100.0);
         }
     }
     out + "\n"

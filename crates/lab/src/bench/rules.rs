@@ -1,6 +1,6 @@
 //! What the switch is to do with packets: sets of rules, in the language of `ovs-ofctl`.
 
-use super::case::Case;
+use super::case::{Case, NEW_FLOWS};
 use super::trace::{Flow, STATIONS, VLAN};
 use crate::stats::SplitMix;
 use clap::ValueEnum;
@@ -36,13 +36,15 @@ pub enum Rules {
     VlanPop,
     /// Both MAC addresses, TTL and an IP address are changed
     Rewrite,
+    /// Every packet is of a new connection: what asking the switch costs. Connections have a megaflow each, and all are forgotten before each turn
+    New,
     /// One rule, to a port with a shaper: linux-htb with one class here, egress-policer in Open vSwitch with DPDK, which has no queues
     Qos,
 }
 
 impl Rules {
     /// All of them.
-    pub(crate) const ALL: [Rules; 10] = [
+    pub(crate) const ALL: [Rules; 11] = [
         Rules::Io,
         Rules::Port,
         Rules::Normal,
@@ -52,12 +54,23 @@ impl Rules {
         Rules::VlanPush,
         Rules::VlanPop,
         Rules::Rewrite,
+        Rules::New,
         Rules::Qos,
     ];
 
     /// Flows beyond which it takes minutes to get ready: each is a rule and an upcall.
     pub(crate) fn most_flows(self) -> usize {
         if self == Rules::Exact { 100_000 } else { usize::MAX }
+    }
+
+    /// Flows that it takes at least: fewer would not be new for long.
+    pub(crate) fn least_flows(self) -> usize {
+        if self == Rules::New { NEW_FLOWS } else { 1 }
+    }
+
+    /// What is known of packets is forgotten before each turn.
+    pub(crate) fn forgets(self) -> bool {
+        self == Rules::New
     }
 
     /// Packets are to have a tag.
@@ -99,6 +112,9 @@ impl Rules {
                          mod_nw_dst:192.0.2.1,output:{SINK}\n"
                     )
                 })
+                .collect(),
+            Rules::New => ports
+                .map(|port| format!("in_port={port},ip,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],output:{SINK}\n"))
                 .collect(),
             Rules::Exact => (0..case.flows).map(exact).collect(),
             Rules::Acl => acl(case.flows),

@@ -32,6 +32,9 @@ const POOL: u64 = 262_144;
 /// Bytes that a buffer of a pool needs beside its packet, or somewhat more.
 const HEADER: u64 = 1024;
 
+/// How long it is looked at to see whether packets move, and are still looked up.
+const WINDOW: Duration = Duration::from_millis(200);
+
 /// Which switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -437,34 +440,42 @@ impl Subject {
         Ok(Moved::turn(from, self.moved(&mut connection)?))
     }
 
-    /// Lets it run until it has looked up all rules that it needs: caches are full, stations learned.
+    /// Lets it run until it has looked up all rules that it needs: caches are full, stations learned. After two minutes it is as it is; the result
+    /// says then how many packets it still looks up.
     ///
     /// # Errors
     /// It does not answer, or moves nothing.
     pub(crate) fn settle(&self) -> Result<()> {
-        const WINDOW: Duration = Duration::from_millis(200);
         const LONGEST: Duration = Duration::from_secs(120);
+        self.moves()?;
         let (began, mut quiet) = (Instant::now(), 0);
-        let mut before = self.upcalls()?;
-        while quiet < 2 && began.elapsed() < LONGEST {
+        let mut before = upcalls(&self.hits()?);
+        while quiet < 4 && began.elapsed() < LONGEST {
             std::thread::sleep(WINDOW);
-            let now = self.upcalls()?;
+            let now = upcalls(&self.hits()?);
             // A handful of new flows comes of the host's own packets.
             quiet = if now <= before + 10 { quiet + 1 } else { 0 };
             before = now;
         }
+        Ok(())
+    }
+
+    /// Makes sure that packets come in.
+    ///
+    /// # Errors
+    /// It does not answer, or none come.
+    pub(crate) fn moves(&self) -> Result<()> {
         let moves = self.measure(WINDOW)?.received > 0.0;
         ensure!(moves, "{}: no packet moves", self.kind.name());
         Ok(())
     }
 
-    fn upcalls(&self) -> Result<u64> {
-        let hits = self.hits()?;
-        Ok(hits
-            .iter()
-            .filter(|(name, _)| name.contains("upcall"))
-            .map(|(_, n)| n)
-            .sum())
+    /// Has it forget what it knows of packets: the next of each connection is looked up anew.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn forget(&self) -> Result<()> {
+        self.appctl("revalidator/purge").map(drop)
     }
 
     /// Which of its caches have known how many packets, and which had to be looked up, since it was started.
@@ -501,6 +512,12 @@ impl Drop for Subject {
             drop(daemon);
         }
     }
+}
+
+/// Of what caches have known and not, the packets that were looked up by rules, or were to be.
+pub(crate) fn upcalls(hits: &BTreeMap<String, u64>) -> u64 {
+    let upcalls = hits.iter().filter(|(name, _)| name.contains("upcall"));
+    upcalls.map(|(_, n)| n).sum()
 }
 
 /// Open vSwitch shares a pool of buffers between ports whose largest packets need buffers of the same size, steps of 1 KB.

@@ -45,6 +45,11 @@ impl Flow {
         }
     }
 
+    /// Makes its sender a station of one source: one that sent from several would move at every packet.
+    fn sends_from(&mut self, source: usize) {
+        self.src[2] = source as u8;
+    }
+
     /// An UDP packet of the flow, with a tag of VLAN 100 if it is to have one.
     fn packet(&self, length: usize, tagged: bool) -> Vec<u8> {
         let mut packet = Vec::with_capacity(length);
@@ -105,10 +110,13 @@ pub(crate) fn write(case: &Case, directory: &Path) -> Result<Traces> {
         let share = order.len() * source / sources..order.len() * (source + 1) / sources;
         // One flow for two workers: each gets it.
         let share = if share.is_empty() { 0..1 } else { share };
-        let packets = order[share]
-            .iter()
-            .enumerate()
-            .map(|(n, flow)| Flow::new(*flow as usize).packet(case.size.of(n), tagged));
+        let packets = order[share].iter().enumerate().map(|(n, flow)| {
+            let mut flow = Flow::new(*flow as usize);
+            if case.rules.learns() {
+                flow.sends_from(source);
+            }
+            flow.packet(case.size.of(n), tagged)
+        });
         let path = directory.join(format!("source{}.pcap", source + 1));
         save(&path, packets)?;
         files.push(path);

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// How long a switch runs before its turn is measured: the other one has used caches and branch predictors meanwhile.
 const BEFORE: Duration = Duration::from_millis(200);
 
+/// How long a turn is at most in which all connections are to be new.
+const NEW: Duration = Duration::from_millis(150);
+
 /// How far the canary may move, as a share.
 const STEADY: f64 = 0.1;
 
@@ -47,8 +50,12 @@ pub(crate) fn measure(
             latency.push(canary.measure(cpu)?);
             let subject = &mut subjects[number];
             subject.resume();
-            std::thread::sleep(BEFORE);
-            let measured = subject.measure(options.turn);
+            let measured = if case.rules.forgets() {
+                subject.forget().and_then(|()| subject.measure(options.turn.min(NEW)))
+            } else {
+                std::thread::sleep(BEFORE);
+                subject.measure(options.turn)
+            };
             subject.pause();
             turns[number] = measured?;
         }
