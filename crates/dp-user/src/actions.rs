@@ -15,7 +15,7 @@ use crate::rewrite::{self, set_field};
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, PacketIn, SetField, Slowpath};
 use flow::{Field, PortNo};
-use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
+use netdev::{Csum, Frame, FrameError, Gso, Offload, checksum, gso};
 use std::collections::VecDeque;
 use std::slice;
 use std::sync::Arc;
@@ -137,6 +137,58 @@ impl Actor {
     }
 }
 
+/// The port that a packet leaves by, where all else that these actions do is to change it, and whether they change it at all.
+pub(crate) fn way_out(actions: &[Action]) -> (Option<PortNo>, bool) {
+    match actions {
+        [edits @ .., Action::Output(port)] if edits.iter().all(is_edit) => (Some(*port), !edits.is_empty()),
+        _ => (None, false),
+    }
+}
+
+/// Does to packets, where they are, what actions of which [`way_out`] is known do before they send them. One in which there is no room for that is left
+/// without a byte; returns whether there is such a one.
+#[inline]
+pub(crate) fn edit_all(actions: &[Action], frames: &mut [Frame]) -> bool {
+    let [edits @ .., _] = actions else { return false };
+    let mut lost = false;
+    for frame in frames {
+        let mut layers = Layers::UNKNOWN;
+        if edits.iter().any(|action| edit(action, frame, &mut layers).is_err()) {
+            frame.truncate(0);
+            lost = true;
+        }
+    }
+    lost
+}
+
+/// Whether an action changes the packet, and does nothing else.
+fn is_edit(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::SetField(_) | Action::SetMpls { .. } | Action::SetQueue(_) | Action::PushVlan(_) | Action::PopVlan
+    )
+}
+
+/// Changes a packet; one without room for another header is left as it is.
+#[inline]
+fn edit(action: &Action, frame: &mut Frame, layers: &mut Layers) -> Result<(), FrameError> {
+    match action {
+        Action::SetField(set) => set_field(frame, layers, set),
+        Action::SetMpls { lse, mask } => rewrite::set_mpls(frame, layers, *lse, *mask),
+        Action::SetQueue(queue) => frame.priority = *queue,
+        Action::PushVlan(tag) => {
+            layers.forget();
+            return frame.push_vlan(*tag);
+        }
+        Action::PopVlan => {
+            layers.forget();
+            frame.pop_vlan();
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 impl Context<'_> {
     /// For a packet that has begun anew so often.
     pub(crate) fn at_depth(mut self, depth: u32) -> Self {
@@ -173,23 +225,16 @@ impl Context<'_> {
         while at < last {
             let action = &actions[at];
             at += 1;
-            let done = match action {
-                Action::SetField(set) => {
-                    set_field(&mut frame, &mut layers, set);
-                    Ok(())
+            if is_edit(action) {
+                if edit(action, &mut frame, &mut layers).is_err() {
+                    return self.dropped(DropCause::Malformed);
                 }
+                continue;
+            }
+            let done = match action {
                 Action::Output(port) => {
                     let limit = limit.take();
                     self.output(*port, copy(&frame, limit), limit);
-                    Ok(())
-                }
-                Action::PushVlan(tag) => {
-                    layers.forget();
-                    frame.push_vlan(*tag)
-                }
-                Action::PopVlan => {
-                    layers.forget();
-                    frame.pop_vlan();
                     Ok(())
                 }
                 Action::PushMpls { ethertype, lse } => {
@@ -199,10 +244,6 @@ impl Context<'_> {
                     headers::push_mpls(&mut frame, &mut layers, *ethertype, *lse)
                 }
                 Action::PopMpls { ethertype } => headers::pop_mpls(&mut frame, &mut layers, *ethertype),
-                Action::SetMpls { lse, mask } => {
-                    rewrite::set_mpls(&mut frame, &mut layers, *lse, *mask);
-                    Ok(())
-                }
                 Action::Trunc(len) => {
                     limit = Some(*len);
                     Ok(())
@@ -245,10 +286,6 @@ impl Context<'_> {
                     self.recirculate(*id, frame.duplicate());
                     Ok(())
                 }
-                Action::SetQueue(queue) => {
-                    frame.priority = *queue;
-                    Ok(())
-                }
                 Action::PushPbb { tci } => {
                     if frame.offload.gso != Gso::None {
                         return self.segments(&actions[at - 1..], frame, limit);
@@ -256,6 +293,12 @@ impl Context<'_> {
                     headers::push_pbb(&mut frame, &mut layers, *tci)
                 }
                 Action::PopPbb => headers::pop_pbb(&mut frame, &mut layers),
+                // Seen to above.
+                Action::SetField(_)
+                | Action::SetMpls { .. }
+                | Action::SetQueue(_)
+                | Action::PushVlan(_)
+                | Action::PopVlan => Ok(()),
             };
             if done.is_err() {
                 // No room for another header: nobody's packet has so many.

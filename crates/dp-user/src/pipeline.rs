@@ -28,11 +28,10 @@
 //!   since the *last look at the log* are applied, that is since before the upcall; so a change that races with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
-use crate::actions::{Actor, Again};
+use crate::actions::{Actor, Again, edit_all};
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
 use crate::meters::{MeterView, Meters};
-use crate::options::Limits;
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath, Translation, Upcall};
@@ -45,33 +44,17 @@ use wire::Nanos;
 
 mod find;
 mod held;
+mod housekeeping;
 mod inlet;
 mod line;
 
+pub(crate) use housekeeping::Push;
 pub use inlet::{Budget, Inlet};
 
 use line::Held;
 
 /// Frames in a batch.
 pub const BATCH: usize = 32;
-
-/// Effects reported in one call of [`Slowpath::refresh`].
-const EFFECTS: usize = 256;
-
-/// Credits reported in one call of [`Slowpath::credit`].
-const CREDITS: usize = 512;
-
-/// How far the reporting of statistics is.
-pub(crate) struct Push {
-    /// The next place to look at.
-    next: Option<u32>,
-}
-
-impl Default for Push {
-    fn default() -> Push {
-        Push { next: Some(0) }
-    }
-}
 
 /// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in its workers.
 pub struct Pipeline {
@@ -226,6 +209,13 @@ impl Pipeline {
             return self.act(batch, from, now);
         };
         flow.carried(packets, bytes_of(&batch.frames), now);
+        if flow.edits && edit_all(flow.actions().0, &mut batch.frames) {
+            batch.run_of(number);
+            self.lose_emptied(batch, from);
+            if batch.frames.is_empty() {
+                return;
+            }
+        }
         self.flows.traffic();
         self.queue_all(port, batch, from);
     }
@@ -256,15 +246,25 @@ impl Pipeline {
         self.flows.traffic();
         let mut way = Way::Open;
         // Packets of one megaflow that follow each other are counted at once: a count that was just written is slow to be read again.
-        let (mut runs, mut rest) = (&batch.runs[..], &batch.frames[..]);
+        let (mut runs, mut rest) = (&batch.runs[..], &mut batch.frames[..]);
+        let mut lost = false;
         for alike in batch.flows.chunk_by(|a, b| a == b) {
             let (own, others) = runs.split_at(alike.len());
             runs = others;
-            let (frames, others) = rest.split_at(own.iter().sum::<u32>() as usize);
+            let (frames, others) = rest.split_at_mut(own.iter().sum::<u32>() as usize);
             rest = others;
             let flow = self.flows.flow_mut(alike[0]);
             flow.carried(frames.len() as u64, bytes_of(frames), now);
             way = way.and(flow.direct);
+            if flow.edits {
+                lost |= edit_all(flow.actions().0, frames);
+            }
+        }
+        if lost {
+            self.lose_emptied(batch, from);
+            if batch.frames.is_empty() {
+                return;
+            }
         }
         if let Way::All(port) = way {
             return self.queue_all(port, batch, from);
@@ -286,6 +286,21 @@ impl Pipeline {
                 }
             }
         }
+    }
+
+    /// Counts packets that actions have left without a byte, for want of room for another header: nobody's packet has so many.
+    #[cold]
+    fn lose_emptied(&self, batch: &mut Batch, from: &Inlet) {
+        let mut rest = &batch.frames[..];
+        for run in &mut batch.runs {
+            let (own, others) = rest.split_at(*run as usize);
+            rest = others;
+            *run = own.iter().filter(|frame| !frame.is_empty()).count() as u32;
+        }
+        let packets = batch.frames.len();
+        batch.frames.retain(|frame| !frame.is_empty());
+        let lost = packets - batch.frames.len();
+        self.sink(from).count(DropCause::Malformed, lost as u64);
     }
 
     /// Stages 5 to 7, packet by packet.
@@ -456,75 +471,6 @@ impl Pipeline {
             self.flows.apply(change);
         }
         self.pending.clear();
-    }
-
-    /// Does a step of what is done aside from packets: ageing, freeing. Returns when it wants to be called again, if ever.
-    pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
-        self.apply_changes();
-        self.flows.sweep(now, &mut self.effects);
-        let more_to_free = self.flows.reap() | self.flows.trim();
-        self.report(now);
-        if self.flows.len() == 0 {
-            self.signatures.clear();
-        }
-        let next = self.flows.next_sweep();
-        let pass_done = next != Some(Nanos::ZERO);
-        if self.effects.len() >= EFFECTS || (pass_done && !self.effects.is_empty()) {
-            // Megaflows that a change has outdated meanwhile must not teach what is no longer so; what races with this is for the switch to
-            // tell apart, as it is with two packets.
-            for effects in self.effects.chunks(EFFECTS) {
-                self.slowpath.refresh(effects, now);
-            }
-            self.effects.clear();
-        }
-        self.stats.flows.set(self.flows.len() as u64);
-        self.stats.limit.set(self.flows.limit() as u64);
-        self.stats.pass.set(self.flows.pass_took().as_millis() as u64);
-        self.stats.masks.set(self.flows.masks() as u64);
-        self.stats.subtables.add(self.flows.take_asked());
-        if more_to_free {
-            return Some(Nanos::ZERO);
-        }
-        next
-    }
-
-    /// Changes how many megaflows are cached, and for how long.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.flows.set_limits(limits);
-    }
-
-    /// Most megaflows that are cached now: what was said, or fewer where a pass over them takes longer than a second or so.
-    pub fn flow_limit(&self) -> usize {
-        self.flows.limit()
-    }
-
-    /// Tells the switch what is noted of what megaflows have carried.
-    fn report(&mut self, now: Nanos) {
-        for credits in self.flows.credits().chunks(CREDITS) {
-            self.slowpath.credit(credits, now);
-        }
-        self.flows.credits().clear();
-    }
-
-    /// Reports what megaflows have carried until now.
-    pub fn push_stats(&mut self, now: Nanos) {
-        let mut push = Push::default();
-        while self.push_step(&mut push, now) {}
-    }
-
-    /// Does a step of reporting what megaflows have carried; `false` when all is reported.
-    pub(crate) fn push_step(&mut self, push: &mut Push, now: Nanos) -> bool {
-        if !self.flows.reap() {
-            match push.next {
-                Some(first) => push.next = self.flows.note_chunk(first),
-                None => {
-                    self.report(now);
-                    return false;
-                }
-            }
-        }
-        self.report(now);
-        true
     }
 
     pub(crate) fn add_outlet(&mut self, port: PortNo, device: Arc<dyn Netdev>, stats: Arc<PortStats>) {

@@ -48,6 +48,17 @@ pub struct Carried {
     pub used: Nanos,
 }
 
+impl Carried {
+    /// What this and another have carried together.
+    pub fn and(self, other: Carried) -> Carried {
+        Carried {
+            packets: self.packets.wrapping_add(other.packets),
+            bytes: self.bytes.wrapping_add(other.bytes),
+            used: self.used.max(other.used),
+        }
+    }
+}
+
 /// A change that a packet asks of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {

@@ -20,6 +20,7 @@ mod sweep;
 
 pub(crate) use storage::Flow;
 
+use crate::actions::way_out;
 use crate::hash::{KeyHasher, front};
 use crate::options::Limits;
 use deps::DepIndex;
@@ -227,13 +228,12 @@ impl FlowTable {
             return self.insert(key, owner, translation, bytes, now);
         }
         let owned = self.owners.entry(owner).or_default();
+        let (direct, edits) = way_out(&translation.actions);
         let flow = Flow {
             front: front(masked.words()),
             actions: translation.actions.clone(),
-            direct: match translation.actions[..] {
-                [Action::Output(port)] => Some(port),
-                _ => None,
-            },
+            direct,
+            edits,
             drop: translation.drop,
             recirculates: translation
                 .actions
@@ -243,6 +243,7 @@ impl FlowTable {
             bytes: 0,
             used: now,
             touched: false,
+            fresh: true,
             subtable,
             hash: hash as u32,
         };

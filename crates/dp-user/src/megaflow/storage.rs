@@ -25,13 +25,17 @@ pub(crate) struct Flow {
     /// The first words of its key.
     pub(super) front: Front,
     pub(super) actions: Arc<[Action]>,
-    /// The port, where all there is to do is to send the packet out of one.
+    /// The port, where all there is to do is to change the packet, if anything, and to send it out of one.
     pub(crate) direct: Option<PortNo>,
+    /// It is to be changed before.
+    pub(crate) edits: bool,
     pub(crate) drop: Option<DropCause>,
     /// Whether it lets packets begin anew.
     pub(super) recirculates: bool,
     /// Used since the last sweep.
     pub(super) touched: bool,
+    /// Its first packet is still to be reported.
+    pub(super) fresh: bool,
     pub(super) subtable: u32,
     pub(super) hash: u32,
     pub(crate) packets: u64,
@@ -245,9 +249,11 @@ impl Storage {
             front: Front::default(),
             actions: self.no_actions.clone(),
             direct: None,
+            edits: false,
             drop: None,
             recirculates: false,
             touched: false,
+            fresh: false,
             subtable: DEAD,
             hash: 0,
             packets: 0,
@@ -297,7 +303,15 @@ impl Origin {
             used: flow.used,
         };
         self.reported = total;
-        credits.extend(self.credits.iter().map(|credit| (*credit, carried)));
+        // Neighbours often come of the same rules.
+        let own = &self.credits;
+        let before = credits.len().checked_sub(own.len()).map(|at| &mut credits[at..]);
+        match before {
+            Some(last) if last.iter().map(|(credit, _)| credit).eq(own.iter()) => {
+                last.iter_mut().for_each(|(_, sum)| *sum = sum.and(carried));
+            }
+            _ => credits.extend(own.iter().map(|credit| (*credit, carried))),
+        }
     }
 }
 

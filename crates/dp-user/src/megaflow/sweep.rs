@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_millis(1300);
 const STOPPED: Duration = Duration::from_millis(250);
 
 /// Chunks of megaflows looked at in one step, where a worker comes to it so seldom that a pass would take longer than [`PERIOD`].
-const CATCH_UP: usize = 4;
+const CATCH_UP: usize = 2;
 
 /// The limit on megaflows that long passes do not bring below.
 const LEAST: usize = 1000;
@@ -136,10 +136,10 @@ impl FlowTable {
         next
     }
 
-    /// Whether a pass that has come so far will be through in half of [`PERIOD`], if it goes on like this.
+    /// Whether a pass that has come so far will be through in [`PERIOD`], if it goes on like this.
     fn is_on_time(&self, next: u32) -> bool {
         let share = f64::from(next) / f64::from(self.storage.places().max(1));
-        self.sweep.step.1.as_secs_f64() <= share * PERIOD.as_secs_f64() / 2.0
+        self.sweep.step.1.as_secs_f64() <= share * PERIOD.as_secs_f64()
     }
 
     fn age(&mut self, number: u32, now: Nanos, effects: &mut Vec<Effect>) {
@@ -149,10 +149,15 @@ impl FlowTable {
             return;
         }
         let used = flow.used;
-        if std::mem::take(&mut flow.touched) {
+        let touched = std::mem::take(&mut flow.touched);
+        // What else a megaflow has lies apart, and to look at it takes longer than all the rest.
+        let news = touched | std::mem::take(&mut flow.fresh);
+        if touched {
             effects.extend_from_slice(&self.storage.origin(number).effects);
         }
-        self.storage.note(number, &mut self.credits);
+        if news {
+            self.storage.note(number, &mut self.credits);
+        }
         if now.since(used) >= idle {
             self.remove(number);
         } else {

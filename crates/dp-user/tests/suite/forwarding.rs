@@ -114,3 +114,49 @@ fn every_dropped_packet_is_counted_under_its_cause() {
     assert_eq!(dropped(DropCause::PortDown), 7);
     assert_eq!(bench.sent(1).len(), 3);
 }
+
+#[test]
+fn packets_of_a_batch_are_changed_where_they_are_and_those_without_room_for_that_are_lost_and_counted() {
+    let tags = |n: usize, port: u32| -> Vec<Action> {
+        let tags = std::iter::repeat_n(Action::PushVlan(tag(7)), n);
+        tags.chain([output(port)]).collect()
+    };
+    for field in [Field::EthDst, Field::InPort] {
+        let switch = FakeSwitch::new(move |key| match key.get(Field::EthDst) % 4 {
+            0 => translation(&tags(200, 1), &[field]),
+            1 => translation(&tags(1, 1), &[field]),
+            2 => translation(&tags(2, 2), &[field]),
+            _ => translation(&[output(1)], &[field]),
+        });
+        for kinds in [&[0, 1, 2, 3][..], &[1, 3], &[1], &[0], &[0, 2]] {
+            let mut bench = Bench::new(3, switch.clone());
+            // With the same megaflow for all that is the first one's.
+            let kind = |n: u32| match field {
+                Field::EthDst => kinds[n as usize % kinds.len()],
+                _ => kinds[0],
+            };
+            let packets: Vec<_> = (0..100)
+                .map(|n| packet(4 + kinds[n as usize % kinds.len()], 1, n))
+                .collect();
+            let expected = |port: u32| -> Vec<Vec<u8>> {
+                let tagged = |n: u32| {
+                    let mut packet = packets[n as usize].clone();
+                    let tags = [(1, 1, 1), (2, 2, 2), (3, 1, 0)]
+                        .into_iter()
+                        .find(|(of, ..)| *of == kind(n));
+                    let (_, _, tags) = tags.filter(|(_, to, _)| *to == port)?;
+                    (0..tags).for_each(|_| drop(packet.splice(12..12, tag(7).to_bytes())));
+                    Some(packet)
+                };
+                (0..100).filter_map(tagged).collect()
+            };
+            for round in 1..4 {
+                bench.receive(0, &packets);
+                assert_eq!(bench.sent(1), expected(1));
+                assert_eq!(bench.sent(2), expected(2));
+                let lost = (0..100).filter(|n| kind(*n) == 0).count() as u64;
+                assert!(bench.pipeline.drops().contains(&(DropCause::Malformed, round * lost)));
+            }
+        }
+    }
+}

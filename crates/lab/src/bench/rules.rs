@@ -38,7 +38,7 @@ pub enum Rules {
     Rewrite,
     /// Every packet is of a new connection: what asking the switch costs. Connections have a megaflow each, and all are forgotten before each turn
     New,
-    /// One rule, to a port with a shaper: linux-htb with one class here, egress-policer in Open vSwitch with DPDK, which has no queues
+    /// One rule, to a port with an egress-policer, the one kind of QoS that both have
     Qos,
 }
 

@@ -187,15 +187,10 @@ impl Subject {
             "add-port br0 sink -- set interface sink ofport_request={SINK} {sink}"
         ))?;
         if case.rules == super::rules::Rules::Qos {
-            self.vsctl(match self.kind {
-                Kind::Oxvs => {
-                    "set port sink qos=@q -- --id=@q create qos type=linux-htb other_config:max-rate=1000000000000 queues:0=@d -- \
-                     --id=@d create queue other_config:max-rate=1000000000000"
-                }
-                Kind::Dpdk => {
-                    "set port sink qos=@q -- --id=@q create qos type=egress-policer other_config:cir=125000000000 other_config:cbs=1000000000"
-                }
-            })?;
+            // The one kind that both have, with room for all that comes.
+            self.vsctl(
+                "set port sink qos=@q -- --id=@q create qos type=egress-policer other_config:cir=125000000000 other_config:cbs=1000000000",
+            )?;
         }
         if case.rules.learns() {
             // A sink sends nothing, so nobody would learn who is behind it.
@@ -438,6 +433,24 @@ impl Subject {
         let from = self.moved(&mut connection)?;
         std::thread::sleep(time);
         Ok(Moved::turn(from, self.moved(&mut connection)?))
+    }
+
+    /// The same of packets that were looked up by rules with success; who forgets what it knew refuses some meanwhile.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn measure_new(&self, time: Duration) -> Result<Turn> {
+        let answered = |hits: BTreeMap<String, u64>| -> u64 {
+            let answered = hits
+                .iter()
+                .filter(|(name, _)| name.contains("upcall") && !name.contains("failed"));
+            answered.map(|(_, n)| n).sum()
+        };
+        let (began, from) = (Instant::now(), answered(self.hits()?));
+        let mut turn = self.measure(time)?;
+        let new = answered(self.hits()?).saturating_sub(from) as f64;
+        turn.received = new / began.elapsed().as_secs_f64();
+        Ok(turn)
     }
 
     /// Lets it run until it has looked up all rules that it needs: caches are full, stations learned. After two minutes it is as it is; the result

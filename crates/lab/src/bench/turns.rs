@@ -51,7 +51,9 @@ pub(crate) fn measure(
             let subject = &mut subjects[number];
             subject.resume();
             let measured = if case.rules.forgets() {
-                subject.forget().and_then(|()| subject.measure(options.turn.min(NEW)))
+                subject
+                    .forget()
+                    .and_then(|()| subject.measure_new(options.turn.min(NEW)))
             } else {
                 std::thread::sleep(BEFORE);
                 subject.measure(options.turn)
