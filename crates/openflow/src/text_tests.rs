@@ -352,6 +352,34 @@ fn flow_formats_have_names_alone_and_together() {
     assert_eq!(Protocols::NONE.to_string(), "none");
 }
 
+#[test]
+fn whoever_listens_hears_what_is_left_out_of_matches() {
+    let names = Names {
+        notices: Notices::heard(),
+        ..Names::default()
+    };
+    for (text, pre, post) in [
+        ("tp_dst=80", "tp_dst=80", ""),
+        ("ip,icmp_type=3", "ip,tp_src=3", "ip"),
+        (
+            "in_port=1,arp_op=1,arp_spa=1.2.3.4",
+            "in_port=1,nw_src=1.2.3.4,nw_proto=1",
+            "in_port=1",
+        ),
+        ("ip,ipv6_src=::1", "ip", "ip"),
+        ("icmp6,nd_target=::1", "icmp6,nd_target=::1", "icmp6"),
+        ("nw_proto=6,tcp_flags=+syn", "nw_proto=6", ""),
+    ] {
+        parse_flow(FlowCommand::Add, &format!("{text},actions=drop"), &names).unwrap();
+        let (pre, post) = (pre.to_owned(), post.to_owned());
+        assert_eq!(names.notices.take(), [LeftOut { pre, post }], "{text}");
+    }
+    for text in ["tcp,tp_dst=80", "", "tcp_flags=+syn", "ct_nw_src=1.2.3.4", "tcp,foo=3"] {
+        let _ = parse_flow(FlowCommand::Add, &format!("{text},actions=drop"), &names);
+        assert_eq!(names.notices.take(), [], "{text}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_is_a_flow_or_an_error(text in "[a-z0-9_=,:/()\\[\\]>. -]{0,60}") {

@@ -140,7 +140,8 @@ pub(super) fn read(
         }
     }
     let usable = std::mem::take(&mut conditions.usable);
-    m.matching = conditions.finish();
+    let (matching, asked) = conditions.finish(names);
+    m.matching = matching;
     if m.table.is_some() && !allowed.has(Fields::ASKS) {
         usable.only(Protocols::TABLE);
     }
@@ -151,6 +152,7 @@ pub(super) fn read(
         m.instructions = Reader::new(names, &usable).instructions(actions)?;
     }
     restrict(&usable, &m.matching);
+    names.notices.tell(asked, &m.matching);
     Ok((m, usable.get()))
 }
 
@@ -189,7 +191,9 @@ pub fn parse_match(text: &str, names: &Names) -> Result<Match, ParseError> {
             false => format!("unknown keyword {}", pair.key),
         }));
     }
-    Ok(conditions.finish())
+    let (matching, asked) = conditions.finish(names);
+    names.notices.tell(asked, &matching);
+    Ok(matching)
 }
 
 /// The text before the first `action`, and what is behind the next `=`.
@@ -420,8 +424,8 @@ impl Conditions {
         self.came = self.came.saturating_add(1);
     }
 
-    /// The match, in which every condition is about the field of the packets' protocol.
-    pub(super) fn finish(mut self) -> Match {
+    /// The match, in which every condition is about the field of the packets' protocol, and what was asked for, if that may have been more.
+    pub(super) fn finish(mut self, names: &Names) -> (Match, Option<Match>) {
         // The protocol comes first: the others go by it.
         let first = self.later[Later::NwProto as usize].map(|(order, ..)| order);
         let rest = (0..self.came).filter(|order| Some(*order) != first);
@@ -465,6 +469,7 @@ impl Conditions {
             self.matching.set(field, value, mask);
         }
         let mut matching = self.matching;
+        let asked = names.notices.before(&matching);
         // What is asked of headers that the packets need not have is left out where OpenFlow 1.0 had it; the rest is the switch's to refuse.
         let newer = |entry: &&Entry| {
             let needs = entry.field.info().prerequisite;
@@ -479,6 +484,6 @@ impl Conditions {
             // Ethernet goes without saying.
             matching.clear(F::PacketType);
         }
-        matching
+        (matching, asked)
     }
 }

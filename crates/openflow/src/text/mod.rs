@@ -25,6 +25,7 @@ mod lines;
 mod match_out;
 mod meter;
 mod names;
+mod notice;
 mod number;
 mod port_args;
 pub mod print;
@@ -49,6 +50,7 @@ pub use lines::{
 };
 pub use match_out::matching;
 pub use meter::{meter_config, meter_mod, meter_name, parse_meter_mod, parse_meter_request};
+pub use notice::{LeftOut, Notices};
 pub use protocol::{Protocols, parse_protocols};
 pub use requests::{parse_flow_monitor_request, parse_flow_stats_request, parse_packet_out};
 pub use settings::{TableMiss, TableSetting, parse_port_config, parse_table_mod, parse_tlv_maps};
@@ -66,13 +68,15 @@ impl ParseError {
     }
 }
 
-/// The names of a switch's ports and tables.
+/// The names of a switch's ports and tables, and who hears of what is left out of matches that are read with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// Ports.
     pub ports: BTreeMap<u32, String>,
     /// Tables.
     pub tables: BTreeMap<u8, String>,
+    /// Who is told of conditions that are left out.
+    pub notices: Notices,
 }
 
 /// How things are printed.

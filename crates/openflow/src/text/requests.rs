@@ -58,7 +58,7 @@ pub fn parse_packet_out(text: &str, names: &Names) -> Result<(PacketOut, Protoco
         return error("must specify packet");
     }
     let usable = std::mem::take(&mut conditions.usable);
-    out.metadata = conditions.finish();
+    out.metadata = conditions.finish(names).0;
     out.metadata.clear(F::InPortOxm);
     if let Some(actions) = actions {
         out.actions = Reader::new(names, &usable).actions(actions)?;
@@ -144,6 +144,8 @@ pub fn parse_flow_monitor_request(text: &str, names: &Names) -> Result<(FlowMoni
         }
     }
     let usable = conditions.usable.get();
-    request.matching = conditions.finish();
+    let (matching, asked) = conditions.finish(names);
+    names.notices.tell(asked, &matching);
+    request.matching = matching;
     Ok((request, usable))
 }

@@ -71,6 +71,7 @@ const ACCEPTED: &[&str] = &[
     "odp_util",
     "ofctl",
     "ofp_actions",
+    "ofp_match",
     "ofp_msgs",
     "ofp_util",
     "ofproto_dpif",

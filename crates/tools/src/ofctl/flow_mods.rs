@@ -3,16 +3,16 @@
 //! A file is read twice: first to see that all of it makes sense and in which formats it can be sent, then to send it. So a mistake in its
 //! last line changes nothing, and no more of it is held than a piece on its way. (A bundle is sent at once: it can be given up.)
 
-use super::Ctl;
 use super::bundle::bundled;
 use super::conn::{Conn, is_error};
 use super::names::Wanted;
+use super::{Ctl, notices};
 use crate::common::Failure;
 use mgmt::pidfile;
 use openflow::Version;
 use openflow::model::{Body, FlowCommand, FlowMod};
 use openflow::text::{Names, ParseError, Protocols, parse_flow_line, parse_flow_usable};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, stdin};
 
@@ -104,6 +104,8 @@ pub(crate) struct Reading<'a> {
     target: &'a str,
     none: Names,
     asked: OnceCell<Names>,
+    /// The last line of which was told what was left out: lines are read more than once.
+    told: Cell<Option<u64>>,
 }
 
 impl<'a> Reading<'a> {
@@ -111,8 +113,9 @@ impl<'a> Reading<'a> {
         Reading {
             ctl,
             target,
-            none: Names::default(),
+            none: notices::heard(),
             asked: OnceCell::new(),
+            told: Cell::new(None),
         }
     }
 
@@ -123,9 +126,13 @@ impl<'a> Reading<'a> {
     ) -> Result<T, Failure> {
         let names = self.asked.get().unwrap_or(&self.none);
         let error = match read(names) {
-            Ok(value) => return Ok(value),
+            Ok(value) => {
+                self.notice(place);
+                return Ok(value);
+            }
             Err(error) => error,
         };
+        self.none.notices.take();
         let fail = |e: ParseError| Failure::new(format!("{}{e}", place()));
         if self.asked.get().is_some() || !self.ctl.options.accept_names() {
             return Err(fail(error));
@@ -133,7 +140,26 @@ impl<'a> Reading<'a> {
         let before = self.ctl.xid.get();
         let names = self.ctl.names(self.target, Wanted::Both)?;
         self.ctl.xid.set(before);
-        read(self.asked.get_or_init(|| names)).map_err(fail)
+        let notices = self.none.notices.clone();
+        let names = self.asked.get_or_init(|| Names { notices, ..names });
+        let value = read(names).map_err(fail)?;
+        self.notice(place);
+        Ok(value)
+    }
+
+    /// Logs what was left out of a line, once.
+    fn notice(&self, place: &dyn Fn() -> String) {
+        let left_out = self.none.notices.take();
+        if left_out.is_empty() {
+            return;
+        }
+        let place = place();
+        let mut words = place.trim_end_matches([':', ' ']).rsplit(':');
+        let number = words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        if self.told.get().is_none_or(|told| told < number) {
+            self.told.set(Some(number));
+            notices::log(left_out);
+        }
     }
 
     /// Goes on with the transactions' numbers as if the names had been asked for.

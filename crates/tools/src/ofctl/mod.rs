@@ -17,6 +17,7 @@ mod meters;
 mod misc;
 mod monitor;
 mod names;
+mod notices;
 mod offline;
 mod options;
 mod out;
@@ -76,7 +77,7 @@ struct Command {
     usage: &'static str,
     min: usize,
     max: usize,
-    /// Whether it changes the switch.
+    /// Whether it changes the switch, or is about flows and messages that need not be a switch's: neither is carried out in read-only mode.
     writes: bool,
     run: Run,
 }
@@ -137,7 +138,7 @@ static COMMANDS: &[Command] = &[
     writes("mod-flows", "switch flow", 2, 2, flow_mods::mod_flows),
     writes("del-flows", "switch [flow]", 1, 2, flow_mods::del_flows),
     writes("replace-flows", "switch file", 2, 2, replace::replace),
-    reads("diff-flows", "source1 source2", 2, 2, replace::diff),
+    writes("diff-flows", "source1 source2", 2, 2, replace::diff),
     writes("add-meter", "switch meter", 2, 2, meters::add),
     writes("mod-meter", "switch meter", 2, 2, meters::modify),
     writes("del-meter", "switch meter", 1, 2, meters::delete),
@@ -172,8 +173,8 @@ static COMMANDS: &[Command] = &[
         4,
         misc::ct_flush,
     ),
-    reads("ofp-parse", "file", 1, 1, offline::ofp_parse),
-    reads("ofp-parse-pcap", "pcap", 1, ANY, pcap::ofp_parse_pcap),
+    writes("ofp-parse", "file", 1, 1, offline::ofp_parse),
+    writes("ofp-parse-pcap", "pcap", 1, ANY, pcap::ofp_parse_pcap),
     writes("add-group", "switch group", 2, 2, groups::add),
     writes("add-groups", "switch file", 1, 2, groups::add_file),
     writes("mod-group", "switch group", 1, 2, groups::modify),
@@ -189,14 +190,14 @@ static COMMANDS: &[Command] = &[
     reads("dump-tlv-map", "switch", 1, 1, misc::dump_tlv_map),
     reads("help", "", 0, ANY, |_, _| print(&help::text())),
     reads("list-commands", "", 0, ANY, |_, _| print(&list_commands())),
-    reads("parse-flow", "", 1, 1, offline::parse_flow),
-    reads("parse-flows", "", 1, 1, offline::parse_flows),
-    reads("parse-group", "", 1, 1, offline::parse_group),
-    reads("parse-actions", "", 1, 1, offline::parse_actions),
-    reads("parse-instructions", "", 1, 1, offline::parse_instructions),
-    reads("ofp-print", "", 1, 2, offline::ofp_print),
-    reads("print-error", "", 1, 1, offline::print_error),
-    reads("encode-hello", "", 1, 1, offline::encode_hello),
+    writes("parse-flow", "", 1, 1, offline::parse_flow),
+    writes("parse-flows", "", 1, 1, offline::parse_flows),
+    writes("parse-group", "", 1, 1, offline::parse_group),
+    writes("parse-actions", "", 1, 1, offline::parse_actions),
+    writes("parse-instructions", "", 1, 1, offline::parse_instructions),
+    writes("ofp-print", "", 1, 2, offline::ofp_print),
+    writes("print-error", "", 1, 1, offline::print_error),
+    writes("encode-hello", "", 1, 1, offline::encode_hello),
 ];
 
 fn execute(args: Vec<OsString>) -> Result<(), Failure> {

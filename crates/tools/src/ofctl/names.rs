@@ -51,7 +51,11 @@ impl Ctl {
             Wanted::Tables => Vec::new(),
         };
         let ports = ports.into_iter().map(|port| (port.port.0, port.name)).collect();
-        Ok(Names { ports, tables })
+        Ok(Names {
+            ports,
+            tables,
+            ..Names::default()
+        })
     }
 
     /// The names to print in place of numbers, if that is wanted.

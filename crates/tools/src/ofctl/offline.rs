@@ -1,7 +1,7 @@
 //! What needs no switch: printing of messages, parsing of texts.
 
-use super::Ctl;
 use super::flow_mods::{Source, for_version};
+use super::{Ctl, notices};
 use crate::common::{Failure, print};
 use mgmt::pidfile;
 use openflow::model::FlowCommand;
@@ -90,7 +90,9 @@ fn parse_error(e: openflow::text::ParseError) -> Failure {
 }
 
 pub(super) fn parse_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
-    let (flow, usable) = parse_flow_usable(FlowCommand::Add, &args[0], &Names::default()).map_err(parse_error)?;
+    let names = notices::heard();
+    let (flow, usable) = parse_flow_usable(FlowCommand::Add, &args[0], &names).map_err(parse_error)?;
+    notices::log(names.notices.take());
     show_flows(ctl, vec![flow], usable)
 }
 
@@ -98,9 +100,11 @@ pub(super) fn parse_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let source = Source::of(&args[0], true)?;
     let mut flows = Vec::new();
     let mut usable = Protocols::ANY;
+    let names = notices::heard();
     source.each(|line, place| {
-        let parsed = parse_flow_usable(FlowCommand::Add, line, &Names::default());
+        let parsed = parse_flow_usable(FlowCommand::Add, line, &names);
         let (flow, formats) = parsed.map_err(|e| Failure::new(format!("{}{e}", place())))?;
+        notices::log(names.notices.take());
         usable &= formats;
         flows.push(flow);
         Ok(())

@@ -1,13 +1,13 @@
 //! Sets of flows beside one another: `replace-flows` and `diff-flows`.
 
-use super::Ctl;
 use super::bundle::{Transaction, transaction_end};
 use super::conn::Conn;
 use super::flow_mods::{Pipe, Reading, Source, for_version};
 use super::out::Out;
+use super::{Ctl, notices};
 use crate::common::Failure;
 use openflow::model::{Body, FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest, Instructions, Match};
-use openflow::text::{Names, Protocols, Style, instructions, matching, parse_flow_usable};
+use openflow::text::{Protocols, Style, instructions, matching, parse_flow_usable};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write;
@@ -70,10 +70,15 @@ impl Both {
         })?;
         let reading = Reading::new(ctl, target);
         let mut usable = Protocols::ANY;
+        let unnamed = notices::heard();
         source.each(|line, place| {
             let read = |names: &_| parse_flow_usable(FlowCommand::Add, line, names);
             let (m, formats) = match target {
-                "" => read(&Names::default()).map_err(|e| Failure::new(format!("{}{e}", place())))?,
+                "" => {
+                    let read = read(&unnamed).map_err(|e| Failure::new(format!("{}{e}", place())))?;
+                    notices::log(unnamed.notices.take());
+                    read
+                }
                 _ => reading.read(place, read)?,
             };
             usable &= formats;

@@ -1,0 +1,100 @@
+//! Conditions that are left out of a match, as the packets need not have what they speak of.
+
+use super::{Style, matching};
+use crate::model::{Entry, Match};
+use flow::{MatchField as F, MatchPrerequisite as P};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A match of which something was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The match as it was asked for, as text. Addresses of IPv6, ARP and neighbor discovery have no words without their protocol.
+    pub pre: String,
+    /// What remains, as text.
+    pub post: String,
+}
+
+/// Where those who read matches are told of what was left out of them; by default nobody listens. Clones share what they hear, and all are
+/// equal, as they change nothing of what is read.
+#[derive(Clone, Debug, Default)]
+pub struct Notices(Option<Arc<Mutex<Vec<LeftOut>>>>);
+
+impl PartialEq for Notices {
+    fn eq(&self, _: &Notices) -> bool {
+        true
+    }
+}
+
+impl Eq for Notices {}
+
+impl Notices {
+    /// Somebody listens.
+    pub fn heard() -> Notices {
+        Notices(Some(Arc::default()))
+    }
+
+    /// What was left out since this was asked last, in the order in which it was.
+    pub fn take(&self) -> Vec<LeftOut> {
+        let Some(list) = &self.0 else { return Vec::new() };
+        std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The match as it was asked for, if it may have to be told of.
+    pub(super) fn before(&self, asked: &Match) -> Option<Match> {
+        (self.0.is_some() && !asked.is_normal()).then(|| asked.clone())
+    }
+
+    /// Tells of what `post` lacks of what was asked for.
+    pub(super) fn tell(&self, asked: Option<Match>, post: &Match) {
+        let (Some(list), Some(asked)) = (&self.0, asked) else {
+            return;
+        };
+        let lost = |entry: &&Entry| post.get(entry.field).is_none() && !silent(entry.field);
+        if asked.entries().iter().filter(lost).count() == 0 {
+            return;
+        }
+        let mut pre = asked;
+        let unsaid: Vec<F> = pre.entries().iter().map(|e| e.field).collect();
+        for field in unsaid {
+            if post.get(field).is_none() && !has_words(field, &pre) {
+                pre.clear(field);
+            }
+        }
+        let mut text = matching(&pre, Style::PLAIN);
+        if !pre.meets(P::Icmpv4) && !pre.meets(P::Icmpv6) {
+            text = text.replace("icmp_type=", "tp_src=").replace("icmp_code=", "tp_dst=");
+        }
+        if !pre.meets(P::Arp) {
+            for (of_arp, older) in [
+                ("arp_op=", "nw_proto="),
+                ("arp_spa=", "nw_src="),
+                ("arp_tpa=", "nw_dst="),
+            ] {
+                text = text.replace(of_arp, older);
+            }
+        }
+        let left_out = LeftOut {
+            pre: text,
+            post: matching(post, Style::PLAIN),
+        };
+        list.lock().unwrap_or_else(PoisonError::into_inner).push(left_out);
+    }
+}
+
+/// What is left out without a word.
+fn silent(field: F) -> bool {
+    matches!(field, F::TcpFlags | F::IpFrag | F::CtTpSrc | F::CtTpDst)
+}
+
+/// Whether a condition can be said of packets that need not have the field: those that OpenFlow 1.0 had can, under their names of then.
+fn has_words(field: F, m: &Match) -> bool {
+    match field {
+        F::IpSrc | F::IpDst | F::ArpSpa | F::ArpTpa => !m.meets(P::Ipv6) && (m.meets(P::Ip) || !m.meets(P::Arp)),
+        F::ArpOp => true,
+        _ => match field.info().prerequisite {
+            P::Ipv6 | P::Arp => false,
+            P::Nd | P::NdSolicit | P::NdAdvert => m.meets(P::Icmpv6),
+            _ => !silent(field),
+        },
+    }
+}
