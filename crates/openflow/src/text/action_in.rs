@@ -5,6 +5,7 @@ use super::action_args::{
     multipath, note, subfield, value_arrow, writable,
 };
 use super::field;
+use super::port_args::{bad_out_port, never_a_port};
 use super::token::{self, Pair};
 use super::{Names, ParseError, Protocols, ct_in, learn_in, number, parse_port, parse_table};
 use crate::Version;
@@ -358,6 +359,7 @@ impl<'a> Reader<'a> {
             key => match parse_port(key, self.names) {
                 Some(Port::CONTROLLER) => Action::Controller(self.controller(value)?).simple(),
                 Some(port) => output(port),
+                None if never_a_port(key) => return Err(bad_out_port()),
                 None => return error(format!("unknown action {key}")),
             },
         })

@@ -3,7 +3,7 @@
 use super::action_args::{hash_fields, note, subfield, writable};
 use super::action_in::{Parsed, Reader, error, output};
 use super::action_out::REASONS;
-use super::{number, token};
+use super::{ParseError, number, token};
 use crate::model::*;
 
 impl Reader<'_> {
@@ -39,6 +39,7 @@ impl Reader<'_> {
                 src,
                 max_len: MAX_LEN_WHOLE,
             }),
+            Err(_) if never_a_port(text) => Err(bad_out_port()),
             Err(_) => error(format!("{text}: output to unknown port")),
         }
     }
@@ -132,4 +133,14 @@ impl Reader<'_> {
             },
         }))
     }
+}
+
+/// Whether a text is one of OpenFlow 1.0's numbers of reserved ports that no port has.
+pub(super) fn never_a_port(text: &str) -> bool {
+    matches!(number::unsigned(text), Some(0xff00..=0xfff7))
+}
+
+/// That packets cannot leave by a port.
+pub(super) fn bad_out_port() -> ParseError {
+    ParseError::new("actions are invalid with specified match (OFPBAC_BAD_OUT_PORT)")
 }

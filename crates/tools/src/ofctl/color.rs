@@ -72,6 +72,16 @@ pub(super) fn flow(out: &mut String, text: &str) {
         Some((head, actions)) => (head, Some(actions)),
         None => (text, None),
     };
+    conditions(out, head);
+    if let Some(actions) = actions {
+        paint(out, &c.actions, "actions=");
+        list(out, actions);
+    }
+}
+
+/// Prints what comes before the actions.
+pub(super) fn conditions(out: &mut String, head: &str) {
+    let c = colors();
     for pair in head.split_inclusive([',', ' ']) {
         let end = pair.find([',', ' ']).unwrap_or(pair.len());
         let (word, separator) = pair.split_at(end);
@@ -82,10 +92,6 @@ pub(super) fn flow(out: &mut String, text: &str) {
             None => paint(out, &c.value, word),
         }
         out.push_str(separator);
-    }
-    if let Some(actions) = actions {
-        paint(out, &c.actions, "actions=");
-        list(out, actions);
     }
 }
 
@@ -99,7 +105,7 @@ fn key(out: &mut String, word: &str, sign: usize) {
 }
 
 /// Actions, and what stands in their parentheses.
-fn list(out: &mut String, actions: &str) {
+pub(super) fn list(out: &mut String, actions: &str) {
     let c = colors();
     // The names of those whose parentheses are open.
     let mut open: Vec<&str> = Vec::new();

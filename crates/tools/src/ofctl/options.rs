@@ -197,6 +197,10 @@ fn versions(text: &str) -> Result<Versions, Failure> {
             .find(|v| v.to_string().eq_ignore_ascii_case(word));
         set.push(found.ok_or_else(unknown)?);
     }
+    // Nothing that is said leaves all.
+    if set.is_empty() {
+        return Ok(Versions::ALL);
+    }
     Ok(set.into_iter().collect())
 }
 

@@ -4,7 +4,7 @@ use super::bundle::{Transaction, transaction_end};
 use super::conn::Conn;
 use super::flow_mods::{Pipe, Reading, Source, for_version};
 use super::out::Out;
-use super::{Ctl, notices};
+use super::{Ctl, color, notices};
 use crate::common::Failure;
 use openflow::model::{Body, FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest, Instructions, Match};
 use openflow::text::{Protocols, Style, instructions, matching, parse_flow_usable};
@@ -117,17 +117,21 @@ impl Both {
 }
 
 /// A flow as differences show it.
-fn line(out: &mut String, sign: char, (table, priority, covers): &Key, rest: &Rest, style: Style<'_>) {
+fn line(out: &mut String, sign: char, (key, rest): (&Key, &Rest), style: Style<'_>, colored: bool) {
+    let (table, priority, covers) = key;
     out.push(sign);
     if *table != 0 {
         let _ = write!(out, "table={table} ");
     }
-    let text = matching(covers, style);
+    let mut text = matching(covers, style);
     if *priority != 0x8000 {
         let comma = if text.is_empty() { "" } else { "," };
-        let _ = write!(out, "priority={priority}{comma}");
+        text = format!("priority={priority}{comma}{text}");
     }
-    out.push_str(&text);
+    match colored {
+        true => color::conditions(out, &text),
+        false => out.push_str(&text),
+    }
     if rest.cookie != 0 {
         let _ = write!(out, " cookie={:#x}", rest.cookie);
     }
@@ -140,7 +144,13 @@ fn line(out: &mut String, sign: char, (table, priority, covers): &Key, rest: &Re
             let _ = write!(out, " {name}={value}");
         }
     }
-    let _ = writeln!(out, " actions={}", instructions(&rest.instructions, style));
+    out.push_str(" actions=");
+    let text = instructions(&rest.instructions, style);
+    match colored {
+        true => color::list(out, &text),
+        false => out.push_str(&text),
+    }
+    out.push('\n');
 }
 
 /// Whether a name is a file's rather than a switch's.
@@ -184,7 +194,7 @@ pub(super) fn diff(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         differ = true;
         for (sign, rest) in [('-', old), ('+', new)] {
             if let Some(rest) = rest {
-                line(&mut out.text, sign, key, rest, style);
+                line(&mut out.text, sign, (key, rest), style, ctl.options.color);
             }
         }
         out.flow()?;

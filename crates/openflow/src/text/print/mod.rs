@@ -128,8 +128,30 @@ fn known(
         nxm: name.is_nicira(),
         table_id: true,
     };
-    let message = codec.decode(data)?;
+    let message = codec.decode(data).or_else(|error| beyond(codec, data, error))?;
     printer.body(&message)
+}
+
+/// Reads a change of a group or a meter whose number no group or meter can have, which is said where such a change is refused.
+fn beyond(codec: Codec, data: &[u8], error: OfError) -> Result<Message, OfError> {
+    const NUMBER: std::ops::Range<usize> = 12..16;
+    let mut possible = data.to_vec();
+    let bytes = possible.get_mut(NUMBER).ok_or(error)?;
+    let number = bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+    bytes.copy_from_slice(&1u32.to_be_bytes());
+    let may = match error {
+        OfError::GmfcInvalidGroup => number > 0xffff_ff00,
+        OfError::MmfcInvalidMeter => number == u32::MAX,
+        _ => false,
+    };
+    let read = |possible: &[u8]| codec.decode(possible).ok();
+    let mut message = read(&possible).filter(|_| may).ok_or(error)?;
+    match &mut message.body {
+        Body::GroupMod(m) => m.group = number,
+        Body::MeterMod(m) => m.config.meter = number,
+        _ => return Err(error),
+    }
+    Ok(message)
 }
 
 impl Printer<'_> {
