@@ -135,9 +135,9 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a text is one of OpenFlow 1.0's numbers of reserved ports that no port has.
+/// Whether a text is one of the decimal numbers that OpenFlow 1.0 reserves and no port has.
 pub(super) fn never_a_port(text: &str) -> bool {
-    matches!(number::unsigned(text), Some(0xff00..=0xfff7))
+    matches!(text.parse::<u32>(), Ok(0xff00..=0xfff7))
 }
 
 /// That packets cannot leave by a port.
