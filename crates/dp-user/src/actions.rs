@@ -225,13 +225,12 @@ impl Context<'_> {
         while at < last {
             let action = &actions[at];
             at += 1;
-            if is_edit(action) {
-                if edit(action, &mut frame, &mut layers).is_err() {
-                    return self.dropped(DropCause::Malformed);
-                }
-                continue;
-            }
             let done = match action {
+                Action::SetField(_)
+                | Action::SetMpls { .. }
+                | Action::SetQueue(_)
+                | Action::PushVlan(_)
+                | Action::PopVlan => edit(action, &mut frame, &mut layers),
                 Action::Output(port) => {
                     let limit = limit.take();
                     self.output(*port, copy(&frame, limit), limit);
@@ -293,12 +292,6 @@ impl Context<'_> {
                     headers::push_pbb(&mut frame, &mut layers, *tci)
                 }
                 Action::PopPbb => headers::pop_pbb(&mut frame, &mut layers),
-                // Seen to above.
-                Action::SetField(_)
-                | Action::SetMpls { .. }
-                | Action::SetQueue(_)
-                | Action::PushVlan(_)
-                | Action::PopVlan => Ok(()),
             };
             if done.is_err() {
                 // No room for another header: nobody's packet has so many.
