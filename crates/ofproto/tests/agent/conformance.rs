@@ -1,12 +1,12 @@
 //! Every field and every action in every version: what the registry has and is acted upon is taken and comes back as it was sent, and the rest is
 //! refused with the error that the specification has for it.
 
-use crate::world::{BRIDGE, Lab, rule};
+use crate::world::{BRIDGE, Lab, errors, rule};
 use flow::{MatchField as F, MatchPrerequisite as P};
 use ofproto::{Env, Kind};
 use openflow::model::*;
 use openflow::text::{Names, parse_flow};
-use openflow::{Codec, ErrorKind, OfError, Version};
+use openflow::{Codec, OfError, Version};
 use switch::tables::Condition;
 
 /// Fields that matches cannot have yet: of connections, of service headers, of tunnels' options; of what only the switch knows.
@@ -85,18 +85,8 @@ fn outcome(version: Version, change: &FlowMod) -> Option<Result<(Match, Instruct
         return None;
     }
     lab.say_bytes(id, &bytes);
-    let refused = lab
-        .hear(id, version)
-        .into_iter()
-        .find_map(|message| match message.body {
-            Body::Error(error) => match error.kind {
-                ErrorKind::Known(error) => Some(error),
-                ErrorKind::Unknown { .. } => panic!("{error:?}"),
-            },
-            _ => None,
-        });
-    if let Some(error) = refused {
-        return Some(Err(error));
+    if let Some((_, error)) = errors(&lab.hear(id, version)).first() {
+        return Some(Err(*error));
     }
     lab.world.look(|switch| {
         let tables = switch.bridge(BRIDGE).unwrap().tables();

@@ -1,23 +1,12 @@
 //! What is answered.
 
-use crate::world::{BRIDGE, Lab, rule};
+use crate::world::{BRIDGE, Lab, errors, rule};
 use ofproto::{Closed, Config, Env, Kind, Run};
 use openflow::model::*;
 use openflow::text::{Names, parse_group_mod};
 use openflow::{Codec, ErrorKind, Hello, OfError, Version, Versions};
 use switch::tables::ForController;
 use wire::Nanos;
-
-fn errors(messages: &[Message]) -> Vec<(u32, OfError)> {
-    let error = |message: &Message| match &message.body {
-        Body::Error(error) => match error.kind {
-            ErrorKind::Known(kind) => Some((message.xid, kind)),
-            ErrorKind::Unknown { .. } => panic!("{error:?}"),
-        },
-        _ => None,
-    };
-    messages.iter().filter_map(error).collect()
-}
 
 fn role(role: Role, generation: u64) -> Body {
     Body::RoleRequest(RoleMsg {

@@ -1,6 +1,6 @@
 //! What tables are said to be, and are named.
 
-use crate::world::{BRIDGE, Lab};
+use crate::world::{BRIDGE, Lab, errors};
 use flow::{MatchField, OxmClass};
 use ofproto::{Env, Kind};
 use openflow::model::*;
@@ -41,15 +41,7 @@ fn refused(lab: &mut Lab, version: Version, asked: &[TableFeatures]) -> Option<O
         let more = at + 1 < parts.len();
         lab.say(id, version, 5, Body::StatsRequest { more, request });
     }
-    lab.hear(id, version)
-        .into_iter()
-        .find_map(|message| match message.body {
-            Body::Error(error) => match error.kind {
-                ErrorKind::Known(error) => Some(error),
-                ErrorKind::Unknown { .. } => panic!("{error:?}"),
-            },
-            _ => None,
-        })
+    errors(&lab.hear(id, version)).first().map(|(_, error)| *error)
 }
 
 fn names(lab: &mut Lab) -> Vec<(u8, String)> {

@@ -3,7 +3,7 @@
 use dp::Change;
 use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, PortInfo, QueueInfo, Run};
 use openflow::model::{Body, FlowMod, Instructions, Message, Port};
-use openflow::{Codec, Framer, Hello, OfError, Version, Versions};
+use openflow::{Codec, ErrorKind, Framer, Hello, OfError, Version, Versions};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use switch::tables::{MeterChange, Translated};
@@ -221,4 +221,16 @@ pub(crate) fn rule(priority: u16) -> FlowMod {
         instructions: Instructions::default(),
         ..FlowMod::default()
     }
+}
+
+/// The errors among messages, with the numbers of what they answer.
+pub(crate) fn errors(messages: &[Message]) -> Vec<(u32, OfError)> {
+    let error = |message: &Message| match &message.body {
+        Body::Error(error) => match error.kind {
+            ErrorKind::Known(kind) => Some((message.xid, kind)),
+            ErrorKind::Unknown { .. } => panic!("{error:?}"),
+        },
+        _ => None,
+    };
+    messages.iter().filter_map(error).collect()
 }

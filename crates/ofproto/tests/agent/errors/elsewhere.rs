@@ -2,9 +2,10 @@
 
 use super::wire::*;
 use super::{Lab, code};
+use crate::world;
 use ofproto::{Kind, Run};
 use openflow::model::*;
-use openflow::{Codec, ErrorKind, OfError as E, Version};
+use openflow::{OfError as E, Version};
 use std::time::Duration;
 
 /// The errors that are provoked here.
@@ -21,15 +22,8 @@ pub(super) const ALL: &[E] = &[
 ];
 
 fn errors(lab: &mut Lab, id: ofproto::ConnId, version: Version) -> Vec<E> {
-    let heard = lab.hear_raw(id);
-    let decode = |bytes: &Vec<u8>| match Codec::new(version).decode(bytes).unwrap().body {
-        Body::Error(body) => match body.kind {
-            ErrorKind::Known(error) => Some(error),
-            ErrorKind::Unknown { .. } => panic!("{body:?}"),
-        },
-        _ => None,
-    };
-    heard.iter().filter_map(decode).collect()
+    let heard = world::errors(&lab.hear(id, version)).into_iter();
+    heard.map(|(_, error)| error).collect()
 }
 
 #[track_caller]
