@@ -64,6 +64,13 @@ impl Index {
         }
     }
 
+    /// Asks for the memory where payloads of this hash are.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        let segment = &self.segments[self.segment_of(hash)];
+        sys::memory::prefetch(&segment.buckets[segment.home(hash)]);
+    }
+
     /// Adds a payload, which is not `u32::MAX`.
     pub(crate) fn insert(&mut self, hash: u32, payload: u32) {
         loop {

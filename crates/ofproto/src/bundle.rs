@@ -1,17 +1,17 @@
 //! Bundles: requests that are collected, and carried out together or not at all (OpenFlow 1.4 §6.9).
 //!
-//! Messages are kept as they came: that is less than what they mean takes, and there may be a million of them. What the first of them mean is
-//! kept too, so that those of short bundles are decoded once. A commit is worked on in steps,
-//! as dumps are, while other connections' requests wait.
+//! A commit is worked on in steps, as dumps are, while other connections' requests wait.
 
 use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
 use crate::mass::Sweep;
+use crate::work::{Part, Work, xid_of};
 use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, PacketOut, PortMod};
-use openflow::{Codec, HEADER_LEN, OfError};
-use std::collections::{BTreeMap, VecDeque};
+use openflow::{Codec, OfError};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 use switch::BundleItem;
 use wire::Nanos;
@@ -24,8 +24,6 @@ const DISCARD: u16 = 6;
 
 /// Bundles that a connection may have begun.
 const MOST: usize = 256;
-/// Messages, of all bundles of a connection, of which it is kept what they mean.
-const MOST_DECODED: usize = 4096;
 /// Bytes of messages in all bundles of a connection.
 const MOST_BYTES: usize = 512 << 20;
 /// Messages that are carried out while the switch is locked once.
@@ -38,18 +36,15 @@ pub(crate) const SETTLE: usize = 256;
 pub(crate) struct Bundles {
     open: BTreeMap<u32, Bundle>,
     bytes: usize,
-    decoded: usize,
 }
 
 #[derive(Debug)]
 struct Bundle {
     flags: u16,
     closed: bool,
-    /// Messages, one behind the other.
-    messages: Vec<u8>,
-    count: usize,
-    /// What the first of them mean.
-    decoded: VecDeque<Body>,
+    work: Work,
+    /// Bytes of its messages.
+    bytes: usize,
     touched: Nanos,
     /// What began it.
     first: Vec<u8>,
@@ -75,8 +70,7 @@ impl Bundles {
 
     fn take(&mut self, id: u32) -> Option<Bundle> {
         let bundle = self.open.remove(&id)?;
-        self.bytes -= bundle.messages.len();
-        self.decoded -= bundle.decoded.len();
+        self.bytes -= bundle.bytes;
         Some(bundle)
     }
 
@@ -87,9 +81,8 @@ impl Bundles {
         let bundle = Bundle {
             flags,
             closed: false,
-            messages: Vec::new(),
-            count: 0,
-            decoded: VecDeque::new(),
+            work: Work::default(),
+            bytes: 0,
             touched: now,
             first: message[..message.len().min(QUOTED)].to_vec(),
         };
@@ -150,9 +143,7 @@ impl Core {
                     xid,
                     request: message[..message.len().min(QUOTED)].to_vec(),
                     control,
-                    messages: bundle.messages,
-                    decoded: bundle.decoded,
-                    at: 0,
+                    work: bundle.work,
                     phase: Phase::Begin,
                     sweep: None,
                     later: Vec::new(),
@@ -189,17 +180,11 @@ impl Core {
         if conn.bundles.bytes + add.message.len() > MOST_BYTES {
             return Err(OfError::BfcMsgTooMany);
         }
-        let room = conn.bundles.decoded < MOST_DECODED;
         let bundle = conn.bundles.checked(add.bundle, add.flags)?;
-        let keeps = room && bundle.decoded.len() == bundle.count;
-        if keeps {
-            bundle.decoded.push_back(body);
-        }
-        bundle.count += 1;
-        bundle.messages.extend_from_slice(&add.message);
+        bundle.work.push(&add.message, body);
+        bundle.bytes += add.message.len();
         bundle.touched = now;
         conn.bundles.bytes += add.message.len();
-        conn.bundles.decoded += usize::from(keeps);
         Ok(())
     }
 }
@@ -215,11 +200,7 @@ pub(crate) struct Commit {
     xid: u32,
     request: Vec<u8>,
     control: BundleControl,
-    messages: Vec<u8>,
-    /// What the first of those mean that are not carried out.
-    decoded: VecDeque<Body>,
-    /// Where the messages begin that are not carried out.
-    at: usize,
+    work: Work,
     phase: Phase,
     /// A change of very many rules that is being carried out, and where its message begins.
     sweep: Option<(Sweep, usize)>,
@@ -256,7 +237,7 @@ impl Commit {
                 }
                 self.phase = Phase::Apply;
             }
-            Phase::Apply if self.sweep.is_some() || self.at < self.messages.len() => {
+            Phase::Apply if self.sweep.is_some() || self.work.next().is_some() => {
                 if let Err((error, message)) = self.apply(core, conn, env) {
                     env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));
                     let xid = xid_of(&message);
@@ -275,7 +256,7 @@ impl Commit {
                         _ => Ok(()),
                     };
                 }
-                self.messages = Vec::new();
+                self.work = Work::default();
                 reply(conn, self.xid, self.control);
                 self.phase = Phase::Settle;
             }
@@ -296,33 +277,31 @@ impl Commit {
         let Some(codec) = conn.codec else { return Ok(()) };
         let bridge = &core.config.bridge;
         if let Some((sweep, start)) = &mut self.sweep {
-            let failed = |error| (error, message_at(&self.messages, *start).unwrap_or_default().to_vec());
+            let failed = |error| (error, self.work.message_at(*start).to_vec());
             if sweep.step(bridge, env).map_err(failed)? {
                 self.sweep = None;
             }
             return Ok(());
         }
+        let Range { mut start, end } = match self.work.next() {
+            Some(Part::Messages(range)) => range,
+            Some(Part::Additions(range)) => return self.add(codec, bridge, range, env),
+            None => return Ok(()),
+        };
         let mut changes = Vec::new();
         let mut starts = Vec::new();
-        while changes.len() < SLICE
-            && let Some(message) = message_at(&self.messages, self.at)
-        {
+        while changes.len() < SLICE && start < end {
+            let message = self.work.message_at(start);
             let failed = |error| (error, message.to_vec());
-            let body = match self.decoded.pop_front() {
-                Some(body) => body,
-                None => codec.decode(message).map_err(failed)?.body,
-            };
-            changes.push(match body {
+            changes.push(match codec.decode(message).map_err(failed)?.body {
                 Body::FlowMod(change)
                     if crate::flows::may_be_mass(&change)
                         && env.look(|switch| switch.is_mass_change(bridge, &change)) =>
                 {
                     // Those before it come first.
                     if changes.is_empty() {
-                        self.sweep = Some((Sweep::new(change), self.at));
-                        self.at += message.len();
-                    } else {
-                        self.decoded.push_front(Body::FlowMod(change));
+                        self.sweep = Some((Sweep::new(change), start));
+                        start += message.len();
                     }
                     break;
                 }
@@ -338,13 +317,14 @@ impl Commit {
                 }
                 _ => return Err(failed(OfError::BfcMsgUnsup)),
             });
-            starts.push(self.at);
-            self.at += message.len();
+            starts.push(start);
+            start += message.len();
         }
+        self.work.done(start);
         let items: Vec<BundleItem<'_>> = changes.iter().map(Change::item).collect();
         let done = env.change(|switch, now| (switch.bundle_apply(bridge, &items, now), Vec::new()));
         if let Err(failed) = done {
-            let message = starts.get(failed.at).and_then(|at| message_at(&self.messages, *at));
+            let message = starts.get(failed.at).map(|at| self.work.message_at(*at));
             return Err((failed.error, message.unwrap_or_default().to_vec()));
         }
         for change in changes {
@@ -354,6 +334,22 @@ impl Commit {
                 Change::Flow(_) | Change::Group(_) => {}
             }
         }
+        Ok(())
+    }
+
+    /// Adds some rules.
+    fn add(
+        &mut self,
+        codec: Codec,
+        bridge: &str,
+        range: Range<usize>,
+        env: &impl Env,
+    ) -> Result<(), (OfError, Vec<u8>)> {
+        let range = range.start..range.end.min(range.start + SLICE);
+        let additions = self.work.additions();
+        let added = env.change(|switch, now| (switch.bundle_add(bridge, additions, range.clone(), now), Vec::new()));
+        added.map_err(|failed| (failed.error, self.work.message_of(codec, range.start + failed.at)))?;
+        self.work.done(range.end);
         Ok(())
     }
 
@@ -381,16 +377,4 @@ impl Change {
             Change::PacketOut(packet) => BundleItem::PacketOut(packet),
         }
     }
-}
-
-/// The message that begins at a place.
-fn message_at(messages: &[u8], at: usize) -> Option<&[u8]> {
-    let rest = messages.get(at..)?;
-    let [_, _, a, b, ..] = rest.first_chunk::<HEADER_LEN>()?;
-    rest.get(..usize::from(u16::from_be_bytes([*a, *b])))
-}
-
-fn xid_of(message: &[u8]) -> u32 {
-    let xid = message.get(4..HEADER_LEN).and_then(|xid| xid.try_into().ok());
-    xid.map_or(0, u32::from_be_bytes)
 }

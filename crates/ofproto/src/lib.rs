@@ -34,6 +34,7 @@ mod probe;
 mod queues;
 mod request;
 mod settings;
+mod work;
 
 pub use agent::{Agent, Config, Run};
 pub use conn::{Closed, ConnId, ConnStats, Kind, Options};

@@ -7,12 +7,13 @@ use crate::dep::Read;
 use crate::port::Egress;
 use crate::switch::Switch;
 use crate::tables::words::{self, WORDS};
-use crate::tables::{Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
+use crate::tables::{Additions, Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
 use classifier::Match;
 use dp::{Carried, Change, Credit, Region};
 use flow::{Field, FlowState, Key, Mask, MatchField, PortNo};
 use openflow::model::{FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod, TlvMap};
 use openflow::{OfError, Version};
+use std::ops::Range;
 use std::sync::Arc;
 use wire::Nanos;
 
@@ -215,18 +216,50 @@ impl Switch {
     /// # Errors
     /// The first message that could not be carried out, counted from the first one here. [`OfError::BfcBadId`] where no bundle is under way.
     pub fn bundle_apply(&mut self, bridge: &str, items: &[BundleItem<'_>], now: Nanos) -> Result<(), BundleError> {
-        let failed = |at: usize| move |error: OfError| BundleError { at, error };
-        let bridge = self.bridge_mut(bridge).map_err(|_| failed(0)(OfError::BfcUnknown))?;
+        self.in_bundle(bridge, |bridge, log| {
+            let apply = |(at, item)| {
+                let done = bridge.bundle_item(item, now, log);
+                done.map_err(|error| BundleError { at, error })
+            };
+            items.iter().enumerate().try_for_each(apply)
+        })
+    }
+
+    /// Does a part of the bundle under way.
+    fn in_bundle(
+        &mut self,
+        bridge: &str,
+        apply: impl FnOnce(&mut Bridge, &mut Log) -> Result<(), BundleError>,
+    ) -> Result<(), BundleError> {
+        let none = |error| BundleError { at: 0, error };
+        let bridge = self.bridge_mut(bridge).map_err(|_| none(OfError::BfcUnknown))?;
         if !bridge.tables.has_bundle() {
-            return Err(failed(0)(OfError::BfcBadId));
+            return Err(none(OfError::BfcBadId));
         }
         let mut log = bridge.tables.log();
         bridge.tables.in_bundle(true);
-        let apply = |(at, item)| bridge.bundle_item(item, now, &mut log).map_err(failed(at));
-        let result = items.iter().enumerate().try_for_each(apply);
+        let result = apply(bridge, &mut log);
         bridge.tables.in_bundle(false);
         bridge.events.append(&mut log.events);
         result
+    }
+
+    /// As [`Switch::bundle_apply`], of some of the rules that are to come.
+    ///
+    /// # Errors
+    /// As [`Switch::bundle_apply`]; rules are counted from the first of `range`.
+    pub fn bundle_add(
+        &mut self,
+        bridge: &str,
+        additions: &Additions,
+        range: Range<usize>,
+        now: Nanos,
+    ) -> Result<(), BundleError> {
+        let start = range.start;
+        self.in_bundle(bridge, |bridge, log| {
+            let added = bridge.tables.add_all(additions, range, now, log);
+            added.map_err(|(at, error)| BundleError { at: at - start, error })
+        })
     }
 
     /// Makes what the bundle under way has done what packets see.

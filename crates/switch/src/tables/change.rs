@@ -1,14 +1,20 @@
 //! Flow-mods (OpenFlow 1.3.5 §6.4).
 
+use super::additions::Wanted;
 use super::condition::accepted;
 use super::journal::Step;
 use super::update::{Log, TableEvent};
-use super::{Condition, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
+use super::{Additions, Condition, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
 use classifier::Match;
 use openflow::OfError;
 use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions};
+use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 use wire::Nanos;
+
+/// Rules whose memory is fetched at once.
+const AHEAD: usize = 8;
 
 /// What a flow-mod did.
 #[derive(Debug, Default)]
@@ -48,15 +54,10 @@ impl FlowTables {
 
     /// Does what a controller asks, and notes what somebody hears of.
     pub(crate) fn change(&mut self, change: &FlowMod, now: Nanos, log: &mut Log) -> Result<(), OfError> {
-        match change.table {
-            // The switch's own.
-            Some(TABLES) => return Err(OfError::BrcEperm),
-            Some(table) if table > TABLES => return Err(OfError::BrcBadTableId),
-            _ => {}
-        }
+        check_table(change)?;
         let matching = accepted(&change.matching, &self.options)?;
         match change.command {
-            FlowCommand::Add => self.add(change, &matching, now, log)?,
+            FlowCommand::Add => self.add(&Wanted::new(change, &matching), now, log)?,
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(change, &matching, now, log)?,
             FlowCommand::Delete | FlowCommand::DeleteStrict => {
                 let meant = self.meant(change, &matching);
@@ -64,6 +65,36 @@ impl FlowTables {
             }
         }
         self.note_changed(log);
+        Ok(())
+    }
+
+    /// Adds some of the rules that are to come. Where one cannot, its number and why.
+    pub(crate) fn add_all(
+        &mut self,
+        additions: &Additions,
+        range: Range<usize>,
+        now: Nanos,
+        log: &mut Log,
+    ) -> Result<(), (usize, OfError)> {
+        let mut at = range.start;
+        while at < range.end {
+            // The memory of some is fetched at once.
+            let end = range.end.min(at + AHEAD);
+            let places: SmallVec<[_; AHEAD]> = (at..end).map_while(|at| additions.place(at)).collect();
+            for (table, matching) in &places {
+                if let Some(table) = self.table(*table) {
+                    table.rules.prefetch(matching);
+                }
+            }
+            for (n, (_, matching)) in places.iter().enumerate() {
+                if let Some(wanted) = additions.wanted(at + n, matching) {
+                    let added = check_table(wanted.change).and_then(|()| self.add(&wanted, now, log));
+                    added.map_err(|error| (at + n, error))?;
+                }
+            }
+            self.note_changed(log);
+            at = end;
+        }
         Ok(())
     }
 
@@ -112,33 +143,41 @@ impl FlowTables {
         }
     }
 
-    fn add(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
+    fn add(&mut self, wanted: &Wanted<'_>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
+        let Wanted {
+            change,
+            matching,
+            priority,
+            cookie,
+        } = *wanted;
         let number = change.table.unwrap_or(0);
         self.check(&change.instructions, number)?;
         let table = self.table(number);
-        let priority = u32::from(change.priority);
-        let known = table.and_then(|table| table.rules.find_strict(matching, priority));
+        let known = table.and_then(|table| table.rules.find_strict(matching, priority.into()));
         if change.flags.has(FlowFlags::CHECK_OVERLAP)
-            && table.is_some_and(|table| table.rules.overlapping_at(matching, priority).is_some())
+            && table.is_some_and(|table| table.rules.overlapping_at(matching, priority.into()).is_some())
         {
             return Err(OfError::FmfcOverlap);
         }
-        let Some(id) = known else {
+        if known.is_none() {
             self.make_room(number, now, log)?;
-            let rule = Rule::new(change, self.instructions.share(&change.instructions), now);
-            return self.come(number, matching, change.priority, rule, log);
+        }
+        let instructions = self.instructions.share(&change.instructions);
+        let mut rule = Rule::new(change, instructions, now);
+        rule.cookie = cookie;
+        let Some(id) = known else {
+            return self.come(number, matching, priority, rule, log);
         };
-        let mut rule = Rule::new(change, self.instructions.share(&change.instructions), now);
         let keep = !change.flags.has(FlowFlags::RESET_COUNTS);
         let old = RuleRef { table: number, id };
         if self.retires(old) {
-            return self.replace(old, (matching, change.priority), rule, keep, false);
+            return self.replace(old, (matching, priority), rule, keep, false);
         }
         if let Some(old) = self.take(old).filter(|_| keep) {
             rule.packets = old.packets;
             rule.bytes = old.bytes;
         }
-        self.come(number, matching, change.priority, rule, log)
+        self.come(number, matching, priority, rule, log)
     }
 
     fn modify(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
@@ -158,7 +197,7 @@ impl FlowTables {
         if meant.is_empty() {
             // A rule is asked for by what it does and by no other rule's cookie.
             return match change.new_cookie {
-                Some(_) if change.cookie_mask == 0 => self.add(change, matching, now, log),
+                Some(_) if change.cookie_mask == 0 => self.add(&Wanted::new(change, matching), now, log),
                 _ => self.check(&change.instructions, change.table.unwrap_or(0)),
             };
         }
@@ -356,5 +395,15 @@ impl FlowTables {
             meant.extend(found.map(|id| RuleRef { table: number, id }));
         }
         meant
+    }
+}
+
+/// Whether there may be rules in the table that is asked for.
+fn check_table(change: &FlowMod) -> Result<(), OfError> {
+    match change.table {
+        // The switch's own.
+        Some(TABLES) => Err(OfError::BrcEperm),
+        Some(table) if table > TABLES => Err(OfError::BrcBadTableId),
+        _ => Ok(()),
     }
 }

@@ -21,6 +21,7 @@
 pub mod abilities;
 mod act;
 mod action_set;
+mod additions;
 mod buckets;
 mod change;
 mod check;
@@ -61,6 +62,7 @@ pub(crate) mod words;
 #[cfg(test)]
 mod tests;
 
+pub use additions::Additions;
 pub use change::Changed;
 pub use condition::Condition;
 pub use credit::Credited;

@@ -163,3 +163,92 @@ fn monitors_hear_of_each_change_once_with_what_the_rule_was() {
         "{events:?}"
     );
 }
+
+#[test]
+fn rules_that_are_kept_small_come_in_their_order_and_are_as_they_were_asked_for() {
+    let mut wanted: Vec<FlowMod> = (0..40u16)
+        .map(|n| {
+            let mut change = add(n % 3, &[in_port(u128::from(n) % 5)], 7);
+            change.new_cookie = Some(n.into());
+            change.idle_timeout = n / 20;
+            change.matching.set(F::EthType, 0x0800, 0xffff);
+            change
+                .matching
+                .set(F::IpSrc, u128::from(n), 0xffff_ff00 | u128::from(n & 1));
+            change
+        })
+        .collect();
+    wanted[11].table = Some(3);
+    wanted[12].instructions = output(8);
+    let mut additions = Additions::default();
+    for change in &wanted {
+        assert_eq!(additions.push(Box::new(change.clone())), Ok(()));
+    }
+    for (at, change) in wanted.iter().enumerate() {
+        assert_eq!(additions.flow_mod(at).as_ref(), Some(change));
+    }
+    let shown = |switch: &Switch| {
+        let mut rules = Vec::new();
+        let tables = switch.bridge("br0").unwrap().tables();
+        tables.for_each(None, &Condition::ANY, |at, priority, rule| {
+            rules.push((
+                at.table,
+                priority,
+                rule.cookie,
+                rule.idle_timeout,
+                rule.instructions.clone(),
+            ));
+        });
+        rules.sort_by_key(|rule| rule.2);
+        rules
+    };
+    let (mut one, mut other) = (switch(), switch());
+    let items: Vec<_> = wanted.iter().map(BundleItem::Flow).collect();
+    one.bundle("br0", &items, T1).unwrap();
+    other.bundle_open("br0", T1).unwrap();
+    other.bundle_add("br0", &additions, 0..17, T1).unwrap();
+    other.bundle_add("br0", &additions, 17..additions.len(), T1).unwrap();
+    assert_eq!(shown(&other), []);
+    other.bundle_commit("br0");
+    while !other.bundle_settle("br0", 1, T1) {}
+    assert_eq!(shown(&one), shown(&other));
+    assert!(shown(&one).len() > 10);
+}
+
+#[test]
+fn of_rules_that_are_kept_small_it_is_said_which_one_cannot_come() {
+    let mut additions = Additions::default();
+    for n in 0..20 {
+        let mut change = add(1, &[in_port(n)], 1);
+        if n == 13 {
+            change.table = Some(254);
+        }
+        additions.push(Box::new(change)).unwrap();
+    }
+    let mut switch = switch();
+    let error = switch.bundle_add("br0", &additions, 0..20, T1).unwrap_err();
+    assert_eq!((error.at, error.error), (0, OfError::BfcBadId));
+    switch.bundle_open("br0", T1).unwrap();
+    let error = switch.bundle_add("br0", &additions, 10..20, T1).unwrap_err();
+    assert_eq!((error.at, error.error), (3, OfError::BrcEperm));
+}
+
+#[test]
+fn what_cannot_be_kept_small_comes_back_as_it_was() {
+    let mut additions = Additions::default();
+    let mut changes = vec![
+        to(FlowCommand::ModifyStrict, &add(1, &[in_port(1)], 1)),
+        add(1, &[in_port(1)], 1),
+    ];
+    changes[1].matching.add_tun_metadata(0, &[1], None).unwrap();
+    for change in changes {
+        let back = additions.push(Box::new(change.clone()));
+        assert_eq!(back, Err(Box::new(change)));
+    }
+    // Rules that have nothing in common.
+    let unlike = |n: u32| add(1, &[in_port(1)], n);
+    let first = (1..).find(|n| additions.push(Box::new(unlike(*n))).is_err()).unwrap();
+    assert_eq!(additions.len() as u32, first - 1);
+    assert_eq!(additions.push(Box::new(unlike(first))), Err(Box::new(unlike(first))));
+    assert_eq!(additions.push(Box::new(unlike(1))), Ok(()));
+}
