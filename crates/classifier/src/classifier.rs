@@ -182,17 +182,6 @@ impl<R, const N: usize> Classifier<R, N> {
         None
     }
 
-    /// Asks for the memory where a rule of this match is or would be. Who is about to look for several asks for all of them first.
-    pub fn prefetch(&self, matching: &Match<N>) {
-        let Some(shape) = self.shapes.find(matching.mask()) else {
-            return;
-        };
-        for (home, _) in &self.shapes.get(shape).homes {
-            let subtable = self.subtable(*home);
-            subtable.index.prefetch(subtable.hash(matching.value(), self.hash));
-        }
-    }
-
     /// Adds a rule. A higher `priority` wins.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::arena::NONE;
 use crate::classifier::{Classifier, RuleId};
 use crate::prefixes::Memo;
 use crate::subtable::Subtable;
-use crate::words::add_bits;
+use crate::words::{Match, add_bits};
 
 /// A rule that was found.
 #[derive(Debug)]
@@ -40,6 +40,17 @@ enum Tried {
 }
 
 impl<R, const N: usize> Classifier<R, N> {
+    /// Asks for the memory where a rule of this match is or would be. Who is about to look for several asks for all of them first.
+    pub fn prefetch(&self, matching: &Match<N>) {
+        let Some(shape) = self.shapes.find(matching.mask()) else {
+            return;
+        };
+        for (home, _) in &self.shapes.get(shape).homes {
+            let subtable = self.subtable(*home);
+            subtable.index.prefetch(subtable.hash(matching.value(), self.hash));
+        }
+    }
+
     /// The rule of highest priority that matches `key`. The bits that the answer depends on are added to `consulted`: for every key that has the
     /// same bits there, the answer is the same. Bits that are in it already are preferred over others.
     ///

@@ -1,5 +1,6 @@
 //! The agent beside a switch without datapath, on virtual time.
 
+mod bundles;
 mod conformance;
 mod ends;
 mod errors;
