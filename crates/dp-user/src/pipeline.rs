@@ -51,6 +51,8 @@ mod line;
 pub(crate) use housekeeping::Push;
 pub use inlet::{Budget, Inlet};
 
+pub use line::Others;
+
 use line::Held;
 
 /// Frames in a batch.
@@ -72,8 +74,8 @@ pub struct Pipeline {
     effects: Vec<Effect>,
     /// How many queues have packets in this turn.
     sharing: u32,
-    /// Some of them have none of new flows that wait, nor had lately.
-    sparing: bool,
+    /// What is known of those without packets of new flows that wait.
+    others: Others,
 }
 
 /// The frames under way, and what is known of each.
@@ -124,7 +126,7 @@ impl Pipeline {
             pending: Vec::new(),
             effects: Vec::new(),
             sharing: 1,
-            sparing: true,
+            others: Others::Ready,
         }
     }
 
@@ -147,11 +149,11 @@ impl Pipeline {
     #[inline]
     pub fn receive(&mut self, from: &mut Inlet, contended: bool, now: Nanos) -> io::Result<usize> {
         self.apply_changes();
-        from.line.begin(self.sharing);
+        from.line.begin(self.sharing, self.others);
         let waited = from.line.len();
         if waited > 0 {
             self.go_on(from, now);
-            if from.waits() && !(contended && self.sparing) {
+            if from.waits() && !(contended && self.others == Others::Ready) {
                 return Ok(gone(waited, from));
             }
         }

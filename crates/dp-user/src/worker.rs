@@ -2,7 +2,7 @@
 //!
 //! Goal: fair between ports, idle when there is nothing to do.
 //! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one batch's time. A queue's upcalls in a turn
-//!   are few; what has to wait for its next turn makes that come at once.
+//!   are few; what has to wait for its next turn makes that come at once: `storms`.
 //! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age them, at most once a second.
 //! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll only now and then: the round trip of a ping is
 //!   shorter by a tenth than with epoll between.
@@ -13,7 +13,7 @@
 use crate::command::{Command, CommandQueue, Intake};
 use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
-use crate::pipeline::{BATCH, Inlet, Pipeline, Push};
+use crate::pipeline::{BATCH, Inlet, Others, Pipeline, Push};
 use crate::poll::Poller;
 use dp::{FlowDump, FlowStats, Slowpath};
 use flow::PortNo;
@@ -77,14 +77,16 @@ pub(crate) struct Worker {
     active: Nanos,
     /// Times that it looked into its queues since it last asked epoll.
     looks: u32,
+    /// When it asks epoll again at the latest.
+    look_until: Nanos,
     /// Queues that had packets when it last looked.
     busy: usize,
-    /// Some of them without packets of new flows that wait.
-    sparing: bool,
     /// Some port's packets come through a gate.
     gated: bool,
     /// Packets of new flows wait at some queue.
     waiting: bool,
+    /// For so long a queue's last packets count as those of one that will have more.
+    lately: Duration,
     /// When housekeeping wants its next turn.
     housekeeping: Option<Nanos>,
     ready: Vec<u64>,
@@ -118,6 +120,8 @@ struct Queue {
     load: Arc<QueueLoad>,
     device: Arc<dyn Netdev>,
     ifindex: u32,
+    /// When it last brought packets.
+    active: Nanos,
     /// Attempts in a row that brought no packet.
     fruitless: u32,
     parked: Option<Nanos>,
@@ -158,10 +162,11 @@ impl Worker {
             now: Nanos::ZERO,
             active: Nanos::ZERO,
             looks: 0,
+            look_until: Nanos::ZERO,
             busy: 0,
-            sparing: false,
             gated: false,
             waiting: false,
+            lately: storms::LATELY,
             housekeeping: None,
             ready: Vec::new(),
             taken: Vec::new(),
@@ -177,15 +182,22 @@ impl Worker {
     pub(crate) fn run(mut self) {
         // However the thread ends, those who wait for it are told.
         let _closes = CloseOnDrop(self.commands.clone());
-        let mut timeout = None;
-        while self.turn(timeout) {
-            timeout = self.timeout();
-            let until = self.now + LOOKS_FOR;
-            while self.looks < LOOKS && self.now < until && self.queues.len() <= LOOK_INTO && self.spins() {
-                self.look();
-            }
-            self.looks = 0;
+        while self.step() {}
+    }
+
+    /// One turn, or one look where it spins; `false` when told to stop.
+    fn step(&mut self) -> bool {
+        if self.looks < LOOKS
+            && self.now < self.look_until
+            && self.queues.len() <= LOOK_INTO
+            && !self.waiting
+            && self.spins()
+        {
+            self.look();
+            return true;
         }
+        self.looks = 0;
+        self.turn(self.timeout())
     }
 
     /// Waits at most `timeout`, then does what there is to do; `false` when told to stop.
@@ -199,19 +211,19 @@ impl Worker {
         }
         let now = clock();
         self.now = now;
+        self.look_until = now + LOOKS_FOR;
         self.packets = 0;
         let mut go_on = true;
         if let Some(at) = ready.iter().position(|number| *number == COMMANDS) {
             ready.swap_remove(at);
             go_on = self.obey(now);
         }
-        let mut sparing = true;
+        let mut others = Others::Ready;
         if self.waiting {
-            self.add_waiting(&mut ready);
-            sparing = ready.iter().any(|place| self.has_no_line(*place));
+            others = self.join_waiting(&mut ready, now);
         }
         let contended = ready.len() > 1;
-        self.pipeline.share(ready.len(), sparing);
+        self.pipeline.share(ready.len(), others);
         for place in &ready {
             if *place & OUTLETS == 0 {
                 self.serve(*place as usize, contended, now);
@@ -263,8 +275,7 @@ impl Worker {
         let began = cycles::now();
         self.packets = 0;
         let contended = self.busy > 1;
-        self.pipeline.share(self.busy, self.sparing);
-        self.sparing = false;
+        self.pipeline.share(self.busy, Others::Ready);
         let rest = self.busy > 0 && !self.looks.is_multiple_of(LOOK_AT_IDLE);
         self.busy = 0;
         for place in 0..self.queues.len() {
@@ -278,10 +289,9 @@ impl Worker {
             match self.pipeline.receive(&mut queue.inlet, contended, self.now) {
                 Ok(0) => queue.idle = true,
                 Ok(packets) => {
-                    queue.brought_packets(before);
+                    queue.brought_packets(before, self.now);
                     self.packets += packets;
                     self.waiting |= queue.inlet.waits();
-                    self.sparing |= !queue.inlet.storms();
                     self.busy += 1;
                     self.active = self.now;
                 }
@@ -319,7 +329,7 @@ impl Worker {
         };
         self.waiting |= queue.inlet.waits();
         if packets > 0 {
-            queue.brought_packets(before);
+            queue.brought_packets(before, now);
             self.packets += packets;
         }
         match end {
@@ -366,25 +376,6 @@ impl Worker {
             queue.gone = true;
             self.slowpath.port_failed(queue.inlet.port);
         }
-    }
-
-    /// Adds the queues at which packets of new flows wait to those that are ready.
-    #[cold]
-    fn add_waiting(&mut self, ready: &mut Vec<u64>) {
-        self.waiting = false;
-        for (place, queue) in (0..).zip(&self.queues) {
-            let goes_on = |queue: &Queue| queue.inlet.waits() && !queue.gone && queue.parked.is_none();
-            if queue.as_ref().is_some_and(goes_on) && !ready.contains(&place) {
-                ready.push(place);
-            }
-        }
-    }
-
-    /// Whether a queue has no packets of new flows that wait, nor had lately.
-    #[cold]
-    fn has_no_line(&self, place: u64) -> bool {
-        let queue = self.queues.get(place as usize).and_then(Option::as_ref);
-        queue.is_some_and(|queue| !queue.inlet.storms())
     }
 
     /// Tries again the queues that have rested.
@@ -495,6 +486,7 @@ impl Worker {
             load,
             device: device.clone(),
             ifindex: device.state().map_or(0, |state| state.ifindex),
+            active: Nanos::ZERO,
             fruitless: 0,
             parked: None,
             idle: false,
@@ -554,7 +546,8 @@ impl Worker {
 impl Queue {
     /// Notes that it was asked from that cycle on until now, and had packets.
     #[inline]
-    fn brought_packets(&mut self, since: u64) {
+    fn brought_packets(&mut self, since: u64, now: Nanos) {
+        self.active = now;
         self.fruitless = 0;
         self.idle = false;
         self.load.cycles.add(cycles::now().wrapping_sub(since));
@@ -590,5 +583,6 @@ pub(crate) fn clock() -> Nanos {
 }
 
 mod pacing;
+mod storms;
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,11 @@ const LONG: Duration = Duration::from_millis(1300);
 /// As long as this a step of a pass counts at most: a thread that has not come to the next one for longer was stopped, and not busy.
 const STOPPED: Duration = Duration::from_millis(250);
 
-/// Chunks of megaflows looked at in one step, where a worker comes to it so seldom that a pass would take longer than [`PERIOD`].
-const CATCH_UP: usize = 2;
+/// Megaflows looked at in a step: packets wait meanwhile, some ten microseconds where all of them go.
+const PIECE: u32 = 64;
+
+/// Pieces looked at in one step, where a worker comes to it so seldom that a pass would take longer than [`PERIOD`].
+const CATCH_UP: usize = 8;
 
 /// The limit on megaflows that long passes do not bring below.
 const LEAST: usize = 1000;
@@ -95,7 +98,7 @@ impl FlowTable {
         (self.len() > 0).then_some(self.sweep.due)
     }
 
-    /// Looks at the next chunk of megaflows where a pass is due. Removes those unused for too long, and adds to `effects` those of the ones
+    /// Looks at the next few megaflows where a pass is due. Removes those unused for too long, and adds to `effects` those of the ones
     /// used since the last pass.
     pub(crate) fn sweep(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         let first = match self.sweep.cursor {
@@ -115,7 +118,7 @@ impl FlowTable {
         let mut next = Some(first);
         for _ in 0..CATCH_UP {
             let Some(first) = next else { break };
-            next = self.sweep_chunk(first, now, effects);
+            next = self.sweep_piece(first, now, effects);
             if next.is_some_and(|next| self.is_on_time(next)) {
                 break;
             }
@@ -126,14 +129,15 @@ impl FlowTable {
         }
     }
 
-    /// Looks at the chunk of megaflows that `first` is in, and returns where the next begins.
-    fn sweep_chunk(&mut self, first: u32, now: Nanos, effects: &mut Vec<Effect>) -> Option<u32> {
+    /// Looks at a few megaflows from `first` on, and returns where to go on.
+    fn sweep_piece(&mut self, first: u32, now: Nanos, effects: &mut Vec<Effect>) -> Option<u32> {
         let (numbers, next) = self.storage.chunk_from(first);
-        for number in numbers {
+        let end = numbers.end.min(first + PIECE);
+        for number in first..end {
             self.age(number, now, effects);
         }
         self.storage.release(first);
-        next
+        if end < numbers.end { Some(end) } else { next }
     }
 
     /// Whether a pass that has come so far will be through in [`PERIOD`], if it goes on like this.

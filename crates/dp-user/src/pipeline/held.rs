@@ -38,7 +38,7 @@ impl Pipeline {
     #[cold]
     pub(crate) fn pass_gate(&mut self, from: &mut Inlet, now: Nanos) {
         self.apply_changes();
-        from.line.begin(self.sharing);
+        from.line.begin(self.sharing, self.others);
         if from.waits() {
             self.go_on(from, now);
         }

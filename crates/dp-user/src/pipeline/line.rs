@@ -2,7 +2,8 @@
 //!
 //! Goal: whoever opens new flows as fast as they can delays others by a few translations, and loses nothing as long as they are slower.
 //! - A queue may ask a few times a turn, fewer where several have packets. The rest of its packets of new flows stand in its line, in the order of
-//!   arrival, and ask in its next turns.
+//!   arrival, and ask in its next turns. While others without a line have packets, or had lately, one with a line asks hardly at all in a turn: what it
+//!   loses by that is the time to look at the others in between, and what they gain is that this is soon.
 //! - While some stand there and nobody else has packets, or only queues with lines of their own, none are received: they wait with the device.
 //! - Where others have packets and no line, those of flows that are known go on; for new ones that find the line full there is
 //!   [`DropCause::UpcallBudget`].
@@ -22,6 +23,20 @@ const PLACES: usize = 1024;
 
 /// Turns without a line after which a queue counts as one that has none.
 const LULL: u8 = 16;
+
+/// A queue with a line asks that many times less in a turn while others without one have packets, or had lately.
+const SPARING: u32 = 4;
+
+/// What is known of the queues that have no packets of new flows that wait, nor had in the last turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Some have packets in this turn.
+    Ready,
+    /// None has, but some had lately.
+    Lately,
+    /// None has had any for long.
+    Silent,
+}
 
 /// A queue's line, and how often it may ask.
 pub(super) struct Line {
@@ -79,8 +94,14 @@ impl Line {
 
     /// Begins a turn in which so many queues have packets.
     #[inline]
-    pub(super) fn begin(&mut self, queues: u32) {
-        self.left = (self.per_turn / queues.max(1)).max(1);
+    pub(super) fn begin(&mut self, queues: u32, others: Others) {
+        let share = self.per_turn / queues.max(1);
+        let spared = if self.storms() && others != Others::Silent {
+            self.per_turn / SPARING
+        } else {
+            share
+        };
+        self.left = share.min(spared).max(1);
     }
 
     /// Ends a turn.
@@ -134,12 +155,12 @@ impl Line {
 }
 
 impl Pipeline {
-    /// How many queues have packets in this turn: they share the translations that a turn is worth. `sparing` says that some of them have no
-    /// packets of new flows that wait, so that those that have may not have it all.
+    /// How many queues have packets in this turn: they share the translations that a turn is worth. Those with packets of new flows that wait have
+    /// less of them beside others that have none.
     #[inline]
-    pub fn share(&mut self, queues: usize, sparing: bool) {
+    pub fn share(&mut self, queues: usize, others: Others) {
         self.sharing = queues as u32;
-        self.sparing = sparing;
+        self.others = others;
     }
 
     /// Goes on with what stands in a queue's line.

@@ -41,7 +41,7 @@ impl Fixture {
             slowpath.clone(),
             Arc::new(Changes::new()),
         );
-        let worker = Worker::new(
+        let mut worker = Worker::new(
             0,
             pipeline,
             commands.clone(),
@@ -49,6 +49,8 @@ impl Fixture {
             Arc::new(SpinTime::new(Duration::ZERO)),
         )
         .unwrap();
+        // However slowly a test runs.
+        worker.lately = Duration::MAX;
         Fixture { worker, commands }
     }
 
@@ -70,6 +72,11 @@ impl Fixture {
         self.turn();
         answer.recv().unwrap().unwrap();
         device
+    }
+
+    /// How many translations there were.
+    fn asked(&self) -> u64 {
+        self.worker.pipeline.cache_stats().upcalls
     }
 
     fn turn(&mut self) {
@@ -97,7 +104,7 @@ fn a_storm_of_new_flows_costs_another_port_a_few_translations_and_no_turn() {
             assert!(storm.inject(&packet(next)));
             next += 1;
         }
-        let before = fixture.worker.pipeline.cache_stats().upcalls;
+        let before = fixture.asked();
         // Every third turn finds the storm alone.
         if n % 3 > 0 {
             assert!(quiet.inject(&packet(known)));
@@ -108,8 +115,64 @@ fn a_storm_of_new_flows_costs_another_port_a_few_translations_and_no_turn() {
         from_quiet.retain(|packet| packet[8] == 1);
         let expected = [packet(known), packet(known | n)].map(Vec::from);
         assert_eq!(from_quiet, if n % 3 > 0 { &expected[..] } else { &[] });
-        let asked = fixture.worker.pipeline.cache_stats().upcalls - before;
-        assert_eq!(asked, if n % 3 > 0 { 4 + 1 } else { 8 });
+        // The first batch comes before it is known that there are many.
+        let of_storm = if n == 1 { 4 } else { 2 };
+        assert_eq!(fixture.asked() - before, if n % 3 > 0 { of_storm + 1 } else { 2 });
+    }
+}
+
+#[test]
+fn a_storm_of_new_flows_has_all_translations_again_when_others_have_been_silent_for_long() {
+    let mut fixture = Fixture::new();
+    let (storm, quiet, _sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
+    (0..1000).for_each(|n| assert!(storm.inject(&packet(n))));
+    fixture.turn();
+    assert_eq!(fixture.asked(), 8);
+    assert!(quiet.inject(&packet(1 << 24)));
+    fixture.turn();
+    assert_eq!(fixture.asked(), 8 + 1 + 2);
+    fixture.turn();
+    assert_eq!(fixture.asked(), 11 + 2);
+    fixture.worker.lately = Duration::ZERO;
+    fixture.turn();
+    assert_eq!(fixture.asked(), 13 + 8);
+}
+
+#[test]
+fn a_known_flow_waits_for_no_more_than_a_turns_translations_of_a_storm_even_where_the_worker_spins() {
+    for spin in [0, 1_000_000] {
+        let mut fixture = Fixture::new();
+        let (storm, quiet, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
+        fixture.worker.spin.set(Duration::from_secs(spin));
+        let known = packet(1 << 24);
+        let mut next = 0;
+        for n in 0..200 {
+            // The other port is silent for a while.
+            for _ in 0..n % 11 {
+                while storm.pending() < 64 {
+                    assert!(storm.inject(&packet(next)));
+                    next += 1;
+                }
+                assert!(fixture.worker.step());
+            }
+            sink.take_sent();
+            let before = fixture.asked();
+            assert!(quiet.inject(&known));
+            let mut steps = 0;
+            let sent = loop {
+                assert!(fixture.worker.step());
+                steps += 1;
+                let sent = sink.take_sent();
+                if sent.contains(&known.to_vec()) {
+                    break sent;
+                }
+            };
+            if n > 11 {
+                let asked = fixture.asked() - before;
+                assert!(steps == 1 && asked <= 2, "{steps} steps, {asked} translations");
+                assert_eq!(sent[0], known);
+            }
+        }
     }
 }
 
@@ -136,16 +199,17 @@ fn a_port_with_too_many_new_flows_loses_packets_only_while_others_wait() {
     (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
     (0..1280).for_each(|_| assert!(quiet.inject(&packet(1 << 24))));
     (0..40).for_each(|_| fixture.turn());
-    // 40 batches of 32 each: of the storm's, 4 a turn went up, and 256 wait.
+    // 40 batches of 32 each: of the storm's, 4 went up in the first turn and 2 in each of the others, and 256 wait.
     let stats = fixture.worker.pipeline.cache_stats();
-    assert_eq!(stats.lost, 40 * 32 - 40 * 4 - 256);
+    let asked = 4 + 39 * 2;
+    assert_eq!(stats.lost, 40 * 32 - asked - 256);
     let sent = sink.take_sent();
     assert_eq!(sent.iter().filter(|packet| packet[8] == 1).count(), 1280);
     while storm.pending() > 0 || fixture.worker.waiting {
         fixture.turn();
     }
     assert_eq!(fixture.worker.pipeline.cache_stats().lost, stats.lost);
-    assert_eq!(sink.take_sent().len() as u64, 4096 - stats.lost - 40 * 4);
+    assert_eq!(sink.take_sent().len() as u64, 4096 - stats.lost - asked);
 }
 
 #[test]
@@ -212,14 +276,14 @@ fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
     assert!(fixture.worker.spins());
     (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
     (0..1280).for_each(|_| assert!(quiet.inject(&packet(1 << 24))));
-    (0..40).for_each(|_| fixture.worker.look());
+    (0..40).for_each(|_| assert!(fixture.worker.step()));
     // As above, but that it learns of the contention from what the first look found.
     let lost = fixture.worker.pipeline.cache_stats().lost;
     assert!(lost > 20 * 32, "{lost}");
     assert_eq!(sink.take_sent().iter().filter(|packet| packet[8] == 1).count(), 1280);
     // A device that is gone is not asked again.
     fixture.worker.gone(0);
-    (0..3).for_each(|_| fixture.worker.look());
+    (0..3).for_each(|_| assert!(fixture.worker.step()));
     assert_eq!(sink.take_sent().len(), 0);
     assert!(storm.pending() > 0);
 }

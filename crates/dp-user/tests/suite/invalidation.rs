@@ -294,7 +294,7 @@ fn the_limit_falls_where_ageing_takes_long_and_grows_again_where_it_does_not() {
 }
 
 #[test]
-fn no_step_of_ageing_looks_at_more_than_a_few_hundred_megaflows() {
+fn no_step_of_ageing_removes_more_than_a_few_dozen_megaflows() {
     let table = Arc::new(AtomicU32::new(1));
     let mut bench = Bench::new(2, one_port(&table));
     for first in (0..50_000).step_by(1000) {
@@ -305,7 +305,7 @@ fn no_step_of_ageing_looks_at_more_than_a_few_hundred_megaflows() {
     while left > 0 {
         bench.pipeline.housekeep(bench.now);
         let now = bench.pipeline.cache_stats().flows;
-        assert!(left - now <= 256, "{left} and then {now}");
+        assert!(left - now <= 64, "{left} and then {now}");
         (left, steps) = (now, steps + 1);
         assert!(steps < 1000);
     }

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, FakeSwitch, number, output, packet, translation};
 use dp::{Action, Change, DropCause, PortNo};
-use dp_user::pipeline::{Budget, Pipeline};
+use dp_user::pipeline::{Budget, Others, Pipeline};
 use flow::Field;
 use netdev::Netdev;
 use std::collections::BTreeMap;
@@ -41,7 +41,8 @@ fn packets_that_wait_keep_the_order_of_their_flow_and_all_are_accounted_for() {
                 injected += 1;
             }
             let contended = rng.chance(50);
-            bench.pipeline.share(1 + usize::from(contended), rng.chance(50));
+            let others = [Others::Ready, Others::Lately, Others::Silent][rng.below(3)];
+            bench.pipeline.share(1 + usize::from(contended), others);
             let inlet = &mut bench.inlets[0];
             bench.pipeline.receive(inlet, contended, bench.now).unwrap();
             if rng.chance(5) {
@@ -88,7 +89,7 @@ fn known_flows_of_a_port_go_on_beside_its_own_storm() {
             next += 1;
             assert!(bench.devices[0].inject(&packet(flow, 0, number)));
         }
-        bench.pipeline.share(2, true);
+        bench.pipeline.share(2, Others::Ready);
         bench.pipeline.receive(&mut bench.inlets[0], true, bench.now).unwrap();
         let known: Vec<_> = bench
             .sent(1)

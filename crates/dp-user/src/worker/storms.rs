@@ -1,0 +1,54 @@
+//! Turns in which packets of new flows wait: whose turn it is first, and how little the others leave to them.
+//!
+//! Goal: a queue whose packets are all of new flows costs the other queues next to nothing, however long that lasts.
+//! - A worker that spins asks epoll in such a turn, as one does that does not: that is one system call for all queues, where to look into them would
+//!   be one for each, so that between two translations or so there is time for it.
+//! - Queues without a line are served first.
+//! - While one of those had packets lately, it is likely to have more of them soon. Then queues with lines ask little in a turn, so that the next
+//!   turn comes soon; where none had, turns are longer, and more of the time goes into translations.
+
+use super::{Queue, Worker};
+use crate::pipeline::Others;
+use std::time::Duration;
+use wire::Nanos;
+
+/// Longer than `ping` waits between two packets.
+pub(super) const LATELY: Duration = Duration::from_secs(2);
+
+impl Worker {
+    /// Adds the queues at which packets of new flows wait to those that are ready, puts those that have none first, and says what is known of the latter.
+    #[cold]
+    pub(super) fn join_waiting(&mut self, ready: &mut Vec<u64>, now: Nanos) -> Others {
+        self.waiting = false;
+        let mut others = Others::Silent;
+        for (place, queue) in (0..).zip(&self.queues) {
+            let Some(queue) = queue.as_ref().filter(|queue| !queue.gone && queue.parked.is_none()) else {
+                continue;
+            };
+            if queue.inlet.waits() && !ready.contains(&place) {
+                ready.push(place);
+            }
+            if !queue.inlet.storms() && now.since(queue.active) < self.lately {
+                others = Others::Lately;
+            }
+        }
+        let mut first = 0;
+        for n in 0..ready.len() {
+            if !self.queue(ready[n]).is_some_and(|queue| queue.inlet.storms()) {
+                ready.swap(first, n);
+                first += 1;
+            }
+        }
+        let has_packets = |place: &u64| self.queue(*place).is_some();
+        if ready[..first].iter().any(has_packets) {
+            Others::Ready
+        } else {
+            others
+        }
+    }
+
+    /// The queue in a place; none where the number is of something else.
+    fn queue(&self, place: u64) -> Option<&Queue> {
+        self.queues.get(place as usize)?.as_ref()
+    }
+}
