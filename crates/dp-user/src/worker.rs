@@ -120,8 +120,8 @@ struct Queue {
     load: Arc<QueueLoad>,
     device: Arc<dyn Netdev>,
     ifindex: u32,
-    /// When it last brought packets.
-    active: Nanos,
+    /// When it last brought packets, if ever.
+    active: Option<Nanos>,
     /// Attempts in a row that brought no packet.
     fruitless: u32,
     parked: Option<Nanos>,
@@ -486,7 +486,7 @@ impl Worker {
             load,
             device: device.clone(),
             ifindex: device.state().map_or(0, |state| state.ifindex),
-            active: Nanos::ZERO,
+            active: None,
             fruitless: 0,
             parked: None,
             idle: false,
@@ -547,7 +547,7 @@ impl Queue {
     /// Notes that it was asked from that cycle on until now, and had packets.
     #[inline]
     fn brought_packets(&mut self, since: u64, now: Nanos) {
-        self.active = now;
+        self.active = Some(now);
         self.fruitless = 0;
         self.idle = false;
         self.load.cycles.add(cycles::now().wrapping_sub(since));

@@ -28,7 +28,8 @@ impl Worker {
             if queue.inlet.waits() && !ready.contains(&place) {
                 ready.push(place);
             }
-            if !queue.inlet.storms() && now.since(queue.active) < self.lately {
+            let had_packets = queue.active.is_some_and(|then| now.since(then) < self.lately);
+            if had_packets && !queue.inlet.storms() {
                 others = Others::Lately;
             }
         }
