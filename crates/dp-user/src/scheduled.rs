@@ -282,6 +282,8 @@ impl State {
         let good = cut(frame, above, &mut self.scratch, |mut frame| {
             if scheduler.packets() >= LOOSE {
                 frame.compact();
+            } else {
+                frame.detach();
             }
             let queued = Queued::new(frame, secret);
             // What is dropped is handed over.

@@ -334,7 +334,10 @@ impl Worker {
         }
         match end {
             Err(error) => self.receive_failed(place, &error, now),
-            Ok(()) if packets == 0 => self.received_nothing(place, now),
+            Ok(()) if packets == 0 => match queue.inlet.rx.woken_in_vain() {
+                Ok(()) => self.received_nothing(place, now),
+                Err(error) => self.receive_failed(place, &error, now),
+            },
             Ok(()) => {}
         }
     }
@@ -371,7 +374,7 @@ impl Worker {
     /// Lets a queue whose device has vanished be silent until its port is removed.
     fn gone(&mut self, place: usize) {
         if let Some(queue) = &mut self.queues[place] {
-            self.poller.remove(queue.inlet.rx.fd());
+            queue.inlet.unwatch(&self.poller);
             queue.parked = None;
             queue.gone = true;
             self.slowpath.port_failed(queue.inlet.port);
@@ -390,7 +393,7 @@ impl Worker {
             // One more fruitless attempt parks it again.
             queue.fruitless = PATIENCE;
             queue.parked = None;
-            if self.poller.add(queue.inlet.rx.fd(), place as u64).is_err() {
+            if queue.inlet.watch(&self.poller, place as u64).is_err() {
                 queue.parked = Some(now + PARKED);
             }
         }
@@ -463,7 +466,7 @@ impl Worker {
         let Queue {
             inlet, number, load, ..
         } = place.take()?;
-        self.poller.remove(inlet.rx.fd());
+        inlet.unwatch(&self.poller);
         Some(Intake { inlet, number, load })
     }
 
@@ -479,7 +482,7 @@ impl Worker {
                 self.queues.len() - 1
             }
         };
-        self.poller.add(inlet.rx.fd(), place as u64)?;
+        inlet.watch(&self.poller, place as u64)?;
         self.queues[place] = Some(Queue {
             inlet,
             number,
@@ -509,7 +512,7 @@ impl Worker {
             if let Some(queue) = place
                 && queue.inlet.port == port
             {
-                self.poller.remove(queue.inlet.rx.fd());
+                queue.inlet.unwatch(&self.poller);
                 self.pipeline.give_up(&mut queue.inlet);
                 *place = None;
             }
@@ -555,7 +558,7 @@ impl Queue {
 
     /// Lets the queue rest, so that what it keeps reporting wakes nobody.
     fn park(&mut self, poller: &Poller, now: Nanos) {
-        poller.remove(self.inlet.rx.fd());
+        self.inlet.unwatch(poller);
         self.parked = Some(now + PARKED);
     }
 

@@ -77,12 +77,25 @@ pub trait Rx: Send {
     /// Readable when there may be packets; for `poll` and `epoll`, level-triggered.
     fn fd(&self) -> BorrowedFd<'_>;
 
+    /// A second descriptor, where there may be packets also when only that one is readable.
+    fn second_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Appends up to `max` received packets to `out` and returns how many; 0 where there are none now. Never waits.
     ///
     /// # Errors
     /// What the kernel says. After an error the queue is dead and must not be polled any more (its descriptor may stay readable). A device
     /// that is taken down is no error: packets come again when it is up.
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
+
+    /// To be called when a descriptor was readable and there was no packet: takes what else made it readable, if [`Rx::recv`] does not.
+    ///
+    /// # Errors
+    /// As those of [`Rx::recv`].
+    fn woken_in_vain(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A way to send.

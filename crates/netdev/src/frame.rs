@@ -2,6 +2,7 @@
 
 use crate::pool::{self, CAPACITY, HEADROOM, SMALL};
 use crate::{Csum, Offload, checksum, vnet};
+use sys::Buffer;
 use wire::VlanTag;
 
 /// A packet, from its Ethernet header to its end without FCS, with room before it and the work that was put off for it.
@@ -15,7 +16,7 @@ pub struct Frame {
     pub mark: u32,
     /// The queue of its port that the packet goes through; 0 for the default.
     pub priority: u32,
-    buffer: Box<[u8]>,
+    buffer: Buffer,
     start: u32,
     len: u32,
 }
@@ -79,7 +80,7 @@ impl Frame {
         let mut buffer = Vec::with_capacity(HEADROOM + packet.len());
         buffer.resize(HEADROOM, 0);
         buffer.extend_from_slice(packet);
-        Frame::in_buffer(buffer.into_boxed_slice(), packet.len())
+        Frame::in_buffer(buffer.into_boxed_slice().into(), packet.len())
     }
 
     /// A frame of `len` bytes of unspecified content, with the usual headroom, in a buffer of the smallest size that it fits in.
@@ -89,7 +90,7 @@ impl Frame {
         } else if HEADROOM + len <= CAPACITY {
             pool::take()
         } else {
-            vec![0; HEADROOM + len].into_boxed_slice()
+            vec![0; HEADROOM + len].into_boxed_slice().into()
         };
         Frame::in_buffer(buffer, len)
     }
@@ -99,8 +100,19 @@ impl Frame {
         Frame::in_buffer(pool::take(), 0)
     }
 
+    /// A frame of a packet that lies in a buffer at `start`; `None` where it does not.
+    #[inline]
+    pub(crate) fn in_place(buffer: Buffer, start: usize, len: usize) -> Option<Frame> {
+        let end = start.checked_add(len)?;
+        (start >= vnet::LEN && end <= buffer.len()).then(|| {
+            let mut frame = Frame::in_buffer(buffer, len);
+            frame.start = start as u32;
+            frame
+        })
+    }
+
     #[inline(always)]
-    fn in_buffer(buffer: Box<[u8]>, len: usize) -> Frame {
+    fn in_buffer(buffer: Buffer, len: usize) -> Frame {
         Frame {
             offload: Offload::NONE,
             mark: 0,
@@ -111,14 +123,30 @@ impl Frame {
         }
     }
 
-    /// Moves a short packet out of a large buffer, for a frame that is going to wait. The headroom is the usual one again.
+    /// Moves a short packet out of a large buffer, and any out of a device's, for a frame that is going to wait. The headroom is the usual one
+    /// again.
     pub fn compact(&mut self) {
         if self.buffer.len() > SMALL && HEADROOM + self.len() <= SMALL {
-            let mut buffer = pool::take_small();
-            buffer[HEADROOM..HEADROOM + self.len()].copy_from_slice(self.data());
-            pool::give(std::mem::replace(&mut self.buffer, buffer));
-            self.start = HEADROOM as u32;
+            self.move_out();
+        } else {
+            self.detach();
         }
+    }
+
+    /// Moves the packet out of a device's buffer, for a frame that may outlive the batch it came in: devices have few, and need them back.
+    #[inline]
+    pub fn detach(&mut self) {
+        if self.buffer.is_lent() {
+            self.move_out();
+        }
+    }
+
+    #[cold]
+    fn move_out(&mut self) {
+        let mut other = Frame::with_len(self.len());
+        other.data_mut().copy_from_slice(self.data());
+        std::mem::swap(&mut self.buffer, &mut other.buffer);
+        self.start = other.start;
     }
 
     /// Bytes of memory that the frame holds.
@@ -270,8 +298,12 @@ impl Frame {
     /// Makes a packet of `received` bytes that a device wrote into [`receive_area`](Frame::receive_area), vnet header first, and returns what
     /// is pending on it; `None` where that is not known here, or the bytes are too few for a packet.
     pub(crate) fn take_vnet_header(&mut self, received: usize) -> Option<Offload> {
+        self.take_vnet_header_of(received.checked_sub(vnet::LEN)?)
+    }
+
+    /// The same for a packet of `len` bytes with its vnet header before it.
+    pub(crate) fn take_vnet_header_of(&mut self, len: usize) -> Option<Offload> {
         let start = self.start as usize;
-        let len = received.checked_sub(vnet::LEN)?;
         let header = self.buffer.get(start - vnet::LEN..start)?.try_into().ok()?;
         if len < MACS + 2 || start + len > self.buffer.len() {
             return None;

@@ -11,6 +11,7 @@
 //!   how many frames are in use and on threads, not on ports.
 
 use std::cell::RefCell;
+use sys::Buffer;
 
 /// Bytes before a received packet: room for tunnel headers, tags and the vnet header that the kernel wants on sending.
 pub(crate) const HEADROOM: usize = 128;
@@ -27,30 +28,30 @@ const MAX_FREE: usize = 128;
 const MAX_FREE_SMALL: usize = 1024;
 
 thread_local! {
-    static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-    static FREE_SMALL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static FREE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+    static FREE_SMALL: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A buffer of [`CAPACITY`] bytes with unspecified content.
-pub(crate) fn take() -> Box<[u8]> {
+pub(crate) fn take() -> Buffer {
     let recycled = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
     // A zeroed allocation comes from untouched pages, which cost no memory until a packet is written to them.
-    recycled.unwrap_or_else(|| vec![0; CAPACITY].into_boxed_slice())
+    recycled.unwrap_or_else(|| vec![0; CAPACITY].into_boxed_slice().into())
 }
 
 /// A buffer of [`SMALL`] bytes with unspecified content.
-pub(crate) fn take_small() -> Box<[u8]> {
+pub(crate) fn take_small() -> Buffer {
     let recycled = FREE_SMALL.try_with(|free| free.borrow_mut().pop()).ok().flatten();
     recycled.unwrap_or_else(new_small)
 }
 
 /// The thread's list of small buffers, for who takes many.
-pub(crate) struct Small<'a>(&'a mut Vec<Box<[u8]>>);
+pub(crate) struct Small<'a>(&'a mut Vec<Buffer>);
 
 impl Small<'_> {
     /// The same as [`take_small`].
     #[inline(always)]
-    pub(crate) fn take(&mut self) -> Box<[u8]> {
+    pub(crate) fn take(&mut self) -> Buffer {
         self.0.pop().unwrap_or_else(new_small)
     }
 }
@@ -62,12 +63,12 @@ pub(crate) fn with_small(with: impl FnOnce(&mut Small<'_>)) {
 }
 
 #[cold]
-fn new_small() -> Box<[u8]> {
-    vec![0; SMALL].into_boxed_slice()
+fn new_small() -> Buffer {
+    vec![0; SMALL].into_boxed_slice().into()
 }
 
 /// Keeps a buffer for reuse by the calling thread.
-pub(crate) fn give(buffer: Box<[u8]>) {
+pub(crate) fn give(buffer: Buffer) {
     let (list, most) = match buffer.len() {
         CAPACITY => (&FREE, MAX_FREE),
         SMALL => (&FREE_SMALL, MAX_FREE_SMALL),
@@ -83,7 +84,7 @@ pub(crate) fn give(buffer: Box<[u8]>) {
 
 /// The same as [`give`] for each: the thread's list of small ones is looked for once.
 #[inline]
-pub(crate) fn give_all(buffers: impl Iterator<Item = Box<[u8]>>) {
+pub(crate) fn give_all(buffers: impl Iterator<Item = Buffer>) {
     let _ = FREE_SMALL.try_with(|free| {
         let mut free = free.borrow_mut();
         for buffer in buffers {
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn many_are_taken_and_given_back_as_one_is() {
-        let mut all = vec![take(), Box::default()];
+        let mut all = vec![take(), Buffer::default()];
         with_small(|free| all.extend((0..MAX_FREE_SMALL + 20).map(|_| free.take())));
         assert!(all[2..].iter().all(|buffer| buffer.len() == SMALL));
         let last = all[MAX_FREE_SMALL + 1].as_ptr();

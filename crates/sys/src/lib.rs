@@ -11,12 +11,14 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod bpf;
+mod buffer;
 mod counting_alloc;
 pub mod cycles;
 mod error;
 pub mod ethtool;
 pub mod memory;
 pub mod mmsg;
+mod packet_ring;
 mod packet_socket;
 pub mod perf;
 pub mod tap;
@@ -25,6 +27,8 @@ pub mod thread;
 pub mod timed;
 pub mod xsk;
 
+pub use buffer::Buffer;
 pub use counting_alloc::CountingAlloc;
 pub use error::{Error, Result, strerror};
-pub use packet_socket::{PacketSocket, PacketStatistics};
+pub use packet_ring::{PacketRing, RingPacket, RingSize};
+pub use packet_socket::{LengthOf, PacketSocket, PacketStatistics};

@@ -4,4 +4,5 @@ mod afxdp;
 mod devices;
 mod forwarding;
 mod lab;
+mod rings;
 mod room;

@@ -1,0 +1,124 @@
+//! Receiving from rings: order, what is lent and comes back, and what happens when there is none left.
+
+use crate::lab::{Lab, Queues};
+use netdev::{Frame, Netdev, Rx, System};
+use std::sync::Arc;
+use testkit::skip;
+
+/// A frame with a number, of a protocol for experiments, as long as asked for.
+fn numbered(number: u32, len: usize) -> Frame {
+    let mut packet = vec![0; len];
+    packet[..14].copy_from_slice(b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01\x88\xb5");
+    packet[14..18].copy_from_slice(&number.to_be_bytes());
+    Frame::from_slice(&packet)
+}
+
+/// The number of such a frame.
+fn number(frame: &Frame) -> Option<u32> {
+    let rest = frame.data()[12..].strip_prefix(b"\x88\xb5")?;
+    Some(u32::from_be_bytes(*rest.first_chunk()?))
+}
+
+/// Adds what is received now to `frames`, without the packets of hosts that look for others.
+fn receive(rx: &mut dyn Rx, frames: &mut Vec<Frame>) {
+    while rx.recv(frames, 32).unwrap() > 0 {}
+    frames.retain(|frame| number(frame).is_some());
+}
+
+/// A lab whose device `eth0` on one side sends packets of up to 9000 bytes, and the port on the other, opened when its MTU was the usual.
+fn jumbo() -> (Lab, Queues, Queues) {
+    let lab = Lab::new();
+    let (host, port) = (lab.host(&lab.h1), lab.port("oxp1"));
+    lab.h1.ip("link set eth0 mtu 9000");
+    lab.sw.ip("link set oxp1 mtu 9000");
+    (lab, host, port)
+}
+
+#[test]
+fn short_and_long_packets_come_in_the_order_in_which_they_were_sent() {
+    skip!(unless root, "ip");
+    let (_lab, mut host, mut port) = jumbo();
+    let mut frames = Vec::new();
+    let (mut sent, mut came) = (0, Vec::new());
+    for round in 0..40_usize {
+        for at in 0..17_usize {
+            let len = if (round * 7 + at * 5) % 3 == 0 {
+                5000 + at
+            } else {
+                60 + at
+            };
+            assert_eq!(host.send(numbered(sent, len)).packets, 1);
+            sent += 1;
+        }
+        receive(port.rx.as_mut(), &mut frames);
+        came.extend(frames.drain(..).filter_map(|frame| number(&frame)));
+    }
+    assert_eq!(came, (0..sent).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_frame_that_is_kept_stays_what_it_was_however_much_comes_after_it_and_if_its_device_is_closed() {
+    skip!(unless root, "ip");
+    let (_lab, mut host, mut port) = jumbo();
+    let mut kept = Vec::new();
+    for (at, len) in [(1, 200), (2, 5000)] {
+        host.send(numbered(at, len));
+    }
+    receive(port.rx.as_mut(), &mut kept);
+    let before: Vec<_> = kept.iter().map(|frame| frame.data().to_vec()).collect();
+    assert_eq!(before.len(), 2);
+    // More than there are places.
+    for at in 0..3000 {
+        host.send(numbered(1000 + at, 100 + at as usize % 7000));
+        let mut others = Vec::new();
+        receive(port.rx.as_mut(), &mut others);
+    }
+    drop(port);
+    let after: Vec<_> = kept.iter().map(|frame| frame.data().to_vec()).collect();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn detached_frames_leave_their_places_to_others_and_those_that_are_kept_do_not() {
+    skip!(unless root, "ip");
+    let (_lab, mut host, mut port) = jumbo();
+    let mut long = |detach: bool| {
+        let (mut all, mut frames) = (Vec::new(), Vec::new());
+        for at in 0..100 {
+            host.send(numbered(at, 5000));
+            receive(port.rx.as_mut(), &mut frames);
+            for mut frame in frames.drain(..) {
+                if detach {
+                    frame.detach();
+                }
+                all.push(frame);
+            }
+        }
+        (all.len(), port.device.drops().queue_full)
+    };
+    assert_eq!(long(true), (100, 0), "as if they had been dropped");
+    let (received, lost) = long(false);
+    assert_eq!(received as u64 + lost, 100, "what finds no place is counted");
+    assert!(received < 100, "a place is not used twice");
+}
+
+#[test]
+fn a_device_of_many_finds_no_memory_for_rings_left_and_receives_all_the_same() {
+    skip!(unless root, "ip");
+    let lab = Lab::new();
+    let mut host = lab.host(&lab.h1);
+    let device = lab
+        .sw
+        .enter(|| Arc::new(System::open("oxp1", netdev::Isolation::Off).unwrap()));
+    let mut queues: Vec<_> = (0..70)
+        .map(|_| lab.sw.enter(|| device.open_rx().unwrap().remove(0)))
+        .collect();
+    // The last ones have one descriptor, as they have one socket without a ring.
+    assert!(queues[0].second_fd().is_some() && queues[69].second_fd().is_none());
+    host.send(numbered(7, 100));
+    for rx in [0, 69] {
+        let mut frames = Vec::new();
+        receive(queues[rx].as_mut(), &mut frames);
+        assert_eq!(frames.iter().filter_map(number).collect::<Vec<_>>(), [7]);
+    }
+}

@@ -1,0 +1,116 @@
+//! Memory that a packet lies in: of the heap, or lent by a ring that the kernel writes into.
+
+use crate::packet_ring::Lender;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// A piece of memory, owned by the handle.
+///
+/// One from a [`PacketRing`](crate::PacketRing) goes back to the ring when it is dropped, wherever that happens; until then the ring has one place
+/// less, and the kernel stops where it comes to a place that is not back. So packets that are going to wait have to be copied out.
+pub struct Buffer {
+    bytes: NonNull<u8>,
+    len: u32,
+    lent: bool,
+}
+
+// SAFETY: a buffer owns its bytes, as a `Box<[u8]>` does: nobody else reads or writes them. What a lent one does when it is dropped may be done by any
+// thread (`Lender`).
+unsafe impl Send for Buffer {}
+// SAFETY: as above; through a shared reference bytes are only read.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Whether it is to go back to a ring.
+    #[inline]
+    pub fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// A buffer of a ring.
+    ///
+    /// # Safety
+    /// `bytes` are `len` initialised bytes that nobody else uses before the buffer is dropped, and which a [`Lender`] has prepared to get back.
+    #[inline]
+    pub(crate) unsafe fn lent(bytes: NonNull<u8>, len: u32) -> Buffer {
+        Buffer { bytes, len, lent: true }
+    }
+}
+
+impl From<Box<[u8]>> for Buffer {
+    /// Takes over memory of the heap.
+    ///
+    /// # Panics
+    /// It is longer than 4 GiB, which no packet is.
+    #[inline]
+    fn from(bytes: Box<[u8]>) -> Buffer {
+        let len = u32::try_from(bytes.len()).expect("a packet's buffer is shorter");
+        // SAFETY: a box's pointer is never null.
+        let bytes = unsafe { NonNull::new_unchecked(Box::into_raw(bytes).cast()) };
+        Buffer {
+            bytes,
+            len,
+            lent: false,
+        }
+    }
+}
+
+impl Default for Buffer {
+    /// An empty one, which holds no memory.
+    #[inline]
+    fn default() -> Buffer {
+        Buffer {
+            bytes: NonNull::dangling(),
+            len: 0,
+            lent: false,
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `bytes` are `len` initialised bytes that this buffer owns; for an empty one any aligned pointer is good.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len as usize) }
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and this borrow is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len as usize) }
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        if self.lent {
+            // SAFETY: who made the buffer promised it, and it is not used any more.
+            unsafe { Lender::take_back(self.bytes) };
+        } else if self.len > 0 {
+            let bytes = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr(), self.len as usize);
+            // SAFETY: the bytes are those of a box that was taken apart into this buffer, and that is put together once, here.
+            drop(unsafe { Box::from_raw(bytes) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_in_a_box_is_in_the_buffer_and_can_be_changed_there() {
+        let mut buffer = Buffer::from(vec![1, 2, 3].into_boxed_slice());
+        assert!(!buffer.is_lent());
+        buffer[1] = 9;
+        assert_eq!(&buffer[..], [1, 9, 3]);
+        assert_eq!(&std::mem::take(&mut buffer)[..], [1, 9, 3]);
+        assert!(buffer.is_empty());
+        drop(Buffer::from(Box::<[u8]>::default()));
+    }
+}

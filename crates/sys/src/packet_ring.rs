@@ -1,0 +1,230 @@
+//! Receiving from a packet socket through memory that is shared with the kernel (`PACKET_RX_RING`, `TPACKET_V2`).
+//!
+//! The kernel copies a packet into the ring where the packet is sent, on the sender's processor, and whoever receives it finds it there without a
+//! system call. It can be sent on from there, too, without another copy.
+//!
+//! How a place is used
+//! - The kernel writes into places in order, each only while its status is 0, and then sets the bit `TP_STATUS_USER`.
+//! - Taken, it has the status [`LENT`], which neither side looks for: the kernel does not write there, and it is not taken a second time.
+//! - The [`Buffer`] that lends its bytes sets it to 0 when it is dropped. How to get from the bytes to the ring stands before them.
+
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::mmsg::tag;
+use crate::packet_socket::PacketSocket;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::mem::size_of;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Status of a place whose bytes are lent.
+const LENT: u32 = 1 << 30;
+
+/// Where in a place the bytes begin that are lent: behind the kernel's header, its address, and the way back to the ring.
+const LENT_FROM: usize = 64;
+/// Where in a place the way back to the ring stands.
+const WAY_BACK: usize = LENT_FROM - size_of::<*const Shared>();
+
+/// Bytes that the kernel leaves free before the packet, beside what it needs for itself.
+const RESERVE: u32 = 128;
+/// Where in a place the Ethernet header stands at most: the kernel puts what follows it behind its own 52 bytes and 16 more or the link's header,
+/// at a multiple of 16, and the reserve and the vnet header's ten bytes behind that.
+const HEADER_AT: usize = 80 + RESERVE as usize + 10 - 14;
+
+const STATUS_USER: u32 = 1;
+/// Bytes of a place that are left free behind its packet: for a tag's length more than is counted here.
+const SLACK: usize = 16;
+
+/// How large a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSize {
+    /// Bytes of one place; a multiple of 16.
+    pub place: u32,
+    /// Places of a block, which together are whole pages. The kernel finds each block in one piece.
+    pub per_block: u32,
+    /// How many blocks there are.
+    pub blocks: u32,
+}
+
+impl RingSize {
+    /// The longest packet that fits in a place, from its Ethernet header on.
+    pub const fn longest(self) -> usize {
+        self.place as usize - HEADER_AT - SLACK
+    }
+
+    /// Bytes of memory.
+    pub const fn bytes(self) -> usize {
+        self.place as usize * self.per_block as usize * self.blocks as usize
+    }
+}
+
+/// A packet that was received.
+pub struct RingPacket {
+    /// What it lies in, with its vnet header of ten bytes before it, and at least 118 bytes before that.
+    pub buffer: Buffer,
+    /// Where it begins in the buffer.
+    pub start: usize,
+    /// How many bytes of it there are.
+    pub len: usize,
+    /// It was longer, and did not fit.
+    pub truncated: bool,
+    /// The VLAN tag (TPID, TCI) that the kernel took out of it.
+    pub vlan: Option<(u16, u16)>,
+}
+
+/// A packet socket's ring.
+pub struct PacketRing {
+    shared: Arc<Shared>,
+    size: RingSize,
+    /// The place that the kernel fills, or has filled, next.
+    next: usize,
+    places: usize,
+}
+
+/// The memory; it lives until the ring and all that was lent are gone.
+struct Shared {
+    memory: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: this is an address and a length; what may be done with the memory, and by whom, is said at `PacketRing` and `Buffer`.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this address and length, and nobody uses it any more.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.len) };
+    }
+}
+
+impl PacketRing {
+    /// Makes the ring of a socket that is not bound yet, and has vnet headers already (the kernel refuses them afterwards).
+    ///
+    /// # Errors
+    /// `EINVAL` for sizes that the kernel does not take, `ENOMEM` where there is too little memory in one piece, and the kernel's others.
+    pub fn new(socket: &PacketSocket, size: RingSize) -> Result<PacketRing> {
+        if size.longest() < 1514 || !size.place.is_multiple_of(16) {
+            return Err(Error::of("setsockopt(PACKET_RX_RING)")(rustix::io::Errno::INVAL));
+        }
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        socket.set_packet_option("setsockopt(PACKET_VERSION)", libc::PACKET_VERSION, &version)?;
+        socket.set_packet_option(
+            "setsockopt(PACKET_RESERVE)",
+            libc::PACKET_RESERVE,
+            &RESERVE.cast_signed(),
+        )?;
+        let request = libc::tpacket_req {
+            tp_block_size: size.place * size.per_block,
+            tp_block_nr: size.blocks,
+            tp_frame_size: size.place,
+            tp_frame_nr: size.per_block * size.blocks,
+        };
+        socket.set_packet_option("setsockopt(PACKET_RX_RING)", libc::PACKET_RX_RING, &request)?;
+        let len = size.bytes();
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let memory = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                socket.as_fd(),
+                0,
+            )
+        };
+        let memory = memory.map_err(Error::of("mmap(PACKET_RX_RING)"))?;
+        let memory =
+            NonNull::new(memory.cast()).ok_or_else(|| Error::of("mmap(PACKET_RX_RING)")(rustix::io::Errno::NOMEM))?;
+        Ok(PacketRing {
+            shared: Arc::new(Shared { memory, len }),
+            size,
+            next: 0,
+            places: (size.per_block * size.blocks) as usize,
+        })
+    }
+
+    /// When the packet that is next came, in nanoseconds of the system's clock; `None` where none is there.
+    #[inline]
+    pub fn next_came(&self) -> Option<u64> {
+        let header = self.header()?;
+        Some(u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec))
+    }
+
+    /// The packet that is next; `None` where none is there.
+    #[inline]
+    pub fn take(&mut self) -> Option<RingPacket> {
+        let header = self.header()?;
+        let packet = RingPacket {
+            start: usize::from(header.tp_mac).saturating_sub(LENT_FROM),
+            len: header.tp_snaplen as usize,
+            truncated: header.tp_len > header.tp_snaplen,
+            vlan: tag(header.tp_status, header.tp_vlan_tci, header.tp_vlan_tpid),
+            buffer: self.lend(),
+        };
+        self.next += 1;
+        if self.next == self.places {
+            self.next = 0;
+        }
+        Some(packet)
+    }
+
+    /// What the kernel says of the packet that is next.
+    #[inline]
+    fn header(&self) -> Option<libc::tpacket2_hdr> {
+        let place = self.place();
+        // SAFETY: the status is the place's first word, aligned, within the mapping, and shared with the kernel as an atomic is.
+        let status = unsafe { place.cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire);
+        if status & STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the status says that the kernel has written the header and does not touch it before the status is 0 again.
+        Some(unsafe { place.cast::<libc::tpacket2_hdr>().read() })
+    }
+
+    /// The first byte of the place that is next.
+    #[inline]
+    fn place(&self) -> NonNull<u8> {
+        // SAFETY: `next` is less than the number of places, all of which lie within the mapping: blocks follow each other, and are filled by places.
+        unsafe { self.shared.memory.add(self.next * self.size.place as usize) }
+    }
+
+    /// Lends the bytes of the place that is next, which the kernel has filled.
+    #[inline]
+    fn lend(&self) -> Buffer {
+        let place = self.place();
+        let way_back = Arc::into_raw(self.shared.clone());
+        // SAFETY: the place is the receiver's, by its status. The way back lies between the kernel's address, which ends at byte 52, and the
+        // bytes that are lent; places and so it are aligned to 16 bytes. The bytes behind are the place's others, initialised since the
+        // kernel makes rings of zeroed pages. `take_back` finds both where it looks for them.
+        unsafe {
+            place.add(WAY_BACK).cast::<*const Shared>().write(way_back);
+            place.cast::<AtomicU32>().as_ref().store(LENT, Ordering::Relaxed);
+            Buffer::lent(place.add(LENT_FROM), self.size.place - LENT_FROM as u32)
+        }
+    }
+}
+
+/// Who gets lent buffers back.
+pub(crate) struct Lender;
+
+impl Lender {
+    /// Gives a place back to the kernel.
+    ///
+    /// # Safety
+    /// `bytes` are those that [`PacketRing::lend`] lent, not used any more, and not given back before.
+    #[inline]
+    pub(crate) unsafe fn take_back(bytes: NonNull<u8>) {
+        // SAFETY: before the bytes lie the way back and the status, where `lend` has written them; the reference that stands there keeps the
+        // mapping alive until here, and is given up once.
+        unsafe {
+            let place = bytes.sub(LENT_FROM);
+            let way_back = place.add(WAY_BACK).cast::<*const Shared>().read();
+            place.cast::<AtomicU32>().as_ref().store(0, Ordering::Release);
+            drop(Arc::from_raw(way_back));
+        }
+    }
+}
