@@ -36,7 +36,7 @@ pub struct Options {
     /// How long a megaflow stays cached that carries nothing. By default 10 s.
     pub idle_timeout: Duration,
     /// Upcalls that a receive queue may make in a turn; those that have packets in a turn share that. Other packets of new flows wait for the next
-    /// turn; a queue where some do makes a quarter of the upcalls while queues where none do have packets, or had lately. Copies for controllers have as
+    /// turn; a queue where some do makes a quarter of the upcalls while queues where none do have packets, or had lately, and else twice as many. Copies for controllers have as
     /// many for each batch in the long run while other ports wait too. By default 8.
     pub upcall_budget: u32,
     /// Packets of new flows that wait at a receive queue at most, while others have packets too; beyond, they are dropped. Copies for controllers that

@@ -385,7 +385,8 @@ impl FlowTable {
         origin.note(&flow, &mut self.credits);
         self.recirculating -= usize::from(flow.recirculates);
         self.subtables.remove(flow.subtable, flow.hash, number);
-        self.deps.removed(&origin.deps, &self.storage);
+        self.deps
+            .removed(&origin.deps, |number, ticket| self.storage.holds(number, ticket));
         let port = origin.key.in_port();
         if self.wide.get(&port) == Some(&number) {
             self.wide.remove(&port);

@@ -27,6 +27,9 @@ const LULL: u8 = 16;
 /// A queue with a line asks that many times less in a turn while others without one have packets, or had lately.
 const SPARING: u32 = 4;
 
+/// And that many times more where none of those had packets for long: what is not done for packets is less of a longer turn.
+const ALONE: u32 = 2;
+
 /// What is known of the queues that have no packets of new flows that wait, nor had in the last turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
@@ -96,12 +99,12 @@ impl Line {
     #[inline]
     pub(super) fn begin(&mut self, queues: u32, others: Others) {
         let share = self.per_turn / queues.max(1);
-        let spared = if self.storms() && others != Others::Silent {
-            self.per_turn / SPARING
-        } else {
-            share
+        let share = match others {
+            _ if !self.storms() => share,
+            Others::Silent => share * ALONE,
+            Others::Ready | Others::Lately => share.min(self.per_turn / SPARING),
         };
-        self.left = share.min(spared).max(1);
+        self.left = share.max(1);
     }
 
     /// Ends a turn.
