@@ -2,6 +2,9 @@
 """UDP at an even rate, and who sent how much of what came.
 
     udp.py send ADDRESS RATE BYTES SECONDS     datagrams of frames of so many bytes, at a rate in bit/s of frames
+    udp.py flood ADDRESS RATE SECONDS          the shortest packets (64 bytes with FCS), so many a second (0: as many as it can), cut by this host's
+                                               stack of longer ones; prints how many it sent
+    udp.py sink SECONDS                        takes the port, and leaves what comes to the kernel to drop
     udp.py receive AFTER SECONDS               SOURCE PACKETS BYTES of each source (frames) that came in so many seconds, after so many
 """
 
@@ -32,6 +35,34 @@ def send(address, rate, size, seconds):
         at += gap
 
 
+def flood(address, rate, seconds):
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender.connect((address, PORT))
+    # 103 is UDP_SEGMENT.
+    sender.setsockopt(socket.IPPROTO_UDP, 103, 18)
+    rate = float(rate)
+    at_once = 60 if rate == 0 else 8
+    data = bytes(18 * at_once)
+    begin = time.monotonic()
+    end = begin + float(seconds)
+    count = 0
+    while (now := time.monotonic()) < end:
+        if rate == 0 or count <= (now - begin) * rate:
+            try:
+                sender.send(data)
+                count += at_once
+            except OSError:
+                pass
+    print(count)
+
+
+def sink(seconds):
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+    receiver.bind(("", PORT))
+    time.sleep(float(seconds))
+
+
 def receive(after, seconds):
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     # 33 is SO_RCVBUFFORCE.
@@ -53,4 +84,4 @@ def receive(after, seconds):
         print(source, packets, size)
 
 
-{"send": send, "receive": receive}[sys.argv[1]](*sys.argv[2:])
+{"send": send, "flood": flood, "sink": sink, "receive": receive}[sys.argv[1]](*sys.argv[2:])

@@ -89,6 +89,11 @@ pub trait Rx: Send {
     /// that is taken down is no error: packets come again when it is up.
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
 
+    /// Whether [`Rx::recv`] makes no system call where there are no packets.
+    fn is_free_to_ask(&self) -> bool {
+        false
+    }
+
     /// To be called when a descriptor was readable and there was no packet: takes what else made it readable, if [`Rx::recv`] does not.
     ///
     /// # Errors

@@ -208,6 +208,10 @@ impl Rx for RingRx {
         Ok(out.len() - before)
     }
 
+    fn is_free_to_ask(&self) -> bool {
+        true
+    }
+
     fn woken_in_vain(&mut self) -> io::Result<()> {
         for socket in self.rings.sockets() {
             match rustix::net::sockopt::socket_error(socket.as_fd())? {

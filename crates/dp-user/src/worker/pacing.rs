@@ -11,6 +11,12 @@ use wire::Nanos;
 const EARLY: Duration = Duration::from_micros(40);
 
 impl Worker {
+    /// Whether packets have just come, and to look for more costs no system call.
+    pub(super) fn goes_on(&self) -> bool {
+        let mut queues = self.queues.iter().flatten();
+        self.packets > 0 && queues.all(|queue| queue.inlet.rx.is_free_to_ask())
+    }
+
     /// Lets go on what is due now.
     #[inline]
     pub(super) fn pace(&mut self, now: Nanos) {

@@ -2,8 +2,9 @@ use super::*;
 use crate::pipeline::Budget;
 use dp::{Action, Changes, Translation, Upcall};
 use flow::{Field, Mask};
-use netdev::Dummy;
+use netdev::{Dummy, Frame, Rx};
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc;
 
 /// Sends everything to port 9 and makes a megaflow of each source address.
@@ -55,8 +56,12 @@ impl Fixture {
     }
 
     fn add_port(&mut self, port: u32) -> Arc<Dummy> {
+        self.add_port_with(port, |rx| rx)
+    }
+
+    fn add_port_with(&mut self, port: u32, wrap: impl FnOnce(Box<dyn Rx>) -> Box<dyn Rx>) -> Arc<Dummy> {
         let device = Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap());
-        let rx = device.open_rx().unwrap().remove(0);
+        let rx = wrap(device.open_rx().unwrap().remove(0));
         let (done, answer) = mpsc::channel();
         self.commands.push(Command::AddPort {
             port: PortNo(port),
@@ -286,4 +291,59 @@ fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
     (0..3).for_each(|_| assert!(fixture.worker.step()));
     assert_eq!(sink.take_sent().len(), 0);
     assert!(storm.pending() > 0);
+}
+
+/// A queue that says that it lies in memory.
+struct InMemory(Box<dyn Rx>);
+
+impl Rx for InMemory {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn is_free_to_ask(&self) -> bool {
+        true
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        self.0.recv(out, max)
+    }
+}
+
+#[test]
+fn queues_in_memory_are_looked_into_until_they_are_empty_and_the_kernel_is_asked_only_then_or_after_many_looks() {
+    let mut fixture = Fixture::new();
+    let one = fixture.add_port_with(1, |rx| Box::new(InMemory(rx)));
+    let sink = fixture.add_port_with(9, |rx| Box::new(InMemory(rx)));
+    assert!(one.inject(&packet(1)));
+    fixture.turn();
+    for look in 1..=LOOKS {
+        assert!(fixture.worker.goes_on(), "packets came in the last look");
+        // However slowly the test runs.
+        fixture.worker.look_until = Nanos(u64::MAX);
+        assert!(one.inject(&packet(1)));
+        assert!(fixture.worker.step());
+        assert_eq!(fixture.worker.looks, look);
+    }
+    assert_eq!(sink.take_sent().len(), 1 + LOOKS as usize);
+    assert!(one.inject(&packet(1)));
+    assert!(fixture.worker.step());
+    assert_eq!((fixture.worker.looks, sink.take_sent().len()), (0, 1), "a turn");
+    fixture.worker.look_until = Nanos(u64::MAX);
+    assert!(fixture.worker.step());
+    assert_eq!(fixture.worker.looks, 1);
+    assert!(!fixture.worker.goes_on(), "nothing came");
+}
+
+#[test]
+fn queues_that_cost_a_system_call_are_not_looked_into_by_a_worker_that_does_not_spin() {
+    let mut fixture = Fixture::new();
+    let (one, _memory, _sink) = (
+        fixture.add_port(1),
+        fixture.add_port_with(2, |rx| Box::new(InMemory(rx))),
+        fixture.add_port(9),
+    );
+    assert!(one.inject(&packet(1)));
+    fixture.turn();
+    assert!(!fixture.worker.goes_on());
 }

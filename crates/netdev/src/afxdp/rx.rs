@@ -49,6 +49,10 @@ impl Rx for AfxdpRx {
         self.receiver.as_fd()
     }
 
+    fn is_free_to_ask(&self) -> bool {
+        true
+    }
+
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         self.sender.push_on();
         let before = out.len();
