@@ -173,7 +173,7 @@ arrived() {
 # Time of processors that the switch's process has taken, in ns.
 cpu_ns() {
     [ -n "$pid" ] || { echo 0; return; }
-    awk -v hz="$(getconf CLK_TCK)" '{printf "%d", ($14 + $15) * 1e9 / hz}' "/proc/$pid/stat"
+    awk -v hz="$(getconf CLK_TCK)" '{printf "%.0f", ($14 + $15) * 1e9 / hz}' "/proc/$pid/stat"
 }
 
 # Percent of one CPU that the switch takes while nothing is sent.
