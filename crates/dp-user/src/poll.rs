@@ -44,7 +44,7 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something is ready or `timeout` (`None`: for ever) is over; puts the numbers of what is ready into `ready`, each once.
+    /// Waits until something is ready or `timeout` (`None`: for ever) is over; puts the numbers of what is ready into `ready`.
     pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) {
         ready.clear();
         let timeout = timeout.map(|timeout| Timespec {
@@ -53,15 +53,7 @@ impl Poller {
         });
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Ok((events, _)) => {
-                for event in events {
-                    let number = event.data.u64();
-                    // Two descriptors may have one number.
-                    if !ready.contains(&number) {
-                        ready.push(number);
-                    }
-                }
-            }
+            Ok((events, _)) => ready.extend(events.iter().map(|event| event.data.u64())),
             // A signal: the caller looks round and comes back.
             Err(Errno::INTR) => {}
             Err(_) => debug_assert!(false, "epoll_wait refused its own descriptor"),

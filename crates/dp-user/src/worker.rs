@@ -375,7 +375,7 @@ impl Worker {
     /// Lets a queue whose device has vanished be silent until its port is removed.
     fn gone(&mut self, place: usize) {
         if let Some(queue) = &mut self.queues[place] {
-            queue.inlet.unwatch(&self.poller);
+            self.poller.remove(queue.inlet.rx.fd());
             queue.parked = None;
             queue.gone = true;
             self.slowpath.port_failed(queue.inlet.port);
@@ -394,7 +394,7 @@ impl Worker {
             // One more fruitless attempt parks it again.
             queue.fruitless = PATIENCE;
             queue.parked = None;
-            if queue.inlet.watch(&self.poller, place as u64).is_err() {
+            if self.poller.add(queue.inlet.rx.fd(), place as u64).is_err() {
                 queue.parked = Some(now + PARKED);
             }
         }
@@ -467,7 +467,7 @@ impl Worker {
         let Queue {
             inlet, number, load, ..
         } = place.take()?;
-        inlet.unwatch(&self.poller);
+        self.poller.remove(inlet.rx.fd());
         Some(Intake { inlet, number, load })
     }
 
@@ -483,7 +483,7 @@ impl Worker {
                 self.queues.len() - 1
             }
         };
-        inlet.watch(&self.poller, place as u64)?;
+        self.poller.add(inlet.rx.fd(), place as u64)?;
         self.queues[place] = Some(Queue {
             inlet,
             number,
@@ -513,7 +513,7 @@ impl Worker {
             if let Some(queue) = place
                 && queue.inlet.port == port
             {
-                queue.inlet.unwatch(&self.poller);
+                self.poller.remove(queue.inlet.rx.fd());
                 self.pipeline.give_up(&mut queue.inlet);
                 *place = None;
             }
@@ -559,7 +559,7 @@ impl Queue {
 
     /// Lets the queue rest, so that what it keeps reporting wakes nobody.
     fn park(&mut self, poller: &Poller, now: Nanos) {
-        self.inlet.unwatch(poller);
+        poller.remove(self.inlet.rx.fd());
         self.parked = Some(now + PARKED);
     }
 

@@ -77,11 +77,6 @@ pub trait Rx: Send {
     /// Readable when there may be packets; for `poll` and `epoll`, level-triggered.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// A second descriptor, where there may be packets also when only that one is readable.
-    fn second_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     /// Appends up to `max` received packets to `out` and returns how many; 0 where there are none now. Never waits.
     ///
     /// # Errors

@@ -1,16 +1,15 @@
 //! Devices of the kernel, through packet sockets (`packet(7)`).
 //!
-//! Receiving goes through rings shared with the kernel ([`rings`]), or where there are none by `recvmmsg`.
+//! Receiving goes through a ring shared with the kernel ([`rings`]), and for long segments, or where there is no ring, by `recvmmsg`.
 //! - `PACKET_VNET_HDR` lets large segments and pending checksums through as they are; the header lies in the headroom before the packet.
 //! - The ring or `PACKET_AUXDATA` brings the VLAN tag that the kernel took out of the packet; it is put back, and pending offsets move with it.
-//! - The socket does not see what is sent through the device, is promiscuous, and without a ring holds 16 MB, since one segment takes 64 KB and
-//!   more.
+//! - The socket does not see what is sent through the device, is promiscuous, and holds 16 MB, since one segment takes 64 KB and more.
 //!
 //! Sending goes with `sendmmsg`, the vnet header in the headroom, through the device's qdisc. `PACKET_QDISC_BYPASS` would drop segments that the
 //! device does not cut itself (behind two tags, or with its offloads switched off), hide what is sent from captures on the port, and pass by the
 //! qdiscs that others have put there; measured over veth it gains nothing.
 
-use self::rings::Rings;
+use self::rings::{Ring, RingRx};
 use crate::isolation::{Guard, Isolation};
 use crate::kernel::KernelDevice;
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
@@ -86,7 +85,9 @@ impl System {
 fn receiver() -> io::Result<PacketSocket> {
     let socket = PacketSocket::new()?;
     socket.enable_vnet_header()?;
+    socket.enable_auxdata()?;
     socket.ignore_outgoing()?;
+    socket.set_receive_buffer(RECEIVE_BUFFER)?;
     Ok(socket)
 }
 
@@ -122,34 +123,22 @@ impl Netdev for System {
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
         });
         let guard = guard.unwrap_or(Guard::Off);
-        let ring = self.device.state().and_then(|state| Rings::new(state.mtu, receiver));
+        let socket = receiver()?;
+        // There may be no memory for a ring, or this kernel has none.
+        let ring = self.device.state().and_then(|state| Ring::new(state.mtu, &socket));
+        let socket = Arc::new(socket);
+        self.receive_on(&socket)?;
+        let rx = SystemRx {
+            socket,
+            counters: self.counters.clone(),
+            buffers: Vec::with_capacity(BATCH),
+            received: [Received::default(); BATCH],
+            expect: 1,
+            _guard: guard,
+        };
         let rx: Box<dyn Rx> = match ring {
-            Ok(rings) => {
-                for socket in rings.sockets() {
-                    self.receive_on(socket)?;
-                }
-                Box::new(RingRx {
-                    rings,
-                    counters: self.counters.clone(),
-                    _guard: guard,
-                })
-            }
-            // There is no memory for them, or this kernel has none.
-            Err(_) => {
-                let socket = receiver()?;
-                socket.enable_auxdata()?;
-                socket.set_receive_buffer(RECEIVE_BUFFER)?;
-                let socket = Arc::new(socket);
-                self.receive_on(&socket)?;
-                Box::new(SystemRx {
-                    socket,
-                    counters: self.counters.clone(),
-                    buffers: Vec::with_capacity(BATCH),
-                    received: [Received::default(); BATCH],
-                    expect: 1,
-                    _guard: guard,
-                })
-            }
+            Ok(ring) => Box::new(RingRx { ring, long: rx }),
+            Err(_) => Box::new(rx),
         };
         Ok(vec![rx])
     }
@@ -182,45 +171,6 @@ impl Netdev for System {
             status.insert("warning".to_owned(), warning);
         }
         status
-    }
-}
-
-/// Receives through rings.
-struct RingRx {
-    rings: Rings,
-    counters: Arc<Counters>,
-    /// Comes last: the sockets are closed before the host's stack gets the device back.
-    _guard: Guard,
-}
-
-impl Rx for RingRx {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.rings.fds().0
-    }
-
-    fn second_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.rings.fds().1
-    }
-
-    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        let before = out.len();
-        self.rings.recv(out, max, &self.counters);
-        Ok(out.len() - before)
-    }
-
-    fn is_free_to_ask(&self) -> bool {
-        true
-    }
-
-    fn woken_in_vain(&mut self) -> io::Result<()> {
-        for socket in self.rings.sockets() {
-            match rustix::net::sockopt::socket_error(socket.as_fd())? {
-                // ENETDOWN is told once when the device goes down; packets come again when it is up.
-                Ok(()) | Err(Errno::NETDOWN) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
     }
 }
 

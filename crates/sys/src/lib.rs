@@ -31,4 +31,4 @@ pub use buffer::Buffer;
 pub use counting_alloc::CountingAlloc;
 pub use error::{Error, Result, strerror};
 pub use packet_ring::{PacketRing, RingPacket, RingSize};
-pub use packet_socket::{LengthOf, PacketSocket, PacketStatistics};
+pub use packet_socket::{PacketSocket, PacketStatistics};

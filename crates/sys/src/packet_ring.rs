@@ -5,6 +5,8 @@
 //!
 //! How a place is used
 //! - The kernel writes into places in order, each only while its status is 0, and then sets the bit `TP_STATUS_USER`.
+//! - Of a packet that is longer than a place its beginning lies there, and the bit `TP_STATUS_COPY` says that the whole of it is to be had from the
+//!   socket, in its turn, by a system call; so places need not be as long as the longest packet.
 //! - Taken, it has the status [`LENT`], which neither side looks for: the kernel does not write there, and it is not taken a second time.
 //! - The [`Buffer`] that lends its bytes sets it to 0 when it is dropped. How to get from the bytes to the ring stands before them.
 
@@ -34,6 +36,7 @@ const RESERVE: u32 = 128;
 const HEADER_AT: usize = 80 + RESERVE as usize + 10 - 14;
 
 const STATUS_USER: u32 = 1;
+const STATUS_COPY: u32 = 2;
 /// Bytes of a place that are left free behind its packet: for a tag's length more than is counted here.
 const SLACK: usize = 16;
 
@@ -68,7 +71,7 @@ pub struct RingPacket {
     pub start: usize,
     /// How many bytes of it there are.
     pub len: usize,
-    /// It was longer, and did not fit.
+    /// It was longer, and the rest of it is lost: the socket had no room for it either.
     pub truncated: bool,
     /// The VLAN tag (TPID, TCI) that the kernel took out of it.
     pub vlan: Option<(u16, u16)>,
@@ -123,6 +126,7 @@ impl PacketRing {
             tp_frame_size: size.place,
             tp_frame_nr: size.per_block * size.blocks,
         };
+        socket.set_packet_option("setsockopt(PACKET_COPY_THRESH)", libc::PACKET_COPY_THRESH, &1)?;
         socket.set_packet_option("setsockopt(PACKET_RX_RING)", libc::PACKET_RX_RING, &request)?;
         let len = size.bytes();
         // SAFETY: a new mapping, at an address of the kernel's choice.
@@ -147,17 +151,32 @@ impl PacketRing {
         })
     }
 
-    /// When the packet that is next came, in nanoseconds of the system's clock; `None` where none is there.
+    /// How many of the packets that are next, at most so many, are longer than a place: they are to be received from the socket, and then skipped
+    /// here.
     #[inline]
-    pub fn next_came(&self) -> Option<u64> {
-        let header = self.header()?;
-        Some(u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec))
+    pub fn count_longer(&self, most: usize) -> usize {
+        let is_longer = |n: &usize| {
+            let status = self.status(self.place((self.next + n) % self.places));
+            status & (STATUS_USER | STATUS_COPY) == STATUS_USER | STATUS_COPY
+        };
+        (0..most.min(self.places)).take_while(is_longer).count()
     }
 
-    /// The packet that is next; `None` where none is there.
+    /// Gives the places of so many packets back to the kernel, which [`PacketRing::count_longer`] has counted.
+    pub fn skip(&mut self, count: usize) {
+        for _ in 0..self.count_longer(count) {
+            let place = self.place(self.next);
+            // SAFETY: as for reading the status; the place is the receiver's, and nothing of it is lent.
+            unsafe { place.cast::<AtomicU32>().as_ref() }.store(0, Ordering::Release);
+            self.step();
+        }
+    }
+
+    /// The packet that is next; `None` where none is there, or one that is longer than a place, which may have come since
+    /// [`PacketRing::count_longer`] was asked.
     #[inline]
     pub fn take(&mut self) -> Option<RingPacket> {
-        let header = self.header()?;
+        let header = self.header().filter(|header| header.tp_status & STATUS_COPY == 0)?;
         let packet = RingPacket {
             start: usize::from(header.tp_mac).saturating_sub(LENT_FROM),
             len: header.tp_snaplen as usize,
@@ -165,37 +184,47 @@ impl PacketRing {
             vlan: tag(header.tp_status, header.tp_vlan_tci, header.tp_vlan_tpid),
             buffer: self.lend(),
         };
+        self.step();
+        Some(packet)
+    }
+
+    #[inline]
+    fn step(&mut self) {
         self.next += 1;
         if self.next == self.places {
             self.next = 0;
         }
-        Some(packet)
     }
 
     /// What the kernel says of the packet that is next.
     #[inline]
     fn header(&self) -> Option<libc::tpacket2_hdr> {
-        let place = self.place();
-        // SAFETY: the status is the place's first word, aligned, within the mapping, and shared with the kernel as an atomic is.
-        let status = unsafe { place.cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire);
-        if status & STATUS_USER == 0 {
+        let place = self.place(self.next);
+        if self.status(place) & STATUS_USER == 0 {
             return None;
         }
         // SAFETY: the status says that the kernel has written the header and does not touch it before the status is 0 again.
         Some(unsafe { place.cast::<libc::tpacket2_hdr>().read() })
     }
 
-    /// The first byte of the place that is next.
     #[inline]
-    fn place(&self) -> NonNull<u8> {
-        // SAFETY: `next` is less than the number of places, all of which lie within the mapping: blocks follow each other, and are filled by places.
-        unsafe { self.shared.memory.add(self.next * self.size.place as usize) }
+    fn status(&self, place: NonNull<u8>) -> u32 {
+        // SAFETY: the status is the place's first word, aligned, within the mapping, and shared with the kernel as an atomic is.
+        unsafe { place.cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire)
+    }
+
+    /// The first byte of a place.
+    #[inline]
+    fn place(&self, number: usize) -> NonNull<u8> {
+        assert!(number < self.places);
+        // SAFETY: all places lie within the mapping: blocks follow each other, and are filled by places.
+        unsafe { self.shared.memory.add(number * self.size.place as usize) }
     }
 
     /// Lends the bytes of the place that is next, which the kernel has filled.
     #[inline]
     fn lend(&self) -> Buffer {
-        let place = self.place();
+        let place = self.place(self.next);
         let way_back = Arc::into_raw(self.shared.clone());
         // SAFETY: the place is the receiver's, by its status. The way back lies between the kernel's address, which ends at byte 52, and the
         // bytes that are lent; places and so it are aligned to 16 bytes. The bytes behind are the place's others, initialised since the

@@ -19,15 +19,6 @@ pub struct PacketStatistics {
     pub drops: u32,
 }
 
-/// Packets by their length in bytes, from the Ethernet header on and without a VLAN tag that the kernel took out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LengthOf {
-    /// So long, or shorter.
-    AtMost(u32),
-    /// Longer.
-    MoreThan(u32),
-}
-
 impl PacketSocket {
     /// Opens a socket. Needs `CAP_NET_RAW`.
     ///
@@ -81,46 +72,6 @@ impl PacketSocket {
     /// `ENOPROTOOPT` before Linux 4.20.
     pub fn ignore_outgoing(&self) -> Result<()> {
         self.set_packet_option("setsockopt(PACKET_IGNORE_OUTGOING)", libc::PACKET_IGNORE_OUTGOING, &1)
-    }
-
-    /// Receives only packets of a certain length from now on.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn receive_only(&self, of: LengthOf) -> Result<()> {
-        let (length, longer, others) = match of {
-            LengthOf::AtMost(length) => (length, 0, u32::MAX),
-            LengthOf::MoreThan(length) => (length, u32::MAX, 0),
-        };
-        let filter = |code, jt, jf, k| libc::sock_filter {
-            code: code as u16,
-            jt,
-            jf,
-            k,
-        };
-        let mut program = [
-            filter(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0, 0),
-            filter(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, length),
-            filter(libc::BPF_RET | libc::BPF_K, 0, 0, longer),
-            filter(libc::BPF_RET | libc::BPF_K, 0, 0, others),
-        ];
-        let value = libc::sock_fprog {
-            len: program.len() as u16,
-            filter: program.as_mut_ptr(),
-        };
-        let len = size_of::<libc::sock_fprog>() as libc::socklen_t;
-        // SAFETY: the pointer and the length are those of `value`, which points to the program of the length it says; both live through the
-        // call, and the kernel only reads them.
-        let result = unsafe {
-            libc::setsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_FILTER,
-                (&raw const value).cast(),
-                len,
-            )
-        };
-        check("setsockopt(SO_ATTACH_FILTER)", result).map(drop)
     }
 
     /// Makes the device receive packets for every address, as long as this socket lives.

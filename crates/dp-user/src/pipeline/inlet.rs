@@ -3,13 +3,11 @@
 use super::BATCH;
 use super::line::Line;
 use crate::gate::Gate;
-use crate::poll::Poller;
 use crate::stats::PortStats;
 use dp::PortCounters;
 use flow::PortNo;
 use netdev::Rx;
 use parking_lot::Mutex;
-use std::io;
 use std::sync::Arc;
 use wire::Nanos;
 
@@ -76,20 +74,6 @@ impl Inlet {
             packet_ins: budget,
             gate: None,
             due: None,
-        }
-    }
-
-    /// Lets its descriptors wake a worker, with a number.
-    pub(crate) fn watch(&self, poller: &Poller, number: u64) -> io::Result<()> {
-        poller.add(self.rx.fd(), number)?;
-        self.rx.second_fd().map_or(Ok(()), |fd| poller.add(fd, number))
-    }
-
-    /// Lets them wake it no more.
-    pub(crate) fn unwatch(&self, poller: &Poller) {
-        poller.remove(self.rx.fd());
-        if let Some(fd) = self.rx.second_fd() {
-            poller.remove(fd);
         }
     }
 

@@ -1,58 +1,45 @@
-//! Receiving from a device through rings that are shared with the kernel.
+//! Receiving from a device through a ring that is shared with the kernel.
 //!
-//! A place of a ring is as long as the longest packet for it, so there are two rings: many short places for packets as they are on a wire, and a few
-//! long ones for segments that the sender left to the device to cut. Each has a socket, which lets only its kind in. Which of two packets came
-//! first is said by the time at which the kernel wrote them.
-//!
-//! Packets are handed over where they lie, and sent on from there; the kernel gets their places back when they are dropped. Rings take memory
-//! whether packets come or not: all together no more than [`MOST`], and devices that are opened when that is used up receive by system calls.
+//! Packets as they are on a wire are handed over where they lie, and sent on from there; the kernel gets their places back when they are dropped.
+//! Segments that the sender left to the device to cut do not fit into a place: they wait with the socket, and are received by system calls, in
+//! their turn. A ring takes memory whether packets come or not: all together no more than [`MOST`], and devices that are opened when that is used
+//! up receive by system calls alone.
 
-use super::Counters;
-use crate::Frame;
+use super::{BATCH, Counters, SystemRx, errno};
+use crate::{Frame, Rx};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use sys::{LengthOf, PacketRing, PacketSocket, RingPacket, RingSize};
+use sys::{PacketRing, PacketSocket, RingPacket, RingSize};
 use wire::VlanTag;
 
 /// Bytes that all rings of the process may take.
 const MOST: usize = 256 << 20;
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The ring of long places, each for a segment of 64 KB: two blocks of 15 places, which fill 255 pages.
-const LONG: RingSize = RingSize {
-    place: 68 * 1024,
-    per_block: 15,
-    blocks: 2,
-};
-/// Bytes of the ring of short places.
-const SHORT_BYTES: u32 = 2 << 20;
-const SHORT_BLOCK: u32 = 1 << 20;
+/// Bytes of a ring.
+const RING: u32 = 2 << 20;
+const BLOCK: u32 = 1 << 20;
 
-/// The ring of short places of a device with such an MTU; `None` where its packets need long ones.
-fn short(mtu: u32) -> Option<RingSize> {
+/// The ring of a device with such an MTU: places in which its packets fit, or where those are longer than the longest that there are, many.
+fn size(mtu: u32) -> RingSize {
+    let of = |place| RingSize {
+        place,
+        per_block: BLOCK / place,
+        blocks: RING / BLOCK,
+    };
     [2 * 1024, 4 * 1024, 16 * 1024]
-        .map(|place| RingSize {
-            place,
-            per_block: SHORT_BLOCK / place,
-            blocks: SHORT_BYTES / SHORT_BLOCK,
-        })
+        .map(of)
         .into_iter()
         .find(|size| size.longest() >= mtu as usize + 14 + VlanTag::LEN)
+        .unwrap_or(of(2 * 1024))
 }
 
-/// Both rings of a device.
-pub(super) struct Rings {
-    short: Option<Receiver>,
-    long: Receiver,
-    _share: Share,
-}
-
-/// A ring and its socket.
-struct Receiver {
+/// A device's ring, and the memory that it counts for.
+pub(super) struct Ring {
     ring: PacketRing,
-    socket: Arc<PacketSocket>,
+    _share: Share,
 }
 
 /// A part of [`MOST`].
@@ -74,83 +61,94 @@ impl Drop for Share {
     }
 }
 
-impl Rings {
-    /// Makes the rings of sockets that `socket` gives: not bound, with vnet headers. They receive nothing before they are bound.
-    pub(super) fn new(mtu: u32, socket: impl Fn() -> io::Result<PacketSocket>) -> io::Result<Rings> {
-        let short = short(mtu);
-        let share = Share::take(LONG.bytes() + short.map_or(0, RingSize::bytes))?;
-        let receiver = |size: RingSize, only: Option<LengthOf>| -> io::Result<Receiver> {
-            let socket = socket()?;
-            let ring = PacketRing::new(&socket, size)?;
-            if let Some(only) = only {
-                socket.receive_only(only)?;
-            }
-            Ok(Receiver {
-                ring,
-                socket: Arc::new(socket),
-            })
-        };
-        let longest = short.map(|size| u32::try_from(size.longest()).unwrap_or(u32::MAX));
-        Ok(Rings {
-            short: match (short, longest) {
-                (Some(size), Some(longest)) => Some(receiver(size, Some(LengthOf::AtMost(longest)))?),
-                _ => None,
-            },
-            long: receiver(LONG, longest.map(LengthOf::MoreThan))?,
-            _share: share,
-        })
-    }
-
-    /// The sockets, to be bound, and asked for what they lost.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = &Arc<PacketSocket>> {
-        [Some(&self.long), self.short.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(|receiver| &receiver.socket)
-    }
-
-    /// Readable when there may be packets: the first, or the other.
-    pub(super) fn fds(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
-        let short = self.short.as_ref().map(|receiver| receiver.socket.as_fd());
-        (self.long.socket.as_fd(), short)
-    }
-
-    /// Up to `max` packets; those that are of no use are counted instead.
-    pub(super) fn recv(&mut self, out: &mut Vec<Frame>, max: usize, counters: &Counters) {
-        for _ in 0..max {
-            let Some(packet) = self.take() else {
-                break;
-            };
-            let truncated = packet.truncated;
-            match frame(packet) {
-                Some(frame) => out.push(frame),
-                None if truncated => _ = counters.truncated.fetch_add(1, Ordering::Relaxed),
-                None => _ = counters.rx_errors.fetch_add(1, Ordering::Relaxed),
-            }
-        }
-    }
-
-    /// The packet that came first of those that are there.
-    fn take(&mut self) -> Option<RingPacket> {
-        let Some(short) = &mut self.short else {
-            return self.long.ring.take();
-        };
-        let long = &mut self.long.ring;
-        // A packet that was sent before the one that is seen in the long ring is seen in the short one, if it is there, but only by who looks there
-        // afterwards. The other way round that holds by the order in which they are looked at here.
-        let at = match (short.ring.next_came(), long.next_came()) {
-            (at, None) => at.map(|_| true),
-            (at, Some(long)) => Some(at.or_else(|| short.ring.next_came()).is_some_and(|at| at <= long)),
-        };
-        if at? { short.ring.take() } else { long.take() }
+impl Ring {
+    /// Makes the ring of a socket that is not bound yet and has vnet headers.
+    pub(super) fn new(mtu: u32, socket: &PacketSocket) -> io::Result<Ring> {
+        let size = size(mtu);
+        let share = Share::take(size.bytes())?;
+        let ring = PacketRing::new(socket, size)?;
+        Ok(Ring { ring, _share: share })
     }
 }
 
-/// The frame of a packet, with what is pending on it and the tag that the kernel took out; `None` where it is of no use.
-fn frame(packet: RingPacket) -> Option<Frame> {
+/// Receives through a ring, and what does not fit there by system calls.
+pub(super) struct RingRx {
+    pub(super) ring: Ring,
+    pub(super) long: SystemRx,
+}
+
+impl Rx for RingRx {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.long.fd()
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        let before = out.len();
+        let ring = &mut self.ring.ring;
+        // Bounded, so that a storm of packets that cannot be used ends the call too.
+        for _ in 0..max {
+            let left = max - (out.len() - before);
+            let longer = ring.count_longer(left.min(BATCH));
+            if longer > 0 {
+                ring.skip(self.long.receive_waiting(out, longer)?);
+            } else if left == 0 {
+                break;
+            } else if let Some(packet) = ring.take() {
+                out.extend(frame(packet, &self.long.counters));
+            } else {
+                break;
+            }
+        }
+        Ok(out.len() - before)
+    }
+
+    fn is_free_to_ask(&self) -> bool {
+        true
+    }
+
+    fn woken_in_vain(&mut self) -> io::Result<()> {
+        match rustix::net::sockopt::socket_error(self.long.socket.as_fd())? {
+            // ENETDOWN is told once when the device goes down; packets come again when it is up.
+            Ok(()) | Err(Errno::NETDOWN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl SystemRx {
+    /// Receives so many packets, which are there. How many the kernel has none of any more: those that are of no use are counted.
+    fn receive_waiting(&mut self, out: &mut Vec<Frame>, count: usize) -> io::Result<usize> {
+        match self.receive(out, count) {
+            // It has told a place of a packet that it has not: that one is lost.
+            Ok(0) => Ok(1),
+            Ok(received) => Ok(received),
+            Err(error) => match errno(&error) {
+                Some(Errno::INTR | Errno::NETDOWN) => Ok(0),
+                // This one packet cannot be handed over: its kind of segment has no vnet header, or memory was short.
+                Some(Errno::AGAIN | Errno::INVAL | Errno::NOMEM | Errno::NOBUFS) => {
+                    self.counters.rx_errors.fetch_add(1, Ordering::Relaxed);
+                    Ok(1)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// The frame of a packet, with what is pending on it and the tag that the kernel took out; one of no use is counted instead.
+fn frame(packet: RingPacket, counters: &Counters) -> Option<Frame> {
     if packet.truncated {
+        counters.queue_full.fetch_add(1, Ordering::Relaxed);
         return None;
     }
+    let frame = usable(packet);
+    if frame.is_none() {
+        counters.rx_errors.fetch_add(1, Ordering::Relaxed);
+    }
+    frame
+}
+
+fn usable(packet: RingPacket) -> Option<Frame> {
     let mut frame = Frame::in_place(packet.buffer, packet.start, packet.len)?;
     frame.offload = frame.take_vnet_header_of(packet.len)?;
     if let Some((tpid, tci)) = packet.vlan {
@@ -165,13 +163,17 @@ mod tests {
 
     #[test]
     fn places_are_long_enough_for_the_devices_packets_and_a_tag_and_rings_keep_to_their_memory() {
-        for (mtu, place) in [(68, 2048), (1500, 2048), (1600, 2048), (3500, 4096), (9000, 16384)] {
-            let size = short(mtu).unwrap();
-            assert_eq!((size.place, size.bytes()), (place, SHORT_BYTES as usize), "{mtu}");
+        for (mtu, place) in [
+            (68, 2048),
+            (1500, 2048),
+            (1600, 2048),
+            (3500, 4096),
+            (9000, 16384),
+            (65_535, 2048),
+        ] {
+            let size = size(mtu);
+            assert_eq!((size.place, size.bytes()), (place, RING as usize), "{mtu}");
         }
-        assert_eq!(short(65_535), None);
-        assert!(LONG.longest() >= 65_535 + 14 + VlanTag::LEN);
-        assert_eq!(LONG.place * LONG.per_block % 4096, 0);
     }
 
     #[test]

@@ -132,9 +132,7 @@ impl Forwarder {
 fn wait(queues: &[&dyn Rx], stop: Option<&OwnedFd>) -> bool {
     let mut fds: Vec<_> = queues
         .iter()
-        .flat_map(|rx| [Some(rx.fd()), rx.second_fd()])
-        .flatten()
-        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+        .map(|rx| PollFd::from_borrowed_fd(rx.fd(), PollFlags::IN))
         .collect();
     fds.extend(stop.map(|stop| PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN)));
     poll(

@@ -82,10 +82,12 @@ fn a_frame_that_is_kept_stays_what_it_was_however_much_comes_after_it_and_if_its
 fn detached_frames_leave_their_places_to_others_and_those_that_are_kept_do_not() {
     skip!(unless root, "ip");
     let (_lab, mut host, mut port) = jumbo();
-    let mut long = |detach: bool| {
+    // More than there are places.
+    const SENT: u32 = 1100;
+    let mut keep = |detach: bool| {
         let (mut all, mut frames) = (Vec::new(), Vec::new());
-        for at in 0..100 {
-            host.send(numbered(at, 5000));
+        for at in 0..SENT {
+            host.send(numbered(at, 200));
             receive(port.rx.as_mut(), &mut frames);
             for mut frame in frames.drain(..) {
                 if detach {
@@ -96,10 +98,14 @@ fn detached_frames_leave_their_places_to_others_and_those_that_are_kept_do_not()
         }
         (all.len(), port.device.drops().queue_full)
     };
-    assert_eq!(long(true), (100, 0), "as if they had been dropped");
-    let (received, lost) = long(false);
-    assert_eq!(received as u64 + lost, 100, "what finds no place is counted");
-    assert!(received < 100, "a place is not used twice");
+    assert_eq!(keep(true), (SENT as usize, 0), "as if they had been dropped");
+    let (received, lost) = keep(false);
+    assert_eq!(
+        received as u64 + lost,
+        u64::from(SENT),
+        "what finds no place is counted"
+    );
+    assert!(received < SENT as usize, "a place is not used twice");
 }
 
 #[test]
@@ -110,15 +116,69 @@ fn a_device_of_many_finds_no_memory_for_rings_left_and_receives_all_the_same() {
     let device = lab
         .sw
         .enter(|| Arc::new(System::open("oxp1", netdev::Isolation::Off).unwrap()));
-    let mut queues: Vec<_> = (0..70)
+    let mut queues: Vec<_> = (0..140)
         .map(|_| lab.sw.enter(|| device.open_rx().unwrap().remove(0)))
         .collect();
     // The last ones have one descriptor, as they have one socket without a ring.
-    assert!(queues[0].second_fd().is_some() && queues[69].second_fd().is_none());
+    assert!(queues[0].is_free_to_ask() && !queues[139].is_free_to_ask());
     host.send(numbered(7, 100));
-    for rx in [0, 69] {
+    for rx in [0, 139] {
         let mut frames = Vec::new();
         receive(queues[rx].as_mut(), &mut frames);
         assert_eq!(frames.iter().filter_map(number).collect::<Vec<_>>(), [7]);
     }
+}
+
+#[test]
+fn of_many_long_segments_that_nobody_takes_yet_none_is_lost() {
+    skip!(unless root, "ip");
+    let (_lab, mut host, mut port) = jumbo();
+    let sent = 500;
+    for at in 0..sent {
+        assert_eq!(host.send(numbered(at, 9000 + at as usize % 14)).packets, 1);
+    }
+    let mut frames = Vec::new();
+    receive(port.rx.as_mut(), &mut frames);
+    let came: Vec<_> = frames.iter().map(|frame| (number(frame), frame.data().len())).collect();
+    let wanted: Vec<_> = (0..sent).map(|at| (Some(at), 9000 + at as usize % 14)).collect();
+    assert_eq!(came, wanted);
+    assert_eq!(port.device.drops().queue_full, 0);
+}
+
+#[test]
+fn packets_that_come_while_others_are_taken_are_what_they_were_sent_as() {
+    skip!(unless root, "ip");
+    let (_lab, mut host, mut port) = jumbo();
+    let sent = 20_000;
+    let len = |number: u32| {
+        if number.is_multiple_of(3) {
+            5000
+        } else {
+            60 + number as usize % 100
+        }
+    };
+    let (mut frames, mut last) = (Vec::new(), None);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            for at in 0..sent {
+                host.send(numbered(at, len(at)));
+            }
+            host
+        });
+        loop {
+            let over = sender.is_finished();
+            receive(port.rx.as_mut(), &mut frames);
+            for frame in frames.drain(..) {
+                let number = number(&frame);
+                assert!(number > last, "{number:?} came after {last:?}");
+                assert_eq!(number.map(len), Some(frame.data().len()));
+                last = number;
+            }
+            if over {
+                break;
+            }
+        }
+    });
+    // Some may be lost, where the receiver had no processor for long.
+    assert!(last > Some(sent / 2), "{last:?}");
 }
