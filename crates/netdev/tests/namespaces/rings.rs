@@ -2,8 +2,11 @@
 
 use crate::lab::{Lab, Queues};
 use netdev::{Frame, Netdev, Rx, System};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use testkit::skip;
+
+/// Held by each test here: one takes all the memory that there is for rings, and the others want to have some.
+static MEMORY: Mutex<()> = Mutex::new(());
 
 /// A frame with a number, of a protocol for experiments, as long as asked for.
 fn numbered(number: u32, len: usize) -> Frame {
@@ -37,6 +40,7 @@ fn jumbo() -> (Lab, Queues, Queues) {
 #[test]
 fn short_and_long_packets_come_in_the_order_in_which_they_were_sent() {
     skip!(unless root, "ip");
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let (_lab, mut host, mut port) = jumbo();
     let mut frames = Vec::new();
     let (mut sent, mut came) = (0, Vec::new());
@@ -59,6 +63,7 @@ fn short_and_long_packets_come_in_the_order_in_which_they_were_sent() {
 #[test]
 fn a_frame_that_is_kept_stays_what_it_was_however_much_comes_after_it_and_if_its_device_is_closed() {
     skip!(unless root, "ip");
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let (_lab, mut host, mut port) = jumbo();
     let mut kept = Vec::new();
     for (at, len) in [(1, 200), (2, 5000)] {
@@ -81,6 +86,7 @@ fn a_frame_that_is_kept_stays_what_it_was_however_much_comes_after_it_and_if_its
 #[test]
 fn detached_frames_leave_their_places_to_others_and_those_that_are_kept_do_not() {
     skip!(unless root, "ip");
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let (_lab, mut host, mut port) = jumbo();
     // More than there are places.
     const SENT: u32 = 1100;
@@ -111,6 +117,7 @@ fn detached_frames_leave_their_places_to_others_and_those_that_are_kept_do_not()
 #[test]
 fn a_device_of_many_finds_no_memory_for_rings_left_and_receives_all_the_same() {
     skip!(unless root, "ip");
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::new();
     let mut host = lab.host(&lab.h1);
     let device = lab
@@ -132,6 +139,7 @@ fn a_device_of_many_finds_no_memory_for_rings_left_and_receives_all_the_same() {
 #[test]
 fn of_many_long_segments_that_nobody_takes_yet_none_is_lost() {
     skip!(unless root, "ip");
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let (_lab, mut host, mut port) = jumbo();
     let sent = 500;
     for at in 0..sent {
@@ -148,6 +156,7 @@ fn of_many_long_segments_that_nobody_takes_yet_none_is_lost() {
 #[test]
 fn packets_that_come_while_others_are_taken_are_what_they_were_sent_as() {
     skip!(unless root, "ip");
+    let _memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let (_lab, mut host, mut port) = jumbo();
     let sent = 20_000;
     let len = |number: u32| {
