@@ -119,8 +119,6 @@ impl SystemRx {
     /// Receives so many packets, which are there. How many the kernel has none of any more: those that are of no use are counted.
     fn receive_waiting(&mut self, out: &mut Vec<Frame>, count: usize) -> io::Result<usize> {
         match self.receive(out, count) {
-            // It has told a place of a packet that it has not: that one is lost.
-            Ok(0) => Ok(1),
             Ok(received) => Ok(received),
             Err(error) => match errno(&error) {
                 Some(Errno::INTR | Errno::NETDOWN) => Ok(0),
