@@ -105,7 +105,19 @@ pub struct Store {
     /// Length of the complete lines.
     length: u64,
     records: Vec<Record>,
-    _lock: File,
+    lock: Lock,
+}
+
+/// Keeps others away from a run's directory.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing the file would not do where a program is being started just now: the child has the file, and so the lock, until it is that program.
+    fn drop(&mut self) {
+        // Nothing else can be done where it fails, and the lock ends with the process anyway.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl Store {
@@ -152,7 +164,7 @@ impl Store {
             samples,
             length,
             records,
-            _lock: lock,
+            lock: Lock(lock),
         };
         store.write_run()?;
         Ok(store)

@@ -76,6 +76,17 @@ fn what_was_written_is_read_back_and_gone_on_with() {
 }
 
 #[test]
+fn a_run_that_has_ended_is_free_for_the_next_even_while_a_child_still_has_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), run()).unwrap();
+    let inherited = store.lock.0.try_clone().unwrap();
+    assert!(Store::open(dir.path(), run()).is_err());
+    drop(store);
+    Store::open(dir.path(), run()).unwrap();
+    drop(inherited);
+}
+
+#[test]
 fn half_a_line_that_a_crash_left_is_ignored_and_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), run()).unwrap();
