@@ -105,7 +105,7 @@ pub struct Store {
     /// Length of the complete lines.
     length: u64,
     records: Vec<Record>,
-    lock: Lock,
+    _lock: Lock,
 }
 
 /// Keeps others away from a run's directory.
@@ -164,7 +164,7 @@ impl Store {
             samples,
             length,
             records,
-            lock: Lock(lock),
+            _lock: Lock(lock),
         };
         store.write_run()?;
         Ok(store)

@@ -79,7 +79,7 @@ fn what_was_written_is_read_back_and_gone_on_with() {
 fn a_run_that_has_ended_is_free_for_the_next_even_while_a_child_still_has_its_files() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), run()).unwrap();
-    let inherited = store.lock.0.try_clone().unwrap();
+    let inherited = store._lock.0.try_clone().unwrap();
     assert!(Store::open(dir.path(), run()).is_err());
     drop(store);
     Store::open(dir.path(), run()).unwrap();
