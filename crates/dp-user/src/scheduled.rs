@@ -16,7 +16,7 @@ use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause};
 use crate::stats::{DropSink, PortStats};
 use dp::{DropCause, QosReport};
-use netdev::{Frame, Netdev, Tx};
+use netdev::{Frame, Gso, Netdev, Tx};
 use parking_lot::Mutex;
 use qos::{Cause, ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, Scheduler};
 use room::Room;
@@ -242,10 +242,15 @@ impl PortQueue {
     pub(crate) fn visit(&self, frames: &mut Vec<Frame>, by: &Visitor<'_>, now: Nanos) -> Visit {
         let mut state = self.state.lock();
         let now = state.time(now);
+        let passed = state.pass(frames, by, now);
         for frame in frames.drain(..) {
             state.take_in(frame, &self.secret, by, now);
         }
         let watch = state.send(&self.device, by, now);
+        if passed {
+            // What the device had no room for stays after all.
+            state.held.iter_mut().for_each(Frame::detach);
+        }
         state.claim(by.number, watch, now)
     }
 
@@ -272,6 +277,20 @@ impl State {
     fn time(&mut self, now: Nanos) -> qos::Nanos {
         self.latest = self.latest.max(now);
         qos::Nanos(self.latest.0)
+    }
+
+    /// Lets frames that need not wait go to the device as they came, without a place in the queue for each; `false` where some may have to.
+    fn pass(&mut self, frames: &mut Vec<Frame>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
+        let segment = |frame: &Frame| frame.offload.gso != Gso::None;
+        if !self.held.is_empty() || self.full.is_some() || !self.scheduler.is_open() || frames.iter().any(segment) {
+            return false;
+        }
+        frames.retain(|frame| {
+            let passes = self.scheduler.pass(frame.len() as u32, frame.priority, now);
+            passes.inspect_err(|cause| by.lost(*cause)).is_ok()
+        });
+        std::mem::swap(&mut self.held, frames);
+        true
     }
 
     #[inline]

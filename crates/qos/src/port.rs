@@ -61,10 +61,37 @@ impl<P: Packet> Port<P> {
     }
 }
 
+impl<P: Packet> Port<P> {
+    /// Whether a packet that comes now would leave now, if a policer lets it: none waits, none has to wait for its time, and the discipline does not
+    /// remember packets. Such packets need not go through the queue: [`Port::pass`] does the same.
+    pub fn is_open(&self) -> bool {
+        let single = match self.scheduler.inner() {
+            Kind::Single(single) => single,
+            Kind::Htb(_) | Kind::Hfsc(_) | Kind::Netem(_) => return false,
+        };
+        !self.scheduler.has_speed() && single.is_open()
+    }
+
+    /// Polices and counts a packet, not a segment, of so many bytes and for such a queue, as if it was taken in and given out at once.
+    ///
+    /// # Errors
+    /// The cause for which it is to be dropped.
+    #[inline]
+    pub fn pass(&mut self, bytes: u32, queue: u32, now: Nanos) -> Result<(), Cause> {
+        if !self.police.pass(bytes, 1, queue, now) {
+            return Err(Cause::Policed);
+        }
+        if let Kind::Single(single) = self.scheduler.inner_mut() {
+            single.passed(bytes);
+        }
+        Ok(())
+    }
+}
+
 impl<P: Packet> Scheduler<P> for Port<P> {
     #[inline]
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued {
-        if !self.police.pass(&packet, now) {
+        if !self.police.pass(packet.bytes(), packet.segments(), packet.queue(), now) {
             dropped(packet, Cause::Policed);
             return Enqueued::Dropped(Cause::Policed);
         }
@@ -252,15 +279,16 @@ impl Police {
     }
 
     #[inline]
-    fn pass(&mut self, packet: &impl Packet, now: Nanos) -> bool {
+    fn pass(&mut self, bytes: u32, segments: u32, queue: u32, now: Nanos) -> bool {
+        let network_bytes = bytes.saturating_sub(segments.saturating_mul(ETHERNET));
         match self {
             Police::Off => true,
             Police::One { policer, policed, .. } => {
-                let pass = policer.pass(network_bytes(packet), now);
+                let pass = policer.pass(network_bytes, now);
                 *policed += u64::from(!pass);
                 pass
             }
-            Police::Two(police) => police.pass(packet, now),
+            Police::Two(police) => police.pass(bytes, network_bytes, queue, now),
         }
     }
 }
@@ -318,15 +346,14 @@ impl TwoLevels {
     }
 
     #[inline]
-    fn pass(&mut self, packet: &impl Packet, now: Nanos) -> bool {
-        let at = self.queues.binary_search_by_key(&packet.queue(), |queue| queue.number);
+    fn pass(&mut self, bytes: u32, network_bytes: u32, queue: u32, now: Nanos) -> bool {
+        let at = self.queues.binary_search_by_key(&queue, |queue| queue.number);
         let queue = &mut self.queues[at.unwrap_or(0)];
-        let bytes = network_bytes(packet);
-        let color = queue.meter.color(bytes, Color::Green, now);
-        let pass = self.port.color(bytes, color, now) != Color::Red;
+        let color = queue.meter.color(network_bytes, Color::Green, now);
+        let pass = self.port.color(network_bytes, color, now) != Color::Red;
         if pass {
             queue.stats.packets += 1;
-            queue.stats.bytes += u64::from(packet.bytes());
+            queue.stats.bytes += u64::from(bytes);
         } else {
             queue.stats.drops[Cause::Policed as usize] += 1;
         }
@@ -346,10 +373,4 @@ impl TwoLevels {
             }
         }
     }
-}
-
-fn network_bytes(packet: &impl Packet) -> u32 {
-    packet
-        .bytes()
-        .saturating_sub(packet.segments().saturating_mul(ETHERNET))
 }

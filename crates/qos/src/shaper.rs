@@ -78,6 +78,11 @@ impl<S> Shaper<S> {
         self.speed = speed;
     }
 
+    /// Whether there is one.
+    pub(crate) fn has_speed(&self) -> bool {
+        self.speed.is_some()
+    }
+
     /// The scheduler.
     pub fn inner(&self) -> &S {
         &self.inner

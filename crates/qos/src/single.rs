@@ -34,6 +34,18 @@ impl<P: Packet> Single<P> {
         self.counters = self.counters.backlog();
     }
 
+    /// Whether it is empty, and gives out at once what it takes in without changing by that.
+    pub(crate) fn is_open(&self) -> bool {
+        self.counters.is_empty() && matches!(self.leaf, Leaf::Fifo(_) | Leaf::PfifoFast(_))
+    }
+
+    /// Counts a packet that need not be taken in, as [`Single::is_open`] says, as given out.
+    #[inline]
+    pub(crate) fn passed(&mut self, bytes: u32) {
+        self.counters.queued(bytes);
+        self.counters.sent(bytes, Nanos(0));
+    }
+
     fn parts<'a, 'b>(&'a mut self, now: Nanos, dropped: &'a mut Dropped<'b, P>) -> (&'a mut Leaf, Cx<'a, 'b, P>) {
         let cx = Cx {
             pool: &mut self.pool,

@@ -6,8 +6,8 @@ use common::{Parcel, fifo, nothing_dropped};
 use proptest::prelude::*;
 use qos::police::{EgressPolicerConfig, TrTcmConfig};
 use qos::{
-    Cause, Discipline, Enqueued, FqCodelConfig, HfscClass, HfscConfig, HtbClass, HtbConfig, LeafConfig, Nanos,
-    NetemConfig, Port, PortConfig, PortSpeed, Scheduler, SfqConfig, TrTcmPortConfig,
+    Cause, Discipline, Enqueued, FifoConfig, FqCodelConfig, HfscClass, HfscConfig, HtbClass, HtbConfig, LeafConfig,
+    Nanos, NetemConfig, Port, PortConfig, PortSpeed, Scheduler, SfqConfig, TrTcmPortConfig,
 };
 
 const NOW: Nanos = Nanos::from_secs(1);
@@ -42,7 +42,60 @@ fn empty(port: &mut Port<Parcel>) -> Vec<Parcel> {
     out
 }
 
+/// Those under which nothing waits without a speed, with rates that few packets keep to.
+fn open_disciplines() -> Vec<Discipline> {
+    let meter = |cir, cbs| TrTcmConfig::new(cir, cbs, 0, 0).unwrap();
+    vec![
+        Discipline::Noop,
+        Discipline::Leaf(fifo(1)),
+        Discipline::Leaf(LeafConfig::PfifoFast(FifoConfig::new(1).unwrap())),
+        Discipline::EgressPolicer(EgressPolicerConfig::new(1_000_000, 3_000).unwrap()),
+        Discipline::TrTcm(TrTcmPortConfig {
+            port: meter(1_000_000, 5_000),
+            queues: vec![(1, meter(500_000, 3_000)), (2, meter(100_000, 2_000))],
+        }),
+    ]
+}
+
+#[test]
+fn a_port_is_open_while_nothing_waits_and_nothing_has_to() {
+    for (at, discipline) in disciplines().into_iter().enumerate() {
+        let mut config = PortConfig::new(discipline);
+        let mut port = Port::new(&config).unwrap();
+        assert_eq!(port.is_open(), [0, 1, 8, 9].contains(&at), "{at}");
+        let _ = port.enqueue(Parcel::new(0, 100), NOW, &mut nothing_dropped);
+        assert!(!port.is_open(), "{at}");
+        config.speed = Some(PortSpeed::new(10_000_000).unwrap());
+        assert!(!Port::<Parcel>::new(&config).unwrap().is_open(), "{at}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn what_passes_an_open_port_is_what_its_queue_would_let_through(
+        packets in prop::collection::vec((60_u32..1_600, 0_u32..4, 0_u64..2_000_000), 1..200),
+    ) {
+        for discipline in open_disciplines() {
+            let config = PortConfig::new(discipline);
+            let (mut open, mut queue) = (Port::<Parcel>::new(&config).unwrap(), Port::new(&config).unwrap());
+            let mut now = NOW;
+            for (bytes, number, wait) in &packets {
+                now = now + Nanos(*wait);
+                prop_assert!(open.is_open());
+                let mut dropped = None;
+                let parcel = Parcel::new(0, *bytes).queue(*number);
+                let _ = queue.enqueue(parcel, now, &mut |_, cause| dropped = Some(cause));
+                let left = queue.dequeue(now, &mut nothing_dropped).is_some();
+                prop_assert_eq!(left, dropped.is_none());
+                prop_assert_eq!(open.pass(*bytes, *number, now).err(), dropped);
+            }
+            let (mut counted, mut expected) = (Vec::new(), Vec::new());
+            open.each_queue(&mut |number, stats| counted.push((number, stats.clone())));
+            queue.each_queue(&mut |number, stats| expected.push((number, stats.clone())));
+            prop_assert_eq!(counted, expected);
+        }
+    }
+
     #[test]
     fn what_is_queued_survives_any_change_of_discipline_and_keeps_the_order_of_its_flow(
         changes in prop::collection::vec((0usize..10, 0usize..2), 1..6),

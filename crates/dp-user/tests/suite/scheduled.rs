@@ -258,6 +258,26 @@ fn a_policer_drops_the_excess_and_counts_it_and_nothing_else_is_lost() {
 }
 
 #[test]
+fn what_a_policer_lets_through_waits_in_its_order_while_the_device_has_no_room() {
+    let mut bench = Bench::new(2, to_port_one());
+    let policer = Discipline::EgressPolicer(EgressPolicerConfig::new(1, 46 * 40).unwrap());
+    bench
+        .pipeline
+        .set_qos(OUT, Some(&PortConfig::new(policer)), bench.now)
+        .unwrap();
+    bench.devices[1].set_room(Some(3));
+    for n in 0..6 {
+        let packets: Vec<_> = (n * 10..n * 10 + 10).map(|n| packet(9, 0x100, n)).collect();
+        bench.receive(0, &packets);
+    }
+    assert!(bench.numbers(1).into_iter().eq(0..3));
+    bench.devices[1].set_room(None);
+    run(&mut bench);
+    assert!(bench.numbers(1).into_iter().eq(3..40));
+    assert_eq!(dropped(&bench, DropCause::Policed), 20);
+}
+
+#[test]
 fn taking_the_scheduler_away_sends_what_is_queued_before_what_comes() {
     let mut bench = Bench::new(2, to_port_one());
     bench.pipeline.set_qos(OUT, Some(&htb(1_000_000)), bench.now).unwrap();
