@@ -1,9 +1,12 @@
 //! AF_XDP sockets (`Documentation/networking/af_xdp.rst` of the kernel): packets of one queue of a device, in memory that is shared with the
 //! kernel.
 //!
-//! A socket has an *area* of memory in *chunks* of equal size, half of them to receive into and half to send from, so that a [`Receiver`] and a
+//! A queue has an *area* of memory in *chunks* of equal size, half of them to receive into and half to send from, so that a [`Receiver`] and a
 //! [`Sender`] share nothing that changes and may belong to different threads. Four rings hand chunks over: *fill* (empty ones, to the kernel) and
 //! *receive* (full ones, from it); *transmit* (full ones, to it) and *completion* (those that were sent, from it).
+//!
+//! Each half has a socket of its own. Who waits for packets is in the wait queue of the socket that receives, and the kernel goes through that of
+//! the one that sends for each packet that was sent; and to ask a socket that sends whether it has packets is to have it send.
 //!
 //! Invariants
 //! - A chunk is in the hands of one side: the kernel has it from when it is published in the fill or transmit ring until it comes back in the
@@ -34,7 +37,7 @@ pub struct Config {
     pub fragments: bool,
 }
 
-/// What the kernel lost, since the socket was opened.
+/// What the kernel lost, since the queue was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Packets for which there was no room in the receive ring.
@@ -46,33 +49,36 @@ pub struct Lost {
 }
 
 /// What both halves keep alive.
-struct Socket {
-    fd: OwnedFd,
+struct Queue {
+    /// Has the receive ring.
+    receives: OwnedFd,
+    /// Has the memory and the other rings.
+    sends: OwnedFd,
     area: Mapping,
     config: Config,
 }
 
 /// The half that receives.
 pub struct Receiver {
-    socket: Arc<Socket>,
+    queue: Arc<Queue>,
     fill: Producer<u64>,
     received: Consumer<libc::xdp_desc>,
 }
 
 /// The half that sends.
 pub struct Sender {
-    socket: Arc<Socket>,
+    queue: Arc<Queue>,
     transmit: Producer<libc::xdp_desc>,
     completed: Consumer<u64>,
     /// Places of chunks that are empty.
     free: Vec<u64>,
 }
 
-/// Reads the counts of a socket while its halves belong to others.
+/// Reads the counts of a queue while its halves belong to others.
 #[derive(Clone)]
-pub struct Counts(std::sync::Weak<Socket>);
+pub struct Counts(std::sync::Weak<Queue>);
 
-/// Opens a socket on a queue of a device. It receives nothing before an XDP program hands it packets. Needs `CAP_NET_RAW`.
+/// Opens the sockets of a queue of a device. They receive nothing before an XDP program hands them packets. Needs `CAP_NET_RAW`.
 ///
 /// # Errors
 /// The kernel's: `EBUSY` where another socket has the queue, `EINVAL` where the device has no such queue or the kernel does not know something of
@@ -82,24 +88,28 @@ pub fn open(ifindex: u32, queue: u32, config: &Config) -> Result<(Receiver, Send
     if !config.ring.is_power_of_two() || config.ring > 1 << 16 || !matches!(config.chunk, 2048 | 4096) {
         return Err(invalid());
     }
+    let new = Queue {
+        receives: socket()?,
+        sends: socket()?,
+        area: Mapping::anonymous(2 * config.ring as usize * config.chunk as usize)?,
+        config: *config,
+    };
+    new.set_up()?;
+    let (receiver, sender) = new.rings()?;
+    // The kernel (before 5.19) makes what it needs to send with only where the first socket sends.
+    receiver.queue.bind(ifindex, queue)?;
+    Ok((receiver, sender))
+}
+
+fn socket() -> Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
     let fd = check("socket(AF_XDP)", unsafe { libc::socket(libc::AF_XDP, kind, 0) })?;
     // SAFETY: the descriptor is new, and nobody else owns it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let area = Mapping::anonymous(2 * config.ring as usize * config.chunk as usize)?;
-    let socket = Socket {
-        fd,
-        area,
-        config: *config,
-    };
-    socket.set_up()?;
-    let (receiver, sender) = socket.rings()?;
-    receiver.socket.bind(ifindex, queue)?;
-    Ok((receiver, sender))
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl Socket {
+impl Queue {
     fn chunk(&self, number: u32) -> u64 {
         u64::from(number) * u64::from(self.config.chunk)
     }
@@ -114,45 +124,47 @@ impl Socket {
             flags: 0,
             tx_metadata_len: 0,
         };
-        self.set("setsockopt(XDP_UMEM_REG)", libc::XDP_UMEM_REG, &memory)?;
+        let sends = self.sends.as_fd();
+        set(sends, "setsockopt(XDP_UMEM_REG)", libc::XDP_UMEM_REG, &memory)?;
         let size = self.config.ring;
-        self.set("setsockopt(XDP_UMEM_FILL_RING)", libc::XDP_UMEM_FILL_RING, &size)?;
+        set(sends, "setsockopt(XDP_UMEM_FILL_RING)", libc::XDP_UMEM_FILL_RING, &size)?;
         let completion = libc::XDP_UMEM_COMPLETION_RING;
-        self.set("setsockopt(XDP_UMEM_COMPLETION_RING)", completion, &size)?;
-        self.set("setsockopt(XDP_RX_RING)", libc::XDP_RX_RING, &size)?;
-        self.set("setsockopt(XDP_TX_RING)", libc::XDP_TX_RING, &size)?;
+        set(sends, "setsockopt(XDP_UMEM_COMPLETION_RING)", completion, &size)?;
+        set(sends, "setsockopt(XDP_TX_RING)", libc::XDP_TX_RING, &size)?;
+        set(
+            self.receives.as_fd(),
+            "setsockopt(XDP_RX_RING)",
+            libc::XDP_RX_RING,
+            &size,
+        )?;
         // What is copied to be sent counts against the socket's buffer; the ring is the limit. Without it, fewer are under way.
         let buffer: libc::c_int = 32 << 20;
-        let _ = self.set_option(
-            "setsockopt(SO_SNDBUFFORCE)",
-            libc::SOL_SOCKET,
-            libc::SO_SNDBUFFORCE,
-            &buffer,
-        );
+        let call = "setsockopt(SO_SNDBUFFORCE)";
+        let _ = set_option(sends, call, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &buffer);
         Ok(())
     }
 
     fn rings(self) -> Result<(Receiver, Sender)> {
         let offsets = self.offsets()?;
-        let (fd, size) = (self.fd.as_fd(), self.config.ring);
-        let mut fill = Producer::map(fd, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size)?;
-        let received = Consumer::map(fd, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, size)?;
-        let transmit = Producer::map(fd, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, size)?;
-        let completed = Consumer::map(fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size)?;
+        let (receives, sends, size) = (self.receives.as_fd(), self.sends.as_fd(), self.config.ring);
+        let mut fill = Producer::map(sends, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size)?;
+        let received = Consumer::map(receives, libc::XDP_PGOFF_RX_RING as u64, &offsets.rx, size)?;
+        let transmit = Producer::map(sends, libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, size)?;
+        let completed = Consumer::map(sends, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size)?;
         for number in 0..size {
             fill.put(self.chunk(number));
         }
         fill.publish();
         // The last is used first.
         let free = (size..2 * size).rev().map(|number| self.chunk(number)).collect();
-        let socket = Arc::new(self);
+        let queue = Arc::new(self);
         let receiver = Receiver {
-            socket: socket.clone(),
+            queue: queue.clone(),
             fill,
             received,
         };
         let sender = Sender {
-            socket,
+            queue,
             transmit,
             completed,
             free,
@@ -173,63 +185,76 @@ impl Socket {
         if config.fragments {
             flags |= libc::XDP_USE_SG;
         }
-        let address = libc::sockaddr_xdp {
-            sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: flags,
-            sxdp_ifindex: ifindex,
-            sxdp_queue_id: queue,
-            sxdp_shared_umem_fd: 0,
-        };
-        let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-        // SAFETY: the pointer and the length are those of `address`, which lives through the call.
-        let result = unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) };
-        check("bind(AF_XDP)", result).map(drop)
+        bind(self.sends.as_fd(), ifindex, queue, flags, 0)?;
+        let memory_of = self.sends.as_raw_fd() as u32;
+        bind(self.receives.as_fd(), ifindex, queue, libc::XDP_SHARED_UMEM, memory_of)
     }
 
     fn offsets(&self) -> Result<libc::xdp_mmap_offsets> {
         // SAFETY: all-zero bytes are a valid value of this structure of integers.
         let mut offsets: libc::xdp_mmap_offsets = unsafe { zeroed() };
-        self.get("getsockopt(XDP_MMAP_OFFSETS)", libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+        let call = "getsockopt(XDP_MMAP_OFFSETS)";
+        get(self.sends.as_fd(), call, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
         Ok(offsets)
     }
 
     fn lost(&self) -> Result<Lost> {
-        // SAFETY: all-zero bytes are a valid value of this structure of integers.
-        let mut counts: libc::xdp_statistics = unsafe { zeroed() };
-        self.get("getsockopt(XDP_STATISTICS)", libc::XDP_STATISTICS, &mut counts)?;
+        let (received, sent) = (counts(self.receives.as_fd())?, counts(self.sends.as_fd())?);
         Ok(Lost {
-            ring_full: counts.rx_ring_full,
-            dropped: counts.rx_dropped,
-            refused: counts.tx_invalid_descs,
+            ring_full: received.rx_ring_full,
+            dropped: received.rx_dropped,
+            refused: sent.tx_invalid_descs,
         })
     }
+}
 
-    fn set<T: Plain>(&self, call: &'static str, option: libc::c_int, value: &T) -> Result<()> {
-        self.set_option(call, libc::SOL_XDP, option, value)
-    }
+/// Binds a socket to a queue, with its own memory or that of another.
+fn bind(socket: BorrowedFd<'_>, ifindex: u32, queue: u32, flags: u16, memory_of: u32) -> Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: ifindex,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: memory_of,
+    };
+    let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of `address`, which lives through the call.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    check("bind(AF_XDP)", result).map(drop)
+}
 
-    fn set_option<T: Plain>(
-        &self,
-        call: &'static str,
-        level: libc::c_int,
-        option: libc::c_int,
-        value: &T,
-    ) -> Result<()> {
-        let len = size_of::<T>() as libc::socklen_t;
-        let value = std::ptr::from_ref(value).cast();
-        // SAFETY: the pointer and the length are those of `value`, which lives through the call; the kernel only reads it. What it holds of
-        // addresses is the area's, which this socket owns and which outlives the descriptor's use of it: the kernel holds the pages itself.
-        let result = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, value, len) };
-        check(call, result).map(drop)
-    }
+fn counts(socket: BorrowedFd<'_>) -> Result<libc::xdp_statistics> {
+    // SAFETY: all-zero bytes are a valid value of this structure of integers.
+    let mut counts: libc::xdp_statistics = unsafe { zeroed() };
+    get(socket, "getsockopt(XDP_STATISTICS)", libc::XDP_STATISTICS, &mut counts)?;
+    Ok(counts)
+}
 
-    fn get<T: Plain>(&self, call: &'static str, option: libc::c_int, value: &mut T) -> Result<()> {
-        let mut len = size_of::<T>() as libc::socklen_t;
-        let value = std::ptr::from_mut(value).cast();
-        // SAFETY: the kernel writes at most `len` bytes, the size of `value`; both live through the call.
-        let result = unsafe { libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_XDP, option, value, &raw mut len) };
-        check(call, result).map(drop)
-    }
+fn set<T: Plain>(socket: BorrowedFd<'_>, call: &'static str, option: libc::c_int, value: &T) -> Result<()> {
+    set_option(socket, call, libc::SOL_XDP, option, value)
+}
+
+fn set_option<T: Plain>(
+    socket: BorrowedFd<'_>,
+    call: &'static str,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: the pointer and the length are those of `value`, which lives through the call; the kernel only reads it. What it holds of
+    // addresses is the area's, which the queue owns and which outlives the descriptor's use of it: the kernel holds the pages itself.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
+    check(call, result).map(drop)
+}
+
+fn get<T: Plain>(socket: BorrowedFd<'_>, call: &'static str, option: libc::c_int, value: &mut T) -> Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let value = std::ptr::from_mut(value).cast();
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`; both live through the call.
+    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, value, &raw mut len) };
+    check(call, result).map(drop)
 }
 
 /// Values of socket options: integers and structures of integers.
@@ -271,14 +296,14 @@ impl Receiver {
     #[inline]
     fn buffer(&self, desc: &libc::xdp_desc) -> Option<&[u8]> {
         let end = desc.addr.checked_add(u64::from(desc.len))?;
-        if end > self.socket.chunk(self.socket.config.ring) {
+        if end > self.queue.chunk(self.queue.config.ring) {
             return None;
         }
         // SAFETY: the bytes are in the half of the area that packets are received into, all of which is initialised. The kernel has handed the
         // chunk over and does not write to it before it is in the fill ring again, which the borrow of `self` outlives.
         Some(unsafe {
             std::slice::from_raw_parts(
-                self.socket.area.address().as_ptr().add(desc.addr as usize),
+                self.queue.area.address().as_ptr().add(desc.addr as usize),
                 desc.len as usize,
             )
         })
@@ -291,7 +316,7 @@ impl Receiver {
         // SAFETY: no buffer and no address are given.
         unsafe {
             libc::recvfrom(
-                self.socket.fd.as_raw_fd(),
+                self.queue.receives.as_raw_fd(),
                 none,
                 0,
                 libc::MSG_DONTWAIT,
@@ -301,20 +326,20 @@ impl Receiver {
         };
     }
 
-    /// A reader of the socket's counts.
+    /// A reader of the queue's counts.
     pub fn counts(&self) -> Counts {
-        Counts(Arc::downgrade(&self.socket))
+        Counts(Arc::downgrade(&self.queue))
     }
 }
 
 impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.fd.as_fd()
+        self.queue.receives.as_fd()
     }
 }
 
 impl Counts {
-    /// What the kernel lost; `None` where the socket is closed.
+    /// What the kernel lost; `None` where the sockets are closed.
     pub fn lost(&self) -> Option<Lost> {
         self.0.upgrade()?.lost().ok()
     }
@@ -324,9 +349,9 @@ impl Sender {
     /// Copies a packet into chunks and hands them over, as far as there is room; `false` where there is none, or the packet is longer than the
     /// socket takes. The kernel learns of it by [`Sender::flush`].
     pub fn put(&mut self, packet: &[u8]) -> bool {
-        let chunk = self.socket.config.chunk as usize;
+        let chunk = self.queue.config.chunk as usize;
         let needed = packet.len().div_ceil(chunk).max(1);
-        if needed > 1 && !self.socket.config.fragments {
+        if needed > 1 && !self.queue.config.fragments {
             return false;
         }
         if self.free.len() < needed {
@@ -342,7 +367,7 @@ impl Sender {
             // SAFETY: `free` holds only places of whole chunks in the half that packets are sent from, none twice; the chunk is this side's
             // until it is published, and the part is no longer than a chunk.
             unsafe {
-                let to = self.socket.area.address().as_ptr().add(addr as usize);
+                let to = self.queue.area.address().as_ptr().add(addr as usize);
                 std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len());
             }
             self.transmit.put(libc::xdp_desc {
@@ -359,8 +384,8 @@ impl Sender {
     pub fn longest(&self) -> usize {
         // A socket buffer of the kernel has room for 17 parts.
         const PARTS: usize = 17;
-        let chunk = self.socket.config.chunk as usize;
-        if self.socket.config.fragments {
+        let chunk = self.queue.config.chunk as usize;
+        if self.queue.config.fragments {
             PARTS * chunk
         } else {
             chunk
@@ -373,13 +398,13 @@ impl Sender {
     /// The kernel's: `ENETDOWN` where the device is down, `ENXIO` where it is gone; `EAGAIN`, `EBUSY` and `ENOBUFS` where the device has no room.
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
-        if self.socket.config.need_wakeup && !self.transmit.needs_wakeup() {
+        if self.queue.config.need_wakeup && !self.transmit.needs_wakeup() {
             return Ok(());
         }
         // SAFETY: no buffer and no address are given.
         let result = unsafe {
             libc::sendto(
-                self.socket.fd.as_raw_fd(),
+                self.queue.sends.as_raw_fd(),
                 std::ptr::null(),
                 0,
                 libc::MSG_DONTWAIT,
@@ -402,16 +427,12 @@ impl Sender {
     /// Takes back chunks that were sent.
     pub fn reap(&mut self) {
         let n = self.completed.available();
-        let chunk = u64::from(self.socket.config.chunk);
-        let (first, end) = (
-            self.socket.chunk(self.socket.config.ring),
-            self.socket.area.len() as u64,
-        );
+        let chunk = u64::from(self.queue.config.chunk);
+        let (first, end) = (self.queue.chunk(self.queue.config.ring), self.queue.area.len() as u64);
         for ahead in 0..n {
             let place = self.completed.peek(ahead).map(|addr| addr - addr % chunk);
             // One too many would be one twice.
-            let sound =
-                |place: &u64| (first..end).contains(place) && self.free.len() < self.socket.config.ring as usize;
+            let sound = |place: &u64| (first..end).contains(place) && self.free.len() < self.queue.config.ring as usize;
             self.free.extend(place.filter(sound));
         }
         if n > 0 {
@@ -421,14 +442,14 @@ impl Sender {
 
     /// Chunks that hold packets under way, and how many there are.
     pub fn used(&self) -> (usize, usize) {
-        let all = self.socket.config.ring as usize;
+        let all = self.queue.config.ring as usize;
         (all - self.free.len().min(all), all)
     }
 }
 
 impl AsFd for Sender {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.fd.as_fd()
+        self.queue.sends.as_fd()
     }
 }
 
