@@ -4,7 +4,8 @@
 //! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one batch's time. A queue's upcalls in a turn
 //!   are few; what has to wait for its next turn makes that come at once: `storms`.
 //! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age them, at most once a second.
-//! - Queues that lie in memory are looked into again after packets came, until there are none: that is less than to ask epoll for them.
+//! - Queues that lie in memory are looked into again after packets came, until there are none: that is less than to ask epoll for them. Other
+//!   queues wait for that no longer than [`LOOKS_FOR`] and a batch.
 //! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll only now and then: the round trip of a ping is
 //!   shorter by a tenth than with epoll between.
 //! - It wakes when packets that are held back are due, and looks for what little time is left: `pacing`.
@@ -42,10 +43,10 @@ const PATIENCE: u32 = 16;
 /// Most queues that a spinning worker looks into by itself; with more of them epoll tells sooner which have packets.
 const LOOK_INTO: usize = 8;
 
-/// Times that a spinning worker looks into its queues before it asks epoll again, for commands and vanished devices, and the time after which it does
-/// however often it has.
+/// Times that a worker looks into its queues before it asks epoll again, for commands, vanished devices and the queues that it has not looked into,
+/// and the time after which it does however often it has.
 const LOOKS: u32 = 64;
-const LOOKS_FOR: Duration = Duration::from_micros(200);
+const LOOKS_FOR: Duration = Duration::from_micros(100);
 /// While some queues have packets, the others are asked every so many looks.
 const LOOK_AT_IDLE: u32 = 8;
 
@@ -269,13 +270,14 @@ impl Worker {
         !spin.is_zero() && self.now.since(self.active) < spin
     }
 
-    /// One batch of each queue that has packets. While some have, the others are asked less often: that costs a system call each.
+    /// One batch of each queue that has packets, or, where the worker does not spin, of each that is looked into without a system call. While some
+    /// have, the others are asked less often.
     fn look(&mut self) {
         self.looks += 1;
         self.now = clock();
         let began = cycles::now();
         self.packets = 0;
-        let contended = self.busy > 1;
+        let (contended, spins) = (self.busy > 1, self.spins());
         self.pipeline.share(self.busy, Others::Ready);
         let rest = self.busy > 0 && !self.looks.is_multiple_of(LOOK_AT_IDLE);
         self.busy = 0;
@@ -283,6 +285,7 @@ impl Worker {
             let Some(queue) = self.queues[place]
                 .as_mut()
                 .filter(|queue| queue.parked.is_none() && !queue.gone && !(rest && queue.idle))
+                .filter(|queue| spins || queue.inlet.rx.is_free_to_ask())
             else {
                 continue;
             };

@@ -3,7 +3,7 @@
 //! Goal: right to some ten microseconds, and a processor that sleeps in between. A sleeping thread wakes some ten microseconds late, so it wakes
 //! [`EARLY`] and looks from there on.
 
-use super::{OUTLETS, Worker, clock};
+use super::{OUTLETS, Queue, Worker, clock};
 use std::time::Duration;
 use wire::Nanos;
 
@@ -11,10 +11,10 @@ use wire::Nanos;
 const EARLY: Duration = Duration::from_micros(40);
 
 impl Worker {
-    /// Whether packets have just come, and to look for more costs no system call.
+    /// Whether packets have just come by a queue where to look for more costs no system call.
     pub(super) fn goes_on(&self) -> bool {
-        let mut queues = self.queues.iter().flatten();
-        self.packets > 0 && queues.all(|queue| queue.inlet.rx.is_free_to_ask())
+        let has_more = |queue: &Queue| queue.active == Some(self.now) && queue.inlet.rx.is_free_to_ask();
+        self.packets > 0 && self.queues.iter().flatten().any(has_more)
     }
 
     /// Lets go on what is due now.

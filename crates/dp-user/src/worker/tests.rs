@@ -338,12 +338,22 @@ fn queues_in_memory_are_looked_into_until_they_are_empty_and_the_kernel_is_asked
 #[test]
 fn queues_that_cost_a_system_call_are_not_looked_into_by_a_worker_that_does_not_spin() {
     let mut fixture = Fixture::new();
-    let (one, _memory, _sink) = (
+    let (one, memory, sink) = (
         fixture.add_port(1),
         fixture.add_port_with(2, |rx| Box::new(InMemory(rx))),
         fixture.add_port(9),
     );
     assert!(one.inject(&packet(1)));
     fixture.turn();
-    assert!(!fixture.worker.goes_on());
+    assert!(!fixture.worker.goes_on(), "nothing came by the queue in memory");
+    assert!(memory.inject(&packet(2)));
+    fixture.turn();
+    assert!(fixture.worker.goes_on());
+    fixture.worker.look_until = Nanos(u64::MAX);
+    assert!(one.inject(&packet(1)) && memory.inject(&packet(2)));
+    assert!(fixture.worker.step());
+    assert_eq!((one.pending(), memory.pending()), (1, 0), "a look");
+    fixture.worker.look_until = Nanos::ZERO;
+    assert!(fixture.worker.step());
+    assert_eq!((one.pending(), sink.take_sent().len()), (0, 4), "a turn");
 }
