@@ -56,11 +56,10 @@ impl Frame {
     /// # Panics
     /// A packet is longer.
     #[inline]
-    pub(crate) fn copy_small<'a>(packets: impl Iterator<Item = &'a [u8]>, to: &mut Vec<Frame>) {
-        pool::with_small(|free| {
-            to.extend(packets.map(|packet| {
-                let mut buffer = free.take();
-                buffer[HEADROOM..][..packet.len()].copy_from_slice(packet);
+    pub(crate) fn copy_small<'a>(packets: impl ExactSizeIterator<Item = &'a [u8]>, to: &mut Vec<Frame>) {
+        pool::with_small(packets.len(), |buffers| {
+            to.extend(buffers.zip(packets).map(|(mut buffer, packet)| {
+                buffer[HEADROOM..HEADROOM + packet.len()].copy_from_slice(packet);
                 Frame::in_buffer(buffer, packet.len())
             }));
         });
@@ -69,9 +68,8 @@ impl Frame {
     /// Drops the first `count` frames of a vector: what dropping them one by one does, in less time.
     #[inline]
     pub fn drop_first(count: usize, frames: &mut Vec<Frame>) {
-        let dropped = frames.iter_mut().take(count);
-        pool::give_all(dropped.map(|frame| std::mem::take(&mut frame.buffer)));
-        frames.drain(..count);
+        let dropped = frames.drain(..count);
+        pool::give_all(dropped.map(|mut frame| std::mem::take(&mut frame.buffer)));
     }
 
     /// A frame with a copy of a packet, in a buffer of just its size: for a thread that does not get its frames back. A pooled buffer would be
@@ -157,13 +155,15 @@ impl Frame {
     /// The packet's bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        &self.buffer[self.start as usize..][..self.len as usize]
+        let start = self.start as usize;
+        &self.buffer[start..start + self.len as usize]
     }
 
     /// The packet's bytes, to be changed in place.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.start as usize..][..self.len as usize]
+        let start = self.start as usize;
+        &mut self.buffer[start..start + self.len as usize]
     }
 
     /// Length of the packet in bytes.

@@ -11,6 +11,7 @@
 //!   how many frames are in use and on threads, not on ports.
 
 use std::cell::RefCell;
+use std::vec::Drain;
 use sys::Buffer;
 
 /// Bytes before a received packet: room for tunnel headers, tags and the vnet header that the kernel wants on sending.
@@ -45,21 +46,17 @@ pub(crate) fn take_small() -> Buffer {
     recycled.unwrap_or_else(new_small)
 }
 
-/// The thread's list of small buffers, for who takes many.
-pub(crate) struct Small<'a>(&'a mut Vec<Buffer>);
-
-impl Small<'_> {
-    /// The same as [`take_small`].
-    #[inline(always)]
-    pub(crate) fn take(&mut self) -> Buffer {
-        self.0.pop().unwrap_or_else(new_small)
-    }
-}
-
-/// Calls `with` with the thread's list, which it must use for all small buffers that it takes; does nothing in a thread that ends.
+/// Calls `with` with so many small buffers, less than a list has, which must take no others itself; does nothing in a thread that ends.
 #[inline]
-pub(crate) fn with_small(with: impl FnOnce(&mut Small<'_>)) {
-    let _ = FREE_SMALL.try_with(|free| with(&mut Small(&mut free.borrow_mut())));
+pub(crate) fn with_small(count: usize, with: impl FnOnce(Drain<'_, Buffer>)) {
+    let _ = FREE_SMALL.try_with(|free| {
+        let mut free = free.borrow_mut();
+        while free.len() < count {
+            free.push(new_small());
+        }
+        let first = free.len() - count;
+        with(free.drain(first..));
+    });
 }
 
 #[cold]
@@ -87,10 +84,13 @@ pub(crate) fn give(buffer: Buffer) {
 pub(crate) fn give_all(buffers: impl Iterator<Item = Buffer>) {
     let _ = FREE_SMALL.try_with(|free| {
         let mut free = free.borrow_mut();
+        // With room for all that it may hold, to which it is compared, it need not be asked for more at each.
+        let unused = MAX_FREE_SMALL.saturating_sub(free.len());
+        free.reserve_exact(unused);
         for buffer in buffers {
             if buffer.len() != SMALL {
                 give(buffer);
-            } else if free.len() < MAX_FREE_SMALL {
+            } else if free.len() < free.capacity() {
                 free.push(buffer);
             }
         }
@@ -120,7 +120,8 @@ mod tests {
     #[test]
     fn many_are_taken_and_given_back_as_one_is() {
         let mut all = vec![take(), Buffer::default()];
-        with_small(|free| all.extend((0..MAX_FREE_SMALL + 20).map(|_| free.take())));
+        all.extend((0..MAX_FREE_SMALL).map(|_| take_small()));
+        with_small(20, |small| all.extend(small));
         assert!(all[2..].iter().all(|buffer| buffer.len() == SMALL));
         let last = all[MAX_FREE_SMALL + 1].as_ptr();
         give_all(all.into_iter());
