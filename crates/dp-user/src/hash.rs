@@ -2,7 +2,8 @@
 //!
 //! The NH construction of UMAC/VHASH: pairs of words, each word with its own secret added, are multiplied to 128 bits and summed. The chance
 //! that two keys collide does not depend on the keys, the multiplications do not wait for one another, and a pair of words that every key of a
-//! table leaves zero adds a constant and can be left out.
+//! table leaves zero adds a constant and can be left out. So can one that is zero in this key: where it is not in another, the sums differ by a product
+//! with secrets of its own.
 
 use flow::{ETHERNET_WORDS, Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;
@@ -15,7 +16,11 @@ const PAIRS: usize = KEY_WORDS.div_ceil(2);
 
 /// Pairs of which a key of an IPv4 packet may have words that are not zero.
 const IPV4_PAIRS: [usize; 4] = [0, 1, 2, 5];
-/// Those that a key of an IPv6 packet has beside them.
+/// Of the words of these pairs, those that are zero in most packets: a tag's, and marks.
+const RARE: [usize; 2] = [3, 11];
+/// Those that are left alone by that.
+const COMMON: [usize; 2] = [2, 10];
+/// Pairs that a key of an IPv6 packet has beside those.
 const IPV6_PAIRS: [usize; 2] = [3, 4];
 /// Those that others have beside both.
 const OTHER_PAIRS: Range<usize> = 6..PAIRS;
@@ -34,11 +39,20 @@ impl KeyHasher {
         }
     }
 
-    /// The hash of all of a key. Pairs of words that are zero in a packet of its kind are left out.
-    #[inline]
+    /// The hash of all of a key. Words that are zero in it, or in any packet of its kind, are left out.
+    #[inline(always)]
     pub(crate) fn whole(&self, key: &Key) -> u64 {
         let part = |sum: u128, n: usize| sum.wrapping_add(self.part(key, n));
-        let mut sum = IPV4_PAIRS.into_iter().fold(0, part);
+        let across = |[a, b]: [usize; 2]| {
+            let secret = [self.secrets[a / 2][a % 2], self.secrets[b / 2][b % 2]];
+            product(key.words()[a], key.words()[b], &secret)
+        };
+        // Words that are rarely other than zero are paired with each other: a pair less for most packets.
+        let mut sum = part(part(across(COMMON), 0), 2);
+        let [tag, marks] = RARE;
+        if key.words()[tag] | key.words()[marks] != 0 {
+            sum = sum.wrapping_add(across(RARE));
+        }
         let kind = EtherType(key.get(Field::EthType) as u16);
         if kind != EtherType::IPV4 {
             sum = IPV6_PAIRS.into_iter().fold(sum, part);
@@ -58,7 +72,7 @@ impl KeyHasher {
     }
 
     /// The hash of the first [`ETHERNET_WORDS`] of a key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ethernet(&self, key: &Key) -> u64 {
         let part = |sum: u128, n: usize| sum.wrapping_add(self.part(key, n));
         finish((0..ETHERNET_WORDS / 2).fold(0, part))

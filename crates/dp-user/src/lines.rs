@@ -80,6 +80,18 @@ pub(crate) fn first(line: &Line, tag: u32) -> Option<u32> {
     }
 }
 
+/// The number in the only place with this tag, one higher than it is; 0 where there is none. Without a look at which place it is: that depends on the
+/// packet, and takes longer.
+#[inline(always)]
+pub(crate) fn only(line: &Line, tag: u32) -> u32 {
+    let mut found = 0;
+    for place in 0..PLACES {
+        let all_or_none = u32::from(line[place] == tag).wrapping_neg();
+        found |= line[PLACES + place] & all_or_none;
+    }
+    found
+}
+
 /// The number in a place, unless it is free.
 #[inline(always)]
 pub(crate) fn number(line: &Line, place: usize) -> Option<u32> {

@@ -35,24 +35,27 @@ use crate::meters::{MeterView, Meters};
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath, Translation, Upcall};
-use flow::{Field, Key, KeySlot, PortNo};
+use flow::{Field, Key, PortNo};
 use netdev::{Frame, Netdev, Rx};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
+mod batch;
 mod find;
 mod held;
 mod housekeeping;
 mod inlet;
 mod line;
 
+pub(crate) use batch::Run;
 pub(crate) use housekeeping::Push;
 pub use inlet::{Budget, Inlet};
 
 pub use line::Others;
 
+use batch::{Batch, MALFORMED};
 use line::Held;
 
 /// Frames in a batch.
@@ -77,25 +80,6 @@ pub struct Pipeline {
     /// What is known of those without packets of new flows that wait.
     others: Others,
 }
-
-/// The frames under way, and what is known of each.
-#[derive(Default)]
-struct Batch {
-    frames: Vec<Frame>,
-    /// How many of the frames, one after the other, have the same key, again and again. What follows is of each such run.
-    runs: Vec<u32>,
-    keys: Vec<KeySlot>,
-    hashes: Vec<u64>,
-    /// The number of the megaflow, [`NONE`] or [`MALFORMED`].
-    flows: Vec<u32>,
-    /// Only the first [`flow::ETHERNET_WORDS`] of the keys were read.
-    is_ethernet: bool,
-    /// How many megaflows had been made when those without one were looked for.
-    asked_at: u64,
-}
-
-/// In place of a megaflow's number: no key could be read.
-const MALFORMED: u32 = NONE - 1;
 
 impl Pipeline {
     /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it has carried nothing for `idle`.
@@ -240,44 +224,49 @@ impl Pipeline {
     }
 
     /// Stages 6 and 7 where nothing is to be asked.
-    #[inline]
+    #[inline(never)]
     fn act(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
-        if self.flows.recirculates(&batch.flows) {
+        if self.flows.recirculates(batch.runs()) {
             return self.act_in_order(batch, from, now);
         }
         self.flows.traffic();
-        let mut way = Way::Open;
+        let Some(first) = batch.runs().first() else { return };
+        let way = self.flows.flow_mut(first.flow).direct;
+        let (mut one_way, mut edits) = (true, false);
         // Packets of one megaflow that follow each other are counted at once: a count that was just written is slow to be read again.
-        let (mut runs, mut rest) = (&batch.runs[..], &mut batch.frames[..]);
-        let mut lost = false;
-        for alike in batch.flows.chunk_by(|a, b| a == b) {
-            let (own, others) = runs.split_at(alike.len());
-            runs = others;
-            let (frames, others) = rest.split_at_mut(own.iter().sum::<u32>() as usize);
-            rest = others;
-            let flow = self.flows.flow_mut(alike[0]);
-            flow.carried(frames.len() as u64, bytes_of(frames), now);
-            way = way.and(flow.direct);
-            if flow.edits {
-                lost |= edit_all(flow.actions().0, frames);
+        let (mut packets, mut bytes) = (0, 0);
+        let mut runs = batch.runs().iter().peekable();
+        while let Some(run) = runs.next() {
+            packets += run.packets;
+            bytes += run.bytes;
+            if runs.peek().is_some_and(|next| next.flow == run.flow) {
+                continue;
             }
+            let flow = self.flows.flow_mut(run.flow);
+            flow.carried(packets.into(), bytes.into(), now);
+            one_way &= flow.direct == way;
+            edits |= flow.edits;
+            (packets, bytes) = (0, 0);
         }
-        if lost {
+        if edits && self.edit(batch) {
             self.lose_emptied(batch, from);
             if batch.frames.is_empty() {
                 return;
             }
         }
-        if let Way::All(port) = way {
+        if let Some(port) = way
+            && one_way
+        {
             return self.queue_all(port, batch, from);
         }
         let mut context = self.actor.for_inlet(from, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a `Drain` it is taken apart first.
-        batch.frames.reverse();
-        for (number, run) in batch.flows.iter().zip(&batch.runs) {
-            for _ in 0..*run {
-                let frame = batch.frames.swap_remove(batch.frames.len() - 1);
-                let flow = self.flows.flow_mut(*number);
+        let (runs, frames) = batch.parts_mut();
+        frames.reverse();
+        for run in runs {
+            for _ in 0..run.packets {
+                let frame = frames.swap_remove(frames.len() - 1);
+                let flow = self.flows.flow_mut(run.flow);
                 match flow.direct {
                     Some(port) => context.queue(port, frame),
                     // Actions lie apart from their megaflow: to look at them is another access to memory.
@@ -290,18 +279,35 @@ impl Pipeline {
         }
     }
 
+    /// Does to packets what their megaflows say that is to be done where they are; returns whether one of them was left without a byte.
+    fn edit(&mut self, batch: &mut Batch) -> bool {
+        let (runs, frames) = batch.parts_mut();
+        let mut rest = &mut frames[..];
+        let mut lost = false;
+        for run in runs {
+            let (own, others) = rest.split_at_mut(run.packets as usize);
+            rest = others;
+            let flow = self.flows.flow_mut(run.flow);
+            if flow.edits {
+                lost |= edit_all(flow.actions().0, own);
+            }
+        }
+        lost
+    }
+
     /// Counts packets that actions have left without a byte, for want of room for another header: nobody's packet has so many.
     #[cold]
     fn lose_emptied(&self, batch: &mut Batch, from: &Inlet) {
-        let mut rest = &batch.frames[..];
-        for run in &mut batch.runs {
-            let (own, others) = rest.split_at(*run as usize);
+        let (runs, frames) = batch.parts_mut();
+        let mut rest = &frames[..];
+        for run in runs {
+            let (own, others) = rest.split_at(run.packets as usize);
             rest = others;
-            *run = own.iter().filter(|frame| !frame.is_empty()).count() as u32;
+            run.packets = own.iter().filter(|frame| !frame.is_empty()).count() as u32;
         }
-        let packets = batch.frames.len();
-        batch.frames.retain(|frame| !frame.is_empty());
-        let lost = packets - batch.frames.len();
+        let packets = frames.len();
+        frames.retain(|frame| !frame.is_empty());
+        let lost = packets - frames.len();
         self.sink(from).count(DropCause::Malformed, lost as u64);
     }
 
@@ -310,10 +316,12 @@ impl Pipeline {
     fn act_in_order(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
         self.flows.traffic();
         let removals = self.flows.removals();
-        let mut frames = batch.frames.drain(..);
-        for ((run, key), flow) in batch.runs.iter().zip(&mut batch.keys).zip(&batch.flows) {
-            for frame in frames.by_ref().take(*run as usize) {
-                if batch.is_ethernet {
+        let (is_ethernet, asked_at) = (batch.is_ethernet, batch.asked_at);
+        let (runs, frames) = batch.parts_mut();
+        let mut frames = frames.drain(..);
+        for Run { key, flow, packets, .. } in runs {
+            for frame in frames.by_ref().take(*packets as usize) {
+                if is_ethernet {
                     // Who asks, or may have to wait for others of its connection, is looked at whole.
                     key.read(frame.data(), from.port, None);
                 }
@@ -323,7 +331,7 @@ impl Pipeline {
                 } else if *flow == MALFORMED {
                     self.refuse(from, DropCause::Malformed, 1);
                 } else {
-                    let since = if *flow == NONE { batch.asked_at } else { 0 };
+                    let since = if *flow == NONE { asked_at } else { 0 };
                     self.miss(key, since, frame, from, now);
                 }
             }
@@ -513,28 +521,6 @@ impl Pipeline {
 
     pub(crate) fn stats(&self) -> &Arc<WorkerStats> {
         &self.stats
-    }
-}
-
-/// Where the frames of a batch go.
-#[derive(Clone, Copy)]
-enum Way {
-    /// None has been looked at.
-    Open,
-    /// All of them as they are to one port.
-    All(PortNo),
-    /// To different ports, or changed.
-    Mixed,
-}
-
-impl Way {
-    #[inline(always)]
-    fn and(self, direct: Option<PortNo>) -> Way {
-        match (self, direct) {
-            (Way::Open, Some(port)) => Way::All(port),
-            (Way::All(all), Some(port)) if all == port => self,
-            _ => Way::Mixed,
-        }
     }
 }
 

@@ -62,7 +62,8 @@ impl SignatureCache {
     /// The megaflow that may cover a key of this hash, or [`NONE`].
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
-        lines::first(self.line(hash), signature(hash)).unwrap_or(NONE)
+        // A tag is in one taken place of a line, as it is there that it is remembered again; and `NONE` is what comes before zero.
+        lines::only(self.line(hash), signature(hash)).wrapping_sub(1)
     }
 
     /// Remembers the megaflow that covered a key of this hash, in place of the oldest of its line.

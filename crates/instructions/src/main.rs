@@ -28,7 +28,19 @@ struct Case {
 
 const STATIONS: &[Field] = &[Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanTci0];
 
+/// What an access list looks at.
+const CONNECTIONS: &[Field] = &[
+    Field::EthType,
+    Field::IpProto,
+    Field::IpFrag,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::TpSrc,
+    Field::TpDst,
+];
+
 const CASES: &[Case] = &[
+    case("connections", 1000, CONNECTIONS, 1, none),
     case("port", 1, &[], 1, none),
     case("port-10k", 10_000, &[], 1, none),
     case("stations", 1000, STATIONS, 1, none),

@@ -23,9 +23,10 @@ pub(crate) use storage::Flow;
 use crate::actions::way_out;
 use crate::hash::{KeyHasher, front};
 use crate::options::Limits;
+use crate::pipeline::Run;
 use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
-use flow::{Field, Key, KeySlot, Mask, PortNo};
+use flow::{Field, Key, Mask, PortNo};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,14 +140,15 @@ impl FlowTable {
     }
 
     /// Whether there is a megaflow of this number, and it covers `key`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn covers(&self, number: u32, key: &Key) -> bool {
         match self.storage.get(number) {
-            Some(flow) if flow.subtable != DEAD => {
-                let pairs = self.subtables.pairs(flow.subtable);
-                self.storage.matches(number, flow, key, pairs)
-            }
-            _ => false,
+            // A place without a megaflow has no subtable.
+            Some(flow) => match self.subtables.get_pairs(flow.subtable) {
+                Some(pairs) => self.storage.matches(number, flow, key, pairs),
+                None => false,
+            },
+            None => false,
         }
     }
 
@@ -191,11 +193,11 @@ impl FlowTable {
         self.subtables.made()
     }
 
-    /// Finds megaflows for those of up to [`BATCH`] keys that have [`NONE`](crate::signature::NONE) in `flows`, and puts their numbers there.
-    /// Returns of which it found one, a bit each.
+    /// Finds megaflows for those of up to [`BATCH`] runs that have [`NONE`](crate::signature::NONE), and gives them their numbers. Returns of which
+    /// it found one, a bit each.
     #[inline]
-    pub(crate) fn lookup_batch(&mut self, keys: &[KeySlot], flows: &mut [u32]) -> u32 {
-        self.subtables.lookup_batch(&self.hasher, keys, flows, &self.storage)
+    pub(crate) fn lookup_batch(&mut self, runs: &mut [Run]) -> u32 {
+        self.subtables.lookup_batch(&self.hasher, runs, &self.storage)
     }
 
     /// Takes the count of subtables that were asked for keys of which a megaflow was found.
@@ -348,10 +350,10 @@ impl FlowTable {
         &mut self.credits
     }
 
-    /// Whether one of these megaflows, all of which there are, lets packets begin anew.
+    /// Whether the megaflow of one of these runs, all of which have one, lets packets begin anew.
     #[inline]
-    pub(crate) fn recirculates(&mut self, numbers: &[u32]) -> bool {
-        self.recirculating > 0 && numbers.iter().any(|number| self.storage.flow_mut(*number).recirculates)
+    pub(crate) fn recirculates(&mut self, runs: &[Run]) -> bool {
+        self.recirculating > 0 && runs.iter().any(|run| self.storage.flow_mut(run.flow).recirculates)
     }
 
     /// Removes the megaflows that packets from a port made.

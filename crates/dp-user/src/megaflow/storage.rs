@@ -59,10 +59,13 @@ pub(super) struct Origin {
     pub(super) ticket: u32,
 }
 
+/// What packets need of a run of places.
+type Flows = Box<[Flow; CHUNK]>;
+
 /// Megaflows by number.
 pub(super) struct Storage {
-    /// Of each chunk, what packets need.
-    flows: Vec<Box<[Flow]>>,
+    /// Of each chunk, what packets need; none where all its megaflows have gone.
+    flows: Vec<Option<Flows>>,
     /// Of each chunk, the rest.
     chunks: Vec<Origins>,
     /// Free places, lowest first, so that chunks at the end run empty.
@@ -81,7 +84,7 @@ struct Origins {
 
 /// A run of places.
 pub(super) struct Chunk {
-    flows: Box<[Flow]>,
+    flows: Option<Flows>,
     origins: Box<[Origin]>,
 }
 
@@ -109,13 +112,16 @@ impl Storage {
     #[inline(always)]
     pub(super) fn get(&self, number: u32) -> Option<&Flow> {
         let (chunk, place) = split(number);
-        self.flows.get(chunk)?.get(place)
+        Some(&self.flows.get(chunk)?.as_ref()?[place])
     }
 
     #[inline(always)]
     pub(super) fn flow_mut(&mut self, number: u32) -> &mut Flow {
         let (chunk, place) = split(number);
-        &mut self.flows[chunk][place]
+        match &mut self.flows[chunk] {
+            Some(flows) => &mut flows[place],
+            None => unreachable!("a megaflow is in a chunk that has some"),
+        }
     }
 
     /// Asks for both lines of a megaflow, of which there may be none.
@@ -154,10 +160,10 @@ impl Storage {
         origin.ticket = self.tickets;
         let number = self.free.pop().map_or_else(|| self.grow(), |Reverse(n)| n);
         let (chunk, place) = split(number);
-        if self.flows[chunk].is_empty() {
+        if self.flows[chunk].is_none() {
             self.fill(chunk);
         }
-        self.flows[chunk][place] = flow;
+        *self.flow_mut(number) = flow;
         self.chunks[chunk].origins[place] = origin;
         self.chunks[chunk].live += 1;
         self.live += 1;
@@ -172,7 +178,7 @@ impl Storage {
         self.live -= 1;
         self.free.push(Reverse(number));
         (
-            std::mem::replace(&mut self.flows[chunk][place], dead_flow),
+            std::mem::replace(self.flow_mut(number), dead_flow),
             std::mem::replace(&mut self.chunks[chunk].origins[place], dead_origin),
         )
     }
@@ -184,15 +190,15 @@ impl Storage {
         let end = self
             .flows
             .get(chunk)
-            .map_or(first, |flows| if flows.is_empty() { first } else { next });
+            .map_or(first, |flows| if flows.is_none() { first } else { next });
         (first..end, (chunk + 1 < self.chunks.len()).then_some(next))
     }
 
     /// Notes what the megaflows of the chunk that `first` is in have carried, and returns where the next begins.
     pub(super) fn note_chunk(&mut self, first: u32, credits: &mut Vec<(Credit, Carried)>) -> Option<u32> {
         let (chunk, _) = split(first);
-        if let Some((flows, chunk)) = self.flows.get(chunk).zip(self.chunks.get_mut(chunk)) {
-            note(flows, &mut chunk.origins, credits);
+        if let Some((Some(flows), chunk)) = self.flows.get(chunk).zip(self.chunks.get_mut(chunk)) {
+            note(&flows[..], &mut chunk.origins, credits);
         }
         (chunk + 1 < self.chunks.len()).then(|| ((chunk + 1) * CHUNK) as u32)
     }
@@ -200,7 +206,9 @@ impl Storage {
     /// Notes what a megaflow has carried.
     pub(super) fn note(&mut self, number: u32, credits: &mut Vec<(Credit, Carried)>) {
         let (chunk, place) = split(number);
-        self.chunks[chunk].origins[place].note(&self.flows[chunk][place], credits);
+        if let Some(flows) = &self.flows[chunk] {
+            self.chunks[chunk].origins[place].note(&flows[place], credits);
+        }
     }
 
     /// Frees the chunk that `number` is in, where nothing lives there.
@@ -210,7 +218,7 @@ impl Storage {
             && origins.live == 0
         {
             *origins = Origins::default();
-            self.flows[chunk] = Box::default();
+            self.flows[chunk] = None;
         }
     }
 
@@ -230,14 +238,15 @@ impl Storage {
     fn grow(&mut self) -> u32 {
         let first = self.places();
         self.chunks.push(Origins::default());
-        self.flows.push(Box::default());
+        self.flows.push(None);
         self.free.extend((first + 1..first + CHUNK as u32).map(Reverse));
         first
     }
 
     fn fill(&mut self, chunk: usize) {
         let (flows, origins): (Vec<_>, Vec<_>) = (0..CHUNK).map(|_| self.dead()).unzip();
-        self.flows[chunk] = flows.into_boxed_slice();
+        // There are as many as that.
+        self.flows[chunk] = flows.into_boxed_slice().try_into().ok();
         self.chunks[chunk] = Origins {
             origins: origins.into_boxed_slice(),
             live: 0,
@@ -277,7 +286,9 @@ impl Storage {
 impl Chunk {
     /// Notes what its megaflows have carried.
     pub(super) fn note(&mut self, credits: &mut Vec<(Credit, Carried)>) {
-        note(&self.flows, &mut self.origins, credits);
+        if let Some(flows) = &self.flows {
+            note(&flows[..], &mut self.origins, credits);
+        }
     }
 }
 

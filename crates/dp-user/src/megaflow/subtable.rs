@@ -3,10 +3,10 @@
 use super::index::Index;
 use super::storage::Storage;
 use crate::hash::{KeyHasher, MaskPairs};
-use crate::pipeline::BATCH;
+use crate::pipeline::{BATCH, Run};
 use crate::signature::NONE;
 use dp::Region;
-use flow::{ETHERNET_WORDS, Key, KeySlot, Mask};
+use flow::{ETHERNET_WORDS, Key, Mask};
 use hashbrown::HashMap;
 
 /// All subtables of a table of megaflows.
@@ -69,9 +69,14 @@ impl Subtables {
         &self.tables[subtable as usize].mask
     }
 
-    #[inline]
     pub(super) fn pairs(&self, subtable: u32) -> &MaskPairs {
         &self.tables[subtable as usize].pairs
+    }
+
+    /// The same where there may be no subtable of this number.
+    #[inline(always)]
+    pub(super) fn get_pairs(&self, subtable: u32) -> Option<&MaskPairs> {
+        Some(&self.tables.get(subtable as usize)?.pairs)
     }
 
     /// The first megaflow found that covers a key, where none did when so many had been put in.
@@ -98,19 +103,13 @@ impl Subtables {
     /// See [`FlowTable::lookup_batch`](super::FlowTable::lookup_batch). Each subtable is asked for all keys at once, so that what it reads of
     /// memory for one comes while it asks for the others.
     #[inline]
-    pub(super) fn lookup_batch(
-        &mut self,
-        hasher: &KeyHasher,
-        keys: &[KeySlot],
-        flows: &mut [u32],
-        storage: &Storage,
-    ) -> u32 {
+    pub(super) fn lookup_batch(&mut self, hasher: &KeyHasher, runs: &mut [Run], storage: &Storage) -> u32 {
         // Of each key that is left: which it is, its hash under the mask, the first megaflow that may be it.
         let mut open = [(0u8, 0u32, NONE); BATCH];
         let mut left = 0;
-        for (n, flow) in flows.iter().enumerate().take(BATCH) {
+        for (n, flow) in runs.iter().map(|run| run.flow).enumerate().take(BATCH) {
             open[left].0 = n as u8;
-            left += usize::from(*flow == NONE);
+            left += usize::from(flow == NONE);
         }
         let bits = |open: &[(u8, u32, u32)]| open.iter().fold(0, |bits, (n, ..)| bits | 1 << n);
         let all: u32 = bits(&open[..left]);
@@ -121,7 +120,7 @@ impl Subtables {
             let table = &mut self.tables[number as usize];
             let asked = left;
             for (n, hash, _) in &mut open[..asked] {
-                *hash = hasher.masked(&keys[usize::from(*n)], &table.pairs) as u32;
+                *hash = hasher.masked(&runs[usize::from(*n)].key, &table.pairs) as u32;
                 sys::memory::prefetch(table.index.home(*hash));
             }
             for (_, hash, candidate) in &mut open[..asked] {
@@ -131,11 +130,11 @@ impl Subtables {
             left = 0;
             for at in 0..asked {
                 let (n, hash, candidate) = open[at];
-                let key = &keys[usize::from(n)];
+                let Run { key, flow, .. } = &mut runs[usize::from(n)];
                 if table.is_it(candidate, key, storage) {
-                    flows[usize::from(n)] = candidate;
+                    *flow = candidate;
                 } else if let Some(found) = table.find(hash, key, storage) {
-                    flows[usize::from(n)] = found;
+                    *flow = found;
                 } else {
                     open[left].0 = n;
                     left += 1;

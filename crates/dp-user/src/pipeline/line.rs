@@ -11,7 +11,8 @@
 //! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others stand in the line goes to its end, known or not. When
 //!   the first of them has asked, the others go on with it, so that a flow that has become known is out of the line.
 
-use super::{BATCH, Batch, Inlet, Pipeline};
+use super::batch::Batch;
+use super::{BATCH, Inlet, Pipeline};
 use dp::DropCause;
 use flow::{Field, Key};
 use netdev::Frame;

@@ -103,6 +103,9 @@ fn ethernet(header: &[u8; 14], kind: u64, in_port: PortNo) -> [u64; ETHERNET_WOR
 /// Eight bytes from `at` on.
 #[inline(always)]
 fn be64<const N: usize>(header: &[u8; N], at: usize) -> u64 {
-    let byte = |n: usize| header[at + n];
-    u64::from_be_bytes([byte(0), byte(1), byte(2), byte(3), byte(4), byte(5), byte(6), byte(7)])
+    // In one piece: byte by byte, those of which only some are wanted are read in several.
+    match header[at..].first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => unreachable!("the header has eight bytes there"),
+    }
 }

@@ -48,7 +48,7 @@ impl Deref for KeySlot {
 
 impl KeySlot {
     /// Reads a packet, as [`extract`](super::extract) does. `before` is where the packet before it was read in the same way, if there was one.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
         let Some(plain) = Plain::read(data, in_port) else {
             return self.read_any(data, in_port);
@@ -75,7 +75,7 @@ impl KeySlot {
 
     /// The same for the first [`ETHERNET_WORDS`] words of a packet's key, which are those before its payload. What the other words say has no
     /// meaning.
-    #[inline]
+    #[inline(always)]
     pub fn read_ethernet(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
         let Some(words) = untagged(data, in_port) else {
             self.key.words[..ETHERNET_WORDS].fill(0);

@@ -1,0 +1,109 @@
+//! The packets that are under way together, and what is known of each.
+
+use super::bytes_of;
+use crate::signature::NONE;
+use flow::{Key, KeySlot, PortNo, Reading};
+use netdev::Frame;
+
+/// In place of a megaflow's number: no key could be read.
+pub(super) const MALFORMED: u32 = NONE - 1;
+
+/// See the module's page.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) frames: Vec<Frame>,
+    /// Those of the frames come first, in order; keys of earlier batches are behind them.
+    places: Vec<Run>,
+    used: usize,
+    /// Only the first [`flow::ETHERNET_WORDS`] of the keys were read.
+    pub(super) is_ethernet: bool,
+    /// How many megaflows had been made when those without one were looked for.
+    pub(super) asked_at: u64,
+}
+
+/// Frames that, one after the other, have the same key, again and again.
+#[derive(Default)]
+pub(crate) struct Run {
+    pub(crate) key: KeySlot,
+    /// By which its megaflow is remembered.
+    pub(super) hash: u64,
+    /// The number of the megaflow, [`NONE`] or [`MALFORMED`].
+    pub(crate) flow: u32,
+    pub(super) packets: u32,
+    pub(super) bytes: u32,
+}
+
+impl Batch {
+    /// Reads the keys of the packets; of those that visibly have the key of the one before, one key.
+    #[inline(always)]
+    pub(super) fn read(
+        &mut self,
+        port: PortNo,
+        read: impl Fn(&mut KeySlot, &[u8], PortNo, Option<&KeySlot>) -> Reading,
+        hash: impl Fn(&Key) -> u64,
+    ) {
+        let packets = self.frames.len();
+        self.places.resize_with(self.places.len().max(packets), Run::default);
+        let mut used = 0;
+        let (mut before, mut places) = (None::<&mut Run>, self.places.iter_mut());
+        let mut place = places.next();
+        for frame in &self.frames {
+            let Some(run) = place else { break };
+            let len = frame.len() as u32;
+            match read(&mut run.key, frame.data(), port, before.as_ref().map(|run| &run.key)) {
+                Reading::Same => {
+                    if let Some(before) = &mut before {
+                        before.packets += 1;
+                        before.bytes += len;
+                    }
+                    place = Some(run);
+                    continue;
+                }
+                Reading::Key => (run.hash, run.flow) = (hash(&run.key), NONE),
+                Reading::Malformed => run.flow = MALFORMED,
+            }
+            (run.packets, run.bytes) = (1, len);
+            before = Some(run);
+            place = places.next();
+            used += 1;
+        }
+        self.used = used;
+    }
+
+    #[inline(always)]
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.places[..self.used]
+    }
+
+    #[inline(always)]
+    pub(super) fn runs_mut(&mut self) -> &mut [Run] {
+        &mut self.places[..self.used]
+    }
+
+    /// The runs, and the frames of all of them.
+    #[inline(always)]
+    pub(super) fn parts_mut(&mut self) -> (&mut [Run], &mut Vec<Frame>) {
+        (&mut self.places[..self.used], &mut self.frames)
+    }
+
+    /// All packets are of this megaflow.
+    pub(super) fn run_of(&mut self, number: u32) {
+        if self.places.is_empty() {
+            self.places.push(Run::default());
+        }
+        self.used = 1;
+        self.places[0].flow = number;
+        self.places[0].packets = self.frames.len() as u32;
+        self.places[0].bytes = bytes_of(&self.frames) as u32;
+    }
+
+    /// How many packets are in the runs that have a bit here.
+    pub(super) fn packets_in(&self, mut runs: u32) -> u32 {
+        let mut packets = 0;
+        while runs != 0 {
+            packets += self.places[runs.trailing_zeros() as usize].packets;
+            runs &= runs - 1;
+        }
+        packets
+    }
+}
