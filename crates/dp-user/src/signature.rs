@@ -20,6 +20,9 @@ const MOST: usize = 1 << 18;
 /// After how many packets for each place it is decided whether the cache has the right size: it has taken in by then what there is.
 const PERIOD: usize = 4;
 
+/// How many times as large it becomes at once, at most.
+const GROWTH: u32 = 64;
+
 /// Of how many packets one is remembered where there are too many.
 const THIN: u32 = 32;
 
@@ -100,8 +103,9 @@ impl SignatureCache {
     fn adapt(&mut self) {
         let all = self.known + self.unknown;
         if self.unknown > all / 16 && self.lines.len() < self.most {
-            // What it knew is soon told again.
-            self.lines = Lines::new(2 * self.lines.len());
+            // Of flows that come in no order it knows as great a part as it has places for. What it knew is soon told again.
+            let times = (all / self.known.max(1)).clamp(2, GROWTH).next_power_of_two();
+            self.lines = Lines::new((times as usize * self.lines.len()).min(self.most));
         } else {
             self.thin = self.unknown > all / 4 * if self.thin { 2 } else { 3 };
         }
@@ -170,6 +174,27 @@ mod tests {
         assert!(cache.lines.len() > LEAST);
         cache.clear();
         assert_eq!((cache.lines.len(), cache.guess(hash(1))), (LEAST, NONE));
+    }
+
+    #[test]
+    fn it_soon_has_the_size_for_many_flows_that_come_in_no_order() {
+        let mut cache = SignatureCache::new();
+        let flows = 1 << 20;
+        let mut at = 1_u32;
+        let mut known = 0;
+        for packet in 0..2 << 20 {
+            at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let flow = at >> 12;
+            assert!(flow < flows);
+            if cache.guess(hash(flow)) == flow {
+                known += u32::from(packet >= 1 << 20);
+                cache.learn(1, 0);
+            } else {
+                cache.remember(hash(flow), flow);
+                cache.learn(0, 1);
+            }
+        }
+        assert!(known > flows / 10 * 6, "{known}");
     }
 
     #[test]
