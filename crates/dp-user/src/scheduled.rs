@@ -2,7 +2,7 @@
 //!
 //! A worker that has frames for the port puts them in, takes out what may leave now, and offers it to the device. What the device has no room
 //! for stays at the head of the line. Where something stays, one of the workers has it on its mind (the *claim*): it comes back when the
-//! scheduler says, or when the device has room.
+//! scheduler says, or when the device has room. While nothing waits and nothing has to, frames pass the queue by: they are policed and counted.
 //!
 //! Invariants
 //! - The lock is the port's alone, and nobody waits for anything while holding it but for the system calls that send.
