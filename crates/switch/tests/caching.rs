@@ -11,6 +11,7 @@ mod packets;
 #[path = "traces/programs.rs"]
 mod programs;
 
+use dp::Action;
 use flow::{Field, Key, PortNo, extract};
 use model::{BRIDGES, Topology};
 use openflow::model::{FlowCommand, GroupCommand, MeterCommand};
@@ -20,13 +21,31 @@ use switch::tables::Translated;
 use testkit::Rng;
 use wire::Nanos;
 
-/// What a datapath does for a translation. The mask may be another: there is more than one proof of an answer.
-fn parts(t: &Translated) -> impl PartialEq + std::fmt::Debug + use<> {
+/// What a datapath does to a packet for a translation. The mask may be another: there is more than one proof of an answer. So may be how much of a
+/// field is written, where the packet is known to have the rest: what it has afterwards counts.
+fn parts(t: &Translated, packet: &Key) -> impl PartialEq + std::fmt::Debug + use<> {
+    #[derive(Debug, PartialEq)]
+    enum Does {
+        Field(Field, u128),
+        Other(Action),
+    }
     let of = &t.translation;
+    let (mut packet, mut as_received) = (*packet, true);
+    let does = |action: &Action| match action {
+        Action::SetField(set) if as_received => {
+            packet.set(set.field(), packet.get(set.field()) & !set.mask() | set.value());
+            Does::Field(set.field(), packet.get(set.field()))
+        }
+        other => {
+            // Behind another tag or label a field is elsewhere.
+            as_received &= matches!(other, Action::Output(_));
+            Does::Other(other.clone())
+        }
+    };
     let told: Vec<_> = t.controllers.iter().map(|(handle, _)| *handle).collect();
     let noted: Vec<_> = t.memos.iter().map(|(handle, _)| *handle).collect();
     (
-        of.actions.clone(),
+        of.actions.iter().map(does).collect::<Vec<_>>(),
         of.deps.to_vec(),
         of.effects.to_vec(),
         of.credits.to_vec(),
@@ -120,7 +139,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
             switch.accept(&first, Nanos::ZERO);
             // What is frozen goes on with the same packet, or with what is behind its label.
             let again = first.translation.actions.iter().find_map(|action| match action {
-                dp::Action::Recirc(id) => Some(*id),
+                Action::Recirc(id) => Some(*id),
                 _ => None,
             });
             if let Some(id) = again {
@@ -139,8 +158,8 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
             same += mutated.len();
             for other in others.iter().chain(&mutated) {
                 assert_eq!(
-                    parts(&translated),
-                    parts(&switch.translate_rules(other)),
+                    parts(&translated, other),
+                    parts(&switch.translate_rules(other), other),
                     "round {round}: {} and {}\n{}",
                     key.display(&flow::Mask::full()),
                     other.display(&flow::Mask::full()),
@@ -203,8 +222,8 @@ fn labels_are_put_on_and_taken_off_every_stack_that_a_megaflow_covers_in_the_sam
                 shared += 1;
                 let shown = [key, other].map(|key| key.display(&flow::Mask::full()).to_string());
                 assert_eq!(
-                    parts(&translated),
-                    parts(&switch.translate_rules(other)),
+                    parts(&translated, other),
+                    parts(&switch.translate_rules(other), other),
                     "{} {shown:#?}",
                     rules[0]
                 );
