@@ -31,7 +31,7 @@ fn parts(t: &Translated, packet: &Key) -> impl PartialEq + std::fmt::Debug + use
     }
     let of = &t.translation;
     let (mut packet, mut as_received) = (*packet, true);
-    let does = |action: &Action| match action {
+    let does = |action: &Action| match *action {
         Action::SetField(set) if as_received => {
             packet.set(set.field(), packet.get(set.field()) & !set.mask() | set.value());
             Does::Field(set.field(), packet.get(set.field()))
@@ -39,7 +39,7 @@ fn parts(t: &Translated, packet: &Key) -> impl PartialEq + std::fmt::Debug + use
         other => {
             // Behind another tag or label a field is elsewhere.
             as_received &= matches!(other, Action::Output(_));
-            Does::Other(other.clone())
+            Does::Other(other)
         }
     };
     let told: Vec<_> = t.controllers.iter().map(|(handle, _)| *handle).collect();
