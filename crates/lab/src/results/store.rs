@@ -128,11 +128,11 @@ impl Store {
     /// be made; a file of it is damaged.
     pub fn open(dir: &Path, fresh: Run) -> Result<Store> {
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made", dir.display()))?;
-        let lock = open(
+        let lock = Lock(open(
             &dir.join(LOCK),
             OpenOptions::new().create(true).truncate(false).write(true),
-        )?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        )?);
+        if flock(&lock.0, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("{}: another 'oxvs lab run' is at work on it", dir.display());
         }
         let old = read_run(dir)?;
@@ -164,7 +164,7 @@ impl Store {
             samples,
             length,
             records,
-            _lock: Lock(lock),
+            _lock: lock,
         };
         store.write_run()?;
         Ok(store)
