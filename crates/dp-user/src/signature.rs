@@ -104,7 +104,7 @@ impl SignatureCache {
         let all = self.known + self.unknown;
         if self.unknown > all / 16 && self.lines.len() < self.most {
             // Of flows that come in no order it knows as great a part as it has places for. What it knew is soon told again.
-            let times = (all / self.known.max(1)).clamp(2, GROWTH).next_power_of_two();
+            let times = (all / self.known.max(1)).clamp(2, GROWTH);
             self.lines = Lines::new((times as usize * self.lines.len()).min(self.most));
         } else {
             self.thin = self.unknown > all / 4 * if self.thin { 2 } else { 3 };
