@@ -98,9 +98,6 @@ struct QueuePlace {
 /// The slices of processor time that workers run in.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// The workers' nice value, where the process may have it: the whole of Open vSwitch runs with that, by its start script.
-const NICE: i32 = -10;
-
 impl DpUser {
     /// Starts the workers.
     ///
@@ -212,8 +209,6 @@ impl DpUser {
                 }
                 // Where processors are busy, a packet would wait for whole slices of others. Without it the worker works as well, only later.
                 let _ = sys::thread::set_slice(SLICE);
-                // Packets go before what asks for them to be carried, as they do in the kernel.
-                let _ = sys::thread::set_nice(NICE);
                 // Timers are for packets that are due; they come 50 us late otherwise.
                 let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
                 worker.run();
