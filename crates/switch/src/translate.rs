@@ -10,9 +10,9 @@ use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
 use crate::reserved::is_reserved;
 use crate::switch::Switch;
-use crate::tables::{Pipeline, Translated};
+use crate::tables::{Credited, Pipeline, RuleRef, Translated};
 use crate::tags::{Reader, Tags};
-use dp::{Dep, DropCause, Effect, Key, PortNo, Translation};
+use dp::{Credit, Dep, DropCause, Effect, Key, PortNo, Translation};
 use flow::Field;
 use smallvec::SmallVec;
 use wire::{MacAddr, Nanos, Vid};
@@ -55,6 +55,7 @@ pub(crate) struct Walk<'a> {
     in_port: PortNo,
     deps: SmallVec<[Dep; 4]>,
     effects: SmallVec<[Effect; 2]>,
+    credits: SmallVec<[Credit; 4]>,
     /// The different tags of outputs.
     states: SmallVec<[Tags; 4]>,
     /// Ports, each with the index of its state.
@@ -135,6 +136,7 @@ impl<'a> Walk<'a> {
             in_port: PortNo::default(),
             deps: SmallVec::new(),
             effects: SmallVec::new(),
+            credits: SmallVec::new(),
             states: SmallVec::new(),
             outputs: SmallVec::new(),
             drop: None,
@@ -163,10 +165,23 @@ impl<'a> Walk<'a> {
             return;
         }
         self.depend(Read::Bridge(at.bridge));
+        self.count(at.bridge, bridge.tables.builtin_rule());
         if bridge.settings.fail_mode == FailMode::Secure {
             return self.dropped(DropCause::NoRule);
         }
         self.normal(bridge, at, tags, depth);
+    }
+
+    /// Notes what counts a packet as a look into the first table does, of which one rule is all there may be.
+    fn count(&mut self, bridge: u32, rule: Option<RuleRef>) {
+        let lookup = Credited::Lookup {
+            bridge,
+            table: 0,
+            matched: rule.is_some(),
+        };
+        self.credits.push(lookup.credit());
+        let rule = rule.map(|rule| Credited::Rule { bridge, rule });
+        self.credits.extend(rule.map(Credited::credit));
     }
 
     /// What a bridge does without rules, and by the action of that name.
@@ -389,7 +404,7 @@ impl<'a> Walk<'a> {
             mask: *self.reader.mask(),
             deps: self.deps,
             effects: self.effects,
-            credits: Default::default(),
+            credits: self.credits,
             drop,
         }
     }

@@ -286,6 +286,25 @@ fn a_paused_packet_goes_on_when_ovs_ofctl_lets_it() {
 }
 
 #[test]
+fn the_rule_that_a_bridge_begins_with_counts_its_packets() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2"]);
+    let frame = Packet::new(mac(1), mac(2)).payload(0x88b5, &[7; 50]);
+    for _ in 0..3 {
+        switch.appctl(&["netdev-dummy/receive", "p1", &frame.hex()]);
+    }
+    eventually("the rule has counted", || {
+        let rules = ofctl(&switch, &["dump-flows", "br0"]);
+        rules.contains("n_packets=3, n_bytes=192,").then_some(())
+    });
+    let table = ofctl(&switch, &["dump-tables", "br0"]);
+    assert!(table.contains("active=1, lookup=3, matched=3"), "{}", &table[..300]);
+}
+
+#[test]
 fn a_port_does_what_a_controller_says_of_it() {
     if let Some(reason) = testkit::missing(false, &TOOLS) {
         skip!("{reason}");

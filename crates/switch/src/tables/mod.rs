@@ -112,6 +112,7 @@ pub struct FlowTables {
     /// When rules have to be looked at.
     queue: BTreeSet<(Nanos, RuleRef)>,
     builtin: bool,
+    builtin_rule: Option<RuleRef>,
     groups: GroupTable,
     meters: MeterTable,
     /// The rules that send to a group, by group.
@@ -136,6 +137,7 @@ impl FlowTables {
             tables: Vec::new(),
             queue: BTreeSet::new(),
             builtin: true,
+            builtin_rule: None,
             groups: GroupTable::default(),
             meters: MeterTable::default(),
             by_group: BTreeSet::new(),
@@ -154,7 +156,8 @@ impl FlowTables {
             };
             let rule = Rule::builtin(model::Instructions::apply(vec![output]), now);
             // The only rule there is: nothing can be in its way.
-            let _ = tables.table_mut(0).rules.put(&Match::ANY, 0, rule);
+            let id = tables.table_mut(0).rules.put(&Match::ANY, 0, rule);
+            tables.builtin_rule = id.map(|id| RuleRef { table: 0, id });
         }
         tables
     }
@@ -179,6 +182,11 @@ impl FlowTables {
     /// Whether nothing was changed since the tables were made.
     pub fn is_builtin(&self) -> bool {
         self.builtin
+    }
+
+    /// The rule that there is as long as [`FlowTables::is_builtin`] holds, where there is one.
+    pub(crate) fn builtin_rule(&self) -> Option<RuleRef> {
+        self.builtin_rule
     }
 
     /// The group of a number.
