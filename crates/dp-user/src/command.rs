@@ -5,12 +5,13 @@
 
 use crate::gate::Gate;
 use crate::load::QueueLoad;
-use crate::options::Limits;
+use crate::options::{Limits, ShortcutUse};
 use crate::pipeline::Inlet;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use dp::{Action, FlowDump};
 use flow::PortNo;
+use netdev::shortcut::ShortcutPort;
 use netdev::{Frame, Netdev};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -37,6 +38,8 @@ pub(crate) enum Command {
         port: PortNo,
         device: Arc<dyn Netdev>,
         stats: Arc<PortStats>,
+        /// The same in the kernel, where shortcuts can lead there.
+        exit: Option<Arc<ShortcutPort>>,
         intakes: Vec<Intake>,
         done: Sender<io::Result<()>>,
     },
@@ -66,6 +69,10 @@ pub(crate) enum Command {
         gate: Arc<Mutex<Gate>>,
         done: Sender<()>,
     },
+    /// Use shortcuts in this way.
+    Shortcuts { usage: ShortcutUse, done: Sender<()> },
+    /// Devices may have become others: let what goes by shortcuts come to the worker again, and look at them anew.
+    Links,
     /// Cache so many megaflows at most, for so long.
     Limit(Limits),
     /// Forget all megaflows.

@@ -8,21 +8,22 @@ use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
-use crate::{Limits, Options};
+use crate::{Limits, Options, ShortcutUse};
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
     QosReport, Slowpath,
 };
 use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::{Frame, Netdev};
+use netdev::shortcut::{ShortcutPort, Shortcuts};
+use netdev::{Frame, Kind, Netdev, Rx};
 use parking_lot::{Mutex, RwLock};
 use qos::PortConfig;
 use qos::police::IngressPolicerConfig;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::mpsc;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use wire::Nanos;
@@ -52,6 +53,11 @@ pub struct DpUser {
     limits: Mutex<Option<Limits>>,
     /// Queued packets that were dropped when a configuration changed or a port went.
     drops: ControlDrops,
+    /// Made with the first port that can have some; why there are none, where the kernel refused.
+    shortcuts: OnceLock<io::Result<Arc<Shortcuts>>>,
+    shortcut_use: Mutex<ShortcutUse>,
+    /// Why the last port that was refused has none.
+    unguided: Mutex<Option<String>>,
 }
 
 /// A worker as the control side knows it.
@@ -81,6 +87,8 @@ struct Port {
     queue: Option<Arc<PortQueue>>,
     /// It has a scheduler now.
     scheduled: bool,
+    /// What it is in the kernel, where shortcuts can lead there.
+    shortcut: Option<Arc<ShortcutPort>>,
     /// What its packets pass as they come, once there was something.
     gate: Option<Arc<Mutex<Gate>>>,
     /// Queued packets that were dropped when the configuration changed.
@@ -105,6 +113,9 @@ impl DpUser {
     /// Where the kernel gives no thread, epoll or eventfd.
     pub fn new(options: Options, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> io::Result<Arc<DpUser>> {
         let datapath = DpUser {
+            shortcuts: OnceLock::new(),
+            shortcut_use: Mutex::default(),
+            unguided: Mutex::default(),
             slowpath: Arc::downgrade(&slowpath),
             changes,
             workers: RwLock::default(),
@@ -197,6 +208,7 @@ impl DpUser {
             self.meters.clone(),
         );
         pipeline.set_limits(limits);
+        pipeline.use_shortcuts(*self.shortcut_use.lock());
         let stats = pipeline.stats().clone();
         let worker = Worker::new(number, pipeline, commands.clone(), slowpath, self.spin.clone())?;
         let load = worker.load().clone();
@@ -236,6 +248,51 @@ impl DpUser {
         answers.into_iter()
     }
 
+    fn make_shortcuts(&self) -> io::Result<Arc<Shortcuts>> {
+        let shortcuts = Shortcuts::new()?;
+        let told = shortcuts.clone();
+        let first = self.changes.tell(Box::new(move |epoch| told.set_epoch(epoch)));
+        first.then_some(shortcuts).ok_or(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// What a port is in the kernel, where all that its device receives can take shortcuts.
+    fn shortcut_port(&self, device: &dyn Netdev, queues: &mut [Box<dyn Rx>]) -> Option<Arc<ShortcutPort>> {
+        if device.kind() != Kind::System {
+            return None;
+        }
+        let shortcuts = self.shortcuts.get_or_init(|| self.make_shortcuts()).as_ref().ok()?;
+        let ifindex = device.state().ok()?.ifindex;
+        let port = shortcuts.port(ifindex)?;
+        let guided: io::Result<Vec<bool>> = queues.iter_mut().map(|rx| rx.guide(&port)).collect();
+        if let Err(error) = &guided {
+            *self.unguided.lock() = Some(format!("{}: {}", device.name(), sys::strerror(error)));
+        }
+        guided
+            .is_ok_and(|all| all.into_iter().all(|guided| guided))
+            .then_some(port)
+    }
+
+    /// Changes how shortcuts are used. When this returns, none is used in another way.
+    pub fn use_shortcuts(&self, usage: ShortcutUse) {
+        let _one_at_a_time = self.control.lock();
+        if std::mem::replace(&mut *self.shortcut_use.lock(), usage) != usage {
+            self.ask_all(|done| Command::Shortcuts { usage, done }).for_each(drop);
+        }
+    }
+
+    /// Why a port has no shortcuts that could have some.
+    pub fn shortcut_error(&self) -> Option<String> {
+        let error = self.shortcuts.get()?.as_ref().err().map(sys::strerror);
+        error.or_else(|| self.unguided.lock().clone())
+    }
+
+    /// Devices have changed: one is down or up, or takes other packets.
+    pub fn links_changed(&self) {
+        for worker in &*self.workers.read() {
+            worker.commands.push(Command::Links);
+        }
+    }
+
     fn let_go(&self, port: PortNo) {
         self.ask_all(|done| Command::DelPort { port, done }).for_each(drop);
     }
@@ -255,7 +312,8 @@ impl Datapath for DpUser {
             device: device.name().to_owned(),
             source,
         };
-        let queues = device.open_rx().map_err(refused)?;
+        let mut queues = device.open_rx().map_err(refused)?;
+        let shortcut = self.shortcut_port(&*device, &mut queues);
         let workers = self.workers.read().clone();
         let stats: Vec<(u64, Arc<PortStats>)> = workers.iter().map(|worker| (worker.id, Arc::default())).collect();
         let placed = self.place_new(port, queues.len(), &workers);
@@ -264,8 +322,10 @@ impl Datapath for DpUser {
         for ((number, rx), worker) in queues.into_iter().enumerate().zip(placed) {
             let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
             let load = Arc::<QueueLoad>::default();
+            let mut inlet = Inlet::new(port, rx, stats[worker].1.clone(), budget);
+            inlet.entrance = shortcut.clone();
             intakes[worker].push(Intake {
-                inlet: Inlet::new(port, rx, stats[worker].1.clone(), budget),
+                inlet,
                 number: number as u32,
                 load: load.clone(),
             });
@@ -281,6 +341,7 @@ impl Datapath for DpUser {
                 port,
                 device: device.clone(),
                 stats: stats.clone(),
+                exit: shortcut.clone(),
                 intakes,
                 done: done.clone(),
             });
@@ -294,6 +355,7 @@ impl Datapath for DpUser {
             device,
             stats,
             queues: places,
+            shortcut,
             queue: None,
             scheduled: false,
             gate: None,
@@ -322,6 +384,13 @@ impl Datapath for DpUser {
             let dropped = port.drops.get(cause);
             sum.drops[cause as usize] += dropped;
             sum.tx_dropped += dropped;
+        }
+        if let Some(shortcut) = &port.shortcut {
+            let carried = shortcut.carried();
+            sum.rx_packets += carried.rx_packets;
+            sum.rx_bytes += carried.rx_bytes;
+            sum.tx_packets += carried.tx_packets;
+            sum.tx_bytes += carried.tx_bytes;
         }
         let lost = port.device.drops();
         sum.rx_dropped += lost.queue_full + lost.truncated;

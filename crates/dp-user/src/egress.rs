@@ -123,6 +123,11 @@ impl Egress {
         Some(scheduled.filter(|scheduled| !scheduled.own)?.queue.clone())
     }
 
+    /// Whether frames for a port go to its device as they come.
+    pub(crate) fn is_direct(&self, port: PortNo) -> bool {
+        self.outlet(port).is_some_and(|outlet| outlet.scheduled.is_none())
+    }
+
     fn outlet(&self, port: PortNo) -> Option<&Outlet> {
         self.places[*self.ports.get(&port)? as usize].as_ref()
     }

@@ -33,5 +33,5 @@ mod stats;
 mod worker;
 
 pub use datapath::{AutoBalance, DpUser, Perf, QueueReport, QueueRules, WorkerReport};
-pub use options::{Limits, Options};
+pub use options::{Limits, Options, ShortcutUse};
 pub use placement::Assign;

@@ -20,6 +20,19 @@ pub struct Limits {
     pub period: Duration,
 }
 
+/// Whether the kernel forwards packets by itself of which workers have found out where they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShortcutUse {
+    /// Every packet goes through a worker.
+    Off,
+    /// To the device that they go to, through its qdisc.
+    #[default]
+    Device,
+    /// Where that is a veth whose other end is in another network namespace, to that end at once, past the qdisc, the captures and the counters of
+    /// the device.
+    Peer,
+}
+
 /// What can be set about the userspace datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {

@@ -48,6 +48,7 @@ mod held;
 mod housekeeping;
 mod inlet;
 mod line;
+mod shortcut;
 
 pub(crate) use batch::Run;
 pub(crate) use housekeeping::Push;
@@ -150,7 +151,11 @@ impl Pipeline {
             if from.is_gated() {
                 self.pass_through_gate(&mut batch.frames, from, now);
             }
+            let candidate = from.entrance.is_some().then(|| self.candidate(&batch, from));
             self.forward(&mut batch, from, now);
+            if let Some(Some(candidate)) = candidate {
+                self.offer_shortcut(&candidate, &batch, from, now);
+            }
         }
         self.batch = batch;
         from.line.end();
@@ -490,7 +495,9 @@ impl Pipeline {
     /// Lets go of a port and of the megaflows that its packets made. What waits for its device is lost, and counted.
     pub fn remove_port(&mut self, port: PortNo) {
         self.actor.egress.remove(port, &self.stats);
+        self.flows.remove_exit(port);
         self.flows.remove_owner(port);
+        self.flows.close_shortcuts();
     }
 
     pub(crate) fn flows(&self) -> &FlowTable {

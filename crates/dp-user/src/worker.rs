@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::pipeline::{BATCH, Inlet, Others, Pipeline, Push};
 use crate::poll::Poller;
-use dp::{FlowDump, FlowStats, Slowpath};
+use dp::Slowpath;
 use flow::PortNo;
 use netdev::Netdev;
 use parking_lot::Mutex;
@@ -66,7 +66,7 @@ pub(crate) struct Worker {
     commands: Arc<CommandQueue>,
     slowpath: Arc<dyn Slowpath>,
     queues: Vec<Option<Queue>>,
-    dumps: Vec<Dump>,
+    dumps: Vec<dump::Dump>,
     /// Reports of statistics under way, and who waits for them.
     pushes: Vec<(Push, Sender<()>)>,
     spin: Arc<SpinTime>,
@@ -131,12 +131,6 @@ struct Queue {
     idle: bool,
     /// Its device has vanished; nobody asks it again.
     gone: bool,
-}
-
-/// A dump of megaflows under way.
-struct Dump {
-    next: u32,
-    to: Sender<Vec<FlowDump>>,
 }
 
 impl Worker {
@@ -415,10 +409,12 @@ impl Worker {
                     port,
                     device,
                     stats,
+                    exit,
                     intakes,
                     done,
                 } => {
                     self.pipeline.add_outlet(port, device.clone(), stats);
+                    self.pipeline.add_exit(port, exit, &device);
                     let added = intakes
                         .into_iter()
                         .try_for_each(|intake| self.add_queue(intake, &device));
@@ -444,13 +440,18 @@ impl Worker {
                     self.gate(port, &gate);
                     let _ = done.send(());
                 }
+                Command::Shortcuts { usage, done } => {
+                    self.pipeline.use_shortcuts(usage);
+                    let _ = done.send(());
+                }
+                Command::Links => self.pipeline.forget_devices(),
                 Command::Limit(limits) => self.pipeline.set_limits(limits),
                 Command::Flush { done } => {
                     self.pipeline.flush();
                     let _ = done.send(());
                 }
                 Command::Push { done } => self.pushes.push((Push::default(), done)),
-                Command::Dump { flows } => self.dumps.push(Dump { next: 0, to: flows }),
+                Command::Dump { flows } => self.dumps.push(dump::Dump::new(flows)),
                 Command::Execute {
                     in_port,
                     frame,
@@ -471,6 +472,7 @@ impl Worker {
             inlet, number, load, ..
         } = place.take()?;
         self.poller.remove(inlet.rx.fd());
+        self.pipeline.close_shortcuts(port);
         Some(Intake { inlet, number, load })
     }
 
@@ -506,6 +508,7 @@ impl Worker {
         for queue in self.queues.iter_mut().flatten() {
             if queue.inlet.port == port {
                 queue.inlet.set_gate(gate.clone());
+                self.pipeline.stop_shortcuts(port);
                 self.gated = true;
             }
         }
@@ -522,31 +525,6 @@ impl Worker {
             }
         }
         self.pipeline.remove_port(port);
-    }
-
-    /// Goes on with the dumps under way by a chunk each.
-    fn dump(&mut self, now: Nanos) {
-        let flows = self.pipeline.flows();
-        let worker = self.number;
-        self.dumps.retain_mut(|dump| {
-            let mut chunk = Vec::new();
-            let next = flows.walk(dump.next, |flow, key, mask| {
-                chunk.push(FlowDump {
-                    key: *key,
-                    mask: *mask,
-                    actions: flow.actions().0.clone(),
-                    drop: flow.drop,
-                    stats: FlowStats {
-                        packets: flow.packets,
-                        bytes: flow.bytes,
-                        idle: (flow.packets > 0).then(|| now.since(flow.used)),
-                    },
-                    worker,
-                });
-            });
-            dump.next = next.unwrap_or(u32::MAX);
-            dump.to.send(chunk).is_ok() && next.is_some()
-        });
     }
 }
 
@@ -589,6 +567,7 @@ pub(crate) fn clock() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+mod dump;
 mod pacing;
 mod storms;
 #[cfg(test)]

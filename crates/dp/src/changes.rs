@@ -12,8 +12,8 @@
 use flow::{Key, Mask};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Something in the tables that a translation read, by a number that the switch chose (a hash of bridge, VLAN and address, for example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,10 +78,12 @@ const PARTS: usize = 64;
 const WORDS: usize = 1024;
 
 /// A log of changes with many readers. See the module's page.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Changes {
     epoch: AtomicU64,
     log: Mutex<Log>,
+    /// Who does not read, but is told each epoch before [`Changes::publish`] returns.
+    told: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
     /// Whoever puts changes together; nobody else takes any out of the log.
     tidying: Mutex<()>,
 }
@@ -122,6 +124,14 @@ impl Changes {
         self.epoch.load(Ordering::Acquire)
     }
 
+    /// Lets each epoch be told, the present one now and others before [`Changes::publish`] returns: to what goes by itself on the way that it was
+    /// shown, and does not come here to ask. Whoever is told must not take long. `false`, and without effect, where another is told already.
+    pub fn tell(&self, told: Box<dyn Fn(u64) + Send + Sync>) -> bool {
+        let _log = self.log.lock();
+        told(self.epoch());
+        self.told.set(told).is_ok()
+    }
+
     /// Appends changes. They are visible to every reader that asks for the epoch after this returns.
     pub fn publish(&self, changes: &[Change]) {
         if changes.is_empty() {
@@ -137,7 +147,11 @@ impl Changes {
         let recent = {
             let mut log = self.log.lock();
             log.recent.extend(changes.iter().cloned());
-            self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
+            let added = changes.len() as u64;
+            let epoch = self.epoch.fetch_add(added, Ordering::Release) + added;
+            if let Some(told) = self.told.get() {
+                told(epoch);
+            }
             log.recent.len()
         };
         if recent >= RECENT {

@@ -1,9 +1,11 @@
 //! The contract of a device: what the rest of the switch sees of every kind of port.
 
+use crate::shortcut::ShortcutPort;
 use crate::{Dummy, Frame};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use wire::MacAddr;
 
 /// A device that sends and receives packets.
@@ -87,6 +89,15 @@ pub trait Rx: Send {
     /// Whether [`Rx::recv`] makes no system call where there are no packets.
     fn is_free_to_ask(&self) -> bool {
         false
+    }
+
+    /// Lets packets that come in take the shortcuts of a port, and counts them there and not here. To be called by a thread of the
+    /// device's network namespace. `false` where the device has no such packets.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` before Linux 6.6.
+    fn guide(&mut self, _port: &Arc<ShortcutPort>) -> io::Result<bool> {
+        Ok(false)
     }
 
     /// To be called when a descriptor was readable and there was no packet: takes what else made it readable, if [`Rx::recv`] does not.
@@ -201,6 +212,8 @@ pub struct State {
     pub carrier: bool,
     /// How often the carrier has come or gone.
     pub link_resets: u64,
+    /// Whether it is a veth whose other end is in another network namespace.
+    pub far_end_elsewhere: bool,
     /// Speed in bit/s, where the device knows it.
     pub speed: Option<u64>,
     /// Whether it sends and receives at the same time, where the device knows it.

@@ -12,7 +12,7 @@
 use crate::netlink::{Netlink, tc};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::bpf::{DropProgram, TcxLink};
 
@@ -33,7 +33,7 @@ pub enum Isolation {
 /// Keeps the host's stack out as long as it lives.
 pub(crate) enum Guard {
     Tcx { _link: TcxLink },
-    Filter { _filter: FilterGuard },
+    Filter { filter: FilterGuard },
     Off,
 }
 
@@ -55,7 +55,7 @@ impl Guard {
             Isolation::Off => Ok(Guard::Off),
             Isolation::Tcx => Ok(Guard::Tcx { _link: tcx(ifindex)? }),
             Isolation::Filter => Ok(Guard::Filter {
-                _filter: FilterGuard::attach(ifindex)?,
+                filter: FilterGuard::attach(ifindex)?,
             }),
             Isolation::Auto => {
                 if !NO_TCX.load(Ordering::Relaxed) {
@@ -68,7 +68,7 @@ impl Guard {
                     }
                 }
                 Ok(Guard::Filter {
-                    _filter: FilterGuard::attach(ifindex)?,
+                    filter: FilterGuard::attach(ifindex)?,
                 })
             }
         }
@@ -124,6 +124,13 @@ impl FilterGuard {
             ifindex,
             made_qdisc,
         })
+    }
+}
+
+impl FilterGuard {
+    /// Puts another program in the place of the one that drops all.
+    pub(crate) fn replace(&mut self, program: BorrowedFd<'_>) -> io::Result<()> {
+        tc::replace_filter(&mut self.netlink, self.ifindex, self.filter, program, sys::bpf::NAME)
     }
 }
 

@@ -23,6 +23,7 @@ mod netlink;
 mod offload;
 mod pcap;
 mod pool;
+pub mod shortcut;
 mod spec;
 mod system;
 mod tap;

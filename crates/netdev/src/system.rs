@@ -12,6 +12,7 @@
 use self::rings::{Ring, RingRx};
 use crate::isolation::{Guard, Isolation};
 use crate::kernel::KernelDevice;
+use crate::shortcut::{Guide, ShortcutPort};
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -134,7 +135,8 @@ impl Netdev for System {
             buffers: Vec::with_capacity(BATCH),
             received: [Received::default(); BATCH],
             expect: 1,
-            _guard: guard,
+            guide: None,
+            guard,
         };
         let rx: Box<dyn Rx> = match ring {
             Ok(ring) => Box::new(RingRx { ring, long: rx }),
@@ -183,8 +185,10 @@ struct SystemRx {
     received: [Received; BATCH],
     /// How many packets are likely to be there: buffers and headers beyond would be prepared in vain.
     expect: usize,
+    /// Sends on what has a shortcut.
+    guide: Option<Guide>,
     /// Comes last: the socket is closed before the host's stack gets the device back.
-    _guard: Guard,
+    guard: Guard,
 }
 
 impl Rx for SystemRx {
@@ -224,6 +228,11 @@ impl Rx for SystemRx {
             }
         }
         Ok(out.len() - before)
+    }
+
+    fn guide(&mut self, port: &Arc<ShortcutPort>) -> io::Result<bool> {
+        self.guide = port.guide(&self.socket, &mut self.guard)?;
+        Ok(self.guide.is_some())
     }
 }
 

@@ -133,11 +133,9 @@ fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
             .sum();
         let all: u64 = sample.losses.iter().map(|loss| loss.packets).sum();
         assert!(cable * 10 > all * 8, "they are lost in the cable: {:?}", sample.losses);
-        assert!(
-            sample.cpu["all"] >= 0.0 && sample.cpu["system"] > 0.0,
-            "{:?}",
-            sample.cpu
-        );
+        // Where packets take shortcuts the switch's own is next to nothing.
+        assert!(sample.cpu["all"] > 0.0, "{:?}", sample.cpu);
+        assert!(sample.cpu["system"] <= sample.cpu["all"], "{:?}", sample.cpu);
     }
     let configuration = std::fs::read_to_string(dir.path().join("out/configuration/X.small/oxvs.txt")).unwrap();
     assert!(configuration.contains("vsctl"), "{configuration}");

@@ -1,10 +1,13 @@
-//! BPF programs of a few instructions, made by hand: one that drops what a device hands to the host's stack, and in [`xdp`] one that hands it to
-//! AF_XDP sockets.
+//! BPF programs, made by hand: one that drops what a device hands to the host's stack, in [`xdp`] one that hands it to AF_XDP sockets, and in
+//! [`shortcut`] two that forward known packets.
 
 use crate::error::{Result, check};
 use std::mem::size_of_val;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+mod assembler;
+mod map;
+pub mod shortcut;
 pub mod xdp;
 
 /// A loaded program.
@@ -160,19 +163,29 @@ unsafe fn make<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A `bpf` call.
+/// A `bpf` call that only reads its attributes.
 ///
 /// # Safety
 /// `attr` has the layout of the command's part of `union bpf_attr`, and pointers in it satisfy what the command asks for.
 unsafe fn bpf<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<libc::c_int> {
-    // SAFETY: the pointer and the length are those of `attr`; the rest is the caller's promise.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            std::ptr::from_ref(attr),
-            size_of_val(attr) as libc::c_uint,
-        )
-    };
+    // SAFETY: the caller's promise.
+    unsafe { bpf_at(call, command, std::ptr::from_ref(attr), size_of_val(attr)) }
+}
+
+/// A `bpf` call that answers in its attributes.
+///
+/// # Safety
+/// As [`bpf`].
+unsafe fn bpf_mut<T>(call: &'static str, command: libc::c_int, attr: &mut T) -> Result<libc::c_int> {
+    let len = size_of_val(attr);
+    // SAFETY: the caller's promise; the kernel may write to the attributes.
+    unsafe { bpf_at(call, command, std::ptr::from_mut(attr).cast_const(), len) }
+}
+
+/// # Safety
+/// As [`bpf`], of `len` bytes at `attr`.
+unsafe fn bpf_at<T>(call: &'static str, command: libc::c_int, attr: *const T, len: usize) -> Result<libc::c_int> {
+    // SAFETY: the caller's promise.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, len as libc::c_uint) };
     check(call, libc::c_int::try_from(result).unwrap_or(-1))
 }

@@ -74,6 +74,19 @@ impl PacketSocket {
         self.set_packet_option("setsockopt(PACKET_IGNORE_OUTGOING)", libc::PACKET_IGNORE_OUTGOING, &1)
     }
 
+    /// Lets a BPF program say of each packet how many bytes of it the socket gets.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` for a program of another kind.
+    pub(crate) fn attach_filter(&self, program: BorrowedFd<'_>) -> Result<()> {
+        self.set_option(
+            "setsockopt(SO_ATTACH_BPF)",
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_BPF,
+            &program.as_raw_fd(),
+        )
+    }
+
     /// Makes the device receive packets for every address, as long as this socket lives.
     ///
     /// # Errors

@@ -273,6 +273,9 @@ impl Daemon {
         let mut reconfigure = false;
         {
             let mut bridges = self.state.bridges.borrow_mut();
+            if events.iter().any(|event| bridges.has_device(&event.name).is_some()) {
+                self.state.datapath.links_changed();
+            }
             for event in events {
                 let Some(open) = bridges.has_device(&event.name) else {
                     continue;

@@ -128,7 +128,7 @@ fn magnitude(bytes: u64) -> String {
 pub(crate) struct FlowFormat {
     /// `--names`: ports by name.
     pub(crate) names: bool,
-    /// `-m`: masks that cover everything too, and the worker.
+    /// `-m`: masks that cover everything too, the worker, and how many shortcuts there are.
     pub(crate) more: bool,
 }
 
@@ -183,8 +183,12 @@ fn flow_line(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
     } else {
         String::new()
     };
+    let shortcuts = match flow.shortcuts {
+        shortcuts if format.more && shortcuts > 0 => format!(", shortcuts:{shortcuts}"),
+        _ => String::new(),
+    };
     format!(
-        "{key}, packets:{}, bytes:{}, used:{used}{worker}, actions:{actions}\n",
+        "{key}, packets:{}, bytes:{}, used:{used}{worker}{shortcuts}, actions:{actions}\n",
         flow.stats.packets, flow.stats.bytes
     )
 }

@@ -4,7 +4,7 @@
 //! without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
-use dp_user::{Assign, AutoBalance, DpUser, QueueRules};
+use dp_user::{Assign, AutoBalance, DpUser, QueueRules, ShortcutUse};
 use ovsdb::rows;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub(crate) struct Wanted {
     balance: Option<AutoBalance>,
     /// `pmd-rxq-affinity`, by interface.
     affinity: BTreeMap<String, BTreeMap<u32, usize>>,
+    shortcuts: ShortcutUse,
     /// What is wrong with it.
     pub(crate) problems: Vec<String>,
 }
@@ -79,6 +80,18 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
             improvement_percent: number("pmd-auto-lb-improvement-threshold", 25, 100),
         });
     }
+    wanted.shortcuts = match config.get("worker-shortcuts").map(String::as_str) {
+        None | Some("true") => ShortcutUse::Device,
+        Some("false") => ShortcutUse::Off,
+        Some("peer") => ShortcutUse::Peer,
+        Some(_) => {
+            problem(
+                "worker-shortcuts",
+                "is none of true, false and peer; it is taken for true",
+            );
+            ShortcutUse::Device
+        }
+    };
     for row in interfaces {
         if let Some(list) = row.other_config.get("pmd-rxq-affinity") {
             match affinity(list) {
@@ -96,6 +109,7 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
 impl Wanted {
     /// Has workers where they are wanted, before ports are opened.
     pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
+        datapath.use_shortcuts(self.shortcuts);
         if let Err(error) = datapath.set_cores(self.cores.as_deref()) {
             self.problems
                 .push(format!("other_config:pmd-cpu-mask: cannot start a worker ({error})"));
@@ -115,6 +129,9 @@ impl Wanted {
             balance: self.balance,
         };
         self.problems.extend(datapath.set_queue_rules(rules));
+        let refused = datapath.shortcut_error().filter(|_| self.shortcuts != ShortcutUse::Off);
+        self.problems
+            .extend(refused.map(|why| format!("packets take no shortcuts through the kernel ({why})")));
     }
 }
 

@@ -314,6 +314,7 @@ impl DpUser {
                 port: *port,
                 device: known.device.clone(),
                 stats,
+                exit: known.shortcut.clone(),
                 intakes: Vec::new(),
                 done,
             });

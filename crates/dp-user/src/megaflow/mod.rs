@@ -14,10 +14,12 @@
 
 mod deps;
 mod index;
+mod shortcuts;
 mod storage;
 mod subtable;
 mod sweep;
 
+pub(crate) use shortcuts::Candidate;
 pub(crate) use storage::Flow;
 
 use crate::actions::way_out;
@@ -28,6 +30,7 @@ use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Field, Key, Mask, PortNo};
 use hashbrown::HashMap;
+use shortcuts::Shortcuts;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Chunk, DEAD, Origin, Storage};
@@ -72,6 +75,7 @@ pub(crate) struct FlowTable {
     found: Vec<u32>,
     /// What megaflows have carried and is still to be reported.
     credits: Vec<(Credit, Carried)>,
+    shortcuts: Shortcuts,
 }
 
 impl FlowTable {
@@ -93,6 +97,7 @@ impl FlowTable {
             looked_at: 0,
             found: Vec::new(),
             credits: Vec::new(),
+            shortcuts: Shortcuts::new(),
         }
     }
 
@@ -323,6 +328,7 @@ impl FlowTable {
     /// Forgets all megaflows. The memory is freed by [`FlowTable::reap`].
     pub(crate) fn clear(&mut self) {
         self.removals += 1;
+        self.shortcuts.stop_all(&mut self.storage);
         self.graveyard.append(&mut self.storage.take_chunks());
         self.subtables = self.subtables.emptied();
         self.deps = DepIndex::default();
@@ -367,11 +373,12 @@ impl FlowTable {
     }
 
     /// The megaflows of numbers from `first` on, at most a chunk of them, and the number to go on from; `None` at the end.
-    pub(crate) fn walk(&self, first: u32, mut visit: impl FnMut(&Flow, &Key, &Mask)) -> Option<u32> {
+    pub(crate) fn walk(&self, first: u32, mut visit: impl FnMut(u32, &Flow, &Key, &Mask)) -> Option<u32> {
         let (numbers, next) = self.storage.chunk_from(first);
         for number in numbers {
             if let Some(flow) = self.storage.get(number).filter(|flow| flow.subtable != DEAD) {
                 visit(
+                    number,
                     flow,
                     &self.storage.origin(number).key,
                     self.subtables.mask(flow.subtable),
@@ -383,6 +390,9 @@ impl FlowTable {
 
     fn remove(&mut self, number: u32) {
         self.removals += 1;
+        if self.shortcuts.any() {
+            self.shortcuts.stop_of(number, &mut self.storage);
+        }
         let (flow, mut origin) = self.storage.remove(number);
         origin.note(&flow, &mut self.credits);
         self.recirculating -= usize::from(flow.recirculates);

@@ -109,6 +109,7 @@ impl FlowTable {
                 self.sweep.traffic = false;
                 self.sweep.oldest = Nanos::MAX;
                 self.subtables.rank();
+                self.age_shortcuts(now);
                 0
             }
             None => return,
@@ -197,7 +198,8 @@ impl FlowTable {
             self.clear();
         }
         let soonest = self.sweep.began + self.sweep.period;
-        self.sweep.due = if self.sweep.traffic {
+        // What takes shortcuts is not seen.
+        self.sweep.due = if self.sweep.traffic || self.shortcuts.any() {
             soonest
         } else {
             // Until packets come, nothing happens before the next one is too old.

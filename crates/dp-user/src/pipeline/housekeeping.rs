@@ -27,7 +27,7 @@ impl Pipeline {
     pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
         self.apply_changes();
         self.flows.sweep(now, &mut self.effects);
-        let more_to_free = self.flows.reap() | self.flows.trim();
+        let more_to_free = self.flows.reap() | self.flows.trim() | self.flows.close_some_shortcuts();
         self.report(now);
         if self.flows.len() == 0 {
             self.signatures.clear();
@@ -80,6 +80,9 @@ impl Pipeline {
     /// Does a step of reporting what megaflows have carried; `false` when all is reported.
     pub(crate) fn push_step(&mut self, push: &mut Push, now: Nanos) -> bool {
         if !self.flows.reap() {
+            if push.next == Some(0) {
+                self.flows.tell_carried();
+            }
             match push.next {
                 Some(first) => push.next = self.flows.note_chunk(first),
                 None => {

@@ -7,6 +7,7 @@ use crate::stats::PortStats;
 use dp::PortCounters;
 use flow::PortNo;
 use netdev::Rx;
+use netdev::shortcut::ShortcutPort;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use wire::Nanos;
@@ -62,6 +63,8 @@ pub struct Inlet {
     pub(super) gate: Option<Arc<Mutex<Gate>>>,
     /// When more of them come through it.
     pub(super) due: Option<Nanos>,
+    /// Its port in the eyes of the kernel, where packets can take shortcuts.
+    pub(crate) entrance: Option<Arc<ShortcutPort>>,
 }
 
 impl Inlet {
@@ -74,6 +77,7 @@ impl Inlet {
             packet_ins: budget,
             gate: None,
             due: None,
+            entrance: None,
         }
     }
 

@@ -67,6 +67,7 @@ impl Fixture {
             port: PortNo(port),
             device: device.clone(),
             stats: Arc::default(),
+            exit: None,
             intakes: vec![Intake {
                 inlet: Pipeline::inlet(PortNo(port), rx, Budget::new(8, 256)),
                 number: 0,

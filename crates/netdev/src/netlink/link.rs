@@ -14,6 +14,7 @@ const IFLA_MTU: u16 = 4;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_EXT_MASK: u16 = 29;
 const IFLA_CARRIER_CHANGES: u16 = 35;
+const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
 
 /// Leaves the counters out of replies.
@@ -44,6 +45,8 @@ pub struct Link {
     pub mac: MacAddr,
     /// How often the carrier has come or gone.
     pub carrier_changes: u32,
+    /// Whether the device that it is connected to, or stands on, is in another network namespace.
+    pub crosses: bool,
 }
 
 /// Reads the content of an `RTM_NEWLINK` or `RTM_DELLINK`; `None` where it is about something else, as a bridge's port.
@@ -68,6 +71,7 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
         mtu: attributes.u32(IFLA_MTU).unwrap_or_default(),
         mac: MacAddr(mac.unwrap_or_default()),
         carrier_changes: attributes.u32(IFLA_CARRIER_CHANGES).unwrap_or_default(),
+        crosses: attributes.get(IFLA_LINK_NETNSID).is_some(),
     })
 }
 

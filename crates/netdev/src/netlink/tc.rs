@@ -72,18 +72,31 @@ pub(crate) fn add_filter(
 ) -> io::Result<Filter> {
     // Without a priority the kernel takes one before those in use.
     let info = u32::from(ETH_P_ALL.to_be());
-    let fixed = fixed(ifindex, HANDLE, INGRESS, info);
+    netlink.request(new_filter(ifindex, info, NLM_F_CREATE | NLM_F_EXCL, program, name))?;
+    find_filter(netlink, ifindex)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Puts another program in the place of a filter's.
+pub(crate) fn replace_filter(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    filter: Filter,
+    program: BorrowedFd<'_>,
+    name: &str,
+) -> io::Result<()> {
+    netlink.request(new_filter(ifindex, filter.info, 0, program, name))
+}
+
+fn new_filter(ifindex: u32, info: u32, flags: u16, program: BorrowedFd<'_>, name: &str) -> Message {
     let fd = program.as_raw_fd().cast_unsigned();
-    let message = Message::new(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_EXCL, &fixed)
+    Message::new(RTM_NEWTFILTER, flags, &fixed(ifindex, HANDLE, INGRESS, info))
         .text(TCA_KIND, "bpf")
         .nest(TCA_OPTIONS, |options| {
             options
                 .attribute(TCA_BPF_FD, &fd.to_ne_bytes())
                 .text(TCA_BPF_NAME, name)
                 .attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes())
-        });
-    netlink.request(message)?;
-    find_filter(netlink, ifindex)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        })
 }
 
 /// The filter of ours that is there, as after a process that was killed.

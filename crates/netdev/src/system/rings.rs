@@ -6,10 +6,12 @@
 //! up receive by system calls alone.
 
 use super::{BATCH, Counters, SystemRx, errno};
+use crate::shortcut::ShortcutPort;
 use crate::{Frame, Rx};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use sys::{PacketRing, PacketSocket, RingPacket, RingSize};
 use wire::VlanTag;
@@ -104,6 +106,10 @@ impl Rx for RingRx {
 
     fn is_free_to_ask(&self) -> bool {
         true
+    }
+
+    fn guide(&mut self, port: &Arc<ShortcutPort>) -> io::Result<bool> {
+        self.long.guide(port)
     }
 
     fn woken_in_vain(&mut self) -> io::Result<()> {

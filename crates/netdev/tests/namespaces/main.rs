@@ -6,3 +6,4 @@ mod forwarding;
 mod lab;
 mod rings;
 mod room;
+mod shortcuts;

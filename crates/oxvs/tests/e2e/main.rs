@@ -16,5 +16,6 @@ mod qos;
 mod qos_config;
 mod restart;
 mod rules_differential;
+mod shortcuts;
 mod traffic;
 mod workers;

@@ -3,16 +3,14 @@
 //! It is attached by a link (Linux 5.9), so that the kernel takes it away with the process, however that ends. What comes in by a queue without a
 //! socket is dropped: a device that is a port belongs to the switch.
 
-use super::{Instruction, bpf, link, load, make};
+use super::map::{Kind, Map};
+use super::{Instruction, link, load};
 use crate::error::Result;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The program's name, as `bpftool prog` and `ip link show` print it.
 pub const NAME: &str = "oxvs_xsk";
 
-const BPF_MAP_CREATE: libc::c_int = 0;
-const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
-const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
@@ -34,7 +32,7 @@ pub enum Hook {
 
 /// Sockets by the number of a queue.
 pub struct SocketMap {
-    fd: OwnedFd,
+    map: Map,
 }
 
 /// A loaded program.
@@ -47,50 +45,15 @@ pub struct XdpLink {
     _fd: OwnedFd,
 }
 
-/// The part of `union bpf_attr` for `BPF_MAP_CREATE` that is used.
-#[repr(C)]
-struct MapAttr {
-    kind: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    flags: u32,
-    inner: u32,
-    numa_node: u32,
-    name: [u8; 16],
-}
-
-/// The part of `union bpf_attr` for `BPF_MAP_UPDATE_ELEM`.
-#[repr(C)]
-struct ElementAttr {
-    map: u32,
-    _padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
 impl SocketMap {
     /// An empty map for queues of numbers below `queues`. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`.
     ///
     /// # Errors
     /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` without AF_XDP or where `queues` is zero.
     pub fn new(queues: u32) -> Result<SocketMap> {
-        let mut name = [0; 16];
-        name[..NAME.len()].copy_from_slice(NAME.as_bytes());
-        let attr = MapAttr {
-            kind: BPF_MAP_TYPE_XSKMAP,
-            key_size: 4,
-            value_size: 4,
-            max_entries: queues,
-            flags: 0,
-            inner: 0,
-            numa_node: 0,
-            name,
-        };
-        // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers. The command makes a descriptor.
-        let fd = unsafe { make("bpf(BPF_MAP_CREATE, BPF_MAP_TYPE_XSKMAP)", BPF_MAP_CREATE, &attr) }?;
-        Ok(SocketMap { fd })
+        Ok(SocketMap {
+            map: Map::new(NAME, Kind::Sockets, (4, 4), queues, 0)?,
+        })
     }
 
     /// Lets a queue's packets go to a socket that is bound to that queue.
@@ -98,17 +61,7 @@ impl SocketMap {
     /// # Errors
     /// `E2BIG` where the queue's number is too large, `EINVAL` or `EOPNOTSUPP` where the descriptor is not an AF_XDP socket's.
     pub fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<()> {
-        let value = socket.as_raw_fd();
-        let attr = ElementAttr {
-            map: self.fd.as_raw_fd().cast_unsigned(),
-            _padding: 0,
-            key: (&raw const queue) as u64,
-            value: (&raw const value) as u64,
-            flags: 0,
-        };
-        // SAFETY: the kernel reads the attributes and four bytes each of key and value, which is what a map of this kind has; all live through
-        // the call.
-        unsafe { bpf("bpf(BPF_MAP_UPDATE_ELEM)", BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
+        self.map.set(&queue.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
     }
 }
 
@@ -119,7 +72,13 @@ impl RedirectProgram {
     /// The kernel's: `EPERM`, `EINVAL` for `fragments` where it does not know them.
     pub fn load(map: &SocketMap, fragments: bool) -> Result<RedirectProgram> {
         let flags = if fragments { BPF_F_XDP_HAS_FRAGS } else { 0 };
-        let fd = load(NAME, BPF_PROG_TYPE_XDP, BPF_XDP, flags, &program(map.fd.as_raw_fd()))?;
+        let fd = load(
+            NAME,
+            BPF_PROG_TYPE_XDP,
+            BPF_XDP,
+            flags,
+            &program(map.map.as_fd().as_raw_fd()),
+        )?;
         Ok(RedirectProgram { fd })
     }
 

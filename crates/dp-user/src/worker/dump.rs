@@ -1,0 +1,49 @@
+//! Copies of all megaflows for who asks, a chunk a turn.
+
+use super::Worker;
+use dp::{FlowDump, FlowStats};
+use std::sync::mpsc::Sender;
+use wire::Nanos;
+
+/// A dump of megaflows under way.
+pub(super) struct Dump {
+    next: u32,
+    to: Sender<Vec<FlowDump>>,
+}
+
+impl Dump {
+    pub(super) fn new(to: Sender<Vec<FlowDump>>) -> Dump {
+        Dump { next: 0, to }
+    }
+}
+
+impl Worker {
+    /// Goes on with the dumps under way by a chunk each.
+    pub(super) fn dump(&mut self, now: Nanos) {
+        if self.dumps.iter().any(|dump| dump.next == 0) {
+            self.pipeline.tell_carried();
+        }
+        let flows = self.pipeline.flows();
+        let worker = self.number;
+        self.dumps.retain_mut(|dump| {
+            let mut chunk = Vec::new();
+            let next = flows.walk(dump.next, |number, flow, key, mask| {
+                chunk.push(FlowDump {
+                    shortcuts: flows.shortcuts_of(number),
+                    key: *key,
+                    mask: *mask,
+                    actions: flow.actions().0.clone(),
+                    drop: flow.drop,
+                    stats: FlowStats {
+                        packets: flow.packets,
+                        bytes: flow.bytes,
+                        idle: (flow.packets > 0).then(|| now.since(flow.used)),
+                    },
+                    worker,
+                });
+            });
+            dump.next = next.unwrap_or(u32::MAX);
+            dump.to.send(chunk).is_ok() && next.is_some()
+        });
+    }
+}

@@ -1,0 +1,147 @@
+//! Shortcuts from device to device through the kernel.
+
+use crate::lab::{Lab, Queues};
+use netdev::shortcut::{Exit, ShortcutPort, Shortcuts};
+use netdev::{Frame, Isolation};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use testkit::{Iperf3, ping, skip};
+
+/// A port that shortcuts lead from and to.
+struct Port {
+    queues: Queues,
+    shortcut: Arc<ShortcutPort>,
+}
+
+impl Port {
+    fn open(lab: &Lab, shortcuts: &Arc<Shortcuts>, name: &str, isolation: Isolation) -> Port {
+        let mut queues = lab.port_with(name, isolation);
+        let ifindex = queues.device.state().unwrap().ifindex;
+        let shortcut = shortcuts.port(ifindex).unwrap();
+        assert!(lab.sw.enter(|| queues.rx.guide(&shortcut)).unwrap());
+        Port { queues, shortcut }
+    }
+
+    fn wait_for(&mut self, protocol: u8) -> Frame {
+        let wanted =
+            |frame: &Frame| frame.data().len() > 34 && frame.data()[12..14] == [8, 0] && frame.data()[23] == protocol;
+        self.queues.wait_for(wanted).unwrap()
+    }
+}
+
+#[test]
+fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the_stack_is_kept_out() {
+    skip!(unless root, "ip", "ping", "iperf3");
+    for (isolation, to_peer) in [
+        (Isolation::Tcx, false),
+        (Isolation::Filter, false),
+        (Isolation::Tcx, true),
+    ] {
+        let lab = Lab::new();
+        let Ok(shortcuts) = Shortcuts::new() else {
+            skip!("needs the right to load BPF programs");
+        };
+        let mut ports = ["oxp1", "oxp2"].map(|name| Port::open(&lab, &shortcuts, name, isolation));
+        assert!(
+            ports
+                .iter()
+                .all(|port| port.queues.device.state().unwrap().far_end_elsewhere)
+        );
+        let exit = Exit { longest: 1514, to_peer };
+        let mac = |host: &testkit::Netns| {
+            let link = host.ip("link show eth0");
+            link.split("link/ether ")
+                .nth(1)
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        for (host, other, address) in [(&lab.h1, &lab.h2, "192.168.77.2"), (&lab.h2, &lab.h1, "192.168.77.1")] {
+            host.ip(&format!("neigh replace {address} lladdr {} dev eth0", mac(other)));
+        }
+        let mut open = Vec::new();
+        for (from, to) in [(0, 1), (1, 0)] {
+            assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
+            let packet = ports[from].wait_for(1);
+            let key = ports[from].shortcut.key(packet.data()).unwrap();
+            open.push(ports[to].shortcut.open(key, exit, 0).unwrap().unwrap());
+        }
+        assert_eq!(ping(&lab.h1, "192.168.77.2", 5).received, 5, "{isolation:?}");
+        let carried: Vec<u64> = open.iter().map(|shortcut| shortcut.carried().packets).collect();
+        assert_eq!(carried, [6, 5], "{isolation:?}");
+        let counted = ports[1].shortcut.carried();
+        assert_eq!((counted.tx_packets, counted.rx_packets), (6, 5));
+        assert_eq!(counted.tx_bytes, 6 * 98);
+
+        shortcuts.set_epoch(1);
+        assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
+        ports[0].wait_for(1);
+        open.iter().for_each(|shortcut| shortcut.renew(1));
+        assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 1);
+
+        // Longer than the device takes.
+        drop(open.remove(0));
+        let request = {
+            assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
+            ports[0].wait_for(1)
+        };
+        let key = ports[0].shortcut.key(request.data()).unwrap();
+        let short = Exit { longest: 97, ..exit };
+        open.push(ports[1].shortcut.open(key, short, 1).unwrap().unwrap());
+        assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
+        ports[0].wait_for(1);
+    }
+}
+
+#[test]
+fn segments_that_a_host_leaves_to_its_device_take_shortcuts_whole() {
+    skip!(unless root, "ip", "iperf3");
+    let lab = Lab::new();
+    let Ok(shortcuts) = Shortcuts::new() else {
+        skip!("needs the right to load BPF programs");
+    };
+    let mut ports = ["oxp1", "oxp2"].map(|name| Port::open(&lab, &shortcuts, name, Isolation::Auto));
+    let exit = Exit {
+        longest: 1514,
+        to_peer: false,
+    };
+    let stop = AtomicBool::new(false);
+    let mut large = 0;
+    std::thread::scope(|scope| {
+        let forwarder = scope.spawn(|| {
+            let (mut open, mut frames, mut large) = (Vec::new(), Vec::new(), 0);
+            let end = Instant::now() + Duration::from_secs(30);
+            while !stop.load(Relaxed) && Instant::now() < end {
+                let mut idle = true;
+                for (from, to) in [(0, 1), (1, 0)] {
+                    idle &= ports[from].queues.rx.recv(&mut frames, 32).unwrap() == 0;
+                    for frame in &frames {
+                        large += u64::from(frame.len() > 1514);
+                        let key = ports[from].shortcut.key(frame.data());
+                        if let Some(key) = key
+                            && open.iter().all(|(other, _)| *other != key)
+                        {
+                            open.push((key, ports[to].shortcut.open(key, exit, 0).unwrap()));
+                        }
+                    }
+                    ports[to].queues.tx.send(&mut frames);
+                }
+                if idle {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            large
+        });
+        let speed = Iperf3::tcp_bytes(50 << 20).run(&lab.h1, &lab.h2, "192.168.77.2");
+        assert!(speed > 0.0);
+        stop.store(true, Relaxed);
+        large = forwarder.join().unwrap();
+    });
+    let counted = ports[1].shortcut.carried();
+    assert!(counted.tx_bytes > 40 << 20, "{counted:?}");
+    assert!(counted.tx_bytes / counted.tx_packets > 3000, "{counted:?}");
+    assert!(large < 100, "{large} segments went through the process");
+}

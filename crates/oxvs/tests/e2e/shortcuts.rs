@@ -1,0 +1,292 @@
+//! Packets that the kernel forwards by itself are switched, counted and stopped as those that workers forward.
+
+use crate::fixture::{in_namespace, stand_in};
+use std::time::{Duration, Instant};
+use testkit::{Capture, Daemon, Iperf3, Netns, Vswitch, eventually, ping};
+
+const TOOLS: [&str; 5] = ["ip", "ping", "tcpdump", "iperf3", "ovs-vsctl"];
+
+/// A switch with two hosts, between which shortcuts can be.
+struct Lab {
+    hosts: Vec<Netns>,
+    switch: Vswitch,
+    ns: Netns,
+}
+
+impl Lab {
+    /// `None` where this machine cannot have one, which is said.
+    fn new() -> Option<Lab> {
+        if let Some(reason) = testkit::missing(true, &TOOLS) {
+            testkit::say_skipped(module_path!(), &reason);
+            return None;
+        }
+        if stand_in() {
+            testkit::say_skipped(module_path!(), "Open vSwitch has no shortcuts");
+            return None;
+        }
+        let ns = Netns::new("sw");
+        let switch = in_namespace(&ns);
+        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+        let mut hosts = Vec::new();
+        for n in 1..=2 {
+            let port = format!("h{n}");
+            hosts.push(Vswitch::host(&ns, &port, &port, &format!("10.1.0.{n}/24")));
+            switch.vsctl(&format!("add-port br0 {port}"));
+        }
+        let lab = Lab { hosts, switch, ns };
+        lab.ping(5);
+        if lab.shortcuts() == 0 {
+            testkit::say_skipped(
+                module_path!(),
+                "shortcuts need Linux 6.6 and the right to load BPF programs",
+            );
+            return None;
+        }
+        Some(lab)
+    }
+
+    /// Pings that were answered, of so many.
+    fn ping(&self, count: u32) -> u32 {
+        ping(&self.hosts[0], "10.1.0.2", count).received
+    }
+
+    /// Has the first host ping until this is dropped, 200 times a second.
+    fn ping_on(&self) -> Daemon {
+        let mut words = self.hosts[0].prefix();
+        words.extend(["ping", "-q", "-i", "0.005", "10.1.0.2"].map(str::to_owned));
+        Daemon::start("ping", &words, &self.switch.sandbox)
+    }
+
+    /// How many shortcuts there are.
+    fn shortcuts(&self) -> u32 {
+        let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
+        let counts = flows.split("shortcuts:").skip(1);
+        counts
+            .map(|rest| rest.split(',').next().unwrap().parse::<u32>().unwrap())
+            .sum()
+    }
+
+    fn wait_for_shortcuts(&self) {
+        eventually("there are shortcuts", || (self.shortcuts() >= 2).then_some(()));
+    }
+
+    fn ofctl(&self, args: &[&str]) -> String {
+        self.switch.tool("ovs-ofctl", args).expect_ok()
+    }
+
+    /// What OpenFlow says that a port has received and sent: packets and bytes.
+    fn of_port(&self, port: &str) -> [u64; 4] {
+        let text = self.ofctl(&["dump-ports", "br0", port]);
+        let number = |line: &str, name: &str| -> u64 {
+            let line = text.lines().find(|l| l.contains(line)).unwrap();
+            let rest = line.split(&format!("{name}=")).nth(1).unwrap();
+            rest.split(',').next().unwrap().trim().parse().unwrap()
+        };
+        [("rx ", "pkts"), ("rx ", "bytes"), ("tx ", "pkts"), ("tx ", "bytes")].map(|(line, name)| number(line, name))
+    }
+
+    /// What the kernel says of its device.
+    fn of_device(&self, device: &str) -> [u64; 4] {
+        let text = self.ns.ip(&format!("-s link show {device}"));
+        let numbers_below = |title: &str| -> Vec<u64> {
+            let mut lines = text.lines().skip_while(|line| !line.trim_start().starts_with(title));
+            let line = lines.nth(1).unwrap();
+            line.split_whitespace().map(|word| word.parse().unwrap()).collect()
+        };
+        let (rx, tx) = (numbers_below("RX:"), numbers_below("TX:"));
+        [rx[1], rx[0], tx[1], tx[0]]
+    }
+}
+
+fn minus(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+    std::array::from_fn(|n| a[n] - b[n])
+}
+
+#[test]
+fn packets_that_take_shortcuts_are_counted_by_ports_rules_and_megaflows() {
+    let Some(lab) = Lab::new() else { return };
+    let before = ["h1", "h2"].map(|port| (lab.of_port(port), lab.of_device(port)));
+    assert_eq!(lab.ping(30), 30);
+    Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[0], &lab.hosts[1], "10.1.0.2");
+    Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[1], &lab.hosts[0], "10.1.0.1");
+    assert!(lab.shortcuts() >= 4, "both ways of the pings and of TCP");
+    eventually("a port has counted what its device has", || {
+        let same = ["h1", "h2"]
+            .iter()
+            .zip(before)
+            .all(|(port, (openflow, device))| minus(lab.of_port(port), openflow) == minus(lab.of_device(port), device));
+        (same && lab.of_port("h1")[1] > 20_000_000).then_some(())
+    });
+    let [packets, ..] = lab.of_port("h1");
+    let text = lab.ofctl(&["dump-flows", "br0"]);
+    let of_rule: u64 = text
+        .split("n_packets=")
+        .nth(1)
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        of_rule >= packets,
+        "the rule has seen what came in by both ports: {text}"
+    );
+    let flows = lab.switch.appctl(&["dpctl/dump-flows"]);
+    let all = flows.split("packets:").skip(1);
+    let all: u64 = all
+        .map(|rest| rest.split(',').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert!(all + 100 > of_rule, "{all} packets of megaflows, {of_rule} of the rule");
+    eventually("the interface's statistics have them too", || {
+        let text = lab.switch.get("interface", "h1", "statistics");
+        let rx = text
+            .split("rx_bytes=")
+            .nth(1)?
+            .split([',', '}'])
+            .next()?
+            .parse::<u64>()
+            .ok()?;
+        (rx > 20_000_000).then_some(())
+    });
+}
+
+#[test]
+fn a_rule_is_in_force_for_packets_that_take_shortcuts_when_it_is_acknowledged() {
+    let Some(lab) = Lab::new() else { return };
+    let _pings = lab.ping_on();
+    for _ in 0..5 {
+        lab.wait_for_shortcuts();
+        lab.ofctl(&["add-flow", "br0", "priority=9,icmp,actions=drop"]);
+        let sent = lab.of_device("h2")[2];
+        std::thread::sleep(Duration::from_millis(300));
+        let now = lab.of_device("h2")[2];
+        assert!(now - sent <= 3, "{} packets after the barrier", now - sent);
+        assert_eq!(lab.shortcuts(), 0);
+        lab.ofctl(&["del-flows", "br0", "icmp"]);
+    }
+    lab.wait_for_shortcuts();
+    // One that changes the packet goes through the worker.
+    lab.ofctl(&[
+        "add-flow",
+        "br0",
+        "priority=9,icmp,in_port=h1,actions=mod_nw_tos:32,NORMAL",
+    ]);
+    let capture = Capture::start(&lab.hosts[1], "eth0", "icmp[icmptype] == 8");
+    capture.wait_for("a changed packet", |frame| frame[15] == 32);
+    assert!(capture.finish().iter().all(|frame| frame[15] == 32));
+}
+
+#[test]
+fn what_a_port_is_told_to_do_with_packets_ends_its_shortcuts() {
+    let Some(lab) = Lab::new() else { return };
+    let _pings = lab.ping_on();
+    lab.wait_for_shortcuts();
+    lab.switch
+        .vsctl("set interface h1 ingress_policing_rate=100000 ingress_policing_burst=1000");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(lab.shortcuts(), 1, "only the answers still take one");
+    lab.switch.vsctl("set interface h1 ingress_policing_rate=0");
+    lab.wait_for_shortcuts();
+    lab.switch.vsctl(
+        "set port h1 qos=@q -- --id=@q create qos type=linux-htb other-config:max-rate=50000000 queues:0=@d \
+         -- --id=@d create queue other-config:max-rate=50000000",
+    );
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(lab.shortcuts(), 1, "only the requests still take one");
+    let speed = Iperf3::tcp(2).run(&lab.hosts[1], &lab.hosts[0], "10.1.0.1");
+    assert!(speed < 60e6, "{speed} bit/s past a scheduler");
+}
+
+#[test]
+fn shortcuts_follow_their_devices() {
+    let Some(lab) = Lab::new() else { return };
+    lab.ns.ip("link set h2 down");
+    eventually("no shortcut leads to a device that is down", || {
+        (lab.shortcuts() == 0).then_some(())
+    });
+    assert_eq!(lab.ping(2), 0);
+    lab.ns.ip("link set h2 up");
+    eventually("they are back", || {
+        (lab.ping(5) == 5 && lab.shortcuts() >= 2).then_some(())
+    });
+
+    // What no longer fits its device does not leave by it.
+    lab.ns.ip("link set h2 mtu 1000");
+    eventually("shortcuts are made anew", || (lab.shortcuts() == 0).then_some(()));
+    let large = ["ping", "-c", "4", "-i", "0.05", "-W", "1", "-s", "1200", "10.1.0.2"];
+    assert!(!lab.hosts[0].try_run(&large, &[]).ok());
+    assert_eq!(lab.ping(5), 5);
+    lab.wait_for_shortcuts();
+    assert!(!lab.hosts[0].try_run(&large, &[]).ok());
+
+    lab.switch.vsctl("del-port h2");
+    assert_eq!(lab.shortcuts(), 0);
+    lab.switch.vsctl("add-port br0 h2");
+    assert_eq!(lab.ping(5), 5);
+    lab.wait_for_shortcuts();
+}
+
+#[test]
+fn what_packets_keep_alive_lives_on_where_they_take_shortcuts() {
+    let Some(lab) = Lab::new() else { return };
+    lab.ofctl(&["add-flow", "br0", "priority=5,idle_timeout=2,icmp,actions=NORMAL"]);
+    let pings = lab.ping_on();
+    lab.wait_for_shortcuts();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(500));
+        let rules = lab.ofctl(&["dump-flows", "br0"]);
+        assert!(rules.contains("idle_timeout=2"), "{rules}");
+    }
+    let learned = lab.switch.appctl(&["fdb/show", "br0"]);
+    let ages: Vec<u32> = learned
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok())
+        .collect();
+    assert!(ages.len() >= 2 && ages.iter().all(|age| *age <= 3), "{learned}");
+    assert!(lab.shortcuts() >= 2);
+    drop(pings);
+    eventually("the rule ends when the packets do", || {
+        (!lab.ofctl(&["dump-flows", "br0"]).contains("idle_timeout=2")).then_some(())
+    });
+}
+
+#[test]
+fn shortcuts_are_taken_or_not_as_the_user_says() {
+    let Some(lab) = Lab::new() else { return };
+    let captured = |lab: &Lab| {
+        let capture = Capture::start(&lab.ns, "h2", "icmp[icmptype] == 8");
+        assert_eq!(lab.ping(20), 20);
+        capture.finish().len()
+    };
+    assert_eq!(captured(&lab), 20, "captures on the port see what takes shortcuts");
+    lab.switch
+        .vsctl("set open_vswitch . other_config:worker-shortcuts=false");
+    assert_eq!(lab.ping(5), 5);
+    assert_eq!(lab.shortcuts(), 0);
+    lab.switch
+        .vsctl("set open_vswitch . other_config:worker-shortcuts=peer");
+    assert_eq!(lab.ping(5), 5);
+    lab.wait_for_shortcuts();
+    assert!(captured(&lab) < 5, "the way to the peer passes by the port's captures");
+    Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[0], &lab.hosts[1], "10.1.0.2");
+    lab.switch
+        .vsctl("set open_vswitch . other_config:worker-shortcuts=sometimes");
+    assert_eq!(captured(&lab), 20, "as unless it is set");
+}
+
+#[test]
+fn a_killed_switch_forwards_nothing_and_goes_on_when_it_is_back() {
+    let Some(mut lab) = Lab::new() else { return };
+    let _pings = lab.ping_on();
+    lab.wait_for_shortcuts();
+    lab.switch.kill();
+    let sent = lab.of_device("h2")[2];
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(lab.of_device("h2")[2] - sent <= 1, "shortcuts go with the process");
+    lab.switch.boot();
+    lab.wait_for_shortcuts();
+    assert_eq!(lab.ping(5), 5);
+}

@@ -1,0 +1,588 @@
+//! Programs that forward known packets from device to device inside the kernel.
+//!
+//! A packet that a device receives meets two programs on its way, one right after the other on the same processor:
+//! - The *filter* of the device's packet socket looks for the packet's key among the ways. Where there is one in force, it counts the packet, notes
+//!   where it goes, and keeps it from the socket.
+//! - The *redirect* on the device's ingress sends what was noted on its way, and drops what was not, which the socket has.
+//!
+//! So whether a packet goes through the process is decided once.
+//!
+//! A way is in force while the epoch that was written with it is the present one: whoever advances the epoch makes all of them wait to be
+//! [renewed](Ways::renew), at once. It needs no call of the kernel, since both lie in memory that is shared with it.
+
+use super::assembler::{Alu, Assembler, FP, If, R0, R1, R2, R3, R4, R6, R7, R8, R9, Size};
+use super::map::{Kind, Map, NO_PREALLOC, SharedArray};
+use super::{BPF_F_BEFORE, BPF_PROG_TYPE_SCHED_CLS, BPF_TCX_INGRESS, Instruction, TC_ACT_SHOT, TcxLink, link, load};
+use crate::error::Result;
+use crate::packet_socket::PacketSocket;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The programs' names, as `bpftool prog` prints them.
+pub const FILTER: &str = "oxvs_shortcut";
+const REDIRECT: &str = "oxvs_redirect";
+
+/// Ways that there can be.
+pub const WAYS: u32 = 8192;
+/// Ports that there can be; number 0 is nobody's.
+pub const PORTS: u32 = 1024;
+/// Bytes of a key; what is in them is said at [`Key`].
+pub const KEY: usize = 72;
+
+/// What a packet must have in common with another to go the same way, as the filter puts it together:
+/// - bytes 0 to 3: the port that it came in by, in the machine's order;
+/// - bytes 4 to 7: the VLAN tag that the kernel took out of it, its TCI, and the TPID in the network's order above it; 0 without one;
+/// - from byte 8 on: its headers, with zeros in the place of the lengths, the identification and the checksum of an IPv4 header, of the length in
+///   an IPv6 header, of an ICMP checksum; up to the ports or the type and code.
+pub type Key = [u8; KEY];
+
+const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
+const MAP_LOOKUP: i32 = 1;
+const REDIRECT_TO: i32 = 23;
+const REDIRECT_TO_PEER: i32 = 155;
+const LOAD_BYTES: i32 = 26;
+const COARSE_TIME: i32 = 160;
+
+/// Offsets in `struct __sk_buff`.
+const LEN: i16 = 0;
+const VLAN_PRESENT: i16 = 20;
+const VLAN_TCI: i16 = 24;
+const VLAN_PROTO: i16 = 28;
+const GSO_SIZE: i16 = 176;
+
+/// No epoch.
+const NEVER: u64 = u64::MAX;
+
+/// Words of a row of `counters`.
+const ROW: usize = 8;
+const EPOCH: usize = 0;
+const TICKET: usize = 1;
+const PACKETS: usize = 2;
+const BYTES: usize = 3;
+const USED: usize = 4;
+
+/// Words of a row of `ports`.
+const RX_PACKETS: usize = 0;
+const RX_BYTES: usize = 1;
+const TX_PACKETS: usize = 2;
+const TX_BYTES: usize = 3;
+
+/// Offsets in a value of `ways`, which is 24 bytes long.
+const OF_WAY: i16 = 0;
+const OF_TICKET: i16 = 4;
+const OF_DEVICE: i16 = 8;
+const OF_LONGEST: i16 = 12;
+const OF_PORT: i16 = 16;
+const OF_PEER: i16 = 20;
+const VALUE: usize = 24;
+
+/// What programs and the process share.
+pub struct Ways {
+    /// By key: a row of `counters`, its ticket, and where to.
+    ways: Map,
+    /// By way: when it is in force, and what has gone it.
+    counters: SharedArray,
+    /// By port: what has come in and gone out.
+    ports: SharedArray,
+    /// The present epoch.
+    epoch: SharedArray,
+    /// Of each processor: the port that a packet came in by and the device that it goes out by, between the two programs.
+    noted: Map,
+}
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The port, below [`PORTS`].
+    pub port: u32,
+    /// The kernel's number of its device.
+    pub ifindex: u32,
+    /// The longest packet, in bytes from the Ethernet header on without a tag that the kernel took out; what is longer goes through the process, but
+    /// for what the device cuts.
+    pub longest: u32,
+    /// Packets go to the other end of the device, a veth in another network namespace, as if it had received them: that is sooner, and passes by the
+    /// device's qdisc, captures and counters. To other devices they are lost.
+    pub to_peer: bool,
+}
+
+/// What has gone a way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, with tags.
+    pub bytes: u64,
+    /// When the last one did, in nanoseconds of the monotonic clock, some milliseconds early; 0 where none has.
+    pub used: u64,
+}
+
+/// What has come in and gone out by a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCarried {
+    /// Packets that came in.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets that went out.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+}
+
+/// The two programs of a device.
+pub struct Programs {
+    filter: OwnedFd,
+    redirect: OwnedFd,
+}
+
+impl Ways {
+    /// No ways. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM`, `ENOSYS` without BPF.
+    pub fn new() -> Result<Ways> {
+        Ok(Ways {
+            ways: Map::new("oxvs_ways", Kind::Hash, (KEY, VALUE), WAYS, NO_PREALLOC)?,
+            counters: SharedArray::new("oxvs_counters", WAYS, ROW)?,
+            ports: SharedArray::new("oxvs_ports", PORTS, ROW)?,
+            epoch: SharedArray::new("oxvs_epoch", 1, 1)?,
+            noted: Map::new("oxvs_noted", Kind::PerCpuArray, (4, 8), 1, 0)?,
+        })
+    }
+
+    /// Makes ways that were opened or renewed with another epoch wait.
+    pub fn set_epoch(&self, epoch: u64) {
+        self.epoch.row(0)[0].store(epoch, Release);
+    }
+
+    /// Opens a way, whose number nobody else uses, with an epoch.
+    ///
+    /// # Errors
+    /// `E2BIG` where there are too many.
+    pub fn open(&self, number: u32, key: &Key, way: Way, epoch: u64) -> Result<()> {
+        let row = self.counters.row(number);
+        let ticket = row[TICKET].load(Relaxed).wrapping_add(1) & u64::from(u32::MAX);
+        row[EPOCH].store(NEVER, Release);
+        row[TICKET].store(ticket, Release);
+        for word in [PACKETS, BYTES, USED] {
+            row[word].store(0, Relaxed);
+        }
+        let mut value = [0; VALUE];
+        let fields = [
+            (OF_WAY, number),
+            (OF_TICKET, ticket as u32),
+            (OF_DEVICE, way.ifindex),
+            (OF_LONGEST, way.longest),
+            (OF_PORT, way.port),
+            (OF_PEER, way.to_peer.into()),
+        ];
+        for (offset, field) in fields {
+            value[offset as usize..][..4].copy_from_slice(&field.to_ne_bytes());
+        }
+        row[EPOCH].store(epoch, Release);
+        self.ways.set(key, &value)
+    }
+
+    /// Puts an open way in force in an epoch.
+    pub fn renew(&self, number: u32, epoch: u64) {
+        self.counters.row(number)[EPOCH].store(epoch, Release);
+    }
+
+    /// Lets nothing go a way any more.
+    pub fn stop(&self, number: u32) {
+        self.counters.row(number)[EPOCH].store(NEVER, Release);
+    }
+
+    /// Forgets a way that was stopped.
+    ///
+    /// # Errors
+    /// `ENOENT` where there is none.
+    pub fn close(&self, key: &Key) -> Result<()> {
+        self.ways.remove(key)
+    }
+
+    /// What has gone a way since it was opened.
+    pub fn carried(&self, number: u32) -> Carried {
+        let row = self.counters.row(number);
+        Carried {
+            packets: row[PACKETS].load(Acquire),
+            bytes: row[BYTES].load(Relaxed),
+            used: row[USED].load(Relaxed),
+        }
+    }
+
+    /// What has come in and gone out by a port.
+    pub fn carried_by(&self, port: u32) -> PortCarried {
+        let row = self.ports.row(port);
+        PortCarried {
+            rx_packets: row[RX_PACKETS].load(Relaxed),
+            rx_bytes: row[RX_BYTES].load(Relaxed),
+            tx_packets: row[TX_PACKETS].load(Relaxed),
+            tx_bytes: row[TX_BYTES].load(Relaxed),
+        }
+    }
+
+    /// Forgets what has come in and gone out by a port.
+    pub fn reset(&self, port: u32) {
+        for word in self.ports.row(port) {
+            word.store(0, Relaxed);
+        }
+    }
+
+    /// Loads the programs for what comes in by a port. To be attached first is the redirect: without the filter it drops all, which the socket has;
+    /// what the filter keeps from the socket is lost without it.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` before Linux 5.11, which has no coarse time for programs.
+    pub fn programs(&self, port: u32) -> Result<Programs> {
+        Ok(Programs {
+            filter: load(FILTER, BPF_PROG_TYPE_SOCKET_FILTER, 0, 0, &self.filter(port))?,
+            redirect: load(REDIRECT, BPF_PROG_TYPE_SCHED_CLS, 0, 0, &self.redirect(port))?,
+        })
+    }
+
+    /// The filter: returns how many bytes of the packet the socket gets, none or all.
+    fn filter(&self, port: u32) -> Vec<Instruction> {
+        let mut p = Assembler::default();
+        p.alu_reg(Alu::Mov, R6, R1);
+        put_key_together(&mut p, port);
+        self.find_way(&mut p);
+        self.count_and_note(&mut p, port);
+        p.alu(Alu::Mov, R0, 0);
+        p.exit();
+
+        p.place("through the process");
+        note(&mut p, &self.noted, "whole");
+        p.alu(Alu::Mov, R1, 0);
+        p.store(Size::U64, R0, 0, R1);
+        p.place("whole");
+        p.alu(Alu::Mov, R0, -1);
+        p.exit();
+        p.finish()
+    }
+
+    /// With the key at its place: leaves the way in force in `R8`, and its row in `R7`.
+    fn find_way(&self, p: &mut Assembler) {
+        p.map(R1, self.ways.as_fd());
+        p.alu_reg(Alu::Mov, R2, FP);
+        p.alu(Alu::Add, R2, AT_KEY.into());
+        p.call(MAP_LOOKUP);
+        p.jump_if(If::Eq, R0, 0, "through the process");
+        p.alu_reg(Alu::Mov, R8, R0);
+        p.load(Size::U32, R1, R8, OF_WAY);
+        row_of(p, &self.counters);
+        p.jump_if(If::Eq, R0, 0, "through the process");
+        p.alu_reg(Alu::Mov, R7, R0);
+        p.only_value(R1, self.epoch.as_fd());
+        p.load(Size::U64, R1, R1, 0);
+        p.load(Size::U64, R2, R7, word(EPOCH));
+        p.jump_if_reg(If::Ne, R1, R2, "through the process");
+        // After the epoch: a way that has another's number has another ticket.
+        p.load(Size::U32, R1, R7, word(TICKET));
+        p.load(Size::U32, R2, R8, OF_TICKET);
+        p.jump_if_reg(If::Ne, R1, R2, "through the process");
+        p.load(Size::U32, R1, R8, OF_LONGEST);
+        p.jump_if_reg(If::Less, R9, R1, "fits");
+        p.jump_if_reg(If::Eq, R9, R1, "fits");
+        p.load(Size::U32, R1, R6, GSO_SIZE);
+        p.jump_if(If::Eq, R1, 0, "through the process");
+        p.place("fits");
+    }
+
+    /// With `R7`, `R8` and the length in `R9`: counts the packet, and notes where it goes.
+    fn count_and_note(&self, p: &mut Assembler, port: u32) {
+        note(p, &self.noted, "through the process");
+        p.alu(Alu::Mov, R1, port.cast_signed());
+        p.alu(Alu::Shl, R1, 32);
+        p.load(Size::U32, R2, R8, OF_DEVICE);
+        p.alu_reg(Alu::Or, R1, R2);
+        p.load(Size::U32, R2, R8, OF_PEER);
+        p.alu(Alu::Shl, R2, PEER_BIT);
+        p.alu_reg(Alu::Or, R1, R2);
+        p.store(Size::U64, R0, 0, R1);
+
+        p.load(Size::U32, R1, FP, AT_KEY + 4);
+        p.jump_if(If::Eq, R1, 0, "untagged");
+        p.alu(Alu::Add, R9, 4);
+        p.place("untagged");
+        add(p, R7, PACKETS, BYTES);
+        p.call(COARSE_TIME);
+        p.store(Size::U64, R7, word(USED), R0);
+
+        p.alu(Alu::Mov, R1, port.cast_signed());
+        row_of(p, &self.ports);
+        p.jump_if(If::Eq, R0, 0, "received");
+        add(p, R0, RX_PACKETS, RX_BYTES);
+        p.place("received");
+        p.load(Size::U32, R1, R8, OF_PORT);
+        row_of(p, &self.ports);
+        p.jump_if(If::Eq, R0, 0, "sent");
+        add(p, R0, TX_PACKETS, TX_BYTES);
+        p.place("sent");
+    }
+
+    /// The program on the ingress: what the filter has just noted goes its way, all else ends here.
+    fn redirect(&self, port: u32) -> Vec<Instruction> {
+        let mut p = Assembler::default();
+        note(&mut p, &self.noted, "drop");
+        p.load(Size::U64, R1, R0, 0);
+        p.alu(Alu::Mov, R2, 0);
+        p.store(Size::U64, R0, 0, R2);
+        p.alu_reg(Alu::Mov, R3, R1);
+        p.alu(Alu::Shr, R3, 32);
+        p.alu_reg(Alu::Mov, R4, R3);
+        p.alu(Alu::Shr, R4, PEER_BIT - 32);
+        p.low_half(R1, R1);
+        p.jump_if(If::Ne, R4, 0, "to its peer");
+        p.jump_if(If::Ne, R3, port.cast_signed(), "drop");
+        p.call(REDIRECT_TO);
+        p.exit();
+        p.place("to its peer");
+        p.jump_if(If::Ne, R3, port.cast_signed() | 1 << (PEER_BIT - 32), "drop");
+        p.call(REDIRECT_TO_PEER);
+        p.exit();
+        p.place("drop");
+        p.alu(Alu::Mov, R0, TC_ACT_SHOT);
+        p.exit();
+        p.finish()
+    }
+}
+
+/// In what is noted between the programs: the bit that says that the packet goes to the device's peer, above the numbers of ports.
+const PEER_BIT: i32 = 48;
+
+impl Programs {
+    /// Attaches the redirect to what a device receives, before other programs there.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` before Linux 6.6.
+    pub fn link_tcx(&self, ifindex: u32) -> Result<TcxLink> {
+        let call = "bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)";
+        let fd = link(call, self.redirect(), ifindex, BPF_TCX_INGRESS, BPF_F_BEFORE)?;
+        Ok(TcxLink { _fd: fd })
+    }
+
+    /// The redirect, to be attached otherwise.
+    pub fn redirect(&self) -> BorrowedFd<'_> {
+        self.redirect.as_fd()
+    }
+
+    /// Attaches the filter.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn filter(&self, socket: &PacketSocket) -> Result<()> {
+        socket.attach_filter(self.filter.as_fd())
+    }
+}
+
+/// Where on the stack the key is, and in it the packet's first byte.
+const AT_KEY: i16 = -(KEY as i16);
+const AT_PACKET: i16 = AT_KEY + 8;
+/// Where the key of an array is, and a byte for other uses.
+const AT_NUMBER: i16 = AT_KEY - 4;
+const AT_BYTE: i16 = AT_KEY - 8;
+
+/// Where headers begin and end.
+const IP: i16 = 14;
+const IPV4_END: i16 = IP + 20;
+const IPV6_END: i16 = IP + 40;
+
+fn word(number: usize) -> i16 {
+    (number * 8) as i16
+}
+
+/// `R0 = &array[R1]`
+fn row_of(p: &mut Assembler, array: &SharedArray) {
+    p.store(Size::U32, FP, AT_NUMBER, R1);
+    p.map(R1, array.as_fd());
+    look_up_number(p);
+}
+
+fn look_up_number(p: &mut Assembler) {
+    p.alu_reg(Alu::Mov, R2, FP);
+    p.alu(Alu::Add, R2, AT_NUMBER.into());
+    p.call(MAP_LOOKUP);
+}
+
+/// `R0` = this processor's note; jumps where there is none, which cannot be.
+fn note(p: &mut Assembler, noted: &Map, otherwise: &'static str) {
+    p.store_value(Size::U32, FP, AT_NUMBER, 0);
+    p.map(R1, noted.as_fd());
+    look_up_number(p);
+    p.jump_if(If::Eq, R0, 0, otherwise);
+}
+
+/// Counts one packet and the bytes in `R9`.
+fn add(p: &mut Assembler, row: super::assembler::R, packets: usize, bytes: usize) {
+    p.alu(Alu::Mov, R1, 1);
+    p.atomic_add(row, word(packets), R1);
+    p.atomic_add(row, word(bytes), R9);
+}
+
+/// Copies bytes of the packet to their place; jumps where it has fewer.
+fn copy(p: &mut Assembler, from: i16, to: i16) {
+    p.alu_reg(Alu::Mov, R1, R6);
+    p.alu(Alu::Mov, R2, from.into());
+    p.alu_reg(Alu::Mov, R3, FP);
+    p.alu(Alu::Add, R3, (AT_PACKET + from).into());
+    p.alu(Alu::Mov, R4, (to - from).into());
+    p.call(LOAD_BYTES);
+    p.jump_if(If::Ne, R0, 0, "through the process");
+}
+
+/// With the packet in `R6`: puts its key together and leaves its length in `R9`. Jumps away with what is not TCP, UDP or ICMP in whole headers
+/// that directly follow each other: there the key has all that a switch reads of a packet, but for TCP's flags.
+fn put_key_together(p: &mut Assembler, port: u32) {
+    p.store_value(Size::U32, FP, AT_KEY, port.cast_signed());
+    p.store_value(Size::U32, FP, AT_KEY + 4, 0);
+    p.load(Size::U32, R1, R6, VLAN_PRESENT);
+    p.jump_if(If::Eq, R1, 0, "without a tag");
+    p.load(Size::U32, R1, R6, VLAN_TCI);
+    p.load(Size::U32, R2, R6, VLAN_PROTO);
+    p.alu(Alu::Shl, R2, 16);
+    p.alu_reg(Alu::Or, R1, R2);
+    p.store(Size::U32, FP, AT_KEY + 4, R1);
+    p.place("without a tag");
+    copy(p, 0, IPV4_END + 4);
+    p.load(Size::U32, R9, R6, LEN);
+    p.load(Size::U16, R1, FP, AT_PACKET + 12);
+    p.jump_if(If::Eq, R1, 0x0800_u16.to_be().into(), "IPv4");
+    p.jump_if(If::Eq, R1, 0x86dd_u16.to_be().into(), "IPv6");
+    p.jump("through the process");
+    ipv4(p);
+    ipv6(p);
+
+    // With the offset of TCP's header in `R7` and the bytes from there on in `R8`.
+    p.place("TCP");
+    p.alu_reg(Alu::Mov, R1, R6);
+    p.alu_reg(Alu::Mov, R2, R7);
+    p.alu(Alu::Add, R2, 12);
+    p.alu_reg(Alu::Mov, R3, FP);
+    p.alu(Alu::Add, R3, AT_BYTE.into());
+    p.alu(Alu::Mov, R4, 1);
+    p.call(LOAD_BYTES);
+    p.jump_if(If::Ne, R0, 0, "through the process");
+    p.load(Size::U8, R1, FP, AT_BYTE);
+    p.alu(Alu::Shr, R1, 4);
+    p.alu(Alu::Shl, R1, 2);
+    p.jump_if(If::Less, R1, 20, "through the process");
+    p.jump_if_reg(If::Greater, R1, R8, "through the process");
+    p.jump("key");
+
+    p.place("UDP");
+    p.jump_if(If::Less, R8, 8, "through the process");
+    p.place("key");
+}
+
+fn ipv4(p: &mut Assembler) {
+    p.place("IPv4");
+    // Without options, and no fragment.
+    p.load(Size::U8, R1, FP, AT_PACKET + IP);
+    p.jump_if(If::Ne, R1, 0x45, "through the process");
+    p.load(Size::U16, R1, FP, AT_PACKET + IP + 6);
+    p.alu(Alu::And, R1, 0x3fff_u16.to_be().into());
+    p.jump_if(If::Ne, R1, 0, "through the process");
+    // Its length is at most that of the packet.
+    p.load(Size::U16, R8, FP, AT_PACKET + IP + 2);
+    p.network_u16(R8);
+    p.alu_reg(Alu::Mov, R1, R9);
+    p.alu(Alu::Sub, R1, IP.into());
+    p.jump_if_reg(If::Greater, R8, R1, "through the process");
+    p.jump_if(If::Less, R8, 20, "through the process");
+    p.alu(Alu::Sub, R8, 20);
+    // Length and identification, fragment, checksum; what IPv6 alone has.
+    for at in [IP + 2, IP + 4, IP + 6, IP + 10, IPV4_END + 4] {
+        p.store_value(Size::U16, FP, AT_PACKET + at, 0);
+    }
+    for at in [IPV4_END + 6, IPV4_END + 14, IPV4_END + 22] {
+        p.store_value(Size::U64, FP, AT_PACKET + at, 0);
+    }
+    p.alu(Alu::Mov, R7, IPV4_END.into());
+    p.load(Size::U8, R1, FP, AT_PACKET + IP + 9);
+    p.jump_if(If::Eq, R1, 6, "TCP");
+    p.jump_if(If::Eq, R1, 17, "UDP");
+    p.jump_if(If::Ne, R1, 1, "through the process");
+    p.jump_if(If::Less, R8, 8, "through the process");
+    p.store_value(Size::U16, FP, AT_PACKET + IPV4_END + 2, 0);
+    p.jump("key");
+}
+
+fn ipv6(p: &mut Assembler) {
+    p.place("IPv6");
+    copy(p, IPV4_END + 4, IPV6_END + 4);
+    p.store_value(Size::U16, FP, AT_PACKET + IPV6_END + 4, 0);
+    p.store_value(Size::U32, FP, AT_PACKET + IPV6_END + 6, 0);
+    p.load(Size::U16, R8, FP, AT_PACKET + IP + 4);
+    p.network_u16(R8);
+    p.alu_reg(Alu::Mov, R1, R9);
+    p.alu(Alu::Sub, R1, IPV6_END.into());
+    p.jump_if_reg(If::Greater, R8, R1, "through the process");
+    p.store_value(Size::U16, FP, AT_PACKET + IP + 4, 0);
+    p.alu(Alu::Mov, R7, IPV6_END.into());
+    p.load(Size::U8, R1, FP, AT_PACKET + IP + 6);
+    p.jump_if(If::Eq, R1, 6, "TCP");
+    p.jump_if(If::Eq, R1, 17, "UDP");
+    p.jump_if(If::Ne, R1, 58, "through the process");
+    // Echo requests and replies; neighbour discovery has more that is looked at.
+    p.jump_if(If::Less, R8, 8, "through the process");
+    p.load(Size::U8, R1, FP, AT_PACKET + IPV6_END);
+    p.alu(Alu::And, R1, 0xfe);
+    p.jump_if(If::Ne, R1, 128, "through the process");
+    p.store_value(Size::U16, FP, AT_PACKET + IPV6_END + 2, 0);
+    p.jump("key");
+}
+
+/// A port's filter, to be asked about packets that no device has received.
+pub struct Probe {
+    program: OwnedFd,
+}
+
+/// The part of `union bpf_attr` for `BPF_PROG_TEST_RUN` that is used.
+#[repr(C)]
+struct TestAttr {
+    program: u32,
+    result: u32,
+    len: u32,
+    len_out: u32,
+    data: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+}
+
+impl Ways {
+    /// For tests of the filter.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn probe(&self, port: u32) -> Result<Probe> {
+        // Only a program for an ingress is run on the whole packet.
+        let program = load(FILTER, BPF_PROG_TYPE_SCHED_CLS, 0, 0, &self.filter(port))?;
+        Ok(Probe { program })
+    }
+}
+
+impl Probe {
+    /// Whether a packet without a tag goes a way, and is counted.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` for a packet without an Ethernet header.
+    pub fn takes(&self, packet: &[u8]) -> Result<bool> {
+        const BPF_PROG_TEST_RUN: libc::c_int = 10;
+        let mut attr = TestAttr {
+            program: self.program.as_raw_fd().cast_unsigned(),
+            result: 0,
+            len: packet.len() as u32,
+            len_out: 0,
+            data: packet.as_ptr() as u64,
+            data_out: 0,
+            repeat: 1,
+            duration: 0,
+        };
+        // SAFETY: the kernel reads the attributes and so many bytes of the packet, and writes into the attributes alone, to which nothing else refers;
+        // all live through the call.
+        unsafe { super::bpf_mut("bpf(BPF_PROG_TEST_RUN)", BPF_PROG_TEST_RUN, &mut attr) }?;
+        Ok(attr.result == 0)
+    }
+}
