@@ -2,23 +2,24 @@
 # Measures two veth hosts across each switch, in interleaved rounds of one run: absolute figures drift on shared machines, so what counts is
 # the median of the ratios of each round.
 #
-#   ROUNDS=5 SECONDS_TCP=3 SECONDS_UDP=2 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs spin ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
+#   ROUNDS=5 SECONDS_TCP=3 SECONDS_UDP=2 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs worker spin ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
 #
 # CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is named with each figure; cubic is what
 # Linux comes with.
 #
-# Systems: oxvs; spin (oxvs with worker-spin=20000, as a user asks for who wants what afxdp's thread does); ovs (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need);
-# bridge (the kernel's); and where asked for, oxvs-afxdp (oxvs's AF_XDP ports, offloads off as above) and ovs-plain (without TSO, so without TCP).
+# Systems: oxvs; worker (oxvs with worker-shortcuts=false: all packets go through its process); spin (that with worker-spin=20000, as a user asks for who wants what afxdp's thread does); ovs (Debian's userspace datapath with userspace-tso-enable);
+# afxdp (its AF_XDP ports, hosts' offloads off as they need); bridge (the kernel's); and where asked for, peer (oxvs with worker-shortcuts=peer), oxvs-afxdp (oxvs's AF_XDP ports, offloads off as above) and ovs-plain
+# (without TSO, so without TCP).
 #
 # With each comes what the switch's process takes of processors (what the kernel does in its threads for it included, down to the receiving
-# host's socket): seconds for a gigabyte of TCP, nanoseconds for a short packet that was delivered. Round trips under load are measured beside
+# host's socket), and what the whole machine does, hosts included: seconds for a gigabyte of TCP, nanoseconds for a short packet that was delivered. Round trips under load are measured beside
 # short packets at nine tenths of the rate that the same switch has just delivered. Raw figures go to OUT (default: a file in the temporary directory, named at the end).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
 OXVS=$(realpath -m "${OXVS:-target/release/oxvs}")
 ROUNDS=${ROUNDS:-5} SECONDS_TCP=${SECONDS_TCP:-3} SECONDS_UDP=${SECONDS_UDP:-2} PINGS=${PINGS:-200} IDLE=${IDLE:-10}
-SYSTEMS=${SYSTEMS:-oxvs spin ovs afxdp bridge}
+SYSTEMS=${SYSTEMS:-oxvs worker spin ovs afxdp bridge}
 CC=${CC:-cubic}
 OUT=${OUT:-$(mktemp /tmp/oxvs-bench-XXXXXX.csv)}
 SW=oxvs-bench-sw A=oxvs-bench-a B=oxvs-bench-b
@@ -32,7 +33,7 @@ main() {
         flock 9
     }
     locked=yes
-    echo "round,system,tcp_gbit,ping_avg_ms,ping_p99_ms,idle_cpu_percent,rss_mb,tcp_cpu_s_per_gb,udp_kpps,udp_cpu_ns,ping_p50_ms,ping_p999_ms,loaded_p50_ms,loaded_p999_ms" >"$OUT"
+    echo "round,system,tcp_gbit,ping_avg_ms,ping_p99_ms,idle_cpu_percent,rss_mb,tcp_cpu_s_per_gb,udp_kpps,udp_cpu_ns,ping_p50_ms,ping_p999_ms,loaded_p50_ms,loaded_p999_ms,tcp_all_s_per_gb,udp_all_ns" >"$OUT"
     local round system
     for round in $(seq "$ROUNDS"); do
         for system in $SYSTEMS; do
@@ -72,8 +73,12 @@ setup() {
         ip -n $SW link set p2 master br0
         ip -n $SW link set br0 up
         ;;
-    oxvs | spin | oxvs-afxdp)
-        [ "$1" != spin ] || options="-- set open_vswitch . other_config:worker-spin=20000"
+    oxvs | worker | spin | peer | oxvs-afxdp)
+        case $1 in
+        worker) options="-- set open_vswitch . other_config:worker-shortcuts=false" ;;
+        spin) options="-- set open_vswitch . other_config:worker-shortcuts=false other_config:worker-spin=20000" ;;
+        peer) options="-- set open_vswitch . other_config:worker-shortcuts=peer" ;;
+        esac
         [ "$1" != oxvs-afxdp ] || afxdp
         ip netns exec $SW "$OXVS" run --log-file="$dir/oxvs.log" --unixctl="$dir/ctl" >"$dir/out.log" 2>&1 &
         pid=$!
@@ -111,7 +116,7 @@ afxdp() {
 }
 
 measure() {
-    local tcp= bytes before times loaded= idle= rss= per_gb= kpps= per_packet=
+    local tcp= bytes before all times loaded=, idle= rss= per_gb= all_per_gb= kpps= per_packet= all_per_packet=
     if [ "$1" = 1 ] && [ -n "$pid" ] && [ "$IDLE" -gt 0 ]; then
         idle=$(idle_cpu)
         rss=$(awk '/^VmRSS/{printf "%.1f", $2 / 1024}' "/proc/$pid/status")
@@ -122,31 +127,33 @@ measure() {
         ! grep -q listening "$dir/iperf3" || break
         sleep 0.05
     done
-    before=$(cpu_ns)
+    before=$(cpu_ns) all=$(machine_ns)
     ip netns exec $A timeout $((SECONDS_TCP + 10)) iperf3 -c 10.2.0.2 -t "$SECONDS_TCP" -C "$CC" -J --connect-timeout 3000 >"$dir/tcp.json" 2>/dev/null || true
     bytes=$(json "$dir/tcp.json" bytes)
     if [ "${bytes:-0}" -gt 0 ]; then
         tcp=$(json "$dir/tcp.json" bits_per_second | awk '{printf "%.2f", $1 / 1e9}')
         per_gb=$(awk -v ns=$(($(cpu_ns) - before)) -v bytes="$bytes" 'BEGIN{printf "%.3f", ns / bytes}')
+        all_per_gb=$(awk -v ns=$(($(machine_ns) - all)) -v bytes="$bytes" 'BEGIN{printf "%.3f", ns / bytes}')
     fi
     if [ "$SECONDS_UDP" -gt 0 ]; then
         small
     fi
-    echo "$1,$2,$tcp,$(cut -d, -f1-2 <<<"$times"),$idle,$rss,$per_gb,$kpps,$per_packet,$(cut -d, -f3-4 <<<"$times"),$loaded" | tee -a "$OUT"
+    echo "$1,$2,$tcp,$(cut -d, -f1-2 <<<"$times"),$idle,$rss,$per_gb,$kpps,$per_packet,$(cut -d, -f3-4 <<<"$times"),$loaded,$all_per_gb,$all_per_packet" | tee -a "$OUT"
 }
 
 # Short packets: as many as the switch can, and round trips beside nine tenths of that.
 small() {
-    local before received packets
+    local before all received packets
     # The host cuts them, so that each passes the switch for itself.
     ip netns exec $A ethtool -K eth0 tx-udp-segmentation off >/dev/null 2>&1 || true
     ip netns exec $B timeout $((SECONDS_UDP + PINGS / 100 + 20)) python3 scripts/bench/udp.py sink $((SECONDS_UDP + PINGS / 100 + 15)) &
     sleep 0.3
-    received=$(arrived) before=$(cpu_ns)
+    received=$(arrived) before=$(cpu_ns) all=$(machine_ns)
     ip netns exec $A python3 scripts/bench/udp.py flood 10.2.0.2 0 "$SECONDS_UDP" >/dev/null
     packets=$(($(arrived) - received))
     [ "$packets" -gt 0 ] || return 0
     kpps=$((packets / SECONDS_UDP / 1000)) per_packet=$((($(cpu_ns) - before) / packets))
+    all_per_packet=$((($(machine_ns) - all) / packets))
     ip netns exec $A timeout $((PINGS / 100 + 10)) python3 scripts/bench/udp.py flood 10.2.0.2 $((kpps * 900)) $((PINGS / 100 + 2)) >/dev/null &
     sleep 0.5
     loaded=$(round_trips | cut -d, -f3-4)
@@ -176,6 +183,11 @@ cpu_ns() {
     awk -v hz="$(getconf CLK_TCK)" '{printf "%.0f", ($14 + $15) * 1e9 / hz}' "/proc/$pid/stat"
 }
 
+# Time that all processors were not idle, in ns.
+machine_ns() {
+    awk -v hz="$(getconf CLK_TCK)" '/^cpu /{printf "%.0f", ($2 + $3 + $4 + $7 + $8) * 1e9 / hz}' /proc/stat
+}
+
 # Percent of one CPU that the switch takes while nothing is sent.
 idle_cpu() {
     sleep 2
@@ -198,19 +210,19 @@ summary() {
         function two(x) { return x == "" ? "-" : sprintf("%.2f", x) }
         NR > 1 {
             systems[$2]
-            for (c = 3; c <= 14; c++) if ($c != "") { all[$2,c] = all[$2,c] " " $c; n[$2,c]++; at[$1,$2,c] = $c; rounds[$1] }
+            for (c = 3; c <= 16; c++) if ($c != "") { all[$2,c] = all[$2,c] " " $c; n[$2,c]++; at[$1,$2,c] = $c; rounds[$1] }
         }
         END {
             printf "%-10s", "median"
-            n_names = split("TCP Gbit/s,ping ms,p99 ms,idle CPU %,RSS MB,TCP s/GB,UDP kpps,ns/packet,p50 ms,p99.9 ms,loaded p50,loaded p99.9", names, ",")
+            n_names = split("TCP Gbit/s,ping ms,p99 ms,idle CPU %,RSS MB,TCP s/GB,UDP kpps,ns/packet,p50 ms,p99.9 ms,loaded p50,loaded p99.9,all s/GB,all ns/pkt", names, ",")
             for (c = 1; c <= n_names; c++) printf " %12s", names[c]
             print ""
             for (s in systems) {
                 printf "%-10s", s
-                for (c = 3; c <= 14; c++) printf " %12s", median(all[s,c], n[s,c])
+                for (c = 3; c <= 16; c++) printf " %12s", median(all[s,c], n[s,c])
                 print ""
             }
-            for (o in systems) if (o ~ /^(oxvs|spin)/) for (s in systems) if (s !~ /^(oxvs|spin)/) {
+            for (o in systems) if (o ~ /^(oxvs|worker|spin|peer)/) for (s in systems) if (s !~ /^(oxvs|worker|spin|peer)/) {
                 for (c = 3; c <= 10; c++) {
                     list = ""; k = 0
                     for (r in rounds) if (at[r,o,c] != "" && at[r,s,c] + 0 > 0) { list = list " " at[r,o,c] / at[r,s,c]; k++ }

@@ -22,6 +22,9 @@ mod key;
 pub use key::ShortcutKey;
 pub use sys::bpf::shortcut::{Carried, PortCarried};
 
+/// Shortcuts that there can be.
+pub const MOST: u32 = bpf::WAYS;
+
 /// All shortcuts of a datapath. Needs Linux 5.11 and the right to load programs.
 pub struct Shortcuts {
     ways: Ways,

@@ -15,14 +15,15 @@ use crate::options::ShortcutUse;
 use flow::{Field, Mask, PortNo};
 use hashbrown::HashMap;
 use netdev::Netdev;
-use netdev::shortcut::{Shortcut, ShortcutKey, ShortcutPort};
+use netdev::shortcut::{MOST, Shortcut, ShortcutKey, ShortcutPort};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// A shortcut that carries nothing for so long is closed.
+/// A shortcut that carries nothing for so long is closed; while a worker has more than half of all that there can be, the shorter time.
 const IDLE: Duration = Duration::from_secs(10);
+const IDLE_AMONG_MANY: Duration = Duration::from_secs(1);
 
 /// The next shortcut after so long is opened for the first packet that there is; sooner, for the second of a kind, because to open one costs as much
 /// as to forward some packets.
@@ -328,8 +329,10 @@ impl FlowTable {
             return;
         }
         self.tell_carried();
+        let many = self.shortcuts.by_key.len() > MOST as usize / 2;
+        let idle = if many { IDLE_AMONG_MANY } else { IDLE };
         self.shortcuts
-            .stop_where(&mut self.storage, |open| now.since(open.used) >= IDLE);
+            .stop_where(&mut self.storage, |open| now.since(open.used) >= idle);
     }
 }
 
