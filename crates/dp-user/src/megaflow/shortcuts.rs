@@ -105,6 +105,11 @@ impl Shortcuts {
         !self.by_flow.is_empty()
     }
 
+    /// Whether none was opened just now.
+    fn has_time(&self, now: Nanos) -> bool {
+        now.since(self.opened) >= PAUSE
+    }
+
     /// Whether packets of a kind came before, as far as that is remembered.
     fn seen_before(&mut self, key: &ShortcutKey) -> bool {
         if self.seen.is_empty() {
@@ -206,6 +211,11 @@ impl Exit {
 }
 
 impl FlowTable {
+    /// Whether one can be opened for the first packet of a kind.
+    pub(crate) fn has_time_for_shortcuts(&self, now: Nanos) -> bool {
+        self.shortcuts.has_time(now)
+    }
+
     /// How many shortcuts a megaflow has.
     pub(crate) fn shortcuts_of(&self, flow: u32) -> usize {
         self.shortcuts.by_flow.get(&flow).map_or(0, Vec::len)
@@ -251,7 +261,7 @@ impl FlowTable {
             // To be closed first.
             Some(None) => {}
             None => {
-                if now.since(shortcuts.opened) >= PAUSE || shortcuts.seen_before(&candidate.key) {
+                if shortcuts.has_time(now) || shortcuts.seen_before(&candidate.key) {
                     self.open_shortcut(candidate, epoch, now);
                 }
             }

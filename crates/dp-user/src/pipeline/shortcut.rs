@@ -4,6 +4,7 @@ use super::batch::{Batch, MALFORMED};
 use super::{BATCH, Inlet, Pipeline};
 use crate::megaflow::Candidate;
 use crate::options::ShortcutUse;
+use crate::signature::NONE;
 use flow::PortNo;
 use netdev::Netdev;
 use netdev::shortcut::{ShortcutKey, ShortcutPort};
@@ -34,13 +35,9 @@ impl Pipeline {
     /// Offers a shortcut to packets like the last of a batch that has gone its way.
     #[cold]
     pub(super) fn offer_shortcut(&mut self, last: &Last, batch: &Batch, from: &Inlet, now: Nanos) {
-        let of_batch = || batch.runs().last().map(|run| run.flow);
-        let Some(flow) = self.flows.of_all(from.port).or_else(of_batch) else {
+        let Some(flow) = self.flow_of(last, batch, from, now) else {
             return;
         };
-        if flow >= MALFORMED || self.flows.removals() != last.removals {
-            return;
-        }
         if let Some(to) = self.flows.flow_mut(flow).direct
             && self.actor.egress.is_direct(to)
         {
@@ -51,6 +48,21 @@ impl Pipeline {
                 to,
             };
             self.flows.offer_shortcut(&candidate, self.epoch, now);
+        }
+    }
+
+    /// The megaflow of the last packet of a batch.
+    fn flow_of(&mut self, last: &Last, batch: &Batch, from: &Inlet, now: Nanos) -> Option<u32> {
+        if let Some(all) = self.flows.of_all(from.port) {
+            return Some(all);
+        }
+        let run = batch.runs().last()?;
+        match run.flow {
+            MALFORMED => None,
+            // It has made one, or waits; where many do, others do not wait for this.
+            NONE if from.waits() || !self.flows.has_time_for_shortcuts(now) => None,
+            NONE => self.flows.lookup(&run.key),
+            flow => (self.flows.removals() == last.removals).then_some(flow),
         }
     }
 
