@@ -4,7 +4,7 @@ use sys::bpf::shortcut::{KEY, Key};
 use wire::EtherType;
 
 /// The key of a packet: where it came in, its tag, and its headers without what differs from packet to packet of a flow (lengths, identification,
-/// checksums). Of packets of one key [`flow::extract`](../flow/fn.extract.html) reads the same, but for TCP's flags.
+/// checksums). Of packets of one key `flow::extract` reads the same, but for TCP's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShortcutKey(Key);
 
