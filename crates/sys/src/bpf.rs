@@ -101,9 +101,7 @@ impl DropProgram {
     /// # Errors
     /// The kernel's: `EINVAL` before Linux 6.6, `ENODEV` where there is no such device.
     pub fn link_tcx(&self, ifindex: u32) -> Result<TcxLink> {
-        let call = "bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)";
-        let fd = link(call, self.as_fd(), ifindex, BPF_TCX_INGRESS, BPF_F_BEFORE)?;
-        Ok(TcxLink { _fd: fd })
+        link_tcx(self.as_fd(), ifindex)
     }
 }
 
@@ -150,6 +148,13 @@ fn link(call: &'static str, program: BorrowedFd<'_>, ifindex: u32, attach_type: 
     };
     // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers. The command makes a descriptor.
     unsafe { make(call, BPF_LINK_CREATE, &attr) }
+}
+
+/// Attaches a program to what a device receives, before other programs there.
+fn link_tcx(program: BorrowedFd<'_>, ifindex: u32) -> Result<TcxLink> {
+    let call = "bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)";
+    let fd = link(call, program, ifindex, BPF_TCX_INGRESS, BPF_F_BEFORE)?;
+    Ok(TcxLink { _fd: fd })
 }
 
 /// A `bpf` call that makes a descriptor.

@@ -233,7 +233,7 @@ impl FlowTable {
 
     /// Lets no shortcuts lead to a port any more.
     pub(crate) fn remove_exit(&mut self, to: PortNo) {
-        self.stop_shortcuts_to(to);
+        self.stop_shortcuts_of(to);
         self.shortcuts.exits.remove(&to);
     }
 
@@ -310,10 +310,6 @@ impl FlowTable {
     pub(crate) fn stop_shortcuts_of(&mut self, port: PortNo) {
         self.shortcuts
             .stop_where(&mut self.storage, |open| open.from == port || open.to == port);
-    }
-
-    fn stop_shortcuts_to(&mut self, port: PortNo) {
-        self.shortcuts.stop_where(&mut self.storage, |open| open.to == port);
     }
 
     /// Closes all that are stopped.

@@ -12,7 +12,7 @@
 
 use super::assembler::{Alu, Assembler, FP, If, R0, R1, R2, R3, R4, R6, R7, R8, R9, Size};
 use super::map::{Kind, Map, NO_PREALLOC, SharedArray};
-use super::{BPF_F_BEFORE, BPF_PROG_TYPE_SCHED_CLS, BPF_TCX_INGRESS, Instruction, TC_ACT_SHOT, TcxLink, link, load};
+use super::{BPF_PROG_TYPE_SCHED_CLS, Instruction, TC_ACT_SHOT, TcxLink, link_tcx, load};
 use crate::error::Result;
 use crate::packet_socket::PacketSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -357,9 +357,7 @@ impl Programs {
     /// # Errors
     /// The kernel's: `EINVAL` before Linux 6.6.
     pub fn link_tcx(&self, ifindex: u32) -> Result<TcxLink> {
-        let call = "bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)";
-        let fd = link(call, self.redirect(), ifindex, BPF_TCX_INGRESS, BPF_F_BEFORE)?;
-        Ok(TcxLink { _fd: fd })
+        link_tcx(self.redirect(), ifindex)
     }
 
     /// The redirect, to be attached otherwise.
