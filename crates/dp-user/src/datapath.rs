@@ -7,6 +7,7 @@ use crate::meters::Meters;
 use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, PortStats, WorkerStats};
+use crate::vigil;
 use crate::worker::{SpinTime, Worker, clock};
 use crate::{Limits, Options, ShortcutUse};
 use dp::{
@@ -149,8 +150,15 @@ impl DpUser {
     }
 
     /// Changes [`Options::spin`] while the workers run.
-    pub fn set_spin(&self, spin: Duration) {
+    ///
+    /// # Errors
+    /// Why processors cannot be kept awake for packets that take shortcuts, as [`Options::spin`] says; workers spin all the same.
+    pub fn set_spin(&self, spin: Duration) -> io::Result<()> {
         self.spin.set(spin);
+        match spin < vigil::SHORTEST {
+            true => Ok(()),
+            false => vigil::request().map(drop),
+        }
     }
 
     /// Changes, while the workers run, how many megaflows all of them together cache at most, and for how long. What is beyond the limit goes little by

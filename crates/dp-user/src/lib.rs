@@ -30,6 +30,7 @@ mod rewrite;
 mod scheduled;
 mod signature;
 mod stats;
+mod vigil;
 mod worker;
 
 pub use datapath::{AutoBalance, DpUser, Perf, QueueReport, QueueRules, WorkerReport};

@@ -17,6 +17,7 @@ use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::pipeline::{BATCH, Inlet, Others, Pipeline, Push};
 use crate::poll::Poller;
+use crate::vigil::Vigil;
 use dp::Slowpath;
 use flow::PortNo;
 use netdev::Netdev;
@@ -70,6 +71,7 @@ pub(crate) struct Worker {
     /// Reports of statistics under way, and who waits for them.
     pushes: Vec<(Push, Sender<()>)>,
     spin: Arc<SpinTime>,
+    vigil: Vigil,
     load: Arc<WorkerLoad>,
     /// Packets that this turn has received.
     packets: usize,
@@ -153,6 +155,7 @@ impl Worker {
             dumps: Vec::new(),
             pushes: Vec::new(),
             spin,
+            vigil: Vigil::default(),
             load: Arc::default(),
             packets: 0,
             now: Nanos::ZERO,
@@ -237,6 +240,8 @@ impl Worker {
         self.dump(now);
         self.pushes.retain_mut(|(push, _)| self.pipeline.push_step(push, now));
         self.housekeeping = self.pipeline.housekeep(now);
+        let carried = || self.pipeline.carried_by_shortcuts();
+        self.vigil.keep(now, self.spin.get(), carried);
         self.load.turn(self.packets, cycles::now().wrapping_sub(awake));
         go_on
     }
@@ -247,7 +252,7 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
-        let next = parked.chain(self.housekeeping).min();
+        let next = parked.chain(self.housekeeping).chain(self.vigil.next()).min();
         if self.spins() {
             return Some(Duration::ZERO);
         }

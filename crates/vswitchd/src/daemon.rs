@@ -320,7 +320,6 @@ impl Daemon {
                     keys.apply(tables.ssl.as_ref());
                 }
                 let mut bridges = self.state.bridges.borrow_mut();
-                self.state.datapath.set_spin(self.desired.worker_spin);
                 self.desired.workers.start_workers(&self.state.datapath);
                 let defaults = self.state.datapath_options.limits();
                 let idle = self.desired.max_idle.unwrap_or(defaults.idle);

@@ -23,8 +23,6 @@ pub(crate) struct Desired {
     pub(crate) stats_interval: Option<Duration>,
     /// Which workers there are, and what they serve.
     pub(crate) workers: workers::Wanted,
-    /// How long workers look for more packets before they sleep.
-    pub(crate) worker_spin: Duration,
     /// Most megaflows that the datapath caches.
     pub(crate) flow_limit: Option<usize>,
     /// How long a megaflow stays that carries nothing.

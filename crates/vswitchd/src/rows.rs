@@ -50,11 +50,6 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
         bridges: BTreeMap::new(),
         stats_interval: interval.map(|ms: u64| Duration::from_millis(ms.max(5000))),
         workers: workers::wanted(root, tables.interfaces.values()),
-        worker_spin: Duration::from_micros(
-            number(&root.other_config, "worker-spin")
-                .unwrap_or(0)
-                .min(MAX_SPIN_MICROS),
-        ),
         flow_limit: number(&root.other_config, "flow-limit"),
         max_idle: number(&root.other_config, "max-idle").map(|ms: u64| Duration::from_millis(ms.max(500))),
         max_revalidator: number(&root.other_config, "max-revalidator")
@@ -305,9 +300,6 @@ fn device(
         unknown => InterfaceKind::Refused(format!("could not create netdev {name} of unknown type {unknown}")),
     }
 }
-
-/// Longest `other_config:worker-spin`: beyond it a worker would never sleep.
-const MAX_SPIN_MICROS: u64 = 1_000_000;
 
 /// The MTU of a device that nobody asked another of.
 const DEFAULT_MTU: u32 = 1500;

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// The highest core that a mask may name.
 const MOST_CORES: usize = 1024;
 
+/// Longest `worker-spin`, in microseconds: beyond it a worker would never sleep.
+const MOST_SPIN: u64 = 1_000_000;
+
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
@@ -24,6 +27,8 @@ pub(crate) struct Wanted {
     /// `pmd-rxq-affinity`, by interface.
     affinity: BTreeMap<String, BTreeMap<u32, usize>>,
     shortcuts: ShortcutUse,
+    /// How long workers look for more packets before they sleep.
+    spin: Duration,
     /// What is wrong with it.
     pub(crate) problems: Vec<String>,
 }
@@ -61,18 +66,19 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
         problem("pmd-rxq-isolate", "has an effect only with pmd-rxq-assign=group");
         wanted.shared = false;
     }
+    let mut number = |key: &str, default: u64, most: u64| match config.get(key).map(|text| text.parse()) {
+        None => default,
+        Some(Ok(number)) if number <= most => number,
+        Some(_) => {
+            problem(
+                key,
+                &format!("is not a number from 0 to {most}; it is taken for {default}"),
+            );
+            default
+        }
+    };
+    wanted.spin = Duration::from_micros(number("worker-spin", 0, MOST_SPIN));
     if config.get("pmd-auto-lb").is_some_and(|auto| auto == "true") {
-        let mut number = |key: &str, default: u64, most: u64| match config.get(key).map(|text| text.parse()) {
-            None => default,
-            Some(Ok(number)) if number <= most => number,
-            Some(_) => {
-                problem(
-                    key,
-                    &format!("is not a number from 0 to {most}; it is taken for {default}"),
-                );
-                default
-            }
-        };
         let minutes = number("pmd-auto-lb-rebal-interval", 1, 20_000).max(1);
         wanted.balance = Some(AutoBalance {
             interval: Duration::from_secs(60 * minutes),
@@ -110,6 +116,13 @@ impl Wanted {
     /// Has workers where they are wanted, before ports are opened.
     pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
         datapath.use_shortcuts(self.shortcuts);
+        if let Err(error) = datapath.set_spin(self.spin)
+            && self.shortcuts != ShortcutUse::Off
+        {
+            self.problems.push(format!(
+                "other_config:worker-spin: processors cannot be kept awake for packets that take shortcuts ({error})"
+            ));
+        }
         if let Err(error) = datapath.set_cores(self.cores.as_deref()) {
             self.problems
                 .push(format!("other_config:pmd-cpu-mask: cannot start a worker ({error})"));

@@ -94,6 +94,11 @@ impl Pipeline {
         self.flows.forget_devices();
     }
 
+    /// Packets that have taken shortcuts, of whatever workers; `None` where this one has none open.
+    pub(crate) fn carried_by_shortcuts(&self) -> Option<u64> {
+        self.flows.carried_by_shortcuts()
+    }
+
     /// Tells megaflows what shortcuts have carried for them.
     pub(crate) fn tell_carried(&mut self) {
         self.flows.tell_carried();

@@ -285,6 +285,38 @@ fn shortcuts_are_taken_or_not_as_the_user_says() {
 }
 
 #[test]
+fn processors_are_kept_awake_for_shortcuts_where_workers_spin_while_packets_come() {
+    const DEVICE: &str = "/dev/cpu_dma_latency";
+    let Some(lab) = Lab::new() else { return };
+    if !std::path::Path::new(DEVICE).exists() {
+        testkit::say_skipped(module_path!(), "the kernel takes no requests for a latency");
+        return;
+    }
+    let open_files = format!("/proc/{}/fd", lab.switch.daemons.last().unwrap().pid());
+    let keeps_awake = || {
+        let mut files = std::fs::read_dir(&open_files).unwrap();
+        files.any(|file| std::fs::read_link(file.unwrap().path()).is_ok_and(|to| to == std::path::Path::new(DEVICE)))
+    };
+    let pinging = lab.ping_on();
+    lab.wait_for_shortcuts();
+    assert!(!keeps_awake());
+    lab.switch.vsctl("set open_vswitch . other_config:worker-spin=20000");
+    eventually("processors are kept awake", || keeps_awake().then_some(()));
+    drop(pinging);
+    eventually("processors may sleep", || (!keeps_awake()).then_some(()));
+    let pinging = lab.ping_on();
+    eventually("processors are kept awake again", || keeps_awake().then_some(()));
+    lab.switch.vsctl("remove open_vswitch . other_config worker-spin");
+    eventually("nobody asks for it", || (!keeps_awake()).then_some(()));
+    drop(pinging);
+    let log = || std::fs::read_to_string(lab.switch.sandbox.path("switch.log")).unwrap();
+    assert!(!log().contains("worker-spin"), "{}", log());
+    lab.switch.vsctl("set open_vswitch . other_config:worker-spin=2s");
+    let complaint = "other_config:worker-spin=2s is not a number from 0 to 1000000; it is taken for 0";
+    eventually("a bad value is named", || log().contains(complaint).then_some(()));
+}
+
+#[test]
 fn a_killed_switch_forwards_nothing_and_goes_on_when_it_is_back() {
     let Some(mut lab) = Lab::new() else { return };
     let _pings = lab.ping_on();
