@@ -2,14 +2,15 @@
 # Measures two veth hosts across each switch, in interleaved rounds of one run: absolute figures drift on shared machines, so what counts is
 # the median of the ratios of each round.
 #
-#   ROUNDS=5 SECONDS_TCP=3 SECONDS_UDP=2 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs worker spin ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
+#   ROUNDS=5 SECONDS_TCP=3 SECONDS_UDP=2 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs spin worker ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
 #
 # CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is named with each figure; cubic is what
 # Linux comes with.
 #
-# Systems: oxvs; worker (oxvs with worker-shortcuts=false: all packets go through its process); spin (that with worker-spin=20000, as a user asks for who wants what afxdp's thread does); ovs (Debian's userspace datapath with userspace-tso-enable);
-# afxdp (its AF_XDP ports, hosts' offloads off as they need); bridge (the kernel's); and where asked for, peer (oxvs with worker-shortcuts=peer), oxvs-afxdp (oxvs's AF_XDP ports, offloads off as above) and ovs-plain
-# (without TSO, so without TCP).
+# Systems: oxvs; spin (oxvs with worker-spin=20000, as a user asks for who wants what afxdp's thread does); worker (oxvs with worker-shortcuts=false: all
+# packets go through its process); ovs (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they
+# need); bridge (the kernel's); and where asked for, peer (oxvs with worker-shortcuts=peer), worker-spin (both of worker and spin), oxvs-afxdp (oxvs's
+# AF_XDP ports, offloads off as above) and ovs-plain (without TSO, so without TCP).
 #
 # With each comes what the switch's process takes of processors (what the kernel does in its threads for it included, down to the receiving
 # host's socket), and what the whole machine does, hosts included: seconds for a gigabyte of TCP, nanoseconds for a short packet that was delivered. Round trips under load are measured beside
@@ -19,7 +20,7 @@ cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
 OXVS=$(realpath -m "${OXVS:-target/release/oxvs}")
 ROUNDS=${ROUNDS:-5} SECONDS_TCP=${SECONDS_TCP:-3} SECONDS_UDP=${SECONDS_UDP:-2} PINGS=${PINGS:-200} IDLE=${IDLE:-10}
-SYSTEMS=${SYSTEMS:-oxvs worker spin ovs afxdp bridge}
+SYSTEMS=${SYSTEMS:-oxvs spin worker ovs afxdp bridge}
 CC=${CC:-cubic}
 OUT=${OUT:-$(mktemp /tmp/oxvs-bench-XXXXXX.csv)}
 SW=oxvs-bench-sw A=oxvs-bench-a B=oxvs-bench-b
@@ -73,10 +74,11 @@ setup() {
         ip -n $SW link set p2 master br0
         ip -n $SW link set br0 up
         ;;
-    oxvs | worker | spin | peer | oxvs-afxdp)
+    oxvs | worker | spin | worker-spin | peer | oxvs-afxdp)
         case $1 in
         worker) options="-- set open_vswitch . other_config:worker-shortcuts=false" ;;
-        spin) options="-- set open_vswitch . other_config:worker-shortcuts=false other_config:worker-spin=20000" ;;
+        spin) options="-- set open_vswitch . other_config:worker-spin=20000" ;;
+        worker-spin) options="-- set open_vswitch . other_config:worker-shortcuts=false other_config:worker-spin=20000" ;;
         peer) options="-- set open_vswitch . other_config:worker-shortcuts=peer" ;;
         esac
         [ "$1" != oxvs-afxdp ] || afxdp

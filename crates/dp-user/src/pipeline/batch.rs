@@ -2,7 +2,7 @@
 
 use super::bytes_of;
 use crate::signature::NONE;
-use flow::{Key, KeySlot, PortNo, Reading};
+use flow::{Before, Key, KeySlot, PortNo, Reading};
 use netdev::Frame;
 
 /// In place of a megaflow's number: no key could be read.
@@ -39,31 +39,33 @@ impl Batch {
     pub(super) fn read(
         &mut self,
         port: PortNo,
-        read: impl Fn(&mut KeySlot, &[u8], PortNo, Option<&KeySlot>) -> Reading,
+        read: impl Fn(&mut KeySlot, &[u8], PortNo, Option<Before>) -> Reading,
         hash: impl Fn(&Key) -> u64,
     ) {
         let packets = self.frames.len();
         self.places.resize_with(self.places.len().max(packets), Run::default);
         let mut used = 0;
-        let (mut before, mut places) = (None::<&mut Run>, self.places.iter_mut());
+        let (mut before, mut places) = (None::<(&mut Run, &[u8])>, self.places.iter_mut());
         let mut place = places.next();
         for frame in &self.frames {
             let Some(run) = place else { break };
             let len = frame.len() as u32;
-            match read(&mut run.key, frame.data(), port, before.as_ref().map(|run| &run.key)) {
+            let known = before.as_ref().map(|(run, data)| Before(&run.key, data));
+            let reading = read(&mut run.key, frame.data(), port, known);
+            match reading {
                 Reading::Same => {
-                    if let Some(before) = &mut before {
+                    if let Some((before, _)) = &mut before {
                         before.packets += 1;
                         before.bytes += len;
                     }
                     place = Some(run);
                     continue;
                 }
-                Reading::Key => (run.hash, run.flow) = (hash(&run.key), NONE),
+                Reading::Key | Reading::Lone => (run.hash, run.flow) = (hash(&run.key), NONE),
                 Reading::Malformed => run.flow = MALFORMED,
             }
             (run.packets, run.bytes) = (1, len);
-            before = Some(run);
+            before = (reading == Reading::Key).then(|| (run, frame.data()));
             place = places.next();
             used += 1;
         }

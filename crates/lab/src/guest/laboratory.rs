@@ -83,6 +83,7 @@ pub fn run(
     printed: &mut dyn Write,
 ) -> Result<()> {
     let kernel = Kernel::fetch()?;
+    let (args, scenarios) = taken_along(args);
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let began = std::time::Instant::now();
     loop {
@@ -91,7 +92,7 @@ pub fn run(
         if shift <= 0.0 {
             return Ok(());
         }
-        let guest = guest(args, dir)?;
+        let guest = guest(&scenarios, dir)?;
         let mut command: Vec<String> = ["env", "TERM=dumb", "oxvs", "lab", "run"].map(str::to_owned).to_vec();
         command.extend(args.iter().cloned());
         command.extend([
@@ -116,18 +117,31 @@ pub fn run(
     }
 }
 
+/// The arguments as the guest gets them, and the files of scenarios among them: where the guest has each, beside its results, and where it is here.
+fn taken_along(args: &[String]) -> (Vec<String>, Vec<(String, PathBuf)>) {
+    let mut files = Vec::new();
+    let mut inside = |arg: &String| {
+        let path = Path::new(arg);
+        let Some(name) = path.file_name().filter(|_| arg.ends_with(".toml")) else {
+            return arg.clone();
+        };
+        // Two can have one name, in two directories.
+        let place = format!("scenarios/{}/{}", files.len(), name.display());
+        files.push((place.clone(), path.to_owned()));
+        format!("/{place}")
+    };
+    (args.iter().map(&mut inside).collect(), files)
+}
+
 /// A guest that has what is there of the laboratory, and of the results.
-fn guest(args: &[String], dir: &Path) -> Result<Guest> {
+fn guest(scenarios: &[(String, PathBuf)], dir: &Path) -> Result<Guest> {
     let program = std::env::current_exe().context("the path of oxvs")?;
     let mut files: Vec<(String, PathBuf)> = SCHEMAS
         .iter()
         .filter(|file| Path::new(file).exists())
         .map(|file| ((*file).to_owned(), PathBuf::from(file)))
         .collect();
-    files.extend(args.iter().filter(|arg| arg.ends_with(".toml")).map(|arg| {
-        let name = arg.trim_start_matches("./").trim_start_matches('/');
-        (format!("out/{name}"), PathBuf::from(arg))
-    }));
+    files.extend_from_slice(scenarios);
     for file in said(
         Command::new("find")
             .arg(dir)
@@ -164,4 +178,27 @@ fn take(from: &Path, to: &Path) -> Result<()> {
             .arg(to),
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_scenarios_are_taken_along_beside_the_results() {
+        let words = ["S0.rtt", "mine.toml", "../theirs/mine.toml", "--full"].map(str::to_owned);
+        let (args, files) = taken_along(&words);
+        assert_eq!(
+            args,
+            ["S0.rtt", "/scenarios/0/mine.toml", "/scenarios/1/mine.toml", "--full"]
+        );
+        let expected = [
+            ("scenarios/0/mine.toml", "mine.toml"),
+            ("scenarios/1/mine.toml", "../theirs/mine.toml"),
+        ];
+        assert_eq!(
+            files,
+            expected.map(|(there, here)| (there.to_owned(), PathBuf::from(here)))
+        );
+    }
 }
