@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 mod key;
 
 pub use key::ShortcutKey;
-pub use sys::bpf::shortcut::{Carried, PortCarried};
+pub use sys::bpf::shortcut::{Carried, PortCarried, TagChange};
 
 /// Shortcuts that there can be.
 pub const MOST: u32 = bpf::WAYS;
@@ -50,6 +50,8 @@ pub struct Exit {
     /// They leave by the device's other end at once, as [`State::far_end_elsewhere`](crate::State::far_end_elsewhere) has to say that they can:
     /// sooner, and not seen by the device's qdisc, captures and counters.
     pub to_peer: bool,
+    /// What becomes of their VLAN tag.
+    pub tag: TagChange,
 }
 
 /// An open shortcut. Dropped, it is closed, by a call of the kernel.
@@ -111,6 +113,7 @@ impl ShortcutPort {
             ifindex: self.ifindex,
             longest: exit.longest,
             to_peer: exit.to_peer,
+            tag: exit.tag,
         };
         // From here on it is closed when it is dropped.
         let shortcut = Shortcut {

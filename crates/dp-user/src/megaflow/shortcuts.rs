@@ -1,4 +1,5 @@
-//! The cache before all others, in the kernel: shortcuts from device to device, for packets whose megaflow sends them out of one port as they are.
+//! The cache before all others, in the kernel: shortcuts from device to device, for packets whose megaflow sends them out of one port as they are, or
+//! with a VLAN tag put on or taken off.
 //!
 //! A packet that takes one never comes here. What it would have changed here is made up for: what shortcuts have carried is added to their
 //! megaflows before these are looked at, reported or removed.
@@ -12,14 +13,15 @@
 use super::FlowTable;
 use super::storage::{Flow, Storage};
 use crate::options::ShortcutUse;
+use dp::Action;
 use flow::{Field, Mask, PortNo};
 use hashbrown::HashMap;
 use netdev::Netdev;
-use netdev::shortcut::{MOST, Shortcut, ShortcutKey, ShortcutPort};
+use netdev::shortcut::{MOST, Shortcut, ShortcutKey, ShortcutPort, TagChange};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
+use wire::{EtherType, Nanos, VlanTag};
 
 /// A shortcut that carries nothing for so long is closed; while a worker has more than half of all that there can be, the shorter time.
 const IDLE: Duration = Duration::from_secs(10);
@@ -205,6 +207,7 @@ impl Exit {
             (state.admin_up && state.carrier).then(|| netdev::shortcut::Exit {
                 longest: state.mtu.saturating_add(ETHERNET),
                 to_peer: shortcuts == ShortcutUse::Peer && state.far_end_elsewhere,
+                tag: TagChange::None,
             })
         })
     }
@@ -245,9 +248,12 @@ impl FlowTable {
 
     /// Opens a shortcut, or renews it.
     pub(crate) fn offer_shortcut(&mut self, candidate: &Candidate, epoch: u64, now: Nanos) {
-        if self.shortcuts.usage == ShortcutUse::Off || !self.is_plain(candidate.flow) {
+        if self.shortcuts.usage == ShortcutUse::Off {
             return;
         }
+        let Some(tag) = self.tag_change(candidate) else {
+            return;
+        };
         let shortcuts = &mut self.shortcuts;
         match shortcuts.by_key.get(&candidate.key) {
             Some(Some(place)) => {
@@ -262,19 +268,20 @@ impl FlowTable {
             Some(None) => {}
             None => {
                 if shortcuts.has_time(now) || shortcuts.seen_before(&candidate.key) {
-                    self.open_shortcut(candidate, epoch, now);
+                    self.open_shortcut(candidate, tag, epoch, now);
                 }
             }
         }
     }
 
-    fn open_shortcut(&mut self, candidate: &Candidate, epoch: u64, now: Nanos) {
+    fn open_shortcut(&mut self, candidate: &Candidate, tag: TagChange, epoch: u64, now: Nanos) {
         let Some(exit) = self.shortcuts.exits.get_mut(&candidate.to) else {
             return;
         };
         let Some(way) = exit.way(self.shortcuts.usage) else {
             return;
         };
+        let way = netdev::shortcut::Exit { tag, ..way };
         self.shortcuts.opened = now;
         if let Ok(Some(shortcut)) = exit.port.open(candidate.key, way, epoch) {
             self.shortcuts.insert(Open {
@@ -288,14 +295,28 @@ impl FlowTable {
         }
     }
 
-    /// Whether all that a megaflow does is to send packets out of one port as they are, and it looks at nothing that a shortcut's key does not have.
-    fn is_plain(&self, number: u32) -> bool {
+    /// What becomes of packets' tags; `None` where their megaflow does more than that and to send them out of one port, or looks at what a shortcut's
+    /// key does not have.
+    fn tag_change(&self, candidate: &Candidate) -> Option<TagChange> {
         const BEYOND: Mask = Mask::exact(Field::TcpFlags);
-        let Some(flow) = self.storage.get(number).filter(|flow| flow.direct.is_some()) else {
-            return false;
-        };
+        let flow = self.storage.get(candidate.flow)?;
         let mask = self.subtables.mask(flow.subtable);
-        !flow.edits && !flow.recirculates && mask.intersection(&BEYOND).is_empty()
+        if flow.direct.is_none() || flow.recirculates || !mask.intersection(&BEYOND).is_empty() {
+            return None;
+        }
+        if !flow.edits {
+            return Some(TagChange::None);
+        }
+        let is_tagged = candidate.key.is_tagged();
+        match &flow.actions().0[..] {
+            [Action::PushVlan(VlanTag { tpid, tci }), Action::Output(_)]
+                if !is_tagged && EtherType(*tpid).is_vlan() =>
+            {
+                Some(TagChange::Push { tpid: *tpid, tci: *tci })
+            }
+            [Action::PopVlan, Action::Output(_)] if is_tagged => Some(TagChange::Pop),
+            _ => None,
+        }
     }
 
     /// Stops all, and asks devices anew what they take.

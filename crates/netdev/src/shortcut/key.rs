@@ -41,6 +41,11 @@ impl ShortcutKey {
         Some(ShortcutKey(key))
     }
 
+    /// Whether its packets have a VLAN tag.
+    pub fn is_tagged(&self) -> bool {
+        self.0[4..HEADERS] != [0; 4]
+    }
+
     pub(super) fn bytes(&self) -> &Key {
         &self.0
     }

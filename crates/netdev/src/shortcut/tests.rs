@@ -6,6 +6,7 @@ use testkit::{Packet, mac, skip};
 const LONG: Exit = Exit {
     longest: 1514,
     to_peer: false,
+    tag: TagChange::None,
 };
 
 fn v4() -> Packet {

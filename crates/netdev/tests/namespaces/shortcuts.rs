@@ -1,7 +1,7 @@
 //! Shortcuts from device to device through the kernel.
 
 use crate::lab::{Lab, Queues};
-use netdev::shortcut::{Exit, ShortcutPort, Shortcuts};
+use netdev::shortcut::{Exit, ShortcutPort, Shortcuts, TagChange};
 use netdev::{Frame, Isolation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,7 +48,11 @@ fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the
                 .iter()
                 .all(|port| port.queues.device.state().unwrap().far_end_elsewhere)
         );
-        let exit = Exit { longest: 1514, to_peer };
+        let exit = Exit {
+            longest: 1514,
+            to_peer,
+            tag: TagChange::None,
+        };
         let mac = |host: &testkit::Netns| {
             let link = host.ip("link show eth0");
             link.split("link/ether ")
@@ -107,6 +111,7 @@ fn segments_that_a_host_leaves_to_its_device_take_shortcuts_whole() {
     let exit = Exit {
         longest: 1514,
         to_peer: false,
+        tag: TagChange::None,
     };
     let stop = AtomicBool::new(false);
     let mut large = 0;

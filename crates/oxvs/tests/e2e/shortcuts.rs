@@ -159,6 +159,53 @@ fn packets_that_take_shortcuts_are_counted_by_ports_rules_and_megaflows() {
 }
 
 #[test]
+fn tags_are_put_on_and_taken_off_on_shortcuts() {
+    let Some(lab) = Lab::new() else { return };
+    // From one bridge to another by a cable, and back.
+    lab.ns.ip("link add trunk0 type veth peer name trunk1");
+    lab.ns.ip("link set trunk0 up");
+    lab.ns.ip("link set trunk1 up");
+    lab.switch.vsctl(
+        "del-port h2 -- set port h1 tag=10 -- add-port br0 trunk0 -- set port trunk0 trunks=10,20 \
+         -- add-br br1 -- set bridge br1 datapath_type=netdev -- add-port br1 trunk1 trunks=10,20",
+    );
+    lab.switch.vsctl("add-port br1 h2 tag=10");
+    let has_shortcut = |action: &str| {
+        let flows = lab.switch.appctl(&["dpctl/dump-flows", "-m"]);
+        flows
+            .lines()
+            .any(|flow| flow.contains("shortcuts:") && flow.contains(action))
+    };
+    for usage in ["true", "peer"] {
+        lab.switch
+            .vsctl(&format!("set open_vswitch . other_config:worker-shortcuts={usage}"));
+        assert_eq!(lab.ping(5), 5);
+        eventually("both ways have shortcuts", || {
+            assert_eq!(lab.ping(1), 1);
+            (has_shortcut("push_vlan(vid=10,pcp=0)") && has_shortcut("pop_vlan")).then_some(())
+        });
+        assert_eq!(lab.ping(20), 20, "{usage}");
+        for (from, to, address) in [(0, 1, "10.1.0.2"), (1, 0, "10.1.0.1")] {
+            Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[from], &lab.hosts[to], address);
+        }
+    }
+    lab.switch.vsctl("remove open_vswitch . other_config worker-shortcuts");
+    assert_eq!(lab.ping(5), 5);
+    let capture = Capture::start(&lab.ns, "trunk0", "vlan 10 and icmp");
+    assert_eq!(lab.ping(20), 20);
+    assert_eq!(capture.finish().len(), 40, "requests and replies are tagged");
+
+    // Of what else hosts send now and then, not all goes to the other one.
+    eventually("the tags' bytes are counted where they are", || {
+        let before = ["h1", "trunk0"].map(|port| lab.of_port(port));
+        assert_eq!(lab.ping(20), 20);
+        let [h1, trunk] = ["h1", "trunk0"].map(|port| lab.of_port(port));
+        let ([rx, rx_bytes, tx, tx_bytes], trunk) = (minus(h1, before[0]), minus(trunk, before[1]));
+        (trunk == [tx, tx_bytes + 4 * tx, rx, rx_bytes + 4 * rx]).then_some(())
+    });
+}
+
+#[test]
 fn a_rule_is_in_force_for_packets_that_take_shortcuts_when_it_is_acknowledged() {
     let Some(lab) = Lab::new() else { return };
     let _pings = lab.ping_on();

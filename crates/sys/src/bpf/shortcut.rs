@@ -10,13 +10,19 @@
 //! A way is in force while the epoch that was written with it is the present one: whoever advances the epoch makes all of them wait to be
 //! [renewed](Ways::renew), at once. It needs no call of the kernel, since both lie in memory that is shared with it.
 
-use super::assembler::{Alu, Assembler, FP, If, R0, R1, R2, R3, R4, R6, R7, R8, R9, Size};
+use super::assembler::{Alu, Assembler, FP, If, R0, R1, R2, R3, R6, R7, R8, R9, Size};
 use super::map::{Kind, Map, NO_PREALLOC, SharedArray};
 use super::{BPF_PROG_TYPE_SCHED_CLS, Instruction, TC_ACT_SHOT, TcxLink, link_tcx, load};
 use crate::error::Result;
 use crate::packet_socket::PacketSocket;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use key::{AT_KEY, AT_NUMBER, put_key_together};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+mod key;
+mod probe;
+
+pub use probe::Probe;
 
 /// The programs' names, as `bpftool prog` prints them.
 pub const FILTER: &str = "oxvs_shortcut";
@@ -40,14 +46,11 @@ const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const MAP_LOOKUP: i32 = 1;
 const REDIRECT_TO: i32 = 23;
 const REDIRECT_TO_PEER: i32 = 155;
-const LOAD_BYTES: i32 = 26;
+const PUSH_TAG: i32 = 18;
+const POP_TAG: i32 = 19;
 const COARSE_TIME: i32 = 160;
 
-/// Offsets in `struct __sk_buff`.
-const LEN: i16 = 0;
-const VLAN_PRESENT: i16 = 20;
-const VLAN_TCI: i16 = 24;
-const VLAN_PROTO: i16 = 28;
+/// Its offset in `struct __sk_buff`.
 const GSO_SIZE: i16 = 176;
 
 /// No epoch.
@@ -67,14 +70,23 @@ const RX_BYTES: usize = 1;
 const TX_PACKETS: usize = 2;
 const TX_BYTES: usize = 3;
 
-/// Offsets in a value of `ways`, which is 24 bytes long.
+/// Offsets in a value of `ways`, which is 28 bytes long.
 const OF_WAY: i16 = 0;
 const OF_TICKET: i16 = 4;
 const OF_DEVICE: i16 = 8;
 const OF_LONGEST: i16 = 12;
 const OF_PORT: i16 = 16;
 const OF_PEER: i16 = 20;
-const VALUE: usize = 24;
+/// A tag to be put on, as in a [`Key`], or [`POPPED`]; 0 for neither.
+const OF_TAG: i16 = 24;
+const VALUE: usize = 28;
+
+/// In the place of a tag that is put on: one is taken off. No tag has the TPID 0.
+const POPPED: i32 = 1;
+
+/// Offsets in a note.
+const WHERE_TO: i16 = 0;
+const ITS_TAG: i16 = 8;
 
 /// What programs and the process share.
 pub struct Ways {
@@ -86,7 +98,7 @@ pub struct Ways {
     ports: SharedArray,
     /// The present epoch.
     epoch: SharedArray,
-    /// Of each processor: the port that a packet came in by and the device that it goes out by, between the two programs.
+    /// Of each processor, between the two programs: the port that a packet came in by, the device that it goes out by, and what becomes of its tag.
     noted: Map,
 }
 
@@ -103,6 +115,36 @@ pub struct Way {
     /// Packets go to the other end of the device, a veth in another network namespace, as if it had received them: that is sooner, and passes by the
     /// device's qdisc, captures and counters. To other devices they are lost.
     pub to_peer: bool,
+    /// What becomes of their VLAN tag.
+    pub tag: TagChange,
+}
+
+/// What becomes of a packet's VLAN tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagChange {
+    /// It goes as it came.
+    #[default]
+    None,
+    /// One without a tag gets this.
+    Push {
+        /// 0x8100 or 0x88a8.
+        tpid: u16,
+        /// Priority, drop eligibility and number of the VLAN.
+        tci: u16,
+    },
+    /// It loses its only one.
+    Pop,
+}
+
+impl TagChange {
+    /// As [`OF_TAG`] has it.
+    fn number(self) -> u32 {
+        match self {
+            TagChange::None => 0,
+            TagChange::Push { tpid, tci } => u32::from(tpid.to_be()) << 16 | u32::from(tci),
+            TagChange::Pop => POPPED.cast_unsigned(),
+        }
+    }
 }
 
 /// What has gone a way.
@@ -146,7 +188,7 @@ impl Ways {
             counters: SharedArray::new("oxvs_counters", WAYS, ROW)?,
             ports: SharedArray::new("oxvs_ports", PORTS, ROW)?,
             epoch: SharedArray::new("oxvs_epoch", 1, 1)?,
-            noted: Map::new("oxvs_noted", Kind::PerCpuArray, (4, 8), 1, 0)?,
+            noted: Map::new("oxvs_noted", Kind::PerCpuArray, (4, 16), 1, 0)?,
         })
     }
 
@@ -175,6 +217,7 @@ impl Ways {
             (OF_LONGEST, way.longest),
             (OF_PORT, way.port),
             (OF_PEER, way.to_peer.into()),
+            (OF_TAG, way.tag.number()),
         ];
         for (offset, field) in fields {
             value[offset as usize..][..4].copy_from_slice(&field.to_ne_bytes());
@@ -254,7 +297,7 @@ impl Ways {
         p.place("through the process");
         note(&mut p, &self.noted, "whole");
         p.alu(Alu::Mov, R1, 0);
-        p.store(Size::U64, R0, 0, R1);
+        p.store(Size::U64, R0, WHERE_TO, R1);
         p.place("whole");
         p.alu(Alu::Mov, R0, -1);
         p.exit();
@@ -299,7 +342,9 @@ impl Ways {
         p.load(Size::U32, R2, R8, OF_PEER);
         p.alu(Alu::Shl, R2, PEER_BIT);
         p.alu_reg(Alu::Or, R1, R2);
-        p.store(Size::U64, R0, 0, R1);
+        p.store(Size::U64, R0, WHERE_TO, R1);
+        p.load(Size::U32, R1, R8, OF_TAG);
+        p.store(Size::U64, R0, ITS_TAG, R1);
 
         p.load(Size::U32, R1, FP, AT_KEY + 4);
         p.jump_if(If::Eq, R1, 0, "untagged");
@@ -317,6 +362,12 @@ impl Ways {
         p.load(Size::U32, R1, R8, OF_PORT);
         row_of(p, &self.ports);
         p.jump_if(If::Eq, R0, 0, "sent");
+        p.load(Size::U32, R1, R8, OF_TAG);
+        p.jump_if(If::Eq, R1, 0, "as long as it came");
+        p.alu(Alu::Add, R9, 4);
+        p.jump_if(If::Ne, R1, POPPED, "as long as it came");
+        p.alu(Alu::Sub, R9, 8);
+        p.place("as long as it came");
         add(p, R0, TX_PACKETS, TX_BYTES);
         p.place("sent");
     }
@@ -324,21 +375,25 @@ impl Ways {
     /// The program on the ingress: what the filter has just noted goes its way, all else ends here.
     fn redirect(&self, port: u32) -> Vec<Instruction> {
         let mut p = Assembler::default();
+        p.alu_reg(Alu::Mov, R6, R1);
         note(&mut p, &self.noted, "drop");
-        p.load(Size::U64, R1, R0, 0);
+        p.load(Size::U64, R9, R0, WHERE_TO);
+        p.load(Size::U64, R7, R0, ITS_TAG);
+        p.alu(Alu::Mov, R1, 0);
+        p.store(Size::U64, R0, WHERE_TO, R1);
+        p.low_half(R8, R9);
+        p.alu(Alu::Shr, R9, 32);
+        p.alu_reg(Alu::Mov, R1, R9);
+        p.alu(Alu::And, R1, 0xffff);
+        p.jump_if(If::Ne, R1, port.cast_signed(), "drop");
+        change_tag(&mut p);
+        p.alu_reg(Alu::Mov, R1, R8);
         p.alu(Alu::Mov, R2, 0);
-        p.store(Size::U64, R0, 0, R2);
-        p.alu_reg(Alu::Mov, R3, R1);
-        p.alu(Alu::Shr, R3, 32);
-        p.alu_reg(Alu::Mov, R4, R3);
-        p.alu(Alu::Shr, R4, PEER_BIT - 32);
-        p.low_half(R1, R1);
-        p.jump_if(If::Ne, R4, 0, "to its peer");
-        p.jump_if(If::Ne, R3, port.cast_signed(), "drop");
+        p.alu(Alu::Shr, R9, PEER_BIT - 32);
+        p.jump_if(If::Ne, R9, 0, "to its peer");
         p.call(REDIRECT_TO);
         p.exit();
         p.place("to its peer");
-        p.jump_if(If::Ne, R3, port.cast_signed() | 1 << (PEER_BIT - 32), "drop");
         p.call(REDIRECT_TO_PEER);
         p.exit();
         p.place("drop");
@@ -374,17 +429,23 @@ impl Programs {
     }
 }
 
-/// Where on the stack the key is, and in it the packet's first byte.
-const AT_KEY: i16 = -(KEY as i16);
-const AT_PACKET: i16 = AT_KEY + 8;
-/// Where the key of an array is, and a byte for other uses.
-const AT_NUMBER: i16 = AT_KEY - 4;
-const AT_BYTE: i16 = AT_KEY - 8;
-
-/// Where headers begin and end.
-const IP: i16 = 14;
-const IPV4_END: i16 = IP + 20;
-const IPV6_END: i16 = IP + 40;
+/// With the packet in `R6`: does to its tag what `R7` says.
+fn change_tag(p: &mut Assembler) {
+    p.jump_if(If::Eq, R7, 0, "as it is");
+    p.alu_reg(Alu::Mov, R1, R6);
+    p.jump_if(If::Eq, R7, POPPED, "without its tag");
+    p.alu_reg(Alu::Mov, R2, R7);
+    p.alu(Alu::Shr, R2, 16);
+    p.alu_reg(Alu::Mov, R3, R7);
+    p.alu(Alu::And, R3, 0xffff);
+    p.call(PUSH_TAG);
+    p.jump_if(If::Ne, R0, 0, "drop");
+    p.jump("as it is");
+    p.place("without its tag");
+    p.call(POP_TAG);
+    p.jump_if(If::Ne, R0, 0, "drop");
+    p.place("as it is");
+}
 
 fn word(number: usize) -> i16 {
     (number * 8) as i16
@@ -416,171 +477,4 @@ fn add(p: &mut Assembler, row: super::assembler::R, packets: usize, bytes: usize
     p.alu(Alu::Mov, R1, 1);
     p.atomic_add(row, word(packets), R1);
     p.atomic_add(row, word(bytes), R9);
-}
-
-/// Copies bytes of the packet to their place; jumps where it has fewer.
-fn copy(p: &mut Assembler, from: i16, to: i16) {
-    p.alu_reg(Alu::Mov, R1, R6);
-    p.alu(Alu::Mov, R2, from.into());
-    p.alu_reg(Alu::Mov, R3, FP);
-    p.alu(Alu::Add, R3, (AT_PACKET + from).into());
-    p.alu(Alu::Mov, R4, (to - from).into());
-    p.call(LOAD_BYTES);
-    p.jump_if(If::Ne, R0, 0, "through the process");
-}
-
-/// With the packet in `R6`: puts its key together and leaves its length in `R9`. Jumps away with what is not TCP, UDP or ICMP in whole headers
-/// that directly follow each other: there the key has all that a switch reads of a packet, but for TCP's flags.
-fn put_key_together(p: &mut Assembler, port: u32) {
-    p.store_value(Size::U32, FP, AT_KEY, port.cast_signed());
-    p.store_value(Size::U32, FP, AT_KEY + 4, 0);
-    p.load(Size::U32, R1, R6, VLAN_PRESENT);
-    p.jump_if(If::Eq, R1, 0, "without a tag");
-    p.load(Size::U32, R1, R6, VLAN_TCI);
-    p.load(Size::U32, R2, R6, VLAN_PROTO);
-    p.alu(Alu::Shl, R2, 16);
-    p.alu_reg(Alu::Or, R1, R2);
-    p.store(Size::U32, FP, AT_KEY + 4, R1);
-    p.place("without a tag");
-    copy(p, 0, IPV4_END + 4);
-    p.load(Size::U32, R9, R6, LEN);
-    p.load(Size::U16, R1, FP, AT_PACKET + 12);
-    p.jump_if(If::Eq, R1, 0x0800_u16.to_be().into(), "IPv4");
-    p.jump_if(If::Eq, R1, 0x86dd_u16.to_be().into(), "IPv6");
-    p.jump("through the process");
-    ipv4(p);
-    ipv6(p);
-
-    // With the offset of TCP's header in `R7` and the bytes from there on in `R8`.
-    p.place("TCP");
-    p.alu_reg(Alu::Mov, R1, R6);
-    p.alu_reg(Alu::Mov, R2, R7);
-    p.alu(Alu::Add, R2, 12);
-    p.alu_reg(Alu::Mov, R3, FP);
-    p.alu(Alu::Add, R3, AT_BYTE.into());
-    p.alu(Alu::Mov, R4, 1);
-    p.call(LOAD_BYTES);
-    p.jump_if(If::Ne, R0, 0, "through the process");
-    p.load(Size::U8, R1, FP, AT_BYTE);
-    p.alu(Alu::Shr, R1, 4);
-    p.alu(Alu::Shl, R1, 2);
-    p.jump_if(If::Less, R1, 20, "through the process");
-    p.jump_if_reg(If::Greater, R1, R8, "through the process");
-    p.jump("key");
-
-    p.place("UDP");
-    p.jump_if(If::Less, R8, 8, "through the process");
-    p.place("key");
-}
-
-fn ipv4(p: &mut Assembler) {
-    p.place("IPv4");
-    // Without options, and no fragment.
-    p.load(Size::U8, R1, FP, AT_PACKET + IP);
-    p.jump_if(If::Ne, R1, 0x45, "through the process");
-    p.load(Size::U16, R1, FP, AT_PACKET + IP + 6);
-    p.alu(Alu::And, R1, 0x3fff_u16.to_be().into());
-    p.jump_if(If::Ne, R1, 0, "through the process");
-    // Its length is at most that of the packet.
-    p.load(Size::U16, R8, FP, AT_PACKET + IP + 2);
-    p.network_u16(R8);
-    p.alu_reg(Alu::Mov, R1, R9);
-    p.alu(Alu::Sub, R1, IP.into());
-    p.jump_if_reg(If::Greater, R8, R1, "through the process");
-    p.jump_if(If::Less, R8, 20, "through the process");
-    p.alu(Alu::Sub, R8, 20);
-    // Length and identification, fragment, checksum; what IPv6 alone has.
-    for at in [IP + 2, IP + 4, IP + 6, IP + 10, IPV4_END + 4] {
-        p.store_value(Size::U16, FP, AT_PACKET + at, 0);
-    }
-    for at in [IPV4_END + 6, IPV4_END + 14, IPV4_END + 22] {
-        p.store_value(Size::U64, FP, AT_PACKET + at, 0);
-    }
-    p.alu(Alu::Mov, R7, IPV4_END.into());
-    p.load(Size::U8, R1, FP, AT_PACKET + IP + 9);
-    p.jump_if(If::Eq, R1, 6, "TCP");
-    p.jump_if(If::Eq, R1, 17, "UDP");
-    p.jump_if(If::Ne, R1, 1, "through the process");
-    p.jump_if(If::Less, R8, 8, "through the process");
-    p.store_value(Size::U16, FP, AT_PACKET + IPV4_END + 2, 0);
-    p.jump("key");
-}
-
-fn ipv6(p: &mut Assembler) {
-    p.place("IPv6");
-    copy(p, IPV4_END + 4, IPV6_END + 4);
-    p.store_value(Size::U16, FP, AT_PACKET + IPV6_END + 4, 0);
-    p.store_value(Size::U32, FP, AT_PACKET + IPV6_END + 6, 0);
-    p.load(Size::U16, R8, FP, AT_PACKET + IP + 4);
-    p.network_u16(R8);
-    p.alu_reg(Alu::Mov, R1, R9);
-    p.alu(Alu::Sub, R1, IPV6_END.into());
-    p.jump_if_reg(If::Greater, R8, R1, "through the process");
-    p.store_value(Size::U16, FP, AT_PACKET + IP + 4, 0);
-    p.alu(Alu::Mov, R7, IPV6_END.into());
-    p.load(Size::U8, R1, FP, AT_PACKET + IP + 6);
-    p.jump_if(If::Eq, R1, 6, "TCP");
-    p.jump_if(If::Eq, R1, 17, "UDP");
-    p.jump_if(If::Ne, R1, 58, "through the process");
-    // Echo requests and replies; neighbour discovery has more that is looked at.
-    p.jump_if(If::Less, R8, 8, "through the process");
-    p.load(Size::U8, R1, FP, AT_PACKET + IPV6_END);
-    p.alu(Alu::And, R1, 0xfe);
-    p.jump_if(If::Ne, R1, 128, "through the process");
-    p.store_value(Size::U16, FP, AT_PACKET + IPV6_END + 2, 0);
-    p.jump("key");
-}
-
-/// A port's filter, to be asked about packets that no device has received.
-pub struct Probe {
-    program: OwnedFd,
-}
-
-/// The part of `union bpf_attr` for `BPF_PROG_TEST_RUN` that is used.
-#[repr(C)]
-struct TestAttr {
-    program: u32,
-    result: u32,
-    len: u32,
-    len_out: u32,
-    data: u64,
-    data_out: u64,
-    repeat: u32,
-    duration: u32,
-}
-
-impl Ways {
-    /// For tests of the filter.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn probe(&self, port: u32) -> Result<Probe> {
-        // Only a program for an ingress is run on the whole packet.
-        let program = load(FILTER, BPF_PROG_TYPE_SCHED_CLS, 0, 0, &self.filter(port))?;
-        Ok(Probe { program })
-    }
-}
-
-impl Probe {
-    /// Whether a packet without a tag goes a way, and is counted.
-    ///
-    /// # Errors
-    /// The kernel's: `EINVAL` for a packet without an Ethernet header.
-    pub fn takes(&self, packet: &[u8]) -> Result<bool> {
-        const BPF_PROG_TEST_RUN: libc::c_int = 10;
-        let mut attr = TestAttr {
-            program: self.program.as_raw_fd().cast_unsigned(),
-            result: 0,
-            len: packet.len() as u32,
-            len_out: 0,
-            data: packet.as_ptr() as u64,
-            data_out: 0,
-            repeat: 1,
-            duration: 0,
-        };
-        // SAFETY: the kernel reads the attributes and so many bytes of the packet, and writes into the attributes alone, to which nothing else refers;
-        // all live through the call.
-        unsafe { super::bpf_mut("bpf(BPF_PROG_TEST_RUN)", BPF_PROG_TEST_RUN, &mut attr) }?;
-        Ok(attr.result == 0)
-    }
 }
