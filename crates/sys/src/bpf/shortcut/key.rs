@@ -102,11 +102,7 @@ fn ipv4(p: &mut Assembler) {
         p.store_value(Size::U64, FP, AT_PACKET + at, 0);
     }
     p.alu(Alu::Mov, R7, IPV4_END.into());
-    p.load(Size::U8, R1, FP, AT_PACKET + IP + 9);
-    p.jump_if(If::Eq, R1, 6, "TCP");
-    p.jump_if(If::Eq, R1, 17, "UDP");
-    p.jump_if(If::Ne, R1, 1, "through the process");
-    p.jump_if(If::Less, R8, 8, "through the process");
+    by_protocol(p, IP + 9, 1);
     p.store_value(Size::U16, FP, AT_PACKET + IPV4_END + 2, 0);
     p.jump("key");
 }
@@ -123,15 +119,20 @@ fn ipv6(p: &mut Assembler) {
     p.jump_if_reg(If::Greater, R8, R1, "through the process");
     p.store_value(Size::U16, FP, AT_PACKET + IP + 4, 0);
     p.alu(Alu::Mov, R7, IPV6_END.into());
-    p.load(Size::U8, R1, FP, AT_PACKET + IP + 6);
-    p.jump_if(If::Eq, R1, 6, "TCP");
-    p.jump_if(If::Eq, R1, 17, "UDP");
-    p.jump_if(If::Ne, R1, 58, "through the process");
+    by_protocol(p, IP + 6, 58);
     // Echo requests and replies; neighbour discovery has more that is looked at.
-    p.jump_if(If::Less, R8, 8, "through the process");
     p.load(Size::U8, R1, FP, AT_PACKET + IPV6_END);
     p.alu(Alu::And, R1, 0xfe);
     p.jump_if(If::Ne, R1, 128, "through the process");
     p.store_value(Size::U16, FP, AT_PACKET + IPV6_END + 2, 0);
     p.jump("key");
+}
+
+/// Goes on with ICMP, by its number, of eight bytes at least; jumps to TCP, to UDP, or away. `at` is where the protocol's number is.
+fn by_protocol(p: &mut Assembler, at: i16, icmp: i32) {
+    p.load(Size::U8, R1, FP, AT_PACKET + at);
+    p.jump_if(If::Eq, R1, 6, "TCP");
+    p.jump_if(If::Eq, R1, 17, "UDP");
+    p.jump_if(If::Ne, R1, icmp, "through the process");
+    p.jump_if(If::Less, R8, 8, "through the process");
 }
