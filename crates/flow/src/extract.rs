@@ -13,8 +13,9 @@ use crate::exthdr::Chain;
 mod plain;
 mod slot;
 
+pub use plain::repeats;
 use plain::{Plain, begins_with, untagged};
-pub use slot::{Before, KeySlot, Reading};
+pub use slot::{KeySlot, Reading};
 
 /// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header with a type.
 const NOT_A_TYPE: u16 = 0x05ff;
@@ -25,7 +26,7 @@ const BOTTOM_OF_STACK: u128 = 0x100;
 /// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its outermost VLAN tag.
 pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
     let mut slot = KeySlot::default();
-    (slot.read(data, in_port, None) != Reading::Malformed).then(|| *slot)
+    (slot.read(data, in_port, None) == Reading::Key).then(|| *slot)
 }
 
 /// Whether [`extract`] has a key to give.

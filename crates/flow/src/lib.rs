@@ -24,7 +24,7 @@ mod state;
 
 pub use compose::compose;
 pub use display::Masked;
-pub use extract::{Before, KeySlot, Reading, extract, has_key};
+pub use extract::{KeySlot, Reading, extract, has_key, repeats};
 pub use field::{ETHERNET_WORDS, Field, FieldInfo, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, PortNo, TAG_PRESENT};
 pub use mask::{Mask, mix};

@@ -2,7 +2,7 @@
 
 use super::bytes_of;
 use crate::signature::NONE;
-use flow::{Before, Key, KeySlot, PortNo, Reading};
+use flow::{Key, KeySlot, PortNo, Reading};
 use netdev::Frame;
 
 /// In place of a megaflow's number: no key could be read.
@@ -33,39 +33,55 @@ pub(crate) struct Run {
     pub(super) bytes: u32,
 }
 
+impl Run {
+    /// Takes in those of the next packets that visibly repeat one that did: there are often more.
+    #[inline(never)]
+    fn take_repeated(&mut self, repeated: &Frame, rest: &mut std::slice::Iter<Frame>) {
+        while let Some(next) = rest.as_slice().first()
+            && flow::repeats(next.data(), repeated.data())
+        {
+            self.packets += 1;
+            self.bytes += next.len() as u32;
+            rest.next();
+        }
+    }
+}
+
 impl Batch {
     /// Reads the keys of the packets; of those that visibly have the key of the one before, one key.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
         port: PortNo,
-        read: impl Fn(&mut KeySlot, &[u8], PortNo, Option<Before>) -> Reading,
+        read: impl Fn(&mut KeySlot, &[u8], PortNo, Option<&KeySlot>) -> Reading,
         hash: impl Fn(&Key) -> u64,
     ) {
         let packets = self.frames.len();
         self.places.resize_with(self.places.len().max(packets), Run::default);
         let mut used = 0;
-        let (mut before, mut places) = (None::<(&mut Run, &[u8])>, self.places.iter_mut());
+        let (mut before, mut places) = (None::<&mut Run>, self.places.iter_mut());
         let mut place = places.next();
-        for frame in &self.frames {
+        let mut frames = self.frames.iter();
+        while let Some(frame) = frames.next() {
             let Some(run) = place else { break };
             let len = frame.len() as u32;
-            let known = before.as_ref().map(|(run, data)| Before(&run.key, data));
-            let reading = read(&mut run.key, frame.data(), port, known);
-            match reading {
+            match read(&mut run.key, frame.data(), port, before.as_ref().map(|run| &run.key)) {
                 Reading::Same => {
-                    if let Some((before, _)) = &mut before {
+                    if let Some(before) = &mut before {
                         before.packets += 1;
                         before.bytes += len;
+                        if !self.is_ethernet {
+                            before.take_repeated(frame, &mut frames);
+                        }
                     }
                     place = Some(run);
                     continue;
                 }
-                Reading::Key | Reading::Lone => (run.hash, run.flow) = (hash(&run.key), NONE),
+                Reading::Key => (run.hash, run.flow) = (hash(&run.key), NONE),
                 Reading::Malformed => run.flow = MALFORMED,
             }
             (run.packets, run.bytes) = (1, len);
-            before = (reading == Reading::Key).then(|| (run, frame.data()));
+            before = Some(run);
             place = places.next();
             used += 1;
         }

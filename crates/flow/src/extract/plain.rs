@@ -55,24 +55,13 @@ impl Plain {
         Some(Plain([a, b, c, d, ip, addresses, transport]))
     }
 
-    /// Whether a packet visibly has the key of a plain one that came by the same port: what a key has of them is the same, and their lengths are.
+    /// Whether these words of a key are the same.
     #[inline(always)]
-    pub(super) fn is_repeated(plain: &[u8], packet: &[u8]) -> bool {
-        const UDP_OR_TCP: [u64; 2] = [0, 0xffff];
-        let (Some(one), Some(other)) = (plain.first_chunk::<54>(), packet.first_chunk::<54>()) else {
-            return false;
-        };
-        // Eight bytes from there on, as far as a key has them.
-        let differ = |at, mask| (be64(one, at) ^ be64(other, at)) & mask;
-        // Addresses, and the ports behind them, by which most differ.
-        let ends = differ(26, u64::MAX) | differ(30, u64::MAX);
-        if ends != 0 || plain.len() != packet.len() {
-            return false;
-        }
-        // Without the identification, and what of TCP is not its flags.
-        let flags = UDP_OR_TCP[usize::from(one[23] == 6)];
-        let rest = differ(0, u64::MAX) | differ(8, u64::MAX) | differ(16, 0xffff_0000_ffff_ffff) | differ(40, flags);
-        rest == 0
+    pub(super) fn is_of(self, key: &Key) -> bool {
+        let [a, b, c, d, ip, addresses, transport] = self.0;
+        // Word by word, addresses first, which is where most packets differ: a key that was just written is slow to be read in larger pieces.
+        let words = &key.words;
+        words[5] == addresses && words[10] == transport && words[4] == ip && begins_with(key, &[a, b, c, d])
     }
 
     #[inline(always)]
@@ -81,6 +70,23 @@ impl Plain {
             key.words[word] = value;
         }
     }
+}
+
+/// Whether a packet visibly has the key of another that came by the same port and was [`Same`](super::Reading::Same) itself: their lengths are the same, and
+/// all that a key has of their headers. It is seen sooner than by keys, and of fewer packets.
+#[inline(always)]
+pub fn repeats(packet: &[u8], before: &[u8]) -> bool {
+    const UDP_OR_TCP: [u64; 2] = [0, 0xffff];
+    let (Some(one), Some(other)) = (before.first_chunk::<54>(), packet.first_chunk::<54>()) else {
+        return false;
+    };
+    // Eight bytes from there on, as far as a key has them.
+    let differ = |at, mask| (be64(one, at) ^ be64(other, at)) & mask;
+    // Without the identification and the checksum, and what of TCP is not its flags.
+    let flags = UDP_OR_TCP[usize::from(one[23] == 6)];
+    let front = differ(0, u64::MAX) | differ(8, u64::MAX) | differ(16, 0xffff_0000_ffff_ffff);
+    let back = differ(26, u64::MAX) | differ(30, u64::MAX) | differ(40, flags);
+    front | back == 0 && before.len() == packet.len()
 }
 
 /// Whether a key has these words at its front.

@@ -17,19 +17,13 @@ pub struct KeySlot {
     is_plain: bool,
 }
 
-/// The packet before another, at the same port, of which [`Reading::Key`] was said: where its key was read in the same way, and its bytes.
-#[derive(Clone, Copy)]
-pub struct Before<'a>(pub &'a KeySlot, pub &'a [u8]);
-
 /// What came of reading a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Its key is that of the packet before; nothing was written.
     Same,
-    /// Its key, that of what most packets are.
+    /// Its key.
     Key,
-    /// Its key, with which the packet after it cannot be compared.
-    Lone,
     /// Nothing: it has no key, and what the slot says has no meaning.
     Malformed,
 }
@@ -53,15 +47,15 @@ impl Deref for KeySlot {
 }
 
 impl KeySlot {
-    /// Reads a packet, as [`extract`](super::extract) does.
+    /// Reads a packet, as [`extract`](super::extract) does. `before` is where the packet before it was read in the same way, if there was one.
     #[inline(always)]
-    pub fn read(&mut self, data: &[u8], in_port: PortNo, before: Option<Before>) -> Reading {
-        if before.is_some_and(|Before(_, before)| Plain::is_repeated(before, data)) {
-            return Reading::Same;
-        }
+    pub fn read(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
         let Some(plain) = Plain::read(data, in_port) else {
             return self.read_any(data, in_port);
         };
+        if before.is_some_and(|before| plain.is_of(before)) {
+            return Reading::Same;
+        }
         if !self.is_plain {
             *self = KeySlot::default();
         }
@@ -82,12 +76,12 @@ impl KeySlot {
     /// The same for the first [`ETHERNET_WORDS`] words of a packet's key, which are those before its payload. What the other words say has no
     /// meaning.
     #[inline(always)]
-    pub fn read_ethernet(&mut self, data: &[u8], in_port: PortNo, before: Option<Before>) -> Reading {
+    pub fn read_ethernet(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
         let Some(words) = untagged(data, in_port) else {
             self.key.words[..ETHERNET_WORDS].fill(0);
             return reading(ethernet(&mut self.key, data, in_port).is_some());
         };
-        if before.is_some_and(|Before(slot, _)| begins_with(slot, &words)) {
+        if before.is_some_and(|before| begins_with(before, &words)) {
             return Reading::Same;
         }
         for (n, word) in words.iter().enumerate() {
@@ -98,5 +92,5 @@ impl KeySlot {
 }
 
 fn reading(has_key: bool) -> Reading {
-    if has_key { Reading::Lone } else { Reading::Malformed }
+    if has_key { Reading::Key } else { Reading::Malformed }
 }
