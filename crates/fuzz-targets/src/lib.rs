@@ -6,7 +6,6 @@
 use flow::PortNo;
 use lab::scenario::{Profile, Scenario};
 use mgmt::jsonrpc::{Framer, Limits, Message};
-use mgmt::stream::tls::{Purpose, judge};
 use netdev::shortcut::ShortcutKey;
 use netdev::{Csum, Frame, Gso, Offload};
 use openflow::model::{FlowCommand, GroupCommand, GroupMod, MeterCommand};
@@ -30,28 +29,8 @@ pub const TARGETS: &[Target] = &[
     ("flows", flows),
     ("texts", texts),
     ("openflow", openflow),
-    ("certificate", certificate),
     ("scenario", scenario),
 ];
-
-/// A peer's certificate, the one that it says issued it, and one that is trusted, each with its length before it.
-pub fn certificate(data: &[u8]) {
-    let mut left = data;
-    let mut next = || {
-        let (len, rest) = left.split_first_chunk::<2>().unwrap_or((&[0; 2], &[]));
-        let (part, rest) = rest.split_at(rest.len().min(u16::from_be_bytes(*len).into()));
-        left = rest;
-        part
-    };
-    let (leaf, sent, trusted) = (next(), next(), next());
-    for (purpose, now) in [(Purpose::Server, 1_800_000_000), (Purpose::Client, i64::MAX)] {
-        let _ = judge(leaf, &[sent], &[trusted], purpose, now);
-        assert!(
-            judge(leaf, &[sent, leaf], &[], purpose, now).is_err(),
-            "nobody is trusted"
-        );
-    }
-}
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.
 pub fn scenario(data: &[u8]) {

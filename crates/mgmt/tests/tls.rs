@@ -23,6 +23,7 @@ impl Pki {
             return None;
         }
         let pki = Pki(TempDir::new().unwrap());
+        fs::write(pki.file("version3"), "basicConstraints = CA:FALSE").unwrap();
         for (ca, name) in [("ca", "one"), ("other", "two")] {
             pki.authority(ca);
             pki.certificate(name, ca);
@@ -55,11 +56,15 @@ impl Pki {
     }
 
     fn certificate(&self, name: &str, ca: &str) {
+        self.issue(name, ca, "-extfile version3");
+    }
+
+    fn issue(&self, name: &str, ca: &str, options: &str) {
         self.openssl(&format!(
             "req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
         ));
         self.openssl(&format!(
-            "x509 -req -in {name}.csr -out {name}.pem -days 10 -CA {ca}.pem -CAkey {ca}.key -CAcreateserial"
+            "x509 -req -in {name}.csr -out {name}.pem -days 10 -CA {ca}.pem -CAkey {ca}.key -CAcreateserial {options}"
         ));
     }
 
@@ -125,6 +130,56 @@ async fn both_sides_are_known_by_their_authority() {
     let unconfigured = talk(&remote, &Tls::default()).await.unwrap_err();
     assert!(unconfigured.starts_with("Protocol not available"), "{unconfigured}");
     assert_eq!(talk(&remote, &pki.tls("two", "ca")).await.as_deref(), Ok("hello"));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn certificates_of_ovs_pki_are_trusted() {
+    let Some(pki) = Pki::new() else { return };
+    if Command::new("ovs-pki").arg("--version").output().is_err() {
+        eprintln!("skipped: needs ovs-pki, which is not installed");
+        return;
+    }
+    let run = |line: &str| {
+        let options = "--dir=pki --log=log";
+        let script = format!("ovs-pki {options} {line}");
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(pki.path())
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+    };
+    run("init");
+    run("req+sign sw switch");
+    run("req+sign ctl controller");
+    run("req self");
+    run("self-sign self");
+    let tls = |name: &str, authority: &str| {
+        Tls::new(Settings {
+            private_key: Some(pki.file(&format!("{name}-privkey.pem"))),
+            certificate: Some(pki.file(&format!("{name}-cert.pem"))),
+            authority: Authority::File(pki.file(authority)),
+            ..Settings::default()
+        })
+    };
+    let (controller, switch) = ("pki/controllerca/cacert.pem", "pki/switchca/cacert.pem");
+    for (server, client) in [
+        (tls("ctl", switch), tls("sw", controller)),
+        (tls("self", "self-cert.pem"), tls("self", "self-cert.pem")),
+    ] {
+        let (listener, remote) = listen(&server).await;
+        tokio::spawn(answer(listener));
+        assert_eq!(talk(&remote, &client).await.as_deref(), Ok("hello"));
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_certificate_of_version_1_is_refused_with_the_reason() {
+    let Some(pki) = Pki::new() else { return };
+    pki.issue("old", "ca", "");
+    let error = stream::connect(&"ssl:127.0.0.1:1".parse().unwrap(), &pki.tls("old", "ca")).await;
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("old.pem") && text.contains("X.509 version 3"), "{text}");
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -6,12 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::SigningKey;
+use webpki::EndEntityCert;
 
-use super::x509::Certificate;
+use super::verify;
 
 /// Why TLS cannot be used as configured.
 #[derive(Debug, thiserror::Error)]
@@ -91,16 +93,28 @@ fn wrong(file: &Path, why: impl Into<String>) -> TlsError {
     }
 }
 
-/// The certificates in a file, one at least, each of which can be read.
+/// The certificates of this program in a file: its own first, then those that lead to its
+/// authority.
+pub(super) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = certificates(file)?;
+    EndEntityCert::try_from(&certificates[0]).map_err(|error| wrong(file, verify::describe(&error)))?;
+    Ok(certificates)
+}
+
+/// The authorities in a file, and their certificates.
+pub(super) fn authorities(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsError> {
+    let certificates = certificates(file)?;
+    let store = verify::authorities(&certificates).map_err(|_| wrong(file, "malformed certificate"))?;
+    Ok((store, certificates))
+}
+
+/// The certificates in a file, one at least.
 pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = read(file)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let certificates = certificates.map_err(|error| wrong(file, error.to_string()))?;
     if certificates.is_empty() {
         return Err(wrong(file, "no certificate in PEM format found"));
-    }
-    if certificates.iter().any(|der| Certificate::parse(der).is_err()) {
-        return Err(wrong(file, "malformed certificate"));
     }
     Ok(certificates)
 }
@@ -117,14 +131,6 @@ pub(super) fn private_key(file: &Path, provider: &CryptoProvider) -> Result<Arc<
     })
 }
 
-/// Whether a private key is that of a certificate.
-pub(super) fn belong_together(key: &dyn SigningKey, certificate: &CertificateDer<'_>) -> bool {
-    let (Some(public), Ok(certificate)) = (key.public_key(), Certificate::parse(certificate)) else {
-        return true;
-    };
-    public.as_ref() == certificate.spki
-}
-
 /// `chain` with the issuers that are found among `others`, up to one that issued itself: what peers need that do not know these.
 pub(super) fn with_issuers(
     mut chain: Vec<CertificateDer<'static>>,
@@ -132,17 +138,16 @@ pub(super) fn with_issuers(
 ) -> Vec<CertificateDer<'static>> {
     const LONGEST: usize = 10;
     while chain.len() < LONGEST {
-        let Some(Ok(last)) = chain.last().map(|der| Certificate::parse(der)) else {
+        let Some(Ok(last)) = chain.last().map(EndEntityCert::try_from) else {
             break;
         };
-        if last.is_self_issued() {
+        if last.subject() == last.issuer() {
             break;
         }
-        let issuer = last.issuer.to_vec();
-        let next = others
-            .iter()
-            .find(|der| Certificate::parse(der).is_ok_and(|other| other.subject == issuer));
-        match next {
+        let issued = |other: &&CertificateDer<'_>| {
+            EndEntityCert::try_from(*other).is_ok_and(|other| other.subject() == last.issuer())
+        };
+        match others.iter().find(issued) {
             Some(next) => chain.push(next.clone()),
             None => break,
         }
@@ -154,44 +159,19 @@ pub(super) fn with_issuers(
 pub(super) fn write_authority(file: &Path, der: &[u8]) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
+    let text = pem(der)?;
     let mut out = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o444)
         .open(file)?;
-    let written = out.write_all(pem(der).as_bytes()).and_then(|()| out.sync_all());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.sync_all());
     if written.is_err() {
         let _ = fs::remove_file(file);
     }
     written
 }
 
-fn pem(der: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    for line in der.chunks(48) {
-        for group in line.chunks(3) {
-            let bits = group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-            for at in 0..4 {
-                let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
-                text.push(if at > group.len() { '=' } else { char::from(digit) });
-            }
-        }
-        text.push('\n');
-    }
-    text + "-----END CERTIFICATE-----\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_reads_back() {
-        for len in 0..200u8 {
-            let der: Vec<u8> = (0..len).map(|i| i.wrapping_mul(37)).collect();
-            let read = CertificateDer::from_pem_slice(pem(&der).as_bytes()).unwrap();
-            assert_eq!(read.as_ref(), der);
-        }
-    }
+fn pem(der: &[u8]) -> io::Result<String> {
+    pem_rfc7468::encode_string("CERTIFICATE", pem_rfc7468::LineEnding::LF, der).map_err(io::Error::other)
 }

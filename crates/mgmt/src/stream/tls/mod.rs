@@ -3,13 +3,10 @@
 //!
 //! A [`Tls`] is what a program is configured with; streams ask it anew for each handshake, so that files that changed are read again.
 
-mod chain;
 mod ciphers;
-mod der;
 mod files;
 mod options;
 mod verify;
-mod x509;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,9 +17,10 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, ServerConfig, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, InconsistentKeys, ServerConfig, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
+};
 
-pub use chain::{Fault, Purpose, judge};
 pub use ciphers::CipherError;
 pub use files::TlsError;
 pub use options::{OPTIONS, accept, help};
@@ -163,11 +161,11 @@ impl Loaded {
     /// Keeps the authority that a peer offered in a completed handshake, if that is asked for.
     pub(super) fn learn(&self, peer: &str, certificates: Option<&[CertificateDer<'_>]>) -> io::Result<()> {
         let Some(file) = &self.bootstrap else { return Ok(()) };
-        let certificates: Vec<&[u8]> = certificates.unwrap_or_default().iter().map(AsRef::as_ref).collect();
-        let Some((leaf, sent)) = certificates.split_first() else {
+        let Some((leaf, sent)) = certificates.unwrap_or_default().split_first() else {
             return Err(io::Error::other("the peer sent no certificate"));
         };
-        let authority = verify::offered_authority(leaf, sent).map_err(io::Error::other)?;
+        let authority =
+            verify::offered_authority(leaf, sent).map_err(|error| io::Error::other(verify::explain(&error)))?;
         files::write_authority(file, authority)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
         tracing::info!(target: "stream_ssl", "{peer}: successfully bootstrapped CA cert to {}", file.display());
@@ -200,24 +198,30 @@ fn load(settings: &Settings) -> Result<Loaded, TlsError> {
     if !settings.suites.is_empty() {
         provider.cipher_suites.clone_from(&settings.suites);
     }
+    let mut issuers = None;
     let (trust, bootstrap) = match &settings.authority {
         Authority::Missing => return Err(TlsError::Missing("CA certificate")),
         Authority::Anyone => (Trust::Anyone, None),
         Authority::Bootstrap(file) if !file.exists() => (Trust::Next, Some(file.clone())),
-        Authority::File(file) | Authority::Bootstrap(file) => (Trust::Authorities(files::certificates(file)?), None),
+        Authority::File(file) | Authority::Bootstrap(file) => {
+            let (authorities, certificates) = files::authorities(file)?;
+            issuers = Some(certificates);
+            (Trust::Authorities(authorities), None)
+        }
     };
     let key = files::private_key(key_file, &provider)?;
-    let chain = files::certificates(certificate_file)?;
-    if !files::belong_together(&*key, &chain[0]) {
+    let own = CertifiedKey::new(files::chain(certificate_file)?, key);
+    if let Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) = own.keys_match() {
         return Err(TlsError::Mismatch {
             key: key_file.to_owned(),
             certificate: certificate_file.to_owned(),
         });
     }
-    let chain = match (&settings.peer_ca_cert, &trust) {
+    let CertifiedKey { cert: chain, key, .. } = own;
+    let chain = match (&settings.peer_ca_cert, issuers) {
         (Some(file), _) => chain.into_iter().chain(files::certificates(file)?).collect(),
-        (None, Trust::Authorities(authorities)) => files::with_issuers(chain, authorities),
-        (None, _) => chain,
+        (None, Some(issuers)) => files::with_issuers(chain, &issuers),
+        (None, None) => chain,
     };
     let identity = Arc::new(Identity(Arc::new(CertifiedKey::new(chain, key))));
     configure(settings, Arc::new(provider), identity, trust, bootstrap)

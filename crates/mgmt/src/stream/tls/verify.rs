@@ -1,24 +1,25 @@
-//! The checks of a peer's certificate during the handshake, for either side.
+//! The check of a peer's certificate during the handshake, for either side.
+//!
+//! `webpki` checks signatures, validity and purpose of every certificate up to a trusted authority
+//! (RFC 5280 section 6). No name is compared: a peer is known by its authority alone (ovs-pki(8)).
 
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerMisbehaved, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore, SignatureScheme,
 };
-
-use super::chain::{self, Fault, Purpose};
-use super::x509::Certificate;
+use webpki::{EndEntityCert, KeyUsage};
 
 /// Whom to trust.
 #[derive(Debug, Clone)]
 pub(super) enum Trust {
-    /// Whoever these authorities issued a certificate for.
-    Authorities(Vec<CertificateDer<'static>>),
-    /// The authority that the next peer sends, if that issued itself and the peer.
+    /// Peers with a certificate of one of these authorities.
+    Authorities(RootCertStore),
+    /// The authority that the next peer sends, if it issued itself and the peer's certificate.
     Next,
     /// Everybody.
     Anyone,
@@ -35,14 +36,10 @@ pub(super) struct Verifier {
 
 impl Verifier {
     pub(super) fn new(trust: Trust, provider: &CryptoProvider) -> Arc<Verifier> {
-        let authorities = match &trust {
-            Trust::Authorities(authorities) => authorities.as_slice(),
-            Trust::Next | Trust::Anyone => &[],
+        let hints = match &trust {
+            Trust::Authorities(authorities) => authorities.subjects(),
+            Trust::Next | Trust::Anyone => Vec::new(),
         };
-        let hints = authorities
-            .iter()
-            .filter_map(|der| Some(Certificate::parse(der).ok()?.subject.to_vec().into()))
-            .collect();
         Arc::new(Verifier {
             trust,
             hints,
@@ -54,96 +51,113 @@ impl Verifier {
         &self,
         leaf: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
-        purpose: Purpose,
+        usage: KeyUsage,
         now: UnixTime,
     ) -> Result<(), Error> {
-        let sent: Vec<&[u8]> = sent.iter().map(AsRef::as_ref).collect();
-        let trusted: Vec<&[u8]> = match &self.trust {
+        let offered;
+        let authorities = match &self.trust {
             Trust::Anyone => return Ok(()),
-            Trust::Authorities(authorities) => authorities.iter().map(AsRef::as_ref).collect(),
-            Trust::Next => vec![offered_authority(leaf, &sent).map_err(refusal)?],
+            Trust::Authorities(authorities) => authorities,
+            Trust::Next => {
+                offered = authorities([offered_authority(leaf, sent)?])?;
+                &offered
+            }
         };
-        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        chain::verify(leaf, &sent, &trusted, purpose, now, &self.algorithms).map_err(refusal)
+        EndEntityCert::try_from(leaf)
+            .and_then(|leaf| {
+                leaf.verify_for_usage(self.algorithms.all, &authorities.roots, sent, now, usage, None, None)
+                    .map(drop)
+            })
+            .map_err(refusal)
     }
+}
 
-    fn signature_12(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let certificate = Certificate::parse(certificate).map_err(|malformed| refusal(malformed.into()))?;
-        let known = self
-            .algorithms
-            .mapping
-            .iter()
-            .find(|(scheme, _)| *scheme == signed.scheme);
-        let Some((_, candidates)) = known else {
-            return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
-        };
-        // In TLS 1.2 a scheme does not fix the curve: the key does.
-        let suiting = candidates
-            .iter()
-            .find(|candidate| candidate.public_key_alg_id().as_ref() == certificate.key_algorithm);
-        let suiting = suiting.ok_or_else(|| refusal(Fault::UnsupportedAlgorithm))?;
-        suiting
-            .verify_signature(certificate.key, message, signed.signature())
-            .map(|()| HandshakeSignatureValid::assertion())
-            .map_err(|_| refusal(Fault::BadSignature))
+/// A set of trusted authorities.
+///
+/// # Errors
+/// One of the certificates is malformed.
+pub(super) fn authorities<'a>(
+    certificates: impl IntoIterator<Item = &'a CertificateDer<'a>>,
+) -> Result<RootCertStore, Error> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates {
+        store.add(certificate.clone())?;
     }
-
-    fn signature_13(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let certificate = Certificate::parse(certificate).map_err(|malformed| refusal(malformed.into()))?;
-        let key = SubjectPublicKeyInfoDer::from(certificate.spki);
-        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
-    }
+    Ok(store)
 }
 
 /// The authority that a peer offers: the last certificate it sent, which must have issued itself.
-pub(super) fn offered_authority<'a>(leaf: &'a [u8], sent: &[&'a [u8]]) -> Result<&'a [u8], Fault> {
-    let last = sent.last().copied().unwrap_or(leaf);
-    if Certificate::parse(last)?.is_self_issued() {
+pub(super) fn offered_authority<'a>(
+    leaf: &'a CertificateDer<'a>,
+    sent: &'a [CertificateDer<'a>],
+) -> Result<&'a CertificateDer<'a>, Error> {
+    let last = sent.last().unwrap_or(leaf);
+    let certificate = EndEntityCert::try_from(last).map_err(refusal)?;
+    if certificate.subject() == certificate.issuer() {
         Ok(last)
     } else {
-        Err(Fault::NotAnAuthority)
+        Err(Error::General(
+            "the peer sent no authority that issued itself".to_owned(),
+        ))
     }
 }
 
-fn refusal(fault: Fault) -> Error {
-    Error::InvalidCertificate(match fault {
-        Fault::Malformed => CertificateError::BadEncoding,
-        Fault::Expired => CertificateError::Expired,
-        Fault::NotYetValid => CertificateError::NotValidYet,
-        Fault::UnknownIssuer => CertificateError::UnknownIssuer,
-        Fault::BadSignature => CertificateError::BadSignature,
-        Fault::WrongPurpose => CertificateError::InvalidPurpose,
-        Fault::UnknownExtension => CertificateError::UnhandledCriticalExtension,
+/// The error that makes the handshake end with the alert that fits.
+fn refusal(error: webpki::Error) -> Error {
+    use webpki::Error as Why;
+    Error::InvalidCertificate(match error {
+        Why::BadDer | Why::BadDerTime | Why::TrailingData(_) => CertificateError::BadEncoding,
+        Why::CertExpired { .. } => CertificateError::Expired,
+        Why::CertNotValidYet { .. } => CertificateError::NotValidYet,
+        Why::UnknownIssuer => CertificateError::UnknownIssuer,
+        Why::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        Why::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
+        Why::UnsupportedCriticalExtension => CertificateError::UnhandledCriticalExtension,
         other => CertificateError::Other(OtherError(Arc::new(other))),
     })
 }
 
+/// Why a certificate cannot be used, in words.
+pub(super) fn describe(error: &webpki::Error) -> String {
+    use webpki::Error as Why;
+    match error {
+        Why::UnsupportedCertVersion => "certificate is not of X.509 version 3".to_owned(),
+        Why::CaUsedAsEndEntity => "the certificate is an authority's, not the peer's own".to_owned(),
+        Why::EndEntityUsedAsCa => "issuer is not a certificate authority".to_owned(),
+        Why::PathLenConstraintViolated => "issuer is not a certificate authority for this chain".to_owned(),
+        Why::MaximumPathDepthExceeded | Why::MaximumPathBuildCallsExceeded | Why::MaximumSignatureChecksExceeded => {
+            "certificate chain too long".to_owned()
+        }
+        Why::UnsupportedSignatureAlgorithmContext(_) | Why::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => {
+            "certificate signature algorithm not supported".to_owned()
+        }
+        other => format!("certificate refused ({other})"),
+    }
+}
+
 /// Why a handshake failed, in words.
 pub(super) fn explain(error: &Error) -> String {
-    let fault = match error {
-        Error::NoCertificatesPresented => return "the peer sent no certificate".to_owned(),
+    let why = match error {
+        Error::NoCertificatesPresented => "the peer sent no certificate",
         Error::AlertReceived(alert) => return format!("the peer refused ({alert:?})"),
-        Error::InvalidCertificate(CertificateError::BadEncoding) => Fault::Malformed,
-        Error::InvalidCertificate(CertificateError::Expired) => Fault::Expired,
-        Error::InvalidCertificate(CertificateError::NotValidYet) => Fault::NotYetValid,
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => Fault::UnknownIssuer,
-        Error::InvalidCertificate(CertificateError::BadSignature) => Fault::BadSignature,
-        Error::InvalidCertificate(CertificateError::InvalidPurpose) => Fault::WrongPurpose,
-        Error::InvalidCertificate(CertificateError::UnhandledCriticalExtension) => Fault::UnknownExtension,
-        Error::InvalidCertificate(CertificateError::Other(other)) => return other.0.to_string(),
+        Error::InvalidCertificate(CertificateError::BadEncoding) => "malformed certificate",
+        Error::InvalidCertificate(CertificateError::Expired) => "certificate has expired",
+        Error::InvalidCertificate(CertificateError::NotValidYet) => "certificate is not yet valid",
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "certificate is not issued by a trusted authority"
+        }
+        Error::InvalidCertificate(CertificateError::BadSignature) => "certificate signature failure",
+        Error::InvalidCertificate(CertificateError::InvalidPurpose) => "certificate is not for this purpose",
+        Error::InvalidCertificate(CertificateError::UnhandledCriticalExtension) => {
+            "certificate has an extension that is not understood"
+        }
+        Error::InvalidCertificate(CertificateError::Other(other)) => match other.0.downcast_ref::<webpki::Error>() {
+            Some(error) => return describe(error),
+            None => return other.0.to_string(),
+        },
         other => return other.to_string(),
     };
-    fault.to_string()
+    why.to_owned()
 }
 
 impl ServerCertVerifier for Verifier {
@@ -155,7 +169,7 @@ impl ServerCertVerifier for Verifier {
         _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.check(leaf, sent, Purpose::Server, now)?;
+        self.check(leaf, sent, KeyUsage::server_auth(), now)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -165,7 +179,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signature_12(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -174,7 +188,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signature_13(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -197,7 +211,7 @@ impl ClientCertVerifier for Verifier {
         sent: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.check(leaf, sent, Purpose::Client, now)?;
+        self.check(leaf, sent, KeyUsage::client_auth(), now)?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -207,7 +221,7 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signature_12(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -216,7 +230,7 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signature_13(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
