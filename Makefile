@@ -4,14 +4,15 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO := ./scripts/cargo
 OXVS := target/release/oxvs
+PROGRAMS := $(OXVS) $(OXVS)-lab
 
 .PHONY: help build demo test install uninstall bench soak fuzz kernel-qdiscs clean
 
 help:
 	@echo 'make demo      install what is missing, build, and show the switch at work (root or sudo)'
 	@echo 'make test      format, lints, import rules and all tests (as root: also those with network namespaces)'
-	@echo 'make build     $(OXVS)'
-	@echo 'make install   oxvs and its service unit; LINKS=1 also ovs-vsctl, ovs-vswitchd, ...; PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make build     $(PROGRAMS), with their debug symbols beside them'
+	@echo 'make install   oxvs, oxvs-lab and a service unit; LINKS=1 also ovs-vsctl, ovs-vswitchd, ...; PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make bench     measure beside Open vSwitch and the Linux bridge (root or sudo)'
 	@echo 'make soak      the randomised tests at length: SOAK=20 times as much, a million packets beside Open vSwitch; SOAK=2 ends within 20 minutes (root or sudo)'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=60 (installs a nightly toolchain and cargo-fuzz)'
@@ -20,10 +21,12 @@ help:
 build:
 	./scripts/setup.sh build
 	$(CARGO) build --release --locked -p oxvs
+	./scripts/symbols $(PROGRAMS)
 
 demo:
 	./scripts/setup.sh demo
 	$(CARGO) build --release --locked -p oxvs
+	./scripts/symbols $(PROGRAMS)
 	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) CLIENT='$(CLIENT)' ./demo/demo.sh
 
 test:
@@ -33,6 +36,7 @@ test:
 bench:
 	./scripts/setup.sh test
 	$(CARGO) build --release --locked -p oxvs
+	./scripts/symbols $(PROGRAMS)
 	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/run.sh
 	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) PARTS="rates delay" ./scripts/bench/qos.sh
 	$(CARGO) bench --locked -p ovsdb-server --bench versus
@@ -63,7 +67,8 @@ TOOLS = ovs-vsctl ovs-ofctl ovs-appctl ovsdb-client ovsdb-tool
 DAEMONS = ovs-vswitchd ovsdb-server
 
 install: $(OXVS)
-	install -D -m 755 $(OXVS) $(DESTDIR)$(bindir)/oxvs
+	install -d $(DESTDIR)$(bindir)
+	install -m 755 $(PROGRAMS) $(DESTDIR)$(bindir)
 	install -d $(DESTDIR)$(unitdir)
 	sed 's|@BINDIR@|$(bindir)|g' dist/oxvs.service > $(DESTDIR)$(unitdir)/oxvs.service
 	chmod 644 $(DESTDIR)$(unitdir)/oxvs.service
@@ -75,7 +80,7 @@ endif
 
 # Takes away what install put there; a link only where it is ours.
 uninstall:
-	rm -f $(DESTDIR)$(bindir)/oxvs $(DESTDIR)$(unitdir)/oxvs.service
+	rm -f $(DESTDIR)$(bindir)/oxvs $(DESTDIR)$(bindir)/oxvs-lab $(DESTDIR)$(unitdir)/oxvs.service
 	for link in $(TOOLS:%=$(DESTDIR)$(bindir)/%) $(DAEMONS:%=$(DESTDIR)$(sbindir)/%); do \
 		case "$$(readlink $$link)" in oxvs|$(bindir)/oxvs) rm -f $$link;; esac; \
 	done

@@ -10,5 +10,5 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 options=(--virtual-time --program "$test" --out "$out")
 for module in $modules; do options+=(--module "$module"); done
-./scripts/cargo run --quiet --locked -p oxvs -- lab guest "${options[@]}" -- env OXVS_RECORD=/out "$(basename "$test")" --exact --ignored --nocapture record_what_this_kernel_does
+./scripts/cargo run --quiet --locked -p oxvs --bin oxvs-lab -- guest "${options[@]}" -- env OXVS_RECORD=/out "$(basename "$test")" --exact --ignored --nocapture record_what_this_kernel_does
 mv "$out"/*.txt crates/qos/tests/kernel/recorded/

@@ -1,7 +1,9 @@
-//! `oxvs`: one binary that is the switch, its daemons apart, and its tools.
+//! `oxvs`: one binary that is the switch, its daemons apart, and its tools. The laboratory is `oxvs-lab`.
 //!
 //! `oxvs COMMAND …` runs a command; called through a link named like an Open vSwitch program (`ovs-vsctl`, `ovsdb-server`, …), it is that
 //! program.
+
+mod laboratory;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -70,7 +72,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "lab",
         program: "",
-        main: |args| lab::cli::main(args),
+        main: |args| laboratory::main(args),
         about: "experiments: measure switches on this machine, compare, report",
     },
 ];

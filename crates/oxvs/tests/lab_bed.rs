@@ -19,7 +19,7 @@ bridge = [{ name = 's1' }]
 ";
 
 fn topology(links: &str) -> Topology {
-    bed::use_program(Path::new(env!("CARGO_BIN_EXE_oxvs")));
+    bed::use_program(Path::new(env!("CARGO_BIN_EXE_oxvs-lab")));
     toml::from_str(&format!("{PAIR}\nlink = [{links}]")).unwrap()
 }
 
@@ -205,16 +205,16 @@ fn counters_of(host: &lab::bed::Host) -> u64 {
 
 /// A laboratory that has begun to measure in a testbed, and the process's number.
 fn busy() -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_oxvs"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oxvs-lab"));
     let child = command
-        .args(["lab", "trust"])
+        .args(["trust"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     testkit::eventually("the laboratory measures", || {
-        (!processes(&format!("/proc/{}/exe lab agent", child.id())).is_empty()).then_some(())
+        (!processes(&format!("/proc/{}/exe agent", child.id())).is_empty()).then_some(())
     });
     child
 }
@@ -239,7 +239,7 @@ fn left(pid: u32) -> (Vec<String>, Vec<u32>, bool) {
     let mut names = records.map(|entry| entry.file_name().to_string_lossy().into_owned());
     (
         namespaces(&format!("oxvs-lab-{pid}-")),
-        processes(&format!("/proc/{pid}/exe lab")),
+        processes(&format!("/proc/{pid}/exe ")),
         names.any(|name| name.trim_start_matches('.').starts_with(&format!("{pid}-"))),
     )
 }
@@ -260,7 +260,7 @@ fn clean_removes_what_even_the_warden_could_not_and_leaves_a_run_that_lives_alon
     skip!(unless root, "ip", "tc", "ethtool", "ping");
     let living = joined("");
     let mut lab = busy();
-    for warden in processes(&format!("/proc/{}/exe lab warden", lab.id())) {
+    for warden in processes(&format!("/proc/{}/exe warden", lab.id())) {
         bed::command::run_words(&["kill", "-KILL", &warden.to_string()]).unwrap();
     }
     lab.kill().unwrap();

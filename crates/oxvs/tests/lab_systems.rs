@@ -41,7 +41,7 @@ link = [
 ]";
 
 fn topology(text: &str) -> Topology {
-    bed::use_program(Path::new(env!("CARGO_BIN_EXE_oxvs")));
+    bed::use_program(Path::new(env!("CARGO_BIN_EXE_oxvs-lab")));
     toml::from_str(text).unwrap()
 }
 

@@ -9,7 +9,7 @@ use testkit::skip;
 
 /// Two hosts and a cable.
 fn pair(rate: &str) -> (Bed, Ends) {
-    bed::use_program(Path::new(env!("CARGO_BIN_EXE_oxvs")));
+    bed::use_program(Path::new(env!("CARGO_BIN_EXE_oxvs-lab")));
     let topology: Topology = toml::from_str(&format!(
         "host = [
             {{ name = 'PC1', address = [{{ ip = '10.9.0.1', prefix = 24 }}] }},

@@ -9,6 +9,9 @@ pub const COMPATIBLE: &str = "3.1.0";
 /// The version of oxvs.
 pub const OXVS: &str = env!("CARGO_PKG_VERSION");
 
+/// The variable by which `oxvs lab` tells `oxvs-lab` its version, [`OXVS`].
+pub const CALLER: &str = "OXVS_CALLER_VERSION";
+
 /// The version of the `Open_vSwitch` schema that the tools know.
 pub const DB_SCHEMA: &str = "8.3.1";
 

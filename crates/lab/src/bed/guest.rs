@@ -132,7 +132,7 @@ fn boot(host: &topology::Host, made: &Host, cable: Option<&Cable>, mut lines: Ve
         // It has one queue and no more, as a container's.
         lines.insert(0, format!("link set {DEVICE} txqueuelen 1000"));
     }
-    guest.programs.push(program::file()?.display().to_string());
+    guest.programs.push(program::lab()?.display().to_string());
     let mut script = String::from("echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ");
     for name in ["rp_filter", "send_redirects", "accept_redirects"] {
         script +=
@@ -145,7 +145,7 @@ fn boot(host: &topology::Host, made: &Host, cable: Option<&Cable>, mut lines: Ve
     for line in lines {
         script += &format!("ip {line}; ");
     }
-    script += "exec oxvs lab agent";
+    script += "exec oxvs-lab agent";
     let machine = guest.spawn(&kernel, &["sh".to_owned(), "-c".to_owned(), script])?;
     let line = machine.stream();
     line.set_read_timeout(None)?;

@@ -23,8 +23,8 @@ pub use build::{missing, offloads};
 pub use counters::{Counters, Fragments};
 pub(crate) use counters::{cpu as process_cpu, devices as device_counters};
 pub use host::{DEVICE, Host};
-pub(crate) use program::file as program_file;
 pub use program::use_program;
+pub(crate) use program::{lab as lab_program, switch as switch_program};
 pub use record::clean;
 
 use crate::results::Loss;

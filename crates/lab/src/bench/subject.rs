@@ -4,7 +4,7 @@ use super::case::Case;
 use super::report::Turn;
 use super::rules::SINK;
 use super::trace::{self, Traces};
-use crate::bed::{Bed, command, program_file};
+use crate::bed::{Bed, command, switch_program};
 use crate::controller::Connection;
 use crate::systems::daemon::Daemon;
 use crate::systems::openvswitch::{open_vswitch, version};
@@ -140,7 +140,7 @@ impl Subject {
         for name in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"] {
             script.set(name, &directory.to_string_lossy());
         }
-        script.program("oxvs", &program_file()?);
+        script.program("oxvs", &switch_program()?);
         Ok(Subject {
             kind,
             control: directory.join("switch.ctl"),

@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use telemetry::version::{CALLER, OXVS};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,8 +90,13 @@ enum Command {
     },
 }
 
-/// `oxvs lab ARG…`: 0 when all went well, 1 when something failed, 2 when it was asked wrongly.
+/// `oxvs-lab ARG…`: 0 when all went well, 1 when something failed, 2 when it was asked wrongly.
 pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
+    if let Some(caller) = std::env::var_os(CALLER).filter(|caller| *caller != *OXVS) {
+        let caller = caller.to_string_lossy();
+        eprintln!("oxvs lab: oxvs is version {caller}, and oxvs-lab is version {OXVS}: install both from one build");
+        return ExitCode::FAILURE;
+    }
     let cli = match Cli::try_parse_from(std::iter::once(OsString::from("oxvs lab")).chain(args)) {
         Ok(cli) => cli,
         Err(error) => {

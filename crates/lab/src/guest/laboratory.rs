@@ -3,6 +3,7 @@
 use super::image::find;
 use super::kernel::{Kernel, said};
 use super::machine::{Guest, Output};
+use crate::bed::{lab_program, switch_program};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::io::Write;
@@ -93,7 +94,7 @@ pub fn run(
             return Ok(());
         }
         let guest = guest(&scenarios, dir)?;
-        let mut command: Vec<String> = ["env", "TERM=dumb", "oxvs", "lab", "run"].map(str::to_owned).to_vec();
+        let mut command: Vec<String> = ["env", "TERM=dumb", "oxvs-lab", "run"].map(str::to_owned).to_vec();
         command.extend(args.iter().cloned());
         command.extend([
             "--out".to_owned(),
@@ -135,7 +136,7 @@ fn taken_along(args: &[String]) -> (Vec<String>, Vec<(String, PathBuf)>) {
 
 /// A guest that has what is there of the laboratory, and of the results.
 fn guest(scenarios: &[(String, PathBuf)], dir: &Path) -> Result<Guest> {
-    let program = std::env::current_exe().context("the path of oxvs")?;
+    let ours = [lab_program()?, switch_program()?].map(|file| file.display().to_string());
     let mut files: Vec<(String, PathBuf)> = SCHEMAS
         .iter()
         .filter(|file| Path::new(file).exists())
@@ -158,7 +159,7 @@ fn guest(scenarios: &[(String, PathBuf)], dir: &Path) -> Result<Guest> {
         .map(|name| (*name).to_owned());
     Ok(Guest {
         // For its libraries.
-        programs: installed.chain([program.display().to_string()]).collect(),
+        programs: installed.chain(ours).collect(),
         files,
         modules: MODULES.iter().map(|name| (*name).to_owned()).collect(),
         memory: MEMORY,

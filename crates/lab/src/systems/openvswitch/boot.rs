@@ -3,7 +3,7 @@
 use super::running::{RunningSwitch, Tools};
 use super::{Kind, open_vswitch, setup};
 use crate::bed::command::known;
-use crate::bed::{Bed, program_file};
+use crate::bed::{Bed, switch_program};
 use crate::systems::Running;
 use crate::systems::daemon::Daemon;
 use crate::systems::layout::{BridgeLayout, Layout};
@@ -67,7 +67,7 @@ fn kind_directory(kind: Kind) -> &'static str {
 }
 
 fn boot_oxvs(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
-    switch.script.program("oxvs", &program_file()?);
+    switch.script.program("oxvs", &switch_program()?);
     launch(switch, "oxvs", "oxvs run --pidfile --log-file -vconsole:off")?;
     if kind == Kind::OxvsSpin {
         switch.vsctl("set open_vswitch . other_config:worker-spin=20000")?;
@@ -216,7 +216,7 @@ fn boot_mininet(switch: &mut RunningSwitch) -> Result<()> {
     boot_oxvs(switch, Kind::Mininet)?;
     let links = switch.programs();
     fs::create_dir_all(&links).with_context(|| links.display().to_string())?;
-    let binary = program_file()?;
+    let binary = switch_program()?;
     for name in ["ovs-vsctl", "ovs-ofctl", "ovs-appctl"] {
         std::os::unix::fs::symlink(&binary, links.join(name)).with_context(|| name.to_owned())?;
     }
