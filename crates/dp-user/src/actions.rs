@@ -19,7 +19,7 @@ use netdev::{Csum, Frame, FrameError, Gso, Offload, checksum, gso};
 use std::collections::VecDeque;
 use std::slice;
 use std::sync::Arc;
-use wire::Nanos;
+use wire::{EtherType, Nanos};
 
 /// Length of an Ethernet header: no packet is cut shorter.
 const ETHERNET: usize = 14;
@@ -480,7 +480,7 @@ fn padding(frame: &[u8]) -> usize {
     let at = |at: usize| Some(usize::from(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?])));
     let end = || {
         let mut start = ETHERNET;
-        while matches!(at(start - 2)?, 0x8100 | 0x88a8) {
+        while EtherType(at(start - 2)? as u16).is_vlan() {
             start += 4;
         }
         match at(start - 2)? {

@@ -6,6 +6,7 @@
 
 use qos::Priority;
 use std::hash::{BuildHasher, RandomState};
+use wire::EtherType;
 
 /// Secrets of one port, so that nobody can foresee which flows meet in a queue.
 pub(crate) struct FlowSecret([u64; 4]);
@@ -74,7 +75,7 @@ impl Walk<'_> {
             let kind = self.word(at)?;
             let tag = *self.data.get(at + 2)?;
             match kind {
-                0x8100 | 0x88a8 | 0x9100 => at += 4,
+                tpid if EtherType(tpid).is_vlan() => at += 4,
                 0x88e7 => {
                     addresses = at + 6;
                     at += 18;
@@ -248,6 +249,14 @@ mod tests {
             FlowSecret::new().look(&udp([1, 2], (3, 4), 0, b"")),
             secret.look(&udp([1, 2], (3, 4), 0, b""))
         );
+    }
+
+    #[test]
+    fn a_header_of_type_0x9100_is_no_vlan_tag() {
+        let secret = FlowSecret::new();
+        let look = |port| secret.look(&inside(&udp([1, 2], (port, 80), 0, b""), &[0x91, 0, 0xe0, 5]));
+        assert_eq!(look(1), look(2), "what follows is not known to be IP");
+        assert_eq!(look(1).priority, Priority::BEST_EFFORT);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Layers {
     fn ethernet(&mut self, data: &[u8]) -> Option<Network> {
         self.start = 14;
         let mut kind = word(data, 12)?;
-        while matches!(kind, 0x8100 | 0x88a8) {
+        while EtherType(kind).is_vlan() {
             kind = word(data, self.start + 2)?;
             self.start += 4;
         }

@@ -4,7 +4,7 @@ use crate::SetField;
 use crate::show::Context;
 use flow::PortNo;
 use std::fmt;
-use wire::VlanTag;
+use wire::{EtherType, VlanTag};
 
 /// One step of a packet's way through a datapath; an empty list drops the packet.
 ///
@@ -95,7 +95,7 @@ impl fmt::Display for Action {
             Action::PopVlan => f.write_str("pop_vlan"),
             Action::PushVlan(tag) => {
                 f.write_str("push_vlan(")?;
-                if tag.tpid != 0x8100 {
+                if tag.tpid != EtherType::VLAN.0 {
                     write!(f, "tpid=0x{:04x},", tag.tpid)?;
                 }
                 write!(f, "vid={},pcp={})", tag.tci & 0xfff, tag.tci >> 13)

@@ -22,7 +22,7 @@ pub fn compose(key: &Key, len: Option<usize>) -> Vec<u8> {
         let tag = key.get(tci) as u16;
         if tag & TAG_PRESENT != 0 {
             let tpid = match key.get(tpid) as u16 {
-                0 => 0x8100,
+                0 => EtherType::VLAN.0,
                 tpid => tpid,
             };
             frame.extend(tpid.to_be_bytes());

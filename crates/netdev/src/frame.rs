@@ -3,7 +3,7 @@
 use crate::pool::{self, CAPACITY, HEADROOM, SMALL};
 use crate::{Csum, Offload, checksum, vnet};
 use sys::Buffer;
-use wire::VlanTag;
+use wire::{EtherType, VlanTag};
 
 /// A packet, from its Ethernet header to its end without FCS, with room before it and the work that was put off for it.
 ///
@@ -272,12 +272,12 @@ impl Frame {
         Ok(())
     }
 
-    /// Takes the outermost VLAN tag off, whose TPID is 0x8100, 0x88a8 or 0x9100; `None` where the packet has none, or a pending checksum
-    /// covers it.
+    /// Takes the outermost VLAN tag off ([`EtherType::is_vlan`]); `None` where the packet has none, or a
+    /// pending checksum covers it.
     pub fn pop_vlan(&mut self) -> Option<VlanTag> {
         let bytes = self.data().get(MACS..MACS + TAG + 2)?;
         let tag = VlanTag::from_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        if !matches!(tag.tpid, 0x8100 | 0x88a8 | 0x9100) {
+        if !EtherType(tag.tpid).is_vlan() {
             return None;
         }
         self.data_mut().copy_within(..MACS, TAG);
@@ -360,6 +360,12 @@ mod tests {
 
     fn tag(tci: u16) -> VlanTag {
         VlanTag { tpid: 0x8100, tci }
+    }
+
+    #[test]
+    fn a_header_of_type_0x9100_is_no_vlan_tag() {
+        let mut frame = Frame::from_slice(b"DDDDDDSSSSSS\x91\x00\x00\x0a\x08\x00payload");
+        assert_eq!(frame.pop_vlan(), None);
     }
 
     #[test]

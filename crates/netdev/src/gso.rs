@@ -5,6 +5,7 @@
 
 use crate::checksum::{self, ChecksumError};
 use crate::{Csum, Frame, Gso, Offload};
+use wire::EtherType;
 use wire::checksum::{Sum, checksum, pseudo_ipv4, pseudo_ipv6};
 
 /// Why a frame could not be completed.
@@ -144,7 +145,7 @@ impl Headers {
         }
         let word = |at: usize| Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]));
         let mut ip = 14;
-        while matches!(word(ip - 2)?, 0x8100 | 0x88a8 | 0x9100) {
+        while EtherType(word(ip - 2)?).is_vlan() {
             ip += 4;
         }
         let (version, plain) = match word(ip - 2)? {

@@ -10,6 +10,7 @@ use openflow::model::{
 };
 use openflow::{OfError, Version};
 use switch::tables::{TABLES, abilities};
+use wire::EtherType;
 
 /// Tables that are described in one part.
 const SLICE: u8 = 8;
@@ -197,7 +198,7 @@ fn actions() -> Vec<FeatureId> {
         (12, Action::CopyTtlIn),
         (15, Action::SetMplsTtl(1)),
         (16, Action::DecMplsTtl),
-        (17, Action::PushVlan(0x8100)),
+        (17, Action::PushVlan(EtherType::VLAN.0)),
         (18, Action::PopVlan),
         (19, Action::PushMpls(0x8847)),
         (20, Action::PopMpls(0x0800)),

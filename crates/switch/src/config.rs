@@ -4,7 +4,7 @@ use crate::VlanSet;
 use flow::PortNo;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::Vid;
+use wire::{EtherType, Vid};
 
 /// All bridges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Default for PortConfig {
             tag: None,
             trunks: VlanSet::new(),
             cvlans: VlanSet::new(),
-            qinq_ethertype: 0x88a8,
+            qinq_ethertype: EtherType::QINQ.0,
             priority_tags: PriorityTags::Never,
             protected: false,
             no_flood: false,

@@ -145,7 +145,7 @@ pub(crate) fn tag(status: u32, tci: u16, tpid: u16) -> Option<(u16, u16)> {
     let tpid = if status & STATUS_VLAN_TPID_VALID != 0 {
         tpid
     } else {
-        0x8100
+        libc::ETH_P_8021Q as u16
     };
     Some((tpid, tci))
 }

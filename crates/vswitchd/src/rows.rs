@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use switch::tables::{Overflow, TABLES, TableSettings};
 use switch::{FailMode, PortConfig, PriorityTags, VlanMode, VlanSet};
-use wire::{MacAddr, Vid};
+use wire::{EtherType, MacAddr, Vid};
 
 /// Whether test devices stand in for the kernel's (`--enable-dummy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,8 +178,8 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         trunks: vlans(&row.trunks),
         cvlans: vlans(&row.cvlans),
         qinq_ethertype: match row.other_config.get("qinq-ethtype").map(String::as_str) {
-            Some("802.1q") => 0x8100,
-            _ => 0x88a8,
+            Some("802.1q") => EtherType::VLAN.0,
+            _ => EtherType::QINQ.0,
         },
         priority_tags: match row.other_config.get("priority-tags").map(String::as_str) {
             Some("true" | "if-nonzero") => PriorityTags::IfNonzero,

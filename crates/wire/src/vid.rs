@@ -1,5 +1,6 @@
 //! VLAN identifiers and tags (IEEE 802.1Q §9.6).
 
+use crate::EtherType;
 use core::fmt;
 
 /// A VLAN identifier, 0 to 4095. 0 stands for "no VLAN" (a priority tag, or untagged); 4095 is reserved by the standard, but frames carry it.
@@ -65,7 +66,7 @@ impl core::error::Error for VidError {}
 /// A VLAN tag as a frame carries it: the tag protocol identifier and the tag control information (PCP 3 bits, DEI 1 bit, VID 12 bits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VlanTag {
-    /// Tag protocol identifier: 0x8100 (C-tag) or 0x88a8 (S-tag).
+    /// Tag protocol identifier: [`EtherType::VLAN`] (C-tag) or [`EtherType::QINQ`] (S-tag).
     pub tpid: u16,
     /// Tag control information.
     pub tci: u16,
@@ -78,7 +79,7 @@ impl VlanTag {
     /// A C-tag (0x8100) of a VLAN, with priority 0.
     pub const fn ctag(vid: Vid) -> VlanTag {
         VlanTag {
-            tpid: 0x8100,
+            tpid: EtherType::VLAN.0,
             tci: vid.0,
         }
     }

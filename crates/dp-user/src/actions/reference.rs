@@ -94,7 +94,7 @@ impl Plain {
                 self.bytes.splice(12..12, tag.to_bytes());
             }
             // A tag is whole with the type behind it.
-            Action::PopVlan if matches!(self.kind(12), 0x8100 | 0x88a8 | 0x9100) && self.bytes.len() >= 18 => {
+            Action::PopVlan if matches!(self.kind(12), 0x8100 | 0x88a8) && self.bytes.len() >= 18 => {
                 self.bytes.drain(12..16);
             }
             // What has a length in its type's place, or ends within a tag, has no type that the label's could take the place of.

@@ -6,6 +6,7 @@
 //! `pseudo + data + checksum = 0xffff` with `checksum = pseudo` means `!(pseudo + data) = pseudo`.
 
 use crate::{Csum, checksum::SCTP};
+use wire::EtherType;
 use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
 
 const MACS: usize = 12;
@@ -22,7 +23,7 @@ fn find(packet: &[u8]) -> Option<Csum> {
     let mut at = MACS;
     let mut kind = be16(packet, at)?;
     for _ in 0..TAGS {
-        if matches!(kind, 0x8100 | 0x88a8) {
+        if EtherType(kind).is_vlan() {
             at += 4;
             kind = be16(packet, at)?;
         }

@@ -6,7 +6,7 @@ use crate::model::{Action, Port, Subfield, Value};
 use crate::{OfError, Version, oxm};
 use flow::MatchField;
 use std::net::Ipv4Addr;
-use wire::MacAddr;
+use wire::{EtherType, MacAddr};
 
 /// OpenFlow 1.0 (§5.2.4).
 pub(super) fn decode10(kind: u16, mut body: Reader<'_>) -> Result<Action, OfError> {
@@ -57,7 +57,7 @@ pub(super) fn decode11(version: Version, kind: u16, mut body: Reader<'_>) -> Res
         15 => Action::SetMplsTtl(padded_u8(&mut body)?),
         16 => empty(&mut body, Action::DecMplsTtl)?,
         17 => match padded_u16(&mut body)? {
-            tpid @ (0x8100 | 0x88a8) => Action::PushVlan(tpid),
+            tpid if EtherType(tpid).is_vlan() => Action::PushVlan(tpid),
             _ => return Err(OfError::BacBadArgument),
         },
         18 => empty(&mut body, Action::PopVlan)?,

@@ -6,7 +6,7 @@ use crate::model::{Action, MAX_LEN_WHOLE, Subfield, Value};
 use crate::{Version, oxm};
 use flow::MatchField;
 use std::net::Ipv4Addr;
-use wire::MacAddr;
+use wire::{EtherType, MacAddr};
 
 /// Writes an action in OpenFlow 1.0's words, if it has any for it.
 pub(super) fn encode10(out: &mut Writer, action: &Action) -> bool {
@@ -142,7 +142,7 @@ fn put_set(out: &mut Writer, field: MatchField, value: &Value, mask: Option<&Val
 /// Puts on a tag where there is none, for actions that are about one.
 fn need_tag(encoder: &Encoder, out: &mut Writer) {
     if !encoder.tagged {
-        put(out, 17, |out| out.u16(0x8100));
+        put(out, 17, |out| out.u16(EtherType::VLAN.0));
     }
 }
 

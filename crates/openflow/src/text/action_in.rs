@@ -12,6 +12,7 @@ use crate::Version;
 use crate::model::*;
 use flow::{Home, MatchField as F};
 use std::cell::Cell;
+use wire::EtherType;
 
 /// How deep actions may be nested.
 const MAX_DEPTH: u8 = 16;
@@ -251,7 +252,7 @@ impl<'a> Reader<'a> {
             "strip_vlan" | "pop_vlan" => Action::PopVlan,
             "push_vlan" => {
                 self.usable.only(Protocols::since(Version::V11));
-                Action::PushVlan(ethertype(value, &[0x8100, 0x88a8], "VLAN")?)
+                Action::PushVlan(ethertype(value, &[EtherType::VLAN.0, EtherType::QINQ.0], "VLAN")?)
             }
             "push_mpls" => Action::PushMpls(number::named(value, "push_mpls")?),
             "pop_mpls" => Action::PopMpls(number::named(value, "pop_mpls")?),

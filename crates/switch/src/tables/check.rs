@@ -5,6 +5,7 @@ use super::{FlowTables, TABLES, TunnelOptions};
 use flow::{Home, MatchField};
 use openflow::OfError;
 use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port, Subfield};
+use wire::EtherType;
 
 /// Whether a match is of fields that are looked at.
 pub(super) fn matching(matching: &Match, options: &TunnelOptions) -> Result<(), OfError> {
@@ -78,7 +79,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         Action::Pop(part) => writes(part).and(narrow(part)),
         Action::Clone(_) if within == MAX_WITHIN => Err(OfError::BacTooMany),
         Action::Clone(inner) => actions(inner, within + 1, options),
-        Action::PushVlan(0x8100 | 0x88a8) => Ok(()),
+        Action::PushVlan(tpid) if EtherType(*tpid).is_vlan() => Ok(()),
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
         Action::PushMpls(0x8847 | 0x8848) | Action::PushPbb(0x88e7) => Ok(()),
         Action::PushMpls(_) | Action::PushPbb(_) => Err(OfError::BacBadArgument),

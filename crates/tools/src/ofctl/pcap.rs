@@ -9,6 +9,7 @@ use openflow::text::print::message_to;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
+use wire::EtherType;
 
 /// The ports of OpenFlow, unless others are named.
 const PORTS: [u16; 2] = [6653, 6633];
@@ -132,7 +133,7 @@ fn header(data: &[u8]) -> Option<(&[u8], bool, bool)> {
 fn segment(frame: &[u8]) -> Option<(Flow, u32, bool, &[u8])> {
     let half = |data: &[u8], at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
     let mut at = 12;
-    while matches!(half(frame, at)?, 0x8100 | 0x88a8) {
+    while EtherType(half(frame, at)?).is_vlan() {
         at += 4;
     }
     if half(frame, at)? != 0x0800 {

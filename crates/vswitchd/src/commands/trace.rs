@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use switch::Switch;
 use switch::tables::TunnelOptions;
 use switch::trace::Request;
+use wire::EtherType;
 
 const USAGE: &str = "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]";
 const USAGE_OUT: &str = "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet] actions";
@@ -123,7 +124,7 @@ fn openflow_flow(text: &str, names: &Names, options: Option<&TunnelOptions>) -> 
         options.give(&packet, &mut state);
     }
     if state.get(MatchField::VlanTci) & u128::from(TAG_PRESENT) != 0 {
-        state.key.set(Field::VlanTpid0, 0x8100);
+        state.key.set(Field::VlanTpid0, EtherType::VLAN.0.into());
     }
     Ok(state)
 }

@@ -8,6 +8,7 @@ use crate::text::{Style, actions, matching};
 use flow::MatchField as F;
 use flow::{FlowState, PortNo};
 use std::fmt::Write;
+use wire::EtherType;
 
 /// The names of the reasons for which packets go to controllers.
 const REASONS: [&str; 6] = ["no_match", "action", "invalid_ttl", "action_set", "group", "packet_out"];
@@ -173,7 +174,7 @@ fn checksum_of(out: &mut String, data: &[u8], m: &Match) -> Option<()> {
 fn transport(data: &[u8]) -> Option<usize> {
     let mut at = 12;
     let half = |at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
-    while matches!(half(at)?, 0x8100 | 0x88a8) {
+    while EtherType(half(at)?).is_vlan() {
         at += 4;
     }
     match half(at)? {
