@@ -6,6 +6,7 @@
 mod bridge;
 mod connection;
 mod environment;
+mod output;
 
 pub(crate) use bridge::BridgeAgent;
 

@@ -1,6 +1,7 @@
 //! Bridges and their controllers, as Debian's `ovs-vsctl` configures them.
 
 mod overheard;
+mod secure;
 mod several;
 
 use crate::fixture::{dummy, dummy_bridge, stand_in};
@@ -357,18 +358,8 @@ fn controllers_and_the_database_are_reached_under_tls() {
     }
     let switch = dummy();
     dummy_bridge(&switch, "br0", &["p1"]);
-    let dir = switch.sandbox.arg("");
-    let make = format!(
-        "cd {dir} && exec >pki.log 2>&1 && P='ovs-pki --dir={dir}/pki --log={dir}/pki.log' && $P init && $P req+sign sw switch && $P req+sign ctl controller"
-    );
-    testkit::try_run(&["sh", "-c", &make], &[]).expect_ok();
     let file = |name: &str| switch.sandbox.arg(name);
-    switch.vsctl(&format!(
-        "set-ssl {} {} {}",
-        file("sw-privkey.pem"),
-        file("sw-cert.pem"),
-        file("pki/controllerca/cacert.pem")
-    ));
+    secure::make_keys(&switch);
     assert!(switch.vsctl("get-ssl").contains("sw-cert.pem"));
     let free = || {
         TcpListener::bind("127.0.0.1:0")
@@ -380,13 +371,7 @@ fn controllers_and_the_database_are_reached_under_tls() {
     switch.vsctl(&format!(
         "set-controller br0 pssl:{of}:127.0.0.1 -- set-manager pssl:{db}:127.0.0.1"
     ));
-    let keys = |name: &str, ca: &str| {
-        [
-            format!("--private-key={}", file(&format!("{name}-privkey.pem"))),
-            format!("--certificate={}", file(&format!("{name}-cert.pem"))),
-            format!("--ca-cert={}", file(&format!("pki/{ca}/cacert.pem"))),
-        ]
-    };
+    let keys = |name: &str, ca: &str| secure::keys(&switch, name, ca);
     let run = |program: &str, keys: &[String], words: &[&str]| {
         let all: Vec<&str> = keys.iter().map(String::as_str).chain(words.iter().copied()).collect();
         switch.tool(program, &all)

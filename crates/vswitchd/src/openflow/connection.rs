@@ -1,11 +1,13 @@
 //! A connection's bytes: from the socket to the agent, and back.
 
 use super::BridgeAgent;
+use super::output::Output;
 use mgmt::stream::Stream;
 use ofproto::{ConnId, Run};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -41,7 +43,7 @@ async fn exchange(
 ) -> std::io::Result<String> {
     let (mut reader, mut writer) = stream.into_split();
     let mut input = vec![0; INPUT];
-    let (mut output, mut sent) = (Vec::new(), 0);
+    let mut output = Output::default();
     let (mut has_greeted, mut is_admitted) = (false, false);
     loop {
         let Some(state) = bridge.state.upgrade() else {
@@ -60,8 +62,8 @@ async fn exchange(
                 is_admitted = true;
                 greeted.notify_one();
             }
-            if sent == output.len() {
-                (output, sent) = (agent.transmit(id), 0);
+            if output.is_written() {
+                output.put(agent.transmit(id));
             }
             (run, agent.next_event(id))
         };
@@ -70,19 +72,19 @@ async fn exchange(
         let wait = due.map(|due| Duration::from_nanos(due.0.saturating_sub(now.0)));
         let due = Instant::now() + wait.unwrap_or(Duration::from_secs(3600));
         drop(state);
-        let pending = sent < output.len();
         let idle = match run {
             Run::Close(why) => {
-                let rest = writer.write_all(&output[sent..]);
-                let _ = timeout(LINGER, rest).await;
+                let _ = timeout(LINGER, output.send(&mut writer)).await;
                 return Ok(why.to_string());
             }
             Run::Busy => {
                 // Sends what goes at once, without waiting for the rest.
-                let mut send = std::pin::pin!(writer.write(&output[sent..]));
-                let written = std::future::poll_fn(|cx| std::task::Poll::Ready(send.as_mut().poll(cx))).await;
-                if pending && let std::task::Poll::Ready(written) = written {
-                    sent += written?;
+                if output.is_pending() {
+                    let mut send = std::pin::pin!(output.send(&mut writer));
+                    let sent = std::future::poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx))).await;
+                    if let Poll::Ready(sent) = sent {
+                        sent?;
+                    }
                 }
                 tokio::task::yield_now().await;
                 continue;
@@ -92,10 +94,7 @@ async fn exchange(
         };
         tokio::select! {
             biased;
-            written = writer.write(&output[sent..]), if pending => match written? {
-                0 => return Ok("the peer does not read".to_owned()),
-                n => sent += n,
-            },
+            sent = output.send(&mut writer), if output.is_pending() => sent?,
             read = reader.read(&mut input), if idle => match read? {
                 0 => return Ok("connection closed by peer".to_owned()),
                 n => bridge.agent.borrow_mut().receive(id, &input[..n]),
