@@ -5,6 +5,7 @@
 //! - [`reconnect`]: when to connect again, to probe, to give up.
 //! - [`jsonrpc`]: JSON-RPC 1.0 as the database and the control sockets speak it.
 //! - [`unixctl`]: the control socket of a daemon, both sides of it.
+//! - [`budget`]: a bound on the memory that all clients of a server hold together.
 //! - [`daemon`]: detaching, pidfiles, the monitor that restarts a crashed daemon.
 //! - [`cli`]: command lines in the manner of `getopt_long`, with its messages.
 //!
@@ -21,3 +22,5 @@ pub mod pidfile;
 pub mod reconnect;
 pub mod stream;
 pub mod unixctl;
+
+pub use telemetry::budget;

@@ -4,6 +4,7 @@
 //!   know it (`vlog/set`, `-vmodule:destination:level`).
 //! - [`ratelimit`] and the `*_limited!` macros: messages that input from outside can cause.
 //! - [`coverage`]: counters of events, shown by `coverage/show`.
+//! - [`budget`]: a bound on the memory that all peers of a server hold together.
 //! - [`memory`]: what `memory/show` prints.
 //! - [`version`]: the versions that `--version` prints.
 //!
@@ -11,6 +12,7 @@
 //! level is turned off at its call site (`tracing`'s interest cache); a coverage counter is one
 //! relaxed addition.
 
+pub mod budget;
 pub mod coverage;
 pub mod memory;
 pub mod ratelimit;
