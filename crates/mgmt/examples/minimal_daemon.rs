@@ -63,11 +63,14 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
         if let Some(path) = daemon.options().unixctl_path() {
             tokio::task::spawn_local(server.serve(Server::bind(&path).await?));
         }
+        let signals = daemon::Signals::receive()?;
         daemon.ready();
-        tokio::select! {
-            number = daemon::terminated() => number.map(Some),
-            () = exit.notified() => Ok(None),
-        }
+        let signal = tokio::select! {
+            number = signals.end() => Some(number),
+            () = exit.notified() => None,
+        };
+        daemon.announce_end();
+        std::io::Result::Ok(signal)
     })?;
     drop(local);
     drop(daemon);

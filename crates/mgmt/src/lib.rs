@@ -19,6 +19,7 @@ pub mod idl;
 pub mod jsonrpc;
 pub mod paths;
 pub mod pidfile;
+mod predecessor;
 pub mod reconnect;
 pub mod stream;
 pub mod unixctl;

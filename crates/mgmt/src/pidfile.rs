@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
+use crate::predecessor;
+
 /// A pidfile of this process. Dropping it removes the file.
 ///
 /// The lock goes when any descriptor of the file is closed in this process, so nothing else here
@@ -43,7 +45,8 @@ pub enum PidfileError {
 }
 
 impl Pidfile {
-    /// Makes this process the daemon that `path` names. With `overwrite`, even if another is.
+    /// Makes this process the daemon that `path` names. Waits up to 30 s for a daemon that is
+    /// ending. With `overwrite`, does so even if another one is running.
     ///
     /// # Errors
     /// [`PidfileError::Running`] if one is running; the system's.
@@ -59,6 +62,9 @@ impl Pidfile {
             path: path.to_owned(),
             pid,
         };
+        if !overwrite {
+            predecessor::wait(path).map_err(running)?;
+        }
         // Whoever holds the lock of the temporary file is the only one that may rename it; the
         // rename makes name and contents appear at once.
         let mut temporary = path.as_os_str().to_owned();
@@ -95,6 +101,11 @@ impl Pidfile {
         })
     }
 
+    /// Tells a daemon that wants this pidfile that this one is ending, so that it waits.
+    pub fn announce_end(&self) {
+        predecessor::announce_end(&self.file);
+    }
+
     /// The file's name.
     pub fn path(&self) -> &Path {
         &self.path
@@ -125,8 +136,14 @@ pub fn read(path: &Path) -> io::Result<u32> {
     if lock_holder(&file)?.is_none() {
         return Err(rustix::io::Errno::SRCH.into());
     }
+    number(&file)
+}
+
+/// The process id in an open pidfile, whether or not its daemon runs.
+pub(crate) fn number(mut file: &File) -> io::Result<u32> {
     let mut text = String::new();
-    (&file).take(64).read_to_string(&mut text)?;
+    file.rewind()?;
+    file.take(64).read_to_string(&mut text)?;
     text.trim()
         .parse()
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
@@ -142,7 +159,7 @@ pub fn os_text(error: &io::Error) -> String {
 }
 
 /// The other process that has the file locked.
-fn lock_holder(file: &File) -> io::Result<Option<u32>> {
+pub(crate) fn lock_holder(file: &File) -> io::Result<Option<u32>> {
     let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?;
     Ok(lock.map(|l| l.pid.map_or(0, |pid| pid.as_raw_nonzero().get() as u32)))
 }

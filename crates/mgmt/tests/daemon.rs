@@ -145,3 +145,90 @@ fn a_daemon_told_to_end_dies_of_the_signal_and_cleans_up() {
     assert_eq!(child.wait().unwrap().signal(), Some(15));
     assert!(!sandbox.path("ctl").exists() && !sandbox.path("minimal-daemon.pid").exists());
 }
+
+#[test]
+fn a_sighup_reopens_the_log_and_other_signals_do_what_they_do_to_open_vswitch() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let sandbox = Sandbox::new();
+    let log = || fs::read_to_string(sandbox.path("minimal-daemon.log")).unwrap_or_default();
+    let signal = |pid: u32, signal: Signal| {
+        kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+    };
+    let parent = |pid: u32| -> u32 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        fields[1].parse().unwrap()
+    };
+    let args = ["--detach", "--monitor", "--pidfile", "--log-file", "--unixctl=ctl"];
+    assert!(sandbox.run(&args).status.success());
+    let mut pid = sandbox.pid().unwrap();
+    let monitor = parent(pid);
+
+    fs::rename(sandbox.path("minimal-daemon.log"), sandbox.path("old.log")).unwrap();
+    signal(monitor, Signal::HUP);
+    signal(pid, Signal::HUP);
+    eventually("the log is opened anew", || log().contains("opened log file"));
+    for ignored in [Signal::PIPE, Signal::HUP] {
+        signal(pid, ignored);
+        signal(monitor, ignored);
+        assert!(sandbox.call("version").unwrap().is_ok());
+    }
+    assert_eq!((sandbox.pid(), parent(pid)), (Some(pid), monitor));
+
+    signal(pid, Signal::ALARM);
+    eventually("the monitor starts it again", || {
+        sandbox.pid().is_some_and(|new| new != pid)
+    });
+    eventually("it answers", || sandbox.call("version").is_ok());
+    assert!(
+        log().contains("|fatal_signal|WARN|terminating with signal 14 (Alarm clock)"),
+        "{}",
+        log()
+    );
+    assert!(
+        log().contains(&format!("1 crashes: pid {pid} died, killed (Alarm clock), restarting")),
+        "{}",
+        log()
+    );
+    pid = sandbox.pid().unwrap();
+    signal(pid, Signal::USR1);
+    let end = format!("pid {pid} died, killed (User defined signal 1), exiting");
+    eventually("it ends, and its monitor", || log().contains(&end));
+
+    for (ends, name) in [(Signal::USR2, "User defined signal 2"), (Signal::QUIT, "Quit")] {
+        assert!(sandbox.run(&args).status.success());
+        let pid = sandbox.pid().unwrap();
+        signal(pid, ends);
+        let end = format!("pid {pid} died, killed ({name})");
+        eventually("it ends, and its monitor", || log().contains(&end));
+    }
+}
+
+#[test]
+fn a_daemon_waits_for_one_that_is_ending_and_not_for_one_that_goes_on() {
+    let sandbox = Sandbox::new();
+    let args = ["--detach", "--pidfile", "--log-file", "--unixctl=ctl"];
+    for kill in [true, false, true, false] {
+        assert!(sandbox.run(&args).status.success());
+        let pid = rustix::process::Pid::from_raw(sandbox.pid().unwrap() as i32).unwrap();
+        match kill {
+            true => rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap(),
+            false => assert_eq!(sandbox.call("exit").unwrap(), Ok(String::new())),
+        }
+        let next = sandbox.run(&args);
+        assert!(next.status.success(), "{next:?}");
+        assert!(sandbox.call("version").unwrap().is_ok());
+        assert_eq!(sandbox.call("exit").unwrap(), Ok(String::new()));
+    }
+}
+
+#[test]
+fn a_control_socket_whose_path_is_taken_by_a_file_is_named() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("ctl"), "in the way").unwrap();
+    let out = sandbox.run(&["--detach", "--unixctl=ctl"]);
+    assert_eq!(out.status.code(), Some(1));
+    let text = String::from_utf8(out.stderr).unwrap();
+    assert!(text.contains("the path is a file that is no socket"), "{text}");
+    assert_eq!(fs::read_to_string(sandbox.path("ctl")).unwrap(), "in the way");
+}

@@ -13,10 +13,12 @@
 //! ```
 //!
 //! Order in a daemon's `main`: parse [`Options`], [`start`], then the runtime and everything that
-//! can fail, then [`Daemon::ready`].
+//! can fail, then [`Daemon::ready`]. To end: [`Daemon::announce_end`], then drop sockets, devices
+//! and files, the [`Daemon`] last. A successor waits until the process has ended.
 
 mod monitor;
 mod options;
+mod signals;
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -27,11 +29,12 @@ use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use telemetry::vlog::{self, Destination, Level};
-use tokio::signal::unix::{SignalKind, signal};
 
 pub use options::{LOG_OPTIONS, OPTIONS, Options, accept_tool_log, help, log_help};
+pub use signals::{Signals, exit_by_signal, terminated};
 
 use crate::pidfile::{Pidfile, PidfileError};
+use crate::{paths, predecessor};
 
 /// Tells a process which part of a detached daemon it is: `PART:PID`, where PID is its parent, so
 /// that what the daemon itself starts is not misled.
@@ -60,7 +63,7 @@ pub struct Daemon {
     /// Whether another process waits for our byte on standard input.
     awaited: bool,
     is_ready: bool,
-    _pidfile: Option<Pidfile>,
+    pidfile: Option<Pidfile>,
 }
 
 /// Starts the daemon that `options` ask for, after [`vlog::init`] and before any thread or
@@ -80,6 +83,7 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
             if stage == Stage::Monitor {
                 let _ = rustix::process::setsid();
             }
+            signals::survive_hangup().map_err(io_error("catching SIGHUP"))?;
             vlog::set_subprogram("monitor");
             let status = monitor::run(&options, stage == Stage::Monitor);
             std::process::exit(status.map_err(io_error("starting the daemon"))?);
@@ -89,6 +93,8 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
     if stage == Stage::Daemon && !options.monitor {
         let _ = rustix::process::setsid();
     }
+    // Until `Signals` is there, a SIGHUP has nothing to do: the log file is new.
+    signals::survive_hangup().map_err(io_error("catching SIGHUP"))?;
     set_name(&options.program);
     options.open_log_file();
     if options.mlockall {
@@ -97,6 +103,7 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
             tracing::warn!(target: "daemon", "mlockall failed: {}", crate::pidfile::os_text(&e.into()));
         }
     }
+    predecessor::remove_leftovers(&paths::rundir(), &options.program);
     let pidfile = match &options.pidfile {
         Some(path) => Some(Pidfile::create(path, options.overwrite_pidfile)?),
         None => None,
@@ -105,7 +112,7 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
         options,
         awaited: stage != Stage::First,
         is_ready: false,
-        _pidfile: pidfile,
+        pidfile,
     })
 }
 
@@ -124,36 +131,18 @@ impl Daemon {
         }
     }
 
+    /// The daemon begins to end: one that is started now waits until this one has ended. Further
+    /// calls do nothing.
+    pub fn announce_end(&self) {
+        if let Some(pidfile) = &self.pidfile {
+            pidfile.announce_end();
+        }
+    }
+
     /// The options it was started with.
     pub fn options(&self) -> &Options {
         &self.options
     }
-}
-
-/// Waits for SIGTERM, SIGINT or SIGHUP and logs it. Then stop serving, and end by
-/// [`exit_by_signal`] with what this returned.
-///
-/// # Errors
-/// The system's, when signals cannot be received.
-pub async fn terminated() -> io::Result<i32> {
-    let mut term = signal(SignalKind::terminate())?;
-    let mut int = signal(SignalKind::interrupt())?;
-    let mut hup = signal(SignalKind::hangup())?;
-    let (number, name) = tokio::select! {
-        _ = term.recv() => (15, "Terminated"),
-        _ = int.recv() => (2, "Interrupt"),
-        _ = hup.recv() => (1, "Hangup"),
-    };
-    tracing::warn!(target: "fatal_signal", "terminating with signal {number} ({name})");
-    Ok(number)
-}
-
-/// Ends the process by signal `number`, which was caught, so that whoever waits for it (a shell, a
-/// service manager) sees what ended it. Drop the [`Daemon`], listeners and files first: nothing is
-/// dropped here.
-pub fn exit_by_signal(number: i32) -> ! {
-    let _ = signal_hook::low_level::emulate_default_handler(number);
-    std::process::exit(128 + number)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Options, leave_terminal, notify_waiter, set_name, spawn};
+use super::{Options, leave_terminal, notify_waiter, set_name, signals, spawn};
 
 /// Restarts no more often than that, but for the first.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ fn is_crash(status: ExitStatus) -> bool {
 fn describe(status: ExitStatus) -> String {
     let core = if status.core_dumped() { ", core dumped" } else { "" };
     match status.signal() {
-        Some(signal) => format!("killed (signal {signal}){core}"),
+        Some(signal) => format!("killed ({}){core}", signals::name(signal)),
         None => format!("exit status {}", status.code().unwrap_or(-1)),
     }
 }

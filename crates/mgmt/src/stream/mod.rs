@@ -17,6 +17,7 @@ use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -29,7 +30,11 @@ pub use secure::Secure;
 pub use session::Session;
 pub use tls::Tls;
 
+use crate::pidfile::os_text;
 use secure::Handshakes;
+
+/// How long to wait for a process that listens where we want to, and may be ending.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connected stream.
 #[derive(Debug)]
@@ -158,8 +163,10 @@ pub struct Listener {
 #[derive(Debug)]
 enum ListenSocket {
     Unix {
-        listener: UnixListener,
+        /// Comes first: the name is removed while the socket still listens, so that nobody takes
+        /// it for a dead one and puts another in its place that would be removed instead.
         _file: BoundFile,
+        listener: UnixListener,
     },
     Tcp(TcpListener),
     Ssl {
@@ -174,8 +181,9 @@ impl Listener {
     /// mode is 0770. Peers under TLS are shown the keys of `tls`, and are heard of when their handshake is done.
     ///
     /// # Errors
-    /// The system's: `AddrInUse` when somebody else listens there; `InvalidInput` for a remote
-    /// that is not passive.
+    /// The system's: `AddrInUse` when somebody else listens there, whom the text names where the
+    /// system tells; `AlreadyExists` where the path is no socket; `InvalidInput` for a remote that
+    /// is not passive.
     pub async fn bind(remote: &Remote, tls: &Tls) -> io::Result<Listener> {
         let socket = match remote {
             Remote::PassiveUnix(file) => bind_unix(file)?,
@@ -197,6 +205,29 @@ impl Listener {
             name: remote.to_string(),
             accepted: 0,
         })
+    }
+
+    /// As [`Listener::bind`], but waits up to 10 s for another process that listens there to end.
+    ///
+    /// # Errors
+    /// As those of [`Listener::bind`].
+    pub async fn bind_patiently(remote: &Remote, tls: &Tls) -> io::Result<Listener> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(10);
+        let mut said = false;
+        loop {
+            match Listener::bind(remote, tls).await {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                    if !said {
+                        said = true;
+                        tracing::info!(target: "stream", "{remote}: {}, waiting for its end", os_text(&error));
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_millis(200));
+                }
+                result => return result,
+            }
+        }
     }
 
     /// The next stream, and a name for its peer to log: `unix#3`, `tcp:192.0.2.1:40000`, `ssl:192.0.2.1:40000`. May be given up
@@ -275,16 +306,27 @@ fn bind_unix(file: &Path) -> io::Result<ListenSocket> {
         id: (meta.dev(), meta.ino()),
     };
     Ok(ListenSocket::Unix {
-        listener: UnixListener::from_std(listener)?,
         _file: bound,
+        listener: UnixListener::from_std(listener)?,
     })
 }
 
-/// Removes a socket that nobody listens on; leaves anything else, so that `bind` reports it.
+/// Removes a socket that nobody listens on.
 fn remove_if_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => {}
-        _ => return Ok(()),
+        Ok(meta) => {
+            let what = if meta.is_dir() {
+                "a directory"
+            } else {
+                "a file that is no socket"
+            };
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!("the path is {what}"),
+            ));
+        }
+        Err(_) => return Ok(()),
     }
     // Without blocking: a listener too busy to accept is a listener.
     let socket = net::socket_with(
@@ -295,7 +337,22 @@ fn remove_if_stale(path: &Path) -> io::Result<()> {
     )?;
     match net::connect(&socket, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path),
-        _ => Ok(()),
+        Ok(()) => Err(io::Error::new(io::ErrorKind::AddrInUse, in_use_by(&socket))),
+        Err(Errno::AGAIN) => Err(Errno::ADDRINUSE.into()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Who listens at the other end of a connected socket.
+fn in_use_by(socket: &std::os::fd::OwnedFd) -> String {
+    let in_use = os_text(&Errno::ADDRINUSE.into());
+    match net::sockopt::socket_peercred(socket) {
+        Ok(peer) => {
+            let pid = peer.pid.as_raw_nonzero();
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("{in_use} by pid {pid} ({})", name.trim_end())
+        }
+        Err(_) => in_use,
     }
 }
 

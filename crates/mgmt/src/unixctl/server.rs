@@ -85,12 +85,13 @@ impl Server {
         server
     }
 
-    /// Listens at `path`, replacing a socket that nobody answers on.
+    /// Listens at `path`, replacing a socket that nobody answers on. Waits up to 10 s for another
+    /// process that listens there to end.
     ///
     /// # Errors
     /// The system's.
     pub async fn bind(path: &Path) -> io::Result<Listener> {
-        Listener::bind(&Remote::PassiveUnix(path.to_owned()), &Tls::default()).await
+        Listener::bind_patiently(&Remote::PassiveUnix(path.to_owned()), &Tls::default()).await
     }
 
     /// Adds a command that takes between `min` and `max` arguments, or replaces it. `usage` names
