@@ -38,6 +38,6 @@ pub use memory::Memory;
 pub use monitor::{LinkEvent, LinkMonitor, list_links};
 pub use netlink::Link;
 pub use offload::{Csum, Gso, Offload};
-pub use spec::{Error, Spec, open};
+pub use spec::{Error, Spec, may_pass, open};
 pub use system::System;
 pub use tap::Tap;

@@ -1,6 +1,7 @@
 //! Which device to open, and why it could not be.
 
 use crate::{Afxdp, AfxdpConfig, Dummy, Isolation, Memory, Netdev, System, Tap};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -142,4 +143,26 @@ pub enum Error {
         /// Which one, and what it should be.
         reason: String,
     },
+}
+
+impl Error {
+    /// Whether the device may be had later although nothing of it changes: somebody else holds it now, or the system is short of something.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Error::System { source, .. } => may_pass(source),
+            Error::NoDevice(_) | Error::BadName(_) | Error::File { .. } | Error::Read { .. } | Error::Option { .. } => {
+                false
+            }
+        }
+    }
+}
+
+/// Whether what the kernel refused may succeed later: somebody else holds the device, or the system is short of something.
+pub fn may_pass(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrInUse, AlreadyExists, OutOfMemory, ResourceBusy};
+    let short = [Errno::NFILE, Errno::MFILE, Errno::NOBUFS, Errno::AGAIN];
+    matches!(error.kind(), AddrInUse | AlreadyExists | OutOfMemory | ResourceBusy)
+        || short
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -133,6 +133,8 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
     let runtime = runtime.map_err(|error| format!("cannot start the runtime ({})", os_text(&error)))?;
     let local = LocalSet::new();
     let ended = local.block_on(&runtime, async {
+        let signals = daemon::Signals::receive();
+        let signals = signals.map_err(|error| format!("cannot receive signals ({})", os_text(&error)))?;
         let server = Server::open(wanted.server).map_err(|error| error.to_string())?;
         let control = unixctl::Server::new(PROGRAM);
         server.register_unixctl(&control);
@@ -158,7 +160,7 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
             };
             spawn_local(control.serve(listener.map_err(failed)?));
         }
-        server.run_local().await;
+        server.run_local().await.map_err(|error| error.to_string())?;
         tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
         daemon.ready();
         // A task of its own: the future that the runtime blocks on is polled at every event, and this one is large.
@@ -166,22 +168,21 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
         let ended = spawn_local(async move {
             tokio::select! {
                 () = serving.exit_requested() => Ended::Done(ExitCode::SUCCESS),
-                signal = daemon::terminated() => Ended::Signal(signal.unwrap_or(15)),
+                number = signals.end() => Ended::Signal(number),
                 code = run_command(wanted.run) => Ended::Done(code),
             }
         });
         let ended = ended.await.map_err(|error| error.to_string())?;
+        daemon.announce_end();
         server.shut_down();
         Ok::<Ended, String>(ended)
     })?;
     drop(local);
+    drop(runtime);
     drop(daemon);
     match ended {
         Ended::Done(code) => Ok(code),
-        Ended::Signal(number) => {
-            drop(runtime);
-            daemon::exit_by_signal(number)
-        }
+        Ended::Signal(number) => daemon::exit_by_signal(number),
     }
 }
 

@@ -29,6 +29,8 @@ const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(8);
 pub(crate) struct Remotes {
     /// As the operator named them.
     configured: BTreeSet<String>,
+    /// The server serves already.
+    started: bool,
     /// What runs, by target.
     running: BTreeMap<String, Running>,
 }
@@ -101,6 +103,12 @@ impl Remotes {
 }
 
 impl Running {
+    /// Why a passive remote is not listened on.
+    fn listen_error(&self) -> Option<String> {
+        let state = self.state.borrow();
+        state.last_error.clone().filter(|_| state.state.is_none())
+    }
+
     fn stop(&self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -129,6 +137,23 @@ impl Inner {
             self.remotes_changed.notify_one();
         }
         removed
+    }
+
+    /// Starts the remotes.
+    ///
+    /// # Errors
+    /// The socket that the operator named and that cannot be listened on. Those that rows name are tried again.
+    pub(crate) async fn start_remotes(self: &Rc<Self>) -> Result<(), String> {
+        self.reconcile_remotes().await;
+        let mut remotes = self.remotes.borrow_mut();
+        remotes.started = true;
+        for name in &remotes.configured {
+            let error = remotes.running.get(name).and_then(Running::listen_error);
+            if let Some(error) = error {
+                return Err(format!("{name}: listen failed ({error})"));
+            }
+        }
+        Ok(())
     }
 
     /// Makes what runs what is wanted.
@@ -184,7 +209,11 @@ impl Inner {
                 None
             }
             Ok(remote) if remote.is_passive() => {
-                let first = run::bind(&self.tls, &remote, &state).await.ok();
+                let patience = {
+                    let remotes = self.remotes.borrow();
+                    !remotes.started && remotes.configured.contains(&name)
+                };
+                let first = run::bind(&self.tls, &remote, &state, patience).await.ok();
                 let listen = run::listen(
                     self.clone(),
                     name.clone(),

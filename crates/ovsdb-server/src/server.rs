@@ -66,7 +66,7 @@ pub enum OpenError {
         /// The database's name.
         name: String,
     },
-    /// A `db:` remote that names nothing.
+    /// A `db:` remote that names nothing, or a remote that cannot be listened on.
     #[error("{0}")]
     Remote(String),
 }
@@ -114,7 +114,8 @@ struct Synced {
 }
 
 impl Server {
-    /// Opens the databases. Nothing is served before [`Server::run_local`].
+    /// Opens the databases. Waits up to 5 s for another process that has one of them locked to end. Nothing is served before
+    /// [`Server::run_local`].
     ///
     /// # Errors
     /// [`OpenError`]
@@ -156,6 +157,7 @@ impl Server {
             .transpose()
             .map_err(OpenError::Schema)?;
         for file in &options.databases {
+            crate::store::wait_for_lock(file);
             inner.add_database(file, schema.as_ref())?;
         }
         inner.check_keys().map_err(OpenError::Remote)?;
@@ -165,19 +167,23 @@ impl Server {
         Ok(Server { inner })
     }
 
-    /// Starts to serve: listens on the remotes before it returns, as far as that is possible; what is not is tried again. Call it once,
-    /// inside a `LocalSet`, where the server's tasks go on until the last clone is dropped or [`Server::shut_down`].
-    pub async fn run_local(&self) {
+    /// Starts to serve: listens on the remotes before it returns. Call it once, inside a `LocalSet`, where the server's tasks go on until the
+    /// last clone is dropped or [`Server::shut_down`]. Waits up to 10 s for another process that listens on one of [`Options::remotes`] to end.
+    ///
+    /// # Errors
+    /// [`OpenError::Remote`]: one of [`Options::remotes`] cannot be listened on. Those that rows of a database name are tried again.
+    pub async fn run_local(&self) -> Result<(), OpenError> {
         let inner = &self.inner;
         let Some(results) = inner.sync_results.borrow_mut().take() else {
-            return;
+            return Ok(());
         };
         inner.spawn(flush_when_wanted(inner.clone()));
         inner.spawn(tell_synced(inner.clone(), results));
         inner.spawn(keep_time(inner.clone()));
         inner.spawn(linger::linger(inner.clone()));
-        inner.reconcile_remotes().await;
+        inner.start_remotes().await.map_err(OpenError::Remote)?;
         inner.spawn(crate::remotes::follow(inner.clone()));
+        Ok(())
     }
 
     /// A connection to the server without a name in the file system: for the switch in the same process.

@@ -71,7 +71,7 @@ fn a_file_cut_at_every_byte_of_its_last_record_loses_that_record_alone() {
         let server = ovsdb_server::Server::open(options).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
-            server.run_local().await;
+            server.run_local().await.unwrap();
             let names = ask_names(&server).await;
             let expected: &[&str] = if cut == whole.len() {
                 &["kept", "last"]

@@ -7,12 +7,14 @@
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::qos::{Applied, Found, Target};
+use crate::retries::Retries;
 use crate::slowpath::Shared;
-use dp::{Datapath, PortNo};
+use dp::{Datapath, DpError, PortNo};
 use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, SwitchConfig};
 use wire::MacAddr;
 
@@ -26,6 +28,8 @@ pub(crate) struct Bridges {
     /// For what schedulers choose at random.
     seed: u64,
     state: BTreeMap<String, BridgeState>,
+    /// Devices that somebody else holds, and may give up soon.
+    retries: Retries,
 }
 
 struct OpenDevice {
@@ -87,6 +91,7 @@ impl Bridges {
             last_port: 0,
             seed,
             state: BTreeMap::new(),
+            retries: Retries::default(),
         }
     }
 
@@ -202,21 +207,57 @@ impl Bridges {
     fn open_missing(&mut self, wanted: &BTreeMap<&str, &Spec>) -> BTreeMap<String, String> {
         let mut failures = BTreeMap::new();
         for (&name, &spec) in wanted {
-            if !self.open.contains_key(name)
-                && let Err(reason) = self.open_device(name, spec)
-            {
-                failures.insert(name.to_owned(), reason);
+            if self.open.contains_key(name) {
+                continue;
+            }
+            if let Err(failure) = self.open_device(name, spec) {
+                if failure.may_pass {
+                    self.retries.failed(name, spec, Instant::now());
+                }
+                failures.insert(name.to_owned(), failure.reason);
             }
         }
+        self.retries
+            .keep(|name, spec| failures.contains_key(name) && wanted.get(name) == Some(&spec));
         failures
     }
 
-    fn open_device(&mut self, name: &str, spec: &Spec) -> Result<(), String> {
-        let device = netdev::open(spec).map_err(|error| error.to_string())?;
+    /// When to try again to open devices that others held.
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        self.retries.next()
+    }
+
+    /// Whether a device that could not be opened will be tried again so soon that a start waits for it.
+    pub(crate) fn is_retrying_soon(&self) -> bool {
+        self.retries.is_soon()
+    }
+
+    /// Tries again to open what is due; whether anything could be. The next [`Bridges::apply`] makes ports of it.
+    pub(crate) fn retry(&mut self) -> bool {
+        let mut opened = false;
+        for (name, spec) in self.retries.due(Instant::now()) {
+            match self.open_device(&name, &spec) {
+                Ok(()) => {
+                    tracing::info!(target: "bridge", "{name}: the device could be opened now");
+                    self.retries.forget(&name);
+                    opened = true;
+                }
+                Err(_) => self.retries.failed(&name, &spec, Instant::now()),
+            }
+        }
+        opened
+    }
+
+    fn open_device(&mut self, name: &str, spec: &Spec) -> Result<(), Failure> {
+        let device = netdev::open(spec).map_err(|error| Failure {
+            may_pass: error.may_pass(),
+            reason: error.to_string(),
+        })?;
         let port = PortNo(self.last_port + 1);
-        self.datapath
-            .add_port(port, device.clone())
-            .map_err(|error| format!("could not add network device {name} to the datapath ({error})"))?;
+        self.datapath.add_port(port, device.clone()).map_err(|error| Failure {
+            may_pass: matches!(&error, DpError::Device { source, .. } if netdev::may_pass(source)),
+            reason: format!("could not add network device {name} to the datapath ({error})"),
+        })?;
         self.last_port = port.0;
         let details = device.status();
         if let Some(warning) = details.get("warning") {
@@ -224,7 +265,10 @@ impl Bridges {
         }
         let open = OpenDevice {
             spec: spec.clone(),
-            link: device.state().map_err(|error| format!("{name}: {error}"))?,
+            link: device.state().map_err(|error| Failure {
+                may_pass: netdev::may_pass(&error),
+                reason: format!("{name}: {error}"),
+            })?,
             details,
             device,
             port,
@@ -344,6 +388,13 @@ impl Bridges {
         assigned.insert(name.to_owned(), LOCAL);
         assigned
     }
+}
+
+/// Why a device could not be opened.
+struct Failure {
+    /// Somebody else may give up soon what it needs.
+    may_pass: bool,
+    reason: String,
 }
 
 /// Every interface of a bridge: (port's name, interface's name, port, interface).

@@ -33,6 +33,9 @@ const STATS_INTERVAL: Duration = Duration::from_secs(5);
 /// Shortest time from one ageing of the switch's tables to the next: each asks the workers what all their megaflows have carried.
 const AGEING_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a start waits for bridges' sockets that another process listens at.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Changes of the database that may be taken together.
 const MOST_UNSEEN: u32 = 64;
 
@@ -166,9 +169,11 @@ impl Daemon {
         })
     }
 
-    /// Runs until a control command or an error ends it. Calls `ready` once the switch does what the database says.
+    /// Runs until a control command or an error ends it. Calls `ready` once the switch does what the database says and listens at the sockets of
+    /// all bridges. It is an error if one of these cannot be listened at within 10 s from the start; later ones are tried again.
     pub(crate) async fn run(mut self, ready: impl FnOnce()) -> anyhow::Result<()> {
         let mut ready = Some(ready);
+        let listen_by = Instant::now() + LISTEN_PATIENCE;
         loop {
             self.report();
             if self.settled()
@@ -178,6 +183,7 @@ impl Daemon {
             }
             let state = self.state.clone();
             let ageing = self.next_ageing();
+            let retry = state.bridges.borrow().next_retry();
             tokio::select! {
                 biased;
                 () = state.exit.notified() => return Ok(()),
@@ -192,6 +198,17 @@ impl Daemon {
                 failed = state.shared.failed_ports() => {
                     state.forget_ports(&failed);
                     self.reconfigure();
+                }
+                () = sleep_until(retry.unwrap_or_else(std::time::Instant::now).into()), if retry.is_some() => {
+                    let opened = state.bridges.borrow_mut().retry();
+                    if opened {
+                        self.reconfigure();
+                    }
+                }
+                () = state.openflow.listening.notified() => {}
+                () = sleep_until(listen_by), if ready.is_some() && self.unbound().is_some() => {
+                    let (socket, error) = self.unbound().unwrap_or_default();
+                    anyhow::bail!("cannot listen at {socket}: {error}");
                 }
                 () = state.controllers.changed.notified() => self.owed.controllers = true,
                 () = state.recheck.notified() => {
@@ -214,9 +231,16 @@ impl Daemon {
         }
     }
 
-    /// Whether the switch does what the database says and has said so, or may do nothing because another daemon does.
+    /// Whether the switch does what the database says, listens at all sockets and has said so, or may do nothing because another daemon does.
     fn settled(&self) -> bool {
-        self.contended || (self.configured && self.in_flight.is_none() && !self.owed.configuration)
+        let reported = self.in_flight.is_none() && !self.owed.configuration;
+        let waits = || self.state.bridges.borrow().is_retrying_soon() || self.unbound().is_some();
+        self.contended || (self.configured && reported && !waits())
+    }
+
+    /// A bridge's socket that could not be listened at, and why.
+    fn unbound(&self) -> Option<(String, String)> {
+        self.state.openflow.unbound()
     }
 
     /// When the switch's tables want to age. Stations that are learned meanwhile are not due before the statistics wake this loop again; for
@@ -402,6 +426,13 @@ impl Daemon {
         if !txn.is_empty() {
             self.in_flight = Some((self.db.submit(txn), owed.configuration));
         }
+    }
+}
+
+impl Drop for Daemon {
+    /// Gives up all devices, so that they are free before the process says that it has ended.
+    fn drop(&mut self) {
+        self.state.bridges.borrow_mut().apply(&Desired::default());
     }
 }
 

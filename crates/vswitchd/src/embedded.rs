@@ -6,7 +6,7 @@
 use crate::options::Options;
 use anyhow::{Context, anyhow};
 use mgmt::paths;
-use mgmt::pidfile::{Pidfile, os_text};
+use mgmt::pidfile::{Pidfile, PidfileError, os_text};
 use mgmt::stream::Tls;
 use mgmt::unixctl;
 use ovsdb_server::Server;
@@ -21,7 +21,15 @@ const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
 pub(crate) struct Embedded {
     pub(crate) server: Server,
     control: PathBuf,
-    _pidfile: Pidfile,
+}
+
+/// The pidfile of the database's server. Waits for a server that is ending.
+///
+/// # Errors
+/// As those of [`Pidfile::create`].
+pub(crate) fn pidfile(options: &Options) -> Result<Pidfile, PidfileError> {
+    let path = paths::in_rundir(format!("{PROGRAM}.pid"));
+    Pidfile::create(&path, options.daemon.overwrite_pidfile)
 }
 
 /// Makes the directories that sockets, pidfiles, databases and the log are to be in: on a machine that never had a switch there are none.
@@ -65,12 +73,8 @@ pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedd
         tls_settings: options.tls.clone(),
         tls: tls.clone(),
     })?;
-    server.run_local().await;
+    server.run_local().await?;
 
-    let pidfile = Pidfile::create(
-        &paths::in_rundir(format!("{PROGRAM}.pid")),
-        options.daemon.overwrite_pidfile,
-    )?;
     let control = paths::in_rundir(format!("{PROGRAM}.{}.ctl", std::process::id()));
     let commands = unixctl::Server::new(PROGRAM);
     server.register_unixctl(&commands);
@@ -88,11 +92,7 @@ pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedd
     let listener = unixctl::Server::bind(&control).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", control.display()))?;
     tokio::task::spawn_local(commands.serve(listener));
-    Ok(Embedded {
-        server,
-        control,
-        _pidfile: pidfile,
-    })
+    Ok(Embedded { server, control })
 }
 
 impl Drop for Embedded {

@@ -24,6 +24,7 @@ mod options;
 mod packets;
 mod qos;
 mod reports;
+mod retries;
 mod rows;
 mod serve;
 mod show;

@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use wire::{MacAddr, Nanos};
 
 /// How long what packets change is collected before controllers are told.
@@ -31,6 +32,8 @@ const BATCH: usize = 64;
 #[derive(Default)]
 pub(crate) struct OpenFlow {
     bridges: RefCell<BTreeMap<String, Rc<BridgeAgent>>>,
+    /// Rings when a bridge's socket listens.
+    pub(crate) listening: Notify,
 }
 
 impl OpenFlow {
@@ -117,6 +120,11 @@ impl OpenFlow {
     pub(crate) fn reconnect(&self) {
         let agents: Vec<_> = self.bridges.borrow().values().cloned().collect();
         agents.iter().for_each(|agent| agent.reconnect());
+    }
+
+    /// A bridge's socket that is not listened at yet, and the error of the last attempt.
+    pub(crate) fn unbound(&self) -> Option<(String, String)> {
+        self.bridges.borrow().values().find_map(|agent| agent.unbound())
     }
 
     /// The agent of a bridge.

@@ -10,10 +10,12 @@ use crate::state::State;
 use anyhow::{Context, anyhow};
 use mgmt::daemon as process;
 use mgmt::idl::IdlConnection;
+use mgmt::pidfile::Pidfile;
 use mgmt::stream::{Listener, Remote, Tls, tls};
 use mgmt::unixctl;
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
 use tokio::task::LocalSet;
@@ -71,18 +73,52 @@ fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> 
         embedded::make_directories(&options)?;
     }
     let process = process::start(options.daemon.clone()).map_err(|error| anyhow!("{error}"))?;
+    let pidfile = match program {
+        Program::Run => Some(embedded::pidfile(&options)?),
+        Program::Vswitchd => None,
+    };
+    let life = Rc::new(Life {
+        process: RefCell::new(process),
+        pidfile,
+    });
     // Without it the switch works as well, only later.
     let _ = sys::thread::set_nice(NICE);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, async {
-        tokio::select! {
-            signal = process::terminated() => Ok(Some(signal?)),
-            result = switch(program, &options, process) => result.map(|()| None),
-        }
-    })
+    let local = LocalSet::new();
+    let ended = local.block_on(&runtime, async {
+        let signals = process::Signals::receive().context("receiving signals")?;
+        let mut switching = pin!(switch(program, &options, &life));
+        let ended = tokio::select! {
+            signal = signals.end() => Ok(Some(signal)),
+            result = &mut switching => result.map(|()| None),
+        };
+        life.announce_end();
+        ended
+    });
+    // In this order: whoever waits for the pidfiles to go finds no sockets and devices of ours.
+    drop(local);
+    drop(runtime);
+    drop(life);
+    ended
 }
 
-async fn switch(program: Program, options: &Options, process: process::Daemon) -> anyhow::Result<()> {
+/// What says that this process is the daemon.
+struct Life {
+    process: RefCell<process::Daemon>,
+    /// That of the embedded database's server.
+    pidfile: Option<Pidfile>,
+}
+
+impl Life {
+    fn announce_end(&self) {
+        self.process.borrow().announce_end();
+        if let Some(pidfile) = &self.pidfile {
+            pidfile.announce_end();
+        }
+    }
+}
+
+async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Result<()> {
     let seed = uuid::Uuid::new_v4().as_u128();
     let idl = daemon::idl(seed);
     let tls = Tls::default();
@@ -124,14 +160,15 @@ async fn switch(program: Program, options: &Options, process: process::Daemon) -
     let version = telemetry::version::line(Program::NAME);
     tracing::info!(target: "vswitchd", "{}", version.trim_end());
 
-    let process = Rc::new(RefCell::new(process));
     let daemon = Daemon::new(state, db, options.dummies, program == Program::Run, keys)?;
-    let switching = daemon.run(|| process.borrow_mut().ready());
-    match &database {
+    let mut switching = pin!(daemon.run(|| life.process.borrow_mut().ready()));
+    let ended = match &database {
         Some(database) => tokio::select! {
-            result = switching => result,
+            result = &mut switching => result,
             () = database.server.exit_requested() => Ok(()),
         },
-        None => switching.await,
-    }
+        None => switching.as_mut().await,
+    };
+    life.announce_end();
+    ended
 }

@@ -20,9 +20,12 @@ const MIN_BACKOFF: Duration = Duration::from_secs(1);
 /// The pause after a client could not be accepted, for want of descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens, and notes how that went.
-pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>) -> io::Result<Listener> {
-    let result = Listener::bind(remote, tls).await;
+/// Listens, and notes how that went. With `patience`, waits for another process that listens there to end.
+pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>, patience: bool) -> io::Result<Listener> {
+    let result = match patience {
+        true => Listener::bind_patiently(remote, tls).await,
+        false => Listener::bind(remote, tls).await,
+    };
     let mut state = state.borrow_mut();
     match &result {
         Ok(listener) => {
@@ -54,7 +57,7 @@ pub(super) async fn listen(
             None => {
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(settings.max_backoff.max(MIN_BACKOFF));
-                listener = bind(&inner.tls, &remote, &state).await.ok();
+                listener = bind(&inner.tls, &remote, &state, false).await.ok();
             }
         }
     };

@@ -9,10 +9,15 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// How long a server that starts waits for another process that has the database locked.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A lock on a database, given back when dropped. The file stays: removing it would race with others who lock.
 #[derive(Debug)]
@@ -62,6 +67,35 @@ impl DbLock {
 impl Drop for DbLock {
     fn drop(&mut self) {
         held().remove(&self.canonical);
+    }
+}
+
+/// Waits for another process that has the database locked to end, or for 5 s to pass.
+pub(crate) fn wait(database: &Path) {
+    let Ok(canonical) = canonical(database) else { return };
+    // A lock of this process would be given back with the file that is opened here.
+    if held().contains(&canonical) {
+        return;
+    }
+    let Ok(file) = File::open(lock_name(&canonical)) else {
+        return;
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let mut said = false;
+    while let Ok(Some(lock)) = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)) {
+        if Instant::now() >= deadline {
+            return;
+        }
+        if !said {
+            said = true;
+            let pid = lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            tracing::warn!(
+                target: "ovsdb_file",
+                "{}: pid {pid} ({}) has it locked, waiting for its end", database.display(), name.trim_end(),
+            );
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

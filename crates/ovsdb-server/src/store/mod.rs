@@ -15,6 +15,7 @@ use ovsdb::{Commit, Database, DatabaseSchema, Uuid, log};
 use wire::Nanos;
 
 use file::{LogFile, Replaced, Replacement};
+pub(crate) use lock::wait as wait_for_lock;
 pub(crate) use syncer::Done;
 
 /// A file smaller than this is not compacted by itself, in bytes.

@@ -4,6 +4,7 @@ use super::connection;
 use crate::packets::Packet;
 use crate::state::State;
 use mgmt::paths;
+use mgmt::pidfile::os_text;
 use mgmt::stream::{Listener, Remote, Stream};
 use ofproto::{Agent, Config, ConnId, Kind, LimitStats, Options, PortInfo};
 use openflow::model::Role;
@@ -16,12 +17,18 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use wire::Nanos;
 
+/// The first pause and the longest before a socket that could not be listened at is tried again.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
 /// The agent of a bridge, and the tasks of its connections.
 pub(crate) struct BridgeAgent {
     pub(super) state: Weak<State>,
     pub(super) agent: RefCell<Agent>,
     connections: RefCell<BTreeMap<ConnId, Task>>,
     listeners: RefCell<Vec<AbortHandle>>,
+    /// The sockets that it does not listen at yet, with the error of the last attempt.
+    unbound: RefCell<BTreeMap<String, String>>,
     /// What the database said of tables.
     tables: RefCell<BTreeMap<u8, TableSettings>>,
 }
@@ -51,14 +58,22 @@ impl BridgeAgent {
             agent: RefCell::new(Agent::new(config)),
             connections: RefCell::default(),
             listeners: RefCell::default(),
+            unbound: RefCell::default(),
             tables: RefCell::default(),
         });
         for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
-            let path = paths::in_rundir(format!("{bridge}.{suffix}"));
-            let task = spawn_local(listen(this.clone(), Remote::PassiveUnix(path), kind));
+            let remote = Remote::PassiveUnix(paths::in_rundir(format!("{bridge}.{suffix}")));
+            this.unbound.borrow_mut().insert(remote.to_string(), String::new());
+            let task = spawn_local(listen(this.clone(), remote, kind));
             this.listeners.borrow_mut().push(task.abort_handle());
         }
         this
+    }
+
+    /// A socket that it does not listen at yet, and the error of the last attempt.
+    pub(crate) fn unbound(&self) -> Option<(String, String)> {
+        let unbound = self.unbound.borrow();
+        unbound.iter().next().map(|(name, error)| (name.clone(), error.clone()))
     }
 
     /// Ends all its connections and closes its sockets.
@@ -191,13 +206,7 @@ impl BridgeAgent {
 
 /// Accepts connections until told to end.
 async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
-    let mut listener = match Listener::bind(&remote, &mgmt::stream::Tls::default()).await {
-        Ok(listener) => listener,
-        Err(error) => {
-            tracing::error!(target: "bridge", "cannot listen at {remote}: {error}");
-            return;
-        }
-    };
+    let mut listener = bind(&bridge, &remote).await;
     loop {
         match listener.accept().await {
             Ok((stream, name)) => {
@@ -208,5 +217,34 @@ async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
+    }
+}
+
+/// Listens at a socket; tries again until that works.
+async fn bind(bridge: &BridgeAgent, remote: &Remote) -> Listener {
+    let name = remote.to_string();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match Listener::bind(remote, &mgmt::stream::Tls::default()).await {
+            Ok(listener) => {
+                let failed = bridge.unbound.borrow_mut().remove(&name);
+                if failed.is_some_and(|error| !error.is_empty()) {
+                    tracing::info!(target: "bridge", "{name}: listening");
+                }
+                if let Some(state) = bridge.state.upgrade() {
+                    state.openflow.listening.notify_one();
+                }
+                return listener;
+            }
+            Err(error) => {
+                let error = os_text(&error);
+                let before = bridge.unbound.borrow_mut().insert(name.clone(), error.clone());
+                if before.is_none_or(|before| before != error) {
+                    tracing::error!(target: "bridge", "cannot listen at {name}: {error}; trying again");
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
