@@ -208,3 +208,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_group_message_of_as_many_buckets_as_it_holds_is_read_and_a_number_may_come_once() {
+    let codec = Codec::new(Version::V15);
+    let bucket = |id: u32| Bucket {
+        id,
+        weight: 0,
+        watch_port: Port::ANY,
+        watch_group: ANY_GROUP,
+        actions: Vec::new(),
+    };
+    let encode = |buckets: Vec<Bucket>| {
+        codec.encode(&Message {
+            xid: 7,
+            body: Body::GroupMod(GroupMod {
+                command: GroupCommand::Add,
+                kind: GroupType::All,
+                group: 1,
+                bucket_id: bucket_ids::ALL,
+                buckets,
+                selection: None,
+            }),
+        })
+    };
+    let size = encode(vec![bucket(0), bucket(1)]).len() - encode(vec![bucket(0)]).len();
+    let most = ((usize::from(u16::MAX) - encode(Vec::new()).len()) / size) as u32;
+    assert!(most > 1000, "{most}");
+    let all: Vec<Bucket> = (0..most).rev().map(bucket).collect();
+    let sent = encode(all.clone());
+    match codec.decode(&sent).unwrap().body {
+        Body::GroupMod(read) => assert_eq!(read.buckets, all),
+        other => panic!("{other:?}"),
+    }
+    let mut twice = all;
+    twice[0].id = 0;
+    assert_eq!(codec.decode(&encode(twice)), Err(OfError::GmfcBucketExists));
+}

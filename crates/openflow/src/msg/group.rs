@@ -5,6 +5,7 @@ use crate::action::{self, Encoder, port11};
 use crate::buf::{Reader, Writer};
 use crate::model::*;
 use crate::{OfError, Version, oxm};
+use std::collections::HashSet;
 
 /// Bits of properties of buckets and groups in OpenFlow 1.5.
 mod property {
@@ -148,6 +149,8 @@ fn decode_buckets(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucket>
 fn decode_buckets15(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucket>, OfError> {
     let mut buckets: Vec<Bucket> = Vec::new();
     const HEADER: usize = 8;
+    // As many as a message holds: too many to look through for each.
+    let mut ids = HashSet::new();
     while !data.is_empty() {
         let mut bucket = bucket(data, HEADER)?;
         let actions_len = usize::from(bucket.u16()?);
@@ -173,7 +176,7 @@ fn decode_buckets15(version: Version, data: &mut Reader<'_>) -> Result<Vec<Bucke
             }
             value.end()?;
         }
-        if buckets.iter().any(|b| b.id == id) {
+        if !ids.insert(id) {
             return Err(OfError::GmfcBucketExists);
         }
         buckets.push(next);
