@@ -12,7 +12,7 @@ pub enum DropCause {
     VlanFiltered,
     /// A reserved multicast address (IEEE 802.1Q table 8-1) that the bridge does not forward.
     ReservedMulticast,
-    /// It came back to the port of its source, or through a loop of patch ports.
+    /// It came back to the port of its source.
     Loop,
     /// A bridge with `fail_mode=secure` has no rule for it.
     NoRule,
@@ -42,11 +42,13 @@ pub enum DropCause {
     QueueLoss,
     /// Its queue was taken away, or the port with it, while it waited.
     QueueRemoved,
+    /// Its translation reached a limit: depth (a loop of patch ports or of rules), lookups, work.
+    TranslationLimit,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 19] = [
+    pub const ALL: [DropCause; 20] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -66,6 +68,7 @@ impl DropCause {
         DropCause::QueueDelay,
         DropCause::QueueLoss,
         DropCause::QueueRemoved,
+        DropCause::TranslationLimit,
     ];
 
     /// The name under which `coverage/show`, `dpctl/show -s` and `Interface.statistics` count it.
@@ -90,6 +93,7 @@ impl DropCause {
             DropCause::QueueDelay => "drop_queue_delay",
             DropCause::QueueLoss => "drop_queue_loss",
             DropCause::QueueRemoved => "drop_queue_removed",
+            DropCause::TranslationLimit => "drop_translation_limit",
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
-use crate::tables::{BridgeRule, Memo, Memos, MeterNumbers, Pipeline, Translated};
+use crate::tables::{BridgeRule, Memo, Memos, MeterNumbers, Patience, Pipeline, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};
 use flow::FlowState;
@@ -241,8 +241,13 @@ impl Switch {
     ///
     /// [`ForController::continuation`]: crate::tables::ForController::continuation
     pub fn resume(&self, handle: u32, state: &FlowState) -> Option<Translated> {
+        self.resume_within(handle, state, Patience::Whole)?
+    }
+
+    /// As [`Switch::resume`], by a caller with little patience: `Some(None)` where that is over before the translation is done.
+    pub fn resume_within(&self, handle: u32, state: &FlowState, patience: Patience<'_>) -> Option<Option<Translated>> {
         match &**self.memos.get(handle)? {
-            Memo::Frozen(frozen) => Some(Pipeline::resume(self, state, frozen, handle)),
+            Memo::Frozen(frozen) => Some(Pipeline::resume(self, state, (frozen, handle), patience)),
             _ => None,
         }
     }
@@ -250,8 +255,19 @@ impl Switch {
     /// What actions make of a packet that a controller sends as if it had come in on a port, with metadata (packet-out). The port in the metadata is
     /// OpenFlow's; the key's is the datapath's, or any where there is none.
     pub fn translate_actions(&self, bridge: &str, state: &FlowState, actions: &[Action]) -> Option<Translated> {
+        self.translate_actions_within(bridge, state, actions, Patience::Whole)?
+    }
+
+    /// As [`Switch::translate_actions`], by a caller with little patience: `Some(None)` where that is over before the translation is done.
+    pub fn translate_actions_within(
+        &self,
+        bridge: &str,
+        state: &FlowState,
+        actions: &[Action],
+        patience: Patience<'_>,
+    ) -> Option<Option<Translated>> {
         let id = *self.bridge_ids.get(bridge)?;
-        Some(Pipeline::packet_out(self, state, id, actions))
+        Some(Pipeline::packet_out(self, state, (id, actions), patience))
     }
 
     /// Adds what a datapath has carried by rules, `used` being when the last packet came.

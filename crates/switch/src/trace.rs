@@ -5,7 +5,7 @@
 mod text;
 
 use crate::switch::Switch;
-use crate::tables::{Pipeline, Report, Start, Translated};
+use crate::tables::{Patience, Pipeline, Report, Start, Translated};
 use dp::{ActionList, Key, PortNo, ToController};
 use flow::{Field, FlowState, MatchField};
 use openflow::model::{Action, Match};
@@ -56,6 +56,11 @@ pub struct Traced {
 impl Switch {
     /// Traces a packet; changes nothing. `None` where there is no such bridge.
     pub fn trace(&self, request: &Request<'_>) -> Option<Traced> {
+        self.trace_within(request, Patience::Whole)
+    }
+
+    /// As [`Switch::trace`], by a caller with little patience: `None` also where that is over before the trace is done.
+    pub fn trace_within(&self, request: &Request<'_>, patience: Patience<'_>) -> Option<Traced> {
         let id = *self.bridge_ids.get(request.bridge)?;
         let mut key = request.state.key;
         let port = request.state.get(MatchField::InPortOxm) as u32;
@@ -69,11 +74,11 @@ impl Switch {
             Some(actions) => Start::Actions(id, request.state, actions),
             None => Start::At(id, request.state),
         };
-        let mut pipeline = Pipeline::new(self, &key);
+        let mut pipeline = Pipeline::new(self, &key, patience);
         pipeline.watch(report);
         pipeline.run_from(&start);
         let (report, last) = pipeline.told();
-        let translated = pipeline.finish();
+        let translated = pipeline.finish()?;
 
         let style = Style {
             names: request.names.get(request.bridge),

@@ -10,17 +10,13 @@ use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
 use crate::reserved::is_reserved;
 use crate::switch::Switch;
-use crate::tables::{Credited, Pipeline, RuleRef, Translated};
+use crate::tables::budget::{Budget, Stop, cost};
+use crate::tables::{Credited, Patience, Pipeline, RuleRef, Translated};
 use crate::tags::{Reader, Tags};
 use dp::{Credit, Dep, DropCause, Effect, Key, PortNo, Translation};
 use flow::Field;
 use smallvec::SmallVec;
 use wire::{MacAddr, Nanos, Vid};
-
-/// Most patch ports on a packet's way.
-const MAX_DEPTH: u32 = 64;
-/// Most bridges that the copies of one packet enter.
-const MAX_VISITS: u32 = 4096;
 
 impl Switch {
     /// What becomes of a packet, and of all that are like it. Changes nothing. [`Switch::translate_rules`] says more.
@@ -30,10 +26,19 @@ impl Switch {
 
     /// As [`Switch::translate`], with what was used, what controllers are to be told, and what [`Switch::accept`] needs.
     pub fn translate_rules(&self, key: &Key) -> Translated {
-        if key.get(Field::RecircId) != 0 {
-            return Pipeline::translate(self, key);
+        match self.translate_within(key, Patience::Whole) {
+            Some(translated) => translated,
+            None => unreachable!("it is waited for until it is done"),
         }
-        let mut walk = Walk::new(self, key);
+    }
+
+    /// As [`Switch::translate_rules`], by a caller with little patience: `None` where that is over before the translation is done. Who asks
+    /// again with more gets the same as if they had not asked before.
+    pub fn translate_within(&self, key: &Key, patience: Patience<'_>) -> Option<Translated> {
+        if key.get(Field::RecircId) != 0 {
+            return Pipeline::translate(self, key, patience);
+        }
+        let mut walk = Walk::new(self, key, patience);
         walk.in_port = PortNo(walk.reader.read(Field::InPort) as u32);
         // A packet that comes again is another matter.
         walk.reader.read(Field::RecircId);
@@ -42,9 +47,9 @@ impl Switch {
             walk.enter(*at, Tags::default(), 0);
         }
         if walk.has_rules {
-            return Pipeline::translate(self, key);
+            return Pipeline::translate(self, key, patience);
         }
-        walk.finish().into()
+        walk.finish()
     }
 }
 
@@ -62,7 +67,9 @@ pub(crate) struct Walk<'a> {
     outputs: SmallVec<[(usize, PortNo); 16]>,
     /// The first cause to drop a copy; counts where no other copy goes out.
     drop: Option<DropCause>,
-    visits: u32,
+    budget: Budget<'a>,
+    /// A limit was reached: a loop, most likely. Neither a part of the copies nor what was learned from them is worth anything.
+    is_over: bool,
     /// A bridge on the way has rules: the walk is for nothing, and the tables decide.
     has_rules: bool,
     /// Of a walk that stays in one bridge: where copies leave to other bridges.
@@ -85,6 +92,8 @@ pub(crate) struct Normal {
     pub(crate) drop: Option<DropCause>,
     /// What was decided, in Open vSwitch's words; empty if that is not wanted.
     pub(crate) report: Vec<String>,
+    /// How much work it was.
+    pub(crate) work: usize,
 }
 
 impl Normal {
@@ -97,7 +106,7 @@ impl Normal {
         (watched, effective): (bool, bool),
     ) -> Option<Normal> {
         let bridge = switch.bridges.get(&at.bridge)?;
-        let mut walk = Walk::new(switch, key);
+        let mut walk = Walk::new(switch, key, Patience::Whole);
         walk.effects = effects;
         walk.report = watched.then(Vec::new);
         walk.effective = effective;
@@ -118,6 +127,7 @@ impl Normal {
             done.push((actions.into(), egress));
         }
         Some(Normal {
+            work: walk.budget.work() as usize,
             mask: *walk.reader.mask(),
             deps: walk.deps,
             effects: walk.effects,
@@ -129,7 +139,7 @@ impl Normal {
 }
 
 impl<'a> Walk<'a> {
-    fn new(switch: &'a Switch, key: &'a Key) -> Walk<'a> {
+    fn new(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Walk<'a> {
         Walk {
             switch,
             reader: Reader::new(key, switch.vlan_limit),
@@ -140,7 +150,8 @@ impl<'a> Walk<'a> {
             states: SmallVec::new(),
             outputs: SmallVec::new(),
             drop: None,
-            visits: 0,
+            budget: Budget::new(patience),
+            is_over: false,
             has_rules: false,
             patched: None,
             report: None,
@@ -150,10 +161,8 @@ impl<'a> Walk<'a> {
 
     /// A copy of the packet comes in.
     fn enter(&mut self, at: Ingress, tags: Tags, depth: u32) {
-        self.visits += 1;
-        if depth > MAX_DEPTH || self.visits > MAX_VISITS {
-            self.drop = Some(DropCause::Loop);
-            self.visits = MAX_VISITS + 1;
+        let visited = self.budget.visit(depth).and_then(|()| self.budget.spend(cost::COPY));
+        if !self.may(visited, at.bridge) {
             return;
         }
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
@@ -161,7 +170,7 @@ impl<'a> Walk<'a> {
         };
         if bridge.needs_tables() {
             self.has_rules = true;
-            self.visits = MAX_VISITS + 1;
+            self.is_over = true;
             return;
         }
         self.depend(Read::Bridge(at.bridge));
@@ -170,6 +179,20 @@ impl<'a> Walk<'a> {
             return self.dropped(DropCause::NoRule);
         }
         self.normal(bridge, at, tags, depth);
+    }
+
+    /// Whether the walk goes on after a step.
+    fn may(&mut self, step: Result<(), Stop>, bridge: u32) -> bool {
+        if let Err(stop) = step
+            && !self.is_over
+        {
+            self.is_over = true;
+            self.drop = Some(DropCause::TranslationLimit);
+            if let Stop::Limit(limit) = stop {
+                self.budget.note(bridge, limit);
+            }
+        }
+        !self.is_over
     }
 
     /// Notes what counts a packet as a look into the first table does, of which one rule is all there may be.
@@ -311,6 +334,10 @@ impl<'a> Walk<'a> {
     fn flood(&mut self, visit: &Visit<'_>) {
         self.depend(Read::Flood(visit.bridge.id));
         for (id, port) in &visit.bridge.ports {
+            let looked = self.budget.spend(cost::PORT);
+            if !self.may(looked, visit.bridge.id) {
+                return;
+            }
             if *id != visit.at.port && !port.no_flood && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
                 self.output(visit, port);
             }
@@ -381,9 +408,11 @@ impl<'a> Walk<'a> {
         self.drop.get_or_insert(cause);
     }
 
-    fn finish(mut self) -> Translation {
-        if self.visits > MAX_VISITS {
-            // A loop: neither a part of the copies nor what was learned from them is worth anything.
+    fn finish(mut self) -> Option<Translated> {
+        if self.budget.is_unfinished() {
+            return None;
+        }
+        if self.is_over {
             self.outputs.clear();
             self.effects.clear();
         }
@@ -399,14 +428,19 @@ impl<'a> Walk<'a> {
         let drop = actions
             .is_empty()
             .then(|| self.drop.unwrap_or(DropCause::NoDestination));
-        Translation {
+        let translation = Translation {
             actions: actions.into(),
             mask: *self.reader.mask(),
             deps: self.deps,
             effects: self.effects,
             credits: self.credits,
             drop,
-        }
+        };
+        Some(Translated {
+            work: self.budget.work(),
+            ran_out: self.budget.ran_out(),
+            ..Translated::from(translation)
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules.
 
+#[path = "rules/budget.rs"]
+mod budget;
 #[path = "support/frames.rs"]
 mod frames;
 #[path = "rules/frozen.rs"]
@@ -10,6 +12,8 @@ mod frozen;
 mod learned;
 #[path = "rules/limits.rs"]
 mod limits;
+#[path = "rules/liveness.rs"]
+mod liveness;
 #[path = "rules/model.rs"]
 mod model;
 #[path = "rules/packet.rs"]

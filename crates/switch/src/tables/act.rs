@@ -1,5 +1,6 @@
 //! What OpenFlow actions do to a packet under translation.
 
+use super::budget::cost;
 use super::freeze::Why;
 use super::pipeline::{Pipeline, Ran};
 use super::report::Kind;
@@ -14,6 +15,9 @@ impl Pipeline<'_> {
     /// Runs actions in order.
     pub(super) fn run_list(&mut self, list: &[Action]) -> Ran {
         for (at, action) in list.iter().enumerate() {
+            if !self.spend(cost::ACTION) {
+                return Ran::Through;
+            }
             if self.hides(action) {
                 return Ran::Frozen(at);
             }

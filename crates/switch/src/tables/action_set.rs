@@ -29,6 +29,9 @@ impl Pipeline<'_> {
     /// Keeps actions for the end of the pipeline.
     pub(super) fn write_actions(&mut self, list: &[Action]) {
         self.line(Kind::Action, |p| format!("write_actions({})", p.text_of_actions(list)));
+        if !self.spend(2 * list.len() + self.place.action_set.len() / 4) {
+            return;
+        }
         self.place.action_set.extend_from_slice(list);
         if self.report.is_some() {
             self.detail(|p| match &ordered(&p.place.action_set)[..] {
@@ -53,6 +56,9 @@ impl Pipeline<'_> {
     /// Runs the action set.
     pub(super) fn run_action_set(&mut self) {
         if self.place.action_set.is_empty() || self.failed {
+            return;
+        }
+        if !self.spend(4 * self.place.action_set.len()) {
             return;
         }
         self.state.set(MatchField::ActsetOutput, PORT_UNSET.into());

@@ -1,16 +1,14 @@
 //! Groups: which of their buckets act on a packet (OpenFlow 1.3.5 §5.6).
 
 use super::action_set::ordered;
+use super::budget::cost;
 use super::group::Group;
 use super::pipeline::{Owner, Pipeline};
 use super::report::Kind;
 use crate::dep::Read;
 use dp::DropCause;
 use flow::{Field, Home, MatchPrerequisite};
-use openflow::model::{ANY_GROUP, Bucket, GroupType, Port, Selection};
-
-/// Groups that watch groups, within each other.
-const MAX_WATCHED: u32 = 32;
+use openflow::model::{GroupType, Selection};
 
 /// A bucket's number of credits to a group that no bucket of it got.
 const NO_BUCKET: u16 = u16::MAX;
@@ -35,7 +33,8 @@ impl Pipeline<'_> {
                 }
             }
             GroupType::FastFailover => {
-                let live = (0..group.buckets.len()).find(|at| self.is_bucket_live(&group.buckets[*at], 0));
+                let live = (0..group.buckets.len())
+                    .find(|at| self.spend(cost::PORT) && self.is_bucket_live(&group.buckets[*at]));
                 self.one_bucket(group, live);
             }
             GroupType::Select => {
@@ -60,10 +59,10 @@ impl Pipeline<'_> {
 
     /// Lets a bucket act on a copy of the packet, its actions being an action set.
     fn bucket(&mut self, group: &Group, at: usize) {
-        if self.failed {
+        let Some(bucket) = group.buckets.get(at) else { return };
+        if self.failed || self.exit || !self.spend(4 * bucket.actions.len()) {
             return;
         }
-        let Some(bucket) = group.buckets.get(at) else { return };
         self.credit_bucket(group, at as u16);
         let list = ordered(&bucket.actions);
         self.open(Kind::Bucket, |_| format!("bucket {}", bucket.id));
@@ -75,45 +74,15 @@ impl Pipeline<'_> {
         self.close(1);
     }
 
-    /// Whether what a bucket watches is live; it is where it watches nothing.
-    fn is_bucket_live(&mut self, bucket: &Bucket, within: u32) -> bool {
-        let (port, group) = (bucket.watch_port, bucket.watch_group);
-        if port == Port::ANY && group == ANY_GROUP {
-            return true;
-        }
-        if port != Port::ANY && self.is_live(port) || group != ANY_GROUP && self.is_group_live(group, within) {
-            return true;
-        }
-        self.detail(|p| {
-            let cause = match port {
-                Port::ANY => format!("group {group}"),
-                _ => format!("port {}", p.text_of_port(port)),
-            };
-            format!("bucket {}: not live due to {cause}", bucket.id)
-        });
-        false
-    }
-
-    /// Whether one of a group's buckets is live.
-    fn is_group_live(&mut self, id: u32, within: u32) -> bool {
-        let Some(bridge) = self.place.bridge else { return false };
-        self.depend(Read::Group(bridge.id, id));
-        let Some(group) = bridge.tables.group(id) else {
-            return false;
-        };
-        within < MAX_WATCHED
-            && group
-                .buckets
-                .iter()
-                .any(|bucket| self.is_bucket_live(bucket, within + 1))
-    }
-
     /// One of the live buckets, by their weights and a hash of the packet: the same for the packets of a flow, and another for no more flows
     /// than must when a bucket dies.
     fn select(&mut self, group: &Group) -> Option<usize> {
         let mut live = Vec::new();
         for (at, bucket) in group.buckets.iter().enumerate() {
-            if bucket.weight > 0 && self.is_bucket_live(bucket, 0) {
+            if !self.spend(cost::PORT) {
+                return None;
+            }
+            if bucket.weight > 0 && self.is_bucket_live(bucket) {
                 live.push(at);
             }
         }

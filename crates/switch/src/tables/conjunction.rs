@@ -3,6 +3,7 @@
 //! Rules with `conjunction` actions stand for dimensions of a match. Where for each dimension of one a rule of one priority is for the packet, and
 //! no other rule of a higher one is, the packet is looked up again with that match's number in `conj_id`.
 
+use super::budget::cost;
 use super::pipeline::Pipeline;
 use super::words::{self, StateWords};
 use super::{Rule, Rules};
@@ -39,11 +40,19 @@ impl Pipeline<'_> {
         if dimensions.is_empty() {
             return found;
         }
+        let actions: usize = dimensions.iter().map(|(_, rule)| 1 + rule.apply.len()).sum();
+        let per_lookup = cost::LOOKUP + rules.stats().subtables;
+        if !self.spend(4 * actions) {
+            return None;
+        }
         let floor = found.as_ref().map(|found| found.priority);
         dimensions.retain(|(priority, _)| floor.is_none_or(|floor| *priority > floor));
         dimensions.sort_by_key(|(priority, _)| Reverse(*priority));
         for same in dimensions.chunk_by(|a, b| a.0 == b.0) {
             for id in complete(same) {
+                if !self.spend(per_lookup) {
+                    return None;
+                }
                 let mut with_id = *key;
                 words::put(&mut with_id, MatchField::ConjId, id.into());
                 let whole = rules.lookup_where(&with_id, &mut self.consulted, |rule, _| !is_dimension(rule));

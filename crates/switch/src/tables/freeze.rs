@@ -5,6 +5,7 @@
 //! [`Frame`]s, the innermost first. How far that reaches are the parts behind which the packet is as it was before: a copy, a group's bucket, a
 //! bridge. These go on at once.
 
+use super::budget::cost;
 use super::pipeline::{Pipeline, Place};
 use super::translated::{BridgeRule, ForController, Memo};
 use crate::dep::Read;
@@ -97,7 +98,7 @@ impl Pipeline<'_> {
 
     /// Keeps what a list and its rule have left.
     pub(super) fn leave(&mut self, actions: &[model::Action], then: Option<&Arc<Instructions>>) {
-        if actions.is_empty() && then.is_none() {
+        if actions.is_empty() && then.is_none() || !self.spend(cost::KEEP + 8 * actions.len()) {
             return;
         }
         let frame = Frame {
@@ -160,6 +161,7 @@ impl Pipeline<'_> {
     }
 
     fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> u32 {
+        self.spend(cost::KEEP + 4 * self.place.action_set.len() + self.stack.len() + self.memos.len() / 16);
         let frozen = Frozen {
             bridge: self.place.bridge.map_or(0, |bridge| bridge.id),
             meta: *self.state.meta(),
@@ -196,10 +198,10 @@ impl Pipeline<'_> {
 
     /// Does what is left for longer packets, then for others.
     fn both_lengths(&mut self, len: u16, bit: &Subfield, frames: &[Frame]) {
-        if self.forks == MAX_FORKS {
-            return self.fail(DropCause::Loop);
+        let kept: usize = frames.iter().map(|frame| frame.actions.len()).sum();
+        if !self.fork() || !self.spend(2 * (cost::COPY + cost::KEEP * frames.len() + 4 * kept)) {
+            return;
         }
-        self.forks += 1;
         let at = self.actions.len();
         self.actions.push(Action::IfLonger {
             len,
@@ -233,7 +235,7 @@ impl Pipeline<'_> {
         if let Some(action) = self.actions.get_mut(at) {
             *action = Action::IfLonger { len, then, otherwise };
         }
-        self.forks -= 1;
+        self.budget.join();
     }
 
     /// Does what frames have left.
@@ -281,6 +283,9 @@ impl Pipeline<'_> {
     /// Hands the packet as it is now to a controller.
     pub(super) fn hand_over(&mut self, to: &Controller, continuation: Option<u32>) {
         let Some(bridge) = self.place.bridge else { return };
+        if !self.another_output() || !self.spend(cost::KEEP + to.userdata.len() / 16 + self.controllers.len() / 16) {
+            return;
+        }
         self.commit();
         let limit = self.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
         let mut metadata = model::Match::metadata_of(&self.state);
@@ -313,6 +318,3 @@ impl Pipeline<'_> {
         self.actions.push(Action::Controller { handle, max_len: limit });
     }
 }
-
-/// Decisions by length within each other.
-const MAX_FORKS: u32 = 8;

@@ -178,7 +178,7 @@ impl Pipeline<'_> {
 
     /// Runs actions on the packet, which is then what it was.
     pub(super) fn on_copy(&mut self, run: impl FnOnce(&mut Self)) {
-        if !self.nest() {
+        if !self.may_copy() || !self.nest() {
             return;
         }
         let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
@@ -190,7 +190,7 @@ impl Pipeline<'_> {
         run(self);
         self.contain(before);
         self.own_steps = own_steps;
-        self.nested -= 1;
+        self.budget.unnest();
         (self.hidden, self.covered, self.buried) = (hidden, covered, buried);
         self.default_queue = default_queue;
         (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
@@ -201,6 +201,7 @@ impl Pipeline<'_> {
     /// off, no later step could put on again.
     pub(super) fn contain(&mut self, before: (usize, Key, u32)) {
         let (start, base, queue) = before;
+        self.spend((self.actions.len() - start) / 32);
         let header = |step: &Step| {
             matches!(
                 step,

@@ -3,6 +3,7 @@
 //! A translation changes nothing: a rule to be made is an effect, which the caller applies, and again while the megaflow carries packets. The packet
 //! itself goes through the tables as they were when it came.
 
+use super::budget::cost;
 use super::pipeline::Pipeline;
 use super::translated::Memo;
 use super::words;
@@ -108,6 +109,9 @@ impl Pipeline<'_> {
         if self.suppressed() {
             return self.warning(|_| String::from("suppressing side effects, so learn action ignored"));
         }
+        if !self.spend(cost::LEARN + 8 * learn.specs.len() + self.overlays.len()) {
+            return;
+        }
         let change = self.rule_of(learn);
         let matching = bridge.tables.options().match_words(&change.matching.normalized());
         self.depend(Read::Table(bridge.id, learn.table));
@@ -119,6 +123,12 @@ impl Pipeline<'_> {
             .is_some_and(|table| table.rules.find_strict(&matching, priority).is_some());
         let made = |rule: &&Overlay| rule.priority == priority && rule.matching == matching;
         let known = known || self.overlays.iter().filter(of_table).any(|rule| made(&rule));
+        if learn.limit != 0 && !known {
+            let rules = bridge.tables.table(learn.table).map(|table| table.rules.len());
+            if !self.spend(rules.unwrap_or_default() / 8) {
+                return;
+            }
+        }
         let room = learn.limit == 0 || known || {
             let own = self
                 .overlays

@@ -1,65 +1,106 @@
-//! How far a packet may go through tables, buckets and bridges.
-//!
-//! The limits are Open vSwitch's, and one for the stack. A packet that needs more is dropped as a whole; where it does so behind a patch port, the
-//! bridge there does no more, and the one before goes on.
+//! The translation's side of its [`Budget`](super::budget::Budget): what steps cost, and what becomes of a packet when it runs out.
 
+use super::budget::{Budget, Limit, MAX_ACTIONS, Stop, cost};
 use super::pipeline::Pipeline;
 
-/// How deep lookups of the same or an earlier table, groups and patch ports may be within each other.
-const MAX_DEPTH: u32 = 64;
-/// Lookups in all, but the first.
-const MAX_LOOKUPS: u32 = 4096;
-/// Steps for the datapath behind which there are no more lookups: what Open vSwitch has room for in 64 kB.
-const MAX_STEPS: usize = 8192;
-/// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the stack of a worker has room for.
-const MAX_NESTED: u32 = 320;
-
 impl Pipeline<'_> {
-    /// Whether there may be another lookup, which is then counted.
-    pub(super) fn another_lookup(&mut self) -> bool {
-        if self.lookups > MAX_LOOKUPS {
-            self.fatal(|_| format!("over {MAX_LOOKUPS} resubmit actions"));
-            return false;
-        }
-        if self.actions.len() > MAX_STEPS {
-            // What there is is done.
-            self.error(|_| String::from("resubmits yielded over 64 kB of actions"));
-            self.exit = true;
-            return false;
-        }
-        self.lookups += 1;
-        true
+    /// Uses up work. Whether the translation goes on.
+    #[inline]
+    pub(super) fn spend(&mut self, work: usize) -> bool {
+        let spent = self.budget.spend(work);
+        self.may(spent)
     }
 
-    /// Whether it may go deeper by so many levels, which it then does.
-    pub(super) fn deeper(&mut self, levels: u32) -> bool {
-        let may = self.depth + levels <= MAX_DEPTH;
-        if may {
-            self.depth += levels;
-        } else {
-            self.fatal(|_| format!("over max translation depth {MAX_DEPTH}"));
+    /// Whether there may be another lookup in a table, which is then counted.
+    pub(super) fn another_lookup(&mut self, table: u8) -> bool {
+        let counted = self.budget.look_up();
+        if !self.may(counted) || !self.has_room_for_actions() {
+            return false;
         }
-        may
+        let tables = self.place.bridge.map(|bridge| &bridge.tables);
+        let subtables = tables.and_then(|tables| Some(tables.table(table)?.rules.stats().subtables));
+        self.spend(cost::LOOKUP + subtables.unwrap_or_default())
+    }
+
+    /// Whether the packet may go deeper by so many levels, which it then does.
+    pub(super) fn deeper(&mut self, levels: u32) -> bool {
+        let entered = self.budget.deeper(levels);
+        self.may(entered)
     }
 
     /// Whether there may be another lookup. At the limit there is none, even of a later table, which is no deeper.
     pub(super) fn has_room(&mut self) -> bool {
         let has = self.deeper(1);
-        self.depth -= u32::from(has);
+        if has {
+            self.budget.shallower(1);
+        }
         has
     }
 
     pub(super) fn shallower(&mut self, levels: u32) {
-        self.depth -= levels;
+        self.budget.shallower(levels);
     }
 
     /// Whether there is room for one more call within calls, which is then taken.
     pub(super) fn nest(&mut self) -> bool {
-        if self.nested == MAX_NESTED {
-            self.fatal(|_| format!("over {MAX_NESTED} lookups and copies within each other"));
-            return false;
+        let entered = self.budget.nest();
+        self.may(entered)
+    }
+
+    /// Whether the packet may be copied, with all that is kept of it until the copy has gone its way.
+    pub(super) fn may_copy(&mut self) -> bool {
+        let kept = self.place.action_set.len() + self.stack.len() + 16 * self.covered.len();
+        self.spend(cost::COPY + 2 * kept) && self.has_room_for_actions()
+    }
+
+    /// Whether there is room for the actions of more lookups, groups and copies. Where there is none, the packet goes nowhere else;
+    /// what there is until then is done.
+    pub(super) fn has_room_for_actions(&mut self) -> bool {
+        if self.actions.len() <= MAX_ACTIONS {
+            return true;
         }
-        self.nested += 1;
-        true
+        let bridge = self.place.bridge.map_or(0, |bridge| bridge.id);
+        self.budget.note(bridge, Limit::Actions);
+        self.error(|_| Limit::Actions.to_string());
+        self.exit = true;
+        false
+    }
+
+    /// Whether the datapath may do one action more.
+    pub(super) fn another_output(&mut self) -> bool {
+        let room = Budget::has_room_for(self.actions.len());
+        self.may(room) && self.spend(cost::OUTPUT)
+    }
+
+    /// Whether there may be a decision by length, which then begins.
+    pub(super) fn fork(&mut self) -> bool {
+        let begun = self.budget.fork();
+        self.may(begun)
+    }
+
+    #[inline]
+    fn may(&mut self, result: Result<(), Stop>) -> bool {
+        match result {
+            Ok(()) => true,
+            Err(stop) => {
+                self.stop(stop);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn stop(&mut self, stop: Stop) {
+        let Stop::Limit(limit) = stop else {
+            self.failed = true;
+            return;
+        };
+        // All calls that it is within meet the end of the work too.
+        let is_known = self.budget.has_ended() && self.failed;
+        let bridge = self.place.bridge.map_or(0, |bridge| bridge.id);
+        self.budget.note(bridge, limit);
+        if limit != Limit::Work || !is_known {
+            self.fatal(|_| limit.to_string());
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Where packets leave: ports, floods, the bridge's own switching, controllers.
 
+use super::budget::cost;
 use super::pipeline::{Owner, Pipeline};
 use super::report::Kind;
 use super::{ForController, TABLES, TableMiss};
@@ -155,6 +156,7 @@ impl Pipeline<'_> {
         };
         self.depend(Read::Port(bridge.id, port));
         let member = bridge.ports.get(&port).and_then(|port| port.members.get(interface));
+        self.spend(self.actions.len() / 64);
         if let Some(Egress::Device(device)) = member.map(|member| member.egress)
             && !self.actions.contains(&Action::Output(device))
         {
@@ -168,6 +170,9 @@ impl Pipeline<'_> {
         self.depend(Read::Flood(bridge.id));
         let ports = bridge.ports.values().filter(|port| all || !port.no_flood);
         for member in ports.flat_map(|port| &port.members) {
+            if !self.spend(cost::PORT) {
+                return;
+            }
             let flags = bridge.flags_of(member.number);
             let wanted = member.number != in_port && !flags.no_fwd && (all || !flags.no_flood);
             if wanted && member.egress != Egress::None && !self.failed {
@@ -204,6 +209,7 @@ impl Pipeline<'_> {
         ) else {
             return;
         };
+        self.spend(normal.work);
         for line in normal.report {
             self.detail(|_| line);
         }
@@ -216,6 +222,9 @@ impl Pipeline<'_> {
             self.dropped(cause);
         }
         for (tags, egress) in normal.outputs {
+            if self.failed {
+                break;
+            }
             let state = Box::new(self.state);
             let own_tags = self.own_tags;
             for change in &tags {
@@ -265,6 +274,9 @@ impl Pipeline<'_> {
     }
 
     fn send_as_it_is(&mut self, device: PortNo) {
+        if !self.another_output() {
+            return;
+        }
         self.commit();
         self.commit_queue();
         if let Some(limit) = self.limit {

@@ -4,8 +4,10 @@
 //! any decision looked at. What an action asks for is written to the first; the second follows it when the packet is sent (`commit`).
 //! What it may need for that: `limits`.
 
+use super::budget::{Budget, Patience, cost};
 use super::freeze::{Freezing, Frozen};
 use super::learn::Overlay;
+use super::liveness::Liveness;
 use super::report::{Kind, Report};
 use super::translated::{BridgeRule, ForController, Memo, Translated};
 use super::{Credited, RuleRef, words};
@@ -73,10 +75,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) memos: Vec<(u32, Arc<Memo>)>,
     pub(super) overlays: Vec<Overlay>,
     pub(super) report: Option<Box<Report>>,
-    pub(super) depth: u32,
-    pub(super) nested: u32,
-    pub(super) lookups: u32,
-    pub(super) forks: u32,
+    pub(super) liveness: Liveness,
+    pub(super) budget: Budget<'a>,
     pub(super) failed: bool,
 }
 
@@ -132,15 +132,20 @@ enum Found {
 
 impl<'a> Pipeline<'a> {
     /// What becomes of a packet, and of all that are like it.
-    pub(crate) fn translate(switch: &'a Switch, key: &'a Key) -> Translated {
-        let mut pipeline = Pipeline::new(switch, key);
+    pub(crate) fn translate(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Option<Translated> {
+        let mut pipeline = Pipeline::new(switch, key, patience);
         pipeline.run();
         pipeline.finish()
     }
 
     /// What becomes of a packet that a controller lets go on, with what the controller says of its metadata.
-    pub(crate) fn resume(switch: &'a Switch, state: &'a FlowState, frozen: &Frozen, handle: u32) -> Translated {
-        let mut pipeline = Pipeline::new(switch, &state.key);
+    pub(crate) fn resume(
+        switch: &'a Switch,
+        state: &'a FlowState,
+        (frozen, handle): (&Frozen, u32),
+        patience: Patience<'a>,
+    ) -> Option<Translated> {
+        let mut pipeline = Pipeline::new(switch, &state.key, patience);
         pipeline.unmarked = true;
         pipeline.base = pipeline.visible(&state.key);
         pipeline.depend(Read::Memo(handle));
@@ -152,10 +157,10 @@ impl<'a> Pipeline<'a> {
     pub(crate) fn packet_out(
         switch: &'a Switch,
         state: &'a FlowState,
-        bridge: u32,
-        actions: &[model::Action],
-    ) -> Translated {
-        let mut pipeline = Pipeline::new(switch, &state.key);
+        (bridge, actions): (u32, &[model::Action]),
+        patience: Patience<'a>,
+    ) -> Option<Translated> {
+        let mut pipeline = Pipeline::new(switch, &state.key, patience);
         (pipeline.packet_out, pipeline.unmarked) = (true, true);
         pipeline.run_from(&Start::Actions(bridge, *state, actions));
         pipeline.finish()
@@ -170,7 +175,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// A translation that has not begun.
-    pub(crate) fn new(switch: &'a Switch, key: &'a Key) -> Pipeline<'a> {
+    pub(crate) fn new(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Pipeline<'a> {
         Pipeline {
             switch,
             original: key,
@@ -204,10 +209,8 @@ impl<'a> Pipeline<'a> {
             memos: Vec::new(),
             overlays: Vec::new(),
             report: None,
-            depth: 0,
-            nested: 0,
-            lookups: 0,
-            forks: 0,
+            liveness: Liveness::default(),
+            budget: Budget::new(patience),
             failed: false,
         }
     }
@@ -313,7 +316,9 @@ impl<'a> Pipeline<'a> {
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         let deeper = u32::from(place.bridge.is_some());
         if self.deeper(deeper) {
-            self.run_tables(bridge);
+            if self.spend(cost::COPY) {
+                self.run_tables(bridge);
+            }
             self.shallower(deeper);
         }
         self.close(1);
@@ -336,7 +341,7 @@ impl<'a> Pipeline<'a> {
         let (mut table, mut in_port, mut misses) = (table, in_port, misses);
         let mut opened = 0;
         loop {
-            if !self.another_lookup() {
+            if !self.another_lookup(table) {
                 break;
             }
             let found = self.rule(table, in_port.take());
@@ -372,12 +377,12 @@ impl<'a> Pipeline<'a> {
             return;
         }
         let deeper = u32::from(table <= here.0);
-        self.depth += deeper;
+        self.budget.sink(deeper);
         if self.nest() {
             self.look_up(table, in_port, false);
-            self.nested -= 1;
+            self.budget.unnest();
         }
-        self.depth -= deeper;
+        self.shallower(deeper);
         (self.place.table, self.place.cookie, self.place.rule) = here;
     }
 
@@ -526,6 +531,7 @@ impl<'a> Pipeline<'a> {
     }
 
     pub(super) fn depend_on(&mut self, dep: Dep) {
+        self.spend(self.deps.len() / 64);
         if !self.deps.contains(&dep) {
             self.deps.push(dep);
         }
@@ -541,8 +547,11 @@ impl<'a> Pipeline<'a> {
         self.drop = Some(cause);
     }
 
-    /// What has come of it.
-    pub(crate) fn finish(mut self) -> Translated {
+    /// What has come of it; nothing where the caller did not wait until its end.
+    pub(crate) fn finish(mut self) -> Option<Translated> {
+        if self.budget.is_unfinished() {
+            return None;
+        }
         if self.failed {
             // A part of the copies is worth nothing. What was learned before stays learned, as in Open vSwitch: its action was carried out.
             self.actions.clear();
@@ -560,11 +569,13 @@ impl<'a> Pipeline<'a> {
             effects: self.effects,
             credits: self.credits,
         };
-        Translated {
+        Some(Translated {
             translation,
             rules: self.rules,
             controllers: self.controllers,
             memos: self.memos,
-        }
+            work: self.budget.work(),
+            ran_out: self.budget.ran_out(),
+        })
     }
 }

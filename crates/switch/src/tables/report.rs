@@ -54,7 +54,14 @@ pub(crate) struct Report {
     last: Option<FlowState>,
     /// Whether what the packet teaches will be applied.
     effective: bool,
+    /// Bytes of the lines, with their indentation.
+    bytes: usize,
 }
+
+/// Bytes of lines that a report has at most. What the packet does behind them is not told; what becomes of it is.
+const MOST: usize = 4 << 20;
+/// Bytes that a part within a part is indented by, and what a line is counted for beside its text.
+const INDENT: usize = 8;
 
 impl Report {
     /// A report that names ports, where `names` has any.
@@ -76,7 +83,22 @@ impl Report {
         self.names.get(&bridge)
     }
 
+    /// Whether there is room for another line. The first that there is none for is one that says so.
+    fn has_room(&mut self) -> bool {
+        let had = self.bytes <= MOST;
+        self.bytes += INDENT * (1 + self.open.len());
+        if had && self.bytes > MOST {
+            self.add(Node {
+                kind: Kind::Warning,
+                text: format!("the report ends here: it is over {MOST} bytes long"),
+                within: Vec::new(),
+            });
+        }
+        self.bytes <= MOST
+    }
+
     fn add(&mut self, node: Node) {
+        self.bytes += node.text.len();
         let list = self.open.last_mut().map_or(&mut self.done, |part| &mut part.within);
         list.push(node);
     }
@@ -90,7 +112,9 @@ impl Report {
     }
 
     fn close(&mut self) {
-        if let Some(part) = self.open.pop() {
+        // A part that there was no room for has no text and no lines.
+        if let Some(part) = self.open.pop().filter(|part| !part.text.is_empty()) {
+            self.bytes -= part.text.len();
             self.add(part);
         }
     }
@@ -160,7 +184,7 @@ impl Pipeline<'_> {
     /// Adds a line.
     #[inline]
     pub(super) fn line(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
-        if self.report.is_some() {
+        if self.report.as_mut().is_some_and(|report| report.has_room()) {
             let text = text(self);
             if let Some(report) = &mut self.report {
                 report.add(Node {
@@ -175,9 +199,11 @@ impl Pipeline<'_> {
     /// Adds a line to which those that follow belong.
     #[inline]
     pub(super) fn open(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
-        if self.report.is_some() {
-            let text = text(self);
+        if let Some(report) = &mut self.report {
+            let room = report.has_room();
+            let text = if room { text(self) } else { String::new() };
             if let Some(report) = &mut self.report {
+                report.bytes += text.len();
                 report.open.push(Node {
                     kind,
                     text,
@@ -207,16 +233,21 @@ impl Pipeline<'_> {
 
     /// Adds a line on why the packet is dropped as a whole, and has it dropped.
     pub(super) fn fatal(&mut self, text: impl FnOnce(&Self) -> String) {
-        self.error(text);
-        self.fail(DropCause::Loop);
-        if let Some(report) = &mut self.report {
-            let last = report.open.last().map_or(&report.done, |part| &part.within).last();
-            report.error = last.map(|node| node.text.clone());
+        self.fail(DropCause::TranslationLimit);
+        if self.report.is_some() {
+            let text = text(self);
+            self.error(|_| text.clone());
+            if let Some(report) = &mut self.report {
+                report.error = Some(text);
+            }
         }
     }
 
-    /// Goes on although something was fatal.
+    /// Goes on although something was fatal, unless nothing may go on at all.
     pub(super) fn forgive(&mut self) {
+        if self.budget.has_ended() {
+            return;
+        }
         self.failed = false;
         if let Some(report) = &mut self.report {
             report.error = None;

@@ -2,6 +2,7 @@
 //!
 //! Which link a packet gets is this switch's own: the hash is not Open vSwitch's.
 
+use super::budget::cost;
 use super::pipeline::Pipeline;
 use crate::dep::Read;
 use dp::DropCause;
@@ -67,6 +68,13 @@ impl Pipeline<'_> {
 
     /// Writes the number of a link.
     pub(super) fn multipath(&mut self, choice: &Multipath) {
+        let links = match choice.algorithm {
+            MultipathAlgorithm::Hrw => usize::from(choice.max_link),
+            _ => 0,
+        };
+        if !self.spend(links / 8) {
+            return;
+        }
         let hash = self.hash_of(choice.fields, choice.basis.into());
         let links = u64::from(choice.max_link) + 1;
         let link = match choice.algorithm {
@@ -120,6 +128,9 @@ impl Pipeline<'_> {
 
     /// Whether a port has a link.
     pub(super) fn is_live(&mut self, port: Port) -> bool {
+        if !self.spend(cost::PORT) {
+            return false;
+        }
         let Some(bridge) = self.place.bridge else { return false };
         let Some((at, interface)) = bridge.of_ports.get(&port.0).copied() else {
             self.depend(Read::Flood(bridge.id));

@@ -1,5 +1,6 @@
 //! What comes of a translation.
 
+use super::budget::RanOut;
 use super::freeze::Frozen;
 use super::learn::Learned;
 use super::{RuleRef, freeze};
@@ -80,6 +81,10 @@ pub struct Translated {
     pub controllers: Vec<(u32, ForController)>,
     /// What the switch has to know of before the translation is used ([`Switch::accept`](crate::Switch::accept)), by handle.
     pub memos: Vec<(u32, Arc<Memo>)>,
+    /// How much work it was, in units of about one probe of a subtable: at most 2^20, and the step that went beyond.
+    pub work: u32,
+    /// The first limit that the packet reached, if any.
+    pub ran_out: Option<RanOut>,
 }
 
 impl From<Translation> for Translated {
@@ -89,6 +94,8 @@ impl From<Translation> for Translated {
             rules: SmallVec::new(),
             controllers: Vec::new(),
             memos: Vec::new(),
+            work: 0,
+            ran_out: None,
         }
     }
 }

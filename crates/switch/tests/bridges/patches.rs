@@ -96,7 +96,7 @@ fn a_row_of_bridges_may_be_64_patches_long() {
     let mut lab = row(65);
     assert_eq!(lab.send("in", 1, 2), Ok(vec!["out".to_owned()]));
     assert_eq!(lab.stations("br64"), ["r64 0 1"]);
-    assert_eq!(row(66).send("in", 1, 2), Err(DropCause::Loop));
+    assert_eq!(row(66).send("in", 1, 2), Err(DropCause::TranslationLimit));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_loop_of_patches_drops_the_packet_and_teaches_nothing() {
     lab.patch("br0", "y0", "y1", PortConfig::default());
     lab.patch("br1", "y1", "y0", PortConfig::default());
     lab.configure();
-    assert_eq!(lab.send("a", 1, 9), Err(DropCause::Loop));
+    assert_eq!(lab.send("a", 1, 9), Err(DropCause::TranslationLimit));
     assert_eq!(lab.stations("br0"), [""; 0]);
     // Cut it, and the packet passes.
     lab.bridge("br0").ports.remove("y0");
@@ -122,7 +122,7 @@ fn a_loop_that_doubles_at_every_turn_ends_soon() {
         lab.patch("br1", &two, &one, PortConfig::default());
     }
     lab.configure();
-    assert_eq!(lab.send("a", 1, 9), Err(DropCause::Loop));
+    assert_eq!(lab.send("a", 1, 9), Err(DropCause::TranslationLimit));
 }
 
 #[test]

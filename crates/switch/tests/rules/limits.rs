@@ -53,7 +53,7 @@ fn a_rule_that_looks_itself_up_for_ever_drops_its_packets() {
     let translation = switch.translate(&key(), Nanos::ZERO);
     assert_eq!(
         (translation.actions.len(), translation.drop),
-        (0, Some(DropCause::Loop))
+        (0, Some(DropCause::TranslationLimit))
     );
 }
 
@@ -63,7 +63,7 @@ fn met(groups: &[&str], rules: &[String]) -> (usize, usize) {
     let translated = frozen::bridge(groups, &rules).translate_rules(&key());
     let drop = translated.translation.drop;
     let left = translated.translation.actions.len();
-    assert_eq!(drop, (left == 0).then_some(DropCause::Loop));
+    assert_eq!(drop, (left == 0).then_some(DropCause::TranslationLimit));
     (translated.rules.len(), left)
 }
 
@@ -142,7 +142,7 @@ fn lookups_end_before_the_stack_does() {
         switch.flow_mod("br0", &both, Nanos::ZERO).unwrap();
     }
     let translation = switch.translate(&key(), Nanos::ZERO);
-    assert_eq!(translation.drop, Some(DropCause::Loop));
+    assert_eq!(translation.drop, Some(DropCause::TranslationLimit));
 }
 
 #[test]

@@ -1,0 +1,323 @@
+//! The budget of a translation: how much a packet may cost on its way through tables, groups and bridges.
+//!
+//! Every kind of step draws *work* from one [`Budget`]: lookups, actions, buckets, copies, ports, rules that are learned,
+//! states that are kept. A unit of work is about the cost of one probe of a subtable of the classifier. Work is counted, not
+//! measured: the same packet and tables need the same work on every machine.
+//!
+//! The other limits are Open vSwitch's, and one for the stack. A packet that needs more is dropped as a whole under
+//! [`DropCause::TranslationLimit`](dp::DropCause::TranslationLimit). A limit of depth or lookups that a packet reaches behind a
+//! patch port ends its way in that bridge only; the bridge before the patch port goes on.
+//!
+//! Beside the limits there is [`Patience`]: how long the caller wants to wait. It never changes the result. A translation that
+//! needs more patience than its caller has gives none, and the caller comes again with more.
+
+use std::fmt;
+
+/// How deep lookups of the same or an earlier table, groups and patch ports may be within each other.
+pub(crate) const MAX_DEPTH: u32 = 64;
+/// Lookups in all, but the first.
+pub(crate) const MAX_LOOKUPS: u32 = 4096;
+/// Datapath actions behind which there are no more lookups, groups and copies: what Open vSwitch has room for in 64 kB.
+pub(crate) const MAX_ACTIONS: usize = 8192;
+/// Datapath actions in all, of a packet that needs no more of these.
+const MOST_ACTIONS: usize = 4 * MAX_ACTIONS;
+/// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the
+/// stack of a worker has room for.
+const MAX_NESTED: u32 = 320;
+/// Decisions by length within each other.
+const MAX_FORKS: u32 = 8;
+/// Bridges that the copies of one packet enter where no bridge has rules.
+pub(crate) const MAX_VISITS: u32 = 4096;
+/// Work in all.
+pub(crate) const MAX_WORK: u32 = 1 << 20;
+/// Work between two questions whether somebody waits for the tables.
+const POLL: u32 = 1024;
+
+/// What steps cost, in units of work.
+pub(crate) mod cost {
+    /// An action of a list.
+    pub(crate) const ACTION: usize = 4;
+    /// A lookup; each subtable of the table is one more.
+    pub(crate) const LOOKUP: usize = 32;
+    /// A copy of the packet: for a bucket, a clone, a patch port.
+    pub(crate) const COPY: usize = 32;
+    /// An output to a device, with the changes of headers that come before it.
+    pub(crate) const OUTPUT: usize = 16;
+    /// A port that is looked at: by a flood, a bundle, a bucket that watches.
+    pub(crate) const PORT: usize = 4;
+    /// A rule that is learned.
+    pub(crate) const LEARN: usize = 128;
+    /// A state of the packet that is kept.
+    pub(crate) const KEEP: usize = 64;
+}
+
+/// How long the caller of a translation waits.
+#[derive(Clone, Copy, Default)]
+pub enum Patience<'a> {
+    /// Until it is done.
+    #[default]
+    Whole,
+    /// For this much work.
+    Work(u32),
+    /// Until this says `true`. It is asked often, and must not take long.
+    Until(&'a dyn Fn() -> bool),
+}
+
+/// A limit that a translation reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Lookups, groups and patch ports within each other.
+    Depth,
+    /// Lookups.
+    Lookups,
+    /// Lookups and copies within each other.
+    Nested,
+    /// Decisions by length within each other.
+    Forks,
+    /// Datapath actions.
+    Actions,
+    /// Bridges entered.
+    Visits,
+    /// Work.
+    Work,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Depth => write!(f, "over max translation depth {MAX_DEPTH}"),
+            Limit::Lookups => write!(f, "over {MAX_LOOKUPS} resubmit actions"),
+            Limit::Nested => write!(f, "over {MAX_NESTED} lookups and copies within each other"),
+            Limit::Forks => write!(f, "over {MAX_FORKS} check_pkt_larger actions within each other"),
+            Limit::Actions => write!(f, "resubmits yielded over 64 kB of actions"),
+            Limit::Visits => write!(f, "over {MAX_VISITS} bridges entered through patch ports"),
+            Limit::Work => write!(f, "over {MAX_WORK} units of work (lookups, buckets, copies, actions)"),
+        }
+    }
+}
+
+/// The limit that a packet reached, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RanOut {
+    /// The bridge, by its number in the switch.
+    pub bridge: u32,
+    /// What ran out there.
+    pub limit: Limit,
+}
+
+/// Why a translation does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A limit is reached.
+    Limit(Limit),
+    /// Its caller does not wait any longer.
+    Patience,
+}
+
+/// What a translation has used up.
+pub(crate) struct Budget<'a> {
+    patience: Patience<'a>,
+    work: u32,
+    /// The work at which [`Budget::review`] has something to look at.
+    until: u32,
+    lookups: u32,
+    depth: u32,
+    nested: u32,
+    forks: u32,
+    visits: u32,
+    /// The first limit that it reached.
+    ran_out: Option<RanOut>,
+    /// Nothing may go on: all work is used up, or the caller has gone.
+    ended: bool,
+}
+
+impl<'a> Budget<'a> {
+    pub(crate) fn new(patience: Patience<'a>) -> Budget<'a> {
+        let until = match patience {
+            Patience::Whole => MAX_WORK,
+            Patience::Work(work) => work.min(MAX_WORK),
+            Patience::Until(_) => POLL,
+        };
+        Budget {
+            patience,
+            work: 0,
+            until,
+            lookups: 0,
+            depth: 0,
+            nested: 0,
+            forks: 0,
+            visits: 0,
+            ran_out: None,
+            ended: false,
+        }
+    }
+
+    /// Units of work that were used.
+    pub(crate) fn work(&self) -> u32 {
+        self.work
+    }
+
+    /// The first limit that was reached.
+    pub(crate) fn ran_out(&self) -> Option<RanOut> {
+        self.ran_out
+    }
+
+    /// Whether nothing may go on, in no bridge.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether it ended because the caller does not wait any longer.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.ended && self.ran_out.is_none_or(|reached| reached.limit != Limit::Work)
+    }
+
+    /// Notes a limit that was reached in a bridge.
+    pub(crate) fn note(&mut self, bridge: u32, limit: Limit) {
+        let reached = RanOut { bridge, limit };
+        if limit == Limit::Work {
+            self.ran_out = Some(reached);
+        }
+        self.ran_out.get_or_insert(reached);
+    }
+
+    /// Uses up work.
+    #[inline]
+    pub(crate) fn spend(&mut self, work: usize) -> Result<(), Stop> {
+        self.work = self.work.saturating_add(u32::try_from(work).unwrap_or(u32::MAX));
+        if self.work <= self.until { Ok(()) } else { self.review() }
+    }
+
+    #[cold]
+    fn review(&mut self) -> Result<(), Stop> {
+        if self.work > MAX_WORK {
+            self.ended = true;
+            return Err(Stop::Limit(Limit::Work));
+        }
+        let waits = match self.patience {
+            Patience::Whole => true,
+            Patience::Work(_) => false,
+            Patience::Until(is_over) => !is_over(),
+        };
+        if !waits || self.ended {
+            self.ended = true;
+            return Err(Stop::Patience);
+        }
+        self.until = self.work.saturating_add(POLL).min(MAX_WORK);
+        Ok(())
+    }
+
+    /// Whether there may be another lookup, which is then counted.
+    pub(crate) fn look_up(&mut self) -> Result<(), Stop> {
+        if self.lookups > MAX_LOOKUPS {
+            return Err(Stop::Limit(Limit::Lookups));
+        }
+        self.lookups += 1;
+        Ok(())
+    }
+
+    /// Whether there may be so many levels more, which are then entered.
+    pub(crate) fn deeper(&mut self, levels: u32) -> Result<(), Stop> {
+        if self.depth + levels > MAX_DEPTH {
+            return Err(Stop::Limit(Limit::Depth));
+        }
+        self.depth += levels;
+        Ok(())
+    }
+
+    /// Enters levels for which there was room.
+    pub(crate) fn sink(&mut self, levels: u32) {
+        self.depth += levels;
+    }
+
+    /// Leaves levels.
+    pub(crate) fn shallower(&mut self, levels: u32) {
+        self.depth -= levels;
+    }
+
+    /// Whether there is room for one more call within calls, which is then taken.
+    pub(crate) fn nest(&mut self) -> Result<(), Stop> {
+        if self.nested == MAX_NESTED {
+            return Err(Stop::Limit(Limit::Nested));
+        }
+        self.nested += 1;
+        Ok(())
+    }
+
+    /// Ends a call.
+    pub(crate) fn unnest(&mut self) {
+        self.nested -= 1;
+    }
+
+    /// Whether there may be a decision by length, which then begins.
+    pub(crate) fn fork(&mut self) -> Result<(), Stop> {
+        if self.forks == MAX_FORKS {
+            return Err(Stop::Limit(Limit::Forks));
+        }
+        self.forks += 1;
+        Ok(())
+    }
+
+    /// Ends it.
+    pub(crate) fn join(&mut self) {
+        self.forks -= 1;
+    }
+
+    /// Whether another bridge may be entered, at a depth of so many patch ports.
+    pub(crate) fn visit(&mut self, depth: u32) -> Result<(), Stop> {
+        if depth > MAX_DEPTH {
+            return Err(Stop::Limit(Limit::Depth));
+        }
+        if self.visits == MAX_VISITS {
+            return Err(Stop::Limit(Limit::Visits));
+        }
+        self.visits += 1;
+        Ok(())
+    }
+
+    /// Whether so many datapath actions are few enough.
+    pub(crate) fn has_room_for(actions: usize) -> Result<(), Stop> {
+        if actions > MOST_ACTIONS {
+            return Err(Stop::Limit(Limit::Actions));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_ends_at_its_limit_and_for_good() {
+        let mut budget = Budget::new(Patience::Whole);
+        assert_eq!(budget.spend(MAX_WORK as usize), Ok(()));
+        assert_eq!(budget.spend(1), Err(Stop::Limit(Limit::Work)));
+        budget.note(1, Limit::Work);
+        assert!(budget.has_ended() && !budget.is_unfinished());
+        assert_eq!(budget.spend(0), Err(Stop::Limit(Limit::Work)));
+        assert_eq!(budget.spend(usize::MAX), Err(Stop::Limit(Limit::Work)));
+    }
+
+    #[test]
+    fn a_caller_who_waits_for_little_work_gets_nothing_beyond_it() {
+        let mut budget = Budget::new(Patience::Work(100));
+        assert_eq!(budget.spend(100), Ok(()));
+        assert_eq!(budget.spend(1), Err(Stop::Patience));
+        assert!(budget.has_ended() && budget.is_unfinished());
+    }
+
+    #[test]
+    fn a_caller_can_end_a_translation_at_any_time() {
+        let asked = std::cell::Cell::new(0);
+        let is_over = || {
+            asked.set(asked.get() + 1);
+            asked.get() == 3
+        };
+        let mut budget = Budget::new(Patience::Until(&is_over));
+        let done = (0..100_000).take_while(|_| budget.spend(1).is_ok()).count();
+        assert!((2 * POLL as usize..4 * POLL as usize).contains(&done), "{done}");
+        assert!(budget.is_unfinished());
+        assert_eq!((budget.spend(0), asked.get()), (Err(Stop::Patience), 4));
+    }
+}

@@ -1,0 +1,193 @@
+//! What one packet may cost: every kind of step draws from one budget, whoever asks for the translation.
+
+use crate::frozen::bridge;
+use dp::{DropCause, Key, PortNo};
+use flow::{FlowState, extract};
+use openflow::model::{FlowCommand, FlowMod};
+use openflow::text::{Names, parse_actions, parse_flow};
+use switch::Switch;
+use switch::tables::{Limit, Patience, Translated};
+use switch::trace::Request;
+use testkit::{Packet, mac};
+use wire::Nanos;
+
+/// The budget, and what one step can cost beyond it.
+const MOST_WORK: u32 = (1 << 20) + (1 << 17);
+/// Datapath actions that 64 kB have room for, and those of one more group.
+const MOST_ACTIONS: usize = 8192 + 1500;
+
+fn key() -> Key {
+    let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    extract(&packet.udp(1000, 80, b"data").bytes(), PortNo(1)).unwrap()
+}
+
+fn change(rule: &str) -> FlowMod {
+    parse_flow(FlowCommand::Add, rule, &Names::default()).unwrap()
+}
+
+/// Group 1 of a chain in which each group has two buckets that name the next; the last has these.
+fn chain(levels: u32, last: &str) -> Vec<String> {
+    let link = |n: u32| format!("group_id={n},type=all,bucket=group:{0},bucket=group:{0}", n + 1);
+    let end = format!("group_id={levels},type=all,{last}");
+    (1..levels).map(link).chain([end]).collect()
+}
+
+fn with_groups(groups: &[String], rules: &[&str]) -> Switch {
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    bridge(&groups, rules)
+}
+
+fn is_dropped_for_its_cost(translated: &Translated) {
+    let reached = translated.ran_out.map(|reached| reached.limit);
+    assert_eq!(reached, Some(Limit::Work));
+    assert_eq!(translated.translation.drop, Some(DropCause::TranslationLimit));
+    assert!(translated.translation.actions.is_empty());
+    assert!(translated.work <= MOST_WORK, "{}", translated.work);
+}
+
+#[test]
+fn a_group_of_1500_buckets_that_each_name_another_of_1500_ends_with_64_kb_of_actions() {
+    let inner = format!("group_id=2,type=all{}", ",bucket=output:2".repeat(1500));
+    let outer = format!("group_id=1,type=all{}", ",bucket=group:2".repeat(1500));
+    let switch = bridge(&[&inner, &outer], &["actions=group:1"]);
+    let translated = switch.translate_rules(&key());
+    // As in Open vSwitch, what there is until then is done.
+    let actions = translated.translation.actions.len();
+    assert!((8192..MOST_ACTIONS).contains(&actions), "{actions}");
+    assert!(translated.work <= MOST_WORK, "{}", translated.work);
+    assert_eq!(translated.ran_out.map(|reached| reached.limit), Some(Limit::Actions));
+}
+
+#[test]
+fn a_chain_of_41_groups_with_two_buckets_each_ends_within_the_budget() {
+    let sends = with_groups(&chain(41, "bucket=output:2"), &["actions=group:1"]);
+    let translated = sends.translate_rules(&key());
+    assert!(translated.translation.actions.len() < MOST_ACTIONS);
+    assert!(translated.work <= MOST_WORK, "{}", translated.work);
+    let silent = with_groups(&chain(41, "bucket=load:1->NXM_NX_REG0[]"), &["actions=group:1"]);
+    is_dropped_for_its_cost(&silent.translate_rules(&key()));
+}
+
+#[test]
+fn packet_outs_traces_and_packets_that_go_on_have_the_same_budget() {
+    let groups = chain(41, "bucket=load:1->NXM_NX_REG0[]");
+    let rules = [
+        "actions=group:1",
+        "udp,priority=40000,actions=controller(pause),group:1",
+    ];
+    let mut switch = with_groups(&groups, &rules);
+    let state = FlowState::new(key(), 1);
+    let actions = parse_actions("group:1", &Names::default()).unwrap();
+    is_dropped_for_its_cost(&switch.translate_actions("br0", &state, &actions).unwrap());
+
+    let paused = switch.translate_rules(&key());
+    switch.accept(&paused, Nanos::ZERO);
+    let handle = paused.controllers[0].1.continuation.unwrap();
+    is_dropped_for_its_cost(&switch.resume(handle, &state).unwrap());
+
+    let mut request = Request::new("br0", key(), 1);
+    request.actions = Some(&actions);
+    let traced = switch.trace(&request).unwrap();
+    is_dropped_for_its_cost(&traced.translated);
+    assert!(traced.text.contains("the report ends here"));
+    assert!(
+        traced.text.ends_with("packet is dropped.\n"),
+        "{}",
+        &traced.text[traced.text.len() - 200..]
+    );
+    assert!(traced.text.len() < 64 << 20, "{}", traced.text.len());
+}
+
+#[test]
+fn every_kind_of_step_draws_from_the_budget() {
+    let many = |step: &str, times: usize| vec![step; times].join(",");
+    let members: Vec<String> = (1..1000).map(|port| (port % 8).to_string()).collect();
+    let leaves = [
+        many("load:1->NXM_NX_REG0[]", 400),
+        many("clone(load:1->NXM_NX_REG0[])", 100),
+        many("push:NXM_NX_REG0[]", 400),
+        many("learn(table=9,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])", 10),
+        format!(
+            "bundle_load(symmetric_l4,0,hrw,ofport,NXM_NX_REG0[],slaves:{})",
+            members.join(",")
+        ),
+        "multipath(symmetric_l4,0,hrw,65536,0,NXM_NX_REG0[])".to_owned(),
+        many("push_vlan:0x8100,pop_vlan", 200),
+        many("check_pkt_larger(100)->NXM_NX_REG0[0]", 8),
+        many("controller(userdata=01.02)", 20),
+        many("group:7", 3),
+        many("clone(pop_mpls:0x0800,load:1->NXM_NX_REG0[])", 20),
+        // To the other bridge, which has rules of the same kind.
+        many("output:5", 50),
+    ];
+    for leaf in leaves {
+        let mut groups = chain(
+            2,
+            &format!("bucket=drop{}", ",bucket=load:1->NXM_NX_REG0[]".repeat(100)),
+        );
+        groups.push(format!(
+            "group_id=7,type=select{}",
+            ",bucket=weight=1,watch_port:2,actions=load:1->NXM_NX_REG0[]".repeat(200)
+        ));
+        let groups: Vec<String> = groups
+            .into_iter()
+            .map(|group| group.replace("bucket=drop,", ""))
+            .collect();
+        let twice = |table: u32| format!("table={table},actions=resubmit(,{0}),resubmit(,{0})", table + 1);
+        let mut rules: Vec<String> = (0..11).map(twice).collect();
+        rules.push(format!("table=11,actions={leaf}"));
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        let mut switch = with_groups(&groups, &rules);
+        for rule in [
+            "table=0,actions=resubmit(,1),resubmit(,1)",
+            "table=1,actions=load:1->NXM_NX_REG0[]",
+        ] {
+            switch.flow_mod("br1", &change(rule), Nanos::ZERO).unwrap();
+        }
+        let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
+        for key in [key(), extract(&packet.clone().bytes(), PortNo(1)).unwrap()] {
+            let translated = switch.translate_rules(&key);
+            assert!(translated.work <= MOST_WORK, "{leaf}: {}", translated.work);
+            assert!(translated.translation.actions.len() < MOST_ACTIONS, "{leaf}");
+        }
+        let label = leaf.contains("pop_mpls") as usize;
+        let keys = [key(), extract(&packet.bytes(), PortNo(1)).unwrap()];
+        assert!(
+            switch.translate_rules(&keys[label]).ran_out.is_some(),
+            "{leaf}: {}",
+            switch.translate_rules(&keys[label]).work
+        );
+    }
+}
+
+#[test]
+fn a_lookup_costs_more_where_a_table_has_more_masks() {
+    let work = |masks: u32| {
+        let rules: Vec<String> = (0..masks)
+            .map(|n| format!("priority={},reg1={:#x}/{:#x},actions=drop", 1 + n, n + 1, n + 1))
+            .collect();
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        bridge(&[], &rules).translate_rules(&key()).work
+    };
+    let (few, many) = (work(10), work(1010));
+    assert!(many >= few + 100, "{few} {many}");
+}
+
+#[test]
+fn who_has_little_patience_gets_nothing_and_later_the_same() {
+    let groups = chain(8, "bucket=output:2");
+    let switch = with_groups(&groups, &["actions=group:1"]);
+    let whole = switch.translate_rules(&key());
+    assert!(whole.work > 1000);
+    for work in [0, 100, whole.work - 1] {
+        assert!(switch.translate_within(&key(), Patience::Work(work)).is_none());
+    }
+    let same = |translated: Option<Translated>| {
+        let translated = translated.unwrap();
+        assert_eq!(translated.translation.actions, whole.translation.actions);
+        assert_eq!((translated.work, translated.ran_out), (whole.work, None));
+    };
+    same(switch.translate_within(&key(), Patience::Work(whole.work)));
+    same(switch.translate_within(&key(), Patience::Until(&|| false)));
+    assert!(switch.translate_within(&key(), Patience::Until(&|| true)).is_none());
+}
