@@ -13,8 +13,9 @@
 
 use super::batch::Batch;
 use super::{BATCH, Inlet, Pipeline};
+use crate::hash::{KeyHasher, MaskPairs};
 use dp::DropCause;
-use flow::{Field, Key};
+use flow::{Field, Key, Mask};
 use netdev::Frame;
 use std::collections::VecDeque;
 use wire::Nanos;
@@ -45,6 +46,7 @@ pub enum Others {
 /// A queue's line, and how often it may ask.
 pub(super) struct Line {
     held: VecDeque<Held>,
+    hasher: Box<FlowHasher>,
     /// Of each packet in the line, the hash of its flow.
     hashes: VecDeque<u32>,
     /// How many of them are at a place; empty where there never was a line.
@@ -83,6 +85,7 @@ impl Line {
     pub(super) fn new(per_turn: u32, room: u32) -> Line {
         Line {
             held: VecDeque::new(),
+            hasher: Box::new(FlowHasher::new()),
             hashes: VecDeque::new(),
             places: Vec::new(),
             per_turn,
@@ -125,7 +128,7 @@ impl Line {
     }
 
     fn push(&mut self, held: Held) {
-        let hash = flow_hash(&held.key);
+        let hash = self.hasher.hash(&held.key);
         self.places.resize(PLACES, 0);
         self.places[hash as usize % PLACES] += 1;
         self.hashes.push_back(hash);
@@ -147,7 +150,7 @@ impl Line {
         if self.held.is_empty() {
             return false;
         }
-        let hash = flow_hash(key);
+        let hash = self.hasher.hash(key);
         self.places[hash as usize % PLACES] > 0 && self.hashes.contains(&hash)
     }
 
@@ -256,23 +259,78 @@ impl Inlet {
     }
 }
 
-/// A number that packets of a connection in one direction have in common.
-fn flow_hash(key: &Key) -> u32 {
-    const FIELDS: [Field; 10] = [
-        Field::RecircId,
-        Field::EthDst,
-        Field::EthSrc,
-        Field::Ipv4Src,
-        Field::Ipv4Dst,
-        Field::Ipv6Src,
-        Field::Ipv6Dst,
-        Field::IpProto,
-        Field::TpSrc,
-        Field::TpDst,
-    ];
-    let hash = FIELDS.into_iter().fold(0, |hash, field| {
-        let value = key.get(field);
-        flow::mix(hash, (value >> 64) as u64 ^ value as u64)
-    });
-    hash as u32
+/// Hashes packets by what those of one connection and direction have in common.
+///
+/// The secrets are each line's own. A sender that could choose packets with the hash of another flow would put that flow's
+/// packets behind its own, and have them dropped when the line is full.
+struct FlowHasher {
+    secrets: KeyHasher,
+    fields: MaskPairs,
+}
+
+impl FlowHasher {
+    fn new() -> FlowHasher {
+        const FIELDS: [Field; 10] = [
+            Field::RecircId,
+            Field::EthDst,
+            Field::EthSrc,
+            Field::Ipv4Src,
+            Field::Ipv4Dst,
+            Field::Ipv6Src,
+            Field::Ipv6Dst,
+            Field::IpProto,
+            Field::TpSrc,
+            Field::TpDst,
+        ];
+        let mut mask = Mask::EMPTY;
+        FIELDS.into_iter().for_each(|field| mask.add(field));
+        FlowHasher {
+            secrets: KeyHasher::new(),
+            fields: MaskPairs::new(&mask),
+        }
+    }
+
+    fn hash(&self, key: &Key) -> u32 {
+        self.secrets.masked(key, &self.fields) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(src: u128) -> Key {
+        let mut key = Key::default();
+        key.set(Field::EthType, 0x86dd);
+        key.set(Field::Ipv6Src, src);
+        key.set(Field::TpSrc, 7);
+        key
+    }
+
+    fn held(key: &Key) -> Held {
+        Held::new(Frame::from_slice(&[0; 60]), key, 0, 0)
+    }
+
+    #[test]
+    fn each_line_hashes_flows_in_its_own_way() {
+        let lines = [Line::new(8, 256), Line::new(8, 256)];
+        let places = lines
+            .each_ref()
+            .map(|line| (0..64).map(|src| line.hasher.hash(&key(src)) as usize % PLACES));
+        let [one, other] = places.map(Iterator::collect::<Vec<_>>);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn packets_of_a_connection_stand_behind_each_other_and_chosen_addresses_behind_none() {
+        let mut line = Line::new(8, 256);
+        let victim = key(1 << 64 | 2);
+        line.push(held(&victim));
+        let mut next = victim;
+        next.set(Field::IpTtl, 9);
+        assert!(line.has(&next));
+        // As far as the exclusive or of their halves goes these addresses are the victim's.
+        let crafted = (1..1000).map(|n| key((1 ^ n) << 64 | 2 ^ n));
+        assert!(!crafted.into_iter().any(|key| line.has(&key)));
+    }
 }

@@ -107,3 +107,47 @@ fn known_flows_of_a_port_go_on_beside_its_own_storm() {
     assert_eq!(*lost, bench.pipeline.cache_stats().lost);
     assert!(*lost > 2000, "{lost}");
 }
+
+/// A UDP packet over IPv6 whose source is the victim's address with both halves changed by `other`.
+fn over_ipv6(other: u64, number: u32) -> Vec<u8> {
+    const VICTIM: [u64; 2] = [0x2001_0db8_0000_0001, 0x0200_00ff_fe00_0001];
+    let mut packet = packet(1, 2, 0);
+    packet[12..14].copy_from_slice(&[0x86, 0xdd]);
+    packet[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 12, 17, 64]);
+    for (at, half) in [
+        (22, VICTIM[0] ^ other),
+        (30, VICTIM[1] ^ other),
+        (38, VICTIM[0]),
+        (46, 7),
+    ] {
+        packet.resize(packet.len().max(at + 8), 0);
+        packet[at..at + 8].copy_from_slice(&half.to_be_bytes());
+    }
+    packet.resize(54, 0);
+    packet.extend([0, 7, 0, 53, 0, 12, 0, 0]);
+    packet.extend(number.to_be_bytes());
+    packet
+}
+
+#[test]
+fn a_sender_that_chooses_addresses_cannot_put_a_known_flow_behind_its_own() {
+    let switch = FakeSwitch::new(|_| translation(&[output(1)], &[Field::InPort, Field::Ipv6Src]));
+    let mut bench = Bench::new(2, switch);
+    let rx = bench.devices[0].open_rx().unwrap().remove(0);
+    bench.inlets[0] = Pipeline::inlet(PortNo(0), rx, Budget::new(8, 256));
+    bench.receive(0, &[over_ipv6(0, 0)]);
+    assert_eq!(bench.sent(1).len(), 1);
+    let mut known = 0;
+    for turn in 1..100 {
+        for n in 0..32 {
+            // The exclusive or of both halves of an address is the victim's in all of them.
+            let other = if n == 31 { 0 } else { u64::from(turn * 32 + n) };
+            assert!(bench.devices[0].inject(&over_ipv6(other, turn)));
+        }
+        bench.pipeline.share(2, Others::Ready);
+        bench.pipeline.receive(&mut bench.inlets[0], true, bench.now).unwrap();
+        let victims = over_ipv6(0, turn);
+        known += bench.sent(1).iter().filter(|packet| **packet == victims).count();
+    }
+    assert_eq!(known, 99);
+}

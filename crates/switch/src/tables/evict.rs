@@ -17,14 +17,23 @@ const VACANCY_UP: u8 = 4;
 type Rank = (u16, Nanos, RuleId);
 
 /// The rules of a table that may be evicted: those with timeouts, in groups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Eviction {
+    seed: u64,
     groups: BTreeMap<u64, BTreeSet<Rank>>,
     /// Sizes and groups.
     by_size: BTreeSet<(usize, u64)>,
 }
 
 impl Eviction {
+    fn new(seed: u64) -> Eviction {
+        Eviction {
+            seed,
+            groups: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+        }
+    }
+
     fn change(&mut self, group: u64, change: impl FnOnce(&mut BTreeSet<Rank>)) {
         let rules = self.groups.entry(group).or_default();
         let before = rules.len();
@@ -50,9 +59,10 @@ impl Eviction {
     }
 }
 
-/// The group of a rule, as a number: two groups have the same only by a collision of 64-bit hashes.
-fn group_of(fields: &[Subfield], matching: &Match<WORDS>) -> u64 {
-    fields.iter().fold(0, |hash, part| {
+/// The group of a rule, as a number: two groups have the same only by a collision of 64-bit hashes. The seed keeps senders,
+/// whose packets make rules where rules learn, from choosing rules of the group of others.
+fn group_of(seed: u64, fields: &[Subfield], matching: &Match<WORDS>) -> u64 {
+    fields.iter().fold(seed, |hash, part| {
         let bits = words::get(matching.value(), part.field()) >> part.ofs();
         let bits = bits & (u128::MAX >> (128 - u32::from(part.n_bits()).clamp(1, 128)));
         flow::mix(flow::mix(hash, bits as u64), (bits >> 64) as u64)
@@ -95,15 +105,15 @@ impl FlowTables {
 
     /// Notes which rules may be evicted, or that it does not matter.
     pub(super) fn prepare_eviction(&mut self, number: u8) {
-        let evicts = self.evicts(number);
+        let (evicts, seed) = (self.evicts(number), self.seed);
         let Some(table) = self.there(number) else { return };
         if !evicts {
             table.eviction = None;
         } else if table.eviction.is_none() {
-            let mut eviction = Eviction::default();
+            let mut eviction = Eviction::new(seed);
             for entry in table.rules.iter().filter(|entry| entry.rule.span == Span::Always) {
                 if let Some(rank) = rank(entry.rule, entry.id) {
-                    let group = group_of(&table.settings.groups, &entry.matching());
+                    let group = group_of(seed, &table.settings.groups, &entry.matching());
                     eviction.change(group, |rules| _ = rules.insert(rank));
                 }
             }
@@ -120,7 +130,7 @@ impl FlowTables {
         if may && matches!(entry.rule.span, Span::Until(_)) {
             return;
         }
-        let group = group_of(&table.settings.groups, &entry.matching());
+        let group = group_of(eviction.seed, &table.settings.groups, &entry.matching());
         eviction.change(group, |rules| {
             if may {
                 rules.insert(rank);
@@ -189,5 +199,32 @@ impl FlowTables {
         let there = self.table_mut(table);
         (there.settings.limit, there.settings.overflow) = (limit, overflow);
         self.prepare_eviction(table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::{Field, FlowState, Key, MatchField};
+
+    #[test]
+    fn rules_whose_groups_would_collide_without_a_seed_have_groups_of_their_own() {
+        let part = Subfield::whole(MatchField::Ipv6Src);
+        let group = |seed, high: u64, low: u64| {
+            let mut key = Key::default();
+            key.set(Field::Ipv6Src, u128::from(high) << 64 | u128::from(low));
+            let words = words::words_of(&FlowState::new(key, 0));
+            group_of(seed, &[part], &Match::new(&words, &[u64::MAX; WORDS]))
+        };
+        // Of a known seed a sender knows what goes into the last step, and one word that makes it zero.
+        let crafted = |low: u64| (0x9e37_79b9_7f4a_7c15 ^ flow::mix(0, low), low);
+        let of_all = |seed| {
+            (1..9)
+                .map(crafted)
+                .map(|(high, low)| group(seed, high, low))
+                .collect::<BTreeSet<_>>()
+        };
+        assert_eq!(of_all(0).len(), 1);
+        assert_eq!(of_all(7).len(), 8);
     }
 }
