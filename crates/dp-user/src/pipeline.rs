@@ -378,10 +378,10 @@ impl Pipeline {
         key.set(Field::RecircId, id.into());
         key.set(Field::PktMark, frame.mark.into());
         key.set(Field::SkbPriority, frame.priority.into());
-        let guess = self.signatures.guess(self.hash(&key));
-        let found = if self.flows.covers(guess, &key) {
+        let recalled = self.recall(&key);
+        let found = if recalled.is_some() {
             self.stats.exact_hits.add(1);
-            Some(guess)
+            recalled
         } else {
             let found = self.flows.lookup(&key);
             self.stats.megaflow_hits.add(found.is_some().into());

@@ -1,9 +1,13 @@
 //! The first cache: which megaflow did a packet like this one use last?
 //!
-//! Places found by the hash of the whole key, each with a signature of that hash and the megaflow's number. An answer is a guess: the caller
+//! Places found by a hash of the key, each with a signature of that hash and the megaflow's number. An answer is a guess: the caller
 //! compares the key with that megaflow under its mask, all of it, before it is used. That makes a stale place harmless (the megaflow that has
 //! the number now either covers the packet, and then is right, or does not), so nothing has to be removed from here; and the cache is a tenth of
 //! the size of one that holds keys, so that it stays in the processor's.
+//!
+//! The hash is of as much of the key as megaflows look at: of the Ethernet header, or of all. A megaflow that does not look
+//! behind the Ethernet header is remembered by both hashes where others do. So it stays known when the first megaflow that
+//! looks deeper begins, and when the last such ends.
 //!
 //! It grows while packets pass that it does not know and the megaflows do: at most to [`MOST`] lines. Where even that does not hold what
 //! passes, a cache that takes everything in knows nothing when it comes again, and costs an access to memory and one more to be told; it then
@@ -78,6 +82,19 @@ impl SignatureCache {
                 return;
             }
         }
+        self.put(hash, flow);
+    }
+
+    /// Remembers the same megaflow by another hash of the key, unless too much passes.
+    #[inline]
+    pub(crate) fn remember_also(&mut self, hash: u64, flow: u32) {
+        if !self.thin {
+            self.put(hash, flow);
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, hash: u64, flow: u32) {
         let line = self.lines.line_mut(hash as u32);
         let own = lines::with_tag(line, signature(hash));
         let place = if own == 0 {

@@ -37,7 +37,10 @@ impl Pipeline {
     /// Stages 3 and 4. Returns whether all have their megaflow.
     #[inline]
     pub(super) fn find(&mut self, batch: &mut Batch) -> bool {
-        let unknown = self.guess(batch.runs_mut());
+        let mut unknown = self.guess(batch.runs_mut());
+        if unknown != 0 && !batch.is_ethernet && self.flows.has_ethernet() {
+            unknown = self.guess_by_ethernet(unknown, batch.runs_mut());
+        }
         let (packets, runs) = (batch.frames.len() as u32, batch.runs().len() as u32);
         if unknown == 0 {
             self.signatures.learn(runs, 0);
@@ -74,17 +77,59 @@ impl Pipeline {
         unknown
     }
 
+    /// Stage 3 again for those of the runs, a bit each, of which no megaflow is remembered by the whole key, while some
+    /// megaflows look behind the Ethernet header and others do not: the latter are remembered by the Ethernet header too.
+    /// Returns those that are left.
+    #[cold]
+    fn guess_by_ethernet(&mut self, unknown: u32, runs: &mut [Run]) -> u32 {
+        let (mut left, mut rest) = (unknown, unknown);
+        while rest != 0 {
+            let bit = rest & rest.wrapping_neg();
+            rest ^= bit;
+            let run = &mut runs[bit.trailing_zeros() as usize];
+            if run.flow == MALFORMED {
+                continue;
+            }
+            let hash = self.hasher.ethernet(&run.key);
+            let flow = self.signatures.guess(hash);
+            if self.flows.covers(flow, &run.key) {
+                run.flow = flow;
+                left ^= bit;
+                self.signatures.remember(run.hash, flow);
+                self.signatures.remember_also(hash, flow);
+            }
+        }
+        left
+    }
+
+    /// The megaflow of one packet, if it is remembered.
+    pub(super) fn recall(&self, key: &Key) -> Option<u32> {
+        let covering = |hash| Some(self.signatures.guess(hash)).filter(|guess| self.flows.covers(*guess, key));
+        let also_by_ethernet = !self.flows.is_ethernet() && self.flows.has_ethernet();
+        let by_ethernet = || also_by_ethernet.then(|| covering(self.hasher.ethernet(key))).flatten();
+        covering(self.hash(key)).or_else(by_ethernet)
+    }
+
     /// Remembers the megaflows that were found for these of the runs, a bit each.
     fn remember_found(&mut self, mut found: u32, runs: &[Run]) {
         while found != 0 {
             let run = &runs[found.trailing_zeros() as usize];
             found &= found - 1;
-            self.signatures.remember(run.hash, run.flow);
+            self.remember_as(run.hash, &run.key, run.flow);
         }
     }
 
     /// Remembers the megaflow of one packet.
     pub(super) fn remember(&mut self, key: &Key, flow: u32) {
-        self.signatures.remember(self.hash(key), flow);
+        self.remember_as(self.hash(key), key, flow);
+    }
+
+    /// Remembers the megaflow of a key of this hash. One that does not look behind the Ethernet header is remembered by that
+    /// as well, so that it stays known when the last megaflow that looks deeper ends.
+    fn remember_as(&mut self, hash: u64, key: &Key, flow: u32) {
+        self.signatures.remember(hash, flow);
+        if !self.flows.is_ethernet() && self.flows.is_ethernet_flow(flow) {
+            self.signatures.remember_also(self.hasher.ethernet(key), flow);
+        }
     }
 }

@@ -11,3 +11,4 @@ mod line;
 mod queues;
 mod recirculation;
 mod scheduled;
+mod signatures;
