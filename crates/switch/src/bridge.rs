@@ -1,7 +1,7 @@
 //! A bridge: its ports, what it has learned.
 
 use crate::dep::Read;
-use crate::fdb::{Fdb, FdbStats, Learned};
+use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::port::Port;
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, VlanSet};
@@ -105,14 +105,31 @@ impl Bridge {
         !self.port_flags.is_empty() && members.any(|member| flag(self.flags_of(member.number)))
     }
 
-    /// Learns a station and appends what became stale.
-    pub(crate) fn learn(&mut self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos, stale: &mut Vec<Read>) {
-        if !self.ports.contains_key(&port) || self.settings.flood_vlans.contains(vlan) {
-            // The translation is older than the configuration.
-            return;
+    /// Whether the station may be learned there: otherwise the translation is older than the configuration.
+    fn learns(&self, vlan: Vid, port: u32) -> bool {
+        self.ports.contains_key(&port) && !self.settings.flood_vlans.contains(vlan)
+    }
+
+    /// What [`Bridge::learn`] would do; `None` where it would do nothing.
+    pub(crate) fn outlook(&self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Option<Outlook> {
+        self.learns(vlan, port).then(|| self.fdb.outlook(vlan, mac, port, now))
+    }
+
+    /// Learns a station and appends what became stale. Returns what was ignored because the port has spent its budget.
+    pub(crate) fn learn(
+        &mut self,
+        vlan: Vid,
+        mac: MacAddr,
+        port: u32,
+        now: Nanos,
+        stale: &mut Vec<Read>,
+    ) -> Option<Kind> {
+        if !self.learns(vlan, port) {
+            return None;
         }
         match self.fdb.learn(vlan, mac, port, now) {
             Learned::Nothing => {}
+            Learned::Ignored(kind) => return Some(kind),
             Learned::Moved => stale.extend(Read::moved(self.id, vlan, mac)),
             Learned::New { evicted } => {
                 // The packets of one that made room need not come here again to teach its place: with more stations than there is room for,
@@ -121,5 +138,6 @@ impl Bridge {
                 stale.extend(stations.map(|(vlan, mac)| Read::Station(self.id, vlan, mac)));
             }
         }
+        None
     }
 }

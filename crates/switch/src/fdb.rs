@@ -3,10 +3,14 @@
 //! Learned entries are in two doubly linked lists by the time they were last seen: one of all, whose head is the next to expire, and one of
 //! each port. When the table is full, the port with the most entries loses its oldest one, so that a port that invents addresses displaces its
 //! own. Learning, refreshing, expiring and evicting cost the same at any size (counting the ports in the order of their entries costs the
-//! logarithm of their number).
+//! logarithm of their number). What the packets of a port may teach has a [`budget`].
 
+mod budget;
 mod list;
 
+pub(crate) use budget::Kind;
+
+use budget::Budget;
 use hashbrown::HashTable;
 use list::{Link, List, NIL};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +48,19 @@ pub(crate) enum Learned {
     New { evicted: Option<Station> },
     /// It was on another port.
     Moved,
+    /// The port has spent its budget: nothing has changed.
+    Ignored(Kind),
+}
+
+/// What learning would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// It would note that a known station was seen again.
+    Seen,
+    /// It would change where stations are.
+    Learns,
+    /// It would change that, but the port has spent its budget.
+    Ignored(Kind),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +94,8 @@ pub(crate) struct Fdb {
     busiest: BTreeSet<(u32, u32)>,
     /// Static entries.
     fixed: BTreeSet<(u32, Vid, MacAddr)>,
+    /// What ports may still teach; one that is not here, all that any may.
+    budgets: BTreeMap<u32, Budget>,
     aging: Duration,
     stats: FdbStats,
 }
@@ -93,6 +112,7 @@ impl Fdb {
             ports: BTreeMap::new(),
             busiest: BTreeSet::new(),
             fixed: BTreeSet::new(),
+            budgets: BTreeMap::new(),
             aging: Duration::from_secs(300),
             stats: FdbStats {
                 max: 8192,
@@ -109,6 +129,21 @@ impl Fdb {
         })
     }
 
+    /// What [`Fdb::learn`] would do.
+    pub(crate) fn outlook(&self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Outlook {
+        let kind = match self.lookup(vlan, mac) {
+            Some((known, fixed)) if fixed || known == port => return Outlook::Seen,
+            Some(_) => Kind::Move,
+            None => Kind::New,
+        };
+        let budget = self.budgets.get(&port).copied().unwrap_or_default();
+        if budget.allows(kind, self.stats.max, now) {
+            Outlook::Learns
+        } else {
+            Outlook::Ignored(kind)
+        }
+    }
+
     /// Notes that a station was seen on a port.
     pub(crate) fn learn(&mut self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Learned {
         if let Some(at) = self.find(vlan, mac) {
@@ -116,16 +151,24 @@ impl Fdb {
             if entry.fixed {
                 return Learned::Nothing;
             }
-            entry.seen = entry.seen.max(now);
             if entry.port == port {
+                entry.seen = entry.seen.max(now);
                 self.rejuvenate(at);
                 return Learned::Nothing;
             }
+            if !self.within_budget(Kind::Move, port, now) {
+                return Learned::Ignored(Kind::Move);
+            }
+            let entry = &mut self.entries[at as usize];
+            entry.seen = entry.seen.max(now);
             self.unlink(at);
             self.entries[at as usize].port = port;
             self.link(at);
             self.stats.moved += 1;
             return Learned::Moved;
+        }
+        if !self.within_budget(Kind::New, port, now) {
+            return Learned::Ignored(Kind::New);
         }
         let mut evicted = None;
         if self.index.len() >= self.stats.max {
@@ -137,6 +180,12 @@ impl Fdb {
         self.insert(vlan, mac, port, false, now);
         self.stats.learned += 1;
         Learned::New { evicted }
+    }
+
+    /// Takes one of what a port may teach; `false` where it has spent that.
+    fn within_budget(&mut self, kind: Kind, port: u32, now: Nanos) -> bool {
+        let budget = self.budgets.entry(port).or_default();
+        budget.take(kind, self.stats.max, now)
     }
 
     /// Adds a static entry, in the place of any other of the same station. Returns what had to make room. Static entries may exceed the size.
@@ -183,6 +232,7 @@ impl Fdb {
         for (_, vlan, mac) in fixed {
             self.remove(vlan, mac);
         }
+        self.budgets.remove(&port);
     }
 
     /// Removes one entry that is too old. Call until it returns `None`.

@@ -2,6 +2,7 @@
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
+use crate::fdb::{Kind, Outlook};
 use crate::port::Ingress;
 use crate::tables::{BridgeRule, Memo, Memos, MeterNumbers, Patience, Pipeline, Translated};
 use crate::{FragMode, PortFlags};
@@ -27,6 +28,37 @@ pub struct Switch {
     pub(crate) meter_numbers: MeterNumbers,
     /// The datapath's meters that bridges had that are gone.
     pub(crate) dead_meters: Vec<u32>,
+    /// What was ignored since it was last asked for.
+    ignored: Ignored,
+}
+
+/// What packets wanted to teach and was ignored for now, because their ports had spent their budgets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ignored {
+    /// Stations that would have changed their port.
+    pub moves: u64,
+    /// Stations that would have been new.
+    pub new: u64,
+}
+
+impl Ignored {
+    fn count(&mut self, kind: Kind) {
+        match kind {
+            Kind::Move => self.moves += 1,
+            Kind::New => self.new += 1,
+        }
+    }
+}
+
+/// What [`Switch::apply`] would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// It would change what translations depend on: it must be called before the translation is used.
+    pub changes: bool,
+    /// It would note that known stations were seen again, which has time.
+    pub seen: bool,
+    /// What it would ignore.
+    pub ignored: Ignored,
 }
 
 /// Why a station could not be entered or removed by hand.
@@ -43,8 +75,8 @@ pub enum FdbError {
     NoEntry,
 }
 
-/// Expiries in one tick above which one change for the whole bridge is cheaper than one for each station.
-const MANY: usize = 256;
+/// Stations that one tick forgets at most. What a storm has taught expires at once, and nobody is to wait for all of it.
+const EXPIRIES: usize = 256;
 
 impl Switch {
     /// A switch without bridges. Whoever chooses addresses must not know the seed.
@@ -60,6 +92,7 @@ impl Switch {
             memos: Memos::default(),
             meter_numbers: MeterNumbers::default(),
             dead_meters: Vec::new(),
+            ignored: Ignored::default(),
         }
     }
 
@@ -76,6 +109,10 @@ impl Switch {
     }
 
     /// Does what translations ask for. The changes are empty where all stations are where they were, and all rules that packets make there.
+    ///
+    /// A port whose packets teach more than its budget is ignored for now, and [`Switch::take_ignored`] counts it: stations that
+    /// move to the port, 512 a second and 4096 at once; stations that are new, 1024 a second and at once as many as the table
+    /// has room for.
     pub fn apply(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let (mut stale, mut changes) = (Vec::new(), Vec::new());
         for effect in effects {
@@ -88,7 +125,8 @@ impl Switch {
                     gratuitous_arp: _,
                 } => {
                     if let Some(bridge) = self.bridges.get_mut(&bridge) {
-                        bridge.learn(vlan, mac, port, now, &mut stale);
+                        let ignored = bridge.learn(vlan, mac, port, now, &mut stale);
+                        ignored.into_iter().for_each(|kind| self.ignored.count(kind));
                     }
                 }
                 Effect::Memo(handle) => {
@@ -106,29 +144,45 @@ impl Switch {
     /// As [`Switch::apply`], of effects that had to wait. What they say of stations that have moved or were forgotten meanwhile is out of date,
     /// and is left out.
     pub fn apply_late(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
-        let holds = |effect: &&Effect| matches!(effect, Effect::Memo(_)) || !self.is_news(std::slice::from_ref(effect));
+        let holds = |effect: &&Effect| match self.outlook(effect, now) {
+            Some(outlook) => outlook == Outlook::Seen,
+            None => matches!(effect, Effect::Memo(_)),
+        };
         let held: Vec<Effect> = effects.iter().filter(holds).copied().collect();
         self.apply(&held, now)
     }
 
-    /// Whether [`Switch::apply`] would do more than note that known stations were seen again.
-    pub fn is_news(&self, effects: &[Effect]) -> bool {
-        effects.iter().any(|effect| match *effect {
+    /// What [`Switch::apply`] would do.
+    pub fn news(&self, effects: &[Effect], now: Nanos) -> News {
+        let mut news = News::default();
+        for effect in effects {
+            match self.outlook(effect, now) {
+                Some(Outlook::Learns) => news.changes = true,
+                Some(Outlook::Seen) => news.seen = true,
+                Some(Outlook::Ignored(kind)) => news.ignored.count(kind),
+                None => news.changes |= matches!(effect, Effect::Memo(_)),
+            }
+        }
+        news
+    }
+
+    /// What [`Switch::apply`] has ignored since the last call.
+    pub fn take_ignored(&mut self) -> Ignored {
+        std::mem::take(&mut self.ignored)
+    }
+
+    /// What learning a station would do; `None` where nothing is learned.
+    fn outlook(&self, effect: &Effect, now: Nanos) -> Option<Outlook> {
+        match *effect {
             Effect::Learn {
                 bridge,
                 vlan,
                 mac,
                 port,
                 gratuitous_arp: _,
-            } => self
-                .bridges
-                .get(&bridge)
-                .is_some_and(|bridge| match bridge.fdb.lookup(vlan, mac) {
-                    Some((known, fixed)) => known != port && !fixed,
-                    None => true,
-                }),
-            Effect::Memo(_) => true,
-        })
+            } => self.bridges.get(&bridge)?.outlook(vlan, mac, port, now),
+            Effect::Memo(_) => None,
+        }
     }
 
     /// Makes the rule that packets ask for, or ends one.
@@ -157,17 +211,17 @@ impl Switch {
         }
     }
 
-    /// Forgets stations that have not been seen for their bridge's ageing time.
+    /// Forgets stations that have not been seen for their bridge's ageing time: a few in one call. While more of them are left,
+    /// [`Switch::next_event`] is not in the future.
     pub fn tick(&mut self, now: Nanos) -> Vec<Change> {
         let (mut stale, mut ended) = (Vec::new(), Vec::new());
+        let mut left = EXPIRIES;
         for bridge in self.bridges.values_mut() {
-            let before = stale.len();
-            while let Some((vlan, mac)) = bridge.fdb.expire(now) {
+            while left > 0
+                && let Some((vlan, mac)) = bridge.fdb.expire(now)
+            {
                 stale.extend(Read::moved(bridge.id, vlan, mac));
-            }
-            if stale.len() - before > MANY {
-                stale.truncate(before);
-                stale.push(Read::Bridge(bridge.id));
+                left -= 1;
             }
             let mut log = bridge.tables.log();
             bridge.tables.end_old(now, &mut log);

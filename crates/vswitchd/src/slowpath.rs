@@ -6,13 +6,20 @@ use crate::reports::Reports;
 use dp::{Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::Arc;
-use switch::Switch;
 use switch::tables::Translated;
+use switch::{Ignored, News, Switch};
 use tokio::sync::Notify;
 use wire::Nanos;
 
 #[cfg(test)]
 mod reference;
+
+telemetry::counters! {
+    /// Stations that would have moved to another port, and stayed because that port had spent its budget of moves.
+    pub(crate) MOVES_IGNORED = "mac_learning_moves_ignored";
+    /// Stations that would have been new, and were not learned because their port had spent its budget.
+    pub(crate) NEW_IGNORED = "mac_learning_new_ignored";
+}
 
 /// The switch's tables, read by every worker in parallel, written by the control plane and by what packets teach.
 pub(crate) struct Shared {
@@ -66,6 +73,7 @@ impl Shared {
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
         self.changes.publish(&self.reports.apply(switch, now));
         self.changes.publish(&change(switch, now));
+        count_ignored(switch.take_ignored());
     }
 
     /// Applies what workers have reported and waits.
@@ -80,7 +88,7 @@ impl Shared {
         let (translated, news) = {
             let switch = self.switch.read();
             let translated = switch.translate_rules(key);
-            let news = is_news(&switch, &translated);
+            let news = self.news(&switch, &translated);
             (translated, news)
         };
         self.accept_news(&translated, news);
@@ -89,21 +97,31 @@ impl Shared {
 
     /// Notes and does what a translation asks for beside its actions.
     pub(crate) fn accept(&self, translated: &Translated) {
-        let news = is_news(&self.switch.read(), translated);
+        let news = self.news(&self.switch.read(), translated);
         self.accept_news(translated, news);
     }
 
-    fn accept_news(&self, translated: &Translated, news: bool) {
+    /// What a translation asks for beside its actions.
+    fn news(&self, switch: &Switch, translated: &Translated) -> News {
+        let effects = &translated.translation.effects;
+        if effects.is_empty() && translated.memos.is_empty() {
+            return News::default();
+        }
+        let mut news = switch.news(effects, self.clock.now());
+        news.changes |= !translated.memos.is_empty();
+        news
+    }
+
+    fn accept_news(&self, translated: &Translated, news: News) {
         if !translated.controllers.is_empty() && self.packets.know(translated) {
             self.changes.publish(&[Change::All]);
         }
         let effects = &translated.translation.effects;
-        if effects.is_empty() && translated.memos.is_empty() {
-            return;
-        }
-        if news {
+        if news.changes {
             self.update(|switch, now| switch.accept(translated, now));
             self.may_have_changed_tables(effects);
+        } else if !news.seen {
+            count_ignored(news.ignored);
         } else if !self.try_update(|switch, now| switch.apply(effects, now)) {
             // That known stations were seen again has time.
             self.reports.keep_effects(effects);
@@ -171,7 +189,11 @@ impl Slowpath for Shared {
     }
 }
 
-/// Whether a translation asks for more than to note that known stations were seen again.
-fn is_news(switch: &Switch, translated: &Translated) -> bool {
-    !translated.memos.is_empty() || switch.is_news(&translated.translation.effects)
+fn count_ignored(ignored: Ignored) {
+    if ignored.moves > 0 {
+        MOVES_IGNORED.add(ignored.moves);
+    }
+    if ignored.new > 0 {
+        NEW_IGNORED.add(ignored.new);
+    }
 }

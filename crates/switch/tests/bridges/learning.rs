@@ -306,18 +306,129 @@ fn one_interface_of_a_port_with_several_carries_the_traffic() {
 }
 
 #[test]
-fn a_table_of_many_addresses_ages_in_one_change_for_the_bridge() {
-    let mut lab = Lab::with_ports(&["a", "b"]);
-    lab.bridge("br0").mac_table_size = 100_000;
-    lab.configure();
-    for n in 0..50_000 {
-        let translation = lab.translate("a", Packet::new(testkit::mac(n), testkit::mac(9)).payload(0x88b5, b""));
-        lab.switch.apply(&translation.effects, lab.now);
+fn what_a_storm_has_taught_ages_a_few_addresses_at_a_time_and_costs_other_stations_nothing() {
+    let mut lab = Lab::with_ports(&["a", "b", "c"]);
+    lab.send("b", 2, 9).unwrap();
+    lab.send("c", 3, 9).unwrap();
+    for n in 1_000..6_000 {
+        lab.send("a", n, 2).unwrap();
     }
-    assert_eq!(lab.switch.tick(lab.now), []);
-    let changes = lab.switch.tick(lab.now + Duration::from_secs(300));
-    assert_eq!(changes.len(), 1);
-    assert_eq!(lab.switch.next_event(), None);
+    lab.wait(10);
+    let packet = Packet::new(testkit::mac(2), testkit::mac(3)).payload(0x88b5, b"");
+    let known = lab.translate("b", packet);
+    lab.switch.apply(&known.effects, lab.now);
+    lab.send("c", 3, 2).unwrap();
+    lab.now += Duration::from_secs(290);
+    let mut ticks = 0;
+    while lab.switch.next_event().is_some_and(|due| due <= lab.now) {
+        let changes = lab.switch.tick(lab.now);
+        assert!(changes.len() <= 512);
+        assert!(!changes.iter().any(|change| known.depends_on(change)));
+        ticks += 1;
+    }
+    assert_eq!(ticks, 20);
+    assert_eq!(lab.stations("br0"), ["b 0 2", "c 0 3"]);
+}
+
+/// Lets stations be seen on two ports in turn; how often one of them changed its port.
+fn flap(lab: &mut Lab, ports: [&str; 2], stations: u32, times: u32) -> usize {
+    let mut moves = 0;
+    for n in 0..times {
+        for station in 100..100 + stations {
+            lab.send(ports[n as usize % 2], station, 9).unwrap();
+            moves += usize::from(!lab.changes.is_empty());
+        }
+    }
+    moves
+}
+
+#[test]
+fn a_storm_of_moves_changes_nothing_more_once_its_ports_have_spent_their_budgets() {
+    let mut lab = Lab::with_ports(&["a", "b", "c", "d"]);
+    flap(&mut lab, ["a", "a"], 10, 1);
+    assert_eq!(flap(&mut lab, ["b", "a"], 10, 2_000), 2 * 4_096);
+    let ignored = lab.switch.take_ignored();
+    assert!(ignored.moves > 5_000 && ignored.new == 0, "{ignored:?}");
+    let before = lab.switch.bridge("br0").unwrap().fdb_stats();
+    let packet = || Packet::new(testkit::mac(101), testkit::mac(9)).payload(0x88b5, b"");
+    let (one, other) = (lab.translate("a", packet()), lab.translate("b", packet()));
+    assert!(!lab.switch.news(&one.effects, lab.now).changes);
+    assert!(!lab.switch.news(&other.effects, lab.now).changes);
+    assert_eq!(flap(&mut lab, ["b", "a"], 10, 100), 0);
+    assert_eq!(lab.switch.bridge("br0").unwrap().fdb_stats(), before);
+    // Another port's stations move at once.
+    lab.send("c", 50, 9).unwrap();
+    lab.send("d", 50, 9).unwrap();
+    assert!(lab.stations("br0").contains(&"d 0 50".to_owned()));
+    // With time there is some more.
+    lab.now += Duration::from_secs(1);
+    assert_eq!(flap(&mut lab, ["b", "a"], 10, 1_000), 2 * 512);
+}
+
+#[test]
+fn a_few_moves_a_second_take_effect_at_once_however_long_they_last() {
+    let mut lab = Lab::with_ports(&["a", "b"]);
+    for n in 0..40_000u32 {
+        let port = ["a", "b"][n as usize % 2];
+        lab.send(port, 1, 9).unwrap();
+        assert_eq!(lab.stations("br0"), [format!("{port} 0 1")]);
+        lab.now += Duration::from_millis(100);
+    }
+    assert_eq!(lab.switch.take_ignored(), switch::Ignored::default());
+}
+
+#[test]
+fn a_move_that_was_ignored_takes_effect_when_its_megaflow_reports_the_station_again() {
+    let mut lab = Lab::with_ports(&["a", "b"]);
+    flap(&mut lab, ["a", "a"], 10, 1);
+    flap(&mut lab, ["b", "a"], 10, 2_000);
+    let packet = Packet::new(testkit::mac(101), testkit::mac(9)).payload(0x88b5, b"");
+    let elsewhere = match &*lab.stations("br0").into_iter().find(|s| s.ends_with(" 101")).unwrap() {
+        "a 0 101" => "b",
+        _ => "a",
+    };
+    let ignored = lab.translate(elsewhere, packet);
+    assert_eq!(lab.switch.apply(&ignored.effects, lab.now), []);
+    lab.now += Duration::from_secs(1);
+    assert!(!lab.switch.apply(&ignored.effects, lab.now).is_empty());
+    assert!(lab.stations("br0").contains(&format!("{elsewhere} 0 101")));
+}
+
+#[test]
+fn a_storm_of_new_stations_changes_nothing_more_once_its_port_has_filled_the_table() {
+    let mut lab = Lab::with_ports(&["a", "b"]);
+    let mut learned = 0;
+    for station in 1_000..21_000 {
+        lab.send("a", station, 9).unwrap();
+        learned += usize::from(!lab.changes.is_empty());
+    }
+    assert_eq!(learned, 8_192);
+    let ignored = lab.switch.take_ignored();
+    assert_eq!((ignored.new, ignored.moves), (20_000 - 8_192, 0));
+    lab.send("b", 1, 9).unwrap();
+    assert!(lab.stations("br0").contains(&"b 0 1".to_owned()));
+}
+
+#[test]
+fn a_move_makes_only_what_depends_on_the_station_stale() {
+    let mut lab = Lab::with_ports(&["a", "b", "c"]);
+    for (port, station) in [("a", 1), ("b", 2), ("c", 3)] {
+        lab.send(port, station, 9).unwrap();
+    }
+    let translate = |lab: &Lab, port, src, dst| {
+        let packet = Packet::new(testkit::mac(src), testkit::mac(dst)).payload(0x88b5, b"");
+        lab.translate(port, packet)
+    };
+    let (from, to) = (translate(&lab, "a", 1, 3), translate(&lab, "b", 2, 1));
+    let others = [
+        translate(&lab, "b", 2, 3),
+        translate(&lab, "c", 3, 2),
+        translate(&lab, "a", 4, 3),
+    ];
+    lab.send("c", 1, 9).unwrap();
+    let stale = |translation: &dp::Translation| lab.changes.iter().any(|change| translation.depends_on(change));
+    assert!(stale(&from) && stale(&to));
+    assert!(!others.iter().any(stale));
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn in_a_steady_state_nothing_changes() {
             let key = Shot::random(&mut rng, &topology).key();
             let translation = switch.translate(&key, Nanos::ZERO);
             switch.apply(&translation.effects, Nanos::ZERO);
-            assert!(!switch.is_news(&translation.effects));
+            assert!(!switch.news(&translation.effects, Nanos::ZERO).changes);
             assert_eq!(switch.apply(&translation.effects, Nanos::from_secs(1)), none);
         }
         assert_eq!(switch.tick(Nanos::from_secs(1)), none);
