@@ -287,7 +287,7 @@ impl IdlConnection {
         self.machine.heard(self.now());
         let link = self.link.as_mut().ok_or(ConnectionError::Closed)?;
         while let Some(frame) = link.framer.next()? {
-            let message = serde_json::from_slice(frame)?;
+            let message = ovsdb::parse_json(frame)?;
             self.events.extend(self.idl.handle(message)?);
         }
         Ok(())

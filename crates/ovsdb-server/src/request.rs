@@ -39,6 +39,7 @@ pub(crate) fn parse<'a>(frame: &'a [u8], arena: &'a Arena) -> Result<Incoming<'a
         if let Some(transact) = Node::parse(text, arena).and_then(transact) {
             return Ok(transact);
         }
+        ovsdb::refuse_nul(frame)?;
         let mut json = serde_json::Deserializer::from_str(text);
         if let Ok(Some(request)) = json.deserialize_map(Request)
             && json.end().is_ok()

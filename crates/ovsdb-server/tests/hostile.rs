@@ -28,6 +28,16 @@ fn what_is_not_the_protocol_closes_the_connection_and_disturbs_nobody() {
         r#"{"id":1,"what":1}"#,
         r#"{"id":1,"result":{},"error":null}"#,
         "{\"id\":1,\"method\":\"echo\",\"params\":[\"\u{1}\"]}",
+        // NUL in a string, which Open vSwitch's clients could not read back.
+        r#"{"id":1,"method":"transact","params":["D",{"op":"insert","table":"T","row":{"name":"a\u0000b"}}]}"#,
+        r#"{"id":1,"method":"echo","params":["\u0000"]}"#,
+        r#"{"id":1,"method":"echo","params":[{"\u0000":1}]}"#,
+        r#"{"id":"\u0000","method":"echo","params":[]}"#,
+        r#"{"id":1,"method":"ec\u0000ho","params":[]}"#,
+        r#"{"id":null,"method":"cancel","params":["\u0000"]}"#,
+        // A surrogate without its other half.
+        r#"{"id":1,"method":"echo","params":["\ud800x"]}"#,
+        r#"{"id":1,"method":"echo","params":["\udc00"]}"#,
         &million,
         &format!(r#"{{"id":1,"method":"echo","params":{million}}}"#),
         &deep,
@@ -44,6 +54,7 @@ fn what_is_not_the_protocol_closes_the_connection_and_disturbs_nobody() {
         assert_eq!(good.call("echo", json!(["x"]))["result"], json!(["x"]));
     }
     assert!(server.log().contains("|jsonrpc|WARN|"), "{}", server.log());
+    assert!(good.names().is_empty(), "nothing of it is in the database");
 }
 
 #[test]

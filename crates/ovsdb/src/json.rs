@@ -4,6 +4,8 @@
 //! string, array and object: strings stay where they are, the rest is in an [`Arena`]. What it does not read is for `serde_json`.
 
 use bumpalo::Bump;
+use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -22,6 +24,36 @@ pub enum JsonKind {
     Array,
     /// An object.
     Object,
+}
+
+/// Parses JSON that a peer, a file or a user supplied.
+///
+/// Strings must not contain NUL. Open vSwitch's programs end the connection that brings them one, so a single such string in the database
+/// would lock all of them out.
+///
+/// # Errors
+/// The parser's, or the byte offset of the first `\u0000`.
+pub fn parse_json<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
+    refuse_nul(text)?;
+    serde_json::from_slice(text)
+}
+
+/// Refuses JSON text with an escaped NUL, in Open vSwitch's words. A NUL that is not escaped is refused by every parser.
+///
+/// # Errors
+/// The byte offset of the first one.
+pub fn refuse_nul(text: &[u8]) -> Result<(), serde_json::Error> {
+    let mut at = 0;
+    while let Some(skip) = text[at..].iter().position(|&byte| byte == b'\\') {
+        at += skip;
+        if text[at..].starts_with(br"\u0000") {
+            let error = format!("null bytes not supported in quoted strings at byte {at}");
+            return Err(serde_json::Error::custom(error));
+        }
+        // The second byte of an escape never begins another.
+        at = (at + 2).min(text.len());
+    }
+    Ok(())
 }
 
 /// A JSON value, however it is kept in memory.
@@ -428,6 +460,28 @@ mod tests {
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(Node::parse(&deep(64), &arena).is_some());
         assert_eq!(Node::parse(&deep(65), &arena), None);
+    }
+
+    #[test]
+    fn an_escaped_nul_is_refused_wherever_it_is() {
+        for (text, at) in [
+            (r#""\u0000""#, 1),
+            (r#"["a", "b\u0000c"]"#, 8),
+            (r#"{"a\u0000": 1}"#, 3),
+            (r#""\\\u0000""#, 3),
+        ] {
+            let error = parse_json::<Value>(text.as_bytes()).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("null bytes not supported in quoted strings at byte {at}"),
+                "{text}"
+            );
+            assert_eq!(Node::parse(text, &Arena::default()), None, "{text}");
+        }
+        for text in [r#""\\u0000""#, r#""\u0001""#, r#""\n\\""#] {
+            parse_json::<Value>(text.as_bytes()).unwrap();
+        }
+        assert!(parse_json::<Value>(br#""\"#).is_err());
     }
 
     const WORDS: [&str; 18] = [

@@ -41,7 +41,7 @@ pub use condition::{Clause, Condition, Function};
 pub use database::{Database, Outcome};
 pub use datum::Datum;
 pub use error::{Error, ErrorKind};
-pub use json::{Arena, Json, JsonKind, Node};
+pub use json::{Arena, Json, JsonKind, Node, parse_json, refuse_nul};
 pub use monitor::{Fanout, Monitor, MonitorVersion, Updates};
 pub use parser::is_id;
 pub use row::Row;

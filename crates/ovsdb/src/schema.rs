@@ -5,7 +5,7 @@
 
 use crate::atom::AtomicType;
 use crate::error::{Error, ErrorKind};
-use crate::json::Json;
+use crate::json::{Json, parse_json};
 use crate::parser::{Kinds, Name, Parser, is_id};
 use crate::types::{BaseType, ColumnType, RefType, UNLIMITED};
 use serde_json::{Map, Value};
@@ -98,7 +98,7 @@ impl DatabaseSchema {
     /// `syntax error`.
     pub fn from_text(text: &str) -> Result<DatabaseSchema, Error> {
         let json =
-            serde_json::from_str(text).map_err(|e| Error::new(ErrorKind::Syntax, format!("not valid JSON: {e}")))?;
+            parse_json(text.as_bytes()).map_err(|e| Error::new(ErrorKind::Syntax, format!("not valid JSON: {e}")))?;
         DatabaseSchema::from_json(&json)
     }
 

@@ -4,6 +4,7 @@
 use crate::atom::{Atom, AtomicType, Resolve};
 use crate::datum::Datum;
 use crate::error::{Error, ErrorKind};
+use crate::json::parse_json;
 use crate::types::{BaseType, ColumnType, real_text};
 use std::fmt::Write as _;
 
@@ -268,7 +269,7 @@ fn parse_string(text: &str) -> Result<Atom, Error> {
     if text.len() < 2 || !text.ends_with('"') {
         return Err(bad(format!("{text}: missing quote at end of quoted string")));
     }
-    serde_json::from_str::<String>(text)
+    parse_json::<String>(text.as_bytes())
         .map(Atom::string)
         .map_err(|_| bad(format!("{text}: {}", quoting_error(text))))
 }
@@ -289,6 +290,9 @@ fn quoting_error(text: &str) -> String {
                     }
                     if !digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
                         return "malformed \\u escape".to_owned();
+                    }
+                    if digits == "0000" {
+                        return "null bytes not supported in quoted strings".to_owned();
                     }
                 }
                 Some('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => {}

@@ -111,6 +111,24 @@ fn a_byte_changed_anywhere_in_the_last_record_is_noticed() {
 }
 
 #[test]
+fn a_record_with_nul_in_a_string_is_damage_as_for_open_vswitch() {
+    use sha1_smol::Sha1;
+    let (db, mut bytes, ends) = file();
+    let uuid = db.rows(db.schema().table_index("root").unwrap()).next().unwrap().uuid();
+    let body = format!("{{\"root\":{{\"{uuid}\":{{\"name\":\"a\\u0000b\"}}}}}}\n");
+    let sum = Sha1::from(&body).digest();
+    bytes.extend(format!("OVSDB JSON {} {sum}\n{body}", body.len()).bytes());
+    let loaded = log::load(&bytes[..], 1).unwrap();
+    assert_eq!(loaded.good_length, ends[3] as u64);
+    let damage = loaded.damage.unwrap();
+    assert_eq!(damage.offset, ends[3] as u64);
+    assert!(
+        damage.reason.contains("null bytes not supported in quoted strings"),
+        "{damage}"
+    );
+}
+
+#[test]
 fn garbage_after_the_last_record_is_cut_off() {
     let (_, bytes, ends) = file();
     let sum = "0".repeat(40);

@@ -97,7 +97,7 @@ pub(crate) fn read_schema(file: &str) -> Result<DatabaseSchema, Failure> {
     };
     let text = fs::read_to_string(file)
         .map_err(|e| unreadable(format!("error opening \"{file}\": {}", pidfile::os_text(&e))))?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| unreadable(e.to_string()))?;
+    let json: Value = ovsdb::parse_json(text.as_bytes()).map_err(|e| unreadable(e.to_string()))?;
     DatabaseSchema::from_json(&json).map_err(|e| {
         let quoted = e.quoted().map(|q| format!("syntax \"{q}\": ")).unwrap_or_default();
         let details = e.details().unwrap_or_default();
@@ -110,7 +110,7 @@ pub(crate) fn read_schema(file: &str) -> Result<DatabaseSchema, Failure> {
 
 /// JSON of the command line.
 pub(crate) fn parse_json(text: &str) -> Result<Value, Failure> {
-    serde_json::from_str(text).map_err(|e| Failure::new(format!("\"{text}\": {e}")))
+    ovsdb::parse_json(text.as_bytes()).map_err(|e| Failure::new(format!("\"{text}\": {e}")))
 }
 
 /// Ends the process by SIGALRM when so much time has gone.

@@ -84,7 +84,7 @@ impl Message {
     /// # Errors
     /// [`MessageError`]; the peer is not to be trusted after it.
     pub fn parse(frame: &[u8]) -> Result<Message, MessageError> {
-        Message::from_value(serde_json::from_slice(frame)?)
+        Message::from_value(ovsdb::parse_json(frame)?)
     }
 
     /// Reads one message from JSON. Members that JSON-RPC does not know are refused.
@@ -213,6 +213,8 @@ mod tests {
             r#"{"id":1,"method":"a","params":[],"result":1}"#,
             r#"{"id":1,"method":"a","params":[],"jsonrpc":"2.0"}"#,
             r#"{"id":1,"#,
+            r#"{"id":1,"method":"a","params":["\u0000"]}"#,
+            r#"{"id":"\u0000","result":1}"#,
         ] {
             assert!(Message::parse(wrong.as_bytes()).is_err(), "{wrong}");
         }

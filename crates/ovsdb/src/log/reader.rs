@@ -1,6 +1,7 @@
 //! Reads records.
 
 use super::sum::Sum;
+use crate::json::parse_json;
 use serde_json::{Map, Value};
 use std::io::{BufRead, Read};
 
@@ -81,8 +82,7 @@ impl<R: BufRead> Reader<R> {
                 "{length} bytes have SHA-1 hash {actual} but expected hash {sum}"
             ));
         }
-        let json = serde_json::from_slice(&self.body)
-            .map_err(|error| format!("{length} bytes are not valid JSON: {error}"))?;
+        let json = parse_json(&self.body).map_err(|error| format!("{length} bytes are not valid JSON: {error}"))?;
         let Value::Object(json) = json else {
             return Err("the record is not a JSON object".to_owned());
         };

@@ -175,7 +175,7 @@ fn control_server(control: &Rc<Control>) -> Server {
     }
     let control = control.clone();
     let handler = move |args: &[String]| {
-        let condition = serde_json::from_str(&args[1]).map_err(|e| e.to_string())?;
+        let condition = ovsdb::parse_json(args[1].as_bytes()).map_err(|e| e.to_string())?;
         if let Some(sender) = control.conditions.borrow().as_ref() {
             let _ = sender.send((args[0].clone(), condition));
         }
