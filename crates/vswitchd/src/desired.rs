@@ -19,6 +19,8 @@ use wire::MacAddr;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Desired {
     pub(crate) bridges: BTreeMap<String, Bridge>,
+    /// Rows of bridges that cannot be made, with their names and the reasons.
+    pub(crate) refused: Vec<(Uuid, String, String)>,
     /// How often statistics are written to the database.
     pub(crate) stats_interval: Option<Duration>,
     /// Which workers there are, and what they serve.

@@ -48,6 +48,7 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
     let interval = number(&root.other_config, "stats-update-interval");
     let mut desired = Desired {
         bridges: BTreeMap::new(),
+        refused: Vec::new(),
         stats_interval: interval.map(|ms: u64| Duration::from_millis(ms.max(5000))),
         workers: workers::wanted(root, tables.interfaces.values()),
         flow_limit: number(&root.other_config, "flow-limit"),
@@ -64,9 +65,18 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
         unsupported: unsupported::open_vswitch(root),
     };
     for row in root.bridges.iter().filter_map(|uuid| tables.bridges.get(uuid)) {
-        desired.bridges.insert(row.name.clone(), bridge(row, tables, dummies));
+        match invalid_name(&row.name) {
+            Some(reason) => desired.refused.push((row.uuid, row.name.clone(), reason.to_owned())),
+            None => _ = desired.bridges.insert(row.name.clone(), bridge(row, tables, dummies)),
+        }
     }
     desired
+}
+
+/// Why no bridge may have this name. Names become names of sockets, which must stay in the run directory.
+fn invalid_name(name: &str) -> Option<&'static str> {
+    name.contains('/')
+        .then_some("the name of a bridge must not contain \"/\"")
 }
 
 fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {

@@ -88,6 +88,10 @@ impl Report<'_> {
         for (_, _, state) in bridges.interfaces() {
             self.interface_identity(state);
         }
+        for (uuid, _, reason) in &desired.refused {
+            let status = BTreeMap::from([("error".to_owned(), reason.clone())]);
+            self.put(bridge::TABLE, *uuid, bridge::columns::STATUS, status);
+        }
     }
 
     fn bridge<'s>(&mut self, state: &BridgeState, unsupported: impl Iterator<Item = &'s String>) {
@@ -231,6 +235,9 @@ impl Complaints {
         }
         for what in &desired.workers.problems {
             now.insert(format!("Open_vSwitch: {what}"));
+        }
+        for (_, name, reason) in &desired.refused {
+            now.insert(format!("ignoring bridge with invalid name \"{name}\": {reason}"));
         }
         for (name, bridge) in &desired.bridges {
             for what in &bridge.unsupported {
