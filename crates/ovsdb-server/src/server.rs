@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     pub(crate) tls: Tls,
     /// As configured, columns not resolved.
     pub(crate) tls_settings: tls::Settings,
+    /// What was said to be wrong with protocols and ciphers that columns name.
+    pub(crate) tls_complaints: RefCell<Vec<String>>,
     /// Where all connections read to first.
     pub(crate) read_buffer: RefCell<Box<[u8]>>,
     /// What messages are read into.
@@ -136,6 +138,7 @@ impl Server {
             exit: Notify::new(),
             tls: options.tls,
             tls_settings: options.tls_settings,
+            tls_complaints: RefCell::default(),
             read_buffer: RefCell::new(vec![0; conn::READ].into()),
             arena: RefCell::default(),
             linger: Linger::default(),

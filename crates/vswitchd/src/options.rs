@@ -71,6 +71,8 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
             }
             Item::Opt("enable-dummy", value) => options.dummies = dummies(value.as_deref())?,
             Item::Opt("remote", value) => options.remotes.extend(value),
+            Item::Opt(name, value)
+                if program == Program::Run && tls::accept_column(&mut options.tls, name, value.as_deref()) => {}
             Item::Opt(name, value) => {
                 if !tls::accept(&mut options.tls, name, value.as_deref())? {
                     options.daemon.accept(name, value.as_deref())?;

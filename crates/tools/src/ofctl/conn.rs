@@ -193,7 +193,8 @@ fn connect(target: &str, keys: &Settings) -> io::Result<Stream> {
 
 /// Takes an option about SSL: its file must be there.
 pub(crate) fn tls_option(name: &str, value: &str) -> Result<(), Failure> {
-    let is_word = matches!(name, "ssl-protocols" | "ssl-ciphers") || name == "ca-cert" && value == "none";
+    let is_word =
+        matches!(name, "ssl-protocols" | "ssl-ciphers" | "ssl-ciphersuites") || name == "ca-cert" && value == "none";
     match (!is_word).then(|| std::fs::metadata(value)) {
         Some(Err(e)) if name != "bootstrap-ca-cert" => {
             Err(Failure::new(format!("--{name}={value}: {}", pidfile::os_text(&e))))

@@ -1,4 +1,4 @@
-//! `--ssl-protocols` and `--ssl-ciphers`: which versions and ciphers a handshake may choose, in OpenSSL's words (openssl-ciphers(1)).
+//! `--ssl-protocols`, `--ssl-ciphers` and `--ssl-ciphersuites`: which versions and ciphers a handshake may choose, in OpenSSL's words (openssl-ciphers(1)).
 //!
 //! Only what rustls has can be chosen: TLS 1.2 and 1.3, ciphers with forward secrecy and authentication. A list that leaves none of these is
 //! an error, never a silent choice of others.
@@ -19,6 +19,12 @@ pub enum CipherError {
     /// Of ciphers.
     #[error("{0}: no cipher match (AES-GCM and ChaCha20-Poly1305 with ECDHE are supported)")]
     NoCipher(String),
+    /// Of cipher suites of TLS 1.3.
+    #[error(
+        "{0}: no cipher suite match (TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256 and \
+         TLS_CHACHA20_POLY1305_SHA256 are supported)"
+    )]
+    NoSuite(String),
 }
 
 /// The names by which OpenSSL knows the ciphers of TLS 1.2, and theirs.
@@ -70,11 +76,11 @@ pub(super) fn protocols(list: &str) -> Result<Vec<&'static SupportedProtocolVers
     Ok(chosen)
 }
 
-/// The ciphers that a list of OpenSSL's chooses; those of TLS 1.3 are always among them.
+/// The ciphers of TLS 1.2 that a list of OpenSSL's chooses.
 ///
 /// # Errors
-/// The list leaves none for TLS 1.2.
-pub(super) fn suites(list: &str) -> Result<Vec<SupportedCipherSuite>, CipherError> {
+/// The list leaves none.
+pub(super) fn ciphers(list: &str) -> Result<Vec<SupportedCipherSuite>, CipherError> {
     let mut chosen: Vec<&(&str, CipherSuite)> = Vec::new();
     let mut killed: Vec<&str> = Vec::new();
     for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
@@ -102,11 +108,51 @@ pub(super) fn suites(list: &str) -> Result<Vec<SupportedCipherSuite>, CipherErro
     if chosen.is_empty() {
         return Err(CipherError::NoCipher(list.to_owned()));
     }
-    let newer = ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some());
     let named = chosen
         .iter()
         .filter_map(|(_, id)| ALL_CIPHER_SUITES.iter().find(|suite| suite.suite() == *id));
-    Ok(newer.chain(named).copied().collect())
+    Ok(named.copied().collect())
+}
+
+/// The cipher suites of TLS 1.3 that a list names, separated by colons, most wanted first.
+///
+/// # Errors
+/// An unknown name, or an empty list.
+pub(super) fn ciphersuites(list: &str) -> Result<Vec<SupportedCipherSuite>, CipherError> {
+    let known = |name: &str| {
+        let id = match name {
+            "TLS_AES_256_GCM_SHA384" => CipherSuite::TLS13_AES_256_GCM_SHA384,
+            "TLS_AES_128_GCM_SHA256" => CipherSuite::TLS13_AES_128_GCM_SHA256,
+            "TLS_CHACHA20_POLY1305_SHA256" => CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+            _ => return None,
+        };
+        ALL_CIPHER_SUITES.iter().find(|suite| suite.suite() == id).copied()
+    };
+    let mut chosen = Vec::new();
+    for name in list.split([':', ',', ' ']).filter(|name| !name.is_empty()) {
+        let suite = known(name).ok_or_else(|| CipherError::NoSuite(name.to_owned()))?;
+        if !chosen.contains(&suite) {
+            chosen.push(suite);
+        }
+    }
+    if chosen.is_empty() {
+        return Err(CipherError::NoSuite(list.to_owned()));
+    }
+    Ok(chosen)
+}
+
+/// What a handshake may choose from: these ciphers of TLS 1.2 and cipher suites of TLS 1.3; all of a version where none was chosen.
+pub(super) fn chosen(ciphers: &[SupportedCipherSuite], suites: &[SupportedCipherSuite]) -> Vec<SupportedCipherSuite> {
+    let all = |newer: bool| {
+        ALL_CIPHER_SUITES
+            .iter()
+            .filter(move |suite| suite.tls13().is_some() == newer)
+    };
+    let of = |chosen: &[SupportedCipherSuite], newer: bool| match chosen.is_empty() {
+        true => all(newer).copied().collect(),
+        false => chosen.to_vec(),
+    };
+    [of(suites, true), of(ciphers, false)].concat()
 }
 
 /// Whether a cipher is of all the kinds joined by `+`.
@@ -134,9 +180,9 @@ mod tests {
     use super::*;
 
     fn names(list: &str) -> Vec<&'static str> {
-        let suites = suites(list).unwrap();
-        let older = suites.iter().filter(|suite| suite.tls13().is_none());
-        older
+        ciphers(list)
+            .unwrap()
+            .iter()
             .map(|suite| NAMES.iter().find(|(_, id)| *id == suite.suite()).unwrap().0)
             .collect()
     }
@@ -159,7 +205,24 @@ mod tests {
     #[test]
     fn a_list_that_leaves_nothing_is_an_error() {
         for list in ["", "RC4-SHA", "AES128-SHA", "HIGH:!ALL"] {
-            assert_eq!(suites(list).unwrap_err(), CipherError::NoCipher(list.to_owned()));
+            assert_eq!(ciphers(list).unwrap_err(), CipherError::NoCipher(list.to_owned()));
+        }
+    }
+
+    #[test]
+    fn suites_of_tls_1_3_are_chosen_by_name_and_apart_from_the_ciphers_of_tls_1_2() {
+        let suites = ciphersuites("TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256").unwrap();
+        let ids: Vec<CipherSuite> = suites.iter().map(SupportedCipherSuite::suite).collect();
+        let expected = [
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+            CipherSuite::TLS13_AES_128_GCM_SHA256,
+        ];
+        assert_eq!(ids, expected);
+        assert_eq!(chosen(&[], &suites).len(), 2 + NAMES.len());
+        assert_eq!(chosen(&ciphers("aRSA+AES256").unwrap(), &[]).len(), 3 + 1);
+        assert_eq!(chosen(&[], &[]).len(), 3 + NAMES.len());
+        for list in ["", "TLS_AES_128_CCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"] {
+            assert!(matches!(ciphersuites(list), Err(CipherError::NoSuite(_))), "{list}");
         }
     }
 

@@ -23,7 +23,7 @@ use rustls::{
 
 pub use ciphers::CipherError;
 pub use files::TlsError;
-pub use options::{OPTIONS, accept, help};
+pub use options::{OPTIONS, accept, accept_column, help};
 
 use files::Stamp;
 use verify::{Trust, Verifier};
@@ -55,8 +55,23 @@ pub struct Settings {
     pub peer_ca_cert: Option<PathBuf>,
     /// The versions that may be used; empty for all.
     pub protocols: Vec<&'static SupportedProtocolVersion>,
-    /// The ciphers that may be used; empty for all.
-    pub suites: Vec<SupportedCipherSuite>,
+    /// The ciphers of TLS 1.2 that may be used; empty for all.
+    pub ciphers: Vec<SupportedCipherSuite>,
+    /// The cipher suites of TLS 1.3 that may be used; empty for all.
+    pub ciphersuites: Vec<SupportedCipherSuite>,
+    /// Columns of a database that choose protocols and ciphers. Only a database server can read them: streams ignore them.
+    pub columns: Columns,
+}
+
+/// Columns of a database, as `db:DATABASE,TABLE,COLUMN`, that choose protocols and ciphers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Columns {
+    /// For [`Settings::protocols`].
+    pub protocols: Option<String>,
+    /// For [`Settings::ciphers`].
+    pub ciphers: Option<String>,
+    /// For [`Settings::ciphersuites`].
+    pub ciphersuites: Option<String>,
 }
 
 /// A program's TLS. Clones are the same; the default has no keys, and refuses every connection.
@@ -195,9 +210,7 @@ fn load(settings: &Settings) -> Result<Loaded, TlsError> {
         .as_deref()
         .ok_or(TlsError::Missing("Certificate"))?;
     let mut provider = ring::default_provider();
-    if !settings.suites.is_empty() {
-        provider.cipher_suites.clone_from(&settings.suites);
-    }
+    provider.cipher_suites = ciphers::chosen(&settings.ciphers, &settings.ciphersuites);
     let mut issuers = None;
     let (trust, bootstrap) = match &settings.authority {
         Authority::Missing => return Err(TlsError::Missing("CA certificate")),
