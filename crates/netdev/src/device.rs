@@ -47,7 +47,8 @@ pub trait Netdev: Send + Sync {
     /// what a [`Kind::System`] device receives.
     ///
     /// # Errors
-    /// What the kernel says; `EBUSY` where the queues are open already and cannot be opened twice.
+    /// What the kernel says; `EBUSY` where the queues are open already and cannot be opened twice; `AddrInUse` where another switch has the
+    /// device, which the text names.
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>>;
 
     /// Opens a way to send, one for each worker.
@@ -62,6 +63,12 @@ pub trait Netdev: Send + Sync {
     /// What `Interface.status` shows: `driver_name`, `driver_version`, `firmware_version`, where the device has them, and `warning` where
     /// it works with a limitation.
     fn status(&self) -> BTreeMap<String, String>;
+
+    /// Other switches that use the device too, or have asked for it since the last call, in words for the log. Cheap enough for every
+    /// statistics interval.
+    fn contenders(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// What `dpctl/show` shows of the device's options, and of how it goes by them.
     fn config(&self) -> BTreeMap<String, String> {

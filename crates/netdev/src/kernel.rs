@@ -1,5 +1,6 @@
 //! What all devices of the kernel have in common: the control plane's side, by netlink and ethtool.
 
+use crate::claim::{self, Claim};
 use crate::netlink::{self, Link, Netlink};
 use crate::{Error, State};
 use parking_lot::Mutex;
@@ -7,6 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Weak;
 use wire::MacAddr;
 
 /// A device of the kernel, by its number: a device of the same name that comes later is another one.
@@ -55,6 +57,22 @@ impl KernelDevice {
         netlink::link_by_index(&mut self.netlink.lock(), self.ifindex)
     }
 
+    /// Makes the device this process's own; `None` where it is already.
+    pub(crate) fn claim(&self) -> io::Result<Option<Claim>> {
+        let link = self.link()?;
+        if link.master != 0 {
+            let master = netlink::link_by_index(&mut self.netlink.lock(), link.master)?;
+            if let Some(owner) = netlink::owner(&master) {
+                return Err(claim::taken(&owner));
+            }
+        }
+        let claim = Claim::take(self.ifindex)?;
+        match claim::others_on(self.ifindex).first() {
+            Some(other) => Err(claim::taken(other)),
+            None => Ok(claim),
+        }
+    }
+
     pub(crate) fn state(&self) -> io::Result<State> {
         let link = self.link()?;
         // Drivers without an answer are common (TAP, bridges).
@@ -94,6 +112,15 @@ impl KernelDevice {
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
     }
+}
+
+/// Others that use a device of this process, or have asked for it since the last call.
+pub(crate) fn contenders(device: &KernelDevice, claim: &Mutex<Weak<Claim>>) -> Vec<String> {
+    let mut found = claim::others_on(device.ifindex);
+    if let Some(claim) = claim.lock().upgrade() {
+        found.extend(claim.askers());
+    }
+    found
 }
 
 /// Refuses what the kernel refuses as a device's name.

@@ -11,6 +11,7 @@
 
 mod afxdp;
 pub mod checksum;
+mod claim;
 mod device;
 mod dummy;
 mod frame;

@@ -40,6 +40,8 @@ pub struct LinkEvent {
     pub mtu: u32,
     /// Its address.
     pub mac: MacAddr,
+    /// The device that has it for itself, as `bridge br-lan`; empty for none.
+    pub owner: String,
     /// The device is gone, deleted or moved to another namespace; the rest is as it was last known.
     pub deleted: bool,
 }
@@ -117,7 +119,11 @@ fn dump(netlink: &mut Netlink) -> io::Result<BTreeMap<u32, Link>> {
 
 fn note(known: &mut BTreeMap<u32, Link>, link: Link, events: &mut Vec<LinkEvent>) {
     if known.get(&link.ifindex) != Some(&link) {
-        events.push(event(&link, false));
+        let owner = known.get(&link.master).and_then(netlink::owner);
+        events.push(LinkEvent {
+            owner: owner.unwrap_or_default(),
+            ..event(&link, false)
+        });
         known.insert(link.ifindex, link);
     }
 }
@@ -150,6 +156,7 @@ fn event(link: &Link, deleted: bool) -> LinkEvent {
         carrier: link.carrier && !deleted,
         mtu: link.mtu,
         mac: link.mac,
+        owner: String::new(),
         deleted,
     }
 }

@@ -10,8 +10,9 @@
 //! qdiscs that others have put there; measured over veth it gains nothing.
 
 use self::rings::{Ring, RingRx};
+use crate::claim::Claim;
 use crate::isolation::{Guard, Isolation};
-use crate::kernel::KernelDevice;
+use crate::kernel::{KernelDevice, contenders};
 use crate::shortcut::{Guide, ShortcutPort};
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
 use parking_lot::Mutex;
@@ -37,6 +38,8 @@ pub struct System {
     counters: Arc<Counters>,
     /// The receive queues that are open, to read their statistics.
     sockets: Mutex<Vec<Weak<PacketSocket>>>,
+    /// What makes the device ours, as long as a receive queue lives.
+    claim: Mutex<Weak<Claim>>,
     /// Why the host's stack could not be kept out, and how it is.
     isolated: Mutex<Option<io::Result<Isolation>>>,
 }
@@ -59,6 +62,7 @@ impl System {
             isolation,
             counters: Arc::default(),
             sockets: Mutex::default(),
+            claim: Mutex::default(),
             isolated: Mutex::default(),
         })
     }
@@ -118,6 +122,10 @@ impl Netdev for System {
     }
 
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
+        let claim = self.device.claim()?.map(Arc::new);
+        if let Some(claim) = &claim {
+            *self.claim.lock() = Arc::downgrade(claim);
+        }
         let guard = Guard::attach(self.device.ifindex, self.isolation);
         *self.isolated.lock() = Some(match &guard {
             Ok(guard) => Ok(guard.method()),
@@ -137,6 +145,7 @@ impl Netdev for System {
             expect: 1,
             guide: None,
             guard,
+            _claim: claim,
         };
         let rx: Box<dyn Rx> = match ring {
             Ok(ring) => Box::new(RingRx { ring, long: rx }),
@@ -166,6 +175,10 @@ impl Netdev for System {
         }
     }
 
+    fn contenders(&self) -> Vec<String> {
+        contenders(&self.device, &self.claim)
+    }
+
     fn status(&self) -> BTreeMap<String, String> {
         let mut status = self.device.status();
         if let Some(Err(error)) = &*self.isolated.lock() {
@@ -187,8 +200,9 @@ struct SystemRx {
     expect: usize,
     /// Sends on what has a shortcut.
     guide: Option<Guide>,
-    /// Comes last: the socket is closed before the host's stack gets the device back.
+    /// Comes after the socket, which is closed before the host's stack gets the device back.
     guard: Guard,
+    _claim: Option<Arc<Claim>>,
 }
 
 impl Rx for SystemRx {

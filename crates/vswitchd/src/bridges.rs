@@ -12,7 +12,7 @@ use crate::slowpath::Shared;
 use dp::{Datapath, DpError, PortNo};
 use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, SwitchConfig};
@@ -40,9 +40,18 @@ struct OpenDevice {
     link: State,
     details: BTreeMap<String, String>,
     qos: Applied,
+    /// The other users of the device that the log has.
+    contenders: BTreeSet<String>,
 }
 
 impl OpenDevice {
+    fn warn_of(&mut self, name: &str, other: String) {
+        if self.contenders.len() < 16 && !self.contenders.contains(&other) {
+            tracing::warn!(target: "netdev", "{name}: {other} uses this device too, or wants to; two switches must not have the same port");
+            self.contenders.insert(other);
+        }
+    }
+
     /// Its state, with the speed that it was told to have.
     fn shown(&self) -> State {
         State {
@@ -159,6 +168,22 @@ impl Bridges {
         matters
     }
 
+    /// Warns of others that use devices of this switch too, or want to, once for each.
+    pub(crate) fn warn_of_contenders(&mut self) {
+        for (name, open) in &mut self.open {
+            for other in open.device.contenders() {
+                open.warn_of(name, other);
+            }
+        }
+    }
+
+    /// Warns of a device that has taken one of this switch's devices for itself, once for each.
+    pub(crate) fn warn_of_owner(&mut self, name: &str, owner: &str) {
+        if let Some(open) = self.open.get_mut(name) {
+            open.warn_of(name, owner.to_owned());
+        }
+    }
+
     /// Asks every device for its state.
     pub(crate) fn look_at_all(&mut self) {
         let names: Vec<String> = self.open.keys().cloned().collect();
@@ -273,6 +298,7 @@ impl Bridges {
             device,
             port,
             qos: Applied::default(),
+            contenders: BTreeSet::new(),
         };
         self.open.insert(name.to_owned(), open);
         Ok(())

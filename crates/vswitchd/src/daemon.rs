@@ -222,6 +222,7 @@ impl Daemon {
                 () = state.rearm.notified() => {}
                 () = sleep_until(self.next_statistics) => {
                     self.owed.statistics = true;
+                    state.bridges.borrow_mut().warn_of_contenders();
                     if self.state.datapath.sample() {
                         tracing::info!(target: "dpif_netdev", "receive queues were placed anew by what they cost");
                     }
@@ -310,6 +311,9 @@ impl Daemon {
                     bridges.forget(&event.name);
                     reconfigure = true;
                 } else if open {
+                    if !event.owner.is_empty() {
+                        bridges.warn_of_owner(&event.name, &event.owner);
+                    }
                     reconfigure |= bridges.look_at(&event.name);
                 } else {
                     reconfigure |= !event.deleted;

@@ -103,6 +103,12 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
             tracing::warn!(target: "daemon", "mlockall failed: {}", crate::pidfile::os_text(&e.into()));
         }
     }
+    if let Some(path) = options.pidfile.as_ref().filter(|_| !options.overwrite_pidfile) {
+        predecessor::wait(path).map_err(|pid| PidfileError::Running {
+            path: path.clone(),
+            pid,
+        })?;
+    }
     predecessor::remove_leftovers(&paths::rundir(), &options.program);
     let pidfile = match &options.pidfile {
         Some(path) => Some(Pidfile::create(path, options.overwrite_pidfile)?),

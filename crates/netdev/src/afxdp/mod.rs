@@ -10,7 +10,8 @@
 //! - Bytes are all that there is. A checksum that the host behind a virtual device has left to it is recognised by its value ([`pending`]); a VLAN
 //!   tag that it has left to the device is lost, so that hosts must not do that (`ethtool -K DEVICE txvlan off`).
 
-use crate::kernel::KernelDevice;
+use crate::claim::Claim;
+use crate::kernel::{KernelDevice, contenders};
 use crate::{DeviceDrops, Error, Kind, Netdev, Rx, State, Tx};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -56,6 +57,7 @@ pub struct Afxdp {
     mtu: Arc<AtomicU32>,
     truncated: Arc<AtomicU64>,
     opened: Mutex<Opened>,
+    claim: Mutex<Weak<Claim>>,
     /// The sending half that the next way to send gets.
     next: AtomicUsize,
 }
@@ -78,6 +80,7 @@ struct Attachment {
     _link: XdpLink,
     _map: SocketMap,
     _promiscuous: PacketSocket,
+    _claim: Option<Arc<Claim>>,
 }
 
 impl Afxdp {
@@ -99,6 +102,7 @@ impl Afxdp {
             mtu: Arc::new(AtomicU32::new(link.mtu)),
             truncated: Arc::default(),
             opened: Mutex::default(),
+            claim: Mutex::default(),
             next: AtomicUsize::new(0),
         })
     }
@@ -109,15 +113,20 @@ impl Afxdp {
     }
 
     /// Opens all queues in one mode, with packets in several buffers where the kernel has that.
-    fn attach(&self, mode: XdpMode) -> Result<Vec<Box<dyn Rx>>, Refusal> {
-        let with = self.attach_with(mode, true);
+    fn attach(&self, mode: XdpMode, claim: &Option<Arc<Claim>>) -> Result<Vec<Box<dyn Rx>>, Refusal> {
+        let with = self.attach_with(mode, true, claim);
         match with {
-            Err(refusal) if refusal.may_be_fragments() => self.attach_with(mode, false),
+            Err(refusal) if refusal.may_be_fragments() => self.attach_with(mode, false, claim),
             result => result,
         }
     }
 
-    fn attach_with(&self, mode: XdpMode, fragments: bool) -> Result<Vec<Box<dyn Rx>>, Refusal> {
+    fn attach_with(
+        &self,
+        mode: XdpMode,
+        fragments: bool,
+        claim: &Option<Arc<Claim>>,
+    ) -> Result<Vec<Box<dyn Rx>>, Refusal> {
         let AfxdpConfig {
             queues, first_queue, ..
         } = self.config;
@@ -141,6 +150,7 @@ impl Afxdp {
             _link: link,
             _map: map,
             _promiscuous: promiscuous,
+            _claim: claim.clone(),
         });
         let mut opened = self.opened.lock();
         opened.lost_before += opened.lost.drain(..).sum::<u64>();
@@ -234,9 +244,13 @@ impl Netdev for Afxdp {
     }
 
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
+        let claim = self.device.claim()?.map(Arc::new);
+        if let Some(claim) = &claim {
+            *self.claim.lock() = Arc::downgrade(claim);
+        }
         let mut refused = None;
         for mode in self.config.mode.attempts() {
-            match self.attach(*mode) {
+            match self.attach(*mode, &claim) {
                 Ok(queues) => return Ok(queues),
                 Err(refusal) => {
                     refused = Some(refusal.explain(*mode, &self.config, self.device.receive_queues()));
@@ -271,6 +285,10 @@ impl Netdev for Afxdp {
             truncated: self.truncated.load(Ordering::Relaxed),
             rx_errors: 0,
         }
+    }
+
+    fn contenders(&self) -> Vec<String> {
+        contenders(&self.device, &self.claim)
     }
 
     fn status(&self) -> BTreeMap<String, String> {

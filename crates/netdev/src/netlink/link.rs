@@ -11,6 +11,7 @@ const RTM_SETLINK: u16 = 19;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_EXT_MASK: u16 = 29;
 const IFLA_CARRIER_CHANGES: u16 = 35;
@@ -22,6 +23,7 @@ const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
 
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 1 << 6;
+const IFF_PROMISC: u32 = 1 << 8;
 
 /// Length of `struct ifinfomsg`.
 const FIXED: usize = 16;
@@ -47,6 +49,10 @@ pub struct Link {
     pub carrier_changes: u32,
     /// Whether the device that it is connected to, or stands on, is in another network namespace.
     pub crosses: bool,
+    /// The number of the device that it is a part of: a bridge, a bond, a VRF, Open vSwitch's kernel module; 0 for none.
+    pub master: u32,
+    /// Whether a program has set it promiscuous by its flag, as Open vSwitch does. What packet sockets ask for is not counted.
+    pub promiscuous: bool,
 }
 
 /// Reads the content of an `RTM_NEWLINK` or `RTM_DELLINK`; `None` where it is about something else, as a bridge's port.
@@ -72,7 +78,14 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
         mac: MacAddr(mac.unwrap_or_default()),
         carrier_changes: attributes.u32(IFLA_CARRIER_CHANGES).unwrap_or_default(),
         crosses: attributes.get(IFLA_LINK_NETNSID).is_some(),
+        master: attributes.u32(IFLA_MASTER).unwrap_or_default(),
+        promiscuous: flags & IFF_PROMISC != 0,
     })
+}
+
+/// The master of a link as somebody who has the device for himself: `bridge br-lan`. A VRF only routes, and leaves the device to others.
+pub(crate) fn owner(master: &Link) -> Option<String> {
+    (master.kind != "vrf").then(|| format!("{} {}", master.kind, master.name).trim().to_owned())
 }
 
 /// All links.

@@ -5,7 +5,7 @@ mod message;
 pub(crate) mod tc;
 
 pub use link::Link;
-pub(crate) use link::{dump_links, link_by_index, link_by_name, parse_link, set_link};
+pub(crate) use link::{dump_links, link_by_index, link_by_name, owner, parse_link, set_link};
 pub(crate) use message::{Attributes, Message, parse};
 
 use rustix::io::Errno;

@@ -16,6 +16,7 @@ mod qos;
 mod qos_config;
 mod restart;
 mod rules_differential;
+mod sharing;
 mod shortcuts;
 mod traffic;
 mod workers;

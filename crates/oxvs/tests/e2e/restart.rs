@@ -1,7 +1,7 @@
 //! Crashes and restarts.
 
-use crate::fixture::{binary, dummy, dummy_bridge, stand_in};
-use testkit::{Daemon, Packet, Rng, Sandbox, eventually, mac, pcap, skip};
+use crate::fixture::{binary, dummy, dummy_bridge, in_namespace, stand_in};
+use testkit::{Daemon, Netns, Packet, Rng, Sandbox, eventually, mac, pcap, skip};
 
 #[test]
 fn what_was_acknowledged_is_there_after_kill_9() {
@@ -118,4 +118,60 @@ fn a_directory_that_cannot_be_made_is_named() {
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1));
     assert!(said.contains("file/run: Not a directory"), "{said}");
+}
+
+#[test]
+fn restarts_of_every_kind_are_complete_when_the_start_returns() {
+    skip!(unless root, "unshare", "ip");
+    if stand_in() {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/bench/restarts.sh");
+    let done = std::process::Command::new(script)
+        .arg("4")
+        .env("OXVS", binary())
+        .output()
+        .expect("the script runs");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    assert_eq!(said.matches(" 4 restarts in ").count(), 6, "{said}");
+}
+
+#[test]
+fn an_internal_port_whose_name_is_taken_works_as_soon_as_it_is_free() {
+    skip!(unless root, "ip", "ovs-vsctl");
+    if stand_in() {
+        return;
+    }
+    let ns = Netns::new("taken");
+    ns.run(&["ip", "tuntap", "add", "mode", "tap", "name", "br0"]);
+    let switch = in_namespace(&ns);
+    let done = switch.try_vsctl(&["add-br", "br0"]);
+    assert!(done.stderr.contains("Device or resource busy"), "{done:?}");
+    assert_eq!(switch.get("interface", "br0", "ofport"), "-1");
+    ns.run(&["ip", "link", "del", "br0"]);
+    switch.wait_for("interface", "br0", "error", |error| error == "[]");
+    assert_eq!(switch.get("interface", "br0", "ofport"), "65534");
+}
+
+#[test]
+fn a_start_fails_where_a_socket_cannot_be_listened_at_and_names_it() {
+    let sandbox = Sandbox::new();
+    let start = || {
+        let done = std::process::Command::new(binary())
+            .args(["run", "--detach", "--enable-dummy=override", "-vsyslog:off"])
+            .envs(sandbox.env())
+            .output()
+            .unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    std::fs::create_dir(sandbox.path("db.sock")).unwrap();
+    let (status, said) = start();
+    assert_eq!(status, Some(1));
+    assert!(
+        said.contains("db.sock: listen failed (the path is a directory)"),
+        "{said}"
+    );
+    std::fs::remove_dir(sandbox.path("db.sock")).unwrap();
+    assert!(!sandbox.path("ovs-vswitchd.pid").exists() && !sandbox.path("ovsdb-server.pid").exists());
 }
