@@ -14,6 +14,7 @@
 //! - [`cli`]: the command line.
 //! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of a run.
 //! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
+#![warn(clippy::print_stdout)]
 #![forbid(unsafe_code)]
 
 pub mod awake;

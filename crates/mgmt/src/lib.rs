@@ -7,16 +7,20 @@
 //! - [`unixctl`]: the control socket of a daemon, both sides of it.
 //! - [`budget`]: a bound on the memory that all clients of a server hold together.
 //! - [`daemon`]: detaching, pidfiles, the monitor that restarts a crashed daemon.
+//! - [`out`]: standard output whose reader may go away.
 //! - [`cli`]: command lines in the manner of `getopt_long`, with its messages.
 //!
 //! Everything async here runs on tokio's current-thread runtime inside a `LocalSet`; nothing
 //! needs more than one thread. The parts that parse (`jsonrpc::Framer`, `stream::Remote`) do no
 //! input or output of their own.
 
+#![warn(clippy::print_stdout)]
+
 pub mod cli;
 pub mod daemon;
 pub mod idl;
 pub mod jsonrpc;
+pub mod out;
 pub mod paths;
 pub mod pidfile;
 mod predecessor;

@@ -82,11 +82,11 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
             "run" => run = value,
             "no-dbs" => no_dbs = true,
             "help" => {
-                print!("{}", help());
+                mgmt::out!("{}", help());
                 return Ok(None);
             }
             "version" => {
-                println!("{}", version::line(PROGRAM));
+                mgmt::outln!("{}", version::line(PROGRAM));
                 return Ok(None);
             }
             "sync-from" | "sync-exclude-tables" | "active" => {

@@ -10,6 +10,8 @@
 //! - No client can make the server keep more than a bounded amount of memory for it, nor keep the others waiting.
 //! - Idle, nothing runs: no timer without something due.
 
+#![warn(clippy::print_stdout)]
+
 mod cli;
 mod conn;
 mod control;

@@ -3,6 +3,8 @@
 //! `oxvs COMMAND …` runs a command; called through a link named like an Open vSwitch program (`ovs-vsctl`, `ovsdb-server`, …), it is that
 //! program.
 
+#![warn(clippy::print_stdout)]
+
 mod laboratory;
 
 use std::ffi::OsString;
@@ -78,6 +80,10 @@ const COMMANDS: &[Command] = &[
 ];
 
 fn main() -> ExitCode {
+    mgmt::out::run(command)
+}
+
+fn command() -> ExitCode {
     let mut args = std::env::args_os();
     let called_as = args.next().unwrap_or_default();
     let program = Path::new(&called_as).file_name().unwrap_or_default();
@@ -89,12 +95,12 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     if name == "--help" || name == "-h" || name == "help" {
-        print!("{}", help());
+        mgmt::out!("{}", help());
         return ExitCode::SUCCESS;
     }
     if name == "--version" || name == "-V" || name == "version" {
         use telemetry::version::{COMPATIBLE, OXVS};
-        println!("oxvs {OXVS}, compatible with Open vSwitch {COMPATIBLE}");
+        mgmt::outln!("oxvs {OXVS}, compatible with Open vSwitch {COMPATIBLE}");
         return ExitCode::SUCCESS;
     }
     match COMMANDS.iter().find(|c| name == c.name || name == c.program) {

@@ -50,15 +50,9 @@ pub(crate) fn finish(program: &str, result: Result<(), Failure>) -> ExitCode {
 
 /// Prints text as it is. A reader that has gone away (`| head`) ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure {
-            message: String::new(),
-            status: 1,
-        }),
-        Err(e) => Err(Failure::new(format!("write to standard output failed: {e}"))),
-    }
+    let mut out = mgmt::out::Stdout;
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| Failure::new(format!("write to standard output failed: {e}")))
 }
 
 /// Runs the tool's work; if it takes longer than `timeout`, the process dies of SIGALRM.

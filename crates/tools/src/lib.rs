@@ -5,6 +5,8 @@
 //! Goal: a script written for Open vSwitch's tools does not notice the difference. Outputs, exit
 //! codes and the words of errors are compared with theirs in `tests/`.
 
+#![warn(clippy::print_stdout)]
+
 pub mod appctl;
 mod common;
 pub mod ofctl;

@@ -68,7 +68,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let result = match options::parse(&args) {
         Ok(Action::Print(text)) => {
-            print!("{text}");
+            mgmt::out!("{text}");
             Ok(())
         }
         Ok(Action::Run(options, commands)) => run::run(&args, &options, &commands),

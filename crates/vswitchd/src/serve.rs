@@ -38,7 +38,7 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
     };
     let options = match options::parse(program, args) {
         Ok(Asked::Print(text)) => {
-            print!("{text}");
+            mgmt::out!("{text}");
             return ExitCode::SUCCESS;
         }
         Ok(Asked::Serve(options)) => *options,

@@ -99,7 +99,7 @@ impl Bench {
     pub(super) fn run(&self) -> Result<()> {
         let cases = self.cases();
         if self.list {
-            print!("{}", list(&cases));
+            mgmt::out!("{}", list(&cases));
             return Ok(());
         }
         ensure!(
@@ -124,9 +124,9 @@ impl Bench {
         };
         let stop = Stop::on_signals()?;
         let mut failed = 0;
-        print!("{}", heading());
+        mgmt::out!("{}", heading());
         let report = run(&options, &stop, &mut |case, measured| match measured {
-            Ok(measured) => print!("{}", line(&measured)),
+            Ok(measured) => mgmt::out!("{}", line(&measured)),
             Err(error) => {
                 failed += 1;
                 eprintln!("{case}: {error:#}");

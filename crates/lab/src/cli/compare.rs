@@ -30,10 +30,10 @@ impl Compare {
     pub(super) fn run(&self) -> Result<()> {
         let compared = compare(&load(&self.a)?, &load(&self.b)?);
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&compared)?);
+            mgmt::outln!("{}", serde_json::to_string_pretty(&compared)?);
             return Ok(());
         }
-        print!("{}", table(&compared, self.all));
+        mgmt::out!("{}", table(&compared, self.all));
         ensure!(!compared.comparisons.is_empty(), "the two runs have nothing in common");
         Ok(())
     }

@@ -57,6 +57,6 @@ impl Guest {
         };
         let out = self.out.as_deref().map_or(Output::None, Output::Archive);
         let limit = Duration::from_secs(self.timeout);
-        machine.run(&Kernel::fetch()?, &self.command, out, limit, &mut std::io::stdout())
+        machine.run(&Kernel::fetch()?, &self.command, out, limit, &mut mgmt::out::Stdout)
     }
 }

@@ -14,19 +14,19 @@ const QUICK_SYSTEMS: usize = 2;
 /// Prints experiments and switches.
 pub(super) fn list() -> Result<()> {
     let scenarios = built_in()?;
-    print!("{}", experiments(&scenarios));
+    mgmt::out!("{}", experiments(&scenarios));
     let systems = systems::all();
     let width = systems.iter().map(|system| system.name().len()).max().unwrap_or(0);
-    println!("\nSwitches:");
+    mgmt::outln!("\nSwitches:");
     for system in &systems {
         let missing = system.missing(&Topology::default());
         let reason = missing
             .map(|reason| format!("; not here: {reason}"))
             .unwrap_or_default();
-        println!("  {:width$}  {}{reason}", system.name(), system.describe());
+        mgmt::outln!("  {:width$}  {}{reason}", system.name(), system.describe());
     }
     if let Some(reason) = bed::missing(&Topology::default()) {
-        println!("\nNothing can be run as things are: {reason}");
+        mgmt::outln!("\nNothing can be run as things are: {reason}");
     }
     Ok(())
 }

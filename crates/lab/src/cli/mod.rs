@@ -129,10 +129,10 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn report(dir: &Path, figures: Option<&Path>, only: &[String]) -> anyhow::Result<()> {
-    println!("{}", crate::report::write(dir)?.display());
+    mgmt::outln!("{}", crate::report::write(dir)?.display());
     if let Some(to) = figures {
         for path in crate::report::figures(dir, to, only)? {
-            println!("{}", path.display());
+            mgmt::outln!("{}", path.display());
         }
     }
     Ok(())
@@ -140,7 +140,7 @@ fn report(dir: &Path, figures: Option<&Path>, only: &[String]) -> anyhow::Result
 
 fn trust(out: Option<&Path>) -> anyhow::Result<()> {
     let checks = crate::trust::measure(2.0, &mut |what| eprintln!("{what} ..."))?;
-    print!("{}", crate::trust::table(&checks));
+    mgmt::out!("{}", crate::trust::table(&checks));
     if let Some(dir) = out {
         let path = dir.join(crate::report::TRUST);
         std::fs::write(&path, serde_json::to_string_pretty(&checks)? + "\n")
@@ -154,7 +154,7 @@ fn trust(out: Option<&Path>) -> anyhow::Result<()> {
 
 fn clean() -> anyhow::Result<()> {
     for what in crate::bed::clean()? {
-        println!("removed {what}");
+        mgmt::outln!("removed {what}");
     }
     Ok(())
 }

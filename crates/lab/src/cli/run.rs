@@ -98,8 +98,8 @@ impl Run {
                 .last()
                 .is_some_and(|last| last.end.as_deref() == Some("complete"))
         };
-        guest::run(&args, &out, self.budget, complete, &mut std::io::stdout())?;
-        println!(
+        guest::run(&args, &out, self.budget, complete, &mut mgmt::out::Stdout)?;
+        mgmt::outln!(
             "results are in {0}; 'oxvs lab report {0}' writes the report",
             out.display()
         );
@@ -110,7 +110,7 @@ impl Run {
         let dir = out.display();
         let results = results::load(out)?;
         for (who, reason) in reasons(&results.skipped) {
-            println!("left out: {who}: {reason}");
+            mgmt::outln!("left out: {who}: {reason}");
         }
         ensure!(
             outcome.wanted > 0,
@@ -118,15 +118,15 @@ impl Run {
         );
         let seconds: f64 = results.run.invocations.iter().filter_map(|one| one.seconds).sum();
         let share = 100.0 * outcome.samples as f64 / outcome.wanted.max(1) as f64;
-        println!(
+        mgmt::outln!(
             "{} of {} samples ({share:.0} %) in {}",
             outcome.samples,
             outcome.wanted,
             span(seconds)
         );
         match outcome.end {
-            End::Complete => println!("complete; 'oxvs lab report {dir}' writes the report"),
-            End::Budget => println!("the budget is spent; the same command with --out {dir} goes on"),
+            End::Complete => mgmt::outln!("complete; 'oxvs lab report {dir}' writes the report"),
+            End::Budget => mgmt::outln!("the budget is spent; the same command with --out {dir} goes on"),
             End::Interrupted => bail!("interrupted; the same command with --out {dir} goes on"),
         }
         ensure!(

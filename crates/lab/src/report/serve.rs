@@ -33,7 +33,7 @@ pub struct Server {
 /// No run is there; the port is taken.
 pub fn serve(dir: &Path, port: u16) -> Result<()> {
     let server = Server::bind(dir, port)?;
-    println!("The report of {} is at {} (end with ^C)", dir.display(), server.url()?);
+    mgmt::outln!("The report of {} is at {} (end with ^C)", dir.display(), server.url()?);
     server.run();
     Ok(())
 }

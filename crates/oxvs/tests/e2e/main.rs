@@ -5,6 +5,7 @@
 
 mod afxdp;
 mod applications;
+mod broken_pipe;
 mod clients;
 mod controllers;
 mod differential;

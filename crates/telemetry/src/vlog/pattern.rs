@@ -1,9 +1,10 @@
 //! Patterns of log lines (ovs-appctl(8), `vlog/set PATTERN:…`).
 
-use std::time::Instant;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use super::Level;
-use crate::utc::Utc;
+use crate::utc::Calendar;
 
 /// What a pattern's escapes expand to.
 pub(super) struct Record<'a> {
@@ -15,11 +16,13 @@ pub(super) struct Record<'a> {
     pub(super) serial: u64,
     pub(super) priority: u8,
     pub(super) started: Option<Instant>,
-    pub(super) now: Utc,
+    /// Since the epoch.
+    pub(super) now: Duration,
 }
 
-/// The line that `pattern` makes of `record`. Unknown escapes stay as they are. `%d`, the local
-/// time, is the UTC like `%D`.
+/// The line that `pattern` makes of `record`. Unknown escapes stay as they are. Control characters
+/// of the message are escaped: what comes from outside cannot make lines of its own, nor speak to
+/// a terminal.
 pub(super) fn expand(pattern: &str, record: &Record<'_>) -> String {
     let mut out = String::with_capacity(pattern.len() + record.message.len() + 32);
     let mut rest = pattern;
@@ -37,9 +40,10 @@ pub(super) fn expand(pattern: &str, record: &Record<'_>) -> String {
             'A' => record.program.clone(),
             'B' => record.priority.to_string(),
             'c' => record.module.to_owned(),
-            'd' | 'D' => record.now.format(template(&mut rest)),
+            'd' => Calendar::local(record.now).format(template(&mut rest)),
+            'D' => Calendar::utc(record.now).format(template(&mut rest)),
             'E' => hostname(),
-            'm' => record.message.to_owned(),
+            'm' => printable(record.message).into_owned(),
             'N' => record.serial.to_string(),
             'n' => "\n".to_owned(),
             'p' => record.level.as_str().to_owned(),
@@ -66,6 +70,25 @@ pub(super) fn expand(pattern: &str, record: &Record<'_>) -> String {
     out
 }
 
+/// The text with its control characters escaped: `\\n`, `\\t`, `\\x1b`.
+fn printable(text: &str) -> Cow<'_, str> {
+    // These two end a line, or not, depending on who reads it.
+    let is_special = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if !text.contains(is_special) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\t' => out.extend(c.escape_default()),
+            c if is_special(c) && c.is_ascii() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if is_special(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
 fn take(rest: &mut &str, c: char) -> bool {
     match rest.strip_prefix(c) {
         Some(after) => {
@@ -89,4 +112,29 @@ fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map(|name| name.trim().to_owned())
         .unwrap_or_else(|_| "localhost".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_message_are_escaped_in_every_pattern() {
+        let message = "tcp:a\n2026|00001|x|EMER|forged\r\t\u{1b}[2J\u{7f}\u{85}\u{2028}é\\";
+        let record = Record {
+            program: "p".to_owned(),
+            subprogram: String::new(),
+            module: "m",
+            level: Level::Info,
+            message,
+            serial: 1,
+            priority: 0,
+            started: None,
+            now: Duration::ZERO,
+        };
+        assert_eq!(
+            expand("%D{%Y}|%m%n", &record),
+            "1970|tcp:a\\n2026|00001|x|EMER|forged\\r\\t\\x1b[2J\\x7f\\u{85}\\u{2028}é\\\n"
+        );
+    }
 }

@@ -47,7 +47,7 @@ impl Client {
             .as_millis();
         let comment = Some("produced by \"ovsdb-client backup\"");
         bytes.extend(log::snapshot_record(&copy, comment, now as i64).unwrap_or_default());
-        let mut out = io::stdout().lock();
+        let mut out = mgmt::out::Stdout;
         out.write_all(&bytes)
             .and_then(|()| out.flush())
             .map_err(|e| Failure::new(format!("writing the backup failed ({e})")))
