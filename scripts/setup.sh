@@ -24,16 +24,19 @@ install_packages() {
     }
     echo "setup: installing$missing"
     # A package's daemons are not to be started: Open vSwitch is only wanted for its programs.
-    policy=/usr/sbin/policy-rc.d
-    ours=
+    trap allow_daemons EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
     if [ ! -e $policy ]; then
+        ours=yes
         printf '#!/bin/sh\nexit 101\n' | ./scripts/as-root tee $policy >/dev/null
         ./scripts/as-root chmod 755 $policy
-        ours=yes
     fi
     status=0
     apt_install || { ./scripts/as-root apt-get -qq update && apt_install; } || status=$?
-    [ -z "$ours" ] || ./scripts/as-root rm -f $policy
+    allow_daemons
+    trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
     *openvswitch*)
@@ -44,6 +47,15 @@ install_packages() {
         ;;
     esac
     missing=
+}
+
+policy=/usr/sbin/policy-rc.d
+ours=
+
+# Removes the policy that keeps packages from starting daemons, if it is this script's.
+allow_daemons() {
+    [ -z "$ours" ] || ./scripts/as-root rm -f $policy
+    ours=
 }
 
 apt_install() {
