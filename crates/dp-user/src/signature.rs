@@ -5,9 +5,9 @@
 //! the number now either covers the packet, and then is right, or does not), so nothing has to be removed from here; and the cache is a tenth of
 //! the size of one that holds keys, so that it stays in the processor's.
 //!
-//! The hash is of as much of the key as megaflows look at: of the Ethernet header, or of all. A megaflow that does not look
-//! behind the Ethernet header is remembered by both hashes where others do. So it stays known when the first megaflow that
-//! looks deeper begins, and when the last such ends.
+//! The hash is of as much of the key as megaflows look at: of the Ethernet header, or of all. When the first megaflow begins to
+//! look behind that header, and when the last that does ends, both hashes are in use for a while, so that megaflows that carry
+//! packets stay known.
 //!
 //! It grows while packets pass that it does not know and the megaflows do: at most to [`MOST`] lines. Where even that does not hold what
 //! passes, a cache that takes everything in knows nothing when it comes again, and costs an access to memory and one more to be told; it then
@@ -60,6 +60,11 @@ impl SignatureCache {
         }
     }
 
+    /// How many keys it can remember now.
+    pub(crate) fn places(&self) -> u32 {
+        (self.lines.len() * PLACES) as u32
+    }
+
     /// Where [`SignatureCache::guess`] will look.
     #[inline(always)]
     pub(crate) fn line(&self, hash: u64) -> &Line {
@@ -67,7 +72,7 @@ impl SignatureCache {
     }
 
     /// The megaflow that may cover a key of this hash, or [`NONE`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         // A tag is in one taken place of a line, as it is there that it is remembered again; and `NONE` is what comes before zero.
         lines::only(self.line(hash), signature(hash)).wrapping_sub(1)
@@ -82,19 +87,6 @@ impl SignatureCache {
                 return;
             }
         }
-        self.put(hash, flow);
-    }
-
-    /// Remembers the same megaflow by another hash of the key, unless too much passes.
-    #[inline]
-    pub(crate) fn remember_also(&mut self, hash: u64, flow: u32) {
-        if !self.thin {
-            self.put(hash, flow);
-        }
-    }
-
-    #[inline]
-    fn put(&mut self, hash: u64, flow: u32) {
         let line = self.lines.line_mut(hash as u32);
         let own = lines::with_tag(line, signature(hash));
         let place = if own == 0 {

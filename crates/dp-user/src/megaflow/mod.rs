@@ -180,18 +180,6 @@ impl FlowTable {
         self.subtables.is_ethernet()
     }
 
-    /// Whether some megaflows look no further than that.
-    #[inline]
-    pub(crate) fn has_ethernet(&self) -> bool {
-        self.subtables.has_ethernet()
-    }
-
-    /// Whether the megaflow of a number that a lookup returned looks no further than that.
-    pub(crate) fn is_ethernet_flow(&self, number: u32) -> bool {
-        let flow = self.storage.get(number).filter(|flow| flow.subtable != DEAD);
-        flow.is_some_and(|flow| !self.subtables.is_deep(flow.subtable))
-    }
-
     /// Finds a megaflow that covers `key`.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &Key) -> Option<u32> {

@@ -43,17 +43,6 @@ impl Subtables {
         self.deep == 0
     }
 
-    /// Whether some look at no more than that.
-    #[inline]
-    pub(super) fn has_ethernet(&self) -> bool {
-        self.deep < self.order.len()
-    }
-
-    /// Whether this one looks at more than that.
-    pub(super) fn is_deep(&self, subtable: u32) -> bool {
-        is_deep(self.mask(subtable))
-    }
-
     /// No subtables, of a table from which all megaflows have gone.
     pub(super) fn emptied(&self) -> Subtables {
         Subtables {

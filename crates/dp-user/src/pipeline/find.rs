@@ -12,11 +12,14 @@ impl Pipeline {
     /// Stage 2.
     #[inline(never)]
     pub(super) fn extract(&mut self, batch: &mut Batch, port: PortNo) {
+        if self.ethernet != self.flows.is_ethernet() {
+            self.look_further();
+        }
         let ask = |hash| {
             sys::memory::prefetch(self.signatures.line(hash));
             hash
         };
-        batch.is_ethernet = self.flows.is_ethernet();
+        batch.is_ethernet = self.hashes_ethernet();
         if batch.is_ethernet {
             batch.read(port, KeySlot::read_ethernet, |key| ask(self.hasher.ethernet(key)));
         } else {
@@ -24,10 +27,24 @@ impl Pipeline {
         }
     }
 
+    /// The first megaflow has begun to look behind the Ethernet header, or the last that did has ended. The next keys, as many as
+    /// the signature cache has places, are read whole and looked for both ways, so that their megaflows stay known.
+    #[cold]
+    fn look_further(&mut self) {
+        self.ethernet = self.flows.is_ethernet();
+        self.by_both = self.signatures.places();
+    }
+
+    /// Whether keys are read, and megaflows remembered, by the Ethernet header alone.
+    #[inline(always)]
+    fn hashes_ethernet(&self) -> bool {
+        self.ethernet && self.by_both == 0 && self.flows.is_ethernet()
+    }
+
     /// The hash by which a key's megaflow is remembered: of as much of it as megaflows look at, which is all that is read of packets.
     #[inline]
     pub(super) fn hash(&self, key: &Key) -> u64 {
-        if self.flows.is_ethernet() {
+        if self.hashes_ethernet() {
             self.hasher.ethernet(key)
         } else {
             self.hasher.whole(key)
@@ -38,8 +55,8 @@ impl Pipeline {
     #[inline]
     pub(super) fn find(&mut self, batch: &mut Batch) -> bool {
         let mut unknown = self.guess(batch.runs_mut());
-        if unknown != 0 && !batch.is_ethernet && self.flows.has_ethernet() {
-            unknown = self.guess_by_ethernet(unknown, batch.runs_mut());
+        if self.by_both > 0 {
+            unknown = self.guess_by_both(unknown, batch.runs_mut());
         }
         let (packets, runs) = (batch.frames.len() as u32, batch.runs().len() as u32);
         if unknown == 0 {
@@ -77,37 +94,46 @@ impl Pipeline {
         unknown
     }
 
-    /// Stage 3 again for those of the runs, a bit each, of which no megaflow is remembered by the whole key, while some
-    /// megaflows look behind the Ethernet header and others do not: the latter are remembered by the Ethernet header too.
-    /// Returns those that are left.
+    /// Stage 3 for runs of which those that have a bit in `unknown` have no megaflow that is remembered by the whole key: looks
+    /// for it by the Ethernet header too. Returns those that are left.
     #[cold]
-    fn guess_by_ethernet(&mut self, unknown: u32, runs: &mut [Run]) -> u32 {
-        let (mut left, mut rest) = (unknown, unknown);
-        while rest != 0 {
-            let bit = rest & rest.wrapping_neg();
-            rest ^= bit;
-            let run = &mut runs[bit.trailing_zeros() as usize];
-            if run.flow == MALFORMED {
-                continue;
-            }
-            let hash = self.hasher.ethernet(&run.key);
-            let flow = self.signatures.guess(hash);
-            if self.flows.covers(flow, &run.key) {
+    fn guess_by_both(&mut self, mut unknown: u32, runs: &mut [Run]) -> u32 {
+        for (n, run) in runs.iter_mut().enumerate() {
+            let is_unknown = unknown >> n & 1 != 0;
+            if is_unknown
+                && run.flow != MALFORMED
+                && let Some(flow) = self.recall_by_ethernet(&run.key)
+            {
                 run.flow = flow;
-                left ^= bit;
-                self.signatures.remember(run.hash, flow);
-                self.signatures.remember_also(hash, flow);
+                unknown ^= 1 << n;
+                self.remember(&run.key, flow);
+            } else if !is_unknown && self.ethernet {
+                self.signatures.remember(self.hasher.ethernet(&run.key), run.flow);
             }
         }
-        left
+        self.by_both = self.by_both.saturating_sub(runs.len() as u32);
+        unknown
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recall_by_ethernet(&self, key: &Key) -> Option<u32> {
+        let guess = self.signatures.guess(self.hasher.ethernet(key));
+        self.flows.covers(guess, key).then_some(guess)
     }
 
     /// The megaflow of one packet, if it is remembered.
-    pub(super) fn recall(&self, key: &Key) -> Option<u32> {
-        let covering = |hash| Some(self.signatures.guess(hash)).filter(|guess| self.flows.covers(*guess, key));
-        let also_by_ethernet = !self.flows.is_ethernet() && self.flows.has_ethernet();
-        let by_ethernet = || also_by_ethernet.then(|| covering(self.hasher.ethernet(key))).flatten();
-        covering(self.hash(key)).or_else(by_ethernet)
+    pub(super) fn recall(&mut self, key: &Key) -> Option<u32> {
+        let guess = self.signatures.guess(self.hash(key));
+        if self.flows.covers(guess, key) {
+            return Some(guess);
+        }
+        if self.by_both == 0 {
+            return None;
+        }
+        let found = self.recall_by_ethernet(key)?;
+        self.remember(key, found);
+        Some(found)
     }
 
     /// Remembers the megaflows that were found for these of the runs, a bit each.
@@ -115,21 +141,22 @@ impl Pipeline {
         while found != 0 {
             let run = &runs[found.trailing_zeros() as usize];
             found &= found - 1;
-            self.remember_as(run.hash, &run.key, run.flow);
+            self.signatures.remember(run.hash, run.flow);
+            self.remember_for_later(&run.key, run.flow);
         }
     }
 
     /// Remembers the megaflow of one packet.
     pub(super) fn remember(&mut self, key: &Key, flow: u32) {
-        self.remember_as(self.hash(key), key, flow);
+        self.signatures.remember(self.hash(key), flow);
+        self.remember_for_later(key, flow);
     }
 
-    /// Remembers the megaflow of a key of this hash. One that does not look behind the Ethernet header is remembered by that
-    /// as well, so that it stays known when the last megaflow that looks deeper ends.
-    fn remember_as(&mut self, hash: u64, key: &Key, flow: u32) {
-        self.signatures.remember(hash, flow);
-        if !self.flows.is_ethernet() && self.flows.is_ethernet_flow(flow) {
-            self.signatures.remember_also(self.hasher.ethernet(key), flow);
+    /// Remembers a megaflow by the Ethernet header as well, where keys are soon read no further.
+    #[inline]
+    fn remember_for_later(&mut self, key: &Key, flow: u32) {
+        if self.by_both > 0 && self.ethernet {
+            self.signatures.remember(self.hasher.ethernet(key), flow);
         }
     }
 }
