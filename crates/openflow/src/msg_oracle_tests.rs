@@ -132,6 +132,7 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
     ("FlowMod", "OFPBAC_BAD_LEN", "OFPBMC_BAD_LEN"),
     ("FlowMod", "OFPBAC_BAD_SET_LEN", "OFPBAC_BAD_SET_TYPE"),
     ("FlowMod", "OFPBMC_BAD_FIELD", "OFPBMC_BAD_LEN"),
+    ("FlowMod", "OFPBMC_BAD_LEN", "OFPBMC_BAD_WILDCARDS"),
     ("FlowMod", "OFPBRC_EPERM", "OFPBRC_BAD_LEN"),
     ("FlowMonitorResumed", "OFPBRC_BAD_LEN", "OFPBRC_BAD_SUBTYPE"),
     ("GroupMod", "OFPBAC_BAD_LEN", "OFPBRC_BAD_LEN"),

@@ -1,9 +1,12 @@
 //! Match fields as type-length-value: OpenFlow's OXM (1.3.1 §7.2.3) and Nicira's NXM, which differ in which identifiers are usual.
 
+mod order;
+
 use crate::buf::{Reader, Writer};
 use crate::model::{Match, Subfield, Value};
 use crate::{OfError, Version};
 use flow::{Home, MatchField, OxmClass, port_to_of10};
+use order::Fields;
 use std::sync::OnceLock;
 
 /// The length of a header without experimenter.
@@ -282,24 +285,38 @@ pub(crate) fn encode_set(out: &mut Writer, field: MatchField, version: Version, 
     }
 }
 
-/// Writes a match's fields, with the identifiers of a version.
+/// Writes a match's fields in Open vSwitch's order, with the identifiers of a version.
 pub(crate) fn encode_match(out: &mut Writer, matching: &Match, version: Version) {
+    let mut fields = Fields::default();
     for entry in matching.entries() {
-        let (field, value, mask) = (entry.field, entry.value, entry.mask);
+        fields.insert(entry.field);
+    }
+    if !matching.tun_metadata().is_empty() {
+        fields.insert(MatchField::TunMetadata0);
+    }
+    for field in fields {
+        if field == MatchField::TunMetadata0 {
+            encode_tun_metadata(out, matching, version);
+        }
+        let Some((value, mask)) = matching.get(field) else {
+            continue;
+        };
         match field {
-            MatchField::VlanTci if version >= Version::V12 => encode_tag(out, value, mask, version),
-            MatchField::NwTos if version >= Version::V12 => {
+            MatchField::VlanTci if version >= Version::V11 => encode_tag(out, value, mask, version),
+            MatchField::NwTos if version >= Version::V11 => {
                 put(out, MatchField::IpDscp, version, value >> 2, mask >> 2);
             }
-            MatchField::InPortOxm if version < Version::V12 => {
+            MatchField::InPortOxm if version < Version::V11 => {
                 let port = port_to_of10(value as u32);
                 put(out, MatchField::InPort, version, port.into(), 0xffff);
             }
             _ if version >= Version::V15 && register(field).is_some() => encode_register(out, matching, field, version),
             _ => put(out, field, version, value, mask),
         }
-        // Tunnel metadata stands where the order of fields has it; nothing needs it.
     }
+}
+
+fn encode_tun_metadata(out: &mut Writer, matching: &Match, version: Version) {
     for tun in matching.tun_metadata() {
         if let Some(field) = MatchField::tun_metadata(tun.number) {
             let mask = Value::Wide(tun.mask.clone());
@@ -331,7 +348,9 @@ fn put(out: &mut Writer, field: MatchField, version: Version, value: u128, mask:
         return;
     }
     let all = field.info().valid;
-    let mask = (mask & all != all).then_some(Value::Word(mask));
+    // As Open vSwitch writes them: these have bits that no mask counts.
+    let is_masked = mask & all != all || matches!(field, MatchField::CtState | MatchField::TunFlags);
+    let mask = is_masked.then_some(Value::Word(mask));
     encode_set(out, field, version, &Value::Word(value), mask.as_ref());
 }
 

@@ -1,7 +1,9 @@
 //! The fixed-size matches of OpenFlow 1.0 (§5.2.3) and 1.1 (§A.2.3).
 //!
-//! What packets of the given protocol do not have is not looked at, as the specifications' errata ask. What such a match cannot say is left
-//! out when one is written.
+//! What packets of the given protocol do not have is not looked at, as the specifications' errata
+//! ask. As in Open vSwitch, OpenFlow 1.0 has the type of service, the protocol and the ports of IPv6
+//! too, and OpenFlow 1.1 has them of IPv4 only. What such a match cannot say is left out when one is
+//! written.
 
 use crate::OfError;
 use crate::action::{port10, port11, to10};
@@ -114,6 +116,7 @@ impl Members {
             }
         }
         let (src, dst, mask) = match self.proto {
+            Some(58) if self.dl_type == Some(0x86dd) => (F::Icmpv6Type, F::Icmpv6Code, 0xff),
             Some(1) => (F::IcmpType, F::IcmpCode, 0xff),
             Some(17) => (F::UdpSrc, F::UdpDst, 0xffff),
             Some(132) => (F::SctpSrc, F::SctpDst, 0xffff),
@@ -128,7 +131,9 @@ impl Members {
         m
     }
 
-    fn of(m: &Match) -> Members {
+    /// What a match says, as far as the members can; `ip` are the Ethernet types whose type of
+    /// service, protocol and ports count.
+    fn of(m: &Match, ip: &[u128]) -> Members {
         let of = |fields: &[F]| fields.iter().find_map(|f| m.exact(*f));
         let both = |fields: &[F]| fields.iter().find_map(|f| m.get(*f)).unwrap_or((0, 0));
         let tci = m.get(F::VlanTci).unwrap_or((0, 0));
@@ -140,11 +145,12 @@ impl Members {
         };
         let tagged = tci.0 & 0x1000 != 0 && tci.1 & 0xe000 == 0xe000;
         let arp = matches!(m.exact(F::EthType), Some(0x0806 | 0x8035));
+        let ip = m.exact(F::EthType).is_some_and(|eth_type| ip.contains(&eth_type));
         let proto = match arp {
             true => m.exact(F::ArpOp).filter(|op| *op < 0x100),
-            false => m.exact(F::NwProto).filter(|_| m.exact(F::EthType) == Some(0x0800)),
+            false => m.exact(F::NwProto).filter(|_| ip),
         };
-        let ipv4 = !arp && proto.is_some();
+        let has_ports = ip && proto.is_some();
         Members {
             in_port: m.exact(F::InPortOxm).map(|p| Port(p as u32)),
             dl_src: both(&[F::EthSrc]),
@@ -152,18 +158,15 @@ impl Members {
             vlan,
             pcp: tagged.then_some((tci.0 >> 13) as u8),
             dl_type: m.exact(F::EthType).map(|t| t as u16),
-            tos: m
-                .exact(F::NwTos)
-                .filter(|_| m.exact(F::EthType) == Some(0x0800))
-                .map(|t| t as u8),
+            tos: m.exact(F::NwTos).filter(|_| ip).map(|t| t as u8),
             proto: proto.map(|p| p as u8),
             nw_src: both(&[F::IpSrc, F::ArpSpa]),
             nw_dst: both(&[F::IpDst, F::ArpTpa]),
-            tp_src: of(&[F::TcpSrc, F::UdpSrc, F::SctpSrc, F::IcmpType])
-                .filter(|_| ipv4)
+            tp_src: of(&[F::TcpSrc, F::UdpSrc, F::SctpSrc, F::IcmpType, F::Icmpv6Type])
+                .filter(|_| has_ports)
                 .map(|p| p as u16),
-            tp_dst: of(&[F::TcpDst, F::UdpDst, F::SctpDst, F::IcmpCode])
-                .filter(|_| ipv4)
+            tp_dst: of(&[F::TcpDst, F::UdpDst, F::SctpDst, F::IcmpCode, F::Icmpv6Code])
+                .filter(|_| has_ports)
                 .map(|p| p as u16),
         }
     }
@@ -209,7 +212,7 @@ fn wild(mask: u128) -> Option<u32> {
 
 /// Writes an OpenFlow 1.0 match.
 pub(super) fn encode10(out: &mut Writer, matching: &Match) {
-    let m = Members::of(matching);
+    let m = Members::of(matching, &[0x0800, 0x86dd]);
     let vlan = m.vlan.filter(|v| *v != VLAN_ANY);
     let mut w = w10::ALL;
     let mut say = |bit: u32, said: bool| w &= if said { !bit } else { !0 };
@@ -319,6 +322,9 @@ pub(super) fn decode11(data: &mut Reader<'_>) -> Result<Match, OfError> {
     let (label, tc) = (data.u32()?, data.u8()?);
     data.skip(3)?;
     let (metadata, mask) = (data.u64()?, !data.u64()?);
+    if members.dl_type == Some(0x86dd) {
+        (members.tos, members.proto) = (None, None);
+    }
     let mut m = members.to_match();
     if matches!(members.dl_type, Some(0x8847 | 0x8848)) {
         if has(w11::MPLS_LABEL) {
@@ -334,7 +340,7 @@ pub(super) fn decode11(data: &mut Reader<'_>) -> Result<Match, OfError> {
 
 /// Writes an OpenFlow 1.1 match.
 pub(super) fn encode11(out: &mut Writer, matching: &Match) {
-    let m = Members::of(matching);
+    let m = Members::of(matching, &[0x0800]);
     let (label, tc) = (matching.exact(F::MplsLabel), matching.exact(F::MplsTc));
     let mut w = w11::ALL;
     let mut say = |bit: u32, said: bool| w &= if said { !bit } else { !0 };
@@ -379,4 +385,29 @@ pub(super) fn encode11(out: &mut Writer, matching: &Match) {
 fn mac(data: &mut Reader<'_>) -> Result<u128, OfError> {
     let bytes: [u8; 6] = data.array()?;
     Ok(bytes.iter().fold(0, |n, b| n << 8 | u128::from(*b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Random matches of OpenFlow 1.0, and how Debian's ovs-vswitchd 3.1 reports the rules.
+    const REPORTED: &str = include_str!("../../tests/fixtures/match10.txt");
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
+        (0..hex.len()).step_by(2).map(digit).collect()
+    }
+
+    #[test]
+    fn matches_of_openflow_1_0_are_reported_as_open_vswitch_reports_them() {
+        for line in REPORTED.lines() {
+            let (sent, reported) = line.split_once('\t').expect("two matches");
+            let sent = bytes(sent);
+            let matching = decode10(&mut Reader::new(&sent, OfError::BrcBadLen)).expect("a match");
+            let mut out = Writer::new();
+            encode10(&mut out, &matching);
+            assert_eq!(out.0, bytes(reported), "{matching:?}");
+        }
+    }
 }
