@@ -7,6 +7,7 @@ use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
 use crate::mass::Sweep;
+use crate::unsupported;
 use crate::work::{Part, Work, xid_of};
 use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, PacketOut, PortMod};
 use openflow::{Codec, OfError};
@@ -240,6 +241,7 @@ impl Commit {
             Phase::Apply if self.sweep.is_some() || self.work.next().is_some() => {
                 if let Err((error, message)) = self.apply(core, conn, env) {
                     env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));
+                    unsupported::report(conn.codec, error, &message, &bridge, env);
                     let xid = xid_of(&message);
                     conn.refuse(xid, error, &message);
                     conn.refuse(self.xid, OfError::BfcMsgFailed, &self.request);

@@ -79,4 +79,7 @@ pub trait Env {
     /// # Errors
     /// Its text says why it cannot be done.
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String>;
+
+    /// A request was refused because a bridge does not have a feature, which `what` names in words for the log.
+    fn unsupported(&self, _bridge: &str, _what: &'static str) {}
 }

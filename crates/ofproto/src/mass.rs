@@ -5,6 +5,7 @@ use crate::bundle::SETTLE;
 use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
+use crate::unsupported;
 use openflow::OfError;
 use openflow::model::FlowMod;
 use switch::tables::{Cursor, RuleRef};
@@ -114,6 +115,7 @@ impl Mass {
             Ok(false) => return Some(Job::Mass(self)),
             Ok(true) => {}
             Err(error) => {
+                unsupported::report(conn.codec, error, &self.request, &bridge, env);
                 conn.refuse(self.xid, error, &self.request);
                 if self.phase == Phase::Change {
                     env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));

@@ -3,6 +3,7 @@
 use crate::agent::Core;
 use crate::conn::{Conn, Kind};
 use crate::env::Env;
+use crate::unsupported;
 use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequest};
 use openflow::{Codec, HEADER_LEN, OfError, Version};
 use wire::Nanos;
@@ -31,6 +32,7 @@ impl Core {
         if let Err(error) = done
             && !is_error(message)
         {
+            unsupported::report(Some(codec), error, message, &self.config.bridge, env);
             conn.refuse(xid, error, message);
         }
     }

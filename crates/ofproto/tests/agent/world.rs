@@ -22,9 +22,15 @@ pub(crate) struct World {
     pub(crate) stubborn: Cell<bool>,
     /// Queues by interface.
     pub(crate) queues: RefCell<BTreeMap<String, Vec<QueueInfo>>>,
+    /// What was said to be unsupported.
+    pub(crate) unsupported: RefCell<Vec<&'static str>>,
 }
 
 impl Env for World {
+    fn unsupported(&self, _bridge: &str, what: &'static str) {
+        self.unsupported.borrow_mut().push(what);
+    }
+
     fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R {
         look(&self.switch.borrow())
     }
@@ -107,6 +113,7 @@ impl Lab {
                 sent: RefCell::default(),
                 stubborn: Cell::new(false),
                 queues: RefCell::default(),
+                unsupported: RefCell::default(),
             },
             agent: Agent::new(Config {
                 bridge: BRIDGE.to_owned(),

@@ -9,6 +9,10 @@ use switch::tables::{MeterChange, Translated};
 use wire::Nanos;
 
 impl Env for State {
+    fn unsupported(&self, bridge: &str, what: &'static str) {
+        telemetry::warn_limited!(target: "ofproto", "bridge {bridge}: a request of OpenFlow was refused: {what}");
+    }
+
     fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R {
         look(&self.shared.switch.read())
     }

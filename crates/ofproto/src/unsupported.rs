@@ -1,0 +1,65 @@
+//! Features of OpenFlow that a refused request asked for and this switch does not have.
+//!
+//! An error message has a number and no words. The log says what the number means here.
+
+use crate::env::Env;
+use openflow::model::{Action, Body, Match};
+use openflow::{Codec, OfError};
+
+const CONNTRACK: &str = "connection tracking (ct) is not supported";
+const NSH: &str = "network service headers (encap, decap, nsh) are not supported";
+const SAMPLE: &str = "sampling (sample) is not supported";
+
+/// Tells the environment of a refused request if it asked for a feature that is not there.
+pub(crate) fn report(codec: Option<Codec>, error: OfError, request: &[u8], bridge: &str, env: &impl Env) {
+    use OfError::{BacBadSetType, BacBadType, BmcBadField, NxBacCtDatapathSupport};
+    if !matches!(error, BacBadSetType | BacBadType | BmcBadField | NxBacCtDatapathSupport) {
+        return;
+    }
+    let decoded = codec.and_then(|codec| codec.decode(request).ok());
+    if let Some(feature) = decoded.and_then(|message| of_body(&message.body)) {
+        env.unsupported(bridge, feature);
+    }
+}
+
+fn of_body(body: &Body) -> Option<&'static str> {
+    match body {
+        Body::FlowMod(change) => of_match(&change.matching)
+            .or_else(|| of_actions(&change.instructions.apply))
+            .or_else(|| of_actions(&change.instructions.write)),
+        Body::GroupMod(change) => change.buckets.iter().find_map(|bucket| of_actions(&bucket.actions)),
+        Body::PacketOut(packet) => of_actions(&packet.actions),
+        Body::CtFlushZone(_) | Body::CtFlush(_) => Some(CONNTRACK),
+        _ => None,
+    }
+}
+
+fn of_match(matching: &Match) -> Option<&'static str> {
+    matching
+        .entries()
+        .iter()
+        .find_map(|entry| of_field(entry.field.info().names[0]))
+}
+
+fn of_field(name: &str) -> Option<&'static str> {
+    match name.split_once('_')? {
+        ("ct", _) => Some(CONNTRACK),
+        ("nsh", _) => Some(NSH),
+        _ => None,
+    }
+}
+
+fn of_actions(actions: &[Action]) -> Option<&'static str> {
+    actions.iter().find_map(|action| match action {
+        Action::Ct(_) | Action::Nat(_) | Action::CtClear | Action::Resubmit { ct: true, .. } => Some(CONNTRACK),
+        Action::Encap { .. } | Action::Decap(_) | Action::DecNshTtl => Some(NSH),
+        Action::Sample(_) => Some(SAMPLE),
+        Action::SetField { field, .. } => of_field(field.info().names[0]),
+        Action::Load { dst, .. } => of_field(dst.field().info().names[0]),
+        Action::Move { src, dst } => {
+            of_field(src.field().info().names[0]).or_else(|| of_field(dst.field().info().names[0]))
+        }
+        Action::Clone(inner) => of_actions(inner),
+        _ => None,
+    })
+}
