@@ -13,6 +13,7 @@
 
 mod bridge;
 mod comment;
+mod complaints;
 mod context;
 mod controller;
 mod grammar;

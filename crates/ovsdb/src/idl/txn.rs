@@ -203,6 +203,19 @@ impl Txn {
         self.increment = Some((table.to_owned(), uuid, column.to_owned()));
     }
 
+    /// The rows that it inserts or sets columns of. References that come and go elsewhere because of them are not counted.
+    pub fn rows_set(&self) -> impl Iterator<Item = (&str, Uuid)> {
+        let is_set = |edit: &&Edit| match edit.kind {
+            EditKind::Insert | EditKind::InsertAs => true,
+            EditKind::Update => !edit.set.is_empty(),
+            EditKind::Delete | EditKind::Nothing => false,
+        };
+        self.edits
+            .iter()
+            .filter(is_set)
+            .map(|edit| (edit.table.as_str(), edit.uuid))
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.edits.iter().all(|edit| match edit.kind {

@@ -13,6 +13,7 @@ use ovsdb::{Atom, DatabaseSchema, Uuid, schemas};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::comment::{command_line, comment};
+use super::complaints::{self, Complaints};
 use super::context::{Context, Output};
 use super::grammar::{Command, Prepare};
 use super::options::Options;
@@ -56,8 +57,8 @@ async fn work(args: &[OsString], options: &Options, commands: &[Command]) -> Res
     selection.table(open_vswitch::TABLE);
     if options.wait {
         selection.column(open_vswitch::TABLE, open_vswitch::columns::CUR_CFG);
-        use interface::columns::{ERROR, NAME, OFPORT};
-        selection.columns(interface::TABLE, &[NAME, OFPORT, ERROR]);
+        selection.columns(interface::TABLE, &[interface::columns::OFPORT]);
+        complaints::select(&mut selection);
     }
     for command in commands {
         (command.spec.prepare)(
@@ -123,6 +124,10 @@ struct Done {
     /// The number that `cur_cfg` reaches when the switch has applied the change.
     awaited: Option<i64>,
     new_interfaces: Vec<String>,
+    /// Rows that the transaction set.
+    set: Vec<Uuid>,
+    /// What the switch complained of before.
+    complaints: Complaints,
 }
 
 async fn transact(
@@ -152,6 +157,8 @@ async fn transact(
         }
         let (root, new_interfaces) = (context.root, std::mem::take(&mut context.new_interfaces));
         let mut txn = context.finish()?;
+        let set = txn.rows_set().map(|(_, row)| row).collect();
+        let complaints = complaints::of(connection.idl().tables());
         txn.comment(comment(args));
         if options.wait {
             txn.increment(open_vswitch::TABLE, root, open_vswitch::columns::NEXT_CFG);
@@ -162,6 +169,8 @@ async fn transact(
                 status: TxnStatus::Unchanged,
                 awaited: None,
                 new_interfaces,
+                set,
+                complaints,
             });
         }
         let seqno = connection.idl().seqno();
@@ -174,6 +183,8 @@ async fn transact(
                     status,
                     awaited: increment,
                     new_interfaces,
+                    set,
+                    complaints,
                 });
             }
             TxnStatus::Unchanged => {
@@ -182,6 +193,8 @@ async fn transact(
                     status: TxnStatus::Unchanged,
                     awaited: None,
                     new_interfaces,
+                    set,
+                    complaints,
                 });
             }
             TxnStatus::Error(error) => {
@@ -270,6 +283,8 @@ async fn await_switch(
         }
     }
     report_failures(connection, &done.new_interfaces);
+    let set: Vec<Uuid> = done.set.iter().map(|row| real_uuid(done, *row)).collect();
+    complaints::warn(&done.complaints, connection.idl().tables(), &set, &done.new_interfaces);
     Ok(())
 }
 

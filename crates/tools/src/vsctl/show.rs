@@ -7,6 +7,7 @@ use ovsdb::rows::{ipfix, netflow, sflow};
 use ovsdb::{Atom, Datum, Uuid};
 
 use super::Stop;
+use super::complaints;
 use super::context::Context;
 use super::controller::clear_references;
 use super::grammar::{Command, Prepare};
@@ -44,13 +45,19 @@ const SHAPES: &[Shape] = &[
             bridge::columns::CONTROLLER,
             bridge::columns::FAIL_MODE,
             bridge::columns::DATAPATH_TYPE,
+            bridge::columns::STATUS,
             bridge::columns::PORTS,
         ],
     },
     Shape {
         table: port::TABLE,
         name: Some(port::columns::NAME),
-        columns: &[port::columns::TAG, port::columns::TRUNKS, port::columns::INTERFACES],
+        columns: &[
+            port::columns::TAG,
+            port::columns::TRUNKS,
+            port::columns::STATUS,
+            port::columns::INTERFACES,
+        ],
     },
     Shape {
         table: interface::TABLE,
@@ -115,6 +122,15 @@ fn show_row(context: &mut Context<'_>, shape: &Shape, row: Uuid, level: usize, s
         let below = referred.and_then(|table| SHAPES.iter().find(|shape| shape.table == table));
         let Some(below) = below else {
             let value = context.get(shape.table, row, name);
+            if *name == bridge::columns::STATUS {
+                // Of a status, only what is wrong.
+                for key in complaints::KEYS {
+                    if let Some(text) = complaints::value(&value, key) {
+                        context.line(format_args!("{indent}    {key}: {}", Atom::string(text).to_text()));
+                    }
+                }
+                continue;
+            }
             if !value.is_default(&column.kind) {
                 context.line(format_args!("{indent}    {name}: {}", value.to_text(&column.kind)));
             }
