@@ -40,7 +40,11 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     match parse(args) {
         Ok(Some(wanted)) => match serve(wanted) {
             Ok(code) => code,
-            Err(why) => fail(&why),
+            Err(why) => {
+                // Whoever started a daemon may have seen nothing of it but its log.
+                tracing::error!(target: "ovsdb_server", "{why}");
+                fail(&why)
+            }
         },
         Ok(None) => ExitCode::SUCCESS,
         Err(why) => fail(&why),
@@ -73,6 +77,7 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
         if daemon
             .accept(name, value.as_deref())
             .map_err(|error| error.to_string())?
+            || tls::accept_column(&mut server.tls_settings, name, value.as_deref())
             || tls::accept(&mut server.tls_settings, name, value.as_deref()).map_err(|error| error.to_string())?
         {
             continue;

@@ -106,12 +106,12 @@ fn garbage_after_good_records_is_cut_off_and_kept_aside() {
     let server = Server::start(dir.path(), &file, &[]);
     assert_eq!(server.connect().names(), ["a"]);
     server.connect().transact(insert("d"));
-    assert!(server.log().contains("|WARN|"), "{}", server.log());
-    assert!(
-        server.log().contains(&format!("offset {}", good.len())),
-        "{}",
-        server.log()
-    );
+    let log = server.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("|ERR|")).collect();
+    let lost = format!("{} bytes with 2 records", damaged.len() - good.len());
+    assert!(lines.len() == 1 && lines[0].contains(&lost), "{log}");
+    assert!(lines[0].contains("1 transactions remain"), "{log}");
+    assert!(lines[0].contains(&format!("offset {}", good.len())), "{log}");
     server.kill();
     assert_eq!(
         fs::read(dir.path().join("d.db.cut-off")).unwrap(),
@@ -119,6 +119,101 @@ fn garbage_after_good_records_is_cut_off_and_kept_aside() {
     );
     let server = Server::start(dir.path(), &file, &[]);
     assert_eq!(server.connect().names(), ["a", "d"]);
+}
+
+#[test]
+fn what_is_cut_off_is_kept_even_if_it_is_a_single_torn_record_and_never_overwritten() {
+    let dir = directory();
+    let file = database(dir.path());
+    for (round, kept) in ["d.db.cut-off", "d.db.cut-off.1"].into_iter().enumerate() {
+        let server = Server::start(dir.path(), &file, &[]);
+        server.connect().transact(insert(&format!("kept{round}")));
+        let good = fs::read(&file).unwrap().len();
+        server.connect().transact(insert("torn"));
+        server.kill();
+        let torn = fs::read(&file).unwrap();
+        fs::write(&file, &torn[..torn.len() - 5]).unwrap();
+        Server::start(dir.path(), &file, &[]).kill();
+        assert_eq!(fs::read(dir.path().join(kept)).unwrap(), &torn[good..torn.len() - 5]);
+    }
+    let server = Server::start(dir.path(), &file, &[]);
+    assert_eq!(server.connect().names(), ["kept0", "kept1"]);
+}
+
+#[test]
+fn a_damaged_schema_and_what_is_no_regular_file_are_errors_in_the_log_as_well() {
+    let dir = directory();
+    let file = database(dir.path());
+    let mut content = fs::read(&file).unwrap();
+    content[100] ^= 1;
+    fs::write(&file, &content).unwrap();
+    let fifo = dir.path().join("fifo.db");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let log = dir.path().join("log");
+    for (file, error) in [(&file, "not a database"), (&fifo, "open failed (Not a regular file)")] {
+        let output = Command::new(common::program())
+            .arg(file)
+            .args(["--unixctl=none", "-vconsole:off"])
+            .arg(format!("--log-file={}", log.display()))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8(output.stderr).unwrap();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(said.contains(error) && said.contains(name), "{said}");
+        let logged = fs::read_to_string(&log).unwrap();
+        let is_it = |line: &&str| line.contains("|ERR|") && line.contains(error) && line.contains(name);
+        assert_eq!(logged.lines().filter(is_it).count(), 1, "{logged}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), content, "the file is as it was");
+}
+
+#[test]
+fn every_acknowledged_transaction_survives_kill_9_in_the_middle_of_compactions() {
+    let dir = directory();
+    let file = database(dir.path());
+    let mut acknowledged = Vec::new();
+    let mut next = 0;
+    for round in 0..15u64 {
+        let server = Server::start(dir.path(), &file, &[]);
+        let mut client = server.connect();
+        let present = client.names();
+        for name in &acknowledged {
+            assert!(present.contains(name), "{name} is lost after kill number {round}");
+        }
+        std::thread::scope(|scope| {
+            // The server compacts all the time until it is killed.
+            let compact = || while server.try_control("ovsdb-server/compact", &["D"]).is_ok() {};
+            scope.spawn(compact);
+            for at in next..next + 200 {
+                client.send(
+                    &json!({"id": at, "method": "transact", "params": ["D", insert(&format!("row{at}"))]}).to_string(),
+                );
+            }
+            next += 200;
+            for _ in 0..(20 + (round * 7919 + 13) % 170) {
+                acknowledged.push(format!("row{}", client.recv().unwrap()["id"]));
+            }
+            server.signal_kill();
+        });
+        server.kill();
+        while let Some(reply) = client.recv() {
+            acknowledged.push(format!("row{}", reply["id"]));
+        }
+    }
+    let server = Server::start(dir.path(), &file, &[]);
+    assert!(server.connect().names().len() >= acknowledged.len());
+    assert!(
+        !dir.path().join("d.db.tmp").exists(),
+        "unfinished compactions are removed"
+    );
 }
 
 #[test]

@@ -27,11 +27,14 @@ pub(crate) struct LogFile {
 impl LogFile {
     /// Opens a file that exists, and reads it.
     pub(crate) fn open(name: &Path) -> Result<(LogFile, Vec<u8>), StoreError> {
-        if let Err(source) = fs::metadata(name) {
-            return Err(StoreError::io(name, "open failed", source));
+        let failed = |source| StoreError::io(name, "open failed", source);
+        let kind = fs::metadata(name).map_err(failed)?.file_type();
+        // Reading a FIFO or a device may never end.
+        if !kind.is_file() && !kind.is_dir() {
+            return Err(failed(io::Error::other("Not a regular file")));
         }
         let lock = acquire(name)?;
-        let failed = |source| StoreError::io(name, "open failed", source);
+        remove_unfinished(lock.canonical());
         let mut file = OpenOptions::new().read(true).write(true).open(name).map_err(failed)?;
         let mut content = Vec::new();
         file.read_to_end(&mut content)
@@ -62,7 +65,7 @@ impl LogFile {
         let syncer = Syncer::start().map_err(failed)?;
         let mut new = Replacement {
             path,
-            suffix: "tmp",
+            suffix: COMPACTED,
             mode: 0o640,
             owner: None,
         }
@@ -141,13 +144,40 @@ impl LogFile {
             new.file.sync_data()?;
             new.len += tail.len() as u64;
         }
-        new.rename()?;
-        self.file = Arc::new(new.file.try_clone()?);
+        let file = Arc::new(new.file.try_clone()?);
+        let renamed = new.rename();
+        if !new.renamed {
+            return renamed;
+        }
+        // Even if its directory could not be synced, the new file is the one that the next start opens.
+        self.file = file;
         self.len = new.len;
         self.broken = false;
         self.syncer.replaced(&self.file);
-        Ok(())
+        renamed
     }
+}
+
+/// The suffix of a compacted file before it takes its place.
+pub(super) const COMPACTED: &str = "tmp";
+
+/// The suffix of a converted file before it takes its place.
+pub(super) const CONVERTED: &str = "convert.tmp";
+
+/// Removes what a server left that was killed while it wrote a replacement. The database must be locked.
+fn remove_unfinished(database: &Path) {
+    for suffix in [COMPACTED, CONVERTED] {
+        // A file that stays is replaced by the next compaction.
+        let _ = fs::remove_file(beside(database, suffix));
+    }
+}
+
+/// The name of a replacement before it takes its place.
+fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// How to make a file that takes another's place.
@@ -178,15 +208,13 @@ impl Replacement {
             mode,
             owner,
         } = self;
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".");
-        beside.push(suffix);
-        let beside = PathBuf::from(beside);
+        let beside = beside(&path, suffix);
+        // Whatever has the name: a link or a FIFO there must not be written to.
+        let _ = fs::remove_file(&beside);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(mode)
             .open(&beside)?;
         let new = Replaced {

@@ -1,5 +1,6 @@
 //! A database's file: read when the server starts, written by every transaction, compacted now and then.
 
+mod aside;
 mod file;
 mod lock;
 mod syncer;
@@ -79,7 +80,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens a database's file. Whatever follows the last good record is cut off, with a warning.
+    /// Opens a database's file. What follows the last good record is kept in a file beside it and cut off; the log says how much that is.
     pub(crate) fn open(name: &Path, seed: u128, now: Nanos) -> Result<(Store, Database), StoreError> {
         let (mut log, content) = LogFile::open(name)?;
         let loaded = log::load(content.as_slice(), seed).map_err(|error| StoreError::NotADatabase {
@@ -88,11 +89,15 @@ impl Store {
         })?;
         if let Some(damage) = &loaded.damage {
             let tail = &content[loaded.good_length as usize..];
-            let kept = keep_damaged(name, tail);
-            tracing::warn!(
+            let kept = match aside::keep(name, tail) {
+                Ok(copy) => format!("kept in {}", copy.display()),
+                Err(error) => format!("lost, for they cannot be written beside it ({})", os_text(&error)),
+            };
+            tracing::error!(
                 target: "ovsdb_file",
-                "{}: offset {damage}; {} bytes are cut off after the last good record ({} transactions are kept){kept}",
-                name.display(), tail.len(), loaded.transactions,
+                "{}: configuration is lost: {} bytes with {} records after the last good one are cut off and {kept}; \
+                 {} transactions remain (offset {damage})",
+                name.display(), tail.len(), aside::records(tail), loaded.transactions,
             );
             log.cut(loaded.good_length)
                 .map_err(|source| StoreError::io(name, "truncate failed", source))?;
@@ -156,7 +161,7 @@ impl Store {
         if self.since_snapshot.is_some() {
             return Ok(None);
         }
-        let place = self.log.replacement("tmp")?;
+        let place = self.log.replacement(file::COMPACTED)?;
         self.since_snapshot = Some(Vec::new());
         let changes = db.contents().collect();
         let contents = Commit {
@@ -195,7 +200,7 @@ impl Store {
     pub(crate) fn replace(&mut self, db: &Database, date_ms: i64, comment: &str, now: Nanos) -> io::Result<()> {
         let mut content = log::schema_record(db.schema());
         content.extend(log::snapshot_record(db, Some(comment), date_ms).unwrap_or_default());
-        let new = self.log.replacement("convert.tmp")?.write(&content)?;
+        let new = self.log.replacement(file::CONVERTED)?.write(&content)?;
         self.log.install(new, &[])?;
         self.generation += 1;
         self.since_snapshot = None;
@@ -231,20 +236,5 @@ impl Snapshot {
             file: self.place.write(&content)?,
             generation: self.generation,
         })
-    }
-}
-
-/// Saves what is cut off when it holds more than one torn record, for whoever wants to look into it. Returns words for the log.
-fn keep_damaged(name: &Path, tail: &[u8]) -> String {
-    const HEADER: &[u8] = b"\nOVSDB JSON ";
-    if !tail.windows(HEADER.len()).any(|window| window == HEADER) {
-        return String::new();
-    }
-    let mut copy = name.as_os_str().to_owned();
-    copy.push(".cut-off");
-    let copy = PathBuf::from(copy);
-    match fs::write(&copy, tail) {
-        Ok(()) => format!("; they are kept in {}", copy.display()),
-        Err(error) => format!("; they could not be kept ({})", os_text(&error)),
     }
 }

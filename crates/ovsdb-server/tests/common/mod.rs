@@ -94,6 +94,27 @@ impl Server {
             .unwrap()
     }
 
+    /// As [`Server::control`], for a server that may be killed meanwhile.
+    pub(crate) fn try_control(&self, command: &str, args: &[&str]) -> Result<String, String> {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let socket = self.dir.join("ctl");
+        let call = mgmt::unixctl::call(&socket, command, &args);
+        runtime
+            .block_on(call)
+            .map_err(|error| error.to_string())
+            .and_then(|reply| reply)
+    }
+
+    /// Kills the process; [`Server::kill`] still has to be called.
+    pub(crate) fn signal_kill(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
