@@ -24,6 +24,7 @@ pub mod out;
 pub mod paths;
 pub mod pidfile;
 mod predecessor;
+pub mod reclaim;
 pub mod reconnect;
 pub mod stream;
 pub mod unixctl;

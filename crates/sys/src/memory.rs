@@ -42,6 +42,20 @@ pub fn prefer_huge_pages(words: &mut [u32]) {
     }
 }
 
+/// Gives memory that this process freed back to the system: the C library keeps it otherwise, for the next allocations. Returns whether it
+/// gave any back; false where the C library has no such call.
+///
+/// Takes milliseconds for each hundred MiB, and threads that allocate meanwhile may wait that long. It is for a thread of the control plane
+/// after much was freed, never for one that carries packets.
+pub fn give_back() -> bool {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes the allocator's own locks and changes only memory that nobody has allocated; it may be made by any thread.
+    let given = unsafe { libc::malloc_trim(0) } != 0;
+    #[cfg(not(target_env = "gnu"))]
+    let given = false;
+    given
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -51,5 +65,17 @@ mod tests {
         super::prefer_huge_pages(&mut []);
         super::prefetch(&words[1 << 20]);
         assert!(words.iter().all(|word| *word == 7));
+    }
+
+    #[test]
+    fn memory_in_use_survives_that_the_rest_is_given_back() {
+        let mut pieces: Vec<Box<[u8; 4096]>> = (0..1000).map(|n| Box::new([n as u8; 4096])).collect();
+        let mut n = 0;
+        pieces.retain(|_| {
+            n += 1;
+            n % 10 == 0
+        });
+        super::give_back();
+        assert!(pieces.iter().enumerate().all(|(at, piece)| piece[4095] == (at * 10 + 9) as u8));
     }
 }

@@ -6,6 +6,7 @@ use crate::keys::Keys;
 use crate::rows::{self, Dummies, Tables};
 use crate::state::State;
 use crate::status::{Complaints, Report};
+use crate::system_ids;
 use anyhow::Context;
 use dp_user::Limits;
 use mgmt::idl::{ConnectionError, IdlConnection};
@@ -123,6 +124,8 @@ pub(crate) struct Daemon {
     complaints: Complaints,
     /// Changes of the database that the switch has not followed yet.
     unseen: u32,
+    /// The transaction that says which system this is; `None` before it was submitted.
+    identified: Option<u64>,
     /// The report that is on its way, and whether it carries a configuration.
     in_flight: Option<(u64, bool)>,
     owed: Owed,
@@ -161,6 +164,7 @@ impl Daemon {
             configured: false,
             complaints: Complaints::default(),
             unseen: 0,
+            identified: None,
             in_flight: None,
             owed: Owed::default(),
             next_statistics: Instant::now() + STATS_INTERVAL,
@@ -259,6 +263,10 @@ impl Daemon {
             Event::Changed => self.unseen += 1,
             Event::Lock(_) => {
                 self.lock_changed();
+                self.unseen += 1;
+            }
+            Event::Committed(id, TxnStatus::TryAgain | TxnStatus::NotLocked) if self.identified == Some(id) => {
+                self.identified = None;
                 self.unseen += 1;
             }
             Event::Committed(id, status) => {
@@ -369,6 +377,10 @@ impl Daemon {
                 self.state.controllers.follow(&self.state, &self.desired, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
+                drop(bridges);
+                if self.init {
+                    self.identify(tables.root.as_ref());
+                }
             }
             Err(error) => tracing::error!(target: "bridge", "cannot read the configuration: {error:#}"),
         }
@@ -395,6 +407,16 @@ impl Daemon {
         txn.insert(OpenVSwitch::TABLE);
         txn.comment("oxvs: initializing the database");
         self.db.submit(txn);
+    }
+
+    /// Says once which system this is, as `ovs-ctl start` does where the database is a process of its own.
+    fn identify(&mut self, root: Option<&OpenVSwitch>) {
+        let (Some(root), None) = (root, self.identified) else {
+            return;
+        };
+        let mut txn = self.db.idl_mut().txn();
+        system_ids::complete(root, &mut txn);
+        self.identified = Some(self.db.submit(txn));
     }
 
     /// Writes to the database what it does not know yet; one transaction at a time.

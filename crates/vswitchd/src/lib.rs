@@ -33,6 +33,7 @@ mod show;
 mod slowpath;
 mod state;
 mod status;
+mod system_ids;
 mod unsupported;
 mod workers;
 

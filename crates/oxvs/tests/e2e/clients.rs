@@ -60,6 +60,38 @@ fn a_bridge_is_there_when_ovs_vsctl_returns() {
 }
 
 #[test]
+fn a_bridge_whose_name_is_a_path_is_ignored_and_leaves_no_socket_outside_the_run_directory() {
+    if let Some(reason) = have_programs() {
+        skip!("{reason}");
+    }
+    let switch = dummy();
+    let above = switch.sandbox.dir().parent().unwrap().to_owned();
+    let unique = format!("oxvs-escape-{}", std::process::id());
+    let name = format!("../{unique}");
+    for bridge in [name.as_str(), "a/b"] {
+        let done = switch.try_vsctl(&["add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=dummy"]);
+        assert_eq!(done.status, Some(0), "{}", done.stderr);
+    }
+    dummy_bridge(&switch, "br0", &[]);
+    eventually("br0 is served", || {
+        switch.sandbox.path("br0.mgmt").exists().then_some(())
+    });
+    for suffix in ["mgmt", "snoop"] {
+        let outside = above.join(format!("{unique}.{suffix}"));
+        assert!(!outside.exists(), "{}", outside.display());
+    }
+    assert_eq!(switch.get("interface", "a/b", "ofport"), "[]");
+    let warning = format!("ignoring bridge with invalid name \"{name}\"");
+    assert!(switch.sandbox.read("switch.log").contains(&warning));
+    if !stand_in() {
+        let status = switch.get("bridge", &name, "status");
+        assert!(status.contains("must not contain"), "{status}");
+    }
+    switch.vsctl(&format!("del-br {name} -- del-br a/b"));
+    assert_eq!(switch.vsctl("list-br"), "br0\n");
+}
+
+#[test]
 fn a_device_that_does_not_exist_is_an_error_in_its_row_and_elsewhere_nothing() {
     skip!(unless root, "ip", "ovs-vsctl", "setpriv");
     let ns = Netns::new("sw");
@@ -367,4 +399,90 @@ fn the_binary_answers_to_the_names_of_open_vswitchs_programs() {
         assert!(version.starts_with(program), "{version}");
         assert!(version.lines().next().is_some_and(|l| l.contains('.')), "{version}");
     }
+}
+
+#[test]
+fn a_new_database_says_which_system_it_is_of_and_keeps_what_is_there() {
+    if stand_in() {
+        skip!("Open vSwitch's ovs-ctl says it");
+    }
+    let mut switch = dummy();
+    let id = switch.get("open_vswitch", ".", "external_ids:system-id");
+    assert_eq!(
+        switch.sandbox.read("openvswitch/system-id.conf").trim(),
+        id.trim_matches('"')
+    );
+    for column in ["system_type", "system_version"] {
+        assert_ne!(switch.get("open_vswitch", ".", column), "[]", "{column}");
+    }
+    switch.vsctl("set open_vswitch . external_ids:system-id=mine system_type=KVM external_ids:other=1");
+    switch.vsctl("clear open_vswitch . system_version");
+    switch.kill();
+    switch.boot();
+    let version = || switch.get("open_vswitch", ".", "system_version");
+    eventually("the version is back", || (version() != "[]").then_some(()));
+    assert_eq!(
+        switch.get("open_vswitch", ".", "external_ids"),
+        "{other=\"1\", system-id=mine}"
+    );
+    assert_eq!(switch.get("open_vswitch", ".", "system_type"), "KVM");
+}
+
+#[test]
+fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
+    if stand_in() {
+        skip!("Open vSwitch's tool does not say it");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2"]);
+    let binary = binary().display().to_string();
+    let vsctl = |line: &str| {
+        let mut words = vec![binary.as_str(), "vsctl"];
+        words.extend(line.split(' '));
+        let done = testkit::try_run(&words, &switch.sandbox.env());
+        assert_eq!(done.status, Some(0), "{}", done.stderr);
+        done
+    };
+    let warned = |line: &str| vsctl(line).stderr;
+    let stp = "warning: Bridge br0: stp_enable is not supported yet and has no effect\n";
+    assert!(warned("set bridge br0 stp_enable=true").contains(stp));
+    assert_eq!(
+        warned("add-port br0 p3 -- set interface p3 type=dummy"),
+        "",
+        "a row that was not set"
+    );
+    assert!(warned("set bridge br0 fail_mode=secure").contains(stp));
+    let mirror = warned("-- --id=@m create mirror name=m0 select_all=true -- add bridge br0 mirrors @m");
+    assert!(mirror.contains("Bridge br0: mirrors is not supported"), "{mirror}");
+    let qos = warned("-- --id=@q create qos type=linux-nosuch -- set port p1 qos=@q");
+    assert!(
+        qos.contains("warning: Port p1: ") && qos.contains("linux-nosuch"),
+        "{qos}"
+    );
+    // The row that is wrong is another than the one that is set.
+    let row = vsctl("-- --id=@q create qos type=linux-htb -- set port p2 qos=@q").stdout;
+    let changed = warned(&format!("set qos {} type=linux-other", row.trim()));
+    assert!(
+        changed.contains("warning: Port p2: ") && changed.contains("linux-other"),
+        "{changed}"
+    );
+    assert!(warned("set interface p2 lldp:enable=true").contains("warning: Interface p2: "));
+    assert_eq!(
+        warned("set bridge br0 other_config:some-users-own=1")
+            .matches("some-users-own")
+            .count(),
+        0
+    );
+    let show = vsctl("show").stdout;
+    assert!(show.contains("        unsupported: \"mirrors stp_enable\"\n"), "{show}");
+    assert!(show.contains("            error: \"qos: "), "{show}");
+    let log = switch.sandbox.read("switch.log");
+    let stp = "|bridge|WARN|bridge br0: stp_enable is not supported yet and has no effect";
+    assert_eq!(log.matches(stp).count(), 1, "{log}");
+    switch.tool("ovs-ofctl", &["add-flow", "br0", "ip,actions=ct(table=1)"]);
+    let refused =
+        "|ofproto|WARN|bridge br0: a request of OpenFlow was refused: connection tracking (ct) is not supported";
+    eventually("the log says why", || {
+        switch.sandbox.read("switch.log").contains(refused).then_some(())
+    });
 }
