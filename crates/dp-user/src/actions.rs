@@ -243,6 +243,14 @@ impl Context<'_> {
                     headers::push_mpls(&mut frame, &mut layers, *ethertype, *lse)
                 }
                 Action::PopMpls { ethertype } => headers::pop_mpls(&mut frame, &mut layers, *ethertype),
+                Action::CopyTtlOut => {
+                    headers::copy_ttl_out(&mut frame, &mut layers);
+                    Ok(())
+                }
+                Action::CopyTtlIn => {
+                    headers::copy_ttl_in(&mut frame, &mut layers);
+                    Ok(())
+                }
                 Action::Trunc(len) => {
                     limit = Some(*len);
                     Ok(())

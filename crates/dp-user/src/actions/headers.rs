@@ -6,6 +6,9 @@ use netdev::{Frame, FrameError, checksum};
 /// Length of an MPLS label stack entry.
 const LSE: usize = 4;
 
+/// In the third byte of an entry: it is the last of the stack.
+const BOTTOM: u8 = 1;
+
 /// Length of both addresses.
 const MACS: usize = 12;
 
@@ -40,6 +43,73 @@ pub(super) fn pop_mpls(frame: &mut Frame, layers: &mut Layers, ethertype: u16) -
         layers.forget();
     }
     Ok(())
+}
+
+/// Copies the time to live of the header behind the outermost label to the label.
+pub(super) fn copy_ttl_out(frame: &mut Frame, layers: &mut Layers) {
+    if let Some((lse, next)) = next_header(frame.data(), layers) {
+        frame.data_mut()[lse + LSE - 1] = frame.data()[next.ttl()];
+    }
+}
+
+/// Copies the time to live of the outermost label to the header behind it.
+pub(super) fn copy_ttl_in(frame: &mut Frame, layers: &mut Layers) {
+    let Some((lse, next)) = next_header(frame.data(), layers) else {
+        return;
+    };
+    let data = frame.data_mut();
+    let (ttl, at) = (data[lse + LSE - 1], next.ttl());
+    if let Next::Ipv4(ip) = next {
+        let word = |data: &[u8], at: usize| u16::from_be_bytes([data[at], data[at + 1]]);
+        let (old, sum) = (word(data, at), word(data, ip + 10));
+        let new = u16::from_be_bytes([ttl, data[at + 1]]);
+        data[ip + 10..ip + 12].copy_from_slice(&wire::checksum::update(sum, old, new).to_be_bytes());
+    }
+    data[at] = ttl;
+}
+
+/// A header with a time to live behind a label, by the offset at which it begins.
+enum Next {
+    Label(usize),
+    Ipv4(usize),
+    Ipv6(usize),
+}
+
+impl Next {
+    /// Where its time to live is.
+    fn ttl(&self) -> usize {
+        match self {
+            Next::Label(at) => at + LSE - 1,
+            Next::Ipv4(at) => at + 8,
+            Next::Ipv6(at) => at + 7,
+        }
+    }
+}
+
+/// Where the outermost label is, and the header behind it, if it is one with a time to live.
+fn next_header(data: &[u8], layers: &mut Layers) -> Option<(usize, Next)> {
+    let &Layers { network, start, .. } = layers.locate(data);
+    if network != Network::Mpls {
+        return None;
+    }
+    let at = start + LSE;
+    let rest = data.get(at..)?;
+    if data[start + 2] & BOTTOM == 0 {
+        return (rest.len() >= LSE).then_some((start, Next::Label(at)));
+    }
+    match rest.first()? >> 4 {
+        4 => {
+            let header = rest.get(..usize::from(rest[0] & 0xf) * 4)?;
+            let is_whole = header.len() >= 20 && wire::checksum::checksum(header) == 0;
+            is_whole.then_some((start, Next::Ipv4(at)))
+        }
+        6 => {
+            let fixed: &[u8; 40] = rest.first_chunk()?;
+            let len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+            (len <= rest.len() - fixed.len()).then_some((start, Next::Ipv6(at)))
+        }
+        _ => None,
+    }
 }
 
 /// Sets the type of what begins at `start`.

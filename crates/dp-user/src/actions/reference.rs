@@ -87,6 +87,29 @@ impl Plain {
         at
     }
 
+    /// Where the times to live of the outermost label and of the header behind it are, and where that
+    /// header is, if it is of IPv4. The type of the packet is at `at`.
+    fn ttls(&self, at: usize) -> Option<(usize, usize, Option<std::ops::Range<usize>>)> {
+        let label = at + 2;
+        if !matches!(self.kind(at), 0x8847 | 0x8848) || self.bytes.len() < label + 4 {
+            return None;
+        }
+        let next = label + 4;
+        let len = self.bytes.len() - next;
+        if self.bytes[label + 2] & 1 == 0 {
+            return (len >= 4).then_some((label + 3, next + 3, None));
+        }
+        match self.bytes.get(next)? {
+            first @ 0x45..=0x4f => {
+                let header = next..next + usize::from(first & 15) * 4;
+                let right = testkit::checksum(self.bytes.get(header.clone())?) == 0;
+                right.then_some((label + 3, next + 8, Some(header)))
+            }
+            0x60..=0x6f if len >= 40 + usize::from(self.kind(next + 4)) => Some((label + 3, next + 7, None)),
+            _ => None,
+        }
+    }
+
     fn change(&mut self, action: &Action) {
         let at = self.type_at();
         match action {
@@ -110,6 +133,21 @@ impl Plain {
             Action::SetMpls { lse, mask } if matches!(self.kind(at), 0x8847 | 0x8848) && self.bytes.len() >= at + 6 => {
                 let entry: &mut [u8; 4] = self.bytes[at + 2..].first_chunk_mut().unwrap();
                 *entry = (u32::from_be_bytes(*entry) & !mask | lse & mask).to_be_bytes();
+            }
+            Action::CopyTtlOut => {
+                if let Some((label, next, _)) = self.ttls(at) {
+                    self.bytes[label] = self.bytes[next];
+                }
+            }
+            Action::CopyTtlIn => {
+                if let Some((label, next, ip)) = self.ttls(at) {
+                    self.bytes[next] = self.bytes[label];
+                    if let Some(header) = ip.map(|ip| &mut self.bytes[ip]) {
+                        header[10..12].copy_from_slice(&[0, 0]);
+                        let sum = testkit::checksum(header);
+                        header[10..12].copy_from_slice(&sum.to_be_bytes());
+                    }
+                }
             }
             Action::PushPbb { tci } => {
                 let header = [&self.bytes[..12], &[0x88, 0xe7], &tci.to_be_bytes()].concat();
@@ -181,6 +219,8 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
         1 => (mpls(), any::<u32>()).prop_map(|(ethertype, lse)| Action::PushMpls { ethertype, lse }),
         1 => kind.prop_map(|ethertype| Action::PopMpls { ethertype }),
         1 => (any::<u32>(), any::<u32>()).prop_map(|(lse, mask)| Action::SetMpls { lse, mask }),
+        1 => Just(Action::CopyTtlOut),
+        1 => Just(Action::CopyTtlIn),
         1 => (0..200u32).prop_map(Action::Trunc),
         1 => (0..200u16).prop_map(|max_len| Action::Controller { handle: 1, max_len }),
         1 => (0..6u32).prop_map(Action::Clone),
