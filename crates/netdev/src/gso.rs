@@ -441,6 +441,8 @@ mod tests {
         for change in [
             |frame: &mut Frame| frame.offload.gso = Gso::Tcp6,
             |frame: &mut Frame| frame.offload.gso_size = 0,
+            // No VLAN tag, and so nobody knows what is behind it.
+            |frame: &mut Frame| frame.push_vlan(wire::VlanTag { tpid: 0x9100, tci: 5 }).unwrap(),
         ] {
             let mut frame = frame(&whole);
             change(&mut frame);

@@ -96,7 +96,12 @@ fn matches_are_written_byte_by_byte_as_open_vswitch_reports_them() {
             }
         }
     }
-    assert!(differ.is_empty(), "{} differ\n{}", differ.len(), differ[..differ.len().min(10)].join("\n"));
+    assert!(
+        differ.is_empty(),
+        "{} differ\n{}",
+        differ.len(),
+        differ[..differ.len().min(10)].join("\n")
+    );
 }
 
 proptest! {

@@ -4,6 +4,8 @@
 
 #[path = "rules/budget.rs"]
 mod budget;
+#[path = "rules/copies.rs"]
+mod copies;
 #[path = "support/frames.rs"]
 mod frames;
 #[path = "rules/frozen.rs"]

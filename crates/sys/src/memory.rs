@@ -76,6 +76,11 @@ mod tests {
             n % 10 == 0
         });
         super::give_back();
-        assert!(pieces.iter().enumerate().all(|(at, piece)| piece[4095] == (at * 10 + 9) as u8));
+        assert!(
+            pieces
+                .iter()
+                .enumerate()
+                .all(|(at, piece)| piece[4095] == (at * 10 + 9) as u8)
+        );
     }
 }

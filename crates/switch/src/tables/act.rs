@@ -38,7 +38,7 @@ impl Pipeline<'_> {
 
     /// Does one action. Whether the list goes on behind it.
     fn act(&mut self, action: &Action) -> bool {
-        self.untouched &= leaves_packet(action);
+        self.packet.untouched &= leaves_packet(action);
         match action {
             Action::Output { port, max_len } => self.output(*port, *max_len),
             Action::OutputReg { src, max_len } => self.output_reg(src, *max_len),
@@ -74,9 +74,9 @@ impl Pipeline<'_> {
             Action::DeleteField(field) => self.delete_field(*field),
             Action::Push(src) => {
                 let bits = self.read_bits(src);
-                self.stack.push(bits);
+                self.packet.stack.push(bits);
             }
-            Action::Pop(dst) => match self.stack.pop() {
+            Action::Pop(dst) => match self.packet.stack.pop() {
                 Some(bits) => {
                     self.write_bits(dst, bits);
                     self.detail_of_bits(dst);
@@ -102,11 +102,11 @@ impl Pipeline<'_> {
                     self.detail(|_| format!("queue = {original:#x}").replace("0x0", "0"));
                 }
                 self.set_queue(original);
-                self.default_queue = false;
+                self.packet.default_queue = false;
             }
             Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
             Action::Resubmit { in_port, table, .. } => {
-                let table = if *table == 255 { self.place.table } else { *table };
+                let table = if *table == 255 { self.packet.place.table } else { *table };
                 self.resubmit(table, (*in_port != Port::IN_PORT).then_some(in_port.0));
             }
             Action::Learn(learn) => self.learn(learn),
@@ -130,8 +130,8 @@ impl Pipeline<'_> {
     /// Chooses the queue of what is sent from here on.
     pub(super) fn set_queue(&mut self, queue: u32) {
         self.consult(Field::SkbPriority, u128::MAX);
-        self.state.key.set(Field::SkbPriority, queue.into());
-        self.default_queue = queue == 0;
+        self.packet.state.key.set(Field::SkbPriority, queue.into());
+        self.packet.default_queue = queue == 0;
     }
 
     /// Tells that a write will do nothing.
@@ -148,7 +148,7 @@ impl Pipeline<'_> {
         }
         let ttl = self.read(Field::IpTtl);
         if ttl > 1 {
-            self.state.key.set(Field::IpTtl, ttl - 1);
+            self.packet.state.key.set(Field::IpTtl, ttl - 1);
             return true;
         }
         self.warning(|_| String::from("IPv4 decrement TTL exception"));
@@ -173,7 +173,7 @@ impl Pipeline<'_> {
     /// Measures the packet.
     pub(super) fn meter(&mut self, id: u32) {
         // A rule goes with its meter.
-        if let Some(meter) = self.place.bridge.and_then(|bridge| bridge.tables.meter(id)) {
+        if let Some(meter) = self.packet.place.bridge.and_then(|bridge| bridge.tables.meter(id)) {
             self.commit();
             self.actions.push(dp::Action::Meter(meter.number));
         }
@@ -181,7 +181,7 @@ impl Pipeline<'_> {
 
     /// Counts a packet of a group's bucket.
     pub(super) fn credit_bucket(&mut self, group: &Group, bucket: u16) {
-        let Some(bridge) = self.place.bridge else { return };
+        let Some(bridge) = self.packet.place.bridge else { return };
         let credited = Credited::Bucket {
             bridge: bridge.id,
             group: group.id,

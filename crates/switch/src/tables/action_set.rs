@@ -1,6 +1,7 @@
 //! The action set (OpenFlow 1.3.5 §5.10): actions that are kept for the end of the pipeline, at most one of most kinds.
 
-use super::pipeline::{Owner, Pipeline};
+use super::packet::Owner;
+use super::pipeline::Pipeline;
 use super::report::Kind;
 use flow::{MatchField, PORT_UNSET};
 use openflow::model::Action;
@@ -29,12 +30,12 @@ impl Pipeline<'_> {
     /// Keeps actions for the end of the pipeline.
     pub(super) fn write_actions(&mut self, list: &[Action]) {
         self.line(Kind::Action, |p| format!("write_actions({})", p.text_of_actions(list)));
-        if !self.spend(2 * list.len() + self.place.action_set.len() / 4) {
+        if !self.spend(2 * list.len() + self.packet.place.action_set.len() / 4) {
             return;
         }
-        self.place.action_set.extend_from_slice(list);
+        self.packet.place.action_set.extend_from_slice(list);
         if self.report.is_some() {
-            self.detail(|p| match &ordered(&p.place.action_set)[..] {
+            self.detail(|p| match &ordered(&p.packet.place.action_set)[..] {
                 [] => String::from("action set is empty"),
                 list => format!("action set is: {}", p.text_of_actions(list)),
             });
@@ -45,30 +46,30 @@ impl Pipeline<'_> {
     /// Forgets them.
     pub(super) fn clear_actions(&mut self) {
         self.line(Kind::Action, |_| String::from("clear_actions"));
-        self.detail(|p| match &ordered(&p.place.action_set)[..] {
+        self.detail(|p| match &ordered(&p.packet.place.action_set)[..] {
             [] => String::from("action set was empty"),
             list => format!("action set was: {}", p.text_of_actions(list)),
         });
-        self.place.action_set.clear();
-        self.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
+        self.packet.place.action_set.clear();
+        self.packet.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
     }
 
     /// Runs the action set.
     pub(super) fn run_action_set(&mut self) {
-        if self.place.action_set.is_empty() || self.failed {
+        if self.packet.place.action_set.is_empty() || self.failed {
             return;
         }
-        if !self.spend(4 * self.place.action_set.len()) {
+        if !self.spend(4 * self.packet.place.action_set.len()) {
             return;
         }
-        self.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
-        let list = ordered(&std::mem::take(&mut self.place.action_set));
+        self.packet.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
+        let list = ordered(&std::mem::take(&mut self.packet.place.action_set));
         if list.is_empty() {
             return;
         }
         self.open(Kind::Table, |_| String::from("--. Executing action set:"));
-        if self.place.of == Owner::Rule {
-            self.place.of = Owner::Set;
+        if self.packet.place.of == Owner::Rule {
+            self.packet.place.of = Owner::Set;
         }
         self.run_rest(&list, None);
         self.close(1);
@@ -76,7 +77,7 @@ impl Pipeline<'_> {
 
     /// `actset_output`: where the set would send the packet.
     fn note_output(&mut self) {
-        let set = &self.place.action_set;
+        let set = &self.packet.place.action_set;
         let grouped = set.iter().any(|action| matches!(action, Action::Group(_)));
         let output = set.iter().rev().find_map(|action| match action {
             Action::Output { port, .. } => Some(port.0),
@@ -84,7 +85,7 @@ impl Pipeline<'_> {
             _ => None,
         });
         let port = output.filter(|_| !grouped).unwrap_or(PORT_UNSET);
-        self.state.set(MatchField::ActsetOutput, port.into());
+        self.packet.state.set(MatchField::ActsetOutput, port.into());
     }
 }
 

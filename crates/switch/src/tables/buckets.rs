@@ -3,7 +3,8 @@
 use super::action_set::ordered;
 use super::budget::cost;
 use super::group::Group;
-use super::pipeline::{Owner, Pipeline};
+use super::packet::Owner;
+use super::pipeline::Pipeline;
 use super::report::Kind;
 use crate::dep::Read;
 use dp::DropCause;
@@ -16,7 +17,7 @@ const NO_BUCKET: u16 = u16::MAX;
 impl Pipeline<'_> {
     /// Does what a group says.
     pub(super) fn group(&mut self, id: u32) {
-        let Some(bridge) = self.place.bridge else { return };
+        let Some(bridge) = self.packet.place.bridge else { return };
         self.depend(Read::Group(bridge.id, id));
         let Some(group) = bridge.tables.group(id) else {
             return self.dropped(DropCause::NoDestination);
@@ -24,7 +25,7 @@ impl Pipeline<'_> {
         if !self.deeper(1) {
             return;
         }
-        let owner = std::mem::replace(&mut self.place.of, Owner::Group);
+        let owner = std::mem::replace(&mut self.packet.place.of, Owner::Group);
         match group.kind {
             GroupType::All | GroupType::Indirect => {
                 self.credit_bucket(group, NO_BUCKET);
@@ -42,7 +43,7 @@ impl Pipeline<'_> {
                 self.one_bucket(group, chosen);
             }
         }
-        self.place.of = owner;
+        self.packet.place.of = owner;
         self.shallower(1);
     }
 
@@ -67,7 +68,7 @@ impl Pipeline<'_> {
         let list = ordered(&bucket.actions);
         self.open(Kind::Bucket, |_| format!("bucket {}", bucket.id));
         self.on_copy(|copy| {
-            copy.place.action_set.clear();
+            copy.packet.place.action_set.clear();
             copy.run_rest(&list, None);
             copy.settle_frozen();
         });
@@ -117,7 +118,7 @@ impl Pipeline<'_> {
                 if let Home::Key { field, shift } = info.home {
                     self.consult(field, mask << shift);
                 }
-                add(self.state.get(*field) & mask);
+                add(self.packet.state.get(*field) & mask);
             }
             return hash;
         }

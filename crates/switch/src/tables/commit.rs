@@ -1,7 +1,8 @@
 //! The packet as tables see it, made the one that the datapath has.
 
 use super::labels::clear_payload;
-use super::pipeline::{Pipeline, Tags};
+use super::packet::Tags;
+use super::pipeline::Pipeline;
 use super::words::mask_of;
 use dp::{Action, SetField};
 use flow::{Field, Key, Mask, TAG_PRESENT};
@@ -63,10 +64,13 @@ impl Pipeline<'_> {
     /// Appends the actions that make the datapath's packet the one that tables see. All bits that can differ are in the mask: whoever writes a
     /// field puts the bits that he writes there.
     pub(super) fn commit(&mut self) {
-        if self.base == self.state.key && self.base_buried == self.buried {
+        if self.packet.base.key == self.packet.state.key && self.packet.base.buried == self.packet.buried {
             return;
         }
-        let (have, want) = (tags(&self.base, &self.base_buried), tags(&self.state.key, &self.buried));
+        let (have, want) = (
+            tags(&self.packet.base.key, &self.packet.base.buried),
+            tags(&self.packet.state.key, &self.packet.buried),
+        );
         let common = have
             .iter()
             .rev()
@@ -81,7 +85,7 @@ impl Pipeline<'_> {
         let consulted = mask_of(&self.consulted);
         let others = |field: &&Field| !matches!(**field, Field::VlanTci0 | Field::SkbPriority | Field::MplsLse0);
         for field in Field::ALL.iter().filter(others) {
-            let (have, want) = (self.base.get(*field), self.state.key.get(*field));
+            let (have, want) = (self.packet.base.key.get(*field), self.packet.state.key.get(*field));
             if have != want
                 // Bits that differ would do; a reader of the actions rather sees all that are known.
                 && let Some(set) = SetField::new(*field, want, consulted.get(*field) | (have ^ want))
@@ -89,21 +93,21 @@ impl Pipeline<'_> {
                 self.actions.push(Action::SetField(set));
             }
         }
-        self.base = self.state.key;
-        self.base_buried.clone_from(&self.buried);
+        self.packet.base.key = self.packet.state.key;
+        self.packet.base.buried.clone_from(&self.packet.buried);
     }
 
     /// Writes to the outermost label; one that was put on by the last step is put on as it shall be.
     fn commit_label(&mut self) {
         let (have, want) = (
-            self.base.get(Field::MplsLse0) as u32,
-            self.state.key.get(Field::MplsLse0) as u32,
+            self.packet.base.key.get(Field::MplsLse0) as u32,
+            self.packet.state.key.get(Field::MplsLse0) as u32,
         );
         if have == want {
             return;
         }
         // What was put on before the copy that the packet is now is there for others too.
-        match self.actions[self.own_steps..].last_mut() {
+        match self.actions[self.packet.own_steps..].last_mut() {
             Some(Action::PushMpls { lse, .. }) => *lse = want,
             _ => self.actions.push(Action::SetMpls {
                 lse: want & (have ^ want),
@@ -114,36 +118,36 @@ impl Pipeline<'_> {
 
     /// Appends the choice of the queue that tables want.
     pub(super) fn commit_queue(&mut self) {
-        let queue = self.state.key.get(Field::SkbPriority) as u32;
-        if queue != self.base_queue {
+        let queue = self.packet.state.key.get(Field::SkbPriority) as u32;
+        if queue != self.packet.base.queue {
             self.actions.push(Action::SetQueue(queue));
-            self.base_queue = queue;
+            self.packet.base.queue = queue;
         }
     }
 
     /// Puts a tag on.
     pub(super) fn push_tag(&mut self, tag: VlanTag) {
         self.touch_tags();
-        let (outer, inner) = (self.state.key.tag(0), self.state.key.tag(1));
+        let (outer, inner) = (self.packet.state.key.tag(0), self.packet.state.key.tag(1));
         if let Some(inner) = inner {
-            self.buried.insert(0, inner);
+            self.packet.buried.insert(0, inner);
         }
-        self.state.key.set_tag(1, outer);
-        self.state.key.set_tag(0, Some(tag));
+        self.packet.state.key.set_tag(1, outer);
+        self.packet.state.key.set_tag(0, Some(tag));
     }
 
     /// Takes the outermost tag off.
     pub(super) fn pop_tag(&mut self) {
         self.touch_tags();
-        let inner = self.state.key.tag(1);
-        let deeper = (!self.buried.is_empty()).then(|| self.buried.remove(0));
-        self.state.key.set_tag(0, inner);
-        self.state.key.set_tag(1, deeper);
+        let inner = self.packet.state.key.tag(1);
+        let deeper = (!self.packet.buried.is_empty()).then(|| self.packet.buried.remove(0));
+        self.packet.state.key.set_tag(0, inner);
+        self.packet.state.key.set_tag(1, deeper);
     }
 
     /// Notes that the tags are written to.
     pub(super) fn touch_tags(&mut self) {
-        self.own_tags = false;
+        self.packet.own_tags = false;
         for field in TAGS {
             self.consult(field, u128::MAX);
         }

@@ -22,10 +22,10 @@ impl<'a> Pipeline<'a> {
     /// Writes to the outermost tag's control information; a tag comes or goes with the bit that says that there is one.
     pub(super) fn set_tci(&mut self, value: u16, mask: u16) {
         self.touch_tags();
-        let old = self.state.key.get(Field::VlanTci0) as u16;
+        let old = self.packet.state.key.get(Field::VlanTci0) as u16;
         let new = old & !mask | value & mask;
         match (old & TAG_PRESENT != 0, new & TAG_PRESENT != 0) {
-            (true, true) => self.state.key.set(Field::VlanTci0, new.into()),
+            (true, true) => self.packet.state.key.set(Field::VlanTci0, new.into()),
             (false, true) => self.push_tag(VlanTag {
                 tpid: EtherType::VLAN.0,
                 tci: new & !TAG_PRESENT,
@@ -40,7 +40,7 @@ impl<'a> Pipeline<'a> {
         use MatchPrerequisite as P;
         if self.meets(P::Tcp) || self.meets(P::Udp) || self.meets(P::Sctp) {
             self.read(field);
-            self.state.key.set(field, port.into());
+            self.packet.state.key.set(field, port.into());
         }
     }
 
@@ -63,16 +63,16 @@ impl<'a> Pipeline<'a> {
             Home::Meta { .. } => {}
             Home::Elsewhere => {
                 let options = self.options();
-                return options.map_or(0, |options| options.read_bits(&self.state, src));
+                return options.map_or(0, |options| options.read_bits(&self.packet.state, src));
             }
         }
-        self.state.get(src.field()) >> src.ofs() & mask
+        self.packet.state.get(src.field()) >> src.ofs() & mask
     }
 
     pub(super) fn write_bits(&mut self, dst: &Subfield, value: u128) {
         if dst.field().info().home == Home::Elsewhere {
             if let Some(options) = self.options() {
-                options.write_bits(&mut self.state, dst, value);
+                options.write_bits(&mut self.packet.state, dst, value);
             }
             return;
         }
@@ -82,13 +82,15 @@ impl<'a> Pipeline<'a> {
 
     /// Which options of tunnels are which fields of the bridge that the packet is in.
     pub(super) fn options(&self) -> Option<&'a TunnelOptions> {
-        self.place.bridge.map(|bridge| bridge.tables.options())
+        self.packet.place.bridge.map(|bridge| bridge.tables.options())
     }
 
     /// Sets a field as an action asks.
     pub(super) fn set_field(&mut self, field: MatchField, value: &Value, mask: Option<&Value>) {
         match self.options() {
-            Some(options) if field.info().home == Home::Elsewhere => options.set(&mut self.state, field, value, mask),
+            Some(options) if field.info().home == Home::Elsewhere => {
+                options.set(&mut self.packet.state, field, value, mask)
+            }
             _ => self.write(field, value.low(), mask.map_or(u128::MAX, Value::low)),
         }
     }
@@ -96,7 +98,7 @@ impl<'a> Pipeline<'a> {
     /// Takes a field away that an option of a tunnel is mapped to.
     pub(super) fn delete_field(&mut self, field: MatchField) {
         if let Some(options) = self.options() {
-            options.remove(&mut self.state, field);
+            options.remove(&mut self.packet.state, field);
             self.detail(|_| format!("delete {field}"));
         }
     }
@@ -121,8 +123,8 @@ impl<'a> Pipeline<'a> {
             Home::Key { field, shift } => self.consult(field, mask << shift),
             _ => {}
         }
-        let kept = self.state.get(to) & !mask;
-        self.state.set(to, kept | value & mask);
+        let kept = self.packet.state.get(to) & !mask;
+        self.packet.state.set(to, kept | value & mask);
     }
 
     /// Whether the packet has the fields that need this.
@@ -132,7 +134,7 @@ impl<'a> Pipeline<'a> {
             P::None | P::Ethernet => true,
             P::VlanVid => {
                 self.consult(Field::VlanTci0, TAG_PRESENT.into());
-                self.state.key.get(Field::VlanTci0) as u16 & TAG_PRESENT != 0
+                self.packet.state.key.get(Field::VlanTci0) as u16 & TAG_PRESENT != 0
             }
             P::Arp => matches!(self.read(Field::EthType), 0x0806 | 0x8035),
             P::Ipv4 => self.read(Field::EthType) == 0x0800,

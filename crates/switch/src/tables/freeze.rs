@@ -6,7 +6,8 @@
 //! bridge. These go on at once.
 
 use super::budget::cost;
-use super::pipeline::{Pipeline, Place};
+use super::packet::Place;
+use super::pipeline::Pipeline;
 use super::translated::{BridgeRule, ForController, Memo};
 use crate::dep::Read;
 use crate::port::Ingress;
@@ -102,9 +103,9 @@ impl Pipeline<'_> {
             return;
         }
         let frame = Frame {
-            table: self.place.table,
-            cookie: self.place.cookie,
-            rule: self.place.rule,
+            table: self.packet.place.table,
+            cookie: self.packet.place.cookie,
+            rule: self.packet.place.rule,
             actions: actions.to_vec(),
             then: then.cloned(),
         };
@@ -161,14 +162,16 @@ impl Pipeline<'_> {
     }
 
     fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> u32 {
-        self.spend(cost::KEEP + 4 * self.place.action_set.len() + self.stack.len() + self.memos.len() / 16);
+        self.spend(
+            cost::KEEP + 4 * self.packet.place.action_set.len() + self.packet.stack.len() + self.memos.len() / 16,
+        );
         let frozen = Frozen {
-            bridge: self.place.bridge.map_or(0, |bridge| bridge.id),
-            meta: *self.state.meta(),
-            stack: self.stack.clone(),
-            limit: self.limit,
-            default_queue: self.default_queue,
-            action_set: self.place.action_set.clone(),
+            bridge: self.packet.place.bridge.map_or(0, |bridge| bridge.id),
+            meta: *self.packet.state.meta(),
+            stack: self.packet.stack.clone(),
+            limit: self.packet.limit,
+            default_queue: self.packet.default_queue,
+            action_set: self.packet.place.action_set.clone(),
             frames,
             enters,
         };
@@ -208,30 +211,17 @@ impl Pipeline<'_> {
             then: 0,
             otherwise: 0,
         });
-        let (base, queue) = (self.base, self.base_queue);
-        let own_steps = self.own_steps;
         let mut steps = [0; 2];
         for (value, steps) in [1, 0].into_iter().zip(&mut steps) {
-            let before = self.actions.len();
-            self.own_steps = before;
-            let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
-            let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
-            let (hidden, covered) = (self.hidden, self.covered.clone());
-            let default_queue = self.default_queue;
-            let (buried, base_buried) = (self.buried.clone(), self.base_buried.clone());
+            let saved = self.begin_copy();
             self.write_bits(bit, value);
             self.go_on(frames.to_vec());
             self.settle();
-            (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
-            (self.hidden, self.covered) = (hidden, covered);
-            self.default_queue = default_queue;
-            (self.buried, self.base_buried) = (buried, base_buried);
-            (self.base, self.base_queue) = (base, queue);
-            (self.state, self.place) = (*state, *place);
-            *steps = (self.actions.len() - before) as u32;
+            *steps = (self.actions.len() - self.packet.own_steps) as u32;
+            // A branch is a copy for the datapath too.
+            self.packet = *saved;
         }
         let [then, otherwise] = steps;
-        self.own_steps = own_steps;
         if let Some(action) = self.actions.get_mut(at) {
             *action = Action::IfLonger { len, then, otherwise };
         }
@@ -242,7 +232,11 @@ impl Pipeline<'_> {
     fn go_on(&mut self, frames: Vec<Frame>) {
         let mut frames = frames.into_iter();
         while let Some(frame) = frames.next() {
-            (self.place.table, self.place.cookie, self.place.rule) = (frame.table, frame.cookie, frame.rule);
+            (
+                self.packet.place.table,
+                self.packet.place.cookie,
+                self.packet.place.rule,
+            ) = (frame.table, frame.cookie, frame.rule);
             let through = self.run_rest(&frame.actions, frame.then.as_ref());
             if let Some(next) = through {
                 self.look_up(next, None, true);
@@ -264,16 +258,16 @@ impl Pipeline<'_> {
         };
         self.depend(Read::Bridge(bridge.id));
         self.begin(frozen.meta);
-        self.place = Place {
+        self.packet.place = Place {
             bridge: Some(bridge),
             action_set: frozen.action_set.clone(),
             ..Place::default()
         };
-        self.stack = frozen.stack.clone();
-        self.limit = frozen.limit;
-        self.default_queue = frozen.default_queue;
+        self.packet.stack = frozen.stack.clone();
+        self.packet.limit = frozen.limit;
+        self.packet.default_queue = frozen.default_queue;
         if let Some(at) = frozen.enters {
-            let key = self.state.key;
+            let key = self.packet.state.key;
             return self.enter(at, key);
         }
         self.go_on(frozen.frames.clone());
@@ -282,20 +276,20 @@ impl Pipeline<'_> {
 
     /// Hands the packet as it is now to a controller.
     pub(super) fn hand_over(&mut self, to: &Controller, continuation: Option<u32>) {
-        let Some(bridge) = self.place.bridge else { return };
+        let Some(bridge) = self.packet.place.bridge else { return };
         if !self.another_output() || !self.spend(cost::KEEP + to.userdata.len() / 16 + self.controllers.len() / 16) {
             return;
         }
         self.commit();
-        let limit = self.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
-        let mut metadata = model::Match::metadata_of(&self.state);
-        bridge.tables.options().tell(&self.state, &mut metadata);
+        let limit = self.packet.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
+        let mut metadata = model::Match::metadata_of(&self.packet.state);
+        bridge.tables.options().tell(&self.packet.state, &mut metadata);
         let meaning = ForController {
             bridge: bridge.id,
             controller: to.id,
             reason: continuation.map_or_else(|| self.told_reason(to.reason), |_| to.reason),
-            table: self.place.table,
-            cookie: self.place.cookie,
+            table: self.packet.place.table,
+            cookie: self.packet.place.cookie,
             userdata: to.userdata.clone(),
             meter: to.meter,
             metadata,

@@ -1,13 +1,15 @@
 //! Headers before the packet's own: MPLS label stacks (RFC 3032) and backbone headers (IEEE 802.1Q §9.7).
 //!
-//! What is behind a header that a packet came with, no key shows. Once such a header is off, whoever asks for what was behind it sends the packet
-//! through the datapath again (`Pipeline::hides`). What is behind headers that were put on here is remembered.
+//! A key does not show what is behind a header that a packet came with. Once such a header is off, an
+//! action or a table that looks at what was behind it recirculates the packet first
+//! (`Pipeline::hides`). What is behind headers that were put on here is remembered.
 
 use super::freeze::Why;
 use super::pipeline::Pipeline;
 use dp::Action as Step;
 use flow::{Field, Home, Key, MatchField, MatchPrerequisite, Prerequisite};
-use openflow::model::Action;
+use openflow::model::{Action, GroupType};
+use wire::EtherType;
 
 /// The fields of a label stack, the outermost entry first.
 const STACK: [Field; 3] = [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2];
@@ -45,6 +47,7 @@ fn looks_behind(action: &Action) -> bool {
         | Action::SetEthDst(_)
         | Action::SetQueue(_)
         | Action::PopQueue
+        | Action::SetTunnel { .. }
         | Action::Group(_)
         | Action::Note(_)
         | Action::Exit
@@ -71,14 +74,25 @@ fn is_behind(field: MatchField) -> bool {
     }
 }
 
+fn is_ip(key: &Key) -> bool {
+    matches!(key.get(Field::EthType), 0x0800 | 0x86dd)
+}
+
 impl Pipeline<'_> {
     /// Interrupts the packet's way before an action that asks for what no key shows. Whether it did.
     pub(super) fn hides(&mut self, action: &Action) -> bool {
-        let hides = self.hidden && looks_behind(action);
+        let hides = self.packet.hidden && (looks_behind(action) || self.selects(action));
         if hides {
             self.freeze(Why::Recirculate);
         }
         hides
+    }
+
+    /// Whether an action is a group that selects a bucket by a hash of the packet.
+    fn selects(&self, action: &Action) -> bool {
+        let Action::Group(id) = action else { return false };
+        let group = self.packet.place.bridge.and_then(|bridge| bridge.tables.group(*id));
+        group.is_some_and(|group| group.kind == GroupType::Select)
     }
 
     /// Puts a label on, outside any other.
@@ -89,7 +103,7 @@ impl Pipeline<'_> {
             0 => self.first_lse(),
             _ => self.read(Field::MplsLse0) as u32 & !BOTTOM,
         };
-        let deepest = self.state.key.get(Field::MplsLse2) as u32;
+        let deepest = self.packet.state.key.get(Field::MplsLse2) as u32;
         if depth == STACK.len() && deepest & BOTTOM == 0 {
             // Whether it is there at all is the question; which one it was that is there by now, depends on what was put on before.
             STACK.iter().for_each(|field| self.consult(*field, u128::MAX));
@@ -101,18 +115,18 @@ impl Pipeline<'_> {
             return self.fail(dp::DropCause::Malformed);
         }
         if depth == 0 {
-            self.covered.push(self.state.key);
-            clear_payload(&mut self.state.key);
+            self.packet.covered.push(self.packet.state.key);
+            clear_payload(&mut self.packet.state.key);
         }
         for at in (1..STACK.len()).rev() {
-            let above = self.state.key.get(STACK[at - 1]);
-            self.state.key.set(STACK[at], above);
+            let above = self.packet.state.key.get(STACK[at - 1]);
+            self.packet.state.key.set(STACK[at], above);
         }
-        self.state.key.set(Field::MplsLse0, lse.into());
-        self.state.key.set(Field::EthType, ethertype.into());
+        self.packet.state.key.set(Field::MplsLse0, lse.into());
+        self.packet.state.key.set(Field::EthType, ethertype.into());
         self.actions.push(Step::PushMpls { ethertype, lse });
-        self.hidden = false;
-        self.base = self.state.key;
+        self.packet.hidden = false;
+        self.packet.base.key = self.packet.state.key;
     }
 
     /// The first label of a packet: explicit null (RFC 3032 §2.1), with the priority and the time to live of an IP packet.
@@ -123,7 +137,7 @@ impl Pipeline<'_> {
             return label << 12 | BOTTOM | 64;
         }
         self.consult(Field::IpTos, 0xfc);
-        let tos = self.state.key.get(Field::IpTos) as u32;
+        let tos = self.packet.state.key.get(Field::IpTos) as u32;
         let ttl = match self.read(Field::IpTtl) as u32 {
             0 => 64,
             ttl => ttl,
@@ -144,25 +158,30 @@ impl Pipeline<'_> {
         }
         for at in 1..STACK.len() {
             self.consult(STACK[at], u128::MAX);
-            let below = self.state.key.get(STACK[at]);
-            self.state.key.set(STACK[at - 1], below);
+            let below = self.packet.state.key.get(STACK[at]);
+            self.packet.state.key.set(STACK[at - 1], below);
         }
-        self.state.key.set(Field::MplsLse2, 0);
+        self.packet.state.key.set(Field::MplsLse2, 0);
         self.actions.push(Step::PopMpls { ethertype });
-        match self.covered.pop() {
+        match self.packet.covered.pop() {
             Some(inner) if last && inner.get(Field::EthType) == u128::from(ethertype) => self.uncover(&inner),
             inner => {
-                // Of entries within others it is known how many there are, but not of those behind the third.
-                self.hidden = last || self.state.key.get(Field::MplsLse1) != 0;
+                // The key has three entries. The stack is known if its last one is among them.
+                let is_bottom = |field: &Field| self.packet.state.key.get(*field) as u32 & BOTTOM != 0;
+                self.packet.hidden = last || !STACK.iter().any(is_bottom);
                 if last {
-                    clear_payload(&mut self.state.key);
+                    clear_payload(&mut self.packet.state.key);
                 } else {
-                    self.covered.extend(inner);
+                    self.packet.covered.extend(inner);
                 }
-                self.state.key.set(Field::EthType, ethertype.into());
+                self.packet.state.key.set(Field::EthType, ethertype.into());
+                if last && EtherType(ethertype).is_vlan() {
+                    // The tag behind it is one of the packet's own by now.
+                    self.freeze(Why::Recirculate);
+                }
             }
         }
-        self.base = self.state.key;
+        self.packet.base.key = self.packet.state.key;
     }
 
     /// Makes the packet what it was before a header was put on, but for what is outside.
@@ -170,65 +189,10 @@ impl Pipeline<'_> {
         let outside = |field: &&Field| !is_payload(**field);
         let mut key = *inner;
         for field in Field::ALL.iter().filter(outside) {
-            key.set(*field, self.state.key.get(*field));
+            key.set(*field, self.packet.state.key.get(*field));
         }
         key.set(Field::EthType, inner.get(Field::EthType));
-        self.state.key = key;
-    }
-
-    /// Runs actions on the packet, which is then what it was.
-    pub(super) fn on_copy(&mut self, run: impl FnOnce(&mut Self)) {
-        if !self.may_copy() || !self.nest() {
-            return;
-        }
-        let (state, place) = (Box::new(self.state), Box::new(self.place.clone()));
-        let (stack, own_tags, limit) = (self.stack.clone(), self.own_tags, self.limit);
-        let (hidden, covered, buried) = (self.hidden, self.covered.clone(), self.buried.clone());
-        let default_queue = self.default_queue;
-        let before = (self.actions.len(), self.base, self.base_queue);
-        let own_steps = std::mem::replace(&mut self.own_steps, self.actions.len());
-        run(self);
-        self.contain(before);
-        self.own_steps = own_steps;
-        self.budget.unnest();
-        (self.hidden, self.covered, self.buried) = (hidden, covered, buried);
-        self.default_queue = default_queue;
-        (self.stack, self.own_tags, self.limit) = (stack, own_tags, limit);
-        (self.state, self.place) = (*state, *place);
-    }
-
-    /// Makes the steps since `before` (their number, the packet and the queue then) those of a copy, where they change headers: what they took
-    /// off, no later step could put on again.
-    pub(super) fn contain(&mut self, before: (usize, Key, u32)) {
-        let (start, base, queue) = before;
-        self.spend((self.actions.len() - start) / 32);
-        let header = |step: &Step| {
-            matches!(
-                step,
-                Step::PushMpls { .. } | Step::PopMpls { .. } | Step::PushPbb { .. } | Step::PopPbb
-            )
-        };
-        // Those within copies have been seen to.
-        let mut at = start;
-        let changed = loop {
-            match self.actions.get(at) {
-                None => break false,
-                Some(Step::Clone(steps)) => at += 1 + *steps as usize,
-                Some(Step::IfLonger { then, otherwise, .. }) => at += 1 + (*then + *otherwise) as usize,
-                Some(step) if header(step) => break true,
-                Some(_) => at += 1,
-            }
-        };
-        if !changed {
-            return;
-        }
-        let mut own = self.actions.split_off(start);
-        super::commit::trim(&mut own);
-        if !own.is_empty() {
-            self.actions.push(Step::Clone(own.len() as u32));
-            self.actions.append(&mut own);
-        }
-        (self.base, self.base_queue) = (base, queue);
+        self.packet.state.key = key;
     }
 
     /// How many labels the packet has, as far as the key goes.
@@ -239,7 +203,7 @@ impl Pipeline<'_> {
         let mut depth = 0;
         for field in STACK {
             self.consult(field, BOTTOM.into());
-            let entry = self.state.key.get(field) as u32;
+            let entry = self.packet.state.key.get(field) as u32;
             depth += 1;
             if entry & BOTTOM != 0 {
                 return depth;
@@ -252,8 +216,8 @@ impl Pipeline<'_> {
     pub(super) fn set_lse(&mut self, value: u32, mask: u32) {
         if self.meets(MatchPrerequisite::Mpls) {
             self.consult(Field::MplsLse0, mask.into());
-            let kept = self.state.key.get(Field::MplsLse0) as u32 & !mask;
-            self.state.key.set(Field::MplsLse0, (kept | value & mask).into());
+            let kept = self.packet.state.key.get(Field::MplsLse0) as u32 & !mask;
+            self.packet.state.key.set(Field::MplsLse0, (kept | value & mask).into());
         }
     }
 
@@ -263,7 +227,7 @@ impl Pipeline<'_> {
             return true;
         }
         self.consult(Field::MplsLse0, TTL.into());
-        let ttl = self.state.key.get(Field::MplsLse0) as u32 & TTL;
+        let ttl = self.packet.state.key.get(Field::MplsLse0) as u32 & TTL;
         if ttl > 1 {
             self.set_lse(ttl - 1, TTL);
             return true;
@@ -273,50 +237,58 @@ impl Pipeline<'_> {
         false
     }
 
-    /// Copies the time to live from the next header to the outermost, where both are known.
+    /// Copies the time to live of the next header to the outermost label.
     pub(super) fn copy_ttl_out(&mut self) {
-        if let Some(ttl) = self.inner_ttl() {
-            self.set_lse(ttl, TTL);
-        }
-    }
-
-    /// The time to live of the header behind the outermost label.
-    fn inner_ttl(&mut self) -> Option<u32> {
         if !self.meets(MatchPrerequisite::Mpls) {
-            return None;
+            return;
         }
         self.consult(Field::MplsLse0, BOTTOM.into());
-        if self.state.key.get(Field::MplsLse0) as u32 & BOTTOM == 0 {
-            return Some(self.read(Field::MplsLse1) as u32 & TTL);
+        if self.packet.state.key.get(Field::MplsLse0) as u32 & BOTTOM == 0 {
+            let ttl = self.read(Field::MplsLse1) as u32 & TTL;
+            return self.set_lse(ttl, TTL);
         }
-        let inner = self.covered.last()?;
-        let is_ip = matches!(inner.get(Field::EthType), 0x0800 | 0x86dd);
-        // A header that was put on here: its time to live is one that the decision has looked at.
-        is_ip.then(|| inner.get(Field::IpTtl) as u32)
+        match self.packet.covered.last() {
+            // A header that was put on here: its time to live is one that the decision has looked at.
+            Some(inner) if is_ip(inner) => {
+                let ttl = inner.get(Field::IpTtl) as u32;
+                self.set_lse(ttl, TTL);
+            }
+            Some(_) => {}
+            None => {
+                self.commit();
+                self.actions.push(Step::CopyTtlOut);
+                self.packet.hidden = true;
+            }
+        }
     }
 
-    /// Copies the time to live from the outermost header to the next: off with the label, and on again over the changed header.
+    /// Copies the time to live of the outermost label to the next header.
     pub(super) fn copy_ttl_in(&mut self) {
         if !self.meets(MatchPrerequisite::Mpls) {
             return;
         }
         let lse = self.read(Field::MplsLse0) as u32;
-        let ethertype = self.state.key.get(Field::EthType) as u16;
-        let inner = match lse & BOTTOM {
-            0 => ethertype,
-            _ => match self.covered.last() {
-                Some(inner) => inner.get(Field::EthType) as u16,
-                None => return,
-            },
-        };
-        self.pop_mpls(inner);
-        if lse & BOTTOM == 0 {
-            self.set_lse(lse & TTL, TTL);
-        } else if self.meets(MatchPrerequisite::Ip) {
-            self.state.key.set(Field::IpTtl, (lse & TTL).into());
+        let covered = self.packet.covered.last().copied();
+        match covered.filter(|_| lse & BOTTOM != 0) {
+            Some(inner) if is_ip(&inner) => {
+                // Off with the label, and on again over the changed header.
+                let ethertype = self.packet.state.key.get(Field::EthType) as u16;
+                self.pop_mpls(inner.get(Field::EthType) as u16);
+                self.packet.state.key.set(Field::IpTtl, (lse & TTL).into());
+                self.push_mpls(ethertype);
+                self.set_lse(lse, u32::MAX);
+            }
+            Some(_) => {}
+            None => {
+                self.commit();
+                self.actions.push(Step::CopyTtlIn);
+                if lse & BOTTOM == 0 {
+                    let below = self.read(Field::MplsLse1) as u32 & !TTL | lse & TTL;
+                    self.packet.state.key.set(Field::MplsLse1, below.into());
+                    self.packet.base.key.set(Field::MplsLse1, below.into());
+                }
+            }
         }
-        self.push_mpls(ethertype);
-        self.set_lse(lse, u32::MAX);
     }
 
     /// Puts a backbone header before the packet.
@@ -325,16 +297,16 @@ impl Pipeline<'_> {
         self.touch_tags();
         let known = self.meets(MatchPrerequisite::Pbb);
         let isid = if known { self.read(Field::PbbIsid) as u32 } else { 0 };
-        let pcp = self.state.key.tag(0).map_or(0, |tag| u32::from(tag.tci >> 13));
-        self.covered.push(self.state.key);
-        clear_payload(&mut self.state.key);
-        self.state.key.set_tag(0, None);
-        self.state.key.set_tag(1, None);
-        self.state.key.set(Field::EthType, 0x88e7);
-        self.state.key.set(Field::PbbIsid, isid.into());
+        let pcp = self.packet.state.key.tag(0).map_or(0, |tag| u32::from(tag.tci >> 13));
+        self.packet.covered.push(self.packet.state.key);
+        clear_payload(&mut self.packet.state.key);
+        self.packet.state.key.set_tag(0, None);
+        self.packet.state.key.set_tag(1, None);
+        self.packet.state.key.set(Field::EthType, 0x88e7);
+        self.packet.state.key.set(Field::PbbIsid, isid.into());
         self.actions.push(Step::PushPbb { tci: pcp << 29 | isid });
-        self.hidden = false;
-        self.base = self.state.key;
+        self.packet.hidden = false;
+        self.packet.base.key = self.packet.state.key;
     }
 
     /// Takes a backbone header off.
@@ -346,9 +318,9 @@ impl Pipeline<'_> {
         self.touch_tags();
         self.actions.push(Step::PopPbb);
         // The addresses behind it are its own, and its tags: nothing of the packet is known but where it came in.
-        self.base = self.state.key;
-        self.base.set(Field::EthType, 0);
-        self.covered.pop();
+        self.packet.base.key = self.packet.state.key;
+        self.packet.base.key.set(Field::EthType, 0);
+        self.packet.covered.pop();
         self.freeze(Why::Recirculate);
     }
 }

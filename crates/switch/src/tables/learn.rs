@@ -105,7 +105,7 @@ pub(super) struct Overlay {
 impl Pipeline<'_> {
     /// Makes a rule from the packet.
     pub(super) fn learn(&mut self, learn: &Learn) {
-        let Some(bridge) = self.place.bridge else { return };
+        let Some(bridge) = self.packet.place.bridge else { return };
         if self.suppressed() {
             return self.warning(|_| String::from("suppressing side effects, so learn action ignored"));
         }
@@ -242,12 +242,12 @@ impl Pipeline<'_> {
     /// Lets the rule end soon, where the packet ends its TCP connection.
     pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
         const FIN_RST: u128 = 0x5;
-        let Some(rule) = self.place.rule else { return };
+        let Some(rule) = self.packet.place.rule else { return };
         if !self.meets(flow::MatchPrerequisite::Tcp) {
             return;
         }
         self.consult(Field::TcpFlags, FIN_RST);
-        if self.state.key.get(Field::TcpFlags) & FIN_RST != 0 {
+        if self.packet.state.key.get(Field::TcpFlags) & FIN_RST != 0 {
             self.remember(Memo::Closing { rule, idle, hard });
         }
     }

@@ -17,7 +17,7 @@ impl Pipeline<'_> {
         if !self.may(counted) || !self.has_room_for_actions() {
             return false;
         }
-        let tables = self.place.bridge.map(|bridge| &bridge.tables);
+        let tables = self.packet.place.bridge.map(|bridge| &bridge.tables);
         let subtables = tables.and_then(|tables| Some(tables.table(table)?.rules.stats().subtables));
         self.spend(cost::LOOKUP + subtables.unwrap_or_default())
     }
@@ -49,7 +49,7 @@ impl Pipeline<'_> {
 
     /// Whether the packet may be copied, with all that is kept of it until the copy has gone its way.
     pub(super) fn may_copy(&mut self) -> bool {
-        let kept = self.place.action_set.len() + self.stack.len() + 16 * self.covered.len();
+        let kept = self.packet.place.action_set.len() + self.packet.stack.len() + 16 * self.packet.covered.len();
         self.spend(cost::COPY + 2 * kept) && self.has_room_for_actions()
     }
 
@@ -59,7 +59,7 @@ impl Pipeline<'_> {
         if self.actions.len() <= MAX_ACTIONS {
             return true;
         }
-        let bridge = self.place.bridge.map_or(0, |bridge| bridge.id);
+        let bridge = self.packet.place.bridge.map_or(0, |bridge| bridge.id);
         self.budget.note(bridge, Limit::Actions);
         self.error(|_| Limit::Actions.to_string());
         self.exit = true;
@@ -97,7 +97,7 @@ impl Pipeline<'_> {
         };
         // All calls that it is within meet the end of the work too.
         let is_known = self.budget.has_ended() && self.failed;
-        let bridge = self.place.bridge.map_or(0, |bridge| bridge.id);
+        let bridge = self.packet.place.bridge.map_or(0, |bridge| bridge.id);
         self.budget.note(bridge, limit);
         if limit != Limit::Work || !is_known {
             self.fatal(|_| limit.to_string());

@@ -68,7 +68,9 @@ impl Pipeline<'_> {
 
     /// Whether one of a group's buckets is live.
     fn is_group_live(&mut self, id: u32, within: u32) -> bool {
-        let Some(bridge) = self.place.bridge else { return false };
+        let Some(bridge) = self.packet.place.bridge else {
+            return false;
+        };
         if !self.spend(cost::PORT) {
             return false;
         }

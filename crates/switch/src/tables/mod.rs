@@ -47,6 +47,7 @@ mod memos;
 mod meter;
 mod options;
 mod output;
+mod packet;
 mod page;
 mod pipeline;
 mod report;

@@ -1,7 +1,9 @@
 //! Where packets leave: ports, floods, the bridge's own switching, controllers.
 
 use super::budget::cost;
-use super::pipeline::{Owner, Pipeline};
+use super::freeze::Why;
+use super::packet::Owner;
+use super::pipeline::Pipeline;
 use super::report::Kind;
 use super::{ForController, TABLES, TableMiss};
 use crate::bridge::Bridge;
@@ -9,8 +11,11 @@ use crate::dep::Read;
 use crate::port::{Egress, Ingress};
 use crate::translate::Normal;
 use dp::{Action, DropCause, PortNo};
-use flow::{Field, MatchField};
-use openflow::model::{Controller, Port, Subfield};
+use flow::{Field, MatchField, MatchPrerequisite};
+use openflow::model::{self, Controller, Port, Subfield};
+
+/// The bits of a type of service that are the DSCP.
+const DSCP: u128 = 0xfc;
 
 /// Why a controller gets a packet that an action sends: a rule's, an action set's, a bucket's, a packet-out's.
 const ACTION: u8 = 1;
@@ -34,6 +39,11 @@ impl Pipeline<'_> {
                 },
                 None,
             ),
+            // The tables may look at anything.
+            Port::TABLE if self.packet.hidden => {
+                self.freeze(Why::Recirculate);
+                self.leave(&[model::Action::Output { port, max_len }], None);
+            }
             Port::TABLE => {
                 self.resubmit(0, None);
             }
@@ -59,7 +69,7 @@ impl Pipeline<'_> {
 
     /// Why a controller gets a packet that an output sends there.
     fn why_output(&self) -> u8 {
-        match self.place.of {
+        match self.packet.place.of {
             _ if self.packet_out => PACKET_OUT,
             Owner::Group => GROUP,
             Owner::Set => ACTION_SET,
@@ -70,8 +80,8 @@ impl Pipeline<'_> {
     /// Why a controller gets a packet, as it is told: what a table-miss rule sends it is no action's doing (OpenFlow 1.3.5 §5.4).
     pub(super) fn told_reason(&self, reason: u8) -> u8 {
         let is_miss = || {
-            let at = self.place.rule?.rule;
-            let entry = self.place.bridge?.tables.table(at.table)?.rules.entry(at.id)?;
+            let at = self.packet.place.rule?.rule;
+            let entry = self.packet.place.bridge?.tables.table(at.table)?.rules.entry(at.id)?;
             Some(entry.priority == 0 && entry.matching() == classifier::Match::ANY)
         };
         if reason == ACTION && is_miss() == Some(true) {
@@ -90,10 +100,11 @@ impl Pipeline<'_> {
             self.warning(|p| format!("output_trunc does not support port: {}", p.text_of_port(port)));
             return;
         }
-        let before = self.limit;
-        self.limit = Some(before.map_or(max_len, |limit| limit.min(max_len)));
-        self.output(port, 0);
-        self.limit = before;
+        self.aside(|cut| {
+            let limit = cut.packet.limit.map_or(max_len, |limit| limit.min(max_len));
+            cut.packet.limit = Some(limit);
+            cut.output(port, 0);
+        });
     }
 
     /// Sends the packet through a queue of a port.
@@ -103,19 +114,18 @@ impl Pipeline<'_> {
         if number == in_port && port != Port::IN_PORT {
             return self.dropped(DropCause::Loop);
         }
-        let before = (self.read(Field::SkbPriority) as u32, self.default_queue);
-        self.set_queue(queue);
-        self.output_to(number);
-        self.set_queue(before.0);
-        self.default_queue = before.1;
+        self.aside(|queued| {
+            queued.set_queue(queue);
+            queued.output_to(number);
+        });
     }
 
     pub(super) fn in_port(&self) -> u32 {
-        self.state.get(MatchField::InPortOxm) as u32
+        self.packet.state.get(MatchField::InPortOxm) as u32
     }
 
     fn output_to(&mut self, number: u32) {
-        let Some(bridge) = self.place.bridge else { return };
+        let Some(bridge) = self.packet.place.bridge else { return };
         let Some((port, interface)) = bridge.of_ports.get(&number).copied() else {
             self.depend(Read::Flood(bridge.id));
             self.warning(|_| String::from("Nonexistent output port"));
@@ -136,7 +146,7 @@ impl Pipeline<'_> {
         const UDP: u128 = 17;
         const SERVER: u128 = 67;
         const CLIENT: u128 = 68;
-        let Some(bridge) = self.place.bridge.filter(|bridge| bridge.hidden.is_in_band()) else {
+        let Some(bridge) = self.packet.place.bridge.filter(|bridge| bridge.hidden.is_in_band()) else {
             return;
         };
         let local = Port::LOCAL.0;
@@ -166,7 +176,7 @@ impl Pipeline<'_> {
     }
 
     fn flood(&mut self, in_port: u32, all: bool) {
-        let Some(bridge) = self.place.bridge else { return };
+        let Some(bridge) = self.packet.place.bridge else { return };
         self.depend(Read::Flood(bridge.id));
         let ports = bridge.ports.values().filter(|port| all || !port.no_flood);
         for member in ports.flat_map(|port| &port.members) {
@@ -183,7 +193,7 @@ impl Pipeline<'_> {
 
     /// Does what the bridge would do without rules.
     fn normal(&mut self) {
-        let Some(bridge) = self.place.bridge else { return };
+        let Some(bridge) = self.packet.place.bridge else { return };
         let in_port = self.in_port();
         let Some((port, interface)) = bridge.of_ports.get(&in_port).copied() else {
             self.depend(Read::Flood(bridge.id));
@@ -195,8 +205,8 @@ impl Pipeline<'_> {
             port,
             interface,
         };
-        let mut key = self.state.key;
-        if self.own_tags && self.switch.vlan_limit < 2 {
+        let mut key = self.packet.state.key;
+        if self.packet.own_tags && self.switch.vlan_limit < 2 {
             key.set_tag(1, self.original.tag(1));
         }
         let effects = std::mem::take(&mut self.effects);
@@ -225,17 +235,15 @@ impl Pipeline<'_> {
             if self.failed {
                 break;
             }
-            let state = Box::new(self.state);
-            let own_tags = self.own_tags;
-            for change in &tags {
-                match change {
-                    Action::PushVlan(tag) => self.push_tag(*tag),
-                    _ => self.pop_tag(),
+            self.aside(|tagged| {
+                for change in &tags {
+                    match change {
+                        Action::PushVlan(tag) => tagged.push_tag(*tag),
+                        _ => tagged.pop_tag(),
+                    }
                 }
-            }
-            self.send(egress);
-            self.state = *state;
-            self.own_tags = own_tags;
+                tagged.send(egress);
+            });
         }
     }
 
@@ -244,11 +252,10 @@ impl Pipeline<'_> {
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
             Egress::Device(device) => self.send_to(device),
-            Egress::Patch(peer) if self.hidden => self.enter_again(peer),
+            Egress::Patch(peer) if self.packet.hidden => self.enter_again(peer),
             Egress::Patch(peer) => {
-                let (key, limit) = (self.state.key, self.limit);
+                let key = self.packet.state.key;
                 self.enter(peer, key);
-                self.limit = limit;
             }
         }
     }
@@ -256,20 +263,33 @@ impl Pipeline<'_> {
     fn send_to(&mut self, device: PortNo) {
         match self.mark_of(device) {
             None => self.send_as_it_is(device),
-            Some(dscp) => {
-                let state = Box::new(self.state);
-                self.write(MatchField::NwTos, u128::from(dscp) << 2, 0xfc);
-                self.send_as_it_is(device);
-                self.state = *state;
-            }
+            Some(dscp) if self.packet.hidden => self.send_marked_copy(device, dscp),
+            Some(dscp) => self.aside(|marked| {
+                marked.write(MatchField::NwTos, u128::from(dscp) << 2, DSCP);
+                marked.send_as_it_is(device);
+            }),
         }
+    }
+
+    /// Marks and sends a packet whose DSCP is not known: so it is written whatever it is, and to a copy.
+    fn send_marked_copy(&mut self, device: PortNo, dscp: u8) {
+        let saved = self.begin_copy();
+        let start = self.packet.own_steps;
+        if self.meets(MatchPrerequisite::Ip) {
+            let mark = u128::from(dscp) << 2;
+            self.packet.base.key.set(Field::IpTos, !mark & DSCP);
+            self.write(MatchField::NwTos, mark, DSCP);
+        }
+        self.send_as_it_is(device);
+        self.clone_steps(start);
+        self.packet = *saved;
     }
 
     /// The DSCP that packets get which leave by the queue that was chosen.
     fn mark_of(&mut self, device: PortNo) -> Option<u8> {
         let marks = self.switch.marks.get(&device)?;
         let queue = self.read(Field::SkbPriority) as u32;
-        let chosen = queue != 0 || self.default_queue;
+        let chosen = queue != 0 || self.packet.default_queue;
         marks.get(&queue).copied().filter(|_| chosen)
     }
 
@@ -279,7 +299,7 @@ impl Pipeline<'_> {
         }
         self.commit();
         self.commit_queue();
-        if let Some(limit) = self.limit {
+        if let Some(limit) = self.packet.limit {
             self.actions.push(Action::Trunc(limit));
         }
         self.actions.push(Action::Output(device));
@@ -307,7 +327,9 @@ impl Pipeline<'_> {
 
     /// What becomes of a packet that a table has no rule for. Whether it goes on to the next table.
     pub(super) fn miss(&mut self, table: u8) -> bool {
-        let Some(bridge) = self.place.bridge else { return false };
+        let Some(bridge) = self.packet.place.bridge else {
+            return false;
+        };
         let to_controller = match bridge.tables.miss(table) {
             TableMiss::Continue if table + 1 < TABLES => return true,
             TableMiss::Continue | TableMiss::Drop => false,
@@ -324,7 +346,11 @@ impl Pipeline<'_> {
             return false;
         }
         self.line(Kind::Action, |_| String::from("CONTROLLER:65535"));
-        (self.place.table, self.place.cookie, self.place.rule) = (table, 0, None);
+        (
+            self.packet.place.table,
+            self.packet.place.cookie,
+            self.packet.place.rule,
+        ) = (table, 0, None);
         self.hand_over(
             &Controller {
                 reason: ForController::MISS,

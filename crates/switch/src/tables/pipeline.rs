@@ -1,13 +1,14 @@
 //! A packet's way through the tables of bridges, to actions for all packets like it.
 //!
-//! The [`Pipeline`] holds the packet as tables see it now, the packet as the datapath has it at this point of its actions, and the bits that
-//! any decision looked at. What an action asks for is written to the first; the second follows it when the packet is sent (`commit`).
-//! What it may need for that: `limits`.
+//! The [`Pipeline`] holds the packet as tables and as the datapath have it by now (`packet`), and the
+//! bits that any decision looked at. What an action asks for is written to the tables' packet; the
+//! datapath's follows when the packet is sent (`commit`). What it may need for that: `limits`.
 
 use super::budget::{Budget, Patience, cost};
-use super::freeze::{Freezing, Frozen};
+use super::freeze::{Freezing, Frozen, Why};
 use super::learn::Overlay;
 use super::liveness::Liveness;
+use super::packet::{Packet, Place};
 use super::report::{Kind, Report};
 use super::translated::{BridgeRule, ForController, Memo, Translated};
 use super::{Credited, RuleRef, words};
@@ -22,48 +23,21 @@ use openflow::model::{self, Instructions};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// VLAN tags.
-pub(super) type Tags = SmallVec<[wire::VlanTag; 2]>;
-
 /// A translation in the making.
 pub(crate) struct Pipeline<'a> {
     pub(super) switch: &'a Switch,
     /// The packet as it came.
     pub(super) original: &'a Key,
-    /// The packet as tables see it.
-    pub(super) state: FlowState,
-    /// The packet as the datapath has it.
-    pub(super) base: Key,
-    /// The queue of outputs, as the datapath has it.
-    pub(super) base_queue: u32,
-    /// Where the steps begin that are of the copy alone that the packet is.
-    pub(super) own_steps: usize,
-    /// Whether an action has chosen queue 0, which otherwise means none.
-    pub(super) default_queue: bool,
+    /// The packet as it is by now.
+    pub(super) packet: Packet<'a>,
     /// Whether a controller sent the packet.
     pub(super) packet_out: bool,
     /// Whether the datapath gets the packet from a controller, and with it no mark.
     unmarked: bool,
-    /// Whether tables see the packet as the datapath got it: in the bridge that it came in on, before any action that may change it.
-    pub(super) untouched: bool,
     /// Tables that saw it so although it has a tag that does not count, and so is not quite what the datapath got.
     pub(super) uncounted: SmallVec<[Read; 4]>,
-    /// Whether the tags are those that it came with.
-    pub(super) own_tags: bool,
-    /// Most bytes that are sent.
-    pub(super) limit: Option<u32>,
-    /// Whether a header is off behind which the packet is not known.
-    pub(super) hidden: bool,
-    /// The packet behind each header that was put on here, the innermost first.
-    pub(super) covered: Vec<Key>,
-    /// The tags behind the second one, the outermost first: as tables see the packet, and as the datapath has it.
-    pub(super) buried: Tags,
-    pub(super) base_buried: Tags,
     pub(super) consulted: words::StateWords,
     pub(super) actions: Vec<Action>,
-    pub(super) place: Place<'a>,
-    /// What `push` put there.
-    pub(super) stack: Vec<u128>,
     pub(super) exit: bool,
     pub(super) freezing: Option<Freezing>,
     pub(super) drop: Option<DropCause>,
@@ -78,30 +52,6 @@ pub(crate) struct Pipeline<'a> {
     pub(super) liveness: Liveness,
     pub(super) budget: Budget<'a>,
     pub(super) failed: bool,
-}
-
-/// Where in the switch the packet is.
-#[derive(Clone, Default)]
-pub(super) struct Place<'a> {
-    pub(super) bridge: Option<&'a Bridge>,
-    pub(super) table: u8,
-    pub(super) rule: Option<BridgeRule>,
-    pub(super) cookie: u64,
-    pub(super) action_set: Vec<model::Action>,
-    /// What the actions that are running belong to.
-    pub(super) of: Owner,
-}
-
-/// What actions belong to, as controllers are told when they get a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// A rule.
-    #[default]
-    Rule,
-    /// An action set.
-    Set,
-    /// A group.
-    Group,
 }
 
 /// Where a packet begins its way, if that is not the port of its key.
@@ -147,7 +97,7 @@ impl<'a> Pipeline<'a> {
     ) -> Option<Translated> {
         let mut pipeline = Pipeline::new(switch, &state.key, patience);
         pipeline.unmarked = true;
-        pipeline.base = pipeline.visible(&state.key);
+        pipeline.packet.base.key = pipeline.visible(&state.key);
         pipeline.depend(Read::Memo(handle));
         pipeline.thaw(&frozen.with_metadata(state));
         pipeline.finish()
@@ -168,9 +118,9 @@ impl<'a> Pipeline<'a> {
 
     /// The packet as tables see it, with metadata, of which the datapath may have less.
     pub(super) fn begin(&mut self, meta: [u64; flow::META_WORDS]) {
-        self.state = FlowState::with_meta(self.base, meta);
+        self.packet.state = FlowState::with_meta(self.packet.base.key, meta);
         if self.unmarked {
-            self.base.set(Field::PktMark, 0);
+            self.packet.base.key.set(Field::PktMark, 0);
         }
     }
 
@@ -179,25 +129,12 @@ impl<'a> Pipeline<'a> {
         Pipeline {
             switch,
             original: key,
-            state: FlowState::ZERO,
-            base: Key::ZERO,
-            base_queue: key.get(Field::SkbPriority) as u32,
-            own_steps: 0,
-            default_queue: false,
+            packet: Packet::new(key.get(Field::SkbPriority) as u32),
             packet_out: false,
             unmarked: false,
-            untouched: false,
             uncounted: SmallVec::new(),
-            own_tags: true,
-            limit: None,
-            hidden: false,
-            covered: Vec::new(),
-            buried: Tags::new(),
-            base_buried: Tags::new(),
             consulted: [0; words::WORDS],
             actions: Vec::new(),
-            place: Place::default(),
-            stack: Vec::new(),
             exit: false,
             freezing: None,
             drop: None,
@@ -218,7 +155,7 @@ impl<'a> Pipeline<'a> {
     /// The packet's way from where it came in, or from where it was frozen.
     pub(crate) fn run(&mut self) {
         let key = self.original;
-        self.base = self.visible(key);
+        self.packet.base.key = self.visible(key);
         self.consult(Field::InPort, u128::MAX);
         self.consult(Field::RecircId, u128::MAX);
         match key.get(Field::RecircId) as u32 {
@@ -226,7 +163,7 @@ impl<'a> Pipeline<'a> {
                 let in_port = key.in_port();
                 self.depend(Read::Attachment(in_port));
                 if let Some(at) = self.switch.attachments.get(&in_port) {
-                    let key = self.base;
+                    let key = self.packet.base.key;
                     self.enter(*at, key);
                 }
             }
@@ -251,7 +188,7 @@ impl<'a> Pipeline<'a> {
             Start::Actions(bridge, state, actions) => (*bridge, state, Some(*actions)),
         };
         let key = self.original;
-        self.base = self.visible(key);
+        self.packet.base.key = self.visible(key);
         self.begin(*state.meta());
         self.consult(Field::InPort, u128::MAX);
         self.consult(Field::RecircId, u128::MAX);
@@ -259,7 +196,7 @@ impl<'a> Pipeline<'a> {
             return;
         };
         self.depend(Read::Bridge(bridge.id));
-        self.place = Place {
+        self.packet.place = Place {
             bridge: Some(bridge),
             cookie: u64::MAX,
             ..Place::default()
@@ -278,7 +215,7 @@ impl<'a> Pipeline<'a> {
 
     /// The packet's way through the tables of the bridge that it is in.
     fn run_tables(&mut self, bridge: &Bridge) {
-        let in_port = self.state.get(MatchField::InPortOxm) as u32;
+        let in_port = self.packet.state.get(MatchField::InPortOxm) as u32;
         if self.receives(bridge, in_port) {
             self.look_up(0, None, true);
             let reopened = self.reopen();
@@ -287,7 +224,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The packet comes into a bridge. Its state is what it was when this returns.
+    /// The packet comes into a bridge: a copy of it, where it comes from another bridge.
     pub(super) fn enter(&mut self, at: Ingress, key: Key) {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
             return;
@@ -299,22 +236,17 @@ impl<'a> Pipeline<'a> {
             .get(&at.port)
             .and_then(|port| port.members.get(at.interface));
         let Some(member) = port else { return };
-        let inside = FlowState::new(key, member.number);
-        let from_outside = self.place.bridge.is_none();
-        let untouched = std::mem::replace(&mut self.untouched, from_outside);
-        let state = Box::new(std::mem::replace(&mut self.state, inside));
-        let within = Place {
+        let within = self.packet.place.bridge.is_some();
+        let saved = within.then(|| self.begin_copy());
+        self.packet.untouched = !within;
+        self.packet.state = FlowState::new(key, member.number);
+        self.packet.place = Place {
             bridge: Some(bridge),
             ..Place::default()
         };
-        let place = Box::new(std::mem::replace(&mut self.place, within));
-        let stack = std::mem::take(&mut self.stack);
-        let (hidden, own_tags, default_queue) = (self.hidden, self.own_tags, self.default_queue);
-        let (covered, buried) = (self.covered.clone(), self.buried.clone());
-        let before = (self.actions.len(), self.base, self.base_queue);
-        let own_steps = std::mem::replace(&mut self.own_steps, self.actions.len());
+        self.packet.stack.clear();
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
-        let deeper = u32::from(place.bridge.is_some());
+        let deeper = u32::from(within);
         if self.deeper(deeper) {
             if self.spend(cost::COPY) {
                 self.run_tables(bridge);
@@ -322,17 +254,10 @@ impl<'a> Pipeline<'a> {
             self.shallower(deeper);
         }
         self.close(1);
-        if place.bridge.is_some() {
-            self.contain(before);
+        if let Some(saved) = saved {
+            self.end_copy(saved);
             self.forgive();
         }
-        self.own_steps = own_steps;
-        (self.hidden, self.own_tags, self.default_queue) = (hidden, own_tags, default_queue);
-        (self.covered, self.buried) = (covered, buried);
-        self.stack = stack;
-        self.place = *place;
-        self.state = *state;
-        self.untouched = untouched;
     }
 
     /// Does what the rule says that a table has for the packet, and those of the tables that it goes on with. `misses` says whether what the
@@ -361,7 +286,7 @@ impl<'a> Pipeline<'a> {
                 }
             };
             misses = true;
-            self.place.table = table;
+            self.packet.place.table = table;
             match self.run_rule(&instructions) {
                 Some(next) if self.is_running() && self.has_room() => table = next,
                 _ => break,
@@ -372,7 +297,11 @@ impl<'a> Pipeline<'a> {
 
     /// A lookup by an action, after which the list goes on.
     pub(super) fn resubmit(&mut self, table: u8, in_port: Option<u32>) {
-        let here = (self.place.table, self.place.cookie, self.place.rule);
+        let here = (
+            self.packet.place.table,
+            self.packet.place.cookie,
+            self.packet.place.rule,
+        );
         if !self.has_room() {
             return;
         }
@@ -383,16 +312,20 @@ impl<'a> Pipeline<'a> {
             self.budget.unnest();
         }
         self.shallower(deeper);
-        (self.place.table, self.place.cookie, self.place.rule) = here;
+        (
+            self.packet.place.table,
+            self.packet.place.cookie,
+            self.packet.place.rule,
+        ) = here;
     }
 
     /// The instructions of the rule that a table has for the packet. Opens a part of the report.
     #[inline(never)]
     fn rule(&mut self, table: u8, in_port: Option<u32>) -> Found {
-        let Some(bridge) = self.place.bridge else {
+        let Some(bridge) = self.packet.place.bridge else {
             return Found::Nothing;
         };
-        let untouched = in_port.is_none() && self.untouched;
+        let untouched = in_port.is_none() && self.packet.untouched;
         let whole = Read::Table(bridge.id, table);
         self.depend(if untouched {
             Read::UntouchedIn(bridge.id, table)
@@ -403,9 +336,9 @@ impl<'a> Pipeline<'a> {
             self.uncounted.push(whole);
         }
         let key = match in_port {
-            None => words::words_of(&self.state),
+            None => words::words_of(&self.packet.state),
             Some(port) => {
-                let mut state = self.state;
+                let mut state = self.packet.state;
                 state.set(MatchField::InPortOxm, port.into());
                 words::words_of(&state)
             }
@@ -414,13 +347,13 @@ impl<'a> Pipeline<'a> {
             && let Some(rules) = bridge.hidden.rules()
             && let Some(found) = self.find(rules, &key)
         {
-            self.place.cookie = 0;
-            self.place.rule = None;
+            self.packet.place.cookie = 0;
+            self.packet.place.rule = None;
             self.open(Kind::Table, |_| format!("{table:2}. priority {}", found.priority));
             return Found::Rule(found.rule.instructions.clone());
         }
         let mut key = key;
-        let fragment = self.state.key.get(Field::IpFrag) != 0;
+        let fragment = self.packet.state.key.get(Field::IpFrag) != 0;
         if bridge.frags == FragMode::Drop {
             self.consult(Field::IpFrag, u128::MAX);
             if fragment {
@@ -460,8 +393,8 @@ impl<'a> Pipeline<'a> {
             rule: rule.rule,
         };
         self.credits.push(credited.credit());
-        self.place.cookie = found.rule.cookie;
-        self.place.rule = Some(rule);
+        self.packet.place.cookie = found.rule.cookie;
+        self.packet.place.rule = Some(rule);
         self.open(Kind::Table, |p| p.text_of_table(bridge, rule.rule, found.rule.cookie));
         Found::Rule(found.rule.instructions.clone())
     }
@@ -501,11 +434,22 @@ impl<'a> Pipeline<'a> {
         }
         if let Some((value, mask)) = instructions.metadata {
             self.line(Kind::Action, |_| super::report::write_metadata(value, mask));
-            self.untouched = false;
-            let kept = self.state.get(MatchField::Metadata) & !u128::from(mask);
-            self.state.set(MatchField::Metadata, kept | u128::from(value & mask));
+            self.packet.untouched = false;
+            let kept = self.packet.state.get(MatchField::Metadata) & !u128::from(mask);
+            self.packet
+                .state
+                .set(MatchField::Metadata, kept | u128::from(value & mask));
         }
         if let Some(table) = instructions.goto {
+            if self.packet.hidden {
+                self.freeze(Why::Recirculate);
+                let goto = Instructions {
+                    goto: Some(table),
+                    ..Instructions::default()
+                };
+                self.leave(&[], Some(&Arc::new(goto)));
+                return None;
+            }
             self.line(Kind::Action, |p| p.text_of_goto(table));
         }
         instructions.goto
@@ -523,7 +467,7 @@ impl<'a> Pipeline<'a> {
     /// What a field of the packet is now.
     pub(super) fn read(&mut self, field: Field) -> u128 {
         self.consult(field, u128::MAX);
-        self.state.key.get(field)
+        self.packet.state.key.get(field)
     }
 
     pub(super) fn depend(&mut self, read: Read) {

@@ -162,7 +162,7 @@ impl Pipeline<'_> {
 
     /// Notes the packet as it is at the end of its first bridge.
     pub(super) fn note_last(&mut self) {
-        let state = self.state;
+        let state = self.packet.state;
         if let Some(report) = self.report.as_mut().filter(|report| report.open.len() == 1) {
             report.last = Some(state);
         }
@@ -262,8 +262,13 @@ impl Pipeline<'_> {
     pub(super) fn detail_of_bits(&mut self, bits: &Subfield) {
         self.detail(|p| {
             let value = match p.options() {
-                Some(options) if bits.field().info().home == flow::Home::Elsewhere => options.read_bits(&p.state, bits),
-                _ => p.state.get(bits.field()) >> bits.ofs() & (u128::MAX >> (128 - u32::from(bits.n_bits()).min(128))),
+                Some(options) if bits.field().info().home == flow::Home::Elsewhere => {
+                    options.read_bits(&p.packet.state, bits)
+                }
+                _ => {
+                    p.packet.state.get(bits.field()) >> bits.ofs()
+                        & (u128::MAX >> (128 - u32::from(bits.n_bits()).min(128)))
+                }
             };
             let value = match bits.is_whole() {
                 true => text::field_value(bits.field(), value, p.style()),
@@ -275,7 +280,7 @@ impl Pipeline<'_> {
     }
 
     fn style(&self) -> Style<'_> {
-        let bridge = self.place.bridge.map_or(0, |bridge| bridge.id);
+        let bridge = self.packet.place.bridge.map_or(0, |bridge| bridge.id);
         Style {
             version: Version::V13,
             names: self.report.as_ref().and_then(|report| report.names(bridge)),

@@ -134,7 +134,9 @@ impl Pipeline<'_> {
         if !self.spend(cost::PORT) {
             return false;
         }
-        let Some(bridge) = self.place.bridge else { return false };
+        let Some(bridge) = self.packet.place.bridge else {
+            return false;
+        };
         let Some((at, interface)) = bridge.of_ports.get(&port.0).copied() else {
             self.depend(Read::Flood(bridge.id));
             return false;

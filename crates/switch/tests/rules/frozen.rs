@@ -83,6 +83,126 @@ fn what_is_behind_a_label_is_looked_at_when_the_packet_comes_again() {
     }
 }
 
+/// The steps for a labelled packet, and those for the UDP packet behind the label when it comes again.
+fn behind_a_label(rules: &[&str], tos: u128) -> (Vec<Step>, Vec<Step>) {
+    let mut switch = bridge(&["group_id=1,type=select,bucket=output:2"], rules);
+    let first = answer(&mut switch, &labelled()).translation.actions.to_vec();
+    let mut behind = udp(7);
+    behind.set(Field::IpTos, tos);
+    match first.last() {
+        Some(Step::Recirc(id)) => behind.set(Field::RecircId, (*id).into()),
+        _ => return (first, Vec::new()),
+    }
+    let second = answer(&mut switch, &behind).translation.actions.to_vec();
+    (first, second)
+}
+
+#[test]
+fn a_later_table_sees_what_is_behind_a_label() {
+    let conditions = [
+        "ip,nw_tos=32",
+        "ip,nw_ecn=1",
+        "udp,udp_src=7",
+        "ip,nw_src=10.0.0.1",
+        "ip,nw_ttl=64",
+    ];
+    for condition in conditions {
+        let later = format!("table=1,{condition},actions=output:2");
+        let rules = ["mpls,actions=pop_mpls:0x0800,goto_table:1", &later];
+        let (first, second) = behind_a_label(&rules, 33);
+        let pop = Step::PopMpls { ethertype: 0x0800 };
+        assert!(
+            matches!(first[..], [step, Step::Recirc(_)] if step == pop),
+            "{condition}: {first:?}"
+        );
+        assert_eq!(second, [out(2)], "{condition}");
+    }
+}
+
+#[test]
+fn what_comes_before_a_later_table_is_kept_until_the_packet_is_there() {
+    let rules = [
+        "mpls,actions=pop_mpls:0x0800,write_actions(set_field:2->nw_ecn,output:2),write_metadata:5,goto_table:1",
+        "table=1,udp,metadata=5,actions=output:3",
+    ];
+    let (_, second) = behind_a_label(&rules, 0);
+    let ecn = dp::SetField::new(Field::IpTos, 2, 3).unwrap();
+    assert_eq!(second, [out(3), Step::SetField(ecn), out(2)]);
+}
+
+#[test]
+fn actions_see_and_change_what_is_behind_a_label() {
+    let ecn = dp::SetField::new(Field::IpTos, 2, 3).unwrap();
+    let udp_src = dp::SetField::new(Field::TpSrc, 9, 0xffff).unwrap();
+    for (actions, expected) in [
+        ("set_field:2->nw_ecn,output:2", vec![Step::SetField(ecn), out(2)]),
+        ("resubmit(,1)", vec![Step::SetField(udp_src), out(2)]),
+        ("load:0xfff9->NXM_NX_REG0[],output:NXM_NX_REG0[]", vec![out(4)]),
+        ("group:1", vec![out(2)]),
+        ("goto_table:1", vec![Step::SetField(udp_src), out(2)]),
+    ] {
+        let first = format!("mpls,actions=pop_mpls:0x0800,{actions}");
+        let rules = [
+            &first,
+            "udp,udp_src=7,actions=output:4",
+            "table=1,udp,actions=set_field:9->udp_src,output:2",
+        ];
+        assert_eq!(behind_a_label(&rules, 0).1, expected, "{actions}");
+    }
+    // What is sent as it is needs nobody to look.
+    let rules = ["mpls,actions=set_tunnel:5,pop_mpls:0x0800,set_tunnel:6,mod_vlan_vid:9,output:2"];
+    let (first, _) = behind_a_label(&rules, 0);
+    assert_eq!(first.last(), Some(&out(2)));
+}
+
+#[test]
+fn what_is_left_of_a_known_stack_is_known() {
+    let stack = [0, 0, 0x10, 9, 0, 0, 0x20, 8, 0, 0, 0x31, 7, 0x45, 0, 0, 20];
+    let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &stack);
+    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let rules = [
+        "mpls,mpls_label=1,actions=pop_mpls:0x8847,goto_table:1",
+        "table=1,mpls,mpls_label=2,actions=output:2",
+    ];
+    let actions = answer(&mut bridge(&[], &rules), &key).translation.actions;
+    assert_eq!(actions[..], [Step::PopMpls { ethertype: 0x8847 }, out(2)]);
+}
+
+#[test]
+fn tags_behind_a_label_are_the_packets_own() {
+    let rules = ["mpls,actions=pop_mpls:0x8100,pop_vlan,output:2"];
+    let mut switch = bridge(&[], &rules);
+    let first = answer(&mut switch, &labelled()).translation.actions;
+    let Some(Step::Recirc(id)) = first.last().copied() else {
+        panic!("{first:?}");
+    };
+    let mut behind = udp(7);
+    behind.set_tag(0, Some(wire::VlanTag { tpid: 0x8100, tci: 5 }));
+    behind.set(Field::RecircId, id.into());
+    assert_eq!(
+        answer(&mut switch, &behind).translation.actions[..],
+        [Step::PopVlan, out(2)]
+    );
+}
+
+#[test]
+fn a_later_table_sees_what_is_behind_a_backbone_header() {
+    let rules = [
+        "dl_type=0x88e7,actions=pop_pbb,goto_table:1",
+        "table=1,udp,udp_src=7,actions=output:2",
+    ];
+    let mut switch = bridge(&[], &rules);
+    let packet = Packet::new(mac(1), mac(2)).payload(0x88e7, &[0; 40]);
+    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let first = answer(&mut switch, &key).translation.actions;
+    let Some(Step::Recirc(id)) = first.last().copied() else {
+        panic!("{first:?}");
+    };
+    let mut behind = udp(7);
+    behind.set(Field::RecircId, id.into());
+    assert_eq!(answer(&mut switch, &behind).translation.actions[..], [out(2)]);
+}
+
 #[test]
 fn a_label_that_is_put_on_and_taken_off_hides_nothing() {
     let rules = [
