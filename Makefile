@@ -6,7 +6,7 @@ CARGO := ./scripts/cargo
 OXVS := target/release/oxvs
 PROGRAMS := $(OXVS) $(OXVS)-lab
 
-.PHONY: help build demo test install uninstall bench soak fuzz kernel-qdiscs clean
+.PHONY: help build demo test install uninstall bench soak fuzz kernel-qdiscs systemd restarts clean
 
 help:
 	@echo 'make demo      install what is missing, build, and show the switch at work (root or sudo)'
@@ -16,6 +16,8 @@ help:
 	@echo 'make bench     measure beside Open vSwitch and the Linux bridge (root or sudo)'
 	@echo 'make soak      the randomised tests at length: SOAK=20 times as much, a million packets beside Open vSwitch; SOAK=2 ends within 20 minutes (root or sudo)'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=60 (installs a nightly toolchain and cargo-fuzz)'
+	@echo 'make systemd   move from Open vSwitch to oxvs and back in a booted Debian container, MOVES=5 times (root or sudo)'
+	@echo 'make restarts  restart the switch ROUNDS=1000 times in each of six ways and count incomplete starts (root or sudo)'
 	@echo 'make kernel-qdiscs  record anew what the qdiscs of Debian'"'"'s kernel do, which ours are compared with (installs QEMU)'
 
 build:
@@ -51,6 +53,15 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	./scripts/setup.sh fuzz
 	./scripts/fuzz.sh $(FUZZ_SECONDS)
+
+MOVES ?= 5
+systemd: $(OXVS)
+	./scripts/setup.sh systemd
+	./scripts/as-root env OXVS=$(OXVS) ./scripts/systemd.sh $(MOVES)
+
+ROUNDS ?= 1000
+restarts: $(OXVS)
+	./scripts/as-root env OXVS=$(OXVS) ./scripts/bench/restarts.sh $(ROUNDS)
 
 kernel-qdiscs:
 	./scripts/setup.sh guest

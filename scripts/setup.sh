@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with Debian's kernel) or `peers` (what
-# `oxvs lab` measures beside oxvs: Open vSwitch with DPDK, and Mininet): says what and why, asks nothing, and touches nothing that is there.
+# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with Debian's kernel), `systemd` (a container that
+# systemd boots) or `peers` (what `oxvs lab` measures beside oxvs: Open vSwitch with DPDK, and Mininet): says what and why, asks nothing, and
+# touches nothing that is there.
 set -eu
 cd "$(dirname "$0")/.."
-goal=${1:?usage: setup.sh build|demo|test|fuzz|guest|peers}
+goal=${1:?usage: setup.sh build|demo|test|fuzz|guest|systemd|peers}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 missing=
@@ -78,6 +79,10 @@ fi
 if [ "$goal" = guest ]; then
     need qemu-system-x86_64 qemu-system-x86 "runs Debian's kernel beside this one"
     need dpkg-deb dpkg "unpacks that kernel"
+fi
+if [ "$goal" = systemd ]; then
+    need mmdebstrap mmdebstrap "makes a Debian to boot"
+    need systemd-nspawn systemd-container "boots it in a container"
 fi
 if [ "$goal" = peers ]; then
     drivers=$(echo /usr/lib/*/dpdk/pmds-*)

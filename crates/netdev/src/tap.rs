@@ -24,7 +24,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes an internal port.
+    /// Makes an internal port. A TAP device of that name that nobody has open is taken over: Open vSwitch leaves its own behind when it ends.
     ///
     /// # Errors
     /// [`Error::BadName`], or the kernel's: `EBUSY` where the name is taken.
@@ -53,7 +53,11 @@ impl Tap {
             call: error.call,
             source: error.source,
         };
-        let fd = sys::tap::open(name, kind == Kind::Internal).map_err(failed)?;
+        let fd = match kind {
+            Kind::Internal => open_internal(name),
+            _ => sys::tap::open(name, false),
+        };
+        let fd = fd.map_err(failed)?;
         let offloads = sys::tap::set_offloads(fd.as_fd()).map_err(failed)?;
         let device = KernelDevice::find(name)?;
         Ok(Tap {
@@ -63,6 +67,19 @@ impl Tap {
             fd: Arc::new(fd),
             rx_errors: Arc::default(),
         })
+    }
+}
+
+/// Makes a device, or takes over one that nobody has open and that goes with this process then.
+fn open_internal(name: &str) -> sys::Result<OwnedFd> {
+    match sys::tap::open(name, true) {
+        Err(busy) if busy.errno() == Some(Errno::BUSY.raw_os_error()) => {
+            // What has the name may be no TAP device: the first error says it better.
+            let fd = sys::tap::open(name, false).map_err(|_| busy)?;
+            sys::tap::unset_persistent(fd.as_fd())?;
+            Ok(fd)
+        }
+        result => result,
     }
 }
 

@@ -43,6 +43,16 @@ pub fn open(name: &str, exclusive: bool) -> Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Lets a TAP device that was made to stay go with its last descriptor.
+///
+/// # Errors
+/// The kernel's.
+pub fn unset_persistent(tap: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: the argument is a number, no pointer.
+    let result = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETPERSIST as _, 0 as libc::c_ulong) };
+    check("ioctl(TUNSETPERSIST)", result).map(drop)
+}
+
 /// Lets the host's stack leave as much work pending as this kernel knows, and returns what that is.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Crashes and restarts.
 
 use crate::fixture::{binary, dummy, dummy_bridge, in_namespace, stand_in};
-use testkit::{Daemon, Netns, Packet, Rng, Sandbox, eventually, mac, pcap, skip};
+use testkit::{Daemon, Devices, Netns, Options, Packet, Rng, Sandbox, Vswitch, eventually, mac, pcap, skip};
 
 #[test]
 fn what_was_acknowledged_is_there_after_kill_9() {
@@ -139,19 +139,47 @@ fn restarts_of_every_kind_are_complete_when_the_start_returns() {
 
 #[test]
 fn an_internal_port_whose_name_is_taken_works_as_soon_as_it_is_free() {
-    skip!(unless root, "ip", "ovs-vsctl");
+    skip!(unless root, "ip", "ovs-vsctl", "setpriv");
     if stand_in() {
         return;
     }
     let ns = Netns::new("taken");
-    ns.run(&["ip", "tuntap", "add", "mode", "tap", "name", "br0"]);
-    let switch = in_namespace(&ns);
-    let done = switch.try_vsctl(&["add-br", "br0"]);
+    let mut first = in_namespace(&ns);
+    first.vsctl("add-br br0");
+    let second = in_namespace(&ns);
+    let done = second.try_vsctl(&["add-br", "br0"]);
     assert!(done.stderr.contains("Device or resource busy"), "{done:?}");
-    assert_eq!(switch.get("interface", "br0", "ofport"), "-1");
-    ns.run(&["ip", "link", "del", "br0"]);
-    switch.wait_for("interface", "br0", "error", |error| error == "[]");
-    assert_eq!(switch.get("interface", "br0", "ofport"), "65534");
+    assert_eq!(second.get("interface", "br0", "ofport"), "-1");
+    first.kill();
+    second.wait_for("interface", "br0", "error", |error| error == "[]");
+    assert_eq!(second.get("interface", "br0", "ofport"), "65534");
+}
+
+#[test]
+fn an_internal_port_takes_over_the_device_that_open_vswitch_left_behind() {
+    skip!(unless root, "ip", "ovs-vsctl", "ovs-vswitchd", "setpriv");
+    if stand_in() {
+        return;
+    }
+    let ns = Netns::new("heir");
+    let mut theirs = Vswitch::debian(Options {
+        devices: Devices::System,
+        netns: Some(ns.name().to_owned()),
+        ..Options::default()
+    });
+    theirs.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+    ns.address("br0", "10.0.0.1/24");
+    theirs.daemon().terminate();
+    assert!(ns.ip("link show br0").contains("br0"), "it stays");
+    let ours = in_namespace(&ns);
+    ours.vsctl("add-br br0");
+    assert_eq!(ours.get("interface", "br0", "error"), "[]");
+    assert!(ns.ip("addr show br0").contains("10.0.0.1/24"));
+    ours.vsctl("del-br br0");
+    assert!(
+        !ns.ip("link show").contains("br0"),
+        "it is this switch's own, and goes with its port"
+    );
 }
 
 #[test]
