@@ -13,16 +13,17 @@ UNIT=$(realpath "${UNIT:-dist/oxvs.service}")
 tree=$PWD/target/systemd/debian
 machine=oxvs-systemd-$$
 root=$(mktemp -d /tmp/oxvs-systemd-XXXXXX)
+booted=$root/tree
 nspawn= leader= failed=0
 
 main() {
     trap finish EXIT
     trap 'exit 130' HUP INT TERM
     make_tree || die "mmdebstrap made no tree; see $tree.log"
-    # A copy of it is booted, so that each run begins with the same.
-    mount -t overlay overlay -o "lowerdir=$tree,upperdir=$(mkdir -p "$root/upper" && echo "$root/upper"),workdir=$(mkdir -p "$root/work" && echo "$root/work")" \
-        "$(mkdir -p "$root/tree" && echo "$root/tree")" 2>/dev/null || cp -a "$tree" "$root/tree.copy"
-    [ -d "$root/tree/etc" ] && booted=$root/tree || booted=$root/tree.copy
+    # An overlay of it is booted, so that each run begins with the same.
+    mkdir "$root/upper" "$root/work" "$booted"
+    mount -t overlay overlay -o "lowerdir=$tree,upperdir=$root/upper,workdir=$root/work" "$booted" ||
+        cp -a "$tree/." "$booted/" || die "the tree could not be copied"
     install -D -m 755 "$OXVS" "$booted/usr/local/bin/oxvs"
     mkdir -p "$booted/usr/local/lib/systemd/system"
     sed 's|@BINDIR@|/usr/local/bin|g' "$UNIT" >"$booted/usr/local/lib/systemd/system/oxvs.service"
@@ -93,7 +94,6 @@ configure() {
         ip link set p1 up
         ip -n host addr add 10.0.0.2/24 dev eth0
         ip -n host link set eth0 up
-        ethtool -K p1 tx off >/dev/null 2>&1 || true
         ovs-vsctl --timeout=20 add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 p1
         ovs-vsctl --timeout=20 set bridge br0 external_ids:move=yes'
 }
@@ -122,7 +122,7 @@ check() {
         [ "$(inside systemctl is-active ovs-vswitchd)" = active ] || problem="$problem; ovs-vswitchd is not active"
         [ "$(inside systemctl is-active oxvs)" = active ] && problem="$problem; oxvs is active"
     fi
-    [ -d "$booted/run/openvswitch" ] || inside test -d /run/openvswitch || problem="$problem; the run directory is gone"
+    inside test -d /run/openvswitch || problem="$problem; the run directory is gone"
     [ "$(inside ovs-vsctl --timeout=5 get bridge br0 external_ids:move 2>&1)" = yes ] || problem="$problem; no database"
     [ "$(inside ovs-vsctl --timeout=5 get interface p1 error 2>&1)" = "[]" ] || problem="$problem; p1 has an error"
     inside sh -c 'ip addr replace 10.0.0.1/24 dev br0 && ip link set br0 up && ping -q -c 1 -W 5 10.0.0.2' >/dev/null 2>&1 ||
@@ -147,7 +147,7 @@ finish() {
     done
     [ -z "$nspawn" ] || kill -9 "$nspawn" 2>/dev/null
     [ $failed -eq 0 ] || { cp "$root/moves" target/systemd/moves.log && echo "what was said is in target/systemd/moves.log"; }
-    umount "$root/tree" 2>/dev/null
+    umount "$booted" 2>/dev/null
     rm -rf "$root"
 }
 

@@ -39,7 +39,7 @@ pub(crate) const SANS_IO: &[&str] = &[
 /// The only crates with unsafe code.
 pub(crate) const UNSAFE: &[&str] = &["sys", "dp-ebpf"];
 
-/// The first row in which something asynchronous may be imported.
+/// The first row in which something asynchronous may be imported. `sys` may do so by a feature, for the calls of the runtime that are unsafe.
 const ASYNC_FROM: &str = "mgmt";
 const ASYNC: &[&str] = &["tokio", "tokio-rustls"];
 
@@ -64,6 +64,7 @@ pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<()> {
             .map(|d| Import {
                 name: d["name"].as_str().unwrap_or_default(),
                 dev: d["kind"] == "dev",
+                optional: d["optional"] == true,
             })
             .collect();
         for fault in faults(name, &imports, &package) {
@@ -84,6 +85,7 @@ pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<()> {
 struct Import<'a> {
     name: &'a str,
     dev: bool,
+    optional: bool,
 }
 
 fn row(name: &str) -> Option<usize> {
@@ -100,7 +102,8 @@ fn faults(name: &str, imports: &[Import<'_>], ours: &dyn Fn(&str) -> bool) -> Ve
     let mut faults = Vec::new();
     for import in imports {
         let theirs = import.name;
-        if ASYNC.contains(&theirs) && !import.dev && mine < row(ASYNC_FROM) && !dev_only {
+        let seam = name == "sys" && import.optional;
+        if ASYNC.contains(&theirs) && !import.dev && mine < row(ASYNC_FROM) && !dev_only && !seam {
             faults.push(format!("{name}: imports {theirs} below {ASYNC_FROM}"));
         }
         if !ours(theirs) {
@@ -122,7 +125,11 @@ mod tests {
     use super::*;
 
     fn judge(name: &str, import: &str, dev: bool) -> Vec<String> {
-        let import = Import { name: import, dev };
+        let import = Import {
+            name: import,
+            dev,
+            optional: false,
+        };
         faults(name, &[import], &|n| n != "tokio")
     }
 

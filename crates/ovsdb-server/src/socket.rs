@@ -5,77 +5,64 @@
 //! for writing, by a descriptor of its own, until it is not full any more.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use mgmt::stream::{Session, Stream};
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use sys::watch::Watched;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// So much may be left in a socket, in bytes: a few small messages.
 const MOST_HELD: usize = 1024;
 
 /// A connected socket.
 pub(crate) struct Socket {
-    stream: AsyncFd<Either>,
+    stream: Either,
     /// While the socket is full: its second descriptor.
-    full: RefCell<Option<AsyncFd<OwnedFd>>>,
+    full: RefCell<Option<Watched>>,
+    is_unix: bool,
     /// Nothing was read yet.
     fresh: Cell<bool>,
     /// The bytes that were read and are still in the socket.
     held: Cell<usize>,
 }
 
+/// A stream, whose descriptor is watched for reading.
 enum Either {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-    Tls(Box<Session>),
-}
-
-impl AsRawFd for Either {
-    fn as_raw_fd(&self) -> RawFd {
-        match self {
-            Either::Unix(stream) => stream.as_raw_fd(),
-            Either::Tcp(stream) => stream.as_raw_fd(),
-            Either::Tls(session) => session.socket().as_raw_fd(),
-        }
-    }
+    /// Over a Unix socket or TCP.
+    Plain(Watched),
+    /// The descriptor is a second one of the session's socket.
+    Tls(Box<Session>, Watched),
 }
 
 impl Either {
+    fn watched(&self) -> &Watched {
+        match self {
+            Either::Plain(watched) | Either::Tls(_, watched) => watched,
+        }
+    }
+
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Either::Unix(stream) => (&mut &*stream).read(buffer),
-            Either::Tcp(stream) => (&mut &*stream).read(buffer),
-            Either::Tls(session) => session.read(buffer),
+            Either::Plain(watched) => Ok(rustix::io::read(watched.get_ref(), buffer)?),
+            Either::Tls(session, _) => session.read(buffer),
         }
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Either::Unix(stream) => (&mut &*stream).write(bytes),
-            Either::Tcp(stream) => (&mut &*stream).write(bytes),
-            Either::Tls(session) => session.write(bytes),
+            Either::Plain(watched) => Ok(send(watched.get_ref(), bytes, SendFlags::NOSIGNAL)?),
+            Either::Tls(session, _) => session.write(bytes),
         }
     }
 
     fn flush(&self) -> io::Result<()> {
         match self {
-            Either::Unix(_) | Either::Tcp(_) => Ok(()),
-            Either::Tls(session) => session.flush(),
-        }
-    }
-
-    fn duplicate(&self) -> io::Result<OwnedFd> {
-        match self {
-            Either::Unix(stream) => stream.as_fd().try_clone_to_owned(),
-            Either::Tcp(stream) => stream.as_fd().try_clone_to_owned(),
-            Either::Tls(session) => session.socket().as_fd().try_clone_to_owned(),
+            Either::Plain(_) => Ok(()),
+            Either::Tls(session, _) => session.flush(),
         }
     }
 }
@@ -86,14 +73,23 @@ impl Socket {
     /// # Errors
     /// The system's.
     pub(crate) fn new(stream: Stream) -> io::Result<Socket> {
+        let watch = |fd: OwnedFd| Watched::new(fd, Interest::READABLE);
+        let mut is_unix = false;
         let stream = match stream {
-            Stream::Unix(stream) => Either::Unix(stream.into_std()?),
-            Stream::Tcp(stream) => Either::Tcp(stream.into_std()?),
-            Stream::Tls(secure) => Either::Tls(Box::new(secure.into_session()?)),
+            Stream::Unix(stream) => {
+                is_unix = true;
+                Either::Plain(watch(stream.into_std()?.into())?)
+            }
+            Stream::Tcp(stream) => Either::Plain(watch(stream.into_std()?.into())?),
+            Stream::Tls(secure) => {
+                let session = Box::new(secure.into_session()?);
+                let second = watch(session.socket().as_fd().try_clone_to_owned()?)?;
+                Either::Tls(session, second)
+            }
         };
-        let stream = watch(stream, Interest::READABLE)?;
         Ok(Socket {
             stream,
+            is_unix,
             full: RefCell::new(None),
             fresh: Cell::new(true),
             held: Cell::new(0),
@@ -104,7 +100,7 @@ impl Socket {
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         // What came with the end of the handshake has left the socket already.
         if self.fresh.take()
-            && let Either::Tls(session) = self.stream.get_ref()
+            && let Either::Tls(session, _) = &self.stream
         {
             match session.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -112,8 +108,8 @@ impl Socket {
             }
         }
         loop {
-            let mut ready = ready!(self.stream.poll_read_ready(cx))?;
-            match ready.try_io(|stream| stream.get_ref().read(buffer)) {
+            let mut ready = ready!(self.stream.watched().poll_read_ready(cx))?;
+            match ready.try_io(|_| self.stream.read(buffer)) {
                 Ok(Ok(n)) => {
                     // A stream that gave less than was asked for is empty: no need to ask again.
                     if n > 0 && n < buffer.len() {
@@ -134,14 +130,15 @@ impl Socket {
     /// and goes back to sleep, which costs more than the message. So messages are left in the socket up to [`MOST_HELD`] bytes and then
     /// taken out together. Whoever stops to read this way calls [`Socket::take_out`], so that the sender finds room.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<Range<usize>> {
-        let Either::Unix(stream) = self.stream.get_ref() else {
-            return self.stream.get_ref().read(buffer).map(|n| 0..n);
-        };
+        if !self.is_unix {
+            return self.stream.read(buffer).map(|n| 0..n);
+        }
         if self.held.get() > MOST_HELD {
             self.take_out(buffer);
         }
         let held = self.held.get();
-        let (_, all) = recv(stream, &mut *buffer, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+        let fd = self.stream.watched().get_ref();
+        let (_, all) = recv(fd, &mut *buffer, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
         if all <= held && held > 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -151,9 +148,14 @@ impl Socket {
 
     /// Takes out of the socket what [`Socket::try_read`] left there.
     pub(crate) fn take_out(&self, scratch: &mut [u8]) {
-        while let (held @ 1.., Either::Unix(stream)) = (self.held.get(), self.stream.get_ref()) {
+        // Only of a Unix socket anything is held.
+        while let held @ 1.. = self.held.get() {
             let room = held.min(scratch.len());
-            match recv(stream, &mut scratch[..room], RecvFlags::DONTWAIT) {
+            match recv(
+                self.stream.watched().get_ref(),
+                &mut scratch[..room],
+                RecvFlags::DONTWAIT,
+            ) {
                 Ok((_, n @ 1..)) => self.held.set(held.saturating_sub(n)),
                 Err(rustix::io::Errno::INTR) => {}
                 // They cannot be gone but with the connection, which the next read will tell.
@@ -164,12 +166,12 @@ impl Socket {
 
     /// Writes as much as the socket takes at once; `WouldBlock` when that is nothing.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.get_ref().write(bytes)
+        self.stream.write(bytes)
     }
 
     /// Sends what was written; `WouldBlock` when something is left. Only TLS holds anything back.
     pub(crate) fn try_flush(&self) -> io::Result<()> {
-        self.stream.get_ref().flush()
+        self.stream.flush()
     }
 
     /// Waits until a socket that was full takes something, and writes it.
@@ -193,11 +195,14 @@ impl Socket {
         let mut full = self.full.borrow_mut();
         let watched = match &mut *full {
             Some(watched) => watched,
-            none => none.insert(watch(self.stream.get_ref().duplicate()?, Interest::WRITABLE)?),
+            none => {
+                let second = self.stream.watched().get_ref().try_clone()?;
+                none.insert(Watched::new(second, Interest::WRITABLE)?)
+            }
         };
         loop {
             let mut ready = ready!(watched.poll_write_ready(cx))?;
-            if let Ok(result) = ready.try_io(|_| operation(self.stream.get_ref())) {
+            if let Ok(result) = ready.try_io(|_| operation(&self.stream)) {
                 return Poll::Ready(result);
             }
         }
@@ -207,13 +212,4 @@ impl Socket {
     pub(crate) fn drained(&self) {
         self.full.replace(None);
     }
-}
-
-/// Watches a descriptor.
-#[expect(
-    deprecated,
-    reason = "its successor is unsafe, for the sake of types that do not own their descriptor; ours do"
-)]
-fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    AsyncFd::with_interest(owner, interest)
 }

@@ -25,6 +25,8 @@ pub mod tap;
 pub mod tcp;
 pub mod thread;
 pub mod timed;
+#[cfg(feature = "tokio")]
+pub mod watch;
 pub mod xsk;
 
 pub use buffer::Buffer;

@@ -16,10 +16,10 @@ use ovsdb::rows::{
     Bridge, Controller, FlowTable, Interface, Manager, OpenVSwitch, Port, QoS, Queue, Ssl, TypedRow, all, bridge,
     controller, interface, manager, open_vswitch, port, select,
 };
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
+use sys::watch::Watched;
+use tokio::io::Interest;
 use tokio::time::{Instant, sleep_until};
 
 /// The database that the switch serves.
@@ -112,7 +112,9 @@ pub(crate) fn idl(seed: u128) -> Idl {
 pub(crate) struct Daemon {
     state: Rc<State>,
     db: IdlConnection,
-    links: AsyncFd<Links>,
+    links: LinkMonitor,
+    /// Wakes the loop when the monitor has events.
+    link_events: Watched,
     dummies: Dummies,
     /// Whether to make the root row of an empty database, as who owns the database does.
     init: bool,
@@ -152,11 +154,13 @@ impl Daemon {
         init: bool,
         keys: Option<Keys>,
     ) -> anyhow::Result<Daemon> {
-        let monitor = LinkMonitor::open().context("opening a netlink socket")?;
+        let links = LinkMonitor::open().context("opening a netlink socket")?;
+        let link_events = Watched::new(links.fd().try_clone_to_owned()?, Interest::READABLE)?;
         Ok(Daemon {
             state,
             db,
-            links: awaitable(Links(monitor))?,
+            links,
+            link_events,
             dummies,
             init,
             keys,
@@ -193,10 +197,9 @@ impl Daemon {
                 () = state.exit.notified() => return Ok(()),
                 event = self.db.event(), if self.unseen < MOST_UNSEEN => self.database_event(event)?,
                 () = std::future::ready(()), if self.unseen > 0 => self.reconfigure(),
-                events = self.links.readable_mut() => {
-                    let mut guard = events?;
-                    let events = guard.get_inner_mut().0.next();
-                    guard.clear_ready();
+                ready = self.link_events.readable() => {
+                    ready?.clear_ready();
+                    let events = self.links.next();
                     self.links_changed(&events);
                 }
                 failed = state.shared.failed_ports() => {
@@ -459,22 +462,5 @@ impl Drop for Daemon {
     /// Gives up all devices, so that they are free before the process says that it has ended.
     fn drop(&mut self) {
         self.state.bridges.borrow_mut().apply(&Desired::default());
-    }
-}
-
-#[expect(
-    deprecated,
-    reason = "what replaces it is unsafe to call; a LinkMonitor keeps its descriptor as long as it lives"
-)]
-fn awaitable(links: Links) -> std::io::Result<AsyncFd<Links>> {
-    AsyncFd::new(links)
-}
-
-/// The link monitor as something to await.
-struct Links(LinkMonitor);
-
-impl AsRawFd for Links {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.fd().as_fd().as_raw_fd()
     }
 }
