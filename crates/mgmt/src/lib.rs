@@ -6,6 +6,7 @@
 //! - [`jsonrpc`]: JSON-RPC 1.0 as the database and the control sockets speak it.
 //! - [`unixctl`]: the control socket of a daemon, both sides of it.
 //! - [`budget`]: a bound on the memory that all clients of a server hold together.
+//! - [`reclaim`]: memory that was freed, given back to the system.
 //! - [`daemon`]: detaching, pidfiles, the monitor that restarts a crashed daemon.
 //! - [`out`]: standard output whose reader may go away.
 //! - [`cli`]: command lines in the manner of `getopt_long`, with its messages.

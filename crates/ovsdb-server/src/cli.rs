@@ -166,6 +166,7 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
             spawn_local(control.serve(listener.map_err(failed)?));
         }
         server.run_local().await.map_err(|error| error.to_string())?;
+        spawn_local(mgmt::reclaim::run());
         tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
         daemon.ready();
         // A task of its own: the future that the runtime blocks on is polled at every event, and this one is large.

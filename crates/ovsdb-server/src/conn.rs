@@ -43,6 +43,9 @@ pub(crate) struct Conn {
     ended: Cell<bool>,
 }
 
+/// A message so long leaves memory behind that is worth giving back, in bytes.
+const LONG: usize = 1 << 20;
+
 /// A client's requests are handled for so long before it is the others' turn.
 const TURN: Duration = Duration::from_millis(10);
 
@@ -170,7 +173,11 @@ pub(crate) async fn serve(inner: Rc<Inner>, stream: Stream, id: SessionId) {
     }
     inner.flush();
     inner.conns.borrow_mut().remove(&id);
-    inner.core.borrow_mut().disconnect(id);
+    {
+        let mut core = inner.core.borrow_mut();
+        core.freed(task.framer.memory());
+        core.disconnect(id);
+    }
     inner.flush_soon();
 }
 
@@ -316,6 +323,10 @@ impl Task {
             else {
                 break;
             };
+            if frame.len() >= LONG {
+                // Read, it takes several times as much.
+                self.inner.core.borrow_mut().freed(frame.len() * 4);
+            }
             let mut arena = self.inner.arena.take();
             let message = request::parse(frame, &arena).map_err(|error| format!("received {error}"))?;
             self.inner.handle(self.conn.id, message, now);

@@ -13,6 +13,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgmt::pidfile::os_text;
+use mgmt::reclaim;
 use mgmt::stream::{Stream, Tls, tls};
 use ovsdb::{Arena, DatabaseSchema};
 use tokio::net::UnixStream;
@@ -337,6 +338,10 @@ impl Inner {
             if let Some(conn) = self.conns.borrow().get(&id) {
                 conn.end();
             }
+        }
+        match self.core.borrow_mut().take_freed() {
+            0 => {}
+            bytes => reclaim::freed(bytes),
         }
         if self.core.borrow_mut().take_watch_fired() {
             self.remotes_changed.notify_one();

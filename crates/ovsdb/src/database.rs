@@ -242,6 +242,19 @@ impl Database {
         }
     }
 
+    /// Says that the last transaction stays: it will not be reverted. A large one is then forgotten at once, so that rows that were deleted
+    /// do not stay in memory for clients that come back; those read everything anew.
+    pub fn settle(&mut self) {
+        if self.history_values > HISTORY_VALUES {
+            self.forget_history();
+        }
+    }
+
+    /// Gives back the memory of tables that hold much less than they did.
+    pub fn shrink(&mut self) {
+        self.tables.iter_mut().for_each(Table::shrink);
+    }
+
     pub(crate) fn forget_history(&mut self) {
         self.history.clear();
         self.history_values = 0;

@@ -89,9 +89,25 @@ impl Table {
         }
     }
 
+    /// Gives back the memory of maps that hold much less than they did.
+    pub(crate) fn shrink(&mut self) {
+        shrink(&mut self.rows);
+        shrink(&mut self.strong);
+        shrink(&mut self.weak);
+        self.indexes.iter_mut().for_each(shrink);
+    }
+
     /// The number of strong references that a row has.
     pub(crate) fn strong_count(&self, target: Uuid) -> u32 {
         self.strong.get(&target).copied().unwrap_or(0)
+    }
+}
+
+/// Makes a map smaller that uses less than an eighth of its memory. Some room is left, so that it does not grow again at once.
+fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V, FixedState>) {
+    const SMALL: usize = 1024;
+    if map.capacity() > SMALL && map.len() < map.capacity() / 8 {
+        map.shrink_to(map.len() * 2);
     }
 }
 

@@ -230,6 +230,7 @@ impl Daemon {
                 () = sleep_until(self.next_statistics) => {
                     self.owed.statistics = true;
                     state.bridges.borrow_mut().warn_of_contenders();
+                    self.state.reclaim();
                     if self.state.datapath.sample() {
                         tracing::info!(target: "dpif_netdev", "receive queues were placed anew by what they cost");
                     }

@@ -24,6 +24,8 @@ pub(crate) struct State {
     pub(crate) datapath_options: dp_user::Options,
     /// When the daemon's loop looks at the switch's tables next.
     armed: Cell<Option<Nanos>>,
+    /// Megaflows and rules at the last [`State::reclaim`].
+    held: Cell<(u64, u64)>,
     /// Rings when it has to look earlier.
     pub(crate) rearm: Notify,
     /// Rings when a control command changed something that the loop must look at.
@@ -46,6 +48,7 @@ impl State {
             controllers: Controllers::new(tls),
             datapath_options: options,
             armed: Cell::new(None),
+            held: Cell::new((0, 0)),
             rearm: Notify::new(),
             recheck: Notify::new(),
             exit: Notify::new(),
@@ -87,6 +90,21 @@ impl State {
         }
         self.shared.update(|switch, now| switch.tick(now));
         self.openflow.tables_changed(self);
+    }
+
+    /// Has memory given back to the system when many megaflows or rules have gone since the last call.
+    pub(crate) fn reclaim(&self) {
+        /// Roughly what a megaflow or a rule takes with all that belongs to it, in bytes.
+        const EACH: u64 = 1024;
+        let megaflows = self.dp().cache_stats().flows;
+        let rules = {
+            let switch = self.shared.switch.read();
+            let bridges = switch.bridge_names().filter_map(|name| switch.bridge(name));
+            bridges.map(|bridge| bridge.tables().len() as u64).sum()
+        };
+        let before = self.held.replace((megaflows, rules));
+        let gone = before.0.saturating_sub(megaflows) + before.1.saturating_sub(rules);
+        mgmt::reclaim::freed(usize::try_from(gone * EACH).unwrap_or(usize::MAX));
     }
 
     /// Gives up the devices behind datapath ports that failed.

@@ -104,20 +104,28 @@ impl Framer {
     /// The buffer to append the peer's bytes to, for reads that need no copy in between. Only
     /// append: what is in it belongs to the framer.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
-        const KEEP: usize = 256 << 10;
         if self.start == self.buffer.len() {
-            self.buffer.clear();
-            if self.buffer.capacity() > KEEP {
-                self.buffer.shrink_to(KEEP);
-            }
-            self.scanned = 0;
-            self.start = 0;
+            self.forget();
         } else if self.start > self.buffer.len() / 2 {
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
             self.start = 0;
         }
         &mut self.buffer
+    }
+
+    /// Forgets what was handed out, and gives back the memory of long messages.
+    fn forget(&mut self) {
+        const KEEP: usize = 256 << 10;
+        self.buffer.clear();
+        self.buffer.shrink_to(KEEP);
+        self.scanned = 0;
+        self.start = 0;
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Bytes that have arrived and are not part of a frame handed out.
@@ -133,6 +141,11 @@ impl Framer {
     pub fn next(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if let Some(error) = self.failed {
             return Err(error);
+        }
+        if self.start == self.buffer.len() {
+            // The peer may say nothing more for a long time.
+            self.forget();
+            return Ok(None);
         }
         match self.scan() {
             Ok(Some(end)) => {

@@ -10,6 +10,15 @@ use super::session::mark_dirty;
 use super::waits::Blocked;
 use super::{BACKLOG, Core, Now, SERVER_DB, SessionId, elapsed, encode};
 
+/// An empty batch keeps room for so many commits.
+const KEEP_COMMITS: usize = 1024;
+
+/// An empty batch keeps this much memory for records, in bytes.
+const KEEP_RECORDS: usize = 256 << 10;
+
+/// Roughly what a column of a row takes, in bytes.
+const COLUMN: usize = 64;
+
 /// Transactions of one database that are committed in memory and not written yet.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -65,8 +74,14 @@ impl Core {
                 session.outbox.release();
             }
         }
+        if let Some(hosted) = self.databases.get_mut(&self.batch.db) {
+            hosted.db.settle();
+        }
         self.batch.commits.clear();
+        self.batch.commits.shrink_to(KEEP_COMMITS);
+        self.freed += self.batch.records.capacity().saturating_sub(KEEP_RECORDS);
         self.batch.records.clear();
+        self.batch.records.shrink_to(KEEP_RECORDS);
         self.batch.replies.clear();
         std::mem::take(&mut self.batch.durable)
     }
@@ -194,6 +209,9 @@ impl Core {
             };
             self.watch_fired = self.watched.iter().any(touched);
         }
+        let deleted = commit.changes.iter().filter(|change| change.new.is_none());
+        let columns = deleted.filter_map(|change| Some(change.old.as_ref()?.fields().len()));
+        self.freed += columns.sum::<usize>() * COLUMN;
         self.delivery += 1;
         let delivery = self.delivery;
         hosted.monitors.deliver(&commit, |id, update| {

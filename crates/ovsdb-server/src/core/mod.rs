@@ -53,6 +53,9 @@ const MAX_HELD: usize = 16 << 20;
 /// What each of them weighs besides the client's own words.
 const HELD_ITEM: usize = 512;
 
+/// Tables are made smaller after so many bytes were freed.
+const SHRINK: usize = 1 << 20;
+
 /// The name of the database about the server's databases.
 pub(crate) const SERVER_DB: &str = "_Server";
 
@@ -131,6 +134,10 @@ pub(crate) struct Core {
     /// The number of commits that monitors were told of.
     delivery: u64,
     deadline_moved: bool,
+    /// Roughly the bytes freed since [`Core::take_freed`].
+    freed: usize,
+    /// Roughly the bytes freed since tables were made smaller.
+    unshrunk: usize,
     next_session: u64,
     uuids: UuidGen,
     server_id: Uuid,
@@ -160,6 +167,8 @@ impl Core {
             watch_fired: false,
             delivery: 0,
             deadline_moved: false,
+            freed: 0,
+            unshrunk: 0,
             next_session: 0,
             server_id: uuids.next_uuid(),
             uuids,
@@ -189,6 +198,17 @@ impl Core {
     /// Whether [`Core::next_deadline`] may have come closer since the last call.
     pub(crate) fn take_deadline_moved(&mut self) -> bool {
         std::mem::take(&mut self.deadline_moved)
+    }
+
+    /// Roughly the bytes of rows and messages that were freed since the last call.
+    pub(crate) fn take_freed(&mut self) -> usize {
+        let freed = std::mem::take(&mut self.freed);
+        self.unshrunk += freed;
+        if self.unshrunk >= SHRINK {
+            self.unshrunk = 0;
+            self.databases.values_mut().for_each(|hosted| hosted.db.shrink());
+        }
+        freed
     }
 
     /// Lets time pass: `wait`s run out, silent clients are probed and given up.

@@ -52,6 +52,11 @@ impl Outbox {
         }
     }
 
+    /// The memory that it takes, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// How many bytes wait, staged ones included.
     pub(crate) fn backlog(&self) -> usize {
         self.bytes.len() - self.sent

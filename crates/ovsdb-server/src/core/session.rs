@@ -113,6 +113,7 @@ impl Core {
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
+        self.freed += session.outbox.memory();
         if !session.monitors.is_empty() {
             self.databases
                 .values_mut()
@@ -132,6 +133,11 @@ impl Core {
             session.last_heard = now.monotonic;
             session.probed = false;
         }
+    }
+
+    /// Memory of about so many bytes was freed.
+    pub(crate) fn freed(&mut self, bytes: usize) {
+        self.freed += bytes;
     }
 
     /// Whether the client may be listened to: not while it does not read.
