@@ -145,3 +145,26 @@ fn tcp_is_listened_on_and_connected_to() {
         drop(client);
     });
 }
+
+#[test]
+fn idle_clients_of_a_control_socket_give_way_to_others() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("ctl");
+    block_on(async {
+        let server = Server::new("test");
+        let listener = Server::bind(&path).await.unwrap();
+        tokio::task::spawn_local(server.serve(listener));
+        // More than are served at once, each in the middle of a command.
+        let mut idle = Vec::new();
+        for _ in 0..100 {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"{\"method\":\"ver").unwrap();
+            idle.push(stream);
+        }
+        let said = unixctl::call(&path, "version", &[]).await.unwrap().unwrap();
+        assert!(said.starts_with("test"), "{said}");
+        // Otherwise they leave when their patience has ended.
+        let gave_way = telemetry::coverage::read("unixctl_gave_way");
+        assert!(gave_way.is_some_and(|count| count >= 100 + 1 - 64), "{gave_way:?}");
+    });
+}

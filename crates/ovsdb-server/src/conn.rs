@@ -15,7 +15,7 @@ use mgmt::jsonrpc::{Framer, Limits};
 use mgmt::pidfile::os_text;
 use mgmt::stream::Stream;
 
-use crate::core::{Now, SessionId};
+use crate::core::{COUNTED, Now, SessionId};
 use crate::linger::PATIENCE;
 use crate::request;
 use crate::server::Inner;
@@ -41,6 +41,8 @@ pub(crate) struct Conn {
     /// The task does not read because its client does not.
     paused: Cell<bool>,
     ended: Cell<bool>,
+    /// The unfinished message is to be forgotten.
+    give_up: Cell<bool>,
 }
 
 /// A message so long leaves memory behind that is worth giving back, in bytes.
@@ -111,6 +113,12 @@ impl Conn {
         }
     }
 
+    /// Has the task forget the message that has not arrived as a whole.
+    fn give_up(&self) {
+        self.give_up.set(true);
+        self.wake();
+    }
+
     fn wake(&self) {
         if let Some(task) = &*self.task.borrow() {
             task.wake_by_ref();
@@ -160,12 +168,14 @@ pub(crate) async fn serve(inner: Rc<Inner>, stream: Stream, id: SessionId) {
         full: Cell::new(false),
         paused: Cell::new(false),
         ended: Cell::new(false),
+        give_up: Cell::new(false),
     });
     inner.conns.borrow_mut().insert(id, conn.clone());
     let mut task = Task {
         inner: inner.clone(),
         conn,
         framer: framer(),
+        counted: 0,
     };
     if let Err(error) = task.run().await {
         let name = inner.core.borrow().session_name(id).to_owned();
@@ -192,6 +202,8 @@ struct Task {
     inner: Rc<Inner>,
     conn: Rc<Conn>,
     framer: Framer,
+    /// Bytes of the unfinished message that count.
+    counted: usize,
 }
 
 impl Task {
@@ -274,7 +286,12 @@ impl Task {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
-        let Task { inner, conn, framer } = self;
+        if self.conn.give_up.take() {
+            self.give_up();
+        }
+        let Task {
+            inner, conn, framer, ..
+        } = self;
         {
             let mut task = conn.task.borrow_mut();
             if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
@@ -312,6 +329,13 @@ impl Task {
     async fn handle(&mut self, mut now: Now) -> Result<(), String> {
         let mut handled = 0u32;
         loop {
+            if let Some(outline) = self.framer.take_discarded() {
+                self.inner.flush();
+                if !self.inner.core.borrow_mut().refuse_input(self.conn.id, &outline) {
+                    return Err("a long message without an id was given up for the memory budget".to_owned());
+                }
+                handled += 1;
+            }
             if !self.inner.core.borrow().listens(self.conn.id) {
                 self.conn.paused.set(true);
                 break;
@@ -323,6 +347,11 @@ impl Task {
             else {
                 break;
             };
+            if self.counted > 0 {
+                // It is a request now, and gone before the next is read.
+                self.counted = 0;
+                self.inner.core.borrow_mut().input(self.conn.id, 0);
+            }
             if frame.len() >= LONG {
                 // Read, it takes several times as much.
                 self.inner.core.borrow_mut().freed(frame.len() * 4);
@@ -343,6 +372,34 @@ impl Task {
         if handled > 0 {
             self.inner.flush_soon();
         }
+        self.count_input();
         Ok(())
+    }
+
+    /// Counts the unfinished message. If it is too much for the memory budget, the longest one of all sessions is given up.
+    fn count_input(&mut self) {
+        let pending = self.framer.pending();
+        let bytes = if pending < COUNTED { 0 } else { pending };
+        if bytes == self.counted {
+            return;
+        }
+        self.counted = bytes;
+        let longest = self.inner.core.borrow_mut().input(self.conn.id, bytes);
+        match longest {
+            Some(id) if id == self.conn.id => self.give_up(),
+            Some(id) => {
+                if let Some(conn) = self.inner.conns.borrow().get(&id) {
+                    conn.give_up();
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Forgets the unfinished message; what is left of it is refused when it has ended.
+    fn give_up(&mut self) {
+        self.inner.core.borrow_mut().freed(self.framer.memory());
+        self.framer.discard();
+        self.counted = 0;
     }
 }

@@ -77,10 +77,12 @@ impl Server {
                 ("backlog", usage.backlog),
                 ("cells", usage.cells),
                 ("monitors", usage.monitors),
+                ("session-bytes", usage.budget.0),
+                ("session-bytes-limit", usage.budget.1),
                 ("sessions", usage.sessions),
                 ("triggers", usage.triggers),
             ];
-            let always = ["atoms", "cells", "monitors", "sessions"];
+            let always = ["atoms", "cells", "monitors", "session-bytes", "sessions"];
             for (name, count) in all
                 .into_iter()
                 .filter(|(name, count)| *count > 0 || always.contains(name))

@@ -40,6 +40,9 @@ pub struct Options {
     pub schema: Option<String>,
     /// The clients served at once; 0 for [`DEFAULT_MAX_SESSIONS`].
     pub max_sessions: usize,
+    /// The memory that all clients may hold together, in bytes: unfinished messages, what waits to be sent to them, and what they asked for
+    /// that stays. 0 for a quarter of the machine's, between 512 MiB and 4 GiB.
+    pub memory_budget: usize,
     /// The keys for remotes under TLS. Files may be named by columns: `db:DATABASE,TABLE,COLUMN`. Where these are the default, [`Options::tls`]
     /// is left as it is.
     pub tls_settings: tls::Settings,
@@ -49,6 +52,16 @@ pub struct Options {
 
 /// The clients served at once unless [`Options::max_sessions`] says otherwise.
 pub const DEFAULT_MAX_SESSIONS: usize = 1000;
+
+/// More clients that are served if they are processes of this machine.
+const RESERVED: usize = 16;
+
+telemetry::counters! {
+    /// Idle clients that gave way to others.
+    GAVE_WAY = "ovsdb_session_gave_way";
+    /// Clients that were refused because there were too many.
+    REFUSED = "ovsdb_session_refused";
+}
 
 /// Why a server did not start, or a database could not be added.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +144,7 @@ impl Server {
             options.max_sessions
         };
         let inner = Rc::new(Inner {
-            core: RefCell::new(Core::new(seed())),
+            core: RefCell::new(Core::new(seed(), memory_budget(options.memory_budget))),
             stores: RefCell::default(),
             conns: RefCell::default(),
             remotes: RefCell::default(),
@@ -200,6 +213,7 @@ impl Server {
         let options = SessionOptions {
             name: format!("internal#{number}"),
             remote: String::new(),
+            local: true,
             read_only: false,
             probe: None,
         };
@@ -259,9 +273,31 @@ impl Inner {
         tasks.push(handle);
     }
 
-    /// Whether one more client may connect.
-    pub(crate) fn has_room(&self) -> bool {
-        self.core.borrow().n_sessions(None) < self.max_sessions
+    /// Whether one more client may connect. Where there are as many as may be, the one that has been idle longest gives way: first one of
+    /// another machine, and for a client of this machine there are [`RESERVED`] places more.
+    pub(crate) fn make_room(&self, local: bool) -> bool {
+        let mut core = self.core.borrow_mut();
+        let sessions = core.n_open();
+        if sessions < self.max_sessions {
+            return true;
+        }
+        let idle = match core.longest_idle(true) {
+            None if local && sessions < self.max_sessions + RESERVED => return true,
+            None if local => core.longest_idle(false),
+            found => found,
+        };
+        let Some(idle) = idle else {
+            REFUSED.inc();
+            return false;
+        };
+        GAVE_WAY.inc();
+        core.close(
+            idle,
+            Close::Warn("disconnecting (idle, and there are too many clients)".into()),
+        );
+        drop(core);
+        self.flush_soon();
+        true
     }
 
     /// Begins a session.
@@ -451,6 +487,16 @@ impl Inner {
     pub(crate) fn is_reserved(name: &str) -> bool {
         name == SERVER_DB
     }
+}
+
+/// The memory budget of all clients, in bytes; `asked` is 0 for the default.
+fn memory_budget(asked: usize) -> usize {
+    if asked > 0 {
+        return asked;
+    }
+    let system = rustix::system::sysinfo();
+    let memory = u64::from(system.totalram) * u64::from(system.mem_unit);
+    usize::try_from((memory / 4).clamp(512 << 20, 4 << 30)).unwrap_or(usize::MAX)
 }
 
 /// Converts a database whose schema is an older form of `schema`, if nothing of it gets lost.

@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use common::{Client, Server, database, directory, insert};
@@ -151,29 +152,53 @@ fn a_message_without_end_is_not_kept() {
 }
 
 #[test]
-fn more_clients_than_there_is_room_for_are_turned_away() {
+fn at_the_limit_the_client_that_is_idle_longest_gives_way() {
     let dir = directory();
     let server = Server::start(dir.path(), &database(dir.path()), &[]);
+    let mut busy = server.connect();
+    assert!(busy.call("monitor", json!(["D", "m", {"T": {}}]))["error"].is_null());
+    let mut owner = server.connect();
+    assert_eq!(owner.call("lock", json!(["l"]))["result"], json!({"locked": true}));
+    // Places for local clients are among the rest.
     let mut clients: Vec<Client> = Vec::new();
-    let limit = ovsdb_server::DEFAULT_MAX_SESSIONS;
-    for _ in 0..limit + 20 {
-        clients.push(server.connect());
+    for _ in 0..ovsdb_server::DEFAULT_MAX_SESSIONS + 100 {
+        let mut client = server.connect();
+        assert_eq!(client.call("echo", json!(["x"]))["result"], json!(["x"]));
+        clients.push(client);
     }
-    let mut turned_away = 0;
-    for client in &mut clients {
-        let request = json!({"id": 1, "method": "echo", "params": []}).to_string();
-        let sent = client.stream.write_all(request.as_bytes()).is_ok();
-        turned_away += usize::from(!sent || client.recv().is_none());
+    // The first to come were idle longest.
+    let gone = 100 + 2 - 16;
+    assert!(clients[..gone].iter_mut().all(|client| client.recv().is_none()));
+    assert!(clients[gone..].iter_mut().all(|client| !client.is_closed()));
+    for client in [&mut busy, &mut owner] {
+        assert_eq!(client.call("echo", json!(["x"]))["result"], json!(["x"]));
     }
-    assert!((15..=25).contains(&turned_away), "{turned_away}");
-    drop(clients);
-    let mut again = server.connect();
-    while again
-        .stream
-        .write_all(b"{\"id\":1,\"method\":\"echo\",\"params\":[]}")
-        .is_err()
-        || again.recv().is_none()
-    {
-        again = server.connect();
+    let count = server
+        .control("coverage/read-counter", &["ovsdb_session_gave_way"])
+        .unwrap();
+    assert_eq!(count.trim(), gone.to_string());
+}
+
+#[test]
+fn clients_of_other_machines_that_fill_the_server_lock_out_no_local_one() {
+    let dir = directory();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let remote = format!("--remote=ptcp:{port}:127.0.0.1");
+    let server = Server::start(dir.path(), &database(dir.path()), &[&remote]);
+    let remote_client = || Client::over_tcp(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let mut remote = Vec::new();
+    for _ in 0..ovsdb_server::DEFAULT_MAX_SESSIONS {
+        let mut client = remote_client();
+        assert!(client.call("monitor", json!(["D", "m", {"T": {}}]))["error"].is_null());
+        remote.push(client);
     }
+    assert_eq!(remote_client().recv(), None, "none of them is idle");
+    let mut local = server.connect();
+    assert_eq!(local.call("echo", json!(["x"]))["result"], json!(["x"]));
+    assert!(remote.iter_mut().all(|client| !client.is_closed()));
+    // One that is idle gives way to a local client before any other.
+    assert!(remote[7].call("monitor_cancel", json!(["m"]))["error"].is_null());
+    let mut second = server.connect();
+    assert_eq!(second.call("echo", json!(["x"]))["result"], json!(["x"]));
+    assert_eq!(remote[7].recv(), None);
 }

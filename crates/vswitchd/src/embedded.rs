@@ -70,6 +70,7 @@ pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedd
         remotes,
         schema: Some(ovsdb::schemas::OPEN_VSWITCH.to_owned()),
         max_sessions: 0,
+        memory_budget: 0,
         tls_settings: options.tls.clone(),
         tls: tls.clone(),
     })?;

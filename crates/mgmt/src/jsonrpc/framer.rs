@@ -10,6 +10,8 @@
 
 use std::fmt;
 
+use super::skim::Skim;
+
 /// What a peer may ask of our memory and of the parser's stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -74,6 +76,10 @@ pub struct Framer {
     escaped: bool,
     limits: Limits,
     failed: Option<FrameError>,
+    /// The message that is not kept.
+    skimmed: Option<Skim>,
+    /// The outline of a message that was not kept and has ended.
+    discarded: Option<Vec<u8>>,
 }
 
 impl Framer {
@@ -93,12 +99,52 @@ impl Framer {
             escaped: false,
             limits,
             failed: None,
+            skimmed: None,
+            discarded: None,
         }
     }
 
     /// Appends bytes that the peer sent.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        if let Some(skim) = &mut self.skimmed {
+            match skim.feed(bytes) {
+                Some(end) => {
+                    bytes = &bytes[end..];
+                    self.discarded = self.skimmed.take().map(Skim::into_outline);
+                }
+                None if skim.length() > self.limits.max_bytes => {
+                    self.failed = Some(FrameError::TooLong(self.limits.max_bytes));
+                    return;
+                }
+                None if skim.depth() > self.limits.max_depth => {
+                    self.failed = Some(FrameError::TooDeep(self.limits.max_depth));
+                    return;
+                }
+                None => return,
+            }
+        }
         self.buffer().extend_from_slice(bytes);
+    }
+
+    /// Forgets the unfinished message, after [`Framer::next`] returned `None`. The rest of it is not kept either; when it has ended,
+    /// [`Framer::take_discarded`] tells. Only for peers whose bytes come by [`Framer::push`].
+    pub fn discard(&mut self) {
+        if self.pending() == 0 || self.failed.is_some() {
+            return;
+        }
+        let mut skim = Skim::default();
+        if skim.feed(&self.buffer[self.start..]).is_none() {
+            self.skimmed = Some(skim);
+            self.buffer = Vec::new();
+            (self.start, self.scanned, self.depth) = (0, 0, 0);
+            (self.in_string, self.escaped) = (false, false);
+        }
+    }
+
+    /// A message that was discarded and has ended, with the contents of its arrays and objects left out: enough to refuse it. To be called
+    /// before [`Framer::next`], which yields what came after it.
+    pub fn take_discarded(&mut self) -> Option<Vec<u8>> {
+        self.discarded.take()
     }
 
     /// The buffer to append the peer's bytes to, for reads that need no copy in between. Only
@@ -320,5 +366,47 @@ mod tests {
         }
         framer.push(b"\"]");
         assert_eq!(framer.next().unwrap().map(<[u8]>::len), Some(200_004));
+    }
+
+    #[test]
+    fn a_discarded_message_is_told_by_its_outline_and_the_next_is_a_frame() {
+        for cut in 1..30 {
+            let mut framer = Framer::new();
+            let (head, tail) = br#"{"id":1,"params":[[1,"]"],2]}"#.split_at(cut.min(28));
+            framer.push(head);
+            assert_eq!(framer.next(), Ok(None));
+            framer.discard();
+            assert_eq!((framer.pending(), framer.memory()), (0, 0));
+            framer.push(tail);
+            framer.push(br#"{"id":2}"#);
+            assert_eq!(
+                framer.take_discarded().as_deref(),
+                Some(&br#"{"id":1,"params":[]}"#[..]),
+                "{cut}"
+            );
+            assert_eq!(framer.next(), Ok(Some(&br#"{"id":2}"#[..])));
+            assert_eq!(framer.take_discarded(), None);
+            framer.discard();
+            assert_eq!(framer.next(), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_discarded_message_without_end_is_an_error_all_the_same() {
+        let limits = Limits {
+            max_bytes: 1000,
+            max_depth: 10,
+        };
+        let mut framer = Framer::with_limits(limits);
+        framer.push(b"[");
+        assert_eq!(framer.next(), Ok(None));
+        framer.discard();
+        (0..11).for_each(|_| framer.push(&[b'1'; 100]));
+        assert_eq!(framer.next(), Err(FrameError::TooLong(1000)));
+        let mut framer = Framer::with_limits(limits);
+        framer.push(b"[");
+        framer.discard();
+        framer.push(&[b'['; 11]);
+        assert_eq!(framer.next(), Err(FrameError::TooDeep(10)));
     }
 }

@@ -7,6 +7,7 @@
 mod connection;
 mod framer;
 mod message;
+mod skim;
 
 pub use connection::{CallError, Connection, Receiver, RecvError, Sender};
 pub use framer::{FrameError, Framer, Limits};

@@ -8,10 +8,11 @@ use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use telemetry::{coverage, memory, version, vlog};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::REQUEST_LIMITS;
@@ -25,7 +26,9 @@ pub type Handler = Box<dyn FnMut(&[String]) -> Result<String, String>>;
 /// Runs a command whose answer comes later.
 pub type Deferred = Box<dyn FnMut(&[String]) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
-/// Clients served at once; more wait.
+/// Clients served at once. For one more, the one that has been idle longest gives way; where all
+/// have commands running, it waits. With the longest command, this bounds what all of them can
+/// make the daemon hold: 64 MiB.
 const MAX_CLIENTS: usize = 64;
 
 /// A client that says nothing, or takes no answer, for that long gives way when others may need
@@ -37,6 +40,8 @@ telemetry::counters! {
     RECEIVED = "unixctl_received";
     /// Answers given.
     REPLIED = "unixctl_replied";
+    /// Idle clients that gave way to others.
+    GAVE_WAY = "unixctl_gave_way";
 }
 
 /// A control socket and the commands it takes. Clones are the same server.
@@ -51,8 +56,18 @@ pub struct Server {
 struct Inner {
     commands: RefCell<BTreeMap<String, Command>>,
     memory: RefCell<Vec<MemorySource>>,
-    clients: Cell<usize>,
-    client_left: tokio::sync::Notify,
+    clients: RefCell<BTreeMap<u64, Rc<Client>>>,
+    next_client: Cell<u64>,
+    /// Rings when a client has left or become idle.
+    client_left: Notify,
+}
+
+/// A client that is served.
+struct Client {
+    /// Since when it has no command running.
+    idle_since: Cell<Option<Instant>>,
+    /// Asks for its end.
+    leave: Notify,
 }
 
 type MemorySource = Box<dyn FnMut(&mut memory::Usage)>;
@@ -77,8 +92,9 @@ impl Server {
             inner: Rc::new(Inner {
                 commands: RefCell::default(),
                 memory: RefCell::default(),
-                clients: Cell::new(0),
-                client_left: tokio::sync::Notify::new(),
+                clients: RefCell::default(),
+                next_client: Cell::new(0),
+                client_left: Notify::new(),
             }),
         };
         server.register_common(program);
@@ -154,16 +170,17 @@ impl Server {
 
     async fn accept(&self, mut listener: Listener) {
         loop {
-            while self.inner.clients.get() >= MAX_CLIENTS {
-                self.inner.client_left.notified().await;
-            }
             match listener.accept().await {
                 Ok((stream, peer)) => {
+                    while self.inner.clients.borrow().len() >= MAX_CLIENTS {
+                        self.dismiss_idle();
+                        self.inner.client_left.notified().await;
+                    }
                     let server = self.clone();
-                    self.inner.clients.set(self.inner.clients.get() + 1);
+                    let (id, client) = self.admit();
                     tokio::task::spawn_local(async move {
-                        server.session(stream, &peer).await;
-                        server.inner.clients.set(server.inner.clients.get() - 1);
+                        server.session(stream, &peer, &client).await;
+                        server.inner.clients.borrow_mut().remove(&id);
                         server.inner.client_left.notify_one();
                     });
                 }
@@ -175,11 +192,36 @@ impl Server {
         }
     }
 
-    async fn session(&self, stream: Stream, peer: &str) {
+    fn admit(&self) -> (u64, Rc<Client>) {
+        let id = self.inner.next_client.replace(self.inner.next_client.get() + 1);
+        let client = Rc::new(Client {
+            idle_since: Cell::new(Some(Instant::now())),
+            leave: Notify::new(),
+        });
+        self.inner.clients.borrow_mut().insert(id, client.clone());
+        (id, client)
+    }
+
+    /// Has the client leave that has been idle longest, if one is.
+    fn dismiss_idle(&self) {
+        let clients = self.inner.clients.borrow();
+        let idle = clients.values().filter(|client| client.idle_since.get().is_some());
+        if let Some(client) = idle.min_by_key(|client| client.idle_since.get()) {
+            client.idle_since.set(None);
+            client.leave.notify_one();
+            GAVE_WAY.inc();
+        }
+    }
+
+    async fn session(&self, stream: Stream, peer: &str, client: &Client) {
         let mut connection = Connection::with_limits(stream, REQUEST_LIMITS);
         loop {
-            let message = match timeout(PATIENCE, connection.recv()).await {
-                Err(_) if self.inner.clients.get() > MAX_CLIENTS / 2 => return,
+            let received = tokio::select! {
+                received = timeout(PATIENCE, connection.recv()) => received,
+                () = client.leave.notified() => return,
+            };
+            let message = match received {
+                Err(_) if self.inner.clients.borrow().len() > MAX_CLIENTS / 2 => return,
                 Err(_) => continue,
                 Ok(Ok(Some(message))) => message,
                 Ok(Ok(None)) => return,
@@ -193,6 +235,7 @@ impl Server {
                 return;
             };
             RECEIVED.inc();
+            client.idle_since.set(None);
             let args: Option<Vec<String>> = params.iter().map(|p| p.as_str().map(str::to_owned)).collect();
             let result = match args {
                 Some(args) => {
@@ -210,6 +253,8 @@ impl Server {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => return,
             }
+            client.idle_since.set(Some(Instant::now()));
+            self.inner.client_left.notify_one();
         }
     }
 

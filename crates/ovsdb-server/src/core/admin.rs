@@ -17,6 +17,8 @@ pub(crate) struct Usage {
     pub(crate) triggers: usize,
     /// Bytes that wait for clients.
     pub(crate) backlog: usize,
+    /// Bytes that sessions hold of the memory budget, and the budget.
+    pub(crate) budget: (usize, usize),
 }
 
 impl Core {
@@ -106,6 +108,7 @@ impl Core {
         let mut usage = Usage {
             sessions: self.sessions.len(),
             triggers: self.blocked.len(),
+            budget: self.budget(),
             ..Usage::default()
         };
         for hosted in self.databases.values() {

@@ -172,6 +172,7 @@ impl Core {
         commit: Option<Arc<Commit>>,
         now: Now,
     ) {
+        let changed = commit.is_some();
         let durable = commit.as_ref().is_some_and(|commit| commit.durable) && self.is_persistent(db);
         if let Some(commit) = commit {
             self.committed(db, commit, now);
@@ -184,8 +185,10 @@ impl Core {
                 id: id.clone(),
                 reply: bytes,
             });
-        } else {
+        } else if changed {
             self.post(session, |out| encode::reply(out, &id, reply));
+        } else {
+            self.answer(session, &id, reply);
         }
         self.batch.replies.push((session, id));
     }
@@ -233,6 +236,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
+        session.holding.owe(session.outbox.backlog());
         if session.lags.is_empty() || session.outbox.backlog() > BACKLOG / 2 {
             return;
         }

@@ -96,7 +96,7 @@ impl Core {
             }
         };
         match done {
-            Ok(result) => self.post(session, |out| encode::reply(out, &id, &result)),
+            Ok(result) => self.answer(session, &id, &result),
             Err(error) => self.refuse(session, &id, &error.to_json()),
         }
         None

@@ -16,10 +16,13 @@
 //! - A session whose backlog exceeds [`BACKLOG`] gets no requests handled and no updates encoded: what changes meanwhile is merged, and told
 //!   when the backlog is gone. So a client that does not read costs a bounded amount of memory.
 //! - What a session keeps in the server (waiting transactions, monitors, locks) weighs at most [`MAX_HELD`].
+//! - All sessions together keep no more than a memory budget: that, messages that have not arrived as a whole, and bytes to be sent. A request
+//!   that would exceed a session's part of it is refused with `resources exhausted`. See [`hold`].
 
 mod admin;
 mod batch;
 mod encode;
+mod hold;
 mod locks;
 mod methods;
 mod monitors;
@@ -33,10 +36,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
+use mgmt::budget::Budget;
 use ovsdb::{Database, Uuid, UuidGen};
 use wire::Nanos;
 
 pub(crate) use batch::{Batch, HeldReply};
+pub(crate) use hold::COUNTED;
 pub(crate) use session::SessionOptions;
 
 use locks::Locks;
@@ -141,6 +146,7 @@ pub(crate) struct Core {
     next_session: u64,
     uuids: UuidGen,
     server_id: Uuid,
+    budget: Budget,
 }
 
 /// A database and who watches it.
@@ -152,8 +158,8 @@ struct Hosted {
 }
 
 impl Core {
-    /// A server with no database but its own. `seed` makes its UUIDs.
-    pub(crate) fn new(seed: u128) -> Core {
+    /// A server with no database but its own. `seed` makes its UUIDs, `budget` is the most that sessions may hold together, in bytes.
+    pub(crate) fn new(seed: u128, budget: usize) -> Core {
         let mut uuids = UuidGen::new(seed);
         let mut core = Core {
             databases: BTreeMap::new(),
@@ -172,6 +178,7 @@ impl Core {
             next_session: 0,
             server_id: uuids.next_uuid(),
             uuids,
+            budget: Budget::new(budget, hold::RESERVED),
         };
         core.host_server_db();
         core

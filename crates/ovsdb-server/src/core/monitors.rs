@@ -217,16 +217,18 @@ impl Core {
         let monitor = Monitor::new(&hosted.db, requests, version)?;
         let weight = HELD_ITEM + text.len() + weigh(requests);
         state.hold(weight)?;
-        match last {
-            None => encode::reply(state.outbox.tail(), request, &monitor.initial(&hosted.db)),
+        let written = match last {
+            None => state.reply(|out| encode::reply(out, request, &monitor.initial(&hosted.db))),
             Some(last) => {
                 let (found, updates) = monitor.since(&hosted.db, last);
-                encode::reply(
-                    state.outbox.tail(),
-                    request,
-                    &(found, hosted.db.last_txn().to_text().as_str(), updates),
-                );
+                let result = (found, hosted.db.last_txn().to_text(), updates);
+                let result = (result.0, result.1.as_str(), &result.2);
+                state.reply(|out| encode::reply(out, request, &result))
             }
+        };
+        if let Err(error) = written {
+            state.let_go(weight);
+            return Err(error);
         }
         mark_dirty(&mut self.dirty, session, state);
         let group = hosted.monitors.join(monitor, session, &text);

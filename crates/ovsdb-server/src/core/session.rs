@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ovsdb::{Error, ErrorKind};
+use ovsdb::Error;
 use serde_json::Value;
 use wire::Nanos;
 
+use super::hold::Holding;
 use super::monitors::{Lag, MonitorRef};
 use super::outbox::Outbox;
-use super::{BACKLOG, Close, Core, MAX_HELD, Now, SessionId, elapsed, encode};
+use super::{BACKLOG, Close, Core, Now, SessionId, elapsed, encode};
 
 /// How a session is treated, by the remote that it came over.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub(crate) struct SessionOptions {
     pub(crate) name: String,
     /// The remote, for its status.
     pub(crate) remote: String,
+    /// The peer is a process of this machine.
+    pub(crate) local: bool,
     /// Only transactions that change nothing are allowed.
     pub(crate) read_only: bool,
     /// A client silent for so long is probed, and given up after as long again; never if `None`.
@@ -35,8 +38,8 @@ pub(super) struct Session {
     /// It looks at `_Server` itself and need not be disconnected when databases come and go.
     pub(super) change_aware: bool,
     pub(super) n_blocked: usize,
-    /// What its waiting transactions, monitors and locks weigh.
-    held: usize,
+    /// What it keeps in the server.
+    pub(super) holding: Holding,
     /// The last commit that updates were made of, and whether they had to be merged: the same for all monitors of the session.
     decided: (u64, bool),
     last_heard: Nanos,
@@ -62,19 +65,30 @@ impl Session {
     /// Makes room for something that weighs so much.
     ///
     /// # Errors
-    /// `resources exhausted` when the session holds too much already.
+    /// `resources exhausted` when the session, or all sessions together, hold too much already.
     pub(super) fn hold(&mut self, weight: usize) -> Result<(), Error> {
-        if self.held + weight > MAX_HELD {
-            let details = "too many or too large waiting transactions, monitors and locks in one session";
-            return Err(Error::new(ErrorKind::ResourcesExhausted, details));
-        }
-        self.held += weight;
-        Ok(())
+        self.holding.keep(weight)
     }
 
     /// Gives back what [`Session::hold`] took.
     pub(super) fn let_go(&mut self, weight: usize) {
-        self.held = self.held.saturating_sub(weight);
+        self.holding.let_go(weight);
+    }
+
+    /// Appends a reply to the outbox, unless it is longer than what the session may hold.
+    ///
+    /// # Errors
+    /// `resources exhausted`; the outbox is as it was.
+    pub(super) fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {
+        let out = self.outbox.tail();
+        let before = out.len();
+        write(out);
+        let length = out.len() - before;
+        self.holding.may_owe(length).inspect_err(|_| {
+            let out = self.outbox.tail();
+            out.truncate(before);
+            out.shrink_to(BACKLOG);
+        })
     }
 
     pub(super) fn probe_deadline(&self) -> Option<Nanos> {
@@ -95,7 +109,7 @@ impl Core {
             monitors: BTreeMap::new(),
             change_aware: false,
             n_blocked: 0,
-            held: 0,
+            holding: Holding::new(&self.budget),
             decided: (0, false),
             last_heard: now.monotonic,
             probed: false,
@@ -203,6 +217,28 @@ impl Core {
         self.sessions.values().filter(counts).count()
     }
 
+    /// The number of sessions that are not closing.
+    pub(crate) fn n_open(&self) -> usize {
+        self.sessions
+            .values()
+            .filter(|session| session.closing.is_none())
+            .count()
+    }
+
+    /// The session that has been silent longest among those that nothing would be missed of: without monitor, lock, waiting transaction and
+    /// bytes to be sent. Of peers on other machines only, if `remote_only`.
+    pub(crate) fn longest_idle(&self, remote_only: bool) -> Option<SessionId> {
+        let idle = self.sessions.iter().filter(|(_, session)| {
+            !session.options.remote.is_empty()
+                && !(remote_only && session.options.local)
+                && session.closing.is_none()
+                && session.holding.kept() == 0
+                && session.outbox.backlog() == 0
+        });
+        let longest = idle.min_by_key(|(id, session)| (session.last_heard, **id));
+        longest.map(|(id, _)| *id)
+    }
+
     /// How the peer is called in the log.
     pub(crate) fn session_name(&self, id: SessionId) -> &str {
         self.sessions
@@ -229,6 +265,17 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(&id) {
             write(session.outbox.tail());
             mark_dirty(&mut self.dirty, id, session);
+        }
+    }
+
+    /// Answers a request that changed nothing; refuses it where the reply is longer than what the session may hold.
+    pub(super) fn answer(&mut self, id: SessionId, request: &Value, result: &Value) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            let written = session.reply(|out| encode::reply(out, request, result));
+            mark_dirty(&mut self.dirty, id, session);
+            if let Err(error) = written {
+                self.refuse(id, request, &error.to_json());
+            }
         }
     }
 
@@ -261,6 +308,7 @@ impl Core {
 
 /// Notes that a session's outbox grew.
 pub(super) fn mark_dirty(dirty: &mut Vec<SessionId>, id: SessionId, session: &mut Session) {
+    session.holding.owe(session.outbox.backlog());
     if !session.dirty {
         session.dirty = true;
         dirty.push(id);

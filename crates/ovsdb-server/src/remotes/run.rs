@@ -63,7 +63,9 @@ pub(super) async fn listen(
     };
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) if inner.has_room() => serve(&inner, stream, peer, &name, &remote, &settings, &state),
+            Ok((stream, peer)) if inner.make_room(remote.is_local()) => {
+                serve(&inner, stream, peer, &name, &remote, &settings, &state)
+            }
             Ok((_, peer)) => {
                 telemetry::warn_limited!(target: "ovsdb_jsonrpc_server", "{peer}: connection refused: too many clients");
             }
@@ -166,6 +168,7 @@ fn session_options(peer: String, name: &str, remote: &Remote, settings: &Setting
     SessionOptions {
         name: peer,
         remote: name.to_owned(),
+        local: remote.is_local(),
         read_only: settings.read_only,
         probe: settings.probe(remote),
     }

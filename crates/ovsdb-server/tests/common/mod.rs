@@ -154,6 +154,26 @@ impl Client {
         }
     }
 
+    /// Over TCP: streams of all kinds are read and written alike.
+    pub(crate) fn over_tcp(stream: std::net::TcpStream) -> Client {
+        Client::new(std::os::fd::OwnedFd::from(stream).into())
+    }
+
+    /// Whether the server has closed the connection, as far as is known yet.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut chunk = [0; 4096];
+        let closed = match self.stream.read(&mut chunk) {
+            Ok(n) => {
+                self.buffer.extend_from_slice(&chunk[..n]);
+                n == 0
+            }
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        self.stream.set_nonblocking(false).unwrap();
+        closed
+    }
+
     pub(crate) fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }

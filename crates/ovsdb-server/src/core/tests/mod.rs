@@ -1,5 +1,6 @@
 //! The core against clients that are a few lines each, on virtual time and without a file.
 
+mod hold;
 mod monitors;
 mod sessions;
 mod transactions;
@@ -30,8 +31,12 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with_budget(1 << 30)
+    }
+
+    fn with_budget(budget: usize) -> World {
         let mut world = World {
-            core: Core::new(7),
+            core: Core::new(7, budget),
             now: 0,
             disk_full: false,
             file: Vec::new(),
@@ -58,6 +63,7 @@ impl World {
         let options = SessionOptions {
             name: "test".into(),
             remote: "r".into(),
+            local: true,
             read_only: false,
             probe,
         };

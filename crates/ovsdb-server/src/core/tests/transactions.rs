@@ -208,6 +208,7 @@ fn a_read_only_client_may_look_but_not_write() {
     let options = SessionOptions {
         name: "test".into(),
         remote: "r".into(),
+        local: true,
         read_only: true,
         probe: None,
     };
