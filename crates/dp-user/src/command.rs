@@ -3,6 +3,7 @@
 //! Commands wait in a queue that the worker empties between batches; an eventfd wakes it. Answers come back over a channel that the command
 //! carries: when the worker is gone, commands are dropped, and whoever waits sees the channel closed instead of waiting for ever.
 
+use crate::dep_epochs::OffloadPort;
 use crate::gate::Gate;
 use crate::load::QueueLoad;
 use crate::options::{Limits, ShortcutUse};
@@ -11,8 +12,7 @@ use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use dp::{Action, FlowDump};
 use flow::PortNo;
-use netdev::shortcut::ShortcutPort;
-use netdev::{Frame, Netdev};
+use netdev::{Frame, Netdev, State};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -39,7 +39,7 @@ pub(crate) enum Command {
         device: Arc<dyn Netdev>,
         stats: Arc<PortStats>,
         /// The same in the kernel, where shortcuts can lead there.
-        exit: Option<Arc<ShortcutPort>>,
+        exit: Option<OffloadPort>,
         intakes: Vec<Intake>,
         done: Sender<io::Result<()>>,
     },
@@ -71,8 +71,8 @@ pub(crate) enum Command {
     },
     /// Use shortcuts in this way.
     Shortcuts { usage: ShortcutUse, done: Sender<()> },
-    /// Devices may have become others: let what goes by shortcuts come to the worker again, and look at them anew.
-    Links,
+    /// A port's device has this state now; `None` where it has gone.
+    Link { port: PortNo, device: Option<State> },
     /// Cache so many megaflows at most, for so long.
     Limit(Limits),
     /// Forget all megaflows.

@@ -1,12 +1,13 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
 use crate::command::{Command, CommandQueue, Intake};
+use crate::dep_epochs::{DepEpochs, OffloadPort};
 use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::meters::Meters;
 use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::scheduled::PortQueue;
-use crate::stats::{ControlDrops, PortStats, WorkerStats};
+use crate::stats::{ControlDrops, PortStats, SHORTCUT_EVENTS, WorkerStats};
 use crate::vigil;
 use crate::worker::{SpinTime, Worker, clock};
 use crate::{Limits, Options, ShortcutUse};
@@ -16,11 +17,12 @@ use dp::{
 };
 use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::shortcut::{ShortcutPort, Shortcuts};
+use netdev::shortcut::Shortcuts;
 use netdev::{Frame, Kind, Netdev, Rx};
 use parking_lot::{Mutex, RwLock};
 use qos::PortConfig;
 use qos::police::IngressPolicerConfig;
+use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::mpsc;
@@ -55,7 +57,7 @@ pub struct DpUser {
     /// Queued packets that were dropped when a configuration changed or a port went.
     drops: ControlDrops,
     /// Made with the first port that can have some; why there are none, where the kernel refused.
-    shortcuts: OnceLock<io::Result<Arc<Shortcuts>>>,
+    shortcuts: OnceLock<io::Result<Arc<DepEpochs>>>,
     shortcut_use: Mutex<ShortcutUse>,
     /// Why the last port that was refused has none.
     unguided: Mutex<Option<String>>,
@@ -89,7 +91,7 @@ struct Port {
     /// It has a scheduler now.
     scheduled: bool,
     /// What it is in the kernel, where shortcuts can lead there.
-    shortcut: Option<Arc<ShortcutPort>>,
+    shortcut: Option<OffloadPort>,
     /// What its packets pass as they come, once there was something.
     gate: Option<Arc<Mutex<Gate>>>,
     /// Queued packets that were dropped when the configuration changed.
@@ -256,28 +258,32 @@ impl DpUser {
         answers.into_iter()
     }
 
-    fn make_shortcuts(&self) -> io::Result<Arc<Shortcuts>> {
-        let shortcuts = Shortcuts::new()?;
-        let told = shortcuts.clone();
-        let first = self.changes.tell(Box::new(move |epoch| told.set_epoch(epoch)));
-        first.then_some(shortcuts).ok_or(io::ErrorKind::AlreadyExists.into())
+    fn make_shortcuts(&self) -> io::Result<Arc<DepEpochs>> {
+        let deps = DepEpochs::new(Shortcuts::new()?);
+        let told = deps.clone();
+        let first = self.changes.tell(move |changes| told.changed(changes));
+        first.then_some(deps).ok_or(io::ErrorKind::AlreadyExists.into())
     }
 
     /// What a port is in the kernel, where all that its device receives can take shortcuts.
-    fn shortcut_port(&self, device: &dyn Netdev, queues: &mut [Box<dyn Rx>]) -> Option<Arc<ShortcutPort>> {
-        if device.kind() != Kind::System {
+    fn shortcut_port(&self, device: &dyn Netdev, queues: &mut [Box<dyn Rx>]) -> Option<OffloadPort> {
+        if !is_eligible(device.kind()) {
             return None;
         }
-        let shortcuts = self.shortcuts.get_or_init(|| self.make_shortcuts()).as_ref().ok()?;
-        let ifindex = device.state().ok()?.ifindex;
-        let port = shortcuts.port(ifindex)?;
+        let deps = self.shortcuts.get_or_init(|| self.make_shortcuts()).as_ref().ok()?;
+        let state = device.state().ok()?;
+        let port = deps.shortcuts().port(state.ifindex)?;
         let guided: io::Result<Vec<bool>> = queues.iter_mut().map(|rx| rx.guide(&port)).collect();
         if let Err(error) = &guided {
             *self.unguided.lock() = Some(format!("{}: {}", device.name(), sys::strerror(error)));
         }
         guided
             .is_ok_and(|all| all.into_iter().all(|guided| guided))
-            .then_some(port)
+            .then(|| OffloadPort {
+                port,
+                deps: deps.clone(),
+                device: Some(state),
+            })
     }
 
     /// Changes how shortcuts are used. When this returns, none is used in another way.
@@ -294,10 +300,44 @@ impl DpUser {
         error.or_else(|| self.unguided.lock().clone())
     }
 
-    /// Devices have changed: one is down or up, or takes other packets.
-    pub fn links_changed(&self) {
-        for worker in &*self.workers.read() {
-            worker.commands.push(Command::Links);
+    /// What has become of offers of shortcuts, by the names of counters.
+    pub fn shortcut_events(&self) -> Vec<(&'static str, u64)> {
+        let (workers, ended) = (self.workers.read(), self.ended.lock());
+        let count = |n: usize| {
+            let stats = workers.iter().map(|worker| &worker.stats).chain(&*ended);
+            stats.map(|stats| stats.shortcuts[n].get()).sum()
+        };
+        let named = SHORTCUT_EVENTS.iter().enumerate();
+        named.map(|(n, name)| (*name, count(n))).collect()
+    }
+
+    /// Devices of these names have changed: they are down or up, or take other packets. Reads their states, for the workers.
+    pub fn links_changed(&self, devices: &BTreeSet<&str>) {
+        let _one_at_a_time = self.control.lock();
+        let changed: Vec<(PortNo, Arc<dyn Netdev>)> = {
+            let ports = self.ports.read();
+            let those = ports.iter().filter(|(_, port)| port.shortcut.is_some());
+            those
+                .filter(|(_, port)| devices.contains(port.device.name()))
+                .map(|(number, port)| (*number, port.device.clone()))
+                .collect()
+        };
+        for (port, device) in changed {
+            let state = device.state().ok();
+            if let Some(shortcut) = self
+                .ports
+                .write()
+                .get_mut(&port)
+                .and_then(|port| port.shortcut.as_mut())
+            {
+                shortcut.device.clone_from(&state);
+            }
+            for worker in &*self.workers.read() {
+                worker.commands.push(Command::Link {
+                    port,
+                    device: state.clone(),
+                });
+            }
         }
     }
 
@@ -331,7 +371,7 @@ impl Datapath for DpUser {
             let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
             let load = Arc::<QueueLoad>::default();
             let mut inlet = Inlet::new(port, rx, stats[worker].1.clone(), budget);
-            inlet.entrance = shortcut.clone();
+            inlet.entrance = shortcut.as_ref().map(|shortcut| shortcut.port.clone());
             intakes[worker].push(Intake {
                 inlet,
                 number: number as u32,
@@ -394,7 +434,7 @@ impl Datapath for DpUser {
             sum.tx_dropped += dropped;
         }
         if let Some(shortcut) = &port.shortcut {
-            let carried = shortcut.carried();
+            let carried = shortcut.port.carried();
             sum.rx_packets += carried.rx_packets;
             sum.rx_bytes += carried.rx_bytes;
             sum.tx_packets += carried.tx_packets;
@@ -486,6 +526,14 @@ impl Datapath for DpUser {
                 (cause, by_worker.sum::<u64>() + refused + self.drops.get(cause))
             })
             .collect()
+    }
+}
+
+/// Whether the kernel forwards packets of devices of a kind by itself: both programs are at the device's ingress.
+fn is_eligible(kind: Kind) -> bool {
+    match kind {
+        Kind::System => true,
+        Kind::Afxdp | Kind::Internal | Kind::Tap | Kind::Dummy | Kind::Pcap | Kind::Null => false,
     }
 }
 

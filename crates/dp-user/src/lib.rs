@@ -12,6 +12,7 @@
 mod actions;
 mod command;
 mod datapath;
+mod dep_epochs;
 mod egress;
 mod flow_look;
 mod gate;

@@ -503,7 +503,6 @@ impl Pipeline {
         self.actor.egress.remove(port, &self.stats);
         self.flows.remove_exit(port);
         self.flows.remove_owner(port);
-        self.flows.close_shortcuts();
     }
 
     pub(crate) fn flows(&self) -> &FlowTable {

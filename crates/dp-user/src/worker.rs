@@ -419,7 +419,7 @@ impl Worker {
                     done,
                 } => {
                     self.pipeline.add_outlet(port, device.clone(), stats);
-                    self.pipeline.add_exit(port, exit, &device);
+                    self.pipeline.add_exit(port, exit);
                     let added = intakes
                         .into_iter()
                         .try_for_each(|intake| self.add_queue(intake, &device));
@@ -449,7 +449,7 @@ impl Worker {
                     self.pipeline.use_shortcuts(usage);
                     let _ = done.send(());
                 }
-                Command::Links => self.pipeline.forget_devices(),
+                Command::Link { port, device } => self.pipeline.link_changed(port, device),
                 Command::Limit(limits) => self.pipeline.set_limits(limits),
                 Command::Flush { done } => {
                     self.pipeline.flush();
@@ -477,7 +477,7 @@ impl Worker {
             inlet, number, load, ..
         } = place.take()?;
         self.poller.remove(inlet.rx.fd());
-        self.pipeline.close_shortcuts(port);
+        self.pipeline.stop_shortcuts(port);
         Some(Intake { inlet, number, load })
     }
 

@@ -82,11 +82,14 @@ const WORDS: usize = 1024;
 pub struct Changes {
     epoch: AtomicU64,
     log: Mutex<Log>,
-    /// Who does not read, but is told each epoch before [`Changes::publish`] returns.
-    told: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
+    /// Who does not read, but is told of changes before [`Changes::publish`] returns.
+    told: OnceLock<Told>,
     /// Whoever puts changes together; nobody else takes any out of the log.
     tidying: Mutex<()>,
 }
+
+/// What is told of changes.
+type Told = Box<dyn Fn(&[Change]) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Log {
@@ -124,12 +127,14 @@ impl Changes {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Lets each epoch be told, the present one now and others before [`Changes::publish`] returns: to what goes by itself on the way that it was
-    /// shown, and does not come here to ask. Whoever is told must not take long. `false`, and without effect, where another is told already.
-    pub fn tell(&self, told: Box<dyn Fn(u64) + Send + Sync>) -> bool {
+    /// Has all changes from now on told, or more than those, before [`Changes::publish`] returns: for what forwards by itself, and does not come
+    /// here to ask. They are in the log before they are told: who reads something that the call has changed, and finds then that it has read the
+    /// log to its [epoch](Changes::epoch), has read of the change too. Whoever is told must not take long. `false`, and without effect, where
+    /// another is told already.
+    pub fn tell(&self, told: impl Fn(&[Change]) + Send + Sync + 'static) -> bool {
+        // Who publishes after this sees it.
         let _log = self.log.lock();
-        told(self.epoch());
-        self.told.set(told).is_ok()
+        self.told.set(Box::new(told)).is_ok()
     }
 
     /// Appends changes. They are visible to every reader that asks for the epoch after this returns.
@@ -147,13 +152,12 @@ impl Changes {
         let recent = {
             let mut log = self.log.lock();
             log.recent.extend(changes.iter().cloned());
-            let added = changes.len() as u64;
-            let epoch = self.epoch.fetch_add(added, Ordering::Release) + added;
-            if let Some(told) = self.told.get() {
-                told(epoch);
-            }
+            self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
             log.recent.len()
         };
+        if let Some(told) = self.told.get() {
+            told(changes);
+        }
         if recent >= RECENT {
             let turn = if recent < CROWDED {
                 self.tidying.try_lock()
@@ -246,6 +250,28 @@ mod tests {
         out.clear();
         assert_eq!(changes.since(epoch, &mut out), changes.epoch());
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn who_is_told_of_a_change_finds_it_in_the_log() {
+        let changes = Arc::new(Changes::new());
+        changes.publish(&[Change::Dep(Dep(1))]);
+        let (log, told) = (Arc::downgrade(&changes), Arc::new(Mutex::new(Vec::new())));
+        let seen = told.clone();
+        let first = changes.tell(move |changes| {
+            let mut out = Vec::new();
+            let log = log.upgrade().unwrap();
+            log.since(log.epoch() - changes.len() as u64, &mut out);
+            assert_eq!(out, changes);
+            seen.lock().extend_from_slice(changes);
+        });
+        assert!(first && !changes.tell(|_| ()));
+        changes.publish(&[Change::Dep(Dep(2)), Change::All]);
+        assert_eq!(*told.lock(), [Change::Dep(Dep(2)), Change::All]);
+        told.lock().clear();
+        let many: Vec<Change> = (0..100).map(|n| Change::Dep(Dep(n % 50))).collect();
+        changes.publish(&many);
+        assert!(many.iter().all(|change| told.lock().contains(change)));
     }
 
     #[test]

@@ -4,34 +4,78 @@
 //! device to device by itself, and counts them. What is alike is decided by all that a switch can read of a packet but TCP's flags
 //! ([`ShortcutKey`]), so a shortcut is never wider than the decision that it is made of.
 //!
-//! Shortcuts are opened with an epoch, and in force only as long as that is the present one: a change that may be about any of them makes all of
-//! them wait at once ([`Shortcuts::set_epoch`]), and packets go through their workers, until these renew them.
+//! A shortcut depends on [epochs](Epoch): one for everything, one for each of its two ports, and those that its owner names. To advance an epoch
+//! suspends every shortcut that depends on it, at once and without a call of the kernel. Packets of a suspended shortcut go through their worker,
+//! which renews it.
+//!
+//! Ports share the pool of shortcuts: see [`Refused`].
 
 use crate::isolation::Guard;
+use pool::Pool;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use sys::PacketSocket;
 use sys::bpf::TcxLink;
-use sys::bpf::shortcut::{self as bpf, PORTS, Way, Ways};
+use sys::bpf::shortcut::{self as bpf, EPOCHS, EPOCHS_OF_WAY, Key, PORTS, Programs, Way, Ways};
 
 use parking_lot::Mutex;
 
 mod key;
+mod pool;
+mod simulated;
 
 pub use key::ShortcutKey;
+pub use simulated::{Calls, Simulated};
 pub use sys::bpf::shortcut::{Carried, PortCarried, TagChange};
 
 /// Shortcuts that there can be.
 pub const MOST: u32 = bpf::WAYS;
 
+/// Epochs that the owner of a shortcut can name for it.
+pub const MOST_EPOCHS: usize = EPOCHS_OF_WAY - 2;
+
+/// What forwards packets: the kernel's programs ([`Ways`]), or [`Simulated`] in tests. Ways are those of [`Ways`], by number.
+pub trait Kernel: Send + Sync {
+    /// As [`Ways::advance`].
+    fn advance(&self, epoch: u32);
+    /// As [`Ways::epoch`].
+    fn epoch(&self, number: u32) -> u64;
+    /// As [`Ways::open`].
+    ///
+    /// # Errors
+    /// As those of [`Ways::open`].
+    fn open(&self, number: u32, key: &Key, way: Way, epochs: &[u32], sum: u64) -> io::Result<()>;
+    /// As [`Ways::renew`].
+    fn renew(&self, number: u32, sum: u64);
+    /// As [`Ways::stop`].
+    fn stop(&self, number: u32);
+    /// As [`Ways::close`].
+    ///
+    /// # Errors
+    /// As those of [`Ways::close`].
+    fn close(&self, key: &Key) -> io::Result<()>;
+    /// As [`Ways::carried`].
+    fn carried(&self, number: u32) -> Carried;
+    /// As [`Ways::carried_by`].
+    fn carried_by(&self, port: u32) -> PortCarried;
+    /// As [`Ways::reset`].
+    fn reset(&self, port: u32);
+    /// As [`Ways::programs`].
+    ///
+    /// # Errors
+    /// As those of [`Ways::programs`].
+    fn programs(&self, port: u32) -> io::Result<Programs>;
+}
+
 /// All shortcuts of a datapath. Needs Linux 5.11 and the right to load programs.
 pub struct Shortcuts {
-    ways: Ways,
-    /// Numbers of ways that nobody has, those that nobody has had for longest first.
-    free: Mutex<VecDeque<u32>>,
-    /// The same of ports.
+    kernel: Arc<dyn Kernel>,
+    pool: Pool,
+    /// Numbers of ports that nobody has, those that nobody has had for longest first.
     free_ports: Mutex<VecDeque<u32>>,
+    /// Numbers of epochs that nobody has. Number 0 is for all shortcuts, those up to [`PORTS`] are the ports'.
+    free_epochs: Mutex<Vec<u32>>,
 }
 
 /// A port in the eyes of the kernel.
@@ -39,6 +83,12 @@ pub struct ShortcutPort {
     shortcuts: Arc<Shortcuts>,
     number: u32,
     ifindex: u32,
+}
+
+/// Something that shortcuts depend on, by whose change they are suspended.
+pub struct Epoch {
+    shortcuts: Arc<Shortcuts>,
+    number: u32,
 }
 
 /// How packets leave by a shortcut.
@@ -56,9 +106,29 @@ pub struct Exit {
 
 /// An open shortcut. Dropped, it is closed, by a call of the kernel.
 pub struct Shortcut {
-    shortcuts: Arc<Shortcuts>,
+    from: Arc<ShortcutPort>,
+    to: Arc<ShortcutPort>,
     number: u32,
     key: ShortcutKey,
+    stopped: bool,
+}
+
+/// Why a shortcut was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The pool is nearly empty, and the port that the packets come in by has its share of it: an equal part for each port that has shortcuts,
+    /// and one for a port that has none yet.
+    #[error("the port has its share of shortcuts, and few are left")]
+    OverShare,
+    /// The pool is empty.
+    #[error("there are {MOST} shortcuts")]
+    Full,
+    /// Another worker has one for the same packets and has not closed it yet.
+    #[error("packets of the same key have a shortcut")]
+    Taken,
+    /// The kernel's answer: `ENOMEM`.
+    #[error(transparent)]
+    Kernel(#[from] io::Error),
 }
 
 /// What keeps a device's packets to their shortcuts, as long as it lives.
@@ -74,18 +144,25 @@ impl Shortcuts {
     /// # Errors
     /// The kernel's: `EPERM` without the right to make maps, `ENOSYS` without BPF.
     pub fn new() -> io::Result<Arc<Shortcuts>> {
-        Ok(Arc::new(Shortcuts {
-            ways: Ways::new()?,
-            free: Mutex::new((0..bpf::WAYS).collect()),
+        Ok(Shortcuts::over(Arc::new(Ways::new()?)))
+    }
+
+    /// No shortcuts, over a kernel that has none.
+    pub fn over(kernel: Arc<dyn Kernel>) -> Arc<Shortcuts> {
+        Arc::new(Shortcuts {
+            kernel,
+            pool: Pool::new(bpf::WAYS, PORTS),
             free_ports: Mutex::new((1..PORTS).collect()),
-        }))
+            // The last one is nobody's.
+            free_epochs: Mutex::new((PORTS..EPOCHS - 1).rev().collect()),
+        })
     }
 
     /// A port that sends by a device of the kernel, and receives by it where [`Rx::guide`](crate::Rx::guide) is told; `None` where there are too
     /// many.
     pub fn port(self: &Arc<Shortcuts>, ifindex: u32) -> Option<Arc<ShortcutPort>> {
         let number = self.free_ports.lock().pop_front()?;
-        self.ways.reset(number);
+        self.kernel.reset(number);
         Some(Arc::new(ShortcutPort {
             shortcuts: self.clone(),
             number,
@@ -93,21 +170,77 @@ impl Shortcuts {
         }))
     }
 
-    /// Makes shortcuts of other epochs wait.
-    pub fn set_epoch(&self, epoch: u64) {
-        self.ways.set_epoch(epoch);
+    /// A new epoch; `None` where there are too many.
+    pub fn epoch(self: &Arc<Shortcuts>) -> Option<Epoch> {
+        let number = self.free_epochs.lock().pop()?;
+        Some(Epoch {
+            shortcuts: self.clone(),
+            number,
+        })
+    }
+
+    /// Suspends all shortcuts.
+    pub fn suspend_all(&self) {
+        self.kernel.advance(0);
+    }
+
+    /// How many shortcuts are left.
+    pub fn left(&self) -> u32 {
+        self.pool.left()
+    }
+
+    /// Whether so few shortcuts are left that ports with more than their share have to close some: see [`ShortcutPort::surplus`].
+    pub fn are_short(&self) -> bool {
+        self.pool.is_short()
+    }
+}
+
+impl Epoch {
+    /// Suspends every shortcut that depends on it.
+    pub fn advance(&self) {
+        self.shortcuts.kernel.advance(self.number);
+    }
+
+    /// Its number, for [`ShortcutPort::open`].
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.shortcuts.free_epochs.lock().push(self.number);
     }
 }
 
 impl ShortcutPort {
-    /// Opens a shortcut for packets of a key, which came in by the port that it was made for, to this one; `None` where there are too many.
+    /// The sum of the epochs that a shortcut from a port to this one depends on, when its owner names these others. To be read before the owner
+    /// makes sure that what the epochs are about has not changed since its decision.
+    pub fn sum(&self, from: &ShortcutPort, epochs: &[u32]) -> u64 {
+        let kernel = &self.shortcuts.kernel;
+        let all = self.epochs(from, epochs).chain([0]);
+        all.fold(0, |sum, number| sum.wrapping_add(kernel.epoch(number)))
+    }
+
+    fn epochs(&self, from: &ShortcutPort, epochs: &[u32]) -> impl Iterator<Item = u32> {
+        [from.number, self.number].into_iter().chain(epochs.iter().copied())
+    }
+
+    /// Opens a shortcut for packets of a key, which came in by `from`, to this port. It is in force while its epochs have the [sum](Self::sum)
+    /// that is given.
     ///
     /// # Errors
-    /// The kernel's: `ENOMEM`.
-    pub fn open(&self, key: ShortcutKey, exit: Exit, epoch: u64) -> io::Result<Option<Shortcut>> {
-        let Some(number) = self.shortcuts.free.lock().pop_front() else {
-            return Ok(None);
-        };
+    /// [`Refused`].
+    pub fn open(
+        self: &Arc<ShortcutPort>,
+        from: &Arc<ShortcutPort>,
+        key: ShortcutKey,
+        exit: Exit,
+        epochs: &[u32],
+        sum: u64,
+    ) -> Result<Shortcut, Refused> {
+        let Shortcuts { kernel, pool, .. } = &*self.shortcuts;
+        let number = pool.take(from.number)?;
         let way = Way {
             port: self.number,
             ifindex: self.ifindex,
@@ -115,19 +248,42 @@ impl ShortcutPort {
             to_peer: exit.to_peer,
             tag: exit.tag,
         };
-        // From here on it is closed when it is dropped.
-        let shortcut = Shortcut {
-            shortcuts: self.shortcuts.clone(),
+        let all: Vec<u32> = self.epochs(from, epochs).collect();
+        if let Err(error) = kernel.open(number, key.bytes(), way, &all, sum) {
+            pool.leave(from.number);
+            pool.give_back(number);
+            return Err(match error.kind() {
+                io::ErrorKind::AlreadyExists => Refused::Taken,
+                _ => error.into(),
+            });
+        }
+        Ok(Shortcut {
+            from: from.clone(),
+            to: self.clone(),
             number,
             key,
-        };
-        self.shortcuts.ways.open(number, shortcut.key.bytes(), way, epoch)?;
-        Ok(Some(shortcut))
+            stopped: false,
+        })
+    }
+
+    /// Suspends every shortcut from and to this port, whoever has it.
+    pub fn suspend(&self) {
+        self.shortcuts.kernel.advance(self.number);
+    }
+
+    /// How many shortcuts of packets that come in by this port have to be closed, to leave some to ports that have less than their share.
+    pub fn surplus(&self) -> u32 {
+        self.shortcuts.pool.surplus(self.number)
+    }
+
+    /// All shortcuts of the datapath.
+    pub fn shortcuts(&self) -> &Arc<Shortcuts> {
+        &self.shortcuts
     }
 
     /// What shortcuts have let in and out.
     pub fn carried(&self) -> PortCarried {
-        self.shortcuts.ways.carried_by(self.number)
+        self.shortcuts.kernel.carried_by(self.number)
     }
 
     /// The key of a packet that came in by this port; `None` for one that cannot have a shortcut.
@@ -141,7 +297,7 @@ impl ShortcutPort {
         socket: &PacketSocket,
         guard: &mut Guard,
     ) -> io::Result<Option<Guide>> {
-        let programs = self.shortcuts.ways.programs(self.number)?;
+        let programs = self.shortcuts.kernel.programs(self.number)?;
         let redirect = match guard {
             Guard::Tcx { .. } => Some(programs.link_tcx(self.ifindex)?),
             Guard::Filter { filter } => {
@@ -165,19 +321,23 @@ impl Drop for ShortcutPort {
 }
 
 impl Shortcut {
-    /// Puts it in force in an epoch.
-    pub fn renew(&self, epoch: u64) {
-        self.shortcuts.ways.renew(self.number, epoch);
+    /// Puts it in force while its epochs have this [sum](ShortcutPort::sum).
+    pub fn renew(&self, sum: u64) {
+        self.to.shortcuts.kernel.renew(self.number, sum);
     }
 
-    /// Lets nothing go by it any more.
-    pub fn stop(&self) {
-        self.shortcuts.ways.stop(self.number);
+    /// Lets nothing go by it any more; from then on it does not count among those of its port. A packet that is on its way at this moment is
+    /// counted a little later.
+    pub fn stop(&mut self) {
+        if !std::mem::replace(&mut self.stopped, true) {
+            self.to.shortcuts.kernel.stop(self.number);
+            self.to.shortcuts.pool.leave(self.from.number);
+        }
     }
 
     /// What has gone by it.
     pub fn carried(&self) -> Carried {
-        self.shortcuts.ways.carried(self.number)
+        self.to.shortcuts.kernel.carried(self.number)
     }
 
     /// Of which packets it is.
@@ -189,9 +349,52 @@ impl Shortcut {
 impl Drop for Shortcut {
     fn drop(&mut self) {
         self.stop();
-        // It fails where opening it has.
-        let _ = self.shortcuts.ways.close(self.key.bytes());
-        self.shortcuts.free.lock().push_back(self.number);
+        let Shortcuts { kernel, pool, .. } = &*self.to.shortcuts;
+        // There is one.
+        let _ = kernel.close(self.key.bytes());
+        pool.give_back(self.number);
+    }
+}
+
+impl Kernel for Ways {
+    fn advance(&self, epoch: u32) {
+        self.advance(epoch);
+    }
+
+    fn epoch(&self, number: u32) -> u64 {
+        self.epoch(number)
+    }
+
+    fn open(&self, number: u32, key: &Key, way: Way, epochs: &[u32], sum: u64) -> io::Result<()> {
+        Ok(self.open(number, key, way, epochs, sum)?)
+    }
+
+    fn renew(&self, number: u32, sum: u64) {
+        self.renew(number, sum);
+    }
+
+    fn stop(&self, number: u32) {
+        self.stop(number);
+    }
+
+    fn close(&self, key: &Key) -> io::Result<()> {
+        Ok(self.close(key)?)
+    }
+
+    fn carried(&self, number: u32) -> Carried {
+        self.carried(number)
+    }
+
+    fn carried_by(&self, port: u32) -> PortCarried {
+        self.carried_by(port)
+    }
+
+    fn reset(&self, port: u32) {
+        self.reset(port);
+    }
+
+    fn programs(&self, port: u32) -> io::Result<Programs> {
+        Ok(self.programs(port)?)
     }
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     coverage(server, state);
 }
 
-/// `coverage/show` and `coverage/read-counter` count drops too, which workers keep for themselves.
+/// `coverage/show` and `coverage/read-counter` count drops and shortcuts too, which workers keep for themselves.
 fn coverage(server: &Server, state: &Rc<State>) {
     let counted = state.clone();
     let show = move |_: &[String]| {
@@ -126,9 +126,11 @@ fn coverage(server: &Server, state: &Rc<State>) {
         if !out.ends_with('\n') {
             out.push('\n');
         }
-        for (cause, packets) in counted.dp().drops() {
-            if packets > 0 {
-                let _ = writeln!(out, "{:<24} total: {packets}", cause.name());
+        let drops = counted.dp().drops();
+        let drops = drops.into_iter().map(|(cause, packets)| (cause.name(), packets));
+        for (name, count) in drops.chain(counted.datapath.shortcut_events()) {
+            if count > 0 {
+                let _ = writeln!(out, "{name:<24} total: {count}");
             }
         }
         Ok(out)
@@ -139,7 +141,9 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let name = args.first().map(String::as_str).unwrap_or_default();
         let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
         let drops = cause.map(|at| counted.dp().drops()[at].1);
-        match drops.or_else(|| telemetry::coverage::read(name)) {
+        let events = counted.datapath.shortcut_events();
+        let event = events.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
+        match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),
             None => Err(format!("No such counter {name}")),
         }

@@ -310,9 +310,9 @@ impl Daemon {
         let mut reconfigure = false;
         {
             let mut bridges = self.state.bridges.borrow_mut();
-            if events.iter().any(|event| bridges.has_device(&event.name).is_some()) {
-                self.state.datapath.links_changed();
-            }
+            let names = events.iter().map(|event| event.name.as_str());
+            let ours = names.filter(|name| bridges.has_device(name).is_some()).collect();
+            self.state.datapath.links_changed(&ours);
             for event in events {
                 let Some(open) = bridges.has_device(&event.name) else {
                     continue;

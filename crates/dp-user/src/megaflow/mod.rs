@@ -19,7 +19,7 @@ mod storage;
 mod subtable;
 mod sweep;
 
-pub(crate) use shortcuts::Candidate;
+pub(crate) use shortcuts::{Candidate, ShortcutTally};
 pub(crate) use storage::Flow;
 
 use crate::actions::way_out;
@@ -328,7 +328,7 @@ impl FlowTable {
     /// Forgets all megaflows. The memory is freed by [`FlowTable::reap`].
     pub(crate) fn clear(&mut self) {
         self.removals += 1;
-        self.shortcuts.stop_all(&mut self.storage);
+        self.shortcuts.retire_all();
         self.graveyard.append(&mut self.storage.take_chunks());
         self.subtables = self.subtables.emptied();
         self.deps = DepIndex::default();
@@ -391,7 +391,7 @@ impl FlowTable {
     fn remove(&mut self, number: u32) {
         self.removals += 1;
         if self.shortcuts.any() {
-            self.shortcuts.stop_of(number, &mut self.storage);
+            self.shortcuts.retire(number);
         }
         let (flow, mut origin) = self.storage.remove(number);
         origin.note(&flow, &mut self.credits);

@@ -2,88 +2,146 @@
 //! with a VLAN tag put on or taken off.
 //!
 //! A packet that takes one never comes here. What it would have changed here is made up for: what shortcuts have carried is added to their
-//! megaflows before these are looked at, reported or removed.
+//! megaflows before these are looked at or reported, and counted for their rules where their megaflows have gone.
+//!
+//! The shortcuts of one megaflow are a *group*. They depend on the same epochs: one of the worker, one of the group, and one of each [`Dep`] of the
+//! megaflow. To suspend a megaflow's shortcuts, or all of a worker, is to advance an epoch. What follows takes longer, and is done in slices:
+//! `slices`.
 //!
 //! Invariants
-//! - A shortcut belongs to a megaflow that is there. It is stopped before that goes.
-//! - A change that is published makes all shortcuts wait; one is renewed when a packet of it has met its megaflow after that.
+//! - A shortcut is in force only while its megaflow is there, and while nothing has changed that this depends on.
+//! - A shortcut that is suspended is renewed when a packet of it has met its megaflow after the change.
+//! - What a shortcut has carried is counted once, exactly: the last time when it is closed, [`GRACE`] after it was stopped.
 //! - Packets do not overtake others of their flow: a shortcut is opened when all that its port had received is on its way. (One that comes while it is
 //!   being opened may be overtaken.)
 
 use super::FlowTable;
 use super::storage::{Flow, Storage};
+use crate::dep_epochs::DepEpochs;
 use crate::options::ShortcutUse;
-use dp::Action;
-use flow::{Field, Mask, PortNo};
+use dp::{Carried, Credit, Dep};
+use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::Netdev;
-use netdev::shortcut::{MOST, Shortcut, ShortcutKey, ShortcutPort, TagChange};
+use netdev::shortcut::{Epoch, MOST_EPOCHS, Shortcut, ShortcutKey};
+use ports::Exit;
+use slices::{Closing, Review};
+use smallvec::{SmallVec, smallvec};
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{EtherType, Nanos, VlanTag};
+use wire::Nanos;
 
-/// A shortcut that carries nothing for so long is closed; while a worker has more than half of all that there can be, the shorter time.
-const IDLE: Duration = Duration::from_secs(10);
-const IDLE_AMONG_MANY: Duration = Duration::from_secs(1);
+mod eligible;
+mod offer;
+mod ports;
+mod slices;
+
+pub(crate) use offer::Candidate;
 
 /// The next shortcut after so long is opened for the first packet that there is; sooner, for the second of a kind, because to open one costs as much
 /// as to forward some packets.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Closed in one step; each is a call of the kernel.
-const CLOSE: usize = 32;
-
 /// Kinds of packets that are remembered until the second comes.
 const SEEN: usize = 1024;
-
-/// Bytes of an Ethernet header.
-const ETHERNET: u32 = 14;
 
 /// A worker's shortcuts. See the module's page.
 pub(super) struct Shortcuts {
     exits: HashMap<PortNo, Exit>,
+    /// By place.
     open: Vec<Option<Open>>,
     vacant: Vec<u32>,
-    /// Where those stand that are open; `None` of those that are being closed.
+    /// Places of those that are open; `None` of those that are being closed.
     by_key: HashMap<ShortcutKey, Option<u32>>,
-    by_flow: HashMap<u32, Vec<u32>>,
-    /// Those that are stopped.
-    closing: Vec<Shortcut>,
+    /// Places by the port that packets come in by.
+    by_port: HashMap<PortNo, Vec<u32>>,
+    groups: Vec<Option<Group>>,
+    vacant_groups: Vec<u32>,
+    /// Groups of megaflows that are there.
+    by_flow: HashMap<u32, u32>,
+    /// Known from the first port on.
+    deps: Option<Arc<DepEpochs>>,
+    /// Suspends all of this worker.
+    epoch: Option<Epoch>,
+    /// How often that was done: groups of an earlier generation are of megaflows that may have gone.
+    generation: u64,
+    /// Grows with each port that comes, or whose shortcuts are stopped.
+    stamps: u64,
+    /// Groups whose megaflows have gone and that still have shortcuts.
+    retired: Vec<u32>,
+    /// Dependencies of groups that have gone, which still have epochs.
+    released: Vec<SmallVec<[Dep; 4]>>,
+    review: Review,
+    closing: VecDeque<Closing>,
+    /// The next place to look at, while ageing is under way.
+    ageing: Option<u32>,
+    /// When a port last gave way to others.
+    gave_way: Nanos,
     /// Of kinds of packets that came and got none, a number.
     seen: Box<[u32]>,
     /// When one was last opened.
     opened: Nanos,
     usage: ShortcutUse,
+    tally: ShortcutTally,
 }
 
-/// A port that shortcuts can lead to.
-struct Exit {
-    port: Arc<ShortcutPort>,
-    device: Arc<dyn Netdev>,
-    /// How packets leave, as far as that is known; none do where the device does not work.
-    way: Option<Option<netdev::shortcut::Exit>>,
+/// What has become of offers of shortcuts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShortcutTally {
+    /// Shortcuts opened.
+    pub(crate) opened: u64,
+    /// Shortcuts put in force again after they were suspended.
+    pub(crate) renewed: u64,
+    /// Not opened: the port has its share, and few are left.
+    pub(crate) over_share: u64,
+    /// Not opened: none is left.
+    pub(crate) full: u64,
+    /// Closed to leave some to other ports.
+    pub(crate) gave_way: u64,
+}
+
+/// The shortcuts of a megaflow.
+struct Group {
+    flow: u32,
+    generation: u64,
+    /// Its megaflow is there, unless all have gone.
+    is_alive: bool,
+    /// Suspends them.
+    epoch: Epoch,
+    /// The numbers of all epochs that they depend on, but for those of ports.
+    epochs: SmallVec<[u32; 16]>,
+    deps: SmallVec<[Dep; 4]>,
+    /// Those of its megaflow.
+    credits: Arc<[Credit]>,
+    places: Vec<u32>,
 }
 
 struct Open {
     shortcut: Shortcut,
-    flow: u32,
+    group: u32,
     from: PortNo,
     to: PortNo,
+    /// The stamps of both ports.
+    stamps: [u64; 2],
+    /// Where its place is in the lists of its group and of the port that it comes from.
+    positions: (u32, u32),
     /// Packets and bytes that its megaflow has been told of.
     told: (u64, u64),
     /// When it was opened or last carried something.
     used: Nanos,
 }
 
-/// Packets that could have a shortcut.
-pub(crate) struct Candidate {
-    pub(crate) key: ShortcutKey,
-    pub(crate) from: PortNo,
-    /// Their megaflow.
-    pub(crate) flow: u32,
-    /// Where that sends them.
-    pub(crate) to: PortNo,
+/// Where what shortcuts have carried is counted.
+struct Books<'a> {
+    storage: &'a mut Storage,
+    credits: &'a mut Vec<(Credit, Carried)>,
+}
+
+impl Books<'_> {
+    fn credit(&mut self, credits: &[Credit], carried: Carried) {
+        self.credits.extend(credits.iter().map(|credit| (*credit, carried)));
+    }
 }
 
 impl Shortcuts {
@@ -93,18 +151,31 @@ impl Shortcuts {
             open: Vec::new(),
             vacant: Vec::new(),
             by_key: HashMap::new(),
+            by_port: HashMap::new(),
+            groups: Vec::new(),
+            vacant_groups: Vec::new(),
             by_flow: HashMap::new(),
-            closing: Vec::new(),
+            deps: None,
+            epoch: None,
+            generation: 0,
+            stamps: 0,
+            retired: Vec::new(),
+            released: Vec::new(),
+            review: Review::default(),
+            closing: VecDeque::new(),
+            ageing: None,
+            gave_way: Nanos::ZERO,
             seen: Box::default(),
             opened: Nanos::ZERO,
             usage: ShortcutUse::default(),
+            tally: ShortcutTally::default(),
         }
     }
 
     /// Whether there are some.
     #[inline]
     pub(super) fn any(&self) -> bool {
-        !self.by_flow.is_empty()
+        self.open.len() > self.vacant.len()
     }
 
     /// Whether none was opened just now.
@@ -122,95 +193,179 @@ impl Shortcuts {
         std::mem::replace(&mut self.seen[hash as usize % SEEN], number) == number
     }
 
-    fn insert(&mut self, open: Open) {
-        let place = self.vacant.pop().unwrap_or_else(|| {
-            self.open.push(None);
-            self.open.len() as u32 - 1
-        });
-        self.by_key.insert(*open.shortcut.key(), Some(place));
-        self.by_flow.entry(open.flow).or_default().push(place);
-        self.open[place as usize] = Some(open);
+    fn group(&self, number: u32) -> Option<&Group> {
+        self.groups.get(number as usize)?.as_ref()
     }
 
-    /// Stops the one at a place, and tells its megaflow what it has carried until then.
-    fn stop(&mut self, place: u32, storage: &mut Storage) {
-        let Some(mut open) = self.open[place as usize].take() else {
+    /// The group of a megaflow that is there.
+    fn group_of(&self, flow: u32) -> Option<u32> {
+        self.by_flow.get(&flow).copied()
+    }
+
+    /// Whether the megaflow of a group is there.
+    fn is_current(&self, group: &Group) -> bool {
+        group.is_alive && group.generation == self.generation
+    }
+
+    /// Whether one is to be closed: it can no longer be renewed.
+    fn is_stale(&self, open: &Open) -> bool {
+        let stamp = |port: &PortNo| self.exits.get(port).map(|exit| exit.stamp);
+        !self.group(open.group).is_some_and(|group| self.is_current(group))
+            || [stamp(&open.from), stamp(&open.to)] != open.stamps.map(Some)
+    }
+
+    /// The group of a megaflow, a new one if need be; `None` where its dependencies cannot be watched now.
+    fn group_for(&mut self, flow: u32, storage: &Storage) -> Option<u32> {
+        if let Some(number) = self.group_of(flow) {
+            return Some(number);
+        }
+        let deps = self.deps.as_ref()?;
+        let origin = storage.origin(flow);
+        let epoch = deps.shortcuts().epoch()?;
+        let mut epochs = smallvec![self.epoch.as_ref()?.number(), epoch.number()];
+        if epochs.len() + origin.deps.len() > MOST_EPOCHS || !deps.try_watch(&origin.deps, &mut epochs) {
+            return None;
+        }
+        let group = Group {
+            flow,
+            generation: self.generation,
+            is_alive: true,
+            epoch,
+            epochs,
+            deps: origin.deps.clone(),
+            credits: origin.credits[..].into(),
+            places: Vec::new(),
+        };
+        let number = put(&mut self.groups, &mut self.vacant_groups, group);
+        self.by_flow.insert(flow, number);
+        Some(number)
+    }
+
+    /// Forgets a group without shortcuts.
+    fn forget_group(&mut self, number: u32) {
+        let Some(group) = self.groups[number as usize].take() else {
+            return;
+        };
+        self.vacant_groups.push(number);
+        if self.group_of(group.flow) == Some(number) {
+            self.by_flow.remove(&group.flow);
+        }
+        self.released.push(group.deps);
+    }
+
+    /// Suspends those of a megaflow, which is about to go. They are closed later.
+    pub(super) fn retire(&mut self, flow: u32) {
+        if let Some(number) = self.by_flow.remove(&flow)
+            && let Some(group) = &mut self.groups[number as usize]
+        {
+            group.epoch.advance();
+            group.is_alive = false;
+            self.retired.push(number);
+        }
+    }
+
+    /// Suspends all, since all megaflows go. They are closed later.
+    pub(super) fn retire_all(&mut self) {
+        if self.any() {
+            self.epoch.iter().for_each(Epoch::advance);
+            self.generation += 1;
+            self.by_flow = HashMap::new();
+            self.review.begin(self.open.len());
+        }
+    }
+
+    /// Stops the one at a place, and tells its megaflow what it has carried until now. It is closed later.
+    fn stop(&mut self, place: u32, books: &mut Books<'_>, now: Nanos) {
+        let Some(open) = &mut self.open[place as usize] else {
+            return;
+        };
+        open.shortcut.stop();
+        self.tell(place, books);
+        let Some(open) = self.open[place as usize].take() else {
             return;
         };
         self.vacant.push(place);
-        open.shortcut.stop();
-        open.tell(storage.flow_mut(open.flow));
         self.by_key.insert(*open.shortcut.key(), None);
-        if let Some(places) = self.by_flow.get_mut(&open.flow) {
-            places.retain(|other| *other != place);
+        let (in_group, in_port) = open.positions;
+        if let Some(places) = self.by_port.get_mut(&open.from) {
+            if let Some(moved) = take_from(places, in_port).and_then(|moved| self.open[moved as usize].as_mut()) {
+                moved.positions.1 = in_port;
+            }
             if places.is_empty() {
-                self.by_flow.remove(&open.flow);
+                self.by_port.remove(&open.from);
             }
         }
-        self.closing.push(open.shortcut);
-    }
-
-    /// Stops those of a megaflow, which is about to go.
-    pub(super) fn stop_of(&mut self, flow: u32, storage: &mut Storage) {
-        for place in self.by_flow.remove(&flow).unwrap_or_default() {
-            self.stop(place, storage);
+        let Some(group) = &mut self.groups[open.group as usize] else {
+            return;
+        };
+        if let Some(moved) = take_from(&mut group.places, in_group).and_then(|moved| self.open[moved as usize].as_mut())
+        {
+            moved.positions.0 = in_group;
         }
-    }
-
-    /// Stops some.
-    fn stop_where(&mut self, storage: &mut Storage, which: impl Fn(&Open) -> bool) {
-        for place in 0..self.open.len() {
-            if self.open[place].as_ref().is_some_and(&which) {
-                self.stop(place as u32, storage);
-            }
+        let credits = group.credits.clone();
+        // One that is retired is on a list.
+        if group.places.is_empty() && group.is_alive {
+            self.forget_group(open.group);
         }
+        self.closing
+            .push_back(Closing::new(open.shortcut, open.told, credits, now));
     }
 
-    /// Stops all.
-    pub(super) fn stop_all(&mut self, storage: &mut Storage) {
-        self.stop_where(storage, |_| true);
-    }
-
-    /// Closes so many of those that are stopped; returns whether there are more.
-    fn close(&mut self, most: usize) -> bool {
-        let rest = self.closing.len().saturating_sub(most);
-        for shortcut in self.closing.drain(rest..) {
-            self.by_key.remove(shortcut.key());
-        }
-        rest > 0
-    }
-}
-
-impl Open {
-    /// Tells its megaflow what it has carried since it last did.
-    fn tell(&mut self, flow: &mut Flow) {
-        let carried = self.shortcut.carried();
-        let (packets, bytes) = self.told;
-        if carried.packets != packets {
-            let used = Nanos(carried.used);
-            self.told = (carried.packets, carried.bytes);
-            self.used = self.used.max(used);
-            flow.carried(
-                carried.packets.wrapping_sub(packets),
-                carried.bytes.wrapping_sub(bytes),
-                used.max(flow.used),
-            );
+    /// Tells the megaflow of the one at a place what it has carried since it was last told, or its rules where that has gone.
+    fn tell(&mut self, place: u32, books: &mut Books<'_>) {
+        let Some(open) = &mut self.open[place as usize] else {
+            return;
+        };
+        let Some(news) = news(&open.shortcut, &mut open.told) else {
+            return;
+        };
+        open.used = open.used.max(news.used);
+        let Some(group) = &self.groups[open.group as usize] else {
+            return;
+        };
+        if self.is_current(group) {
+            let flow: &mut Flow = books.storage.flow_mut(group.flow);
+            flow.carried(news.packets, news.bytes, news.used.max(flow.used));
+        } else {
+            books.credit(&group.credits, news);
         }
     }
 }
 
-impl Exit {
-    /// How packets leave by it; `None` where its device takes none.
-    fn way(&mut self, shortcuts: ShortcutUse) -> Option<netdev::shortcut::Exit> {
-        *self.way.get_or_insert_with(|| {
-            let state = self.device.state().ok()?;
-            (state.admin_up && state.carrier).then(|| netdev::shortcut::Exit {
-                longest: state.mtu.saturating_add(ETHERNET),
-                to_peer: shortcuts == ShortcutUse::Peer && state.far_end_elsewhere,
-                tag: TagChange::None,
-            })
-        })
+impl Drop for Shortcuts {
+    fn drop(&mut self) {
+        if let Some(deps) = &self.deps {
+            let groups = self.groups.iter().flatten().map(|group| &group.deps);
+            groups.chain(&self.released).for_each(|watched| deps.unwatch(watched));
+        }
     }
+}
+
+/// What a shortcut has carried that nobody was told of; notes that somebody is.
+fn news(shortcut: &Shortcut, told: &mut (u64, u64)) -> Option<Carried> {
+    let carried = shortcut.carried();
+    let (packets, bytes) = std::mem::replace(told, (carried.packets, carried.bytes));
+    (*told != (packets, bytes)).then(|| Carried {
+        packets: carried.packets.wrapping_sub(packets),
+        bytes: carried.bytes.wrapping_sub(bytes),
+        used: Nanos(carried.used),
+    })
+}
+
+/// Puts something into a place that is free, and returns which.
+fn put<T>(places: &mut Vec<Option<T>>, vacant: &mut Vec<u32>, what: T) -> u32 {
+    if let Some(place) = vacant.pop() {
+        places[place as usize] = Some(what);
+        return place;
+    }
+    places.push(Some(what));
+    places.len() as u32 - 1
+}
+
+/// Takes what is at a position out of a list; returns what is there instead.
+fn take_from(list: &mut Vec<u32>, position: u32) -> Option<u32> {
+    list.swap_remove(position as usize);
+    list.get(position as usize).copied()
 }
 
 impl FlowTable {
@@ -221,206 +376,17 @@ impl FlowTable {
 
     /// How many shortcuts a megaflow has.
     pub(crate) fn shortcuts_of(&self, flow: u32) -> usize {
-        self.shortcuts.by_flow.get(&flow).map_or(0, Vec::len)
+        let group = self.shortcuts.group_of(flow);
+        group
+            .and_then(|number| self.shortcuts.group(number))
+            .map_or(0, |group| group.places.len())
     }
 
-    /// Lets shortcuts lead to a port.
-    pub(crate) fn add_exit(&mut self, to: PortNo, port: Arc<ShortcutPort>, device: Arc<dyn Netdev>) {
-        let exit = Exit {
-            port,
-            device,
-            way: None,
-        };
-        self.shortcuts.exits.insert(to, exit);
-    }
-
-    /// Lets no shortcuts lead to a port any more.
-    pub(crate) fn remove_exit(&mut self, to: PortNo) {
-        self.stop_shortcuts_of(to);
-        self.shortcuts.exits.remove(&to);
-    }
-
-    /// Changes how shortcuts are used.
-    pub(crate) fn use_shortcuts(&mut self, usage: ShortcutUse) {
-        self.shortcuts.usage = usage;
-        self.forget_devices();
-    }
-
-    /// Opens a shortcut, or renews it.
-    pub(crate) fn offer_shortcut(&mut self, candidate: &Candidate, epoch: u64, now: Nanos) {
-        if self.shortcuts.usage == ShortcutUse::Off {
-            return;
-        }
-        let Some(tag) = self.tag_change(candidate) else {
-            return;
-        };
-        let shortcuts = &mut self.shortcuts;
-        match shortcuts.by_key.get(&candidate.key) {
-            Some(Some(place)) => {
-                let place = *place;
-                match &shortcuts.open[place as usize] {
-                    Some(open) if (open.flow, open.to) == (candidate.flow, candidate.to) => open.shortcut.renew(epoch),
-                    // Two megaflows can cover it; this one is as right.
-                    _ => shortcuts.stop(place, &mut self.storage),
-                }
-            }
-            // To be closed first.
-            Some(None) => {}
-            None => {
-                if shortcuts.has_time(now) || shortcuts.seen_before(&candidate.key) {
-                    self.open_shortcut(candidate, tag, epoch, now);
-                }
-            }
-        }
-    }
-
-    fn open_shortcut(&mut self, candidate: &Candidate, tag: TagChange, epoch: u64, now: Nanos) {
-        let Some(exit) = self.shortcuts.exits.get_mut(&candidate.to) else {
-            return;
-        };
-        let Some(way) = exit.way(self.shortcuts.usage) else {
-            return;
-        };
-        let way = netdev::shortcut::Exit { tag, ..way };
-        self.shortcuts.opened = now;
-        if let Ok(Some(shortcut)) = exit.port.open(candidate.key, way, epoch) {
-            self.shortcuts.insert(Open {
-                shortcut,
-                flow: candidate.flow,
-                from: candidate.from,
-                to: candidate.to,
-                told: (0, 0),
-                used: now,
-            });
-        }
-    }
-
-    /// What becomes of packets' tags; `None` where their megaflow does more than that and to send them out of one port, or looks at what a shortcut's
-    /// key does not have.
-    fn tag_change(&self, candidate: &Candidate) -> Option<TagChange> {
-        const BEYOND: Mask = Mask::exact(Field::TcpFlags);
-        let flow = self.storage.get(candidate.flow)?;
-        let mask = self.subtables.mask(flow.subtable);
-        if flow.direct.is_none() || flow.recirculates || !mask.intersection(&BEYOND).is_empty() {
-            return None;
-        }
-        if !flow.edits {
-            return Some(TagChange::None);
-        }
-        let is_tagged = candidate.key.is_tagged();
-        match &flow.actions().0[..] {
-            [Action::PushVlan(VlanTag { tpid, tci }), Action::Output(_)]
-                if !is_tagged && EtherType(*tpid).is_vlan() =>
-            {
-                Some(TagChange::Push { tpid: *tpid, tci: *tci })
-            }
-            [Action::PopVlan, Action::Output(_)] if is_tagged => Some(TagChange::Pop),
-            _ => None,
-        }
-    }
-
-    /// Stops all, and asks devices anew what they take.
-    pub(crate) fn forget_devices(&mut self) {
-        self.shortcuts.stop_all(&mut self.storage);
-        for exit in self.shortcuts.exits.values_mut() {
-            exit.way = None;
-        }
-    }
-
-    /// Lets packets that come in by a port, or go out by it, come here again.
-    pub(crate) fn stop_shortcuts_of(&mut self, port: PortNo) {
-        self.shortcuts
-            .stop_where(&mut self.storage, |open| open.from == port || open.to == port);
-    }
-
-    /// Closes all that are stopped.
-    pub(crate) fn close_shortcuts(&mut self) {
-        self.shortcuts.close(usize::MAX);
-    }
-
-    /// Closes some of those that are stopped; returns whether there are more.
-    pub(crate) fn close_some_shortcuts(&mut self) -> bool {
-        self.shortcuts.close(CLOSE)
-    }
-
-    /// Packets that shortcuts have let out, while there are some here.
-    pub(crate) fn carried_by_shortcuts(&self) -> Option<u64> {
-        let exits = self.shortcuts.exits.values();
-        let sent = exits.map(|exit| exit.port.carried().tx_packets);
-        self.shortcuts.any().then(|| sent.fold(0, u64::wrapping_add))
-    }
-
-    /// Tells megaflows what shortcuts have carried for them.
-    pub(crate) fn tell_carried(&mut self) {
-        for open in self.shortcuts.open.iter_mut().flatten() {
-            open.tell(self.storage.flow_mut(open.flow));
-        }
-    }
-
-    /// The same, and stops those that carry nothing.
-    pub(super) fn age_shortcuts(&mut self, now: Nanos) {
-        if !self.shortcuts.any() {
-            return;
-        }
-        self.tell_carried();
-        let many = self.shortcuts.by_key.len() > MOST as usize / 2;
-        let idle = if many { IDLE_AMONG_MANY } else { IDLE };
-        self.shortcuts
-            .stop_where(&mut self.storage, |open| now.since(open.used) >= idle);
+    /// Takes the count of what has become of offers.
+    pub(crate) fn take_shortcut_tally(&mut self) -> ShortcutTally {
+        std::mem::take(&mut self.shortcuts.tally)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use testkit::{Packet, mac};
-
-    fn packet(kind: usize) -> Vec<u8> {
-        let packet = Packet::new(mac(1), mac(2));
-        let packet = if kind.is_multiple_of(2) { packet } else { packet.vlan(5) };
-        let packet = match kind / 2 % 2 {
-            0 => packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
-            _ => packet.ipv6(1.into(), 2.into()),
-        };
-        let packet = match kind / 4 {
-            0 => packet.udp(1000, 2000, b"some payload"),
-            1 => packet.tcp(1000, 2000, 0x10, b"some payload"),
-            _ => packet.echo(7, 1, b"some payload"),
-        };
-        packet.bytes()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4096))]
-
-        /// What has the key of another packet is read as that is, but for TCP's flags: a megaflow that does not look at these and covers one covers both.
-        #[test]
-        fn packets_of_one_shortcut_read_the_same(
-            kind in 0..12_usize,
-            changes in prop::collection::vec((0..90_usize, any::<u8>(), any::<bool>()), 0..4),
-            cut in prop::option::of(14..110_usize),
-            more in 0..30_usize,
-        ) {
-            let one = packet(kind);
-            let mut other = one.clone();
-            other.resize(other.len() + more, 0);
-            for (at, value, low) in changes {
-                if let Some(byte) = other.get_mut(at) {
-                    *byte = if low { byte.wrapping_add(value % 3) } else { value };
-                }
-            }
-            other.truncate(cut.unwrap_or(usize::MAX));
-            let key = ShortcutKey::of(1, &one);
-            prop_assert!(key.is_some());
-            if ShortcutKey::of(1, &other) == key {
-                let read = |packet: &[u8]| {
-                    let mut key = flow::extract(packet, PortNo(3)).unwrap();
-                    key.set(Field::TcpFlags, 0);
-                    key
-                };
-                prop_assert_eq!(read(&one), read(&other), "{:02x?}", other);
-            }
-        }
-    }
-}
+mod tests;

@@ -109,13 +109,17 @@ impl FlowTable {
                 self.sweep.traffic = false;
                 self.sweep.oldest = Nanos::MAX;
                 self.subtables.rank();
-                self.age_shortcuts(now);
+                self.begin_ageing();
                 0
             }
             None => return,
         };
         let (last, took) = self.sweep.step;
         self.sweep.step = (now, took + now.since(last).min(STOPPED));
+        if self.age_shortcuts(now) {
+            self.sweep.cursor = Some(first);
+            return;
+        }
         let mut next = Some(first);
         for _ in 0..CATCH_UP {
             let Some(first) = next else { break };

@@ -1,6 +1,7 @@
 //! What a worker does aside from packets: it ages megaflows, frees what has gone, and tells the switch what was carried.
 
 use super::Pipeline;
+use crate::megaflow::ShortcutTally;
 use crate::options::Limits;
 use wire::Nanos;
 
@@ -12,13 +13,18 @@ const CREDITS: usize = 512;
 
 /// How far the reporting of statistics is.
 pub(crate) struct Push {
-    /// The next place to look at.
+    /// The next shortcut to look at.
+    shortcut: Option<u32>,
+    /// The next megaflow to look at.
     next: Option<u32>,
 }
 
 impl Default for Push {
     fn default() -> Push {
-        Push { next: Some(0) }
+        Push {
+            shortcut: Some(0),
+            next: Some(0),
+        }
     }
 }
 
@@ -27,7 +33,8 @@ impl Pipeline {
     pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
         self.apply_changes();
         self.flows.sweep(now, &mut self.effects);
-        let more_to_free = self.flows.reap() | self.flows.trim() | self.flows.close_some_shortcuts();
+        let more_to_free = self.flows.reap() | self.flows.trim();
+        let tidy = self.flows.tidy_shortcuts(now);
         self.report(now);
         if self.flows.len() == 0 {
             self.signatures.clear();
@@ -47,10 +54,25 @@ impl Pipeline {
         self.stats.pass.set(self.flows.pass_took().as_millis() as u64);
         self.stats.masks.set(self.flows.masks() as u64);
         self.stats.subtables.add(self.flows.take_asked());
+        self.count_shortcuts();
         if more_to_free {
             return Some(Nanos::ZERO);
         }
-        next
+        [next, tidy].into_iter().flatten().min()
+    }
+
+    fn count_shortcuts(&mut self) {
+        let ShortcutTally {
+            opened,
+            renewed,
+            over_share,
+            full,
+            gave_way,
+        } = self.flows.take_shortcut_tally();
+        let counts = [opened, renewed, over_share, full, gave_way];
+        for (counter, count) in self.stats.shortcuts.iter().zip(counts) {
+            counter.add(count);
+        }
     }
 
     /// Changes how many megaflows are cached, and for how long.
@@ -80,12 +102,10 @@ impl Pipeline {
     /// Does a step of reporting what megaflows have carried; `false` when all is reported.
     pub(crate) fn push_step(&mut self, push: &mut Push, now: Nanos) -> bool {
         if !self.flows.reap() {
-            if push.next == Some(0) {
-                self.flows.tell_carried();
-            }
-            match push.next {
-                Some(first) => push.next = self.flows.note_chunk(first),
-                None => {
+            match (push.shortcut, push.next) {
+                (Some(first), _) => push.shortcut = self.flows.tell_carried(first),
+                (None, Some(first)) => push.next = self.flows.note_chunk(first),
+                (None, None) => {
                     self.report(now);
                     return false;
                 }

@@ -2,13 +2,13 @@
 
 use super::batch::{Batch, MALFORMED};
 use super::{BATCH, Inlet, Pipeline};
+use crate::dep_epochs::OffloadPort;
 use crate::megaflow::Candidate;
 use crate::options::ShortcutUse;
 use crate::signature::NONE;
 use flow::PortNo;
-use netdev::Netdev;
-use netdev::shortcut::{ShortcutKey, ShortcutPort};
-use std::sync::Arc;
+use netdev::State;
+use netdev::shortcut::ShortcutKey;
 use wire::Nanos;
 
 /// The last packet of a batch, before it goes its way.
@@ -35,6 +35,8 @@ impl Pipeline {
     /// Offers a shortcut to packets like the last of a batch that has gone its way.
     #[cold]
     pub(super) fn offer_shortcut(&mut self, last: &Last, batch: &Batch, from: &Inlet, now: Nanos) {
+        // A shortcut can be put in force only where all changes have been applied; in a storm of them there may be new ones already.
+        self.apply_changes();
         let Some(flow) = self.flow_of(last, batch, from, now) else {
             return;
         };
@@ -47,7 +49,9 @@ impl Pipeline {
                 flow,
                 to,
             };
-            self.flows.offer_shortcut(&candidate, self.epoch, now);
+            let (changes, applied) = (&self.changes, self.epoch);
+            self.flows
+                .offer_shortcut(&candidate, || changes.epoch() == applied, now);
         }
     }
 
@@ -62,14 +66,19 @@ impl Pipeline {
             // It has made one, or waits; where many do, others do not wait for this.
             NONE if from.waits() || !self.flows.has_time_for_shortcuts(now) => None,
             NONE => self.flows.lookup(&run.key),
-            flow => (self.flows.removals() == last.removals).then_some(flow),
+            flow if self.flows.removals() == last.removals => Some(flow),
+            // Numbers may mean others. A key that was read as far as megaflows looked then may not be enough.
+            flow => {
+                let is_read = !batch.is_ethernet || self.flows.is_ethernet();
+                (is_read && self.flows.covers(flow, &run.key)).then_some(flow)
+            }
         }
     }
 
     /// Lets shortcuts lead to a port, where they can.
-    pub(crate) fn add_exit(&mut self, port: PortNo, exit: Option<Arc<ShortcutPort>>, device: &Arc<dyn Netdev>) {
+    pub(crate) fn add_exit(&mut self, port: PortNo, exit: Option<OffloadPort>) {
         if let Some(exit) = exit {
-            self.flows.add_exit(port, exit, device.clone());
+            self.flows.add_exit(port, exit);
         }
     }
 
@@ -78,20 +87,14 @@ impl Pipeline {
         self.flows.stop_shortcuts_of(port);
     }
 
-    /// The same, and leaves nothing to be done later: another worker may open the same shortcuts.
-    pub(crate) fn close_shortcuts(&mut self, port: PortNo) {
-        self.flows.stop_shortcuts_of(port);
-        self.flows.close_shortcuts();
-    }
-
     /// Changes how shortcuts are used.
     pub(crate) fn use_shortcuts(&mut self, usage: ShortcutUse) {
         self.flows.use_shortcuts(usage);
     }
 
-    /// Lets all packets come here, and asks devices anew what they take.
-    pub(crate) fn forget_devices(&mut self) {
-        self.flows.forget_devices();
+    /// Lets all packets that come in or go out by a port come here, whose device has this state now; `None` where it has gone.
+    pub(crate) fn link_changed(&mut self, port: PortNo, device: Option<State>) {
+        self.flows.link_changed(port, device);
     }
 
     /// Packets that have taken shortcuts, of whatever workers; `None` where this one has none open.
@@ -99,8 +102,8 @@ impl Pipeline {
         self.flows.carried_by_shortcuts()
     }
 
-    /// Tells megaflows what shortcuts have carried for them.
-    pub(crate) fn tell_carried(&mut self) {
-        self.flows.tell_carried();
+    /// Tells megaflows what some shortcuts have carried for them, from a place on; returns the place to go on from.
+    pub(crate) fn tell_carried(&mut self, first: u32) -> Option<u32> {
+        self.flows.tell_carried(first)
     }
 }

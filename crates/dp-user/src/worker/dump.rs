@@ -7,25 +7,35 @@ use wire::Nanos;
 
 /// A dump of megaflows under way.
 pub(super) struct Dump {
+    /// The next shortcut whose packets are added to its megaflow.
+    shortcut: Option<u32>,
+    /// The next megaflow.
     next: u32,
     to: Sender<Vec<FlowDump>>,
 }
 
 impl Dump {
     pub(super) fn new(to: Sender<Vec<FlowDump>>) -> Dump {
-        Dump { next: 0, to }
+        Dump {
+            shortcut: Some(0),
+            next: 0,
+            to,
+        }
     }
 }
 
 impl Worker {
     /// Goes on with the dumps under way by a chunk each.
     pub(super) fn dump(&mut self, now: Nanos) {
-        if self.dumps.iter().any(|dump| dump.next == 0) {
-            self.pipeline.tell_carried();
+        for dump in &mut self.dumps {
+            dump.shortcut = dump.shortcut.and_then(|first| self.pipeline.tell_carried(first));
         }
         let flows = self.pipeline.flows();
         let worker = self.number;
         self.dumps.retain_mut(|dump| {
+            if dump.shortcut.is_some() {
+                return true;
+            }
             let mut chunk = Vec::new();
             let next = flows.walk(dump.next, |number, flow, key, mask| {
                 chunk.push(FlowDump {

@@ -33,8 +33,10 @@ fn packets() -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn shortcuts() -> Option<Arc<Shortcuts>> {
-    Shortcuts::new().ok()
+/// Shortcuts, and what they are in the kernel.
+fn shortcuts() -> Option<(Arc<Shortcuts>, Arc<Ways>)> {
+    let ways = Arc::new(Ways::new().ok()?);
+    Some((Shortcuts::over(ways.clone()), ways))
 }
 
 #[test]
@@ -89,15 +91,15 @@ proptest! {
         cut in prop::option::of(14..100_usize),
         more in 0..30_usize,
     ) {
-        let Some(shortcuts) = shortcuts() else {
+        let Some((shortcuts, ways)) = shortcuts() else {
             testkit::say_skipped(module_path!(), "needs the right to load BPF programs");
             return Ok(());
         };
         let (port, exit) = (shortcuts.port(1).unwrap(), shortcuts.port(2).unwrap());
         let packet = packets().remove(kind);
         let key = port.key(&packet).unwrap();
-        let shortcut = exit.open(key, LONG, 0).unwrap().unwrap();
-        let probe = shortcuts.ways.probe(port.number).unwrap();
+        let shortcut = exit.open(&port, key, LONG, &[], 0).unwrap();
+        let probe = ways.probe(port.number).unwrap();
         let mut other = packet.clone();
         other.resize(other.len() + more, 0);
         for (at, value, low) in changes {
@@ -119,28 +121,54 @@ proptest! {
 }
 
 #[test]
-fn a_shortcut_is_in_force_in_its_epoch_until_it_is_stopped_or_dropped() {
-    let Some(shortcuts) = shortcuts() else {
+fn a_shortcut_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_stopped_or_dropped() {
+    let Some((shortcuts, ways)) = shortcuts() else {
         skip!("needs the right to load BPF programs");
     };
     let (port, exit) = (shortcuts.port(1).unwrap(), shortcuts.port(2).unwrap());
     let packet = packets().remove(0);
     let key = port.key(&packet).unwrap();
-    let probe = shortcuts.ways.probe(port.number).unwrap();
+    let probe = ways.probe(port.number).unwrap();
     let takes = || probe.takes(&packet).unwrap();
     assert!(!takes());
-    shortcuts.set_epoch(5);
-    let shortcut = exit.open(key, LONG, 5).unwrap().unwrap();
-    assert!(takes());
-    shortcuts.set_epoch(6);
-    assert!(!takes(), "a change makes it wait");
-    shortcut.renew(6);
+    let own: Vec<Epoch> = (0..MOST_EPOCHS).map(|_| shortcuts.epoch().unwrap()).collect();
+    let numbers: Vec<u32> = own.iter().map(Epoch::number).collect();
+    for count in [0, 1, 3, 4, 5, 13, MOST_EPOCHS] {
+        let (own, numbers) = (&own[..count], &numbers[..count]);
+        let sum = || exit.sum(&port, numbers);
+        let shortcut = exit.open(&port, key, LONG, numbers, sum()).unwrap();
+        let suspends = |change: &dyn Fn(), what: &str| {
+            assert!(takes(), "{what}");
+            change();
+            assert!(!takes(), "a change of {what} suspends it");
+            shortcut.renew(sum());
+            assert!(takes(), "{what}");
+        };
+        suspends(&|| shortcuts.suspend_all(), "everything");
+        suspends(&|| port.suspend(), "the port that it comes from");
+        suspends(&|| exit.suspend(), "the port that it leads to");
+        for epoch in own {
+            suspends(&|| epoch.advance(), "what it depends on");
+        }
+        shortcuts.epoch().unwrap().advance();
+        shortcuts.port(3).unwrap().suspend();
+        assert!(takes(), "others' changes do not");
+    }
+    let more: Vec<u32> = numbers.iter().copied().chain([PORTS]).collect();
+    assert!(matches!(exit.open(&port, key, LONG, &more, 0), Err(Refused::Kernel(_))));
+
+    let mut shortcut = exit.open(&port, key, LONG, &[], exit.sum(&port, &[])).unwrap();
+    assert!(takes() && takes());
+    assert!(matches!(
+        exit.open(&port, key, LONG, &[], exit.sum(&port, &[])),
+        Err(Refused::Taken)
+    ));
     assert!(takes());
     shortcut.stop();
     assert!(!takes());
     assert_eq!(
         (shortcut.carried().packets, shortcut.carried().bytes),
-        (2, 2 * packet.len() as u64)
+        (3, 3 * packet.len() as u64)
     );
     assert!(shortcut.carried().used > 0);
     drop(shortcut);
@@ -150,14 +178,14 @@ fn a_shortcut_is_in_force_in_its_epoch_until_it_is_stopped_or_dropped() {
         longest: packet.len() as u32 - 1,
         ..LONG
     };
-    let shortcut = exit.open(key, short, 6).unwrap().unwrap();
+    let shortcut = exit.open(&port, key, short, &[], exit.sum(&port, &[])).unwrap();
     assert!(!takes(), "too long for its device");
     assert_eq!(shortcut.carried(), Carried::default(), "the number begins anew");
 }
 
 #[test]
-fn there_are_only_so_many_and_those_that_are_closed_can_be_opened_again() {
-    let Some(shortcuts) = shortcuts() else {
+fn ports_share_the_pool_and_what_is_closed_can_be_opened_again() {
+    let Some((shortcuts, _)) = shortcuts() else {
         skip!("needs the right to load BPF programs");
     };
     let (port, exit) = (shortcuts.port(1).unwrap(), shortcuts.port(2).unwrap());
@@ -165,13 +193,17 @@ fn there_are_only_so_many_and_those_that_are_closed_can_be_opened_again() {
         let packet = v4().udp(n as u16, (n >> 16) as u16, b"").bytes();
         port.key(&packet).unwrap()
     };
-    let all: Vec<Shortcut> = (0..bpf::WAYS)
-        .filter_map(|n| exit.open(key(n), LONG, 0).unwrap())
-        .collect();
-    assert_eq!(all.len(), bpf::WAYS as usize);
-    assert!(exit.open(key(bpf::WAYS), LONG, 0).unwrap().is_none());
-    drop(all);
-    assert!(exit.open(key(0), LONG, 0).unwrap().is_some());
+    let other = shortcuts.port(3).unwrap();
+    let open = |port: &Arc<ShortcutPort>, n| exit.open(port, key(n), LONG, &[], 0);
+    let all: Vec<Shortcut> = (0..bpf::WAYS).map_while(|n| open(&port, n).ok()).collect();
+    assert_eq!(all.len(), bpf::WAYS as usize / 8 * 7);
+    assert!(matches!(open(&port, bpf::WAYS), Err(Refused::OverShare)));
+    let others: Vec<Shortcut> = (bpf::WAYS..).map_while(|n| open(&other, n).ok()).collect();
+    assert_eq!(all.len() + others.len(), bpf::WAYS as usize);
+    assert!(matches!(open(&other, 0), Err(Refused::Full)));
+    drop((all, others));
+    assert!(open(&port, 0).is_ok());
+    drop(other);
     let ports: Vec<_> = std::iter::from_fn(|| shortcuts.port(1)).collect();
     assert_eq!(ports.len() as u32, PORTS - 3);
     drop(ports);

@@ -71,7 +71,12 @@ fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the
             assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
             let packet = ports[from].wait_for(1);
             let key = ports[from].shortcut.key(packet.data()).unwrap();
-            open.push(ports[to].shortcut.open(key, exit, 0).unwrap().unwrap());
+            open.push(
+                ports[to]
+                    .shortcut
+                    .open(&ports[from].shortcut, key, exit, &[], 0)
+                    .unwrap(),
+            );
         }
         assert_eq!(ping(&lab.h1, "192.168.77.2", 5).received, 5, "{isolation:?}");
         let carried: Vec<u64> = open.iter().map(|shortcut| shortcut.carried().packets).collect();
@@ -80,7 +85,7 @@ fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the
         assert_eq!((counted.tx_packets, counted.rx_packets), (6, 5));
         assert_eq!(counted.tx_bytes, 6 * 98);
 
-        shortcuts.set_epoch(1);
+        shortcuts.suspend_all();
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
         ports[0].wait_for(1);
         open.iter().for_each(|shortcut| shortcut.renew(1));
@@ -94,7 +99,7 @@ fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the
         };
         let key = ports[0].shortcut.key(request.data()).unwrap();
         let short = Exit { longest: 97, ..exit };
-        open.push(ports[1].shortcut.open(key, short, 1).unwrap().unwrap());
+        open.push(ports[1].shortcut.open(&ports[0].shortcut, key, short, &[], 1).unwrap());
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
         ports[0].wait_for(1);
     }
@@ -129,7 +134,13 @@ fn segments_that_a_host_leaves_to_its_device_take_shortcuts_whole() {
                         if let Some(key) = key
                             && open.iter().all(|(other, _)| *other != key)
                         {
-                            open.push((key, ports[to].shortcut.open(key, exit, 0).unwrap()));
+                            open.push((
+                                key,
+                                ports[to]
+                                    .shortcut
+                                    .open(&ports[from].shortcut, key, exit, &[], 0)
+                                    .unwrap(),
+                            ));
                         }
                     }
                     ports[to].queues.tx.send(&mut frames);

@@ -12,6 +12,10 @@ const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 
+/// Whether an update may replace an entry.
+const BPF_ANY: u64 = 0;
+const BPF_NOEXIST: u64 = 1;
+
 /// The kind of a map: a number of `enum bpf_map_type`.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
@@ -88,11 +92,26 @@ impl Map {
     /// # Errors
     /// `E2BIG` where the map is full, or the key of an array beyond its end; `EINVAL` where key or value are of another length; the kernel's others.
     pub(super) fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.update(key, value, BPF_ANY)
+    }
+
+    /// Makes an entry.
+    ///
+    /// # Errors
+    /// `EEXIST` where the key has one; others as [`Map::set`].
+    pub(super) fn add(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.update(key, value, BPF_NOEXIST)
+    }
+
+    fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<()> {
         const CALL: &str = "bpf(BPF_MAP_UPDATE_ELEM)";
         if (key.len(), value.len()) != (self.key_size, self.value_size) {
             return Err(Error::of(CALL)(rustix::io::Errno::INVAL));
         }
-        let attr = self.element(key, value.as_ptr() as u64);
+        let attr = ElementAttr {
+            flags,
+            ..self.element(key, value.as_ptr() as u64)
+        };
         // SAFETY: the kernel reads the attributes and as many bytes of key and value as the map's have, which is how many there are; all live
         // through the call.
         unsafe { bpf(CALL, BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)

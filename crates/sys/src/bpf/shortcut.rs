@@ -7,13 +7,14 @@
 //!
 //! So whether a packet goes through the process is decided once.
 //!
-//! A way is in force while the epoch that was written with it is the present one: whoever advances the epoch makes all of them wait to be
-//! [renewed](Ways::renew), at once. It needs no call of the kernel, since both lie in memory that is shared with it.
+//! A way depends on epochs: numbers that only grow. It is in force while their sum is the one that was written with it. Whoever
+//! [advances](Ways::advance) an epoch suspends all ways that depend on it, at once, until each is [renewed](Ways::renew). This needs no
+//! call of the kernel, since epochs and sums lie in memory that is shared with it.
 
-use super::assembler::{Alu, Assembler, FP, If, R0, R1, R2, R3, R6, R7, R8, R9, Size};
+use super::assembler::{Alu, Assembler, FP, If, R0, R1, R2, R3, R4, R6, R7, R8, R9, Size};
 use super::map::{Kind, Map, NO_PREALLOC, SharedArray};
 use super::{BPF_PROG_TYPE_SCHED_CLS, Instruction, TC_ACT_SHOT, TcxLink, link_tcx, load};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::packet_socket::PacketSocket;
 use key::{AT_KEY, AT_NUMBER, put_key_together};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,6 +33,13 @@ const REDIRECT: &str = "oxvs_redirect";
 pub const WAYS: u32 = 8192;
 /// Ports that there can be; number 0 is nobody's.
 pub const PORTS: u32 = 1024;
+/// Epochs that there can be, a power of two. All ways depend on number 0, and nobody advances the last one.
+pub const EPOCHS: u32 = 1 << 16;
+const NO_EPOCH: u32 = EPOCHS - 1;
+/// Epochs that a way can depend on beside number 0.
+pub const EPOCHS_OF_WAY: usize = 32;
+/// The program leaves the list of epochs behind every so many.
+const EPOCHS_AT_ONCE: usize = 4;
 /// Bytes of a key; what is in them is said at [`Key`].
 pub const KEY: usize = 72;
 
@@ -53,12 +61,12 @@ const COARSE_TIME: i32 = 160;
 /// Its offset in `struct __sk_buff`.
 const GSO_SIZE: i16 = 176;
 
-/// No epoch.
+/// No sum of epochs.
 const NEVER: u64 = u64::MAX;
 
 /// Words of a row of `counters`.
 const ROW: usize = 8;
-const EPOCH: usize = 0;
+const SUM: usize = 0;
 const TICKET: usize = 1;
 const PACKETS: usize = 2;
 const BYTES: usize = 3;
@@ -70,7 +78,7 @@ const RX_BYTES: usize = 1;
 const TX_PACKETS: usize = 2;
 const TX_BYTES: usize = 3;
 
-/// Offsets in a value of `ways`, which is 28 bytes long.
+/// Offsets in a value of `ways`.
 const OF_WAY: i16 = 0;
 const OF_TICKET: i16 = 4;
 const OF_DEVICE: i16 = 8;
@@ -79,7 +87,11 @@ const OF_PORT: i16 = 16;
 const OF_PEER: i16 = 20;
 /// A tag to be put on, as in a [`Key`], or [`POPPED`]; 0 for neither.
 const OF_TAG: i16 = 24;
-const VALUE: usize = 28;
+/// How many epochs the way depends on, rounded up to a multiple of [`EPOCHS_AT_ONCE`].
+const OF_EPOCH_COUNT: i16 = 28;
+/// Their numbers; [`NO_EPOCH`] behind the last one.
+const OF_EPOCHS: i16 = 32;
+const VALUE: usize = OF_EPOCHS as usize + 4 * EPOCHS_OF_WAY;
 
 /// In the place of a tag that is put on: one is taken off. No tag has the TPID 0.
 const POPPED: i32 = 1;
@@ -92,12 +104,12 @@ const ITS_TAG: i16 = 8;
 pub struct Ways {
     /// By key: a row of `counters`, its ticket, and where to.
     ways: Map,
-    /// By way: when it is in force, and what has gone it.
+    /// By way: the sum of epochs with which it is in force, and what has gone it.
     counters: SharedArray,
     /// By port: what has come in and gone out.
     ports: SharedArray,
-    /// The present epoch.
-    epoch: SharedArray,
+    /// Epochs by number, in one row.
+    epochs: SharedArray,
     /// Of each processor, between the two programs: the port that a packet came in by, the device that it goes out by, and what becomes of its tag.
     noted: Map,
 }
@@ -187,29 +199,34 @@ impl Ways {
             ways: Map::new("oxvs_ways", Kind::Hash, (KEY, VALUE), WAYS, NO_PREALLOC)?,
             counters: SharedArray::new("oxvs_counters", WAYS, ROW)?,
             ports: SharedArray::new("oxvs_ports", PORTS, ROW)?,
-            epoch: SharedArray::new("oxvs_epoch", 1, 1)?,
+            epochs: SharedArray::new("oxvs_epochs", 1, EPOCHS as usize)?,
             noted: Map::new("oxvs_noted", Kind::PerCpuArray, (4, 16), 1, 0)?,
         })
     }
 
-    /// Makes ways that were opened or renewed with another epoch wait.
-    pub fn set_epoch(&self, epoch: u64) {
-        self.epoch.row(0)[0].store(epoch, Release);
+    /// Suspends all ways that depend on an epoch.
+    pub fn advance(&self, epoch: u32) {
+        self.epochs.row(0)[epoch as usize].fetch_add(1, Release);
     }
 
-    /// Opens a way, whose number nobody else uses, with an epoch.
+    /// An epoch.
+    pub fn epoch(&self, number: u32) -> u64 {
+        self.epochs.row(0)[number as usize].load(Acquire)
+    }
+
+    /// Opens a way, whose number nobody else uses, in force while the sum of these epochs and of number 0 is
+    /// `sum`.
     ///
     /// # Errors
-    /// `E2BIG` where there are too many.
-    pub fn open(&self, number: u32, key: &Key, way: Way, epoch: u64) -> Result<()> {
+    /// `EEXIST` where the key has a way, `E2BIG` where there are too many ways or epochs, `ENOMEM`.
+    pub fn open(&self, number: u32, key: &Key, way: Way, epochs: &[u32], sum: u64) -> Result<()> {
+        let mut value = [0; VALUE];
         let row = self.counters.row(number);
         let ticket = row[TICKET].load(Relaxed).wrapping_add(1) & u64::from(u32::MAX);
-        row[EPOCH].store(NEVER, Release);
-        row[TICKET].store(ticket, Release);
-        for word in [PACKETS, BYTES, USED] {
-            row[word].store(0, Relaxed);
+        let count = epochs.len().next_multiple_of(EPOCHS_AT_ONCE);
+        if count > EPOCHS_OF_WAY {
+            return Err(Error::of("epochs of a way")(rustix::io::Errno::TOOBIG));
         }
-        let mut value = [0; VALUE];
         let fields = [
             (OF_WAY, number),
             (OF_TICKET, ticket as u32),
@@ -218,22 +235,32 @@ impl Ways {
             (OF_PORT, way.port),
             (OF_PEER, way.to_peer.into()),
             (OF_TAG, way.tag.number()),
+            (OF_EPOCH_COUNT, count as u32),
         ];
         for (offset, field) in fields {
             value[offset as usize..][..4].copy_from_slice(&field.to_ne_bytes());
         }
-        row[EPOCH].store(epoch, Release);
-        self.ways.set(key, &value)
+        let padded = epochs.iter().chain(std::iter::repeat(&NO_EPOCH));
+        for (place, epoch) in value[OF_EPOCHS as usize..].chunks_exact_mut(4).zip(padded) {
+            place.copy_from_slice(&epoch.to_ne_bytes());
+        }
+        row[SUM].store(NEVER, Release);
+        row[TICKET].store(ticket, Release);
+        for word in [PACKETS, BYTES, USED] {
+            row[word].store(0, Relaxed);
+        }
+        self.renew(number, sum);
+        self.ways.add(key, &value)
     }
 
-    /// Puts an open way in force in an epoch.
-    pub fn renew(&self, number: u32, epoch: u64) {
-        self.counters.row(number)[EPOCH].store(epoch, Release);
+    /// Puts an open way in force while the sum of its epochs and of number 0 is `sum`.
+    pub fn renew(&self, number: u32, sum: u64) {
+        self.counters.row(number)[SUM].store(sum, Release);
     }
 
     /// Lets nothing go a way any more.
     pub fn stop(&self, number: u32) {
-        self.counters.row(number)[EPOCH].store(NEVER, Release);
+        self.counters.row(number)[SUM].store(NEVER, Release);
     }
 
     /// Forgets a way that was stopped.
@@ -316,11 +343,10 @@ impl Ways {
         row_of(p, &self.counters);
         p.jump_if(If::Eq, R0, 0, "through the process");
         p.alu_reg(Alu::Mov, R7, R0);
-        p.only_value(R1, self.epoch.as_fd());
-        p.load(Size::U64, R1, R1, 0);
-        p.load(Size::U64, R2, R7, word(EPOCH));
+        self.sum_epochs(p);
+        p.load(Size::U64, R1, R7, word(SUM));
         p.jump_if_reg(If::Ne, R1, R2, "through the process");
-        // After the epoch: a way that has another's number has another ticket.
+        // After the sum: a way that has another's number has another ticket.
         p.load(Size::U32, R1, R7, word(TICKET));
         p.load(Size::U32, R2, R8, OF_TICKET);
         p.jump_if_reg(If::Ne, R1, R2, "through the process");
@@ -330,6 +356,25 @@ impl Ways {
         p.load(Size::U32, R1, R6, GSO_SIZE);
         p.jump_if(If::Eq, R1, 0, "through the process");
         p.place("fits");
+    }
+
+    /// With the way in `R8`: `R2` = the sum of its epochs.
+    fn sum_epochs(&self, p: &mut Assembler) {
+        p.only_value(R3, self.epochs.as_fd());
+        p.load(Size::U64, R2, R3, 0);
+        p.load(Size::U32, R4, R8, OF_EPOCH_COUNT);
+        for n in 0..EPOCHS_OF_WAY {
+            if n % EPOCHS_AT_ONCE == 0 {
+                p.jump_if(If::Eq, R4, n as i32, "all epochs");
+            }
+            p.load(Size::U32, R1, R8, OF_EPOCHS + 4 * n as i16);
+            p.alu(Alu::And, R1, (EPOCHS - 1).cast_signed());
+            p.alu(Alu::Shl, R1, 3);
+            p.alu_reg(Alu::Add, R1, R3);
+            p.load(Size::U64, R1, R1, 0);
+            p.alu_reg(Alu::Add, R2, R1);
+        }
+        p.place("all epochs");
     }
 
     /// With `R7`, `R8` and the length in `R9`: counts the packet, and notes where it goes.

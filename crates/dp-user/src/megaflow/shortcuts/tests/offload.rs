@@ -1,0 +1,540 @@
+//! Packets through a pipeline and a simulated kernel, on virtual time.
+
+use crate::dep_epochs::{DepEpochs, OffloadPort};
+use crate::hash::KeyHasher;
+use crate::megaflow::{Candidate, FlowTable};
+use crate::options::ShortcutUse;
+use crate::pipeline::{Budget, Inlet, Pipeline};
+use dp::{Action, Carried, Change, Changes, Credit, Dep, Slowpath, Translation, Upcall};
+use flow::{Field, Mask, PortNo};
+use netdev::shortcut::{Calls, MOST, ShortcutKey, Shortcuts, Simulated};
+use netdev::{Dummy, Netdev};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use testkit::{Packet, Rng, mac};
+use wire::Nanos;
+
+/// Most shortcuts that a worker may open, stop, close or look at between packets.
+const SLICE: usize = 32;
+const LOOKS: usize = 256 + 64;
+
+/// Sends packets to the port that their destination address names. What a packet is sent by depends on its bridge, which is the hundreds of the
+/// port that it comes in by, and on both of its stations.
+#[derive(Default)]
+struct Switch {
+    /// Ports that depend on another bridge, too.
+    crossing: HashMap<u32, u32>,
+    upcalls: AtomicU64,
+    credited: Mutex<BTreeMap<Credit, (u64, u64)>>,
+}
+
+fn bridge(number: u32) -> Dep {
+    Dep(1000 + u64::from(number))
+}
+
+fn station(bridge: u32, station: u128) -> Dep {
+    Dep(1 << 60 | u64::from(bridge) << 50 | station as u64 & 0xffff_ffff)
+}
+
+impl Slowpath for Switch {
+    fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
+        self.upcalls.fetch_add(1, Relaxed);
+        let port = upcall.key.in_port().0;
+        let (src, dst) = (upcall.key.get(Field::EthSrc), upcall.key.get(Field::EthDst));
+        let mut mask = Mask::exact(Field::InPort);
+        mask.add(Field::EthSrc);
+        mask.add(Field::EthDst);
+        let mut deps = vec![bridge(port / 100), station(port / 100, src), station(port / 100, dst)];
+        deps.extend(self.crossing.get(&port).map(|other| bridge(*other)));
+        Translation {
+            actions: Arc::from([Action::Output(PortNo(dst as u32 & 0xffff))]),
+            mask,
+            deps: deps.into(),
+            effects: Default::default(),
+            credits: [Credit(u128::from(port))].as_slice().into(),
+            drop: None,
+        }
+    }
+
+    fn refresh(&self, _: &[dp::Effect], _: Nanos) {}
+
+    fn credit(&self, credits: &[(Credit, Carried)], _: Nanos) {
+        let mut credited = self.credited.lock();
+        for (credit, carried) in credits {
+            let sum = credited.entry(*credit).or_default();
+            sum.0 += carried.packets;
+            sum.1 += carried.bytes;
+        }
+    }
+
+    fn port_failed(&self, _: PortNo) {}
+}
+
+struct Bench {
+    kernel: Arc<Simulated>,
+    deps: Arc<DepEpochs>,
+    changes: Arc<Changes>,
+    switch: Arc<Switch>,
+    pipeline: Pipeline,
+    ports: BTreeMap<u32, (Arc<Dummy>, Inlet)>,
+    now: Nanos,
+    /// Packets and bytes sent, by the port that they came in by.
+    sent: BTreeMap<u32, (u64, u64)>,
+}
+
+/// Who forwarded a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Kernel,
+    Worker,
+}
+
+impl Bench {
+    fn new(ports: &[u32]) -> Bench {
+        Bench::with(ports, Switch::default())
+    }
+
+    fn with(ports: &[u32], switch: Switch) -> Bench {
+        let (kernel, changes, switch) = (Simulated::new(), Arc::new(Changes::new()), Arc::new(switch));
+        let deps = DepEpochs::new(Shortcuts::over(kernel.clone()));
+        let told = deps.clone();
+        assert!(changes.tell(move |changes| told.changed(changes)));
+        let pipeline = Pipeline::new(100_000, Duration::from_secs(10), switch.clone(), changes.clone());
+        let mut bench = Bench {
+            kernel,
+            deps,
+            changes,
+            switch,
+            pipeline,
+            ports: BTreeMap::new(),
+            now: Nanos(1_000_000_000_000),
+            sent: BTreeMap::new(),
+        };
+        ports.iter().for_each(|port| bench.add_port(*port));
+        bench
+    }
+
+    fn add_port(&mut self, port: u32) {
+        let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
+        let rx = device.open_rx().unwrap().remove(0);
+        let mut inlet = Pipeline::inlet(PortNo(port), rx, Budget::new(64, 1024));
+        let offload = OffloadPort {
+            port: self.deps.shortcuts().port(port).unwrap(),
+            deps: self.deps.clone(),
+            device: device.state().ok(),
+        };
+        inlet.entrance = Some(offload.port.clone());
+        self.pipeline.add_port(PortNo(port), device.clone());
+        self.pipeline.add_exit(PortNo(port), Some(offload));
+        self.ports.insert(port, (device, inlet));
+    }
+
+    /// One of the kinds of packets that go from one port to another.
+    fn packet(from: u32, to: u32, kind: u32) -> Vec<u8> {
+        let packet = Packet::new(mac(from), mac(to));
+        let [high, low] = [(kind >> 16) as u16, kind as u16];
+        packet
+            .ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2))
+            .udp(high, low, b"payload")
+            .bytes()
+    }
+
+    fn key(&self, from: u32, to: u32, kind: u32) -> ShortcutKey {
+        let entrance = self.ports[&from].1.entrance.as_ref().unwrap();
+        entrance.key(&Bench::packet(from, to, kind)).unwrap()
+    }
+
+    /// Lets a packet come.
+    fn send(&mut self, from: u32, to: u32, kind: u32) -> By {
+        let packet = Bench::packet(from, to, kind);
+        let sent = self.sent.entry(from).or_default();
+        sent.0 += 1;
+        sent.1 += packet.len() as u64;
+        if self
+            .kernel
+            .receive(&self.key(from, to, kind), packet.len() as u64, self.now.0)
+        {
+            return By::Kernel;
+        }
+        let (device, inlet) = self.ports.get_mut(&from).unwrap();
+        assert!(device.inject(&packet));
+        assert_eq!(self.pipeline.receive(inlet, false, self.now).unwrap(), 1);
+        device.take_sent();
+        By::Worker
+    }
+
+    /// Lets packets come until the kernel forwards them.
+    fn offload(&mut self, from: u32, to: u32, kind: u32) {
+        for _ in 0..4 {
+            if self.send(from, to, kind) == By::Kernel {
+                return;
+            }
+            // What it had is closed first.
+            self.settle();
+        }
+        panic!("the kernel does not forward {from} {to} {kind}");
+    }
+
+    /// Lets the kernel forward so many kinds, as far as it does; returns how many it does.
+    fn offload_many(&mut self, from: u32, to: u32, kinds: u32) -> u32 {
+        for kind in 0..kinds {
+            for _ in 0..3 {
+                if self.send(from, to, kind) == By::Kernel {
+                    break;
+                }
+            }
+        }
+        self.offloaded(from, to, kinds)
+    }
+
+    /// How many kinds the kernel has, in force or not.
+    fn offloaded(&self, from: u32, to: u32, kinds: u32) -> u32 {
+        let has = |kind: &u32| self.kernel.has(&self.key(from, to, *kind));
+        (0..kinds).filter(has).count() as u32
+    }
+
+    fn publish(&self, dep: Dep) {
+        self.changes.publish(&[Change::Dep(dep)]);
+    }
+
+    /// One turn of the worker without packets; what it asked of the kernel is no more than a slice.
+    fn turn(&mut self) -> Option<Nanos> {
+        let before = self.kernel.calls();
+        let next = self.pipeline.housekeep(self.now);
+        self.check_slice(before);
+        next
+    }
+
+    #[track_caller]
+    fn check_slice(&self, before: Calls) {
+        let after = self.kernel.calls();
+        assert!(after.closed - before.closed <= SLICE, "{before:?} {after:?}");
+        assert!(after.stopped - before.stopped <= 3 * SLICE, "{before:?} {after:?}");
+        assert!(after.read - before.read <= 2 * LOOKS, "{before:?} {after:?}");
+    }
+
+    /// Turns until there is nothing to do for some milliseconds.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            self.now += Duration::from_micros(100);
+            if self
+                .turn()
+                .is_none_or(|next| next > self.now + Duration::from_millis(5))
+            {
+                return;
+            }
+        }
+        panic!("the worker does not come to an end");
+    }
+
+    /// All that was sent from a port was reported.
+    #[track_caller]
+    fn check_credits(&mut self) {
+        self.settle();
+        let before = self.kernel.calls();
+        self.pipeline.push_stats(self.now);
+        assert_eq!(self.kernel.calls().closed, before.closed);
+        let credited = self.switch.credited.lock();
+        let credited: BTreeMap<u32, (u64, u64)> =
+            credited.iter().map(|(credit, sum)| (credit.0 as u32, *sum)).collect();
+        assert_eq!(credited, self.sent);
+    }
+}
+
+#[test]
+fn a_change_of_one_bridge_leaves_the_shortcuts_of_another_in_force() {
+    let mut bench = Bench::new(&[101, 102, 201, 202]);
+    for (from, to) in [(101, 102), (102, 101), (201, 202), (202, 201)] {
+        bench.offload(from, to, 0);
+    }
+    bench.publish(bridge(1));
+    assert_eq!(bench.send(201, 202, 0), By::Kernel);
+    assert_eq!(bench.send(202, 201, 0), By::Kernel);
+    assert_eq!(bench.send(101, 102, 0), By::Worker);
+    assert_eq!(bench.send(102, 101, 0), By::Worker);
+    bench.changes.publish(&[Change::All]);
+    assert_eq!(bench.send(201, 202, 0), By::Worker);
+    bench.check_credits();
+}
+
+#[test]
+fn a_station_that_is_learned_suspends_only_packets_from_and_to_it() {
+    let mut bench = Bench::new(&[101, 102, 103, 104]);
+    bench.offload(101, 102, 0);
+    bench.offload(103, 104, 0);
+    for new in 0..10_000 {
+        bench.publish(station(1, new << 8));
+        assert_eq!(bench.send(101, 102, 0), By::Kernel);
+    }
+    bench.publish(station(1, 104));
+    assert_eq!(bench.send(101, 102, 0), By::Kernel);
+    assert_eq!(bench.send(103, 104, 0), By::Worker);
+    bench.offload(103, 104, 0);
+    bench.check_credits();
+}
+
+#[test]
+fn packets_that_cross_bridges_depend_on_each_of_them() {
+    let crossing = HashMap::from([(101, 2)]);
+    let switch = Switch {
+        crossing,
+        ..Switch::default()
+    };
+    let mut bench = Bench::with(&[101, 102, 103, 201, 202], switch);
+    for (from, to) in [(101, 201), (102, 103), (201, 202)] {
+        bench.offload(from, to, 0);
+    }
+    bench.publish(bridge(2));
+    assert_eq!(bench.send(102, 103, 0), By::Kernel);
+    assert_eq!(bench.send(101, 201, 0), By::Worker);
+    assert_eq!(bench.send(201, 202, 0), By::Worker);
+    bench.offload(101, 201, 0);
+    bench.offload(201, 202, 0);
+    bench.publish(bridge(1));
+    assert_eq!(bench.send(201, 202, 0), By::Kernel);
+    assert_eq!(bench.send(102, 103, 0), By::Worker);
+    assert_eq!(bench.send(101, 201, 0), By::Worker);
+    bench.check_credits();
+}
+
+#[test]
+fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
+    let kernel = Simulated::new();
+    let deps = DepEpochs::new(Shortcuts::over(kernel.clone()));
+    let ports = [1, 2].map(|ifindex| deps.shortcuts().port(ifindex).unwrap());
+    let mut flows = FlowTable::new(Arc::new(KeyHasher::new()), 1000, Duration::from_secs(10));
+    for (number, port) in [101, 102].into_iter().zip(&ports) {
+        let device = Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap());
+        let offload = OffloadPort {
+            port: port.clone(),
+            deps: deps.clone(),
+            device: device.state().ok(),
+        };
+        flows.add_exit(PortNo(number), offload);
+    }
+    let packet = Bench::packet(101, 102, 0);
+    let key = flow::extract(&packet, PortNo(101)).unwrap();
+    let upcall = Upcall {
+        key: &key,
+        packet: &packet,
+    };
+    let translation = Switch::default().upcall(&upcall, Nanos::ZERO);
+    let candidate = Candidate {
+        key: ports[0].key(&packet).unwrap(),
+        from: PortNo(101),
+        flow: flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO),
+        to: PortNo(102),
+    };
+    let takes = || kernel.receive(&candidate.key, 60, 0);
+    let mut now = Nanos(1_000_000_000);
+    let mut offer = |is_current: bool| {
+        now += Duration::from_millis(2);
+        flows.offer_shortcut(&candidate, || is_current, now);
+    };
+    // A change of what it depends on was published before the first shortcut.
+    deps.changed(&[Change::Dep(bridge(1))]);
+    offer(false);
+    assert!(!takes());
+    offer(true);
+    assert!(takes());
+    deps.changed(&[Change::Dep(bridge(1))]);
+    offer(false);
+    assert!(!takes());
+    offer(true);
+    assert!(takes());
+}
+
+#[test]
+fn no_packet_takes_a_shortcut_after_a_change_of_what_it_depends_on() {
+    let mut rng = Rng::new(7);
+    let crossing = HashMap::from([(101, 2), (202, 3)]);
+    let ports = [101, 102, 103, 201, 202, 301];
+    let switch = Switch {
+        crossing: crossing.clone(),
+        ..Switch::default()
+    };
+    let mut bench = Bench::with(&ports, switch);
+    // Packets that have to meet the worker before the kernel forwards the like of them again.
+    let mut suspended: HashSet<(u32, u32, u32)> = HashSet::new();
+    let all = || {
+        let pairs = ports.iter().flat_map(|from| ports.iter().map(|to| (*from, *to)));
+        pairs
+            .filter(|(from, to)| from != to)
+            .flat_map(|(from, to)| (0..3).map(move |kind| (from, to, kind)))
+    };
+    suspended.extend(all());
+    let mut by_kernel = 0;
+    for _ in 0..60_000 {
+        bench.now += Duration::from_micros(rng.below(300) as u64);
+        let (from, to) = (ports[rng.below(ports.len())], ports[rng.below(ports.len())]);
+        let kind = rng.below(3) as u32;
+        match rng.below(100) {
+            0 => {
+                let number = rng.below(4) as u32;
+                bench.publish(bridge(number));
+                let crosses = |from: &u32| from / 100 == number || crossing.get(from) == Some(&number);
+                suspended.extend(all().filter(|(from, _, _)| crosses(from)));
+            }
+            1 | 2 => {
+                let moved = station(from / 100, u128::from(to));
+                bench.publish(moved);
+                let is_it = |(other, src_dst): (&u32, [u32; 2])| other / 100 == from / 100 && src_dst.contains(&to);
+                suspended.extend(all().filter(|(other, dst, _)| is_it((other, [*other, *dst]))));
+            }
+            3 if rng.below(10) == 0 => {
+                bench.changes.publish(&[Change::All]);
+                suspended.extend(all());
+            }
+            4 if rng.below(10) == 0 => {
+                bench.pipeline.flush();
+                suspended.extend(all());
+            }
+            5 if rng.below(10) == 0 => {
+                bench.pipeline.stop_shortcuts(PortNo(from));
+                suspended.extend(all().filter(|(other, dst, _)| *other == from || *dst == from));
+            }
+            6 if rng.below(10) == 0 => {
+                bench.pipeline.use_shortcuts(ShortcutUse::Device);
+                suspended.extend(all());
+            }
+            7..20 => drop(bench.turn()),
+            _ if from != to => match bench.send(from, to, kind) {
+                By::Kernel => {
+                    by_kernel += 1;
+                    assert!(!suspended.contains(&(from, to, kind)), "{from} {to} {kind}");
+                }
+                By::Worker => drop(suspended.remove(&(from, to, kind))),
+            },
+            _ => {}
+        }
+    }
+    assert!(by_kernel > 10_000, "{by_kernel}");
+    bench.check_credits();
+    bench.pipeline.flush();
+    bench.settle();
+    assert_eq!(bench.deps.len(), 0);
+    assert_eq!(bench.deps.shortcuts().left(), MOST);
+}
+
+#[test]
+fn a_device_that_changes_suspends_the_shortcuts_of_its_port_alone() {
+    let mut bench = Bench::new(&[101, 102, 201, 202]);
+    bench.offload(101, 102, 0);
+    bench.offload(201, 202, 0);
+    let down = |bench: &Bench| {
+        let state = bench.ports[&202].0.state().unwrap();
+        Some(netdev::State {
+            carrier: false,
+            ..state
+        })
+    };
+    let state = down(&bench);
+    bench.pipeline.link_changed(PortNo(202), state);
+    assert_eq!(bench.send(101, 102, 0), By::Kernel);
+    for _ in 0..5 {
+        assert_eq!(bench.send(201, 202, 0), By::Worker, "the device has no carrier");
+        bench.settle();
+    }
+    let state = bench.ports[&202].0.state().ok();
+    bench.pipeline.link_changed(PortNo(202), state);
+    bench.offload(201, 202, 0);
+    bench.check_credits();
+}
+
+/// A worker with as many shortcuts as a port gets, all of one megaflow.
+fn crowded() -> (Bench, u32) {
+    let mut bench = Bench::new(&[101, 102, 201, 202]);
+    let kinds = MOST;
+    let open = bench.offload_many(101, 102, kinds);
+    assert!(open > MOST / 2, "{open}");
+    (bench, open)
+}
+
+#[test]
+fn many_shortcuts_that_end_at_once_forward_nothing_more_and_are_closed_in_slices() {
+    let ends: [fn(&mut Bench); 6] = [
+        |bench| bench.publish(station(1, 102)),
+        |bench| bench.pipeline.flush(),
+        |bench| bench.pipeline.remove_port(PortNo(102)),
+        |bench| bench.pipeline.stop_shortcuts(PortNo(101)),
+        |bench| bench.pipeline.use_shortcuts(ShortcutUse::Device),
+        |bench| bench.pipeline.link_changed(PortNo(102), None),
+    ];
+    for (n, end) in ends.into_iter().enumerate() {
+        let (mut bench, open) = crowded();
+        bench.settle();
+        let before = bench.kernel.calls();
+        end(&mut bench);
+        bench.pipeline.apply_changes();
+        bench.check_slice(before);
+        for kind in 0..MOST {
+            let key = bench.key(101, 102, kind);
+            assert!(!bench.kernel.receive(&key, 60, bench.now.0), "end {n}");
+        }
+        // One that was let through before is counted a moment later.
+        let late = bench.key(101, 102, 5);
+        assert!(bench.kernel.has(&late));
+        bench.turn();
+        let len = Bench::packet(101, 102, 5).len() as u64;
+        bench.kernel.count_late(&late, len, bench.now.0);
+        let sent = bench.sent.get_mut(&101).unwrap();
+        *sent = (sent.0 + 1, sent.1 + len);
+        let before = bench.kernel.calls();
+        bench.settle();
+        assert_eq!(bench.offloaded(101, 102, MOST), 0, "end {n}");
+        assert_eq!(bench.kernel.calls().closed - before.closed, open as usize, "end {n}");
+        bench.check_credits();
+        assert_eq!(bench.deps.shortcuts().left(), MOST);
+    }
+}
+
+#[test]
+fn ageing_looks_at_shortcuts_in_slices_and_closes_those_that_carry_nothing() {
+    let (mut bench, open) = crowded();
+    bench.settle();
+    for _ in 0..30 {
+        // More than half of all are open, so those unused for a second go.
+        bench.now += Duration::from_millis(100);
+        for kind in 0..100 {
+            assert_eq!(bench.send(101, 102, kind), By::Kernel);
+        }
+        bench.settle();
+    }
+    let left = bench.offloaded(101, 102, MOST);
+    assert!((100..=MOST / 2).contains(&left), "{left} of {open}");
+    bench.now += Duration::from_secs(9);
+    for kind in 0..100 {
+        assert_eq!(bench.send(101, 102, kind), By::Kernel);
+    }
+    bench.settle();
+    bench.now += Duration::from_secs(2);
+    bench.settle();
+    assert_eq!(bench.offloaded(101, 102, MOST), 100);
+    bench.check_credits();
+    assert_eq!(
+        bench.switch.upcalls.load(Relaxed),
+        1,
+        "the megaflow is kept by what shortcuts carry"
+    );
+}
+
+#[test]
+fn a_port_with_many_shortcuts_gives_way_to_one_with_few() {
+    let (mut bench, _) = crowded();
+    bench.settle();
+    let few = bench.offload_many(201, 202, 1000);
+    assert!(few >= 900, "{few} of the reserve");
+    let mut all = few;
+    for _ in 0..100 {
+        bench.now += Duration::from_millis(1);
+        bench.settle();
+        all = bench.offload_many(201, 202, 2500);
+    }
+    assert_eq!(all, 2500, "less than the share of one of two ports");
+    assert!(bench.offloaded(101, 102, MOST) >= MOST / 3);
+    bench.check_credits();
+}
