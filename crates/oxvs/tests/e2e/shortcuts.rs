@@ -1,6 +1,8 @@
 //! Packets that the kernel forwards by itself are switched, counted and stopped as those that workers forward.
 
 use crate::fixture::{in_namespace, stand_in};
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use testkit::{Capture, Daemon, Iperf3, Netns, Vswitch, eventually, ping};
 
@@ -63,6 +65,35 @@ impl Lab {
         let counts = flows.split("shortcuts:").skip(1);
         counts
             .map(|rest| rest.split(',').next().unwrap().parse::<u32>().unwrap())
+            .sum()
+    }
+
+    /// Adds a bridge with one more host.
+    fn bridge(&self, bridge: &str, port: &str, address: &str) -> Netns {
+        let host = Vswitch::host(&self.ns, port, port, address);
+        self.switch.vsctl(&format!(
+            "add-br {bridge} -- set bridge {bridge} datapath_type=netdev -- add-port {bridge} {port}"
+        ));
+        host
+    }
+
+    /// Packets that workers have found in a cache, of all that ever came.
+    fn seen_by_workers(&self) -> u64 {
+        let text = self.switch.appctl(&["dpif-netdev/pmd-stats-show"]);
+        let hits = text
+            .lines()
+            .filter(|line| line.contains("emc hits:") || line.contains("  megaflow hits:"));
+        hits.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    }
+
+    /// How many shortcuts packets of a host have.
+    fn shortcuts_of(&self, host: &Netns) -> u32 {
+        let link = host.ip("link show eth0");
+        let mac = link.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
+        let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
+        let own = flows.lines().filter(|flow| flow.contains(&format!("eth(src={mac}")));
+        own.filter_map(|flow| flow.split("shortcuts:").nth(1)?.split(',').next()?.parse::<u32>().ok())
             .sum()
     }
 
@@ -375,4 +406,98 @@ fn a_killed_switch_forwards_nothing_and_goes_on_when_it_is_back() {
     lab.switch.boot();
     lab.wait_for_shortcuts();
     assert_eq!(lab.ping(5), 5);
+}
+
+#[test]
+fn what_one_bridge_learns_leaves_the_shortcuts_of_another_in_force() {
+    let Some(lab) = Lab::new() else { return };
+    let other = lab.bridge("br1", "h3", "10.2.0.3/24");
+    let stop = AtomicBool::new(false);
+    let (seen, learned) = std::thread::scope(|scope| {
+        let storm = scope.spawn(|| {
+            other.enter(|| {
+                let socket = sys::PacketSocket::new().unwrap();
+                let device = rustix::net::netdevice::name_to_index(&socket, "eth0").unwrap();
+                socket.bind(device, false).unwrap();
+                let mut sent = 0_u32;
+                while !stop.load(Relaxed) {
+                    for _ in 0..4 {
+                        sent += 1;
+                        let frame = testkit::Packet::new(testkit::mac(1000 + sent), testkit::mac(1));
+                        let frame = frame.payload(0x1234, &[0; 46]).bytes();
+                        let _ = rustix::net::send(&socket, &frame, rustix::net::SendFlags::empty());
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                sent
+            })
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let before = lab.seen_by_workers();
+        let pinged = lab.hosts[0].run(&["ping", "-q", "-i", "0.005", "-c", "400", "10.1.0.2"]);
+        assert!(pinged.contains(" 0% packet loss"), "{pinged}");
+        let seen = lab.seen_by_workers() - before;
+        stop.store(true, Relaxed);
+        (seen, storm.join().unwrap())
+    });
+    assert!(learned > 400, "{learned} stations");
+    assert!(
+        seen < 100,
+        "workers saw {seen} of 800 packets while br1 learned {learned} stations"
+    );
+}
+
+#[test]
+fn a_change_of_any_bridge_that_packets_cross_is_in_force_when_it_is_acknowledged() {
+    let Some(lab) = Lab::new() else { return };
+    lab.switch.vsctl(
+        "del-port h2 -- add-br br1 -- set bridge br1 datapath_type=netdev -- add-port br1 h2 \
+         -- add-port br0 p0 -- set interface p0 type=patch options:peer=p1 \
+         -- add-port br1 p1 -- set interface p1 type=patch options:peer=p0",
+    );
+    let _pings = lab.ping_on();
+    for bridge in ["br0", "br1"] {
+        lab.wait_for_shortcuts();
+        lab.ofctl(&["add-flow", bridge, "priority=9,icmp,actions=drop"]);
+        let sent = lab.of_device("h2")[2];
+        std::thread::sleep(Duration::from_millis(300));
+        let now = lab.of_device("h2")[2];
+        assert!(now - sent <= 3, "{} packets after the barrier of {bridge}", now - sent);
+        lab.ofctl(&["del-flows", bridge, "icmp"]);
+    }
+    lab.wait_for_shortcuts();
+}
+
+#[test]
+fn a_port_with_many_flows_leaves_shortcuts_to_others() {
+    let Some(lab) = Lab::new() else { return };
+    let third = Vswitch::host(&lab.ns, "h3", "h3", "10.1.0.3/24");
+    lab.switch.vsctl("add-port br0 h3");
+    let stop = AtomicBool::new(false);
+    let send = |host: &Netns, kinds: u16| {
+        host.enter(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            while !stop.load(Relaxed) {
+                for kind in 0..kinds {
+                    // That nobody listens there comes back, and may be an error of a later datagram.
+                    let _ = socket.send_to(&[0; 20], ("10.1.0.2", 10_000 + kind));
+                }
+            }
+        });
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&lab.hosts[0], 12_000));
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            eventually("one port has most of what there is", || {
+                (lab.shortcuts_of(&lab.hosts[0]) > 6000).then_some(())
+            });
+            scope.spawn(|| send(&third, 500));
+            eventually("another has what it needs", || {
+                (lab.shortcuts_of(&third) >= 450).then_some(())
+            });
+            assert!(lab.shortcuts_of(&lab.hosts[0]) > 4000);
+        }));
+        stop.store(true, Relaxed);
+        done.unwrap();
+    });
 }
