@@ -300,7 +300,7 @@ impl DpUser {
         error.or_else(|| self.unguided.lock().clone())
     }
 
-    /// What has become of offers of shortcuts, by the names of counters.
+    /// Counters of shortcuts, with their names in `coverage/show`.
     pub fn shortcut_events(&self) -> Vec<(&'static str, u64)> {
         let (workers, ended) = (self.workers.read(), self.ended.lock());
         let count = |n: usize| {
@@ -311,7 +311,8 @@ impl DpUser {
         named.map(|(n, name)| (*name, count(n))).collect()
     }
 
-    /// Devices of these names have changed: they are down or up, or take other packets. Reads their states, for the workers.
+    /// The devices with these names have changed: link, administrative state or MTU. Reads their
+    /// states and passes them to the workers, which must not wait for the kernel.
     pub fn links_changed(&self, devices: &BTreeSet<&str>) {
         let _one_at_a_time = self.control.lock();
         let changed: Vec<(PortNo, Arc<dyn Netdev>)> = {
@@ -529,7 +530,7 @@ impl Datapath for DpUser {
     }
 }
 
-/// Whether the kernel forwards packets of devices of a kind by itself: both programs are at the device's ingress.
+/// Whether ports of this kind can have shortcuts. The programs need the ingress of a kernel device.
 fn is_eligible(kind: Kind) -> bool {
     match kind {
         Kind::System => true,

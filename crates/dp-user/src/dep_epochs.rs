@@ -1,9 +1,12 @@
-//! What shortcuts depend on, for those who publish changes: a change suspends the shortcuts that depend on what changed, and no others.
+//! Suspends shortcuts when something changes that they depend on, and leaves all others in force.
 //!
-//! Each [`Dep`] that some megaflow with shortcuts depends on has an epoch of its own. Who publishes a change advances the epochs of what changed
-//! before the change counts as published. A worker that opens or renews a shortcut reads the epochs first, and makes sure afterwards that it has
-//! applied all changes: an epoch advances after its change is in the log, so the worker has applied each change that is in what it read, and each
-//! later one suspends the shortcut.
+//! Each [`Dep`] of a megaflow that has shortcuts has an epoch. Whoever publishes a change advances
+//! the epochs of what changed. Only then the change counts as published.
+//!
+//! A worker that opens or renews a shortcut reads the epochs first. Then it checks that it has
+//! applied every change in the log. The order matters: a change is in the log before its epoch
+//! advances. So the worker has applied each change that the epochs it read include, and each later
+//! change suspends the shortcut.
 
 use dp::{Change, Dep};
 use hashbrown::HashMap;
@@ -12,10 +15,11 @@ use netdev::shortcut::{Epoch, ShortcutPort, Shortcuts};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// Changes that are looked up while the table is locked once: a worker that wants it meanwhile does not wait, but tries again later.
+/// Changes that are looked up while the table is locked. A worker that finds it locked does not
+/// wait: it tries again later.
 const AT_ONCE: usize = 32;
 
-/// Dependencies for which there is room at first: it takes long to make more, and those who publish wait meanwhile.
+/// Initial capacity of the table. A rehash of a large table would hold up those who publish changes.
 const ROOM: usize = 1 << 15;
 
 /// See the module's page.
@@ -70,8 +74,9 @@ impl DepEpochs {
         }
     }
 
-    /// Adds the numbers of the epochs of `deps`, which stand for them until [`DepEpochs::unwatch`]. `false`, and without effect, where somebody else
-    /// has the table, or there are no more epochs.
+    /// Appends the numbers of the epochs of `deps`. They stay those of `deps` until
+    /// [`DepEpochs::unwatch`]. Returns `false`, and does nothing, where another thread has the table
+    /// locked or no epoch is left.
     pub(crate) fn try_watch(&self, deps: &[Dep], numbers: &mut impl Extend<u32>) -> bool {
         let Some(mut watched) = self.watched.try_lock() else {
             return false;
@@ -92,13 +97,14 @@ impl DepEpochs {
         true
     }
 
-    /// Forgets the epochs of `deps` where nobody else depends on them; `false`, and without effect, where somebody else has the table.
+    /// Frees the epochs of those `deps` that no other group depends on. Returns `false`, and does
+    /// nothing, where another thread has the table locked.
     pub(crate) fn try_unwatch(&self, deps: &[Dep]) -> bool {
         let watched = self.watched.try_lock();
         watched.map(|mut watched| forget(&mut watched, deps)).is_some()
     }
 
-    /// As [`DepEpochs::try_unwatch`], but waits.
+    /// As [`DepEpochs::try_unwatch`], but waits for the lock.
     pub(crate) fn unwatch(&self, deps: &[Dep]) {
         forget(&mut self.watched.lock(), deps);
     }

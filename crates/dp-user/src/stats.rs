@@ -115,13 +115,14 @@ pub(crate) struct WorkerStats {
     /// Packets that devices took, and in how many batches.
     pub(crate) tx_packets: Counter,
     pub(crate) tx_batches: Counter,
-    /// What has become of offers of shortcuts, in the order of [`SHORTCUT_EVENTS`].
+    /// Shortcuts opened, renewed, refused and closed, in the order of [`SHORTCUT_EVENTS`].
     pub(crate) shortcuts: [Counter; SHORTCUT_EVENTS.len()],
     drops: DropCounters,
 }
 
-/// The names of [`WorkerStats::shortcuts`]: opened; put in force again after a change; not opened, since the port has its share of them and few are
-/// left; not opened, since none is left; closed to leave some to other ports.
+/// The names of [`WorkerStats::shortcuts`]: opened; renewed after a change; not opened, because the
+/// port has its share and few are left; not opened, because none is left; closed to leave some to
+/// other ports.
 pub(crate) const SHORTCUT_EVENTS: [&str; 5] = [
     "shortcut_opened",
     "shortcut_renewed",

@@ -127,10 +127,13 @@ impl Changes {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Has all changes from now on told, or more than those, before [`Changes::publish`] returns: for what forwards by itself, and does not come
-    /// here to ask. They are in the log before they are told: who reads something that the call has changed, and finds then that it has read the
-    /// log to its [epoch](Changes::epoch), has read of the change too. Whoever is told must not take long. `false`, and without effect, where
-    /// another is told already.
+    /// Calls `told` with each change from now on, or with more than that, before
+    /// [`Changes::publish`] returns. This is for forwarding that does not ask for the epoch.
+    ///
+    /// A change is in the log before `told` is called with it. So a reader that sees an effect of
+    /// the call, and then finds that it has read the log up to the [epoch](Changes::epoch), has read
+    /// the change too. `told` must not take long. Returns `false`, and does nothing, where there is
+    /// one already.
     pub fn tell(&self, told: impl Fn(&[Change]) + Send + Sync + 'static) -> bool {
         // Who publishes after this sees it.
         let _log = self.log.lock();

@@ -1,14 +1,16 @@
-//! Ways through the kernel for packets of which it is known where they go.
+//! Shortcuts through the kernel, for packets of which a worker knows where they go.
 //!
-//! A worker that has decided where a device's packets of one kind go can open a *shortcut*: from then on the kernel sends the like of them from
-//! device to device by itself, and counts them. What is alike is decided by all that a switch can read of a packet but TCP's flags
-//! ([`ShortcutKey`]), so a shortcut is never wider than the decision that it is made of.
+//! A worker that has decided where packets of one kind go can open a *shortcut*. From then on the
+//! kernel sends such packets from device to device by itself, and counts them. Packets are of one
+//! kind where everything is the same that a switch can read of them, but TCP's flags
+//! ([`ShortcutKey`]). So a shortcut is never wider than the decision behind it.
 //!
-//! A shortcut depends on [epochs](Epoch): one for everything, one for each of its two ports, and those that its owner names. To advance an epoch
-//! suspends every shortcut that depends on it, at once and without a call of the kernel. Packets of a suspended shortcut go through their worker,
-//! which renews it.
+//! A shortcut depends on [epochs](Epoch): one of the datapath, one of each of its two ports, and
+//! those that its owner names. To advance an epoch suspends every shortcut that depends on it, at
+//! once and without a system call. Packets of a suspended shortcut go to their worker, which renews
+//! it.
 //!
-//! Ports share the pool of shortcuts: see [`Refused`].
+//! All ports share one pool of shortcuts, fairly: see [`Refused`].
 
 use crate::isolation::Guard;
 use pool::Pool;
@@ -35,7 +37,8 @@ pub const MOST: u32 = bpf::WAYS;
 /// Epochs that the owner of a shortcut can name for it.
 pub const MOST_EPOCHS: usize = EPOCHS_OF_WAY - 2;
 
-/// What forwards packets: the kernel's programs ([`Ways`]), or [`Simulated`] in tests. Ways are those of [`Ways`], by number.
+/// What forwards packets: the kernel's programs ([`Ways`]), or [`Simulated`] in tests. Ways are
+/// those of [`Ways`], by number.
 pub trait Kernel: Send + Sync {
     /// As [`Ways::advance`].
     fn advance(&self, epoch: u32);
@@ -74,7 +77,8 @@ pub struct Shortcuts {
     pool: Pool,
     /// Numbers of ports that nobody has, those that nobody has had for longest first.
     free_ports: Mutex<VecDeque<u32>>,
-    /// Numbers of epochs that nobody has. Number 0 is for all shortcuts, those up to [`PORTS`] are the ports'.
+    /// Numbers of epochs that nobody has. Number 0 is for all shortcuts, those up to [`PORTS`] are
+    /// the ports'.
     free_epochs: Mutex<Vec<u32>>,
 }
 
@@ -85,7 +89,7 @@ pub struct ShortcutPort {
     ifindex: u32,
 }
 
-/// Something that shortcuts depend on, by whose change they are suspended.
+/// A number that shortcuts depend on: they are suspended when it [advances](Epoch::advance).
 pub struct Epoch {
     shortcuts: Arc<Shortcuts>,
     number: u32,
@@ -94,10 +98,11 @@ pub struct Epoch {
 /// How packets leave by a shortcut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// The longest that do, in bytes from the Ethernet header on without a tag; longer ones go through their worker, but for segments that the
-    /// device cuts.
+    /// The longest that do, in bytes from the Ethernet header on without a tag; longer ones go
+    /// through their worker, but for segments that the device cuts.
     pub longest: u32,
-    /// They leave by the device's other end at once, as [`State::far_end_elsewhere`](crate::State::far_end_elsewhere) has to say that they can:
+    /// They leave by the device's other end at once, as
+    /// [`State::far_end_elsewhere`](crate::State::far_end_elsewhere) has to say that they can:
     /// sooner, and not seen by the device's qdisc, captures and counters.
     pub to_peer: bool,
     /// What becomes of their VLAN tag.
@@ -116,8 +121,8 @@ pub struct Shortcut {
 /// Why a shortcut was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// The pool is nearly empty, and the port that the packets come in by has its share of it: an equal part for each port that has shortcuts,
-    /// and one for a port that has none yet.
+    /// The pool is nearly empty, and the port that the packets come in by has its share of it: an
+    /// equal part for each port that has shortcuts, and one for a port that has none yet.
     #[error("the port has its share of shortcuts, and few are left")]
     OverShare,
     /// The pool is empty.
@@ -158,8 +163,8 @@ impl Shortcuts {
         })
     }
 
-    /// A port that sends by a device of the kernel, and receives by it where [`Rx::guide`](crate::Rx::guide) is told; `None` where there are too
-    /// many.
+    /// A port that sends by a device of the kernel, and receives by it where
+    /// [`Rx::guide`](crate::Rx::guide) is told; `None` where there are too many.
     pub fn port(self: &Arc<Shortcuts>, ifindex: u32) -> Option<Arc<ShortcutPort>> {
         let number = self.free_ports.lock().pop_front()?;
         self.kernel.reset(number);
@@ -189,7 +194,8 @@ impl Shortcuts {
         self.pool.left()
     }
 
-    /// Whether so few shortcuts are left that ports with more than their share have to close some: see [`ShortcutPort::surplus`].
+    /// Whether so few shortcuts are left that ports with more than their share have to close some:
+    /// see [`ShortcutPort::surplus`].
     pub fn are_short(&self) -> bool {
         self.pool.is_short()
     }
@@ -214,8 +220,8 @@ impl Drop for Epoch {
 }
 
 impl ShortcutPort {
-    /// The sum of the epochs that a shortcut from a port to this one depends on, when its owner names these others. To be read before the owner
-    /// makes sure that what the epochs are about has not changed since its decision.
+    /// The sum of the epochs of a shortcut from `from` to this port whose owner names `epochs`. The
+    /// owner reads it before it checks that its decision still holds.
     pub fn sum(&self, from: &ShortcutPort, epochs: &[u32]) -> u64 {
         let kernel = &self.shortcuts.kernel;
         let all = self.epochs(from, epochs).chain([0]);
@@ -226,8 +232,8 @@ impl ShortcutPort {
         [from.number, self.number].into_iter().chain(epochs.iter().copied())
     }
 
-    /// Opens a shortcut for packets of a key, which came in by `from`, to this port. It is in force while its epochs have the [sum](Self::sum)
-    /// that is given.
+    /// Opens a shortcut to this port for packets with `key`, which come in by `from`. It is in force
+    /// while the sum of its epochs is [`sum`](Self::sum).
     ///
     /// # Errors
     /// [`Refused`].
@@ -271,7 +277,8 @@ impl ShortcutPort {
         self.shortcuts.kernel.advance(self.number);
     }
 
-    /// How many shortcuts of packets that come in by this port have to be closed, to leave some to ports that have less than their share.
+    /// Number of shortcuts from this port that its workers have to close, because few are left and it
+    /// has more than its share.
     pub fn surplus(&self) -> u32 {
         self.shortcuts.pool.surplus(self.number)
     }
@@ -291,7 +298,8 @@ impl ShortcutPort {
         ShortcutKey::of(self.number, packet)
     }
 
-    /// Lets packets that a socket's device receives take their shortcuts, where the host's stack is kept out by `guard`; `None` where it is not.
+    /// Lets packets that a socket's device receives take their shortcuts, where the host's stack is
+    /// kept out by `guard`; `None` where it is not.
     pub(crate) fn guide(
         self: &Arc<ShortcutPort>,
         socket: &PacketSocket,
@@ -326,8 +334,8 @@ impl Shortcut {
         self.to.shortcuts.kernel.renew(self.number, sum);
     }
 
-    /// Lets nothing go by it any more; from then on it does not count among those of its port. A packet that is on its way at this moment is
-    /// counted a little later.
+    /// Stops forwarding by it. It no longer counts for its port. The kernel may count a packet that
+    /// is on its way at this moment a little later.
     pub fn stop(&mut self) {
         if !std::mem::replace(&mut self.stopped, true) {
             self.to.shortcuts.kernel.stop(self.number);

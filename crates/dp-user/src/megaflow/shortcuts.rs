@@ -1,19 +1,25 @@
-//! The cache before all others, in the kernel: shortcuts from device to device, for packets whose megaflow sends them out of one port as they are, or
-//! with a VLAN tag put on or taken off.
+//! Offloaded flows, called shortcuts: the kernel forwards packets from device to device by itself.
+//! A megaflow can have shortcuts where it sends its packets out of one port, either unchanged or
+//! with one VLAN tag pushed or popped (`eligible`).
 //!
-//! A packet that takes one never comes here. What it would have changed here is made up for: what shortcuts have carried is added to their
-//! megaflows before these are looked at or reported, and counted for their rules where their megaflows have gone.
+//! Workers do not see the packets that take a shortcut. They read the kernel's counters instead,
+//! and add them to the megaflow before it is aged, dumped or reported. Where the megaflow has gone,
+//! they count for its rules directly.
 //!
-//! The shortcuts of one megaflow are a *group*. They depend on the same epochs: one of the worker, one of the group, and one of each [`Dep`] of the
-//! megaflow. To suspend a megaflow's shortcuts, or all of a worker, is to advance an epoch. What follows takes longer, and is done in slices:
-//! `slices`.
+//! The shortcuts of one megaflow are a *group*. They depend on the same epochs: one of the worker,
+//! one of the group, and one for each [`Dep`] of the megaflow. To suspend the shortcuts of a
+//! megaflow, or of a worker, the worker advances one epoch. It closes them later, in slices
+//! (`slices`).
 //!
 //! Invariants
-//! - A shortcut is in force only while its megaflow is there, and while nothing has changed that this depends on.
-//! - A shortcut that is suspended is renewed when a packet of it has met its megaflow after the change.
-//! - What a shortcut has carried is counted once, exactly: the last time when it is closed, [`GRACE`] after it was stopped.
-//! - Packets do not overtake others of their flow: a shortcut is opened when all that its port had received is on its way. (One that comes while it is
-//!   being opened may be overtaken.)
+//! - A shortcut is in force only while its megaflow is cached, and while nothing has changed that
+//!   the megaflow depends on.
+//! - A worker renews a suspended shortcut when one of its packets has matched the megaflow after
+//!   the change.
+//! - Each packet of a shortcut is counted once. The worker reads the counters for the last time
+//!   when it closes the shortcut, `slices::GRACE` after it stopped it.
+//! - Packets do not overtake others of their flow: a worker opens a shortcut when it has sent all
+//!   that its port had received. (A packet that comes in this moment may be overtaken.)
 
 use super::FlowTable;
 use super::storage::{Flow, Storage};
@@ -39,8 +45,8 @@ mod slices;
 
 pub(crate) use offer::Candidate;
 
-/// The next shortcut after so long is opened for the first packet that there is; sooner, for the second of a kind, because to open one costs as much
-/// as to forward some packets.
+/// The next shortcut after so long is opened for the first packet that there is; sooner, for the
+/// second of a kind, because to open one costs as much as to forward some packets.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Kinds of packets that are remembered until the second comes.
@@ -64,7 +70,8 @@ pub(super) struct Shortcuts {
     deps: Option<Arc<DepEpochs>>,
     /// Suspends all of this worker.
     epoch: Option<Epoch>,
-    /// How often that was done: groups of an earlier generation are of megaflows that may have gone.
+    /// How often that was done: groups of an earlier generation are of megaflows that may have
+    /// gone.
     generation: u64,
     /// Grows with each port that comes, or whose shortcuts are stopped.
     stamps: u64,
@@ -214,7 +221,8 @@ impl Shortcuts {
             || [stamp(&open.from), stamp(&open.to)] != open.stamps.map(Some)
     }
 
-    /// The group of a megaflow, a new one if need be; `None` where its dependencies cannot be watched now.
+    /// The group of a megaflow, a new one if need be; `None` where its dependencies cannot be
+    /// watched now.
     fn group_for(&mut self, flow: u32, storage: &Storage) -> Option<u32> {
         if let Some(number) = self.group_of(flow) {
             return Some(number);
@@ -274,7 +282,8 @@ impl Shortcuts {
         }
     }
 
-    /// Stops the one at a place, and tells its megaflow what it has carried until now. It is closed later.
+    /// Stops the one at a place, and tells its megaflow what it has carried until now. It is closed
+    /// later.
     fn stop(&mut self, place: u32, books: &mut Books<'_>, now: Nanos) {
         let Some(open) = &mut self.open[place as usize] else {
             return;
@@ -303,7 +312,7 @@ impl Shortcuts {
             moved.positions.0 = in_group;
         }
         let credits = group.credits.clone();
-        // One that is retired is on a list.
+        // A retired group is on a list: it is forgotten there.
         if group.places.is_empty() && group.is_alive {
             self.forget_group(open.group);
         }
@@ -311,7 +320,8 @@ impl Shortcuts {
             .push_back(Closing::new(open.shortcut, open.told, credits, now));
     }
 
-    /// Tells the megaflow of the one at a place what it has carried since it was last told, or its rules where that has gone.
+    /// Tells the megaflow of the one at a place what it has carried since it was last told, or its
+    /// rules where that has gone.
     fn tell(&mut self, place: u32, books: &mut Books<'_>) {
         let Some(open) = &mut self.open[place as usize] else {
             return;

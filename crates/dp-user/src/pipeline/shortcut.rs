@@ -35,7 +35,8 @@ impl Pipeline {
     /// Offers a shortcut to packets like the last of a batch that has gone its way.
     #[cold]
     pub(super) fn offer_shortcut(&mut self, last: &Last, batch: &Batch, from: &Inlet, now: Nanos) {
-        // A shortcut can be put in force only where all changes have been applied; in a storm of them there may be new ones already.
+        // A shortcut can be put in force only where all changes have been applied; in a storm of
+        // them there may be new ones already.
         self.apply_changes();
         let Some(flow) = self.flow_of(last, batch, from, now) else {
             return;
@@ -67,7 +68,8 @@ impl Pipeline {
             NONE if from.waits() || !self.flows.has_time_for_shortcuts(now) => None,
             NONE => self.flows.lookup(&run.key),
             flow if self.flows.removals() == last.removals => Some(flow),
-            // Numbers may mean others. A key that was read as far as megaflows looked then may not be enough.
+            // Numbers may mean others. A key that was read as far as megaflows looked then may not
+            // be enough.
             flow => {
                 let is_read = !batch.is_ethernet || self.flows.is_ethernet();
                 (is_read && self.flows.covers(flow, &run.key)).then_some(flow)
@@ -92,7 +94,8 @@ impl Pipeline {
         self.flows.use_shortcuts(usage);
     }
 
-    /// Lets all packets that come in or go out by a port come here, whose device has this state now; `None` where it has gone.
+    /// Lets all packets that come in or go out by a port come here, whose device has this state
+    /// now; `None` where it has gone.
     pub(crate) fn link_changed(&mut self, port: PortNo, device: Option<State>) {
         self.flows.link_changed(port, device);
     }
@@ -102,7 +105,8 @@ impl Pipeline {
         self.flows.carried_by_shortcuts()
     }
 
-    /// Tells megaflows what some shortcuts have carried for them, from a place on; returns the place to go on from.
+    /// Tells megaflows what some shortcuts have carried for them, from a place on; returns the
+    /// place to go on from.
     pub(crate) fn tell_carried(&mut self, first: u32) -> Option<u32> {
         self.flows.tell_carried(first)
     }

@@ -1,8 +1,11 @@
-//! The pool of shortcuts, shared fairly by the ports that packets come in by.
+//! The pool of shortcuts, which ports share fairly. A shortcut counts for the port that its packets
+//! come in by.
 //!
-//! A port's share is the pool divided by the number of ports that have shortcuts, and one more: a port that comes later finds some. While more than
-//! a reserve is left, a port can have more than its share. When less is left, a port with its share gets no more, and one with more than its share
-//! has a surplus, which its workers close.
+//! A port's share is the size of the pool divided by the number of ports that have shortcuts, plus
+//! one. So a port that comes later finds some left.
+//!
+//! While more than a reserve is left, a port can have more than its share. When less is left, a port
+//! that has its share gets no more, and a port that has more has a surplus: its workers close these.
 
 use super::Refused;
 use parking_lot::Mutex;

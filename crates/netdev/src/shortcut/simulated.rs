@@ -7,7 +7,8 @@ use std::io;
 use std::sync::Arc;
 use sys::bpf::shortcut::{EPOCHS, EPOCHS_OF_WAY, Key, Programs, Way};
 
-/// Does with packets that a test gives it what the kernel's programs do, and counts what it is asked for.
+/// Does with packets that a test gives it what the kernel's programs do, and counts what it is
+/// asked for.
 pub struct Simulated {
     state: Mutex<State>,
 }
@@ -68,7 +69,8 @@ impl Simulated {
         takes
     }
 
-    /// Counts a packet that was let through before its shortcut was stopped, as the kernel may do a moment later.
+    /// Counts a packet that was let through before its shortcut was stopped, as the kernel may do a
+    /// moment later.
     pub fn count_late(&self, key: &ShortcutKey, bytes: u64, now: u64) {
         self.state.lock().count(key.bytes(), bytes, now);
     }

@@ -7,9 +7,10 @@
 //!
 //! So whether a packet goes through the process is decided once.
 //!
-//! A way depends on epochs: numbers that only grow. It is in force while their sum is the one that was written with it. Whoever
-//! [advances](Ways::advance) an epoch suspends all ways that depend on it, at once, until each is [renewed](Ways::renew). This needs no
-//! call of the kernel, since epochs and sums lie in memory that is shared with it.
+//! A way depends on epochs, which are numbers that only grow. It is in force while their sum is the
+//! one that was stored with it. To [advance](Ways::advance) an epoch suspends all ways that depend
+//! on it, at once, until each is [renewed](Ways::renew). Neither needs a system call: epochs and
+//! sums lie in memory that is shared with the kernel.
 
 use super::assembler::{Alu, Assembler, FP, If, R0, R1, R2, R3, R4, R6, R7, R8, R9, Size};
 use super::map::{Kind, Map, NO_PREALLOC, SharedArray};
@@ -33,12 +34,12 @@ const REDIRECT: &str = "oxvs_redirect";
 pub const WAYS: u32 = 8192;
 /// Ports that there can be; number 0 is nobody's.
 pub const PORTS: u32 = 1024;
-/// Epochs that there can be, a power of two. All ways depend on number 0, and nobody advances the last one.
+/// Number of epochs, a power of two. All ways depend on number 0. The last one never advances.
 pub const EPOCHS: u32 = 1 << 16;
 const NO_EPOCH: u32 = EPOCHS - 1;
-/// Epochs that a way can depend on beside number 0.
+/// Most epochs that a way depends on, number 0 not counted.
 pub const EPOCHS_OF_WAY: usize = 32;
-/// The program leaves the list of epochs behind every so many.
+/// The program checks whether the list of epochs ends after every so many.
 const EPOCHS_AT_ONCE: usize = 4;
 /// Bytes of a key; what is in them is said at [`Key`].
 pub const KEY: usize = 72;
@@ -214,8 +215,8 @@ impl Ways {
         self.epochs.row(0)[number as usize].load(Acquire)
     }
 
-    /// Opens a way, whose number nobody else uses, in force while the sum of these epochs and of number 0 is
-    /// `sum`.
+    /// Opens a way with a number that nobody else uses. It is in force while the sum of these epochs
+    /// and of number 0 is `sum`.
     ///
     /// # Errors
     /// `EEXIST` where the key has a way, `E2BIG` where there are too many ways or epochs, `ENOMEM`.

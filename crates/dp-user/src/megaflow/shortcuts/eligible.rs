@@ -1,11 +1,13 @@
-//! Which megaflows' packets can take shortcuts: a list of what is allowed. What is new has to be entered here, or does not compile.
+//! Which megaflows' packets can take shortcuts: a list of what is allowed. What is new has to be
+//! entered here, or does not compile.
 
 use dp::Action;
 use flow::{Field, Mask};
 use netdev::shortcut::TagChange;
 use wire::{EtherType, VlanTag};
 
-/// What becomes of the tags of packets that megaflows with these actions, and this mask, let take a shortcut; `None` where none may.
+/// What becomes of the tags of packets that megaflows with these actions, and this mask, let take a
+/// shortcut; `None` where none may.
 pub(super) fn tag_change(actions: &[Action], mask: &Mask, is_tagged: bool) -> Option<TagChange> {
     if !DECIDED.covers(mask) {
         return None;
@@ -55,7 +57,8 @@ fn step(action: &Action) -> Option<Step> {
     }
 }
 
-/// The fields that are the same in all packets of one [`ShortcutKey`](netdev::shortcut::ShortcutKey).
+/// The fields that are the same in all packets of one
+/// [`ShortcutKey`](netdev::shortcut::ShortcutKey).
 const DECIDED: Mask = {
     let mut mask = Mask::EMPTY;
     let mut n = 0;
@@ -92,7 +95,8 @@ const fn is_decided(field: Field) -> bool {
         | Field::IcmpCode => true,
         // What comes from a device and was not recirculated has none.
         Field::RecircId | Field::PktMark | Field::SkbPriority => true,
-        // Packets that have a key are IP with at most one tag and no extension headers, and no neighbour discovery.
+        // Packets that have a key are IP with at most one tag and no extension headers, and no
+        // neighbour discovery.
         Field::VlanTci1
         | Field::VlanTpid1
         | Field::Ipv6Exthdr

@@ -19,7 +19,8 @@ pub(crate) struct Candidate {
 }
 
 impl FlowTable {
-    /// Opens a shortcut, or renews it. `is_current` says whether all changes have been applied that were published until it is asked.
+    /// Opens a shortcut, or renews it. `is_current` says whether all changes have been applied that
+    /// were published until it is asked.
     pub(crate) fn offer_shortcut(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
         if self.shortcuts.usage == ShortcutUse::Off {
             return;

@@ -68,7 +68,8 @@ impl FlowTable {
         self.shortcuts.exits.remove(&to);
     }
 
-    /// Suspends the shortcuts from and to a port, whose device has this state now; `None` where it has gone.
+    /// Suspends the shortcuts from and to a port, whose device has this state now; `None` where it
+    /// has gone.
     pub(crate) fn link_changed(&mut self, port: PortNo, device: Option<State>) {
         self.shortcuts.retire_port(port);
         if let Some(exit) = self.shortcuts.exits.get_mut(&port) {

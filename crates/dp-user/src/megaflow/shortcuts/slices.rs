@@ -1,4 +1,5 @@
-//! What is to be done with many shortcuts, in slices: a worker does one each turn, and packets come between.
+//! What is to be done with many shortcuts, in slices: a worker does one each turn, and packets come
+//! between.
 
 use super::super::FlowTable;
 use super::{Books, PAUSE, Shortcuts, news};
@@ -8,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// A shortcut that carries nothing for so long is closed; while more than half of all that there can be are in use, the shorter time.
+/// A shortcut that carries nothing for so long is closed; while more than half of all that there
+/// can be are in use, the shorter time.
 const IDLE: Duration = Duration::from_secs(10);
 const IDLE_AMONG_MANY: Duration = Duration::from_secs(1);
 
-/// How long after it was stopped a shortcut is closed: packets that were let through just before have been counted then.
+/// How long after it was stopped a shortcut is closed: packets that were let through just before
+/// have been counted then.
 pub(super) const GRACE: Duration = Duration::from_millis(1);
 
 /// Looked at in a slice; for each the kernel's counters are read.
@@ -139,7 +142,8 @@ impl Shortcuts {
 }
 
 impl FlowTable {
-    /// Stops a few shortcuts that have to go, and closes a few that were stopped. Returns when it wants to be called again, if ever.
+    /// Stops a few shortcuts that have to go, and closes a few that were stopped. Returns when it
+    /// wants to be called again, if ever.
     pub(crate) fn tidy_shortcuts(&mut self, now: Nanos) -> Option<Nanos> {
         self.give_way(now);
         let (shortcuts, mut books) = self.books();
@@ -155,7 +159,8 @@ impl FlowTable {
         shortcuts.stop(place, &mut books, now);
     }
 
-    /// Tells megaflows what some shortcuts have carried for them, from the place `first` on; returns the place to go on from.
+    /// Tells megaflows what some shortcuts have carried for them, from the place `first` on;
+    /// returns the place to go on from.
     pub(crate) fn tell_carried(&mut self, first: u32) -> Option<u32> {
         let (shortcuts, mut books) = self.books();
         let (end, next) = slice(first, shortcuts.open.len());
@@ -170,7 +175,8 @@ impl FlowTable {
         self.shortcuts.ageing = self.shortcuts.any().then_some(0);
     }
 
-    /// Tells megaflows what some shortcuts have carried for them, and stops those that carry nothing; `false` when all have been looked at.
+    /// Tells megaflows what some shortcuts have carried for them, and stops those that carry
+    /// nothing; `false` when all have been looked at.
     pub(in super::super) fn age_shortcuts(&mut self, now: Nanos) -> bool {
         let (shortcuts, mut books) = self.books();
         let Some(first) = shortcuts.ageing else {
@@ -196,7 +202,8 @@ impl FlowTable {
         true
     }
 
-    /// Stops some shortcuts of ports that have more than their share, while few are left: of a few taken at random, the one used longest ago.
+    /// Stops some shortcuts of ports that have more than their share, while few are left: of a few
+    /// taken at random, the one used longest ago.
     fn give_way(&mut self, now: Nanos) {
         let shortcuts = &mut self.shortcuts;
         let Some(deps) = &shortcuts.deps else { return };

@@ -22,8 +22,9 @@ use wire::Nanos;
 const SLICE: usize = 32;
 const LOOKS: usize = 256 + 64;
 
-/// Sends packets to the port that their destination address names. What a packet is sent by depends on its bridge, which is the hundreds of the
-/// port that it comes in by, and on both of its stations.
+/// Sends packets to the port that their destination address names. What a packet is sent by depends
+/// on its bridge, which is the hundreds of the port that it comes in by, and on both of its
+/// stations.
 #[derive(Default)]
 struct Switch {
     /// Ports that depend on another bridge, too.
