@@ -107,7 +107,14 @@ fn with_metadata(key: Key, in_port: Port, metadata: &Match) -> FlowState {
 /// What is known of a packet's fields, as far as actions have to suit them.
 fn known_of(key: &Key, mut known: Match) -> Match {
     let state = FlowState::new(*key, 0);
-    for field in [MatchField::EthType, MatchField::NwProto, MatchField::VlanTci] {
+    for field in [
+        MatchField::EthType,
+        MatchField::VlanTci,
+        MatchField::NwProto,
+        MatchField::IpFrag,
+        MatchField::Icmpv6Type,
+        MatchField::Icmpv6Code,
+    ] {
         let value = state.get(field);
         if value != 0 || field == MatchField::EthType {
             known.set(field, value, field.info().valid);

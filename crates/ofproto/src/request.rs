@@ -95,8 +95,8 @@ impl Core {
                 let bridge = &self.config.bridge;
                 env.change(|switch, _| (switch.change_options(bridge, command, &maps), Vec::new()))?;
             }
-            // Connections are not tracked.
-            Body::CtFlushZone(_) | Body::CtFlush(_) => return Err(OfError::NxBacCtDatapathSupport),
+            // No connections are tracked, so there are none to forget.
+            Body::CtFlushZone(_) | Body::CtFlush(_) => {}
             Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port, env)?,
             Body::StatsRequest { more, request } => {
                 if let Some(request) = conn.assemble(xid, more, request, message.len(), now)? {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Codec;
-use crate::model::{Body, FlowCommand, Match, Message, TunMetadata};
+use crate::model::{Action, Body, FlowCommand, Match, Message, TunMetadata};
 use flow::MatchField as F;
 
 /// What Debian's ovs-ofctl 3.1 makes of flows: version, flow, and the message as it prints it or the error.
@@ -388,5 +388,21 @@ proptest::proptest! {
         let _ = parse_flow(FlowCommand::Add, &format!("ip,actions={text}"), &names);
         let _ = parse_match(&text, &names);
         let _ = parse_actions(&text, &names);
+    }
+}
+
+#[test]
+fn a_change_of_a_tag_is_named_after_the_version_that_can_say_it() {
+    let list = [Action::SetVlanVid(7), Action::SetVlanPcp(3)];
+    for version in Version::ALL {
+        let style = Style {
+            version,
+            ..Style::PLAIN
+        };
+        let expected = match version {
+            Version::V11 => "set_vlan_vid:7,set_vlan_pcp:3",
+            _ => "mod_vlan_vid:7,mod_vlan_pcp:3",
+        };
+        assert_eq!(actions(&list, style), expected, "{version}");
     }
 }

@@ -331,9 +331,6 @@ pub(super) fn property<'a>(body: &mut Reader<'a>) -> Result<(u16, Reader<'a>), O
 fn dec_ttl_ids(mut body: Reader<'_>) -> Result<Action, OfError> {
     let n = usize::from(body.u16()?);
     body.zeros(4, OfError::NxBrcMustBeZero)?;
-    if n == 0 {
-        return Err(OfError::BacBadArgument);
-    }
     let mut ids = body.sub(n * 2, OfError::BacBadLen)?;
     let ids = (0..n).map(|_| ids.u16()).collect::<Result<_, _>>()?;
     Ok(Action::DecTtl(ids))

@@ -131,8 +131,8 @@ fn action(action: &Action, style: Style<'_>) -> String {
         Action::Controller(c) => controller(c),
         Action::Group(group) => format!("group:{group}"),
         Action::Bundle(b) => bundle(b, style),
-        Action::SetVlanVid(vid) => format!("{}:{vid}", older("set_vlan_vid", "mod_vlan_vid", style)),
-        Action::SetVlanPcp(pcp) => format!("{}:{pcp}", older("set_vlan_pcp", "mod_vlan_pcp", style)),
+        Action::SetVlanVid(vid) => format!("{}_vlan_vid:{vid}", tag_verb(style)),
+        Action::SetVlanPcp(pcp) => format!("{}_vlan_pcp:{pcp}", tag_verb(style)),
         Action::PopVlan => older("pop_vlan", "strip_vlan", style).into(),
         Action::PushVlan(tpid) => format!("push_vlan:{tpid:#06x}"),
         Action::SetEthSrc(mac) => format!("mod_dl_src:{mac}"),
@@ -219,6 +219,11 @@ fn action(action: &Action, style: Style<'_>) -> String {
 /// The name that an action has in OpenFlow 1.0, or later.
 fn older<'a>(new: &'a str, old: &'a str, style: Style<'_>) -> &'a str {
     if style.version == Version::V10 { old } else { new }
+}
+
+/// The verb for a change of a tag. OpenFlow 1.1 alone has one that adds no tag (`set_vlan_vid`).
+fn tag_verb(style: Style<'_>) -> &'static str {
+    if style.version == Version::V11 { "set" } else { "mod" }
 }
 
 fn output(to: Port, max_len: u16, style: Style<'_>) -> String {

@@ -501,7 +501,6 @@ pub(crate) const CASES: &[Case] = &[
             &nicira_action(46, &[0, 0, 0, 1, 0x89, 0x4f, 0, 9, 1, 8, 0, 0, 0, 0]),
         )]
     }),
-    Case(E::NxBacCtDatapathSupport, V10, V15, |v| vec![nicira(v, 29, &[0; 8])]),
     Case(E::NxBrcMustBeZero, V10, V14, |v| {
         let body = [&words(&[8, 0, 0])[..], &[0, 1, 0, 4], &[0, 1, 2, 4], &[1; 8]].concat();
         vec![actions(v, &nicira_action(6, &body))]

@@ -100,7 +100,6 @@ const OTHERWISE: &[(OfError, Option<OfError>, &str)] = {
         (E::BfcBadType, None, TAKES_IT),
         (E::BfcSchedNotSupported, None, TAKES_IT),
         (E::NxBacBadEdProp, Some(E::BacBadLen), ORDER),
-        (E::NxBacCtDatapathSupport, None, TAKES_IT),
         (E::NxBrcBadReason, Some(E::BrcBadType), ORDER),
     ]
 };

@@ -129,6 +129,10 @@ const NEVER: &[(&str, &[OfError])] = {
             "matches on connections are fields that there are none of",
             &[E::NxBmcCtDatapathSupport],
         ),
+        (
+            "no connections are tracked, so a flush of them has nothing to do",
+            &[E::NxBacCtDatapathSupport],
+        ),
         ("every packet that waits may go on", &[E::NxRNotSupported]),
         ("only switches send updates", &[E::NxBrcFmBadEvent]),
     ]
