@@ -9,7 +9,7 @@ use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
 use openflow::model::{Body, ControllerStatus, Message, PortStatus, Role, RoleStatus, StatsReply};
 use openflow::{Framer, OfError, Version, Versions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use switch::FragMode;
 use wire::Nanos;
@@ -116,6 +116,8 @@ const ANOTHER_MASTER: u8 = 0;
 pub struct Agent {
     pub(crate) core: Core,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
+    /// Closed connections whose last request is under way.
+    orphans: VecDeque<Conn>,
     next: u64,
 }
 
@@ -139,6 +141,7 @@ impl Agent {
                 monitors_changed: false,
             },
             conns: BTreeMap::new(),
+            orphans: VecDeque::new(),
             next: 0,
         }
     }
@@ -182,16 +185,40 @@ impl Agent {
         id
     }
 
-    /// Ends a connection, and what it has begun.
+    /// Ends a connection. What it has begun and cannot stay half done is work for [`Agent::background`].
     pub fn disconnect(&mut self, id: ConnId, env: &impl Env, now: Nanos) {
         let Some(mut gone) = self.conns.remove(&id) else { return };
-        if let Some(job) = gone.dump.take() {
-            job.orphaned(&mut self.core, &mut gone, env, now);
-            self.tell_events(now);
+        if let Some(job) = gone.dump.take().and_then(|job| job.orphaned(&mut self.core, env)) {
+            gone.dump = Some(job);
+            self.orphans.push_back(gone);
         }
+        self.tell_events(now);
         self.tap();
         self.monitor(env);
         self.listen_to_misses(env);
+    }
+
+    /// Does one part of what closed connections have begun: changes of very many rules, and bundles
+    /// to be undone. Whether there is more; other connections' changes wait until then.
+    pub fn background(&mut self, env: &impl Env, now: Nanos) -> bool {
+        let Some(mut gone) = self.orphans.pop_front() else {
+            return false;
+        };
+        if let Some(job) = gone.dump.take() {
+            gone.dump = job.step(&mut self.core, &mut gone, env, now);
+            // Nobody reads it.
+            gone.out.take();
+            self.after(env, now);
+        }
+        if gone.dump.is_some() {
+            self.orphans.push_front(gone);
+        }
+        !self.orphans.is_empty()
+    }
+
+    /// Whether [`Agent::background`] has something to do.
+    pub fn has_background(&self) -> bool {
+        !self.orphans.is_empty()
     }
 
     /// The connections.

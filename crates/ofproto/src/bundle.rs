@@ -355,18 +355,22 @@ impl Commit {
         Ok(())
     }
 
-    /// Ends a commit whose connection has gone: what was not committed never was.
-    pub(crate) fn give_up(self, core: &mut Core, env: &impl Env) {
-        let bridge = core.config.bridge.clone();
-        if self.phase == Phase::Apply {
-            env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));
+    /// Gives up a commit whose connection closes: what is not committed is undone. What is left to
+    /// do of that.
+    pub(crate) fn give_up(mut self, core: &mut Core, env: &impl Env) -> Option<Job> {
+        match self.phase {
+            Phase::Begin => {
+                core.committing = None;
+                return None;
+            }
+            Phase::Apply => {
+                let bridge = &core.config.bridge;
+                env.change(|switch, _| (switch.bundle_abort(bridge), Vec::new()));
+                self.phase = Phase::Settle;
+            }
+            Phase::Settle => {}
         }
-        if self.phase != Phase::Begin {
-            let settle = || env.change(|switch, now| (switch.bundle_settle(&bridge, SETTLE, now), Vec::new()));
-            while !settle() {}
-        }
-        core.take_events(env, None);
-        core.committing = None;
+        Some(Job::Commit(self))
     }
 }
 

@@ -28,15 +28,13 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// Ends what its connection has begun, which has gone: a bundle that is not committed never was, a change of rules is done.
-    pub(crate) fn orphaned(self, core: &mut Core, conn: &mut Conn, env: &impl Env, now: Nanos) {
-        let mut left = match self {
-            Job::Commit(commit) => return commit.give_up(core, env),
+    /// What is left to do of it when its connection closes: a bundle that is not committed is undone,
+    /// a change of rules goes on. Answers end.
+    pub(crate) fn orphaned(self, core: &mut Core, env: &impl Env) -> Option<Job> {
+        match self {
+            Job::Commit(commit) => commit.give_up(core, env),
             Job::Mass(mass) => Some(Job::Mass(mass)),
-            _ => None,
-        };
-        while let Some(job) = left {
-            left = job.step(core, conn, env, now);
+            Job::Rules(_) | Job::Features(_) | Job::Groups(_) | Job::Monitor(_) => None,
         }
     }
 

@@ -85,11 +85,54 @@ fn a_bundle_in_pieces_is_unseen_until_its_commit_and_gone_with_its_connection() 
     lab.say(late, version, 7, Body::FeaturesRequest);
     assert_eq!(lab.hear(late, version).len(), 1);
     lab.disconnect(id);
+    let slices = lab.background();
+    assert!(slices >= 1, "{slices} slices");
     assert_eq!(lab.rules(), 301);
     assert!(lab.agent.take_ready().contains(&other));
     lab.work(other);
     assert_eq!(lab.rules(), 302);
     assert_eq!(lab.hear(other, version).len(), 1);
+}
+
+#[test]
+fn a_commit_whose_connection_closes_is_undone_in_slices() {
+    let version = Version::V14;
+    let mut lab = Lab::new();
+    let id = lab.open(Kind::Service, version);
+    let control = |kind| {
+        Body::BundleControl(BundleControl {
+            bundle: 5,
+            kind,
+            flags: 3,
+        })
+    };
+    lab.say(id, version, 1, control(0));
+    for n in 1..=2000 {
+        let body = Body::FlowMod(Box::new(rule(n)));
+        let message = Codec::new(version).encode(&Message { xid: n.into(), body });
+        let add = BundleAdd {
+            bundle: 5,
+            flags: 3,
+            message,
+        };
+        lab.say(id, version, n.into(), Body::BundleAdd(add));
+    }
+    let commit = Codec::new(version).encode(&Message {
+        xid: 3,
+        body: control(4),
+    });
+    lab.agent.receive(id, &commit);
+    for _ in 0..14 {
+        assert_eq!(lab.agent.run(id, &lab.world, Nanos(1), 1), Run::Busy);
+    }
+    lab.disconnect(id);
+    let slices = lab.background();
+    // 128 rules a part were added, 256 a part are taken away.
+    assert!(slices >= 5, "{slices} slices");
+    assert_eq!(lab.rules(), 1);
+    let other = lab.open(Kind::Service, version);
+    lab.say(other, version, 4, Body::FlowMod(Box::new(rule(5))));
+    assert_eq!(lab.rules(), 2);
 }
 
 #[test]

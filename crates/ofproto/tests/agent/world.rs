@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) queues: RefCell<BTreeMap<String, Vec<QueueInfo>>>,
     /// What was said to be unsupported.
     pub(crate) unsupported: RefCell<Vec<&'static str>>,
+    /// How often the switch was changed.
+    pub(crate) changes: Cell<usize>,
 }
 
 impl Env for World {
@@ -36,6 +38,7 @@ impl Env for World {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R {
+        self.changes.set(self.changes.get() + 1);
         change(&mut self.switch.borrow_mut(), self.now.get()).0
     }
 
@@ -114,6 +117,7 @@ impl Lab {
                 stubborn: Cell::new(false),
                 queues: RefCell::default(),
                 unsupported: RefCell::default(),
+                changes: Cell::new(0),
             },
             agent: Agent::new(Config {
                 bridge: BRIDGE.to_owned(),
@@ -211,6 +215,21 @@ impl Lab {
     pub(crate) fn rules(&self) -> usize {
         self.world
             .look(|switch| switch.bridge(BRIDGE).map_or(0, |bridge| bridge.tables().len()))
+    }
+
+    /// Has the agent do what closed connections have left behind. In how many slices.
+    pub(crate) fn background(&mut self) -> usize {
+        for slices in 0..100_000 {
+            if !self.agent.has_background() {
+                return slices;
+            }
+            let before = self.world.changes.get();
+            self.agent.background(&self.world, self.world.now.get());
+            let changes = self.world.changes.get() - before;
+            // The rules of a slice, the end of the bundle, events.
+            assert!(changes <= 3, "{changes} changes in one slice");
+        }
+        panic!("the agent does not come to an end");
     }
 
     pub(crate) fn disconnect(&mut self, id: ConnId) {

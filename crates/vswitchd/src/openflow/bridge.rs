@@ -29,6 +29,8 @@ pub(crate) struct BridgeAgent {
     listeners: RefCell<Vec<AbortHandle>>,
     /// The sockets that it does not listen at yet, with the error of the last attempt.
     unbound: RefCell<BTreeMap<String, String>>,
+    /// Rings when closed connections leave work behind.
+    background: Notify,
     /// What the database said of tables.
     tables: RefCell<BTreeMap<u8, TableSettings>>,
 }
@@ -59,6 +61,7 @@ impl BridgeAgent {
             connections: RefCell::default(),
             listeners: RefCell::default(),
             unbound: RefCell::default(),
+            background: Notify::new(),
             tables: RefCell::default(),
         });
         for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
@@ -67,6 +70,8 @@ impl BridgeAgent {
             let task = spawn_local(listen(this.clone(), remote, kind));
             this.listeners.borrow_mut().push(task.abort_handle());
         }
+        let task = spawn_local(background(this.clone()));
+        this.listeners.borrow_mut().push(task.abort_handle());
         this
     }
 
@@ -200,6 +205,27 @@ impl BridgeAgent {
             let now = state.shared.clock.now();
             self.agent.borrow_mut().disconnect(id, &*state, now);
             self.wake();
+            if self.agent.borrow().has_background() {
+                self.background.notify_one();
+            }
+        }
+    }
+}
+
+/// Does what closed connections leave behind, part by part, between the work of others.
+async fn background(bridge: Rc<BridgeAgent>) {
+    loop {
+        bridge.background.notified().await;
+        while let Some(state) = bridge.state.upgrade() {
+            let now = state.shared.clock.now();
+            let more = bridge.agent.borrow_mut().background(&*state, now);
+            bridge.wake();
+            state.tables_touched();
+            drop(state);
+            if !more {
+                break;
+            }
+            tokio::task::yield_now().await;
         }
     }
 }
