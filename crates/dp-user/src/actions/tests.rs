@@ -446,6 +446,51 @@ fn any_action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// What leaves port 1 for a frame with these labels before `payload`.
+fn labelled(labels: &[u32], payload: &[u8], action: Action) -> Vec<u8> {
+    let stack: Vec<u8> = labels.iter().flat_map(|label| label.to_be_bytes()).collect();
+    let bytes = [&[1; 12][..], &[0x88, 0x47], &stack, payload].concat();
+    let mut sent = Fixture::new().run(Frame::from_slice(&bytes), &[action, output(1)]);
+    sent[0].remove(0).split_off(14)
+}
+
+#[test]
+fn times_to_live_are_copied_between_a_label_and_the_header_behind_it() {
+    let ip = udp([10, 0, 0, 1], 5).bytes()[14..].to_vec();
+    let ttl = ip[8];
+    assert_eq!(labelled(&[0x2107], &ip, Action::CopyTtlOut)[3], ttl);
+    let sent = labelled(&[0x2107], &ip, Action::CopyTtlIn);
+    assert_eq!((sent[3], sent[12]), (7, 7));
+    assert_eq!(testkit::checksum(&sent[4..24]), 0);
+    assert_eq!(
+        labelled(&[0x2007, 0x2109], &ip, Action::CopyTtlOut)[..8],
+        [0, 0, 0x20, 9, 0, 0, 0x21, 9]
+    );
+    assert_eq!(
+        labelled(&[0x2007, 0x2109], &ip, Action::CopyTtlIn)[..8],
+        [0, 0, 0x20, 7, 0, 0, 0x21, 7]
+    );
+    let mut six = [0; 48];
+    (six[0], six[5], six[7]) = (0x60, 8, 33);
+    assert_eq!(labelled(&[0x2107], &six, Action::CopyTtlOut)[3], 33);
+    assert_eq!(labelled(&[0x2107], &six, Action::CopyTtlIn)[11], 7);
+}
+
+#[test]
+fn what_is_no_ip_header_behind_a_label_has_no_time_to_live() {
+    let ip = udp([10, 0, 0, 1], 5).bytes()[14..].to_vec();
+    let mut wrong_sum = ip.clone();
+    wrong_sum[10] ^= 1;
+    let mut long = [0; 48];
+    (long[0], long[5]) = (0x60, 9);
+    for payload in [&wrong_sum[..], &long, &ip[..19], &[0x44; 40], b"", &[0x60; 39]] {
+        for action in [Action::CopyTtlOut, Action::CopyTtlIn] {
+            let sent = labelled(&[0x2107], payload, action);
+            assert_eq!(sent, [&[0, 0, 0x21, 7], payload].concat(), "{payload:x?}");
+        }
+    }
+}
+
 #[test]
 fn what_a_frame_is_filled_up_with_is_told_from_its_data() {
     let packet = udp([10, 0, 0, 1], 5).bytes();

@@ -163,19 +163,21 @@ impl Pipeline<'_> {
         }
         self.packet.state.key.set(Field::MplsLse2, 0);
         self.actions.push(Step::PopMpls { ethertype });
+        let is_label = matches!(EtherType(ethertype), EtherType::MPLS | EtherType::MPLS_MULTICAST);
         match self.packet.covered.pop() {
             Some(inner) if last && inner.get(Field::EthType) == u128::from(ethertype) => self.uncover(&inner),
-            inner => {
+            inner if is_label && !last => {
                 // The key has three entries. The stack is known if its last one is among them.
                 let is_bottom = |field: &Field| self.packet.state.key.get(*field) as u32 & BOTTOM != 0;
-                self.packet.hidden = last || !STACK.iter().any(is_bottom);
-                if last {
-                    clear_payload(&mut self.packet.state.key);
-                } else {
-                    self.packet.covered.extend(inner);
-                }
+                self.packet.hidden = !STACK.iter().any(is_bottom);
+                self.packet.covered.extend(inner);
                 self.packet.state.key.set(Field::EthType, ethertype.into());
-                if last && EtherType(ethertype).is_vlan() {
+            }
+            _ => {
+                self.packet.hidden = true;
+                clear_payload(&mut self.packet.state.key);
+                self.packet.state.key.set(Field::EthType, ethertype.into());
+                if EtherType(ethertype).is_vlan() {
                     // The tag behind it is one of the packet's own by now.
                     self.freeze(Why::Recirculate);
                 }

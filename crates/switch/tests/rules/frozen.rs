@@ -186,6 +186,52 @@ fn tags_behind_a_label_are_the_packets_own() {
 }
 
 #[test]
+fn a_label_that_comes_off_under_another_type_hides_the_labels_behind_it() {
+    let stack = [0, 0, 0x10, 9, 0, 0, 0x21, 8, 0x45, 0, 0, 20];
+    let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &stack);
+    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let rules = ["mpls,actions=pop_mpls:0x88e7,goto_table:1", "table=1,actions=output:2"];
+    let actions = answer(&mut bridge(&[], &rules), &key).translation.actions;
+    assert!(
+        matches!(actions[..], [Step::PopMpls { ethertype: 0x88e7 }, Step::Recirc(_)]),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn times_to_live_are_copied_between_a_label_and_what_no_key_shows() {
+    let two = [0, 0, 0x10, 9, 0, 0, 0x21, 8, 0x45, 0, 0, 20];
+    let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &two);
+    let two_labels = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let steps = |key: &Key, actions: &str| {
+        let rule = format!("mpls,actions={actions}");
+        answer(&mut bridge(&[], &[&rule]), key).translation.actions.to_vec()
+    };
+    let one_label = labelled();
+    assert_eq!(steps(&one_label, "copy_ttl_out,output:2"), [Step::CopyTtlOut, out(2)]);
+    assert_eq!(steps(&one_label, "copy_ttl_in,output:2"), [Step::CopyTtlIn, out(2)]);
+    let changed = steps(&one_label, "set_mpls_ttl:7,copy_ttl_in,output:2");
+    assert!(
+        matches!(changed[..], [Step::SetMpls { .. }, Step::CopyTtlIn, _]),
+        "{changed:?}"
+    );
+    // Who asks for the label's time to live asks the datapath.
+    let again = steps(&one_label, "copy_ttl_out,dec_mpls_ttl,output:2");
+    assert!(matches!(again[..], [Step::CopyTtlOut, Step::Recirc(_)]), "{again:?}");
+    // What a key shows is copied here.
+    assert_eq!(
+        steps(&two_labels, "copy_ttl_out,output:2"),
+        [Step::SetMpls { lse: 0, mask: 1 }, out(2)]
+    );
+    let inner = Step::PopMpls { ethertype: 0x8847 };
+    let dec = Step::SetMpls { lse: 0, mask: 1 };
+    assert_eq!(
+        steps(&two_labels, "copy_ttl_in,pop_mpls:0x8847,dec_mpls_ttl,output:2"),
+        [Step::CopyTtlIn, inner, dec, out(2)]
+    );
+}
+
+#[test]
 fn a_later_table_sees_what_is_behind_a_backbone_header() {
     let rules = [
         "dl_type=0x88e7,actions=pop_pbb,goto_table:1",

@@ -90,6 +90,24 @@ fn what_is_not_ip_is_not_marked() {
 }
 
 #[test]
+fn behind_a_label_the_copy_that_is_marked_is_marked_and_no_other() {
+    let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
+    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let rule = "mpls,actions=pop_mpls:0x0800,set_queue:3,output:2,output:3";
+    let steps = bridge(&[rule]).translate(&key, Nanos::ZERO).actions;
+    let expected = [
+        Step::PopMpls { ethertype: 0x0800 },
+        Step::Clone(3),
+        Step::SetField(dp::SetField::new(Field::IpTos, 46 << 2, 0xfc).unwrap()),
+        Step::SetQueue(3),
+        Step::Output(PortNo(2)),
+        Step::SetQueue(3),
+        Step::Output(PortNo(3)),
+    ];
+    assert_eq!(steps[..], expected);
+}
+
+#[test]
 fn the_mark_is_in_the_mask_and_follows_the_configuration() {
     let mut switch = bridge(&["actions=set_queue:3,output:2"]);
     let translation = switch.translate(&udp(), Nanos::ZERO);

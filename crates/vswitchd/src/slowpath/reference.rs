@@ -8,6 +8,7 @@
 //!
 //! `OXVS_SOAK` in the environment asks for that many times as many cases, `OXVS_SEED` for others.
 
+mod nested;
 mod plain;
 mod random;
 
@@ -65,10 +66,11 @@ struct Fast {
 }
 
 impl Fast {
-    fn new(flow_limit: usize) -> Fast {
+    /// Of the ports 1 to `ports` of a datapath.
+    fn new(config: SwitchConfig, ports: u32, flow_limit: usize) -> Fast {
         let shared = Shared::new(1);
         shared.clock.stop();
-        shared.update(|switch, now| switch.configure(config(), now));
+        shared.update(|switch, now| switch.configure(config, now));
         let changes = shared.changes.clone();
         let noted = Arc::new(Noted {
             shared,
@@ -76,7 +78,7 @@ impl Fast {
         });
         let mut pipeline = Pipeline::new(flow_limit, Duration::from_secs(10), noted.clone(), changes);
         let (mut devices, mut inlets) = (Vec::new(), Vec::new());
-        for port in 1..=PORTS {
+        for port in 1..=ports {
             let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
             pipeline.add_port(PortNo(port), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
@@ -195,7 +197,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, plain: &T, fast: &T) -> Resu
 
 /// Both sides through the same steps.
 fn compare(rules: &[Rule], steps: &[Step], limit: usize, met: &mut Met) -> Result<(), TestCaseError> {
-    let (mut plain, mut fast) = (Plain::default(), Fast::new(limit));
+    let (mut plain, mut fast) = (Plain::default(), Fast::new(config(), PORTS, limit));
     for rule in rules {
         put(rule, &mut plain, &mut fast);
     }
@@ -281,20 +283,24 @@ struct Met {
     masks: u64,
 }
 
-#[test]
-fn packets_leave_and_are_counted_as_in_a_plain_datapath() {
+/// Runs so many cases, or as many times more as the environment asks for.
+fn runner(cases: u32) -> TestRunner {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let (times, seed) = (number("OXVS_SOAK").unwrap_or(1), number("OXVS_SEED").unwrap_or(1));
     let config = Config {
-        cases: 100 * times as u32,
+        cases: cases * times as u32,
         failure_persistence: None,
         ..Config::default()
     };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+#[test]
+fn packets_leave_and_are_counted_as_in_a_plain_datapath() {
     let met = Mutex::new(Met::default());
-    let outcome = runner.run(&random::cases(), |(rules, steps, limit)| {
+    let outcome = runner(100).run(&random::cases(), |(rules, steps, limit)| {
         compare(&rules, &steps, limit, &mut met.lock()).map_err(|error| {
             let rules: Vec<_> = rules.iter().map(Rule::text).collect();
             TestCaseError::fail(format!("{error}\n{}", rules.join("\n")))
