@@ -425,7 +425,13 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The instructions behind apply-actions. The table to go on with.
-    fn run_instructions(&mut self, instructions: &Instructions) -> Option<u8> {
+    fn run_instructions(&mut self, instructions: &Arc<Instructions>) -> Option<u8> {
+        if self.packet.hidden && instructions.goto.is_some() {
+            // The next table may look at anything.
+            self.freeze(Why::Recirculate);
+            self.leave(&[], Some(instructions));
+            return None;
+        }
         if instructions.clear {
             self.clear_actions();
         }
@@ -441,15 +447,6 @@ impl<'a> Pipeline<'a> {
                 .set(MatchField::Metadata, kept | u128::from(value & mask));
         }
         if let Some(table) = instructions.goto {
-            if self.packet.hidden {
-                self.freeze(Why::Recirculate);
-                let goto = Instructions {
-                    goto: Some(table),
-                    ..Instructions::default()
-                };
-                self.leave(&[], Some(&Arc::new(goto)));
-                return None;
-            }
             self.line(Kind::Action, |p| p.text_of_goto(table));
         }
         instructions.goto

@@ -7,6 +7,7 @@
 
 mod allowed;
 mod counters;
+mod labels;
 mod monitor;
 mod recount;
 mod series;
