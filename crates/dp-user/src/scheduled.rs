@@ -5,7 +5,8 @@
 //! scheduler says, or when the device has room. While nothing waits and nothing has to, frames pass the queue by: they are policed and counted.
 //!
 //! Invariants
-//! - The lock is the port's alone, and nobody waits for anything while holding it but for the system calls that send.
+//! - The lock is the port's alone, and nobody waits for anything while holding it. One worker at a time sends, without the lock: others put
+//!   their frames in meanwhile and go, and that one takes them out before it goes.
 //! - While the queue is not empty there is a claim, and the worker of the claim knows the time of it: see [`Visit::wake`].
 //! - Every frame that comes in is sent, or counted under a [`DropCause`].
 //!
@@ -16,8 +17,8 @@ use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause};
 use crate::stats::{DropSink, PortStats};
 use dp::{DropCause, QosReport};
-use netdev::{Frame, Gso, Netdev, Tx};
-use parking_lot::Mutex;
+use netdev::{Frame, Gso, Netdev, Tx, TxReport};
+use parking_lot::{Mutex, MutexGuard};
 use qos::{Cause, ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, Scheduler};
 use room::Room;
 use std::os::fd::BorrowedFd;
@@ -70,6 +71,8 @@ struct State {
     /// For the packets of a segment.
     scratch: Vec<Frame>,
     tx: Option<Box<dyn Tx>>,
+    /// A worker is sending, and has `tx` and `held`.
+    sending: bool,
     reopen: Nanos,
     /// The device has no room, and is to be asked again at this time.
     full: Option<Nanos>,
@@ -128,6 +131,7 @@ impl PortQueue {
                 held: Vec::with_capacity(ROUND),
                 scratch: Vec::new(),
                 tx: None,
+                sending: false,
                 reopen: Nanos::ZERO,
                 full: None,
                 refused: 0,
@@ -246,11 +250,15 @@ impl PortQueue {
         for frame in frames.drain(..) {
             state.take_in(frame, &self.secret, by, now);
         }
-        let watch = state.send(&self.device, by, now);
+        if state.sending {
+            return state.leave_to_sender(by.number);
+        }
+        let watch = send(&mut state, &self.device, by, now);
         if passed {
             // What the device had no room for stays after all.
             state.held.iter_mut().for_each(Frame::detach);
         }
+        let now = state.time(Nanos(now.0));
         state.claim(by.number, watch, now)
     }
 
@@ -282,7 +290,12 @@ impl State {
     /// Lets frames that need not wait go to the device as they came, without a place in the queue for each; `false` where some may have to.
     fn pass(&mut self, frames: &mut Vec<Frame>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
         let segment = |frame: &Frame| frame.offload.gso != Gso::None;
-        if !self.held.is_empty() || self.full.is_some() || !self.scheduler.is_open() || frames.iter().any(segment) {
+        if self.sending
+            || !self.held.is_empty()
+            || self.full.is_some()
+            || !self.scheduler.is_open()
+            || frames.iter().any(segment)
+        {
             return false;
         }
         frames.retain(|frame| {
@@ -314,97 +327,25 @@ impl State {
         }
     }
 
-    /// Sends what may leave. Returns whether the device has no room.
-    fn send(&mut self, device: &Arc<dyn Netdev>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
-        let clock = Nanos(now.0);
-        if self.full.is_some_and(|until| clock < until) {
-            return true;
-        }
-        if self.full.take().is_some() && self.tx.as_ref().and_then(|tx| tx.under_way()) == Some(0) {
-            self.room.starved();
-        }
-        let mut rounds = VISIT / ROUND;
-        loop {
-            while self.held.len() < ROUND {
-                let Some(packet) = self.scheduler.dequeue(now, &mut |_, cause| by.lost(cause)) else {
-                    break;
-                };
-                self.held.push(packet.frame);
-            }
-            if self.held.is_empty() || rounds == 0 {
-                return false;
-            }
-            rounds -= 1;
-            self.open(device, clock);
-            let Some(tx) = &mut self.tx else {
-                let lost = self.held.drain(..).count() as u64;
-                by.stats.tx_dropped.add(lost);
-                by.drops.count(DropCause::PortDown, lost);
-                continue;
-            };
-            let report = tx.offer(&mut self.held);
-            by.sent(&report);
-            if report.packets > 0 || tx.room().is_some() || self.held.is_empty() {
-                self.refused = 0;
-            }
-            self.stuck = match self.stuck {
-                _ if report.packets > 0 || self.held.is_empty() => None,
-                since => since.or(Some(clock)),
-            };
-            self.room.taken(report.bytes);
-            if !self.held.is_empty() {
-                // A device that does not say what is under way keeps the room that it had.
-                if tx.under_way().is_some() && self.room.full(clock) {
-                    tx.limit(self.room.bytes());
-                }
-                if tx.room().is_some() {
-                    // One that has taken nothing for long does not keep its worker awake.
-                    let long = self.stuck.map_or(Duration::ZERO, |since| clock.since(since));
-                    self.full = Some(clock + long.clamp(ASK_ANYWAY, ASK_AT_LAST));
-                } else if self.passes_over_the_first(by, clock) {
-                    continue;
-                } else {
-                    self.full = Some(clock + ASK_AGAIN);
-                }
-                return true;
-            }
+    /// Whoever sends now goes on with what is here, and claims what stays.
+    fn leave_to_sender(&mut self, me: u32) -> Visit {
+        self.claim.take_if(|(who, _)| *who == me);
+        Visit {
+            wake: None,
+            watch: false,
+            over: false,
         }
     }
 
-    /// Whether it was the first frame that the device did not want, not the device that had no room: then that frame is lost.
-    fn passes_over_the_first(&mut self, by: &Visitor<'_>, now: Nanos) -> bool {
-        if self.refused == 0 {
-            self.refused_since = now;
-        }
-        self.refused += 1;
-        let mut lost = now.since(self.refused_since) > GIVE_UP;
-        if lost && self.own {
-            // The others would each wait as long.
-            let mut all = self.held.drain(..).count() as u64;
-            self.scheduler.drain(&mut |_| all += 1);
-            by.stats.tx_dropped.add(all);
-            by.drops.count(DropCause::DeviceFull, all);
-            self.refused = 0;
-            return true;
-        }
-        let first = self.held.remove(0);
-        if let Some(tx) = self
-            .tx
-            .as_mut()
-            .filter(|_| !lost && self.refused.is_multiple_of(REFUSALS))
+    /// Lets no more be under way in the device, which is full, than it needs.
+    fn fit(&mut self, now: Nanos) {
+        // A device that does not say what is under way keeps the room that it had.
+        if let Some(tx) = &mut self.tx
+            && tx.under_way().is_some()
+            && self.room.full(now)
         {
-            let report = tx.offer(&mut self.held);
-            by.sent(&report);
-            lost = report.packets > 0;
+            tx.limit(self.room.bytes());
         }
-        if lost {
-            by.stats.tx_dropped.add(1);
-            by.drops.count(DropCause::DeviceFull, 1);
-            self.refused = 0;
-        } else {
-            self.held.insert(0, first);
-        }
-        lost
     }
 
     fn open(&mut self, device: &Arc<dyn Netdev>, now: Nanos) {
@@ -455,13 +396,119 @@ impl State {
     }
 }
 
+/// Sends what may leave. Returns whether the device has no room.
+fn send(state: &mut MutexGuard<'_, State>, device: &Arc<dyn Netdev>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
+    let clock = Nanos(now.0);
+    if state.full.is_some_and(|until| clock < until) {
+        return true;
+    }
+    if state.full.take().is_some() && state.tx.as_ref().and_then(|tx| tx.under_way()) == Some(0) {
+        state.room.starved();
+    }
+    let mut rounds = VISIT / ROUND;
+    loop {
+        // Others may have come while this one sent.
+        let now = state.time(clock);
+        let clock = Nanos(now.0);
+        let State { scheduler, held, .. } = &mut **state;
+        while held.len() < ROUND {
+            let Some(packet) = scheduler.dequeue(now, &mut |_, cause| by.lost(cause)) else {
+                break;
+            };
+            held.push(packet.frame);
+        }
+        if held.is_empty() || rounds == 0 {
+            return false;
+        }
+        rounds -= 1;
+        state.open(device, clock);
+        let Some(report) = offer(state) else {
+            let lost = state.held.drain(..).count() as u64;
+            by.stats.tx_dropped.add(lost);
+            by.drops.count(DropCause::PortDown, lost);
+            continue;
+        };
+        by.sent(&report);
+        let State { tx, room, .. } = &mut **state;
+        let Some(tx) = tx else { continue };
+        room.taken(report.bytes);
+        let can_wait = tx.room().is_some();
+        let rest = !state.held.is_empty();
+        if report.packets > 0 || can_wait || !rest {
+            state.refused = 0;
+        }
+        state.stuck = match state.stuck {
+            _ if report.packets > 0 || !rest => None,
+            since => since.or(Some(clock)),
+        };
+        if rest {
+            state.fit(clock);
+            if can_wait {
+                // One that has taken nothing for long does not keep its worker awake.
+                let long = state.stuck.map_or(Duration::ZERO, |since| clock.since(since));
+                state.full = Some(clock + long.clamp(ASK_ANYWAY, ASK_AT_LAST));
+            } else if passes_over_the_first(state, by, clock) {
+                continue;
+            } else {
+                state.full = Some(clock + ASK_AGAIN);
+            }
+            return true;
+        }
+    }
+}
+
+/// Offers what is held to the device, without the lock. `None` where the device is not open.
+fn offer(state: &mut MutexGuard<'_, State>) -> Option<TxReport> {
+    let mut tx = state.tx.take()?;
+    let mut held = std::mem::take(&mut state.held);
+    state.sending = true;
+    let report = MutexGuard::unlocked(state, || tx.offer(&mut held));
+    state.sending = false;
+    (state.tx, state.held) = (Some(tx), held);
+    Some(report)
+}
+
+/// Whether it was the first frame that the device did not want, not the device that had no room: then that frame is lost.
+fn passes_over_the_first(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: Nanos) -> bool {
+    if state.refused == 0 {
+        state.refused_since = now;
+    }
+    state.refused += 1;
+    let mut lost = now.since(state.refused_since) > GIVE_UP;
+    if lost && state.own {
+        // The others would each wait as long.
+        let mut all = state.held.drain(..).count() as u64;
+        state.scheduler.drain(&mut |_| all += 1);
+        by.stats.tx_dropped.add(all);
+        by.drops.count(DropCause::DeviceFull, all);
+        state.refused = 0;
+        return true;
+    }
+    let first = state.held.remove(0);
+    if !lost
+        && state.refused.is_multiple_of(REFUSALS)
+        && let Some(report) = offer(state)
+    {
+        by.sent(&report);
+        lost = report.packets > 0;
+    }
+    if lost {
+        by.stats.tx_dropped.add(1);
+        by.drops.count(DropCause::DeviceFull, 1);
+        state.refused = 0;
+    } else {
+        state.held.insert(0, first);
+    }
+    lost
+}
+
 impl Visitor<'_> {
     fn lost(&self, cause: Cause) {
         self.stats.tx_dropped.add(1);
         self.drops.count(drop_cause(cause), 1);
     }
 
-    fn sent(&self, report: &netdev::TxReport) {
+    fn sent(&self, report: &TxReport) {
         crate::egress::count_sent(report, self.stats, self.drops);
     }
 }

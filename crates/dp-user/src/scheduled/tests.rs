@@ -1,8 +1,10 @@
 use super::*;
 use crate::stats::WorkerStats;
-use netdev::{Dummy, TxReport};
+use netdev::Dummy;
 use qos::PortSpeed;
 use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 
 const NOW: Nanos = Nanos::from_secs(1);
 
@@ -160,4 +162,85 @@ fn a_frame_that_a_device_never_takes_holds_up_the_others_for_a_short_time_only()
     assert!(others_went.unwrap() < NOW + Duration::from_millis(3));
     assert!(last < NOW + Duration::from_millis(600));
     assert_eq!(fixture.worker.dropped(DropCause::DeviceFull), 3);
+}
+
+/// Says when it is asked to send, and does so when it is told to.
+struct Slow {
+    asked: Sender<()>,
+    go: Receiver<()>,
+    sent: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Tx for Slow {
+    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        self.offer(frames)
+    }
+
+    fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        self.asked.send(()).unwrap();
+        self.go.recv().unwrap();
+        let packets = frames.len() as u64;
+        self.sent.lock().extend(frames.drain(..).map(|frame| frame.data()[0]));
+        TxReport {
+            packets,
+            ..TxReport::default()
+        }
+    }
+}
+
+#[test]
+fn a_worker_queues_its_frames_while_another_is_sending_and_that_one_sends_them_in_order() {
+    let fixture = Arc::new(Fixture::new());
+    let unshaped = PortConfig::new(Discipline::Leaf(LeafConfig::default()));
+    fixture.queue.reconfigure(&unshaped, NOW, &mut |_| ()).unwrap();
+    let ((asked, is_asked), (tell, go)) = (mpsc::channel(), mpsc::channel());
+    let sent = Arc::default();
+    fixture.queue.state.lock().tx = Some(Box::new(Slow {
+        asked,
+        go,
+        sent: Arc::clone(&sent),
+    }));
+    let visit = |number: u32, first: u8| {
+        let (fixture, (done, visited)) = (fixture.clone(), mpsc::channel());
+        thread::spawn(move || {
+            let mut frames = (first..first + 3).map(|n| Frame::from_slice(&[n; 60])).collect();
+            let (stats, worker) = (PortStats::default(), WorkerStats::default());
+            let drops = DropSink {
+                worker: &worker,
+                port: None,
+            };
+            let visitor = Visitor {
+                number,
+                stats: &stats,
+                drops,
+            };
+            let visit = fixture.queue.visit(&mut frames, &visitor, NOW);
+            done.send((visit.wake, stats.tx_packets.get())).unwrap();
+        });
+        visited
+    };
+    let patience = Duration::from_secs(60);
+    let first = visit(1, 0);
+    is_asked.recv_timeout(patience).unwrap();
+    let second = visit(2, 3);
+    assert_eq!(
+        second.recv_timeout(patience),
+        Ok((None, 0)),
+        "it does not wait for the first"
+    );
+    for _ in 0..2 {
+        tell.send(()).unwrap();
+    }
+    assert_eq!(first.recv_timeout(patience), Ok((None, 6)));
+    assert_eq!(*sent.lock(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn whoever_was_to_come_back_and_finds_another_sending_leaves_that_to_it() {
+    let fixture = Fixture::new();
+    let wake = fixture.visit(1, 3, NOW).wake.unwrap();
+    fixture.queue.state.lock().sending = true;
+    assert_eq!(fixture.visit(1, 0, wake).wake, None);
+    fixture.queue.state.lock().sending = false;
+    assert!(fixture.visit(2, 0, wake).wake.is_some());
 }
