@@ -37,6 +37,7 @@ use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath, Translation, Upcall};
 use flow::{Field, Key, PortNo};
 use netdev::{Frame, Netdev, Rx};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,10 +58,13 @@ pub use inlet::{Budget, Inlet};
 pub use line::Others;
 
 use batch::{Batch, MALFORMED};
-use line::Held;
+use line::{Held, Late};
 
 /// Frames in a batch.
 pub const BATCH: usize = 32;
+
+/// How long packets of new flows wait before the switch's tables are asked for again, where somebody had them.
+const RETRY: Duration = Duration::from_millis(1);
 
 /// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in its workers.
 pub struct Pipeline {
@@ -84,6 +88,10 @@ pub struct Pipeline {
     sharing: u32,
     /// What is known of those without packets of new flows that wait.
     others: Others,
+    /// The switch's tables could not be had: packets of new flows wait until this time, and are asked for again.
+    retry: Option<Nanos>,
+    /// Recirculated packets of the control plane that wait for that.
+    late: VecDeque<Late>,
 }
 
 impl Pipeline {
@@ -118,6 +126,8 @@ impl Pipeline {
             effects: Vec::new(),
             sharing: 1,
             others: Others::Ready,
+            retry: None,
+            late: VecDeque::new(),
         }
     }
 
@@ -133,7 +143,7 @@ impl Pipeline {
 
     /// Takes one batch from a queue through all stages, as far as packets of new flows do not have to wait, and returns how many frames went
     /// their way, those among them that had waited. `contended` says that other ports wait; where none does, or all that do have packets that
-    /// wait too, a queue whose packets wait receives no more.
+    /// wait too, a queue whose packets wait receives no more; it does while the switch's tables cannot be had, for the sake of flows that are known.
     ///
     /// # Errors
     /// What the queue's device says; frames received before the error have gone their way.
@@ -144,7 +154,7 @@ impl Pipeline {
         let waited = from.line.len();
         if waited > 0 {
             self.go_on(from, now);
-            if from.waits() && !(contended && self.others == Others::Ready) {
+            if from.waits() && self.retry.is_none() && !(contended && self.others == Others::Ready) {
                 return Ok(gone(waited, from));
             }
         }
@@ -412,12 +422,7 @@ impl Pipeline {
             let held = Held::new(frame, &key, depth, asked_at);
             return self.ask_or_wait(held, from, now);
         }
-        let translation = self.ask(&key, in_port, &frame, now);
-        let (actions, drop) = (&translation.actions, translation.drop);
-        self.actor
-            .for_control(in_port, now)
-            .at_depth(depth)
-            .run(actions, drop, frame);
+        self.ask_for_control(Late::new(Held::new(frame, &key, depth, asked_at), in_port), now);
     }
 
     /// Counts a drop of a packet that began anew.
@@ -448,18 +453,30 @@ impl Pipeline {
         self.run_flow(number, frame, 0, from, now);
     }
 
-    /// Stage 5: asks the switch, caches the answer.
-    fn ask(&mut self, key: &Key, owner: PortNo, frame: &Frame, now: Nanos) -> Translation {
-        self.stats.upcalls.add(1);
+    /// Stage 5: asks the switch, caches the answer. `None` where the switch's tables cannot be had now: a worker does not wait for
+    /// whoever changes them.
+    fn ask(&mut self, key: &Key, owner: PortNo, frame: &Frame, now: Nanos) -> Option<Translation> {
+        if self.retry.is_some_and(|at| now < at) {
+            return None;
+        }
         let upcall = Upcall {
             key,
             packet: frame.data(),
         };
-        let translation = self.slowpath.upcall(&upcall, now);
+        let translation = self.slowpath.try_upcall(&upcall, now);
+        self.retry = translation.is_none().then(|| now + RETRY);
+        let translation = translation?;
+        self.stats.upcalls.add(1);
         let number = self.flows.insert(key, owner, &translation, frame.len() as u64, now);
         self.remember(key, number);
         self.apply_changes();
-        translation
+        Some(translation)
+    }
+
+    /// When packets that wait for the switch's tables are asked for again; `None` where none do.
+    #[inline]
+    pub(crate) fn retry(&self) -> Option<Nanos> {
+        self.retry
     }
 
     /// Counts packets from a queue that are not let in.

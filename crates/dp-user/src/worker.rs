@@ -230,6 +230,7 @@ impl Worker {
                 self.pipeline.resume(*place as u32, now);
             }
         }
+        self.pipeline.go_on_late(now);
         self.pace(now);
         if !ready.is_empty() {
             self.active = now;
@@ -248,11 +249,20 @@ impl Worker {
 
     /// How long there is nothing to do unless something becomes ready.
     fn timeout(&self) -> Option<Duration> {
-        if self.waiting || !self.dumps.is_empty() || !self.pushes.is_empty() {
+        if !self.dumps.is_empty() || !self.pushes.is_empty() {
             return Some(Duration::ZERO);
         }
+        let retry = self.pipeline.retry();
+        if self.waiting && retry.is_none() {
+            return Some(Duration::ZERO);
+        }
+        let retry = retry.filter(|_| self.waiting || self.pipeline.has_late());
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
-        let next = parked.chain(self.housekeeping).chain(self.vigil.next()).min();
+        let next = parked
+            .chain(self.housekeeping)
+            .chain(self.vigil.next())
+            .chain(retry)
+            .min();
         if self.spins() {
             return Some(Duration::ZERO);
         }

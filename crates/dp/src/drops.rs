@@ -16,7 +16,7 @@ pub enum DropCause {
     Loop,
     /// A bridge with `fail_mode=secure` has no rule for it.
     NoRule,
-    /// The port's budget of upcalls was spent.
+    /// The port's budget of upcalls was spent, or the tables were being changed, and no more packets could wait.
     UpcallBudget,
     /// The egress device did not take it: its queue was full.
     DeviceFull,

@@ -99,6 +99,12 @@ pub trait Slowpath: Send + Sync {
     /// Translates a packet and applies its effects. Publishes the changes that these cause before it returns.
     fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation;
 
+    /// As [`Slowpath::upcall`], for a thread that must not wait: `None` where the tables cannot be had within some 100 µs, because somebody changes
+    /// them. Nothing has happened then, and the packet is to be asked for again. The default has tables that can always be had.
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Option<Translation> {
+        Some(self.upcall(upcall, now))
+    }
+
     /// Effects of megaflows that carried packets since the last report.
     fn refresh(&self, effects: &[Effect], now: Nanos);
 

@@ -6,6 +6,7 @@ use crate::reports::Reports;
 use dp::{Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::Arc;
+use std::time::Duration;
 use switch::tables::Translated;
 use switch::{Ignored, News, Switch};
 use tokio::sync::Notify;
@@ -13,12 +14,26 @@ use wire::Nanos;
 
 #[cfg(test)]
 mod reference;
+#[cfg(test)]
+mod tests;
 
 telemetry::counters! {
     /// Stations that would have moved to another port, and stayed because that port had spent its budget of moves.
     pub(crate) MOVES_IGNORED = "mac_learning_moves_ignored";
     /// Stations that would have been new, and were not learned because their port had spent its budget.
     pub(crate) NEW_IGNORED = "mac_learning_new_ignored";
+}
+
+/// How long a worker waits for the tables at most. Changes of rules hold them for less, one after the other, and hand them over in
+/// between to those who wait.
+const PATIENCE: Duration = Duration::from_micros(100);
+
+/// How long somebody waits for the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Always,
+    /// For [`PATIENCE`].
+    Shortly,
 }
 
 /// The switch's tables, read by every worker in parallel, written by the control plane and by what packets teach.
@@ -91,14 +106,25 @@ impl Shared {
             let news = self.news(&switch, &translated);
             (translated, news)
         };
-        self.accept_news(&translated, news);
+        self.accept_news(&translated, news, Wait::Always);
         translated
+    }
+
+    /// The same for a worker, which must not wait for whoever changes the tables: `None` where they cannot be had soon.
+    fn try_translate(&self, key: &flow::Key) -> Option<Translated> {
+        let (translated, news) = {
+            let switch = self.switch.try_read_for(PATIENCE)?;
+            let translated = switch.translate_rules(key);
+            let news = self.news(&switch, &translated);
+            (translated, news)
+        };
+        self.accept_news(&translated, news, Wait::Shortly).then_some(translated)
     }
 
     /// Notes and does what a translation asks for beside its actions.
     pub(crate) fn accept(&self, translated: &Translated) {
         let news = self.news(&self.switch.read(), translated);
-        self.accept_news(translated, news);
+        self.accept_news(translated, news, Wait::Always);
     }
 
     /// What a translation asks for beside its actions.
@@ -112,13 +138,23 @@ impl Shared {
         news
     }
 
-    fn accept_news(&self, translated: &Translated, news: News) {
+    /// Whether it is done: not where the tables cannot be had in time.
+    fn accept_news(&self, translated: &Translated, news: News, wait: Wait) -> bool {
         if !translated.controllers.is_empty() && self.packets.know(translated) {
             self.changes.publish(&[Change::All]);
         }
         let effects = &translated.translation.effects;
         if news.changes {
-            self.update(|switch, now| switch.accept(translated, now));
+            let accept = |switch: &mut Switch, now| switch.accept(translated, now);
+            match wait {
+                Wait::Always => self.update(accept),
+                Wait::Shortly => {
+                    let Some(mut switch) = self.switch.try_write_for(PATIENCE) else {
+                        return false;
+                    };
+                    self.update_locked(&mut switch, accept, self.clock.now());
+                }
+            }
             self.may_have_changed_tables(effects);
         } else if !news.seen {
             count_ignored(news.ignored);
@@ -126,6 +162,7 @@ impl Shared {
             // That known stations were seen again has time.
             self.reports.keep_effects(effects);
         }
+        true
     }
 
     /// Has controllers told if effects may have made or ended rules.
@@ -150,6 +187,10 @@ impl Shared {
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
         self.translate(upcall.key).translation
+    }
+
+    fn try_upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Option<Translation> {
+        Some(self.try_translate(upcall.key)?.translation)
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {

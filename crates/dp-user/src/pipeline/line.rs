@@ -7,6 +7,7 @@
 //! - While some stand there and nobody else has packets, or only queues with lines of their own, none are received: they wait with the device.
 //! - Where others have packets and no line, those of flows that are known go on; for new ones that find the line full there is
 //!   [`DropCause::UpcallBudget`].
+//! - While somebody changes the switch's tables nobody can ask. Packets of new flows stand in the line for that time, and those of known flows go on.
 //! - A line that has run empty counts as one for some turns more: queues with as many new flows each do not run empty in the same turn.
 //! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others stand in the line goes to its end, known or not. When
 //!   the first of them has asked, the others go on with it, so that a flow that has become known is out of the line.
@@ -14,8 +15,8 @@
 use super::batch::Batch;
 use super::{BATCH, Inlet, Pipeline};
 use crate::hash::{KeyHasher, MaskPairs};
-use dp::DropCause;
-use flow::{Field, Key, Mask};
+use dp::{DropCause, Translation};
+use flow::{Field, Key, Mask, PortNo};
 use netdev::Frame;
 use std::collections::VecDeque;
 use wire::Nanos;
@@ -80,6 +81,21 @@ impl Held {
     }
 }
 
+/// Recirculated packets of the control plane that wait at most.
+const MOST_LATE: usize = 256;
+
+/// A recirculated packet that came from the control plane, and waits for the switch's tables.
+pub(super) struct Late {
+    held: Held,
+    in_port: PortNo,
+}
+
+impl Late {
+    pub(super) fn new(held: Held, in_port: PortNo) -> Late {
+        Late { held, in_port }
+    }
+}
+
 impl Line {
     /// A line that has room for a batch at least.
     pub(super) fn new(per_turn: u32, room: u32) -> Line {
@@ -135,6 +151,13 @@ impl Line {
         self.held.push_back(held);
     }
 
+    /// Puts back what was just taken from the front.
+    fn put_back(&mut self, held: Held, hash: u32) {
+        self.places[hash as usize % PLACES] += 1;
+        self.hashes.push_front(hash);
+        self.held.push_front(held);
+    }
+
     fn pop(&mut self) -> Option<(Held, u32)> {
         self.remove(0)
     }
@@ -186,7 +209,13 @@ impl Pipeline {
             let Some((held, hash)) = from.line.pop() else { break };
             match known {
                 Some(number) => self.run_held(number, held, from, now),
-                None => self.ask_for(held, from, now),
+                None => match self.ask(&held.key, from.port, &held.frame, now) {
+                    Some(translation) => self.run_asked(&translation, held, from, now),
+                    None => {
+                        from.line.put_back(held, hash);
+                        break;
+                    }
+                },
             }
             self.follow(hash, from, now);
         }
@@ -224,8 +253,11 @@ impl Pipeline {
 
     /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of its wait.
     pub(super) fn ask_or_wait(&mut self, mut held: Held, from: &mut Inlet, now: Nanos) {
-        if !from.waits() && from.line.take() {
-            return self.ask_for(held, from, now);
+        if !from.waits()
+            && from.line.take()
+            && let Some(translation) = self.ask(&held.key, from.port, &held.frame, now)
+        {
+            return self.run_asked(&translation, held, from, now);
         }
         if from.line.held.len() < from.line.room {
             held.frame.compact();
@@ -235,12 +267,49 @@ impl Pipeline {
         self.refuse(from, DropCause::UpcallBudget, 1);
     }
 
-    fn ask_for(&mut self, held: Held, from: &mut Inlet, now: Nanos) {
-        let translation = self.ask(&held.key, from.port, &held.frame, now);
+    /// Lets a packet go on by the switch's answer.
+    fn run_asked(&mut self, translation: &Translation, held: Held, from: &mut Inlet, now: Nanos) {
         let (actions, drop) = (&translation.actions, translation.drop);
         let mut context = self.actor.for_inlet(from, now).at_depth(held.depth);
         context.run(actions, drop, held.frame);
         self.recirculate(Some(from), now);
+    }
+
+    /// Asks for a recirculated packet that the control plane sent. It waits where the switch's tables cannot be had.
+    pub(super) fn ask_for_control(&mut self, late: Late, now: Nanos) {
+        let Late { held, in_port } = late;
+        if let Some(translation) = self.ask(&held.key, in_port, &held.frame, now) {
+            let (actions, drop) = (&translation.actions, translation.drop);
+            let mut context = self.actor.for_control(in_port, now).at_depth(held.depth);
+            context.run(actions, drop, held.frame);
+        } else if self.late.len() < MOST_LATE {
+            self.late.push_back(Late { held, in_port });
+        } else {
+            self.stats.count_drop(DropCause::UpcallBudget);
+        }
+    }
+
+    /// Whether packets of the control plane wait for the switch's tables.
+    #[inline]
+    pub(crate) fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// Asks again for the control plane's packets that wait for the switch's tables.
+    #[inline]
+    pub(crate) fn go_on_late(&mut self, now: Nanos) {
+        if !self.late.is_empty() && self.retry.is_none_or(|at| at <= now) {
+            self.ask_for_late(now);
+        }
+    }
+
+    #[cold]
+    fn ask_for_late(&mut self, now: Nanos) {
+        for late in std::mem::take(&mut self.late) {
+            self.ask_for_control(late, now);
+            self.recirculate(None, now);
+        }
+        self.actor.flush(now);
     }
 
     /// Counts what waits at a queue that is given up.

@@ -5,12 +5,21 @@ use flow::{Field, Mask};
 use netdev::{Dummy, Frame, Rx};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 /// Sends everything to port 9 and makes a megaflow of each source address.
-struct Switch;
+#[derive(Default)]
+struct Switch {
+    /// Somebody has the tables.
+    locked: AtomicBool,
+}
 
 impl Slowpath for Switch {
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Option<Translation> {
+        (!self.locked.load(Ordering::Relaxed)).then(|| self.upcall(upcall, now))
+    }
+
     fn upcall(&self, _: &Upcall<'_>, _: Nanos) -> Translation {
         Translation {
             actions: Arc::from([Action::Output(PortNo(9))]),
@@ -29,30 +38,35 @@ impl Slowpath for Switch {
 
 struct Fixture {
     worker: Worker,
+    switch: Arc<Switch>,
     commands: Arc<CommandQueue>,
 }
 
 impl Fixture {
     fn new() -> Fixture {
         let commands = Arc::new(CommandQueue::new().unwrap());
-        let slowpath = Arc::new(Switch);
+        let switch = Arc::<Switch>::default();
         let pipeline = Pipeline::new(
             100_000,
             Duration::from_secs(10),
-            slowpath.clone(),
+            switch.clone(),
             Arc::new(Changes::new()),
         );
         let mut worker = Worker::new(
             0,
             pipeline,
             commands.clone(),
-            slowpath,
+            switch.clone(),
             Arc::new(SpinTime::new(Duration::ZERO)),
         )
         .unwrap();
         // However slowly a test runs.
         worker.lately = Duration::MAX;
-        Fixture { worker, commands }
+        Fixture {
+            worker,
+            switch,
+            commands,
+        }
     }
 
     fn add_port(&mut self, port: u32) -> Arc<Dummy> {
@@ -94,6 +108,28 @@ fn packet(src: u32) -> [u8; 60] {
     let mut packet = [0; 60];
     packet[8..12].copy_from_slice(&src.to_be_bytes());
     packet
+}
+
+#[test]
+fn a_worker_sleeps_while_somebody_has_the_tables_and_asks_again_soon() {
+    let mut fixture = Fixture::new();
+    let (port, sink) = (fixture.add_port(1), fixture.add_port(9));
+    fixture.switch.locked.store(true, Ordering::Relaxed);
+    for n in 0..3 {
+        assert!(port.inject(&packet(n)));
+        fixture.turn();
+        let sleep = fixture.worker.timeout().unwrap();
+        assert!(sleep > Duration::ZERO && sleep <= Duration::from_millis(1), "{sleep:?}");
+    }
+    fixture.switch.locked.store(false, Ordering::Relaxed);
+    while fixture.worker.waiting {
+        let sleep = fixture.worker.timeout();
+        assert!(fixture.worker.turn(sleep));
+    }
+    assert_eq!(sink.take_sent().len(), 3);
+    // Housekeeping comes to an end.
+    (0..100).for_each(|_| fixture.turn());
+    assert_ne!(fixture.worker.timeout(), Some(Duration::ZERO));
 }
 
 #[test]

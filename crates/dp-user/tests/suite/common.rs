@@ -8,7 +8,7 @@ use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wire::{MacAddr, Nanos, VlanTag};
 
@@ -18,6 +18,8 @@ type Answer = dyn Fn(&Key, &[u8]) -> Translation + Send + Sync;
 pub(crate) struct FakeSwitch {
     answer: Box<Answer>,
     upcalls: AtomicU64,
+    /// Somebody has the tables.
+    pub(crate) locked: AtomicBool,
     pub(crate) refreshed: Mutex<Vec<Effect>>,
     /// What was reported, summed; when it was used last.
     pub(crate) credited: Mutex<BTreeMap<Credit, Carried>>,
@@ -35,6 +37,7 @@ impl FakeSwitch {
         Arc::new(FakeSwitch {
             answer: Box::new(answer),
             upcalls: AtomicU64::new(0),
+            locked: AtomicBool::new(false),
             refreshed: Mutex::default(),
             credited: Mutex::default(),
             failed: Mutex::default(),
@@ -58,6 +61,10 @@ impl Slowpath for FakeSwitch {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
         self.upcalls.fetch_add(1, Ordering::Relaxed);
         (self.answer)(upcall.key, upcall.packet)
+    }
+
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Option<Translation> {
+        (!self.locked.load(Ordering::Relaxed)).then(|| self.upcall(upcall, now))
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {

@@ -6,6 +6,8 @@ use dp_user::pipeline::{Budget, Others, Pipeline};
 use flow::Field;
 use netdev::Netdev;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use testkit::Rng;
 
 /// To port 1, every third flow after another look at the packet.
@@ -74,6 +76,47 @@ fn a_queue_that_is_alone_loses_nothing_however_many_flows_are_new() {
     sent.sort_unstable();
     assert_eq!(sent, (0..4000).collect::<Vec<_>>());
     assert_eq!(bench.pipeline.cache_stats().lost, 0);
+}
+
+#[test]
+fn known_flows_go_on_while_somebody_has_the_tables_and_new_ones_wait_for_that() {
+    let mut bench = bench();
+    bench.receive(0, &[packet(1, 0, 0)]);
+    bench.sent(1);
+    bench.switch.locked.store(true, Ordering::Relaxed);
+    let (known, new): (Vec<_>, Vec<_>) = (1..200).partition(|n| n % 2 == 0);
+    for n in 1..200 {
+        let flow = if n % 2 == 0 { 1 } else { 1000 + n };
+        assert!(bench.devices[0].inject(&packet(flow, 0, n)));
+        bench.pipeline.receive(&mut bench.inlets[0], false, bench.now).unwrap();
+        bench.now += Duration::from_micros(100);
+    }
+    assert_eq!(bench.numbers(1), known);
+    assert!(bench.inlets[0].waits());
+    bench.switch.locked.store(false, Ordering::Relaxed);
+    bench.now += Duration::from_millis(1);
+    bench.drain(0);
+    let mut sent = bench.numbers(1);
+    sent.sort_unstable();
+    assert_eq!(sent, new);
+    assert_eq!(bench.pipeline.cache_stats().lost, 0);
+}
+
+#[test]
+fn packets_that_find_no_room_to_wait_for_the_tables_are_counted() {
+    let mut bench = bench();
+    bench.switch.locked.store(true, Ordering::Relaxed);
+    for n in 1..1000 {
+        assert!(bench.devices[0].inject(&packet(1000 + n, 0, n)));
+        bench.pipeline.receive(&mut bench.inlets[0], false, bench.now).unwrap();
+    }
+    assert_eq!(bench.pipeline.cache_stats().lost, 999 - 256);
+    bench.switch.locked.store(false, Ordering::Relaxed);
+    bench.now += Duration::from_millis(1);
+    bench.drain(0);
+    let mut sent = bench.numbers(1);
+    sent.sort_unstable();
+    assert_eq!(sent, (1..257).collect::<Vec<_>>());
 }
 
 #[test]
