@@ -7,7 +7,7 @@
 //! | 2 | extract each frame's key, as far as megaflows look at it; not where one covers all that comes from the port, nor of a frame that visibly has the key of the one before | [`flow::KeySlot`] |
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
-//! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::upcall`] |
+//! | 5 | for the rest: ask the switch, cache its answer; an answer that takes long is waited for apart | [`Slowpath::try_upcall`], `ask` |
 //! | | where a queue has asked enough in this turn: wait for the next | `line` |
 //! | 6 | run the actions | `actions` |
 //! | 7 | collect what is sent by port | `egress` |
@@ -34,15 +34,15 @@ use crate::megaflow::FlowTable;
 use crate::meters::{MeterView, Meters};
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
-use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath, Translation, Upcall};
+use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath};
 use flow::{Field, Key, PortNo};
 use netdev::{Frame, Netdev, Rx};
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
+mod ask;
 mod batch;
 mod find;
 mod held;
@@ -51,6 +51,7 @@ mod inlet;
 mod line;
 mod shortcut;
 
+pub(crate) use ask::AGAIN;
 pub(crate) use batch::Run;
 pub(crate) use housekeeping::Push;
 pub use inlet::{Budget, Inlet};
@@ -58,7 +59,7 @@ pub use inlet::{Budget, Inlet};
 pub use line::Others;
 
 use batch::{Batch, MALFORMED};
-use line::{Held, Late};
+use line::Held;
 
 /// Frames in a batch.
 pub const BATCH: usize = 32;
@@ -90,8 +91,8 @@ pub struct Pipeline {
     others: Others,
     /// The switch's tables could not be had: packets of new flows wait until this time, and are asked for again.
     retry: Option<Nanos>,
-    /// Recirculated packets of the control plane that wait for that.
-    late: VecDeque<Late>,
+    /// Packets of the control plane that wait for their answer.
+    control_away: ask::ControlAway,
 }
 
 impl Pipeline {
@@ -127,7 +128,7 @@ impl Pipeline {
             sharing: 1,
             others: Others::Ready,
             retry: None,
-            late: VecDeque::new(),
+            control_away: ask::ControlAway::default(),
         }
     }
 
@@ -151,6 +152,9 @@ impl Pipeline {
     pub fn receive(&mut self, from: &mut Inlet, contended: bool, now: Nanos) -> io::Result<usize> {
         self.apply_changes();
         from.line.begin(self.sharing, self.others);
+        if from.has_away() {
+            self.come_back(from, now);
+        }
         let waited = from.line.len();
         if waited > 0 {
             self.go_on(from, now);
@@ -181,7 +185,7 @@ impl Pipeline {
     /// Stages 2 to 8.
     #[inline]
     fn forward(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
-        if from.waits() {
+        if from.waits() || from.has_away() {
             self.forward_behind(batch, from, now);
         } else if let Some(number) = self.of_all(batch, from.port) {
             self.act_alike(number, batch, from, now);
@@ -422,16 +426,7 @@ impl Pipeline {
             let held = Held::new(frame, &key, depth, asked_at);
             return self.ask_or_wait(held, from, now);
         }
-        self.ask_for_control(Late::new(Held::new(frame, &key, depth, asked_at), in_port), now);
-    }
-
-    /// Counts a drop of a packet that began anew.
-    fn lose(&self, from: Option<&mut Inlet>, cause: DropCause) {
-        let sink = DropSink {
-            worker: &self.stats,
-            port: from.as_ref().map(|from| &*from.stats),
-        };
-        sink.count(cause, 1);
+        self.ask_for_control(in_port, Held::new(frame, &key, depth, asked_at), now);
     }
 
     /// Since when a packet of which a lookup found that, or nothing, has to be looked for: all of the time where it was known, since it need not
@@ -451,26 +446,6 @@ impl Pipeline {
         self.stats.megaflow_hits.add(1);
         self.remember(key, number);
         self.run_flow(number, frame, 0, from, now);
-    }
-
-    /// Stage 5: asks the switch, caches the answer. `None` where the switch's tables cannot be had now: a worker does not wait for
-    /// whoever changes them.
-    fn ask(&mut self, key: &Key, owner: PortNo, frame: &Frame, now: Nanos) -> Option<Translation> {
-        if self.retry.is_some_and(|at| now < at) {
-            return None;
-        }
-        let upcall = Upcall {
-            key,
-            packet: frame.data(),
-        };
-        let translation = self.slowpath.try_upcall(&upcall, now);
-        self.retry = translation.is_none().then(|| now + RETRY);
-        let translation = translation?;
-        self.stats.upcalls.add(1);
-        let number = self.flows.insert(key, owner, &translation, frame.len() as u64, now);
-        self.remember(key, number);
-        self.apply_changes();
-        Some(translation)
     }
 
     /// When packets that wait for the switch's tables are asked for again; `None` where none do.

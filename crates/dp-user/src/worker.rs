@@ -15,7 +15,7 @@
 use crate::command::{Command, CommandQueue, Intake};
 use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
-use crate::pipeline::{BATCH, Inlet, Others, Pipeline, Push};
+use crate::pipeline::{AGAIN, BATCH, Inlet, Others, Pipeline, Push};
 use crate::poll::Poller;
 use crate::vigil::Vigil;
 use dp::Slowpath;
@@ -89,6 +89,8 @@ pub(crate) struct Worker {
     gated: bool,
     /// Packets of new flows wait at some queue.
     waiting: bool,
+    /// Packets wait for answers that take long.
+    away: bool,
     /// For so long a queue's last packets count as those of one that will have more.
     lately: Duration,
     /// When housekeeping wants its next turn.
@@ -165,6 +167,7 @@ impl Worker {
             busy: 0,
             gated: false,
             waiting: false,
+            away: false,
             lately: storms::LATELY,
             housekeeping: None,
             ready: Vec::new(),
@@ -230,7 +233,9 @@ impl Worker {
                 self.pipeline.resume(*place as u32, now);
             }
         }
-        self.pipeline.go_on_late(now);
+        if self.away {
+            self.come_back(now);
+        }
         self.pace(now);
         if !ready.is_empty() {
             self.active = now;
@@ -256,12 +261,14 @@ impl Worker {
         if self.waiting && retry.is_none() {
             return Some(Duration::ZERO);
         }
-        let retry = retry.filter(|_| self.waiting || self.pipeline.has_late());
+        let retry = retry.filter(|_| self.waiting);
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
+        let again = self.away.then(|| self.now + AGAIN);
         let next = parked
             .chain(self.housekeeping)
             .chain(self.vigil.next())
             .chain(retry)
+            .chain(again)
             .min();
         if self.spins() {
             return Some(Duration::ZERO);
@@ -305,6 +312,7 @@ impl Worker {
                     queue.brought_packets(before, self.now);
                     self.packets += packets;
                     self.waiting |= queue.inlet.waits();
+                    self.away |= queue.inlet.has_away();
                     self.busy += 1;
                     self.active = self.now;
                 }
@@ -341,6 +349,7 @@ impl Worker {
             }
         };
         self.waiting |= queue.inlet.waits();
+        self.away |= queue.inlet.has_away();
         if packets > 0 {
             queue.brought_packets(before, now);
             self.packets += packets;
@@ -471,7 +480,10 @@ impl Worker {
                     in_port,
                     frame,
                     actions,
-                } => self.pipeline.execute(in_port, frame, &actions, now),
+                } => {
+                    self.pipeline.execute(in_port, frame, &actions, now);
+                    self.away = true;
+                }
                 Command::Stop => go_on = false,
             }
         }
@@ -496,6 +508,7 @@ impl Worker {
         // What its gate holds back is this worker's to let go.
         self.gated |= inlet.is_gated();
         self.waiting |= inlet.waits();
+        self.away |= inlet.has_away();
         let place = match self.queues.iter().position(Option::is_none) {
             Some(place) => place,
             None => {

@@ -28,4 +28,4 @@ pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
 pub use set_field::SetField;
 pub use show::{ActionList, ToController};
-pub use upcall::{Carried, Credit, Effect, PacketIn, Slowpath, Translation, Upcall};
+pub use upcall::{Answer, Carried, Credit, Effect, PacketIn, Slowpath, Translation, Upcall};

@@ -33,6 +33,22 @@ pub struct Translation {
     pub drop: Option<DropCause>,
 }
 
+/// What a datapath is told when it asks for a translation and does not want to wait for it.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The translation, for this packet and those like it.
+    Cache(Translation),
+    /// The translation for this packet only: what it depended on has changed since the packet came.
+    Once(Translation),
+    /// The translation takes long. Whoever asks again later gets it.
+    Later,
+    /// The translation takes long, and too many others that the port has asked for do too. The packet is to be dropped under
+    /// [`DropCause::UpcallBudget`].
+    Refused,
+    /// Somebody changes the tables, and they cannot be had within some 100 µs. Nothing has happened; the packet is to be asked for again.
+    Busy,
+}
+
 /// Something in the tables that counts the packets that reach it, by a number that the switch chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Credit(pub u128);
@@ -99,10 +115,10 @@ pub trait Slowpath: Send + Sync {
     /// Translates a packet and applies its effects. Publishes the changes that these cause before it returns.
     fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation;
 
-    /// As [`Slowpath::upcall`], for a thread that must not wait: `None` where the tables cannot be had within some 100 µs, because somebody changes
-    /// them. Nothing has happened then, and the packet is to be asked for again. The default has tables that can always be had.
-    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Option<Translation> {
-        Some(self.upcall(upcall, now))
+    /// As [`Slowpath::upcall`] by who cannot wait: a worker, which has the packets of other ports too. A translation that takes longer than
+    /// a fraction of a millisecond is made elsewhere. The default answers at once.
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
+        Answer::Cache(self.upcall(upcall, now))
     }
 
     /// Effects of megaflows that carried packets since the last report.

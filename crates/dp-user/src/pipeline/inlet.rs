@@ -1,6 +1,7 @@
 //! Where packets come from, and what belongs to that.
 
 use super::BATCH;
+use super::ask::Away;
 use super::line::Line;
 use crate::gate::Gate;
 use crate::stats::PortStats;
@@ -58,6 +59,8 @@ pub struct Inlet {
     pub(crate) stats: Arc<PortStats>,
     /// Packets of new flows that wait, and what may ask.
     pub(super) line: Line,
+    /// Packets of new flows whose answer takes long.
+    pub(super) away: Away,
     pub(crate) packet_ins: Budget,
     /// What packets pass before the lookup, where that is not nothing.
     pub(super) gate: Option<Arc<Mutex<Gate>>>,
@@ -74,6 +77,7 @@ impl Inlet {
             rx,
             stats,
             line: Line::new(budget.per_batch, budget.burst),
+            away: Away::new(),
             packet_ins: budget,
             gate: None,
             due: None,

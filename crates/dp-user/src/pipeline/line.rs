@@ -15,8 +15,8 @@
 use super::batch::Batch;
 use super::{BATCH, Inlet, Pipeline};
 use crate::hash::{KeyHasher, MaskPairs};
-use dp::{DropCause, Translation};
-use flow::{Field, Key, Mask, PortNo};
+use dp::DropCause;
+use flow::{Field, Key, Mask};
 use netdev::Frame;
 use std::collections::VecDeque;
 use wire::Nanos;
@@ -62,12 +62,12 @@ pub(super) struct Line {
 
 /// A packet that waits.
 pub(super) struct Held {
-    frame: Frame,
-    key: Key,
+    pub(super) frame: Frame,
+    pub(super) key: Key,
     /// How often it has begun anew.
-    depth: u32,
+    pub(super) depth: u32,
     /// How many megaflows had been made when none of them covered it.
-    asked_at: u64,
+    pub(super) asked_at: u64,
 }
 
 impl Held {
@@ -78,21 +78,6 @@ impl Held {
             depth,
             asked_at,
         }
-    }
-}
-
-/// Recirculated packets of the control plane that wait at most.
-const MOST_LATE: usize = 256;
-
-/// A recirculated packet that came from the control plane, and waits for the switch's tables.
-pub(super) struct Late {
-    held: Held,
-    in_port: PortNo,
-}
-
-impl Late {
-    pub(super) fn new(held: Held, in_port: PortNo) -> Late {
-        Late { held, in_port }
     }
 }
 
@@ -209,13 +194,12 @@ impl Pipeline {
             let Some((held, hash)) = from.line.pop() else { break };
             match known {
                 Some(number) => self.run_held(number, held, from, now),
-                None => match self.ask(&held.key, from.port, &held.frame, now) {
-                    Some(translation) => self.run_asked(&translation, held, from, now),
-                    None => {
-                        from.line.put_back(held, hash);
+                None => {
+                    if let Some(unanswered) = self.ask_for(held, from, now) {
+                        from.line.put_back(unanswered, hash);
                         break;
                     }
-                },
+                }
             }
             self.follow(hash, from, now);
         }
@@ -237,7 +221,10 @@ impl Pipeline {
         }
     }
 
-    fn run_held(&mut self, number: u32, held: Held, from: &mut Inlet, now: Nanos) {
+    pub(super) fn run_held(&mut self, number: u32, held: Held, from: &mut Inlet, now: Nanos) {
+        if from.away.has(&held.key) {
+            return self.send_away(held, from, now);
+        }
         self.stats.megaflow_hits.add(1);
         self.remember(&held.key, number);
         self.run_flow(number, held.frame, held.depth, from, now);
@@ -253,69 +240,27 @@ impl Pipeline {
 
     /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of its wait.
     pub(super) fn ask_or_wait(&mut self, mut held: Held, from: &mut Inlet, now: Nanos) {
-        if !from.waits()
-            && from.line.take()
-            && let Some(translation) = self.ask(&held.key, from.port, &held.frame, now)
-        {
-            return self.run_asked(&translation, held, from, now);
+        if from.away.has(&held.key) && !from.line.has(&held.key) {
+            return self.send_away(held, from, now);
+        }
+        if !from.waits() && from.line.take() {
+            match self.ask_for(held, from, now) {
+                Some(unanswered) => held = unanswered,
+                None => return,
+            }
         }
         if from.line.held.len() < from.line.room {
             held.frame.compact();
             return from.line.push(held);
         }
-        self.stats.lost.add(1);
-        self.refuse(from, DropCause::UpcallBudget, 1);
-    }
-
-    /// Lets a packet go on by the switch's answer.
-    fn run_asked(&mut self, translation: &Translation, held: Held, from: &mut Inlet, now: Nanos) {
-        let (actions, drop) = (&translation.actions, translation.drop);
-        let mut context = self.actor.for_inlet(from, now).at_depth(held.depth);
-        context.run(actions, drop, held.frame);
-        self.recirculate(Some(from), now);
-    }
-
-    /// Asks for a recirculated packet that the control plane sent. It waits where the switch's tables cannot be had.
-    pub(super) fn ask_for_control(&mut self, late: Late, now: Nanos) {
-        let Late { held, in_port } = late;
-        if let Some(translation) = self.ask(&held.key, in_port, &held.frame, now) {
-            let (actions, drop) = (&translation.actions, translation.drop);
-            let mut context = self.actor.for_control(in_port, now).at_depth(held.depth);
-            context.run(actions, drop, held.frame);
-        } else if self.late.len() < MOST_LATE {
-            self.late.push_back(Late { held, in_port });
-        } else {
-            self.stats.count_drop(DropCause::UpcallBudget);
-        }
-    }
-
-    /// Whether packets of the control plane wait for the switch's tables.
-    #[inline]
-    pub(crate) fn has_late(&self) -> bool {
-        !self.late.is_empty()
-    }
-
-    /// Asks again for the control plane's packets that wait for the switch's tables.
-    #[inline]
-    pub(crate) fn go_on_late(&mut self, now: Nanos) {
-        if !self.late.is_empty() && self.retry.is_none_or(|at| at <= now) {
-            self.ask_for_late(now);
-        }
-    }
-
-    #[cold]
-    fn ask_for_late(&mut self, now: Nanos) {
-        for late in std::mem::take(&mut self.late) {
-            self.ask_for_control(late, now);
-            self.recirculate(None, now);
-        }
-        self.actor.flush(now);
+        self.refuse_new(from, 1);
     }
 
     /// Counts what waits at a queue that is given up.
     pub(crate) fn give_up(&mut self, from: &mut Inlet) {
-        let waiting = from.line.len() as u64;
+        let waiting = (from.line.len() + from.away.len()) as u64;
         while from.line.pop().is_some() {}
+        from.away.clear();
         self.refuse(from, DropCause::UpcallBudget, waiting);
     }
 }
@@ -324,7 +269,7 @@ impl Inlet {
     /// Whether a packet has to stand behind others of its flow.
     #[inline]
     pub(super) fn is_behind(&self, key: &Key) -> bool {
-        self.line.has(key)
+        self.line.has(key) || self.away.has(key)
     }
 }
 
@@ -332,13 +277,13 @@ impl Inlet {
 ///
 /// The secrets are each line's own. A sender that could choose packets with the hash of another flow would put that flow's
 /// packets behind its own, and have them dropped when the line is full.
-struct FlowHasher {
+pub(super) struct FlowHasher {
     secrets: KeyHasher,
     fields: MaskPairs,
 }
 
 impl FlowHasher {
-    fn new() -> FlowHasher {
+    pub(super) fn new() -> FlowHasher {
         const FIELDS: [Field; 10] = [
             Field::RecircId,
             Field::EthDst,
@@ -359,7 +304,7 @@ impl FlowHasher {
         }
     }
 
-    fn hash(&self, key: &Key) -> u32 {
+    pub(super) fn hash(&self, key: &Key) -> u32 {
         self.secrets.masked(key, &self.fields) as u32
     }
 }

@@ -33,6 +33,7 @@ impl Worker {
             if queue.inlet.is_due(now) {
                 self.pipeline.pass_gate(&mut queue.inlet, now);
                 self.waiting |= queue.inlet.waits();
+                self.away |= queue.inlet.has_away();
             }
         }
         self.gated = self.queues.iter().flatten().any(|queue| queue.inlet.is_gated());

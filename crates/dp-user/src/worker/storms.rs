@@ -48,6 +48,19 @@ impl Worker {
         }
     }
 
+    /// Lets packets go on whose answers took long and have come.
+    #[cold]
+    pub(super) fn come_back(&mut self, now: Nanos) {
+        self.away = self.pipeline.come_back_to_control(now);
+        for queue in self.queues.iter_mut().flatten() {
+            if queue.inlet.has_away() {
+                self.pipeline.come_back(&mut queue.inlet, now);
+                self.waiting |= queue.inlet.waits();
+                self.away |= queue.inlet.has_away();
+            }
+        }
+    }
+
     /// The queue in a place; none where the number is of something else.
     fn queue(&self, place: u64) -> Option<&Queue> {
         self.queues.get(place as usize)?.as_ref()

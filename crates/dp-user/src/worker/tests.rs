@@ -1,6 +1,6 @@
 use super::*;
 use crate::pipeline::Budget;
-use dp::{Action, Changes, Translation, Upcall};
+use dp::{Action, Answer, Changes, Translation, Upcall};
 use flow::{Field, Mask};
 use netdev::{Dummy, Frame, Rx};
 use std::collections::BTreeMap;
@@ -16,8 +16,11 @@ struct Switch {
 }
 
 impl Slowpath for Switch {
-    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Option<Translation> {
-        (!self.locked.load(Ordering::Relaxed)).then(|| self.upcall(upcall, now))
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
+        match self.locked.load(Ordering::Relaxed) {
+            true => Answer::Busy,
+            false => Answer::Cache(self.upcall(upcall, now)),
+        }
     }
 
     fn upcall(&self, _: &Upcall<'_>, _: Nanos) -> Translation {

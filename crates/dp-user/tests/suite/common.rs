@@ -1,7 +1,7 @@
 //! A switch and devices for tests.
 #![allow(dead_code)]
 
-use dp::{Action, Carried, Changes, Credit, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
+use dp::{Action, Answer, Carried, Changes, Credit, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
 use flow::{Field, Key, Mask};
 use netdev::{Dummy, Netdev};
@@ -12,11 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wire::{MacAddr, Nanos, VlanTag};
 
-type Answer = dyn Fn(&Key, &[u8]) -> Translation + Send + Sync;
+type Translator = dyn Fn(&Key, &[u8]) -> Translation + Send + Sync;
 
 /// A slowpath that answers as a test says, and notes what it is asked and told.
 pub(crate) struct FakeSwitch {
-    answer: Box<Answer>,
+    answer: Box<Translator>,
+    /// How often the answer about a destination is not there yet.
+    pub(crate) late: Mutex<BTreeMap<u128, u32>>,
+    /// Whether such an answer is out of date when it comes, and whether there is room for such questions.
+    pub(crate) once: AtomicBool,
+    pub(crate) refuses: AtomicBool,
     upcalls: AtomicU64,
     /// Somebody has the tables.
     pub(crate) locked: AtomicBool,
@@ -36,6 +41,9 @@ impl FakeSwitch {
     pub(crate) fn with_packet(answer: impl Fn(&Key, &[u8]) -> Translation + Send + Sync + 'static) -> Arc<FakeSwitch> {
         Arc::new(FakeSwitch {
             answer: Box::new(answer),
+            late: Mutex::default(),
+            once: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
             upcalls: AtomicU64::new(0),
             locked: AtomicBool::new(false),
             refreshed: Mutex::default(),
@@ -63,8 +71,23 @@ impl Slowpath for FakeSwitch {
         (self.answer)(upcall.key, upcall.packet)
     }
 
-    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Option<Translation> {
-        (!self.locked.load(Ordering::Relaxed)).then(|| self.upcall(upcall, now))
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
+        if self.locked.load(Ordering::Relaxed) {
+            return Answer::Busy;
+        }
+        let late = match self.late.lock().get_mut(&upcall.key.get(Field::EthDst)) {
+            None => return Answer::Cache(self.upcall(upcall, now)),
+            Some(late) => {
+                *late = late.saturating_sub(1);
+                *late > 0
+            }
+        };
+        match (late, self.once.load(Ordering::Relaxed)) {
+            (true, _) if self.refuses.load(Ordering::Relaxed) => Answer::Refused,
+            (true, _) => Answer::Later,
+            (false, false) => Answer::Cache(self.upcall(upcall, now)),
+            (false, true) => Answer::Once(self.upcall(upcall, now)),
+        }
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {

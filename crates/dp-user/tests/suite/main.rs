@@ -1,5 +1,6 @@
 //! What the userspace datapath does, seen from outside.
 
+mod away;
 mod common;
 mod credits;
 mod datapath;

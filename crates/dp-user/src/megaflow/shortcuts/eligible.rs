@@ -53,7 +53,9 @@ fn step(action: &Action) -> Option<Step> {
         | Action::Recirc(_)
         | Action::SetQueue(_)
         | Action::PushPbb { .. }
-        | Action::PopPbb => None,
+        | Action::PopPbb
+        | Action::CopyTtlOut
+        | Action::CopyTtlIn => None,
     }
 }
 
