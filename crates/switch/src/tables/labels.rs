@@ -304,6 +304,8 @@ impl Pipeline<'_> {
         clear_payload(&mut self.packet.state.key);
         self.packet.state.key.set_tag(0, None);
         self.packet.state.key.set_tag(1, None);
+        self.packet.buried.clear();
+        self.packet.base.buried.clear();
         self.packet.state.key.set(Field::EthType, 0x88e7);
         self.packet.state.key.set(Field::PbbIsid, isid.into());
         self.actions.push(Step::PushPbb { tci: pcp << 29 | isid });
