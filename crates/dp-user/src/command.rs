@@ -4,6 +4,7 @@
 //! carries: when the worker is gone, commands are dropped, and whoever waits sees the channel closed instead of waiting for ever.
 
 use crate::dep_epochs::OffloadPort;
+use crate::devices::DeviceFacts;
 use crate::gate::Gate;
 use crate::load::QueueLoad;
 use crate::options::{Limits, ShortcutUse};
@@ -12,7 +13,7 @@ use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use dp::{Action, FlowDump};
 use flow::PortNo;
-use netdev::{Frame, Netdev, State};
+use netdev::{Frame, Netdev, State, Tx};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -29,6 +30,8 @@ pub(crate) struct Intake {
     pub(crate) inlet: Inlet,
     /// Its number among its port's.
     pub(crate) number: u32,
+    /// The kernel's number of its device.
+    pub(crate) ifindex: u32,
     pub(crate) load: Arc<QueueLoad>,
 }
 
@@ -37,6 +40,9 @@ pub(crate) enum Command {
     AddPort {
         port: PortNo,
         device: Arc<dyn Netdev>,
+        facts: DeviceFacts,
+        /// The worker's way to send; `None` where the device could not be opened.
+        tx: Option<Box<dyn Tx>>,
         stats: Arc<PortStats>,
         /// The same in the kernel, where shortcuts can lead there.
         exit: Option<OffloadPort>,
@@ -55,6 +61,10 @@ pub(crate) enum Command {
         device: Arc<dyn Netdev>,
         done: Sender<io::Result<()>>,
     },
+    /// The answer to a worker's question whether the device of a receive queue has vanished.
+    Checked { port: PortNo, queue: u32, vanished: bool },
+    /// The worker's way to send on a port, which it had none for.
+    Opened { port: PortNo, tx: Box<dyn Tx> },
     /// Let go of a port.
     DelPort { port: PortNo, done: Sender<()> },
     /// Let a port's frames go through a queue, whose configuration may have changed.

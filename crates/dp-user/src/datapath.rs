@@ -2,6 +2,7 @@
 
 use crate::command::{Command, CommandQueue, Intake};
 use crate::dep_epochs::{DepEpochs, OffloadPort};
+use crate::devices::{DeviceFacts, Devices};
 use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::meters::Meters;
@@ -38,6 +39,7 @@ use wire::Nanos;
 pub struct DpUser {
     options: Options,
     spin: Arc<SpinTime>,
+    devices: Devices,
     /// For workers that are started later; workers hold it as long as there are any.
     slowpath: Weak<dyn Slowpath>,
     changes: Arc<Changes>,
@@ -82,6 +84,7 @@ struct Handle {
 
 struct Port {
     device: Arc<dyn Netdev>,
+    facts: DeviceFacts,
     /// By the worker's id.
     stats: Vec<(u64, Arc<PortStats>)>,
     /// Its receive queues, by number.
@@ -131,6 +134,7 @@ impl DpUser {
             limits: Mutex::default(),
             drops: ControlDrops::default(),
             spin: Arc::new(SpinTime::new(options.spin)),
+            devices: Devices::start()?,
             options,
         };
         for (number, core) in datapath.usual_workers().into_iter().enumerate() {
@@ -220,7 +224,14 @@ impl DpUser {
         pipeline.set_limits(limits);
         pipeline.use_shortcuts(*self.shortcut_use.lock());
         let stats = pipeline.stats().clone();
-        let worker = Worker::new(number, pipeline, commands.clone(), slowpath, self.spin.clone())?;
+        let worker = Worker::new(
+            number,
+            pipeline,
+            commands.clone(),
+            slowpath,
+            self.spin.clone(),
+            self.devices.clone(),
+        )?;
         let load = worker.load().clone();
         let thread = thread::Builder::new()
             .name(format!("oxvs-worker-{number}"))
@@ -362,6 +373,7 @@ impl Datapath for DpUser {
             source,
         };
         let mut queues = device.open_rx().map_err(refused)?;
+        let facts = DeviceFacts::of(&*device);
         let shortcut = self.shortcut_port(&*device, &mut queues);
         let workers = self.workers.read().clone();
         let stats: Vec<(u64, Arc<PortStats>)> = workers.iter().map(|worker| (worker.id, Arc::default())).collect();
@@ -376,6 +388,7 @@ impl Datapath for DpUser {
             intakes[worker].push(Intake {
                 inlet,
                 number: number as u32,
+                ifindex: facts.ifindex,
                 load: load.clone(),
             });
             places.push(QueuePlace {
@@ -389,6 +402,8 @@ impl Datapath for DpUser {
             worker.commands.push(Command::AddPort {
                 port,
                 device: device.clone(),
+                facts,
+                tx: device.open_tx().ok(),
                 stats: stats.clone(),
                 exit: shortcut.clone(),
                 intakes,
@@ -402,6 +417,7 @@ impl Datapath for DpUser {
         }
         let added = Port {
             device,
+            facts,
             stats,
             queues: places,
             shortcut,

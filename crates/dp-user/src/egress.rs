@@ -1,6 +1,6 @@
 //! Stages seven and eight of a packet's way: frames wait at their port until the batch is done, then go out together.
 //!
-//! Every worker has its own way to send on every port, opened when it first sends there. Order within a port is the order of
+//! Every worker has its own way to send on every port. The control plane opens it, and opens it again where that failed. Order within a port is the order of
 //! [`Egress::queue`]. A port with a scheduler has a [`PortQueue`] instead, which all workers share. One without sends directly; only while its device
 //! has no room for all that a worker sends, that worker has a queue of its own before it.
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// How long a worker waits before it tries again to open a device that it could not open for sending.
+/// How long a worker waits before it asks again for a way to send, where a device could not be opened for that.
 const REOPEN: Duration = Duration::from_secs(1);
 
 /// A time that never comes.
@@ -33,9 +33,14 @@ pub(crate) struct Egress {
     due: Nanos,
     /// Places whose device has no room.
     full: Vec<u32>,
+    /// Places that have no way to send.
+    closed: Vec<u32>,
 }
 
 struct Outlet {
+    port: PortNo,
+    /// The device's speed in bit/s, where it is known.
+    speed: Option<u64>,
     device: Arc<dyn Netdev>,
     stats: Arc<PortStats>,
     tx: Option<Box<dyn Tx>>,
@@ -64,17 +69,27 @@ impl Default for Egress {
             scheduled: Vec::new(),
             due: NEVER,
             full: Vec::new(),
+            closed: Vec::new(),
         }
     }
 }
 
 impl Egress {
-    /// Makes a port available.
-    pub(crate) fn add(&mut self, port: PortNo, device: Arc<dyn Netdev>, stats: Arc<PortStats>) {
+    /// Makes a port available, whose device has a speed in bit/s, where that is known.
+    pub(crate) fn add(
+        &mut self,
+        port: PortNo,
+        device: Arc<dyn Netdev>,
+        speed: Option<u64>,
+        tx: Option<Box<dyn Tx>>,
+        stats: Arc<PortStats>,
+    ) {
         let outlet = Some(Outlet {
+            port,
+            speed,
             device,
             stats,
-            tx: None,
+            tx,
             reopen: Nanos::ZERO,
             frames: Vec::new(),
             scheduled: None,
@@ -112,6 +127,29 @@ impl Egress {
         }
     }
 
+    /// A port that has no way to send, and its device.
+    #[inline]
+    pub(crate) fn take_closed(&mut self) -> Option<(PortNo, Arc<dyn Netdev>)> {
+        while let Some(place) = self.closed.pop() {
+            if let Some(Some(outlet)) = self.places.get(place as usize) {
+                return Some((outlet.port, outlet.device.clone()));
+            }
+        }
+        None
+    }
+
+    /// Gives a port a way to send.
+    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) {
+        let place = self.ports.get(&port).copied();
+        let Some(Some(outlet)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
+            return;
+        };
+        match &outlet.scheduled {
+            Some(scheduled) => drop(scheduled.queue.lend(Some(tx))),
+            None => outlet.tx = Some(tx),
+        }
+    }
+
     /// The device of a port.
     pub(crate) fn device(&self, port: PortNo) -> Option<Arc<dyn Netdev>> {
         Some(self.outlet(port)?.device.clone())
@@ -143,11 +181,12 @@ impl Egress {
         if let Some(own) = outlet.scheduled.take_if(|scheduled| scheduled.own) {
             // What waits here goes first into the other, with this visit.
             own.queue.take_out(&mut outlet.frames);
+            outlet.tx = own.queue.lend(None);
             self.scheduled.retain(|scheduled| *scheduled != place);
         }
         if outlet.scheduled.is_none() {
             self.scheduled.push(place);
-            (outlet.tx, outlet.spare) = (None, None);
+            outlet.spare = None;
             outlet.scheduled = Some(Scheduled {
                 visitor: queue.join(),
                 queue,
@@ -197,7 +236,12 @@ impl Egress {
         while let Some(place) = self.waiting.pop() {
             match &mut self.places[place as usize] {
                 Some(outlet) if outlet.scheduled.is_none() => {
-                    outlet.flush(worker, now);
+                    if !outlet.flush(worker, now) {
+                        self.closed.push(place);
+                    }
+                    let Some(outlet) = &self.places[place as usize] else {
+                        continue;
+                    };
                     if !outlet.frames.is_empty() {
                         self.overflow(place, worker, now);
                     }
@@ -282,7 +326,12 @@ impl Egress {
                 port: Some(&outlet.stats),
             },
         };
-        let Visit { wake, watch, over } = if has_room {
+        let Visit {
+            wake,
+            watch,
+            closed,
+            over,
+        } = if has_room {
             scheduled.queue.resume(&visitor, now)
         } else {
             scheduled.queue.visit(&mut outlet.frames, &visitor, now)
@@ -293,6 +342,9 @@ impl Egress {
         }
         if watch {
             self.full.push(place);
+        }
+        if closed {
+            self.closed.push(place);
         }
         if over {
             if let Some(Scheduled { queue, own: true, .. }) = outlet.scheduled.take() {
@@ -305,14 +357,8 @@ impl Egress {
 }
 
 impl Outlet {
-    /// Sends directly. What the device has no room for stays.
-    fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
-        if self.tx.is_none() && self.reopen <= now {
-            match self.device.open_tx() {
-                Ok(tx) => self.tx = Some(tx),
-                Err(_) => self.reopen = now + REOPEN,
-            }
-        }
+    /// Sends directly. What the device has no room for stays. `false` where there is no way to send, and it is time to ask for one.
+    fn flush(&mut self, worker: &WorkerStats, now: Nanos) -> bool {
         let drops = DropSink {
             worker,
             port: Some(&self.stats),
@@ -322,19 +368,24 @@ impl Outlet {
             self.frames.clear();
             self.stats.tx_dropped.add(lost);
             drops.count(DropCause::PortDown, lost);
-            return;
+            let ask = self.reopen <= now;
+            if ask {
+                self.reopen = now + REOPEN;
+            }
+            return !ask;
         };
         let report = tx.offer(&mut self.frames);
         worker.tx_packets.add(report.packets);
         worker.tx_batches.add(1);
         count_sent(&report, &self.stats, drops);
+        true
     }
 
     /// Puts a queue of the worker's own before the device; without one, which cannot be, the frames are lost.
     fn overflow(&mut self, worker: &WorkerStats) -> bool {
         let queue = match self.spare.take() {
             Some(queue) => Ok(queue),
-            None => PortQueue::own(self.device.clone()).map(Arc::new),
+            None => PortQueue::own(self.speed).map(Arc::new),
         };
         let Ok(queue) = queue else {
             let port = Some(&*self.stats);

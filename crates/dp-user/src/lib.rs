@@ -13,6 +13,7 @@ mod actions;
 mod command;
 mod datapath;
 mod dep_epochs;
+mod devices;
 mod egress;
 mod flow_look;
 mod gate;

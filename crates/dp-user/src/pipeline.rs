@@ -29,6 +29,7 @@
 //! - Every frame is sent, or counted under a [`DropCause`].
 
 use crate::actions::{Actor, Again, edit_all};
+use crate::devices::DeviceFacts;
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
 use crate::meters::{MeterView, Meters};
@@ -36,7 +37,7 @@ use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath};
 use flow::{Field, Key, PortNo};
-use netdev::{Frame, Netdev, Rx};
+use netdev::{Frame, Netdev, Rx, Tx};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +135,8 @@ impl Pipeline {
 
     /// Makes a port available to send on.
     pub fn add_port(&mut self, port: PortNo, device: Arc<dyn Netdev>) {
-        self.add_outlet(port, device, Arc::default());
+        let (facts, tx) = (DeviceFacts::of(&*device), device.open_tx().ok());
+        self.add_outlet(port, device, facts, tx, Arc::default());
     }
 
     /// A receive queue of a port, for [`Pipeline::receive`].
@@ -486,8 +488,26 @@ impl Pipeline {
         self.pending.clear();
     }
 
-    pub(crate) fn add_outlet(&mut self, port: PortNo, device: Arc<dyn Netdev>, stats: Arc<PortStats>) {
-        self.actor.egress.add(port, device, stats);
+    pub(crate) fn add_outlet(
+        &mut self,
+        port: PortNo,
+        device: Arc<dyn Netdev>,
+        facts: DeviceFacts,
+        tx: Option<Box<dyn Tx>>,
+        stats: Arc<PortStats>,
+    ) {
+        self.actor.egress.add(port, device, facts.speed, tx, stats);
+    }
+
+    /// A port that has no way to send, and is to be given one by [`Pipeline::opened`].
+    #[inline]
+    pub(crate) fn take_closed(&mut self) -> Option<(PortNo, Arc<dyn Netdev>)> {
+        self.actor.egress.take_closed()
+    }
+
+    /// Gives a port a way to send.
+    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) {
+        self.actor.egress.opened(port, tx);
     }
 
     /// Lets go of a port and of the megaflows that its packets made. What waits for its device is lost, and counted.

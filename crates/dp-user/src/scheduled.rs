@@ -13,6 +13,7 @@
 //! A port without a scheduler has such a queue for each worker, its own, while its device has no room for what that worker sends: the three bands of
 //! `pfifo_fast`, until they are empty again.
 
+use crate::devices::DeviceFacts;
 use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause};
 use crate::stats::{DropSink, PortStats};
@@ -22,7 +23,6 @@ use parking_lot::{Mutex, MutexGuard};
 use qos::{Cause, ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, Scheduler};
 use room::Room;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
@@ -32,7 +32,7 @@ const ROUND: usize = 64;
 /// Frames that one visit sends at most: other ports of the worker wait meanwhile.
 const VISIT: usize = 256;
 
-/// How long a worker waits before it tries again to open a device that it could not open for sending.
+/// How long a worker waits before it asks again for a way to send, where a device could not be opened for that.
 const REOPEN: Duration = Duration::from_secs(1);
 
 /// When to ask a device again that had no room, and cannot say when it has.
@@ -59,7 +59,6 @@ const LOOSE: u64 = 64;
 
 /// See the module's page.
 pub(crate) struct PortQueue {
-    device: Arc<dyn Netdev>,
     secret: FlowSecret,
     state: Mutex<State>,
 }
@@ -73,6 +72,8 @@ struct State {
     tx: Option<Box<dyn Tx>>,
     /// A worker is sending, and has `tx` and `held`.
     sending: bool,
+    /// There was no way to send, and it is time to ask for one.
+    closed: bool,
     reopen: Nanos,
     /// The device has no room, and is to be asked again at this time.
     full: Option<Nanos>,
@@ -109,21 +110,25 @@ pub(crate) struct Visit {
     pub(crate) wake: Option<Nanos>,
     /// The device has no room, and [`PortQueue::with_room`] tells what to wait for.
     pub(crate) watch: bool,
+    /// There is no way to send, and it is time to ask for one: [`PortQueue::lend`].
+    pub(crate) closed: bool,
     /// The port has no scheduler any more, and nothing is left here.
     pub(crate) over: bool,
 }
 
 impl PortQueue {
-    /// Of a device that is open. Asks for its state.
+    /// Of a device that is open. Asks for its state, and opens it for sending: not for a worker to call.
     ///
     /// # Errors
     /// What the discipline refuses.
-    pub(crate) fn new(device: Arc<dyn Netdev>, config: &PortConfig) -> Result<PortQueue, ConfigError> {
-        let speed = device
-            .state()
-            .ok()
-            .and_then(|state| state.speed)
-            .filter(|speed| *speed > 0);
+    pub(crate) fn new(device: &dyn Netdev, config: &PortConfig) -> Result<PortQueue, ConfigError> {
+        let queue = PortQueue::of_speed(DeviceFacts::of(device).speed, config)?;
+        queue.lend(device.open_tx().ok());
+        Ok(queue)
+    }
+
+    /// The same with what is known of the device, and without a way to send.
+    fn of_speed(speed: Option<u64>, config: &PortConfig) -> Result<PortQueue, ConfigError> {
         Ok(PortQueue {
             secret: FlowSecret::new(),
             state: Mutex::new(State {
@@ -132,6 +137,7 @@ impl PortQueue {
                 scratch: Vec::new(),
                 tx: None,
                 sending: false,
+                closed: false,
                 reopen: Nanos::ZERO,
                 full: None,
                 refused: 0,
@@ -145,25 +151,28 @@ impl PortQueue {
                 room: Room::new(),
                 device_rate: speed.map(|speed| speed / 8_000),
             }),
-            device,
         })
     }
 
-    /// A worker's own, for a port without a scheduler whose device has no room.
+    /// A worker's own, for a port without a scheduler whose device has no room, and a speed in bit/s where that is known.
     ///
     /// # Errors
     /// None: the discipline is one that there is.
-    pub(crate) fn own(device: Arc<dyn Netdev>) -> Result<PortQueue, ConfigError> {
+    pub(crate) fn own(speed: Option<u64>) -> Result<PortQueue, ConfigError> {
         let bands = LeafConfig::PfifoFast(FifoConfig::default());
-        let mut queue = PortQueue::new(device, &PortConfig::new(Discipline::Leaf(bands)))?;
+        let mut queue = PortQueue::of_speed(speed, &PortConfig::new(Discipline::Leaf(bands)))?;
         let state = queue.state.get_mut();
         (state.own, state.released) = (true, true);
         Ok(queue)
     }
 
-    /// Lends a way to send to a worker's own queue, or asks it back.
-    pub(crate) fn lend(&self, tx: Option<Box<dyn Tx>>) -> Option<Box<dyn Tx>> {
-        std::mem::replace(&mut self.state.lock().tx, tx)
+    /// Gives it a way to send, or takes back the one that it has.
+    pub(crate) fn lend(&self, mut tx: Option<Box<dyn Tx>>) -> Option<Box<dyn Tx>> {
+        let mut state = self.state.lock();
+        if let Some(tx) = tx.as_mut().filter(|_| !state.own) {
+            tx.limit(state.room.bytes());
+        }
+        std::mem::replace(&mut state.tx, tx)
     }
 
     /// Takes out all that is here, in an order that keeps each flow's.
@@ -253,7 +262,7 @@ impl PortQueue {
         if state.sending {
             return state.leave_to_sender(by.number);
         }
-        let watch = send(&mut state, &self.device, by, now);
+        let watch = send(&mut state, by, now);
         if passed {
             // What the device had no room for stays after all.
             state.held.iter_mut().for_each(Frame::detach);
@@ -333,6 +342,7 @@ impl State {
         Visit {
             wake: None,
             watch: false,
+            closed: false,
             over: false,
         }
     }
@@ -348,19 +358,6 @@ impl State {
         }
     }
 
-    fn open(&mut self, device: &Arc<dyn Netdev>, now: Nanos) {
-        if self.tx.is_some() || now < self.reopen {
-            return;
-        }
-        match device.open_tx() {
-            Ok(mut tx) => {
-                tx.limit(self.room.bytes());
-                self.tx = Some(tx);
-            }
-            Err(_) => self.reopen = now + REOPEN,
-        }
-    }
-
     /// Who comes back, and when.
     fn claim(&mut self, me: u32, watch: bool, now: qos::Nanos) -> Visit {
         let clock = Nanos(now.0);
@@ -372,14 +369,12 @@ impl State {
         let mut visit = Visit {
             wake: None,
             watch: false,
+            closed: std::mem::take(&mut self.closed),
             over: false,
         };
         let Some(next) = next else {
             self.claim = None;
             if self.released {
-                if !self.own {
-                    self.tx = None;
-                }
                 visit.over = true;
             }
             return visit;
@@ -397,7 +392,7 @@ impl State {
 }
 
 /// Sends what may leave. Returns whether the device has no room.
-fn send(state: &mut MutexGuard<'_, State>, device: &Arc<dyn Netdev>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
+fn send(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
     let clock = Nanos(now.0);
     if state.full.is_some_and(|until| clock < until) {
         return true;
@@ -421,11 +416,13 @@ fn send(state: &mut MutexGuard<'_, State>, device: &Arc<dyn Netdev>, by: &Visito
             return false;
         }
         rounds -= 1;
-        state.open(device, clock);
         let Some(report) = offer(state) else {
             let lost = state.held.drain(..).count() as u64;
             by.stats.tx_dropped.add(lost);
             by.drops.count(DropCause::PortDown, lost);
+            if state.reopen <= clock {
+                (state.closed, state.reopen) = (true, clock + REOPEN);
+            }
             continue;
         };
         by.sent(&report);

@@ -9,10 +9,10 @@
 //! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll only now and then: the round trip of a ping is
 //!   shorter by a tenth than with epoll between.
 //! - It wakes when packets that are held back are due, and looks for what little time is left: `pacing`.
-//! - A queue whose device fails is not asked again at once: after [`PATIENCE`] fruitless attempts it is *parked*, taken out of epoll, and
-//!   tried once a second. One whose device has vanished is closed and reported once.
+//! - A queue whose device fails is not asked again at once: `failing`.
 
 use crate::command::{Command, CommandQueue, Intake};
+use crate::devices::{Devices, Request, What};
 use crate::gate::Gate;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::pipeline::{AGAIN, BATCH, Inlet, Others, Pipeline, Push};
@@ -22,7 +22,6 @@ use dp::Slowpath;
 use flow::PortNo;
 use netdev::Netdev;
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::Arc;
@@ -37,9 +36,6 @@ const COMMANDS: u64 = u64::MAX;
 
 /// Set in the number of an event of a device that has room again; the rest is the place of its outlet.
 const OUTLETS: u64 = 1 << 32;
-
-/// Errors, or wake-ups without a packet, in a row before a queue is parked.
-const PATIENCE: u32 = 16;
 
 /// Most queues that a spinning worker looks into by itself; with more of them epoll tells sooner which have packets.
 const LOOK_INTO: usize = 8;
@@ -56,15 +52,14 @@ const LOOK_AT_IDLE: u32 = 8;
 const BATCHES: u32 = 8;
 const SERVICE: Duration = Duration::from_micros(20);
 
-/// How long a parked queue rests.
-const PARKED: Duration = Duration::from_secs(1);
-
 /// See the module's page.
 pub(crate) struct Worker {
     number: usize,
     pipeline: Pipeline,
     poller: Poller,
     commands: Arc<CommandQueue>,
+    /// Where it asks about devices.
+    devices: Devices,
     slowpath: Arc<dyn Slowpath>,
     queues: Vec<Option<Queue>>,
     dumps: Vec<dump::Dump>,
@@ -131,6 +126,8 @@ struct Queue {
     /// Attempts in a row that brought no packet.
     fruitless: u32,
     parked: Option<Nanos>,
+    /// It was asked whether the device has vanished.
+    checked: bool,
     /// Brought no packet when it was last asked.
     idle: bool,
     /// Its device has vanished; nobody asks it again.
@@ -144,6 +141,7 @@ impl Worker {
         commands: Arc<CommandQueue>,
         slowpath: Arc<dyn Slowpath>,
         spin: Arc<SpinTime>,
+        devices: Devices,
     ) -> io::Result<Worker> {
         let poller = Poller::new()?;
         poller.add(commands.event(), COMMANDS)?;
@@ -152,6 +150,7 @@ impl Worker {
             pipeline,
             poller,
             commands,
+            devices,
             slowpath,
             queues: Vec::new(),
             dumps: Vec::new(),
@@ -237,6 +236,14 @@ impl Worker {
             self.come_back(now);
         }
         self.pace(now);
+        while let Some((port, device)) = self.pipeline.take_closed() {
+            self.devices.ask(Request {
+                port,
+                device,
+                what: What::Open,
+                to: self.commands.clone(),
+            });
+        }
         if !ready.is_empty() {
             self.active = now;
         }
@@ -364,63 +371,6 @@ impl Worker {
         }
     }
 
-    #[cold]
-    fn received_nothing(&mut self, place: usize, now: Nanos) {
-        if let Some(queue) = &mut self.queues[place] {
-            queue.fruitless += 1;
-            // A device that goes away wakes its queue twice at most, for going down and for going.
-            if (queue.fruitless <= 4 || queue.fruitless > PATIENCE) && queue.vanished() {
-                self.gone(place);
-            } else if queue.fruitless > PATIENCE {
-                queue.park(&self.poller, now);
-            }
-        }
-    }
-
-    #[cold]
-    fn receive_failed(&mut self, place: usize, error: &io::Error, now: Nanos) {
-        let errno = Errno::from_io_error(error);
-        let Some(queue) = &mut self.queues[place] else {
-            return;
-        };
-        if !matches!(errno, Some(Errno::AGAIN | Errno::INTR)) {
-            queue.inlet.stats.rx_errors.add(1);
-        }
-        if matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::BADFD)) {
-            self.gone(place);
-        } else {
-            self.received_nothing(place, now);
-        }
-    }
-
-    /// Lets a queue whose device has vanished be silent until its port is removed.
-    fn gone(&mut self, place: usize) {
-        if let Some(queue) = &mut self.queues[place] {
-            self.poller.remove(queue.inlet.rx.fd());
-            queue.parked = None;
-            queue.gone = true;
-            self.slowpath.port_failed(queue.inlet.port);
-        }
-    }
-
-    /// Tries again the queues that have rested.
-    fn unpark(&mut self, now: Nanos) {
-        for place in 0..self.queues.len() {
-            let Some(queue) = &mut self.queues[place] else {
-                continue;
-            };
-            if queue.parked.is_none_or(|until| until > now) {
-                continue;
-            }
-            // One more fruitless attempt parks it again.
-            queue.fruitless = PATIENCE;
-            queue.parked = None;
-            if self.poller.add(queue.inlet.rx.fd(), place as u64).is_err() {
-                queue.parked = Some(now + PARKED);
-            }
-        }
-    }
-
     /// Does what the control plane said; `false` when told to stop.
     fn obey(&mut self, now: Nanos) -> bool {
         let mut taken = std::mem::take(&mut self.taken);
@@ -432,12 +382,14 @@ impl Worker {
                 Command::AddPort {
                     port,
                     device,
+                    facts,
+                    tx,
                     stats,
                     exit,
                     intakes,
                     done,
                 } => {
-                    self.pipeline.add_outlet(port, device.clone(), stats);
+                    self.pipeline.add_outlet(port, device.clone(), facts, tx, stats);
                     self.pipeline.add_exit(port, exit);
                     let added = intakes
                         .into_iter()
@@ -452,6 +404,8 @@ impl Worker {
                 Command::AddQueue { intake, device, done } => {
                     let _ = done.send(self.add_queue(intake, &device));
                 }
+                Command::Checked { port, queue, vanished } => self.checked(port, queue, vanished),
+                Command::Opened { port, tx } => self.pipeline.opened(port, tx),
                 Command::DelPort { port, done } => {
                     self.del_port(port);
                     let _ = done.send(());
@@ -496,15 +450,29 @@ impl Worker {
         let is_it = |queue: &Queue| queue.inlet.port == port && queue.number == number;
         let place = self.queues.iter_mut().find(|place| place.as_ref().is_some_and(is_it))?;
         let Queue {
-            inlet, number, load, ..
+            inlet,
+            number,
+            ifindex,
+            load,
+            ..
         } = place.take()?;
         self.poller.remove(inlet.rx.fd());
         self.pipeline.stop_shortcuts(port);
-        Some(Intake { inlet, number, load })
+        Some(Intake {
+            inlet,
+            number,
+            ifindex,
+            load,
+        })
     }
 
     fn add_queue(&mut self, intake: Intake, device: &Arc<dyn Netdev>) -> io::Result<()> {
-        let Intake { inlet, number, load } = intake;
+        let Intake {
+            inlet,
+            number,
+            ifindex,
+            load,
+        } = intake;
         // What its gate holds back is this worker's to let go.
         self.gated |= inlet.is_gated();
         self.waiting |= inlet.waits();
@@ -522,10 +490,11 @@ impl Worker {
             number,
             load,
             device: device.clone(),
-            ifindex: device.state().map_or(0, |state| state.ifindex),
+            ifindex,
             active: None,
             fruitless: 0,
             parked: None,
+            checked: false,
             idle: false,
             gone: false,
         });
@@ -565,20 +534,6 @@ impl Queue {
         self.idle = false;
         self.load.cycles.add(cycles::now().wrapping_sub(since));
     }
-
-    /// Lets the queue rest, so that what it keeps reporting wakes nobody.
-    fn park(&mut self, poller: &Poller, now: Nanos) {
-        poller.remove(self.inlet.rx.fd());
-        self.parked = Some(now + PARKED);
-    }
-
-    /// Whether the device is no longer there, or another has its name.
-    fn vanished(&self) -> bool {
-        match self.device.state() {
-            Ok(state) => state.ifindex != self.ifindex,
-            Err(error) => Errno::from_io_error(&error) == Some(Errno::NODEV),
-        }
-    }
 }
 
 struct CloseOnDrop(Arc<CommandQueue>);
@@ -596,6 +551,7 @@ pub(crate) fn clock() -> Nanos {
 }
 
 mod dump;
+mod failing;
 mod pacing;
 mod storms;
 #[cfg(test)]

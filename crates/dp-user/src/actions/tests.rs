@@ -62,7 +62,10 @@ impl Fixture {
             .map(|_| Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap()))
             .collect();
         for (number, device) in (1..).zip(&devices) {
-            actor.egress.add(PortNo(number), device.clone(), Arc::default());
+            let tx = device.open_tx().ok();
+            actor
+                .egress
+                .add(PortNo(number), device.clone(), None, tx, Arc::default());
         }
         let rx = devices[0].open_rx().unwrap().remove(0);
         let mut inlet = Pipeline::inlet(PortNo(9), rx, Budget::new(2, 4));

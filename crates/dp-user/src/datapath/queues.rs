@@ -313,6 +313,8 @@ impl DpUser {
             worker.commands.push(Command::AddPort {
                 port: *port,
                 device: known.device.clone(),
+                facts: known.facts,
+                tx: known.device.open_tx().ok(),
                 stats,
                 exit: known.shortcut.clone(),
                 intakes: Vec::new(),

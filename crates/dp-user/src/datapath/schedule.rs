@@ -45,7 +45,7 @@ impl DpUser {
                 })?;
             }
             (Some(queue), None) if port.scheduled => queue.release(clock()),
-            (None, Some(config)) => port.queue = Some(Arc::new(PortQueue::new(port.device.clone(), config)?)),
+            (None, Some(config)) => port.queue = Some(Arc::new(PortQueue::new(&*port.device, config)?)),
             _ => return Ok(None),
         }
         Ok(port.queue.clone())

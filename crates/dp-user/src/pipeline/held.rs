@@ -70,7 +70,7 @@ impl Pipeline {
                 queue.release(now);
                 queue
             }
-            (None, Some(config)) => Arc::new(PortQueue::new(device, config)?),
+            (None, Some(config)) => Arc::new(PortQueue::new(&*device, config)?),
             (None, None) => return Ok(()),
         };
         self.schedule(port, queue, now);

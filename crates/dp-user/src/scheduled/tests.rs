@@ -3,6 +3,7 @@ use crate::stats::WorkerStats;
 use netdev::Dummy;
 use qos::PortSpeed;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
@@ -20,7 +21,7 @@ impl Fixture {
     fn new() -> Fixture {
         let device = Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap());
         Fixture {
-            queue: PortQueue::new(device.clone(), &Fixture::speed(1_000_000)).unwrap(),
+            queue: PortQueue::new(&*device, &Fixture::speed(1_000_000)).unwrap(),
             device,
             stats: PortStats::default(),
             worker: WorkerStats::default(),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::devices::DeviceFacts;
 use crate::pipeline::Budget;
 use dp::{Action, Answer, Changes, Translation, Upcall};
 use flow::{Field, Mask};
@@ -61,6 +62,7 @@ impl Fixture {
             commands.clone(),
             switch.clone(),
             Arc::new(SpinTime::new(Duration::ZERO)),
+            Devices::start().unwrap(),
         )
         .unwrap();
         // However slowly a test runs.
@@ -83,11 +85,14 @@ impl Fixture {
         self.commands.push(Command::AddPort {
             port: PortNo(port),
             device: device.clone(),
+            facts: DeviceFacts::of(&*device),
+            tx: device.open_tx().ok(),
             stats: Arc::default(),
             exit: None,
             intakes: vec![Intake {
                 inlet: Pipeline::inlet(PortNo(port), rx, Budget::new(8, 256)),
                 number: 0,
+                ifindex: 0,
                 load: Arc::default(),
             }],
             done,

@@ -35,7 +35,7 @@ impl Hosts {
         middle.veth("oxb", &two, "eth0");
         one.address("eth0", "192.0.2.1/24");
         two.address("eth0", "192.0.2.2/24");
-        // Workers open devices too: they have to be the namespace's, as their parent is.
+        // The thread that asks the kernel about devices has to be the namespace's, as its parent is.
         let datapath = middle.enter(|| {
             let options = Options {
                 workers: 2,
@@ -213,7 +213,9 @@ fn a_port_with_a_scheduler_queues_in_the_switch_and_not_in_the_kernel_behind_it(
     }
     let fifo = LeafConfig::Fifo(FifoConfig::new(5_000).unwrap());
     let config = PortConfig::new(Discipline::Leaf(fifo));
-    hosts.datapath.set_qos(PortNo(2), Some(&config)).unwrap();
+    hosts
+        .middle
+        .enter(|| hosts.datapath.set_qos(PortNo(2), Some(&config)).unwrap());
     let receiver = hosts.two.enter(|| UdpSocket::bind("192.0.2.2:9000").unwrap());
     receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     // All of them, however late this process has its turn.

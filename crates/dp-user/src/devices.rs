@@ -1,0 +1,94 @@
+//! What workers ask about devices, where the answer may take the kernel long: a request by netlink or ethtool waits for whoever
+//! configures devices. A thread of its own asks the kernel, and answers with a command.
+
+use crate::command::{Command, CommandQueue};
+use flow::PortNo;
+use netdev::Netdev;
+use rustix::io::Errno;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+
+/// The way to that thread, which ends with the last of these.
+#[derive(Clone)]
+pub(crate) struct Devices(Sender<Request>);
+
+/// What the control plane knows of a device, so that workers need not ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceFacts {
+    /// The kernel's number; 0 where it has none.
+    pub(crate) ifindex: u32,
+    /// In bit/s, where it is known.
+    pub(crate) speed: Option<u64>,
+}
+
+/// A question, and whom to answer.
+pub(crate) struct Request {
+    pub(crate) port: PortNo,
+    pub(crate) device: Arc<dyn Netdev>,
+    pub(crate) what: What,
+    pub(crate) to: Arc<CommandQueue>,
+}
+
+/// What a worker asks.
+pub(crate) enum What {
+    /// Whether the device of a receive queue is still the one that has this number. The answer is [`Command::Checked`].
+    Check { queue: u32, ifindex: u32 },
+    /// A way to send. The answer is [`Command::Opened`], where there is one.
+    Open,
+}
+
+impl Devices {
+    /// Starts the thread, in the network namespace of the caller.
+    ///
+    /// # Errors
+    /// Where the kernel gives no thread.
+    pub(crate) fn start() -> io::Result<Devices> {
+        let (ask, asked) = mpsc::channel::<Request>();
+        let answer = move || asked.into_iter().for_each(Request::answer);
+        thread::Builder::new().name("oxvs-devices".to_owned()).spawn(answer)?;
+        Ok(Devices(ask))
+    }
+
+    /// Asks, and does not wait.
+    pub(crate) fn ask(&self, request: Request) {
+        // The thread lives as long as anybody can ask.
+        let _ = self.0.send(request);
+    }
+}
+
+impl DeviceFacts {
+    /// Asks the kernel.
+    pub(crate) fn of(device: &dyn Netdev) -> DeviceFacts {
+        device.state().map_or_else(
+            |_| DeviceFacts::default(),
+            |state| DeviceFacts {
+                ifindex: state.ifindex,
+                speed: state.speed.filter(|speed| *speed > 0),
+            },
+        )
+    }
+}
+
+impl Request {
+    fn answer(self) {
+        let Request { port, device, what, to } = self;
+        match what {
+            What::Check { queue, ifindex } => {
+                let vanished = match device.state() {
+                    Ok(state) => state.ifindex != ifindex,
+                    Err(error) => Errno::from_io_error(&error) == Some(Errno::NODEV),
+                };
+                drop(device);
+                to.push(Command::Checked { port, queue, vanished });
+            }
+            What::Open => {
+                if let Ok(tx) = device.open_tx() {
+                    drop(device);
+                    to.push(Command::Opened { port, tx });
+                }
+            }
+        }
+    }
+}

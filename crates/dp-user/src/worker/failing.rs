@@ -1,0 +1,109 @@
+//! Queues that bring nothing, or errors.
+//!
+//! After [`PATIENCE`] fruitless attempts a queue is *parked*, taken out of epoll, and tried once a second. One whose device has
+//! vanished is closed and reported once; another thread asks the kernel about that, since it may take long.
+
+use super::{Queue, Worker};
+use crate::devices::{Request, What};
+use crate::poll::Poller;
+use flow::PortNo;
+use rustix::io::Errno;
+use std::io;
+use std::time::Duration;
+use wire::Nanos;
+
+/// Errors, or wake-ups without a packet, in a row before a queue is parked.
+const PATIENCE: u32 = 16;
+
+/// How long a parked queue rests.
+const PARKED: Duration = Duration::from_secs(1);
+
+impl Worker {
+    #[cold]
+    pub(super) fn received_nothing(&mut self, place: usize, now: Nanos) {
+        if let Some(queue) = &mut self.queues[place] {
+            queue.fruitless += 1;
+            // A device that goes away wakes its queue twice at most, for going down and for going.
+            let suspect = queue.fruitless <= 4 || queue.fruitless > PATIENCE;
+            if suspect && !std::mem::replace(&mut queue.checked, true) {
+                self.devices.ask(Request {
+                    port: queue.inlet.port,
+                    device: queue.device.clone(),
+                    what: What::Check {
+                        queue: queue.number,
+                        ifindex: queue.ifindex,
+                    },
+                    to: self.commands.clone(),
+                });
+            }
+            if queue.fruitless > PATIENCE {
+                queue.park(&self.poller, now);
+            }
+        }
+    }
+
+    /// Hears whether the device of a queue has vanished.
+    pub(super) fn checked(&mut self, port: PortNo, number: u32, vanished: bool) {
+        let is_it = |queue: &Queue| queue.inlet.port == port && queue.number == number;
+        let place = self.queues.iter().position(|place| place.as_ref().is_some_and(is_it));
+        let Some(place) = place else { return };
+        if let Some(queue) = &mut self.queues[place] {
+            queue.checked = false;
+            if vanished && !queue.gone {
+                self.gone(place);
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn receive_failed(&mut self, place: usize, error: &io::Error, now: Nanos) {
+        let errno = Errno::from_io_error(error);
+        let Some(queue) = &mut self.queues[place] else {
+            return;
+        };
+        if !matches!(errno, Some(Errno::AGAIN | Errno::INTR)) {
+            queue.inlet.stats.rx_errors.add(1);
+        }
+        if matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::BADFD)) {
+            self.gone(place);
+        } else {
+            self.received_nothing(place, now);
+        }
+    }
+
+    /// Lets a queue whose device has vanished be silent until its port is removed.
+    pub(super) fn gone(&mut self, place: usize) {
+        if let Some(queue) = &mut self.queues[place] {
+            self.poller.remove(queue.inlet.rx.fd());
+            queue.parked = None;
+            queue.gone = true;
+            self.slowpath.port_failed(queue.inlet.port);
+        }
+    }
+
+    /// Tries again the queues that have rested.
+    pub(super) fn unpark(&mut self, now: Nanos) {
+        for place in 0..self.queues.len() {
+            let Some(queue) = &mut self.queues[place] else {
+                continue;
+            };
+            if queue.parked.is_none_or(|until| until > now) {
+                continue;
+            }
+            // One more fruitless attempt parks it again.
+            queue.fruitless = PATIENCE;
+            queue.parked = None;
+            if self.poller.add(queue.inlet.rx.fd(), place as u64).is_err() {
+                queue.parked = Some(now + PARKED);
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Lets the queue rest, so that what it keeps reporting wakes nobody.
+    fn park(&mut self, poller: &Poller, now: Nanos) {
+        poller.remove(self.inlet.rx.fd());
+        self.parked = Some(now + PARKED);
+    }
+}
