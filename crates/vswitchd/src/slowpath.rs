@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::packets::Packets;
 use crate::reports::Reports;
-use dp::{Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
+use dp::{Answer, Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::Arc;
 use std::time::Duration;
@@ -189,8 +189,11 @@ impl Slowpath for Shared {
         self.translate(upcall.key).translation
     }
 
-    fn try_upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Option<Translation> {
-        Some(self.try_translate(upcall.key)?.translation)
+    fn try_upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Answer {
+        match self.try_translate(upcall.key) {
+            Some(translated) => Answer::Cache(translated.translation),
+            None => Answer::Busy,
+        }
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
