@@ -38,6 +38,7 @@ struct State {
 struct Open {
     number: u32,
     port: u32,
+    device: u32,
     epochs: Vec<u32>,
 }
 
@@ -55,18 +56,18 @@ impl Simulated {
         })
     }
 
-    /// Receives a packet of so many bytes at a time in nanoseconds; whether it took a shortcut.
-    pub fn receive(&self, key: &ShortcutKey, bytes: u64, now: u64) -> bool {
+    /// Receives a packet of so many bytes at a time in nanoseconds. Returns the kernel's number of
+    /// the device that it leaves by, where it takes a shortcut.
+    pub fn receive(&self, key: &ShortcutKey, bytes: u64, now: u64) -> Option<u32> {
         let mut state = self.state.lock();
-        let Some(open) = state.ways.get(key.bytes()) else {
-            return false;
-        };
+        let open = state.ways.get(key.bytes())?;
+        let device = open.device;
         let (in_force, _) = state.rows[&open.number];
         let takes = in_force == Some(sum(&state.epochs, &open.epochs));
-        if takes {
+        takes.then(|| {
             state.count(key.bytes(), bytes, now);
-        }
-        takes
+            device
+        })
     }
 
     /// Counts a packet that was let through before its shortcut was stopped, as the kernel may do a
@@ -125,6 +126,7 @@ impl Kernel for Simulated {
         let open = Open {
             number,
             port: way.port,
+            device: way.ifindex,
             epochs: epochs.to_vec(),
         };
         state.ways.insert(*key, open);

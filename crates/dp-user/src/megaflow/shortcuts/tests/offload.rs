@@ -13,7 +13,10 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::Duration;
 use testkit::{Packet, Rng, mac};
 use wire::Nanos;
@@ -29,6 +32,8 @@ const LOOKS: usize = 256 + 64;
 struct Switch {
     /// Ports that depend on another bridge, too.
     crossing: HashMap<u32, u32>,
+    /// Where all packets are sent instead, unless it is 0.
+    detour: AtomicU32,
     upcalls: AtomicU64,
     credited: Mutex<BTreeMap<Credit, (u64, u64)>>,
 }
@@ -46,13 +51,17 @@ impl Slowpath for Switch {
         self.upcalls.fetch_add(1, Relaxed);
         let port = upcall.key.in_port().0;
         let (src, dst) = (upcall.key.get(Field::EthSrc), upcall.key.get(Field::EthDst));
+        let to = match self.detour.load(Acquire) {
+            0 => dst as u32 & 0xffff,
+            detour => detour,
+        };
         let mut mask = Mask::exact(Field::InPort);
         mask.add(Field::EthSrc);
         mask.add(Field::EthDst);
         let mut deps = vec![bridge(port / 100), station(port / 100, src), station(port / 100, dst)];
         deps.extend(self.crossing.get(&port).map(|other| bridge(*other)));
         Translation {
-            actions: Arc::from([Action::Output(PortNo(dst as u32 & 0xffff))]),
+            actions: Arc::from([Action::Output(PortNo(to))]),
             mask,
             deps: deps.into(),
             effects: Default::default(),
@@ -158,6 +167,7 @@ impl Bench {
         if self
             .kernel
             .receive(&self.key(from, to, kind), packet.len() as u64, self.now.0)
+            .is_some()
         {
             return By::Kernel;
         }
@@ -330,7 +340,7 @@ fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
         flow: flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO),
         to: PortNo(102),
     };
-    let takes = || kernel.receive(&candidate.key, 60, 0);
+    let takes = || kernel.receive(&candidate.key, 60, 0).is_some();
     let mut now = Nanos(1_000_000_000);
     let mut offer = |is_current: bool| {
         now += Duration::from_millis(2);
@@ -446,6 +456,43 @@ fn a_device_that_changes_suspends_the_shortcuts_of_its_port_alone() {
     bench.check_credits();
 }
 
+#[test]
+fn a_change_is_in_force_when_its_publisher_goes_on_whatever_the_worker_does_meanwhile() {
+    let mut bench = Bench::new(&[101, 102, 103]);
+    let (kernel, changes, switch) = (bench.kernel.clone(), bench.changes.clone(), bench.switch.clone());
+    let (key, done) = (bench.key(101, 102, 0), Arc::new(AtomicBool::new(false)));
+    let publisher = {
+        let done = done.clone();
+        std::thread::spawn(move || {
+            let mut forwarded = 0;
+            for n in 0..400 {
+                let to = 102 + n % 2;
+                switch.detour.store(to, Release);
+                changes.publish(&[Change::Dep(bridge(1))]);
+                for _ in 0..1000 {
+                    if let Some(device) = kernel.receive(&key, 60, 0) {
+                        assert_eq!(device, to, "after change {n}");
+                        forwarded += 1;
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+            }
+            done.store(true, Release);
+            forwarded
+        })
+    };
+    while !done.load(Acquire) && !publisher.is_finished() {
+        bench.now += Duration::from_micros(500);
+        let (device, inlet) = bench.ports.get_mut(&101).unwrap();
+        assert!(device.inject(&Bench::packet(101, 102, 0)));
+        bench.pipeline.receive(inlet, false, bench.now).unwrap();
+        bench.pipeline.housekeep(bench.now);
+    }
+    let forwarded = publisher.join().unwrap();
+    assert!(forwarded > 50, "{forwarded}");
+}
+
 /// A worker with as many shortcuts as a port gets, all of one megaflow.
 fn crowded() -> (Bench, u32) {
     let mut bench = Bench::new(&[101, 102, 201, 202]);
@@ -474,7 +521,7 @@ fn many_shortcuts_that_end_at_once_forward_nothing_more_and_are_closed_in_slices
         bench.check_slice(before);
         for kind in 0..MOST {
             let key = bench.key(101, 102, kind);
-            assert!(!bench.kernel.receive(&key, 60, bench.now.0), "end {n}");
+            assert_eq!(bench.kernel.receive(&key, 60, bench.now.0), None, "end {n}");
         }
         // One that was let through before is counted a moment later.
         let late = bench.key(101, 102, 5);
