@@ -19,10 +19,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Askers whose connections wait until the next [`Claim::askers`].
 const BACKLOG: i32 = 64;
+
+/// The claims of this process, by network namespace (its inode) and device.
+static CLAIMS: Mutex<BTreeMap<(u64, u32), Weak<Claim>>> = Mutex::new(BTreeMap::new());
 
 /// A device that belongs to this process as long as the value lives.
 pub(crate) struct Claim {
@@ -31,12 +36,29 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Claims a device of the calling thread's network namespace. `None` where this process has claimed it already, or a claim is not to be had
-    /// because a process of another user squats on its name.
+    /// Claims a device of the calling thread's network namespace; the claim that this process has already, if it has. `None` where a claim is
+    /// not to be had because a process of another user squats on its name.
     ///
     /// # Errors
     /// `AddrInUse` where another switch has the device; the text names its process.
-    pub(crate) fn take(ifindex: u32) -> io::Result<Option<Claim>> {
+    pub(crate) fn take(ifindex: u32) -> io::Result<Option<Arc<Claim>>> {
+        let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
+        let mut claims = CLAIMS.lock();
+        if let Some(claim) = claims.get(&(namespace, ifindex)).and_then(Weak::upgrade) {
+            return Ok(Some(claim));
+        }
+        let claim = Claim::make(ifindex)?.map(Arc::new);
+        if let Some(claim) = &claim {
+            // Now and then, so that opening many ports does not look at all of them each time.
+            if claims.len().is_power_of_two() {
+                claims.retain(|_, claim| claim.strong_count() > 0);
+            }
+            claims.insert((namespace, ifindex), Arc::downgrade(claim));
+        }
+        Ok(claim)
+    }
+
+    fn make(ifindex: u32) -> io::Result<Option<Claim>> {
         let address = SocketAddrUnix::new_abstract_name(format!("oxvs/port/{ifindex}").as_bytes())?;
         let socket = stream()?;
         match bind(&socket, &address) {
@@ -58,10 +80,11 @@ impl Claim {
                 let owner = sockopt::socket_peercred(&asker)?;
                 let pid = owner.pid.as_raw_nonzero().get().cast_unsigned();
                 let squats = getuid().is_root() && !owner.uid.is_root();
-                if pid == std::process::id() || squats {
-                    return Ok(None);
+                // Its own is a claim that another thread is just giving up.
+                match pid == std::process::id() || squats {
+                    true => Ok(None),
+                    false => Err(taken(&process(pid))),
                 }
-                Err(taken(&process(pid)))
             }
             Err(error) => Err(error.into()),
         }
@@ -168,11 +191,15 @@ mod tests {
     fn a_claim_holds_until_it_is_dropped() {
         // A number that no device has.
         let claim = Claim::take(u32::MAX).unwrap().unwrap();
-        assert!(Claim::take(u32::MAX).unwrap().is_none(), "this process has it");
-        assert_eq!(claim.askers().len(), 1);
+        let again = Claim::take(u32::MAX).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&claim, &again));
         assert!(claim.askers().is_empty());
         drop(claim);
-        assert!(Claim::take(u32::MAX).unwrap().is_some());
+        assert!(Claim::make(u32::MAX).unwrap().is_none(), "the other one holds it");
+        assert_eq!(again.askers().len(), 1);
+        assert!(again.askers().is_empty());
+        drop(again);
+        assert!(Claim::make(u32::MAX).unwrap().is_some());
     }
 
     #[test]

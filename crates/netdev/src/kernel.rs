@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use wire::MacAddr;
 
 /// A device of the kernel, by its number: a device of the same name that comes later is another one.
@@ -57,8 +57,11 @@ impl KernelDevice {
         netlink::link_by_index(&mut self.netlink.lock(), self.ifindex)
     }
 
-    /// Makes the device this process's own; `None` where it is already.
-    pub(crate) fn claim(&self) -> io::Result<Option<Claim>> {
+    /// Makes the device this process's own, and tells `known` of the claim. `None` where no claim is to be had and the device is used without.
+    ///
+    /// # Errors
+    /// `AddrInUse` where another switch or a device of the kernel has it, which the text names.
+    pub(crate) fn claim(&self, known: &Mutex<Weak<Claim>>) -> io::Result<Option<Arc<Claim>>> {
         let link = self.link()?;
         if link.master != 0 {
             let master = netlink::link_by_index(&mut self.netlink.lock(), link.master)?;
@@ -67,10 +70,11 @@ impl KernelDevice {
             }
         }
         let claim = Claim::take(self.ifindex)?;
-        match claim::others_on(self.ifindex).first() {
-            Some(other) => Err(claim::taken(other)),
-            None => Ok(claim),
+        if let Some(other) = claim::others_on(self.ifindex).first() {
+            return Err(claim::taken(other));
         }
+        *known.lock() = claim.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        Ok(claim)
     }
 
     pub(crate) fn state(&self) -> io::Result<State> {

@@ -122,10 +122,7 @@ impl Netdev for System {
     }
 
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
-        let claim = self.device.claim()?.map(Arc::new);
-        if let Some(claim) = &claim {
-            *self.claim.lock() = Arc::downgrade(claim);
-        }
+        let claim = self.device.claim(&self.claim)?;
         let guard = Guard::attach(self.device.ifindex, self.isolation);
         *self.isolated.lock() = Some(match &guard {
             Ok(guard) => Ok(guard.method()),

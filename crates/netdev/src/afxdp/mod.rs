@@ -244,10 +244,7 @@ impl Netdev for Afxdp {
     }
 
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>> {
-        let claim = self.device.claim()?.map(Arc::new);
-        if let Some(claim) = &claim {
-            *self.claim.lock() = Arc::downgrade(claim);
-        }
+        let claim = self.device.claim(&self.claim)?;
         let mut refused = None;
         for mode in self.config.mode.attempts() {
             match self.attach(*mode, &claim) {
