@@ -87,10 +87,11 @@ fn main() {
     let bytes = messages.concat();
 
     let world = World(RefCell::new(a_switch()));
-    let mut agent = Agent::new(Config {
+    let config = Config {
         bridge: "br0".to_owned(),
         ..Config::default()
-    });
+    };
+    let mut agent = Agent::new(config, telemetry::budget::Budget::new(1 << 30, 0));
     let id = agent.connect(Options::new(Kind::Service, "peer".to_owned()), NOW);
     let hello = Hello {
         version: version.number(),

@@ -5,6 +5,7 @@ use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
 use crate::env::Env;
 use crate::events::Events;
 use crate::limit::LimitStats;
+use crate::memory::HELLO_TIMEOUT;
 use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
 use openflow::model::{Body, ControllerStatus, Message, PortStatus, Role, RoleStatus, StatsReply};
@@ -12,6 +13,7 @@ use openflow::{Framer, OfError, Version, Versions};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use switch::FragMode;
+use telemetry::budget::Budget;
 use wire::Nanos;
 
 /// What a bridge says of itself.
@@ -115,6 +117,7 @@ const ANOTHER_MASTER: u8 = 0;
 #[derive(Debug)]
 pub struct Agent {
     pub(crate) core: Core,
+    budget: Budget,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     /// Closed connections whose last request is under way.
     orphans: VecDeque<Conn>,
@@ -122,9 +125,10 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent without connections and ports.
-    pub fn new(config: Config) -> Agent {
+    /// An agent without connections and ports. Its connections share a memory budget with others.
+    pub fn new(config: Config, budget: Budget) -> Agent {
         Agent {
+            budget,
             core: Core {
                 config,
                 ports: Ports::default(),
@@ -178,8 +182,9 @@ impl Agent {
     pub fn connect(&mut self, options: Options, now: Nanos) -> ConnId {
         self.next += 1;
         let id = ConnId(self.next);
-        let mut conn = Conn::new(id, options, self.core.config.versions, self.core.config.queue, now);
-        conn.most_unread = self.core.config.most_unread;
+        let config = &self.core.config;
+        let mut conn = Conn::new(id, options, config.versions, config.queue, self.budget.share(), now);
+        conn.most_unread = config.most_unread;
         self.conns.insert(id, conn);
         self.tap();
         id
@@ -208,6 +213,7 @@ impl Agent {
             gone.dump = job.step(&mut self.core, &mut gone, env, now);
             // Nobody reads it.
             gone.out.take();
+            gone.account();
             self.after(env, now);
         }
         if gone.dump.is_some() {
@@ -224,6 +230,11 @@ impl Agent {
     /// The connections.
     pub fn connections(&self) -> impl Iterator<Item = (ConnId, &Options)> {
         self.conns.iter().map(|(id, conn)| (*id, &conn.options))
+    }
+
+    /// When a connection's peer last said something.
+    pub fn heard(&self, id: ConnId) -> Option<Nanos> {
+        Some(self.conns.get(&id)?.probe.last_heard())
     }
 
     /// The version that a connection uses; `None` before the hello.
@@ -324,7 +335,7 @@ impl Agent {
         let packets = conn.packets.next_event().filter(|_| !conn.out.is_full());
         let bundles = conn.bundles.next_event(self.core.config.bundle_timeout);
         let partial = conn.partial.as_ref().map(|partial| partial.heard + REQUEST_TIMEOUT);
-        [conn.probe.due(), packets, bundles, partial]
+        [conn.probe.due(), conn.greet_by, packets, bundles, partial]
             .into_iter()
             .flatten()
             .min()
@@ -339,6 +350,10 @@ impl Agent {
             Probing::Ask => {}
             Probing::GiveUp => conn.closed = Some(Closed::Silent),
         }
+        if conn.greet_by.take_if(|by| *by <= now).is_some() {
+            HELLO_TIMEOUT.inc();
+            conn.closed = Some(Closed::NoGreeting);
+        }
         if let Some(partial) = conn.partial.take_if(|partial| partial.heard + REQUEST_TIMEOUT <= now) {
             conn.refuse(partial.xid, OfError::BrcMultipartRequestTimeout, &[]);
         }
@@ -350,7 +365,12 @@ impl Agent {
 
     /// Bytes to be sent on a connection; empty where there are none.
     pub fn transmit(&mut self, id: ConnId) -> Vec<u8> {
-        self.conns.get_mut(&id).map(|conn| conn.out.take()).unwrap_or_default()
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return Vec::new();
+        };
+        let bytes = conn.out.take();
+        conn.account();
+        bytes
     }
 
     /// The connections that have something to be sent which they had not the last time this was asked, or that may go on. A peer that does

@@ -7,6 +7,7 @@ use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
 use crate::mass::Sweep;
+use crate::memory::{BUNDLE_REFUSED, OVERHEAD};
 use crate::unsupported;
 use crate::work::{Part, Work, xid_of};
 use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, PacketOut, PortMod};
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 use switch::BundleItem;
+use telemetry::budget::Share;
 use wire::Nanos;
 
 /// Kinds of control messages; a reply is one more.
@@ -75,8 +77,14 @@ impl Bundles {
         Some(bundle)
     }
 
-    fn begin(&mut self, id: u32, flags: u16, message: &[u8], now: Nanos) -> Result<(), OfError> {
-        if self.open.len() >= MOST {
+    /// Bytes of messages in all bundles.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.open.len() * OVERHEAD
+    }
+
+    fn begin(&mut self, id: u32, flags: u16, message: &[u8], now: Nanos, share: &mut Share) -> Result<(), OfError> {
+        if self.open.len() >= MOST || share.grow(OVERHEAD).is_err() {
+            BUNDLE_REFUSED.inc();
             return Err(OfError::BfcOutOfBundles);
         }
         let bundle = Bundle {
@@ -127,7 +135,7 @@ impl Core {
                 if conn.bundles.take(id).is_some() {
                     return Err(OfError::BfcBadId);
                 }
-                conn.bundles.begin(id, flags, message, now)?;
+                conn.bundles.begin(id, flags, message, now, &mut conn.share)?;
             }
             CLOSE => {
                 let bundle = conn.bundles.checked(id, flags)?;
@@ -145,6 +153,7 @@ impl Core {
                     request: message[..message.len().min(QUOTED)].to_vec(),
                     control,
                     work: bundle.work,
+                    bytes: bundle.bytes,
                     phase: Phase::Begin,
                     sweep: None,
                     later: Vec::new(),
@@ -176,16 +185,19 @@ impl Core {
             _ => return Err(OfError::BfcMsgUnsup),
         }
         if !conn.bundles.open.contains_key(&add.bundle) {
-            conn.bundles.begin(add.bundle, add.flags, message, now)?;
+            conn.bundles
+                .begin(add.bundle, add.flags, message, now, &mut conn.share)?;
         }
-        if conn.bundles.bytes + add.message.len() > MOST_BYTES {
+        let bytes = add.message.len();
+        if conn.bundles.bytes + bytes > MOST_BYTES || conn.share.grow(bytes).is_err() {
+            BUNDLE_REFUSED.inc();
             return Err(OfError::BfcMsgTooMany);
         }
         let bundle = conn.bundles.checked(add.bundle, add.flags)?;
         bundle.work.push(&add.message, body);
-        bundle.bytes += add.message.len();
+        bundle.bytes += bytes;
         bundle.touched = now;
-        conn.bundles.bytes += add.message.len();
+        conn.bundles.bytes += bytes;
         Ok(())
     }
 }
@@ -202,6 +214,8 @@ pub(crate) struct Commit {
     request: Vec<u8>,
     control: BundleControl,
     work: Work,
+    /// Bytes of its messages.
+    bytes: usize,
     phase: Phase,
     /// A change of very many rules that is being carried out, and where its message begins.
     sweep: Option<(Sweep, usize)>,
@@ -258,7 +272,7 @@ impl Commit {
                         _ => Ok(()),
                     };
                 }
-                self.work = Work::default();
+                (self.work, self.bytes) = (Work::default(), 0);
                 reply(conn, self.xid, self.control);
                 self.phase = Phase::Settle;
             }
@@ -272,6 +286,11 @@ impl Commit {
             }
         }
         Some(Job::Commit(self))
+    }
+
+    /// Bytes of its messages.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Carries out some messages. The error of the first that cannot be, with the message.

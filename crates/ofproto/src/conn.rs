@@ -4,12 +4,14 @@ use crate::asynchronous::Masks;
 use crate::bundle::Bundles;
 use crate::dump::Job;
 use crate::limit::{Limit, PacketIns};
+use crate::memory::REQUEST_REFUSED;
 use crate::monitor::Monitors;
 use crate::outbox::Outbox;
 use crate::probe::Probe;
 use openflow::model::{Body, Message, PacketInFormat, Role, StatsRequest};
 use openflow::{Codec, ErrorBody, ErrorKind, Framer, FramerError, Hello, OfError, Version, Versions, negotiate};
 use std::time::Duration;
+use telemetry::budget::Share;
 use wire::Nanos;
 
 /// A connection's number, never used again in its agent.
@@ -43,6 +45,8 @@ pub struct Options {
     pub limit: Option<Limit>,
     /// How many packets may wait for it, at least 1; as the bridge says without it.
     pub queue: Option<usize>,
+    /// How long the peer may take for its hello; any time without it.
+    pub hello: Option<Duration>,
 }
 
 impl Options {
@@ -55,6 +59,7 @@ impl Options {
             probe: None,
             limit: None,
             queue: None,
+            hello: None,
         }
     }
 }
@@ -76,6 +81,9 @@ pub enum Closed {
         /// The peer's.
         theirs: u32,
     },
+    /// The peer sent no hello in time.
+    #[error("no hello in time")]
+    NoGreeting,
     /// The peer did not answer when it was asked whether it is there.
     #[error("no response to inactivity probe")]
     Silent,
@@ -128,6 +136,10 @@ pub(crate) struct Conn {
     pub(crate) partial: Option<Partial>,
     pub(crate) stats: ConnStats,
     pub(crate) probe: Probe,
+    /// When the hello must be here.
+    pub(crate) greet_by: Option<Nanos>,
+    /// What it holds of the memory budget.
+    pub(crate) share: Share,
     /// Whether it has asked for more than who we are.
     pub(crate) admitted: bool,
     /// Packets that it is to be told of.
@@ -174,11 +186,20 @@ impl Conn {
         }
     }
 
-    pub(crate) fn new(id: ConnId, options: Options, versions: Versions, queue: usize, now: Nanos) -> Conn {
+    pub(crate) fn new(
+        id: ConnId,
+        options: Options,
+        versions: Versions,
+        queue: usize,
+        share: Share,
+        now: Nanos,
+    ) -> Conn {
         let primary = options.kind == Kind::Primary && options.asynchronous;
         let mut conn = Conn {
             id,
             probe: Probe::new(options.probe, now),
+            greet_by: options.hello.map(|patience| now + patience),
+            share,
             admitted: false,
             packets: PacketIns::new(options.queue.unwrap_or(queue), options.limit, now),
             options,
@@ -237,9 +258,7 @@ impl Conn {
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        if self.out.len() > self.most_unread {
-            // Nothing that was to be told may be missing unnoticed.
-            self.closed.get_or_insert(Closed::Stalled);
+        if self.close_if_unread() {
             // Who serves it is to notice.
             self.out.push(&[]);
             return;
@@ -264,6 +283,7 @@ impl Conn {
         };
         if let Some(version) = negotiate(self.versions, theirs) {
             self.codec = Some(Codec::new(version));
+            self.greet_by = None;
             return Ok(());
         }
         let theirs_bits = theirs.bitmap.map_or(1 << (theirs.version & 31), Versions::bitmap);
@@ -287,6 +307,11 @@ impl Conn {
         len: usize,
         now: Nanos,
     ) -> Result<Option<StatsRequest>, OfError> {
+        if (more || self.partial.is_some()) && self.share.grow(len).is_err() {
+            self.partial = None;
+            REQUEST_REFUSED.inc();
+            return Err(OfError::BrcMultipartBufferOverflow);
+        }
         let mut joined = match self.partial.take() {
             Some(partial) if partial.xid == xid => join(partial, request, len)?,
             // Its asker never came to the end of it; what it asks next is another thing.

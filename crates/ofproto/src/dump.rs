@@ -38,6 +38,14 @@ impl Job {
         }
     }
 
+    /// Bytes of requests that it keeps.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Job::Commit(commit) => commit.bytes(),
+            _ => 0,
+        }
+    }
+
     /// Sends the next part; what is left to do.
     pub(crate) fn step(self, core: &mut Core, conn: &mut Conn, env: &impl Env, now: Nanos) -> Option<Job> {
         let bridge = &core.config.bridge;

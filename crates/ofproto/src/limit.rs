@@ -1,5 +1,6 @@
 //! Packets that wait for a controller: fair between ports, and no more of them than there is room for.
 
+use crate::memory::OVERHEAD;
 use openflow::model::{PacketIn, Port};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -115,6 +116,18 @@ impl PacketIns {
     /// When a packet that waits may go; `None` where none waits, or some may go at once.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         self.kinds.iter().filter_map(Waiting::next_event).min()
+    }
+
+    /// About how many bytes wait.
+    pub(crate) fn bytes(&self) -> usize {
+        let packets = self.kinds.iter().flat_map(|kind| kind.ports.values().flatten());
+        packets.map(|packet| packet.data.len() + OVERHEAD).sum()
+    }
+
+    /// Gives up a packet that has not been added.
+    pub(crate) fn refuse(&mut self, reason: u8) {
+        let kind = usize::from(reason != 0).min(self.kinds.len() - 1);
+        self.kinds[kind].stats.dropped += 1;
     }
 
     /// Packets that were given up.

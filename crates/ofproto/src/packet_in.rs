@@ -3,6 +3,7 @@
 use crate::agent::Agent;
 use crate::asynchronous::Happened;
 use crate::conn::Conn;
+use crate::memory::PACKET_IN_DROPPED;
 use flow::MatchField;
 use openflow::Version;
 use openflow::model::{Body, PacketIn, Port};
@@ -43,6 +44,11 @@ impl Agent {
                 continuation: meaning.continuation.map(continuation).unwrap_or_default(),
             };
             let may_send = !conn.out.is_full();
+            if !may_send && conn.share.is_exceeded() {
+                PACKET_IN_DROPPED.inc();
+                conn.packets.refuse(reason);
+                continue;
+            }
             match conn.packets.offer(in_port, message, may_send, now) {
                 Some(message) => conn.send(0, Body::PacketIn(Box::new(message))),
                 None => conn.send_packets(now),

@@ -35,6 +35,11 @@ impl Probe {
         self.asked = None;
     }
 
+    /// When the peer last said something.
+    pub(crate) fn last_heard(&self) -> Nanos {
+        self.heard
+    }
+
     pub(crate) fn due(&self) -> Option<Nanos> {
         Some(self.asked.unwrap_or(self.heard) + self.interval?)
     }

@@ -74,7 +74,7 @@ fn unfinished_messages_are_bounded_together_and_refused_without_ending_connectio
         }
     };
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        server.run_local().await;
+        server.run_local().await.expect("it listens");
         let part = "x".repeat(1 << 20);
         let mut peers = Vec::new();
         for n in 0..20 {

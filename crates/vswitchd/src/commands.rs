@@ -114,6 +114,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         let stats = counted.dp().cache_stats();
         usage.insert("udpif keys", stats.flows);
         usage.insert("workers", counted.datapath.workers() as u64);
+        counted.openflow.count_memory(usage);
     });
     coverage(server, state);
 }

@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+use telemetry::budget::Budget;
 use tokio::sync::Notify;
 use wire::{MacAddr, Nanos};
 
@@ -29,11 +30,29 @@ const PAUSE: Duration = Duration::from_millis(5);
 const BATCH: usize = 64;
 
 /// The agents of all bridges, by name.
-#[derive(Default)]
 pub(crate) struct OpenFlow {
     bridges: RefCell<BTreeMap<String, Rc<BridgeAgent>>>,
     /// Rings when a bridge's socket listens.
     pub(crate) listening: Notify,
+    /// The memory that connections of all bridges may hold.
+    budget: Budget,
+}
+
+/// Bytes that connections of all bridges may hold together, where the machine has four times as much.
+const MEMORY: usize = 1 << 30;
+/// Bytes that each connection may hold in any case.
+const RESERVED: usize = 1 << 20;
+
+impl Default for OpenFlow {
+    fn default() -> OpenFlow {
+        let all = rustix::system::sysinfo();
+        let all = (all.totalram as usize).saturating_mul(all.mem_unit as usize);
+        OpenFlow {
+            bridges: RefCell::default(),
+            listening: Notify::default(),
+            budget: Budget::new(MEMORY.min(all / 4), RESERVED),
+        }
+    }
 }
 
 impl OpenFlow {
@@ -125,6 +144,15 @@ impl OpenFlow {
     /// A bridge's socket that is not listened at yet, and the error of the last attempt.
     pub(crate) fn unbound(&self) -> Option<(String, String)> {
         self.bridges.borrow().values().find_map(|agent| agent.unbound())
+    }
+
+    /// Adds what connections hold to `memory/show`.
+    pub(crate) fn count_memory(&self, usage: &mut telemetry::memory::Usage) {
+        let bridges = self.bridges.borrow();
+        let peers = bridges.values().map(|agent| agent.peers()).sum::<usize>();
+        usage.insert("openflow peers", peers as u64);
+        usage.insert("openflow bytes", self.budget.held() as u64);
+        usage.insert("openflow limit", self.budget.limit() as u64);
     }
 
     /// The agent of a bridge.

@@ -2,7 +2,7 @@
 
 use dp::{Carried, Change, Credit, Effect};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use switch::Switch;
 use wire::Nanos;
@@ -10,7 +10,17 @@ use wire::Nanos;
 /// Reports of each kind that are worked on while the tables are locked once.
 const AT_ONCE: usize = 1024;
 
-/// Reports that wait.
+/// Different reports of each kind that wait at most.
+const MOST: usize = 1 << 18;
+
+telemetry::counters! {
+    /// Counts of a rule that were lost because too many others wait.
+    CREDIT_DROPPED = "report_credit_dropped";
+    /// Known stations of which it was not noted that they were seen again.
+    EFFECT_DROPPED = "report_effect_dropped";
+}
+
+/// Reports that wait. Equal ones are one, so that they do not grow with the number of packets.
 #[derive(Default)]
 pub(crate) struct Reports {
     waiting: Mutex<Waiting>,
@@ -19,20 +29,41 @@ pub(crate) struct Reports {
 
 #[derive(Default)]
 struct Waiting {
-    credits: VecDeque<(Credit, Carried)>,
+    credits: BTreeMap<Credit, Carried>,
     effects: VecDeque<Effect>,
+    /// What is among the effects.
+    known: HashSet<Effect>,
 }
 
 impl Reports {
     /// Lets credits wait.
     pub(crate) fn keep_credits(&self, credits: &[(Credit, Carried)]) {
-        self.waiting.lock().credits.extend(credits);
+        let mut waiting = self.waiting.lock();
+        for (credit, carried) in credits {
+            let is_full = waiting.credits.len() >= MOST;
+            match waiting.credits.get_mut(credit) {
+                Some(before) => *before = before.and(*carried),
+                None if is_full => CREDIT_DROPPED.inc(),
+                None => drop(waiting.credits.insert(*credit, *carried)),
+            }
+        }
         self.any.store(true, Ordering::Release);
     }
 
     /// Lets effects wait.
     pub(crate) fn keep_effects(&self, effects: &[Effect]) {
-        self.waiting.lock().effects.extend(effects);
+        let mut waiting = self.waiting.lock();
+        for effect in effects {
+            if waiting.known.contains(effect) {
+                continue;
+            }
+            if waiting.effects.len() >= MOST {
+                EFFECT_DROPPED.inc();
+                continue;
+            }
+            waiting.known.insert(*effect);
+            waiting.effects.push_back(*effect);
+        }
         self.any.store(true, Ordering::Release);
     }
 
@@ -48,11 +79,16 @@ impl Reports {
         }
         let (credits, effects) = {
             let mut waiting = self.waiting.lock();
-            let few = |len: usize| len.min(AT_ONCE);
-            let credits = few(waiting.credits.len());
-            let credits: Vec<_> = waiting.credits.drain(..credits).collect();
-            let effects = few(waiting.effects.len());
-            let effects: Vec<_> = waiting.effects.drain(..effects).collect();
+            let next = |_| waiting.credits.pop_first();
+            let credits: Vec<_> = (0..AT_ONCE).map_while(next).collect();
+            let few = waiting.effects.len().min(AT_ONCE);
+            let effects: Vec<_> = waiting.effects.drain(..few).collect();
+            for effect in &effects {
+                waiting.known.remove(effect);
+            }
+            if waiting.is_empty() {
+                *waiting = Waiting::default();
+            }
             self.any.store(!waiting.is_empty(), Ordering::Release);
             (credits, effects)
         };
@@ -84,7 +120,27 @@ mod tests {
             port: 1,
             gratuitous_arp: false,
         };
-        reports.keep_effects(&vec![seen; 2 * AT_ONCE + 1]);
+        let station = |n: u32| {
+            let [_, a, b, c] = n.to_be_bytes();
+            match seen {
+                Effect::Learn {
+                    bridge,
+                    vlan,
+                    port,
+                    gratuitous_arp,
+                    ..
+                } => Effect::Learn {
+                    bridge,
+                    vlan,
+                    mac: MacAddr([2, 0, 0, a, b, c]),
+                    port,
+                    gratuitous_arp,
+                },
+                memo => memo,
+            }
+        };
+        let stations: Vec<Effect> = (0..2 * AT_ONCE as u32 + 1).map(station).collect();
+        reports.keep_effects(&stations);
         let carried = Carried {
             packets: 1,
             bytes: 60,
@@ -96,5 +152,31 @@ mod tests {
             assert_eq!(reports.apply(&mut switch, Nanos::ZERO), []);
             assert_eq!(reports.any(), left);
         }
+    }
+    #[test]
+    fn reports_do_not_grow_with_the_number_of_packets() {
+        let reports = Reports::default();
+        let carried = Carried {
+            packets: 1,
+            bytes: 60,
+            used: Nanos::ZERO,
+        };
+        for n in 0..3 * MOST as u128 {
+            reports.keep_credits(&[(Credit(n % 10), carried)]);
+            reports.keep_effects(&[Effect::Memo(n as u32 % 10)]);
+        }
+        let counted = |reports: &Reports| {
+            let waiting = reports.waiting.lock();
+            (waiting.credits.len(), waiting.effects.len())
+        };
+        assert_eq!(counted(&reports), (10, 10));
+        let packets: u64 = reports.waiting.lock().credits.values().map(|c| c.packets).sum();
+        assert_eq!(packets, 3 * MOST as u64, "none is lost");
+        for n in 0..2 * MOST as u32 {
+            reports.keep_credits(&[(Credit(n.into()), carried)]);
+            reports.keep_effects(&[Effect::Memo(n)]);
+        }
+        assert_eq!(counted(&reports), (MOST, MOST));
+        assert!(CREDIT_DROPPED.total() > 0 && EFFECT_DROPPED.total() > 0);
     }
 }

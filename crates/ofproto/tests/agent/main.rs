@@ -6,6 +6,7 @@ mod ends;
 mod errors;
 mod hostile;
 mod mass;
+mod memory;
 mod ovn;
 mod protocol;
 mod queues;

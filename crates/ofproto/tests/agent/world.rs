@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use switch::tables::{MeterChange, Translated};
 use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
+use telemetry::budget::Budget;
 use wire::{MacAddr, Nanos};
 
 pub(crate) const BRIDGE: &str = "br0";
@@ -87,6 +88,10 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Lab {
+        Lab::with_budget(Budget::new(1 << 30, 1 << 20))
+    }
+
+    pub(crate) fn with_budget(budget: Budget) -> Lab {
         let mut switch = Switch::new(1);
         let names = ["p1", "p2", "p3"];
         let ports = names.iter().enumerate().map(|(n, name)| {
@@ -119,11 +124,14 @@ impl Lab {
                 unsupported: RefCell::default(),
                 changes: Cell::new(0),
             },
-            agent: Agent::new(Config {
-                bridge: BRIDGE.to_owned(),
-                datapath_id: 7,
-                ..Config::default()
-            }),
+            agent: Agent::new(
+                Config {
+                    bridge: BRIDGE.to_owned(),
+                    datapath_id: 7,
+                    ..Config::default()
+                },
+                budget,
+            ),
             peers: BTreeMap::new(),
         };
         let port = |(n, name): (usize, &&str)| PortInfo {

@@ -511,3 +511,28 @@ fn a_timeout_is_kept_to_the_second() {
         "{took:?}"
     );
 }
+
+#[test]
+fn idle_peers_of_a_bridges_socket_lock_nobody_out() {
+    if let Some(reason) = testkit::missing(false, &TOOLS) {
+        skip!("{reason}");
+    }
+    if crate::fixture::stand_in() {
+        skip!("the limit is ours");
+    }
+    let switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1"]);
+    let socket = switch.sandbox.path("br0.mgmt");
+    let idle: Vec<_> = (0..400)
+        .map(|_| std::os::unix::net::UnixStream::connect(&socket).expect("a socket"))
+        .collect();
+    ofctl(&switch, &["show", "br0"]);
+    let replaced = switch.appctl(&["coverage/read-counter", "openflow_peer_replaced"]);
+    assert!(replaced.trim().parse::<u32>().is_ok_and(|n| n > 100), "{replaced}");
+    let shown = switch.appctl(&["memory/show"]);
+    assert!(
+        shown.contains("openflow bytes:") && shown.contains("openflow peers:"),
+        "{shown}"
+    );
+    drop(idle);
+}

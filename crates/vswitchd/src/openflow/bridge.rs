@@ -57,7 +57,7 @@ impl BridgeAgent {
         let bridge = config.bridge.clone();
         let this = Rc::new(BridgeAgent {
             state: Rc::downgrade(state),
-            agent: RefCell::new(Agent::new(config)),
+            agent: RefCell::new(Agent::new(config, state.openflow.budget.clone())),
             connections: RefCell::default(),
             listeners: RefCell::default(),
             unbound: RefCell::default(),
@@ -115,15 +115,37 @@ impl BridgeAgent {
 
     /// Ends a connection, if it has not ended.
     pub(crate) fn close(&self, id: ConnId) {
-        if let Some(connection) = self.connections.borrow_mut().remove(&id) {
+        let closed = self.connections.borrow_mut().remove(&id);
+        if let Some(connection) = closed {
             connection.task.abort();
             self.forget(id);
+        }
+    }
+
+    /// Forgets peers that have gone. Where there are too many all the same, closes the connection of
+    /// the one that has been silent for longest.
+    fn make_room(&self, peers: &mut Vec<ConnId>, socket: &Remote) {
+        let heard = |id: &ConnId| self.agent.borrow().heard(*id);
+        peers.retain(|id| heard(id).is_some());
+        if peers.len() < MOST_PEERS {
+            return;
+        }
+        let silent = (0..peers.len()).min_by_key(|at| heard(&peers[*at]));
+        if let Some(at) = silent {
+            PEER_REPLACED.inc();
+            telemetry::warn_limited!(target: "bridge", "{socket}: more than {MOST_PEERS} peers, closing the connection of the one that has been silent for longest");
+            self.close(peers.swap_remove(at));
         }
     }
 
     /// Whether a connection's peer means to control the bridge.
     pub(crate) fn is_admitted(&self, id: ConnId) -> bool {
         self.agent.borrow().is_admitted(id)
+    }
+
+    /// How many connections there are.
+    pub(super) fn peers(&self) -> usize {
+        self.connections.borrow().len()
     }
 
     /// A connection's role.
@@ -230,13 +252,32 @@ async fn background(bridge: Rc<BridgeAgent>) {
     }
 }
 
-/// Accepts connections until told to end.
+/// Peers of one socket of a bridge.
+const MOST_PEERS: usize = 256;
+/// How long a peer of these sockets may take for its hello.
+const HELLO: Duration = Duration::from_secs(10);
+
+telemetry::counters! {
+    /// Peers of a bridge's sockets that gave way to new ones.
+    PEER_REPLACED = "openflow_peer_replaced";
+}
+
+/// Accepts connections until told to end. When there are too many, the peer that has been silent
+/// for longest gives way.
 async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
     let mut listener = bind(&bridge, &remote).await;
+    let mut peers: Vec<ConnId> = Vec::new();
     loop {
         match listener.accept().await {
             Ok((stream, name)) => {
-                bridge.add(stream, Options::new(kind, name));
+                if peers.len() >= MOST_PEERS {
+                    bridge.make_room(&mut peers, &remote);
+                }
+                let options = Options {
+                    hello: Some(HELLO),
+                    ..Options::new(kind, name)
+                };
+                peers.push(bridge.add(stream, options).id);
             }
             Err(error) => {
                 tracing::warn!(target: "bridge", "{remote}: accept failed: {error}");
