@@ -65,9 +65,6 @@ use line::Held;
 /// Frames in a batch.
 pub const BATCH: usize = 32;
 
-/// How long packets of new flows wait before the switch's tables are asked for again, where somebody had them.
-const RETRY: Duration = Duration::from_millis(1);
-
 /// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in its workers.
 pub struct Pipeline {
     hasher: Arc<KeyHasher>,
@@ -92,7 +89,7 @@ pub struct Pipeline {
     others: Others,
     /// The switch's tables could not be had: packets of new flows wait until this time, and are asked for again.
     retry: Option<Nanos>,
-    /// Packets of the control plane that wait for their answer.
+    /// Packets of the control plane that wait for an answer.
     control_away: ask::ControlAway,
 }
 
@@ -448,12 +445,6 @@ impl Pipeline {
         self.stats.megaflow_hits.add(1);
         self.remember(key, number);
         self.run_flow(number, frame, 0, from, now);
-    }
-
-    /// When packets that wait for the switch's tables are asked for again; `None` where none do.
-    #[inline]
-    pub(crate) fn retry(&self) -> Option<Nanos> {
-        self.retry
     }
 
     /// Counts packets from a queue that are not let in.

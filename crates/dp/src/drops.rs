@@ -44,11 +44,13 @@ pub enum DropCause {
     QueueRemoved,
     /// Its translation reached a limit: depth (a loop of patch ports or of rules), lookups, work.
     TranslationLimit,
+    /// To recirculate it needed a handle, and its bridge has as many in use as it may.
+    HandleLimit,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 20] = [
+    pub const ALL: [DropCause; 21] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -69,6 +71,7 @@ impl DropCause {
         DropCause::QueueLoss,
         DropCause::QueueRemoved,
         DropCause::TranslationLimit,
+        DropCause::HandleLimit,
     ];
 
     /// The name under which `coverage/show`, `dpctl/show -s` and `Interface.statistics` count it.
@@ -94,6 +97,7 @@ impl DropCause {
             DropCause::QueueLoss => "drop_queue_loss",
             DropCause::QueueRemoved => "drop_queue_removed",
             DropCause::TranslationLimit => "drop_translation_limit",
+            DropCause::HandleLimit => "drop_handle_limit",
         }
     }
 }

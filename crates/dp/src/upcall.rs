@@ -45,7 +45,7 @@ pub enum Answer {
     /// The translation takes long, and too many others that the port has asked for do too. The packet is to be dropped under
     /// [`DropCause::UpcallBudget`].
     Refused,
-    /// Somebody changes the tables, and they cannot be had within some 100 µs. Nothing has happened; the packet is to be asked for again.
+    /// The tables cannot be had within some 100 µs, because somebody changes them. Nothing has happened, and the packet is to be asked for again.
     Busy,
 }
 
@@ -115,8 +115,8 @@ pub trait Slowpath: Send + Sync {
     /// Translates a packet and applies its effects. Publishes the changes that these cause before it returns.
     fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation;
 
-    /// As [`Slowpath::upcall`] by who cannot wait: a worker, which has the packets of other ports too. A translation that takes longer than
-    /// a fraction of a millisecond is made elsewhere. The default answers at once.
+    /// As [`Slowpath::upcall`], for a thread that must not wait: a worker, which has the packets of other ports too. A translation that takes longer
+    /// than a fraction of a millisecond is made elsewhere. The default answers at once.
     fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
         Answer::Cache(self.upcall(upcall, now))
     }

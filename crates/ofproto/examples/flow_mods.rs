@@ -7,7 +7,7 @@ use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, QueueInfo
 use openflow::model::{Action, Body, BundleAdd, BundleControl, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, Hello, OfError, Version, Versions};
 use std::cell::RefCell;
-use switch::tables::{MeterChange, Translated};
+use switch::tables::{MeterChange, Patience, Translated};
 use switch::{BridgeConfig, FailMode, Switch, SwitchConfig};
 use wire::Nanos;
 
@@ -45,7 +45,14 @@ impl Env for World {
         Vec::new()
     }
 
-    fn execute(&self, _in_port: dp::PortNo, _packet: &[u8], _translated: &Translated) {}
+    fn send(
+        &self,
+        _in_port: dp::PortNo,
+        _packet: &[u8],
+        _translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+    ) -> bool {
+        false
+    }
 
     fn set_port_up(&self, _interface: &str, _up: bool) -> Result<(), String> {
         Ok(())

@@ -4,7 +4,7 @@ use dp::Change;
 use flow::PortNo;
 use openflow::OfError;
 use switch::Switch;
-use switch::tables::{MeterChange, Translated};
+use switch::tables::{MeterChange, Patience, Translated};
 use wire::Nanos;
 
 /// A port's counters, since it was made.
@@ -70,9 +70,17 @@ pub trait Env {
     /// The queues of an interface, by number; none where it has no QoS.
     fn queues(&self, interface: &str) -> Vec<QueueInfo>;
 
-    /// Has a packet go as a translation says, as if it had come in on a port of the datapath (0 where it came in on none). What else the
+    /// Translates a packet and has it go as that says, as if it had come in on a port of the datapath (0 where it came in on none). What else the
     /// translation asks for is done first.
-    fn execute(&self, in_port: PortNo, packet: &[u8], translated: &Translated);
+    ///
+    /// `translate` is called again where its patience is over (`Some(None)`), or where what it returned cannot be used any more. Where it returns
+    /// `None`, there is no translation, and `false` is returned.
+    fn send(
+        &self,
+        in_port: PortNo,
+        packet: &[u8],
+        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+    ) -> bool;
 
     /// Takes an interface up or down.
     ///

@@ -16,10 +16,9 @@ impl Core {
     pub(crate) fn packet_out(&self, conn: &Conn, out: &PacketOut, env: &impl Env) -> Result<(), OfError> {
         let (device, state) = self.check_packet_out(conn, out, env)?;
         let bridge = &self.config.bridge;
-        let translated = env.look(|switch| switch.translate_actions(bridge, &state, &out.actions));
-        if let Some(translated) = translated {
-            env.execute(device, &out.data, &translated);
-        }
+        env.send(device, &out.data, |switch, patience| {
+            switch.translate_actions_within(bridge, &state, &out.actions, patience)
+        });
         Ok(())
     }
 
@@ -57,15 +56,15 @@ impl Core {
         let device = self.ingress(packet.in_port())?;
         let key = key(conn.version().unwrap_or(Version::V10), &packet.data, device)?;
         let mut state = with_metadata(key, packet.in_port(), &packet.metadata);
-        let translated = env.look(|switch| {
+        env.look(|switch| {
             if let Some(bridge) = switch.bridge(&self.config.bridge) {
                 bridge.tables().options().give(&packet.metadata, &mut state);
             }
-            switch.resume(handle, &state)
         });
-        let translated = translated.ok_or(OfError::NxRStale)?;
-        env.execute(device, &packet.data, &translated);
-        Ok(())
+        let sent = env.send(device, &packet.data, |switch, patience| {
+            switch.resume_within(handle, &state, patience)
+        });
+        if sent { Ok(()) } else { Err(OfError::NxRStale) }
     }
 
     /// The datapath's port of a port that a packet is said to have come in on.

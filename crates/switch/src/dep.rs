@@ -30,6 +30,8 @@ pub(crate) enum Read {
     Source(u32, Vid, MacAddr),
     /// What a handle means.
     Memo(u32),
+    /// That a bridge has no room for more handles.
+    Handles(u32),
 }
 
 impl Read {
@@ -52,6 +54,7 @@ impl Read {
             Read::Group(bridge, group) => (20, bridge, u64::from(group)),
             Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
             Read::Memo(handle) => (8, handle, 0),
+            Read::Handles(bridge) => (22, bridge, 0),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))
     }

@@ -34,5 +34,5 @@ pub use config::{
 };
 pub use control::{BundleError, BundleItem};
 pub use fdb::FdbStats;
-pub use switch::{FdbError, Ignored, News, Switch};
+pub use switch::{FdbError, Ignored, News, OutOfDate, Switch};
 pub use vlan_set::VlanSet;

@@ -4,7 +4,8 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::fdb::{Kind, Outlook};
 use crate::port::Ingress;
-use crate::tables::{BridgeRule, Memo, Memos, MeterNumbers, Patience, Pipeline, Translated};
+use crate::tables::memos::{Gone, Memos, Room};
+use crate::tables::{BridgeRule, Memo, MeterNumbers, Patience, Pipeline, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};
 use flow::FlowState;
@@ -75,6 +76,10 @@ pub enum FdbError {
     NoEntry,
 }
 
+/// A translation that must not be used: what its handles mean has changed since. It brings what went stale meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfDate(pub Vec<Change>);
+
 /// Stations that one tick forgets at most. What a storm has taught expires at once, and nobody is to wait for all of it.
 const EXPIRIES: usize = 256;
 
@@ -98,14 +103,51 @@ impl Switch {
 
     /// Takes note of what a translation speaks of, and does what it asks for. Comes before the translation is used. The changes are empty
     /// where everything is known and all stations are where they were.
-    pub fn accept(&mut self, translated: &Translated, now: Nanos) -> Vec<Change> {
-        let mut gone = Vec::new();
-        for (handle, memo) in &translated.memos {
-            self.memos.keep(*handle, memo, now, &mut gone);
+    ///
+    /// # Errors
+    /// [`OutOfDate`] where another translation has taken one of its handles since, or the last room for handles: it must not be used. Whoever
+    /// translates the packet again gets another handle, or an answer that does without.
+    pub fn accept(&mut self, translated: &Translated, now: Nanos) -> Result<Vec<Change>, OutOfDate> {
+        let mut gone = Gone::default();
+        let memos = &mut self.memos;
+        let kept = translated
+            .memos
+            .iter()
+            .try_for_each(|(handle, memo)| memos.keep(*handle, memo, now, &mut gone));
+        let mut changes = self.gone(gone);
+        match kept {
+            Ok(()) => {
+                changes.extend(self.apply(&translated.translation.effects, now));
+                Ok(changes)
+            }
+            Err(_) => Err(OutOfDate(changes)),
         }
-        let mut changes = self.changes(gone.into_iter().map(Read::Memo));
-        changes.extend(self.apply(&translated.translation.effects, now));
-        changes
+    }
+
+    fn gone(&self, gone: Gone) -> Vec<Change> {
+        let handles = gone.handles.into_iter().map(Read::Memo);
+        self.changes(handles.chain(gone.bridges.into_iter().map(Read::Handles)))
+    }
+
+    /// Handles of [`Memo`]s that mean nothing any more, since the last call.
+    pub fn take_forgotten(&mut self) -> Vec<u32> {
+        self.memos.take_gone()
+    }
+
+    /// Keeps no more than so many [`Memo`]s, in all and of each bridge.
+    pub fn limit_handles(&mut self, total: usize, per_bridge: usize) {
+        self.memos.set_room(Room {
+            total,
+            per_bridge,
+            ..Room::default()
+        });
+    }
+
+    /// What [`Switch::accept`] would do.
+    pub fn news_of(&self, translated: &Translated, now: Nanos) -> News {
+        let mut news = self.news(&translated.translation.effects, now);
+        news.changes |= !self.memos.has_all(&translated.memos);
+        news
     }
 
     /// Does what translations ask for. The changes are empty where all stations are where they were, and all rules that packets make there.
@@ -160,7 +202,12 @@ impl Switch {
                 Some(Outlook::Learns) => news.changes = true,
                 Some(Outlook::Seen) => news.seen = true,
                 Some(Outlook::Ignored(kind)) => news.ignored.count(kind),
-                None => news.changes |= matches!(effect, Effect::Memo(_)),
+                None => {
+                    let Effect::Memo(handle) = effect else { continue };
+                    let acts = self.memos.get(*handle).is_none_or(|memo| memo.acts());
+                    news.changes |= acts;
+                    news.seen |= !acts;
+                }
             }
         }
         news
@@ -188,7 +235,7 @@ impl Switch {
     /// Makes the rule that packets ask for, or ends one.
     fn act_on(&mut self, memo: &Memo, now: Nanos, changes: &mut Vec<Change>) {
         match memo {
-            Memo::Frozen(_) => {}
+            Memo::Frozen(_) | Memo::Controller(_) => {}
             Memo::Learned(learned) => {
                 let Some(bridge) = self.bridges.get_mut(&learned.bridge) else {
                     return;
@@ -229,10 +276,10 @@ impl Switch {
             bridge.events.append(&mut log.events);
             ended.push((bridge.id, log.stale));
         }
-        let mut forgotten = Vec::new();
-        self.memos.tick(now, &mut forgotten);
-        stale.extend(forgotten.into_iter().map(Read::Memo));
+        let mut gone = Gone::default();
+        self.memos.tick(now, &mut gone);
         let mut changes = self.changes(stale);
+        changes.extend(self.gone(gone));
         for (bridge, stale) in ended {
             changes.extend(self.changes_of_tables(bridge, false, &stale));
         }

@@ -136,7 +136,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
             let (port, bytes) = packets::random(&mut rng, &topology);
             let mut key = extract(&bytes, PortNo(port)).unwrap();
             let first = switch.translate_rules(&key);
-            switch.accept(&first, Nanos::ZERO);
+            switch.accept(&first, Nanos::ZERO).unwrap();
             // What is frozen goes on with the same packet, or with what is behind its label.
             let again = first.translation.actions.iter().find_map(|action| match action {
                 Action::Recirc(id) => Some(*id),

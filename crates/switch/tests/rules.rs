@@ -10,6 +10,8 @@ mod copies;
 mod frames;
 #[path = "rules/frozen.rs"]
 mod frozen;
+#[path = "rules/groups.rs"]
+mod groups;
 #[path = "rules/learned.rs"]
 mod learned;
 #[path = "rules/limits.rs"]

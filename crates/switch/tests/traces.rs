@@ -62,7 +62,7 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
             let mut request = Request::new("br0", key, flow::port_from_of10(ofport));
             request.effective = true;
             let traced = ours.trace(&request).unwrap();
-            ours.accept(&traced.translated, Nanos::ZERO);
+            ours.accept(&traced.translated, Nanos::ZERO).unwrap();
             let translation = ours.translate_rules(&key);
             compared += 1;
 

@@ -1,8 +1,8 @@
 //! Packets on their way from workers to controllers.
 //!
 //! Workers must not wait: they leave a copy here, if there is room, and go on. The control thread takes them, one of each port in turn, so that
-//! a port that floods costs others nothing. What a packet's handle means is kept here too; handles are as many as different meanings there are,
-//! so a limit on them, at which all megaflows are made anew, bounds the memory.
+//! a port that floods costs others nothing. What a packet's handle means is kept here too, for as long as the switch, which bounds the number of
+//! handles, knows it.
 
 use dp::{PacketIn, PortNo};
 use parking_lot::{Mutex, RwLock};
@@ -15,8 +15,6 @@ use tokio::sync::Notify;
 const MOST: usize = 2048;
 /// Packets that one port may have waiting.
 const MOST_OF_PORT: usize = 512;
-/// Meanings that are kept.
-const MEANINGS: usize = 65_536;
 
 /// Packets for controllers, and what their handles mean.
 #[derive(Default)]
@@ -42,27 +40,26 @@ struct Queue {
 }
 
 impl Packets {
-    /// Notes what the handles of a translation mean. True where there was no room for more and all are forgotten: whatever was translated
-    /// before has to be translated again.
-    pub(crate) fn know(&self, translated: &Translated) -> bool {
-        let known = self.meanings.read();
-        let new = translated
-            .controllers
-            .iter()
-            .filter(|(handle, _)| !known.contains_key(handle));
-        if new.count() == 0 {
-            return false;
+    /// Notes what the handles of a translation mean that the switch has accepted.
+    pub(crate) fn know(&self, translated: &Translated) {
+        if translated.controllers.is_empty() {
+            return;
         }
-        drop(known);
         let mut known = self.meanings.write();
-        let full = known.len() + translated.controllers.len() > MEANINGS;
-        if full {
-            known.clear();
-        }
         for (handle, meaning) in &translated.controllers {
-            known.entry(*handle).or_insert_with(|| Arc::new(meaning.clone()));
+            known.insert(*handle, Arc::new(meaning.clone()));
         }
-        full
+    }
+
+    /// Forgets handles that mean nothing any more.
+    pub(crate) fn forget(&self, handles: &[u32]) {
+        if handles.is_empty() {
+            return;
+        }
+        let mut known = self.meanings.write();
+        for handle in handles {
+            known.remove(handle);
+        }
     }
 
     /// Takes a copy of a packet. `false` where there is no room for it.
@@ -181,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_handle_is_refused_and_meanings_are_bounded() {
+    fn a_handle_is_refused_before_it_is_known_and_after_it_is_forgotten() {
         let packets = Packets::default();
         assert!(!packets.push(&packet(7, 1)));
-        let full = (0..=MEANINGS as u32)
-            .filter(|handle| packets.know(&translated(*handle)))
-            .count();
-        assert_eq!(full, 1);
-        assert!(!packets.push(&packet(7, 1)));
-        assert!(packets.push(&packet(MEANINGS as u32, 1)));
+        packets.know(&translated(7));
+        packets.know(&translated(8));
+        assert!(packets.push(&packet(7, 1)));
+        packets.forget(&[7, 9]);
+        assert!(!packets.push(&packet(7, 1)) && packets.push(&packet(8, 1)));
+        assert!(!packets.push(&packet(0, 1)));
     }
 }

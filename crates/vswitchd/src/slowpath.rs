@@ -4,14 +4,17 @@ use crate::clock::Clock;
 use crate::packets::Packets;
 use crate::reports::Reports;
 use dp::{Answer, Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
+use long::Long;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use switch::tables::Translated;
-use switch::{Ignored, News, Switch};
+use switch::{Ignored, Switch};
 use tokio::sync::Notify;
 use wire::Nanos;
 
+mod decide;
+mod long;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
@@ -47,6 +50,10 @@ pub(crate) struct Shared {
     pub(crate) tables_changed: Notify,
     /// What workers reported while somebody had the tables.
     reports: Reports,
+    /// Translations that take longer than workers may wait.
+    long: Arc<Long>,
+    /// How many wait to change the tables.
+    writers: AtomicUsize,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
 }
@@ -60,6 +67,8 @@ impl Shared {
             packets: Packets::default(),
             tables_changed: Notify::new(),
             reports: Reports::default(),
+            long: Arc::default(),
+            writers: AtomicUsize::new(0),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
         })
@@ -67,11 +76,23 @@ impl Shared {
 
     /// Runs `change` on the tables and tells the datapaths what it made stale.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) {
+        self.update_within(Wait::Always, change);
+    }
+
+    /// As [`Shared::update`] where the tables can be had in time; otherwise nothing. Whether it did.
+    fn update_within(&self, wait: Wait, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) -> bool {
         let now = self.clock.now();
-        let mut switch = self.switch.write();
+        self.writers.fetch_add(1, Ordering::Relaxed);
+        let switch = match wait {
+            Wait::Always => Some(self.switch.write()),
+            Wait::Shortly => self.switch.try_write_for(PATIENCE),
+        };
+        self.writers.fetch_sub(1, Ordering::Relaxed);
+        let Some(mut switch) = switch else { return false };
         self.update_locked(&mut switch, change, now);
         // Who makes many changes in a row would come before every worker that waits.
         RwLockWriteGuard::unlock_fair(switch);
+        true
     }
 
     /// As [`Shared::update`] where nobody has the tables now; otherwise nothing. Whether it did.
@@ -88,6 +109,7 @@ impl Shared {
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
         self.changes.publish(&self.reports.apply(switch, now));
         self.changes.publish(&change(switch, now));
+        self.packets.forget(&switch.take_forgotten());
         count_ignored(switch.take_ignored());
     }
 
@@ -96,73 +118,6 @@ impl Shared {
         while self.reports.any() {
             self.update(|_, _| Vec::new());
         }
-    }
-
-    /// Translates a packet, and does and notes what that asks for beside its actions.
-    pub(crate) fn translate(&self, key: &flow::Key) -> Translated {
-        let (translated, news) = {
-            let switch = self.switch.read();
-            let translated = switch.translate_rules(key);
-            let news = self.news(&switch, &translated);
-            (translated, news)
-        };
-        self.accept_news(&translated, news, Wait::Always);
-        translated
-    }
-
-    /// The same for a worker, which must not wait for whoever changes the tables: `None` where they cannot be had soon.
-    fn try_translate(&self, key: &flow::Key) -> Option<Translated> {
-        let (translated, news) = {
-            let switch = self.switch.try_read_for(PATIENCE)?;
-            let translated = switch.translate_rules(key);
-            let news = self.news(&switch, &translated);
-            (translated, news)
-        };
-        self.accept_news(&translated, news, Wait::Shortly).then_some(translated)
-    }
-
-    /// Notes and does what a translation asks for beside its actions.
-    pub(crate) fn accept(&self, translated: &Translated) {
-        let news = self.news(&self.switch.read(), translated);
-        self.accept_news(translated, news, Wait::Always);
-    }
-
-    /// What a translation asks for beside its actions.
-    fn news(&self, switch: &Switch, translated: &Translated) -> News {
-        let effects = &translated.translation.effects;
-        if effects.is_empty() && translated.memos.is_empty() {
-            return News::default();
-        }
-        let mut news = switch.news(effects, self.clock.now());
-        news.changes |= !translated.memos.is_empty();
-        news
-    }
-
-    /// Whether it is done: not where the tables cannot be had in time.
-    fn accept_news(&self, translated: &Translated, news: News, wait: Wait) -> bool {
-        if !translated.controllers.is_empty() && self.packets.know(translated) {
-            self.changes.publish(&[Change::All]);
-        }
-        let effects = &translated.translation.effects;
-        if news.changes {
-            let accept = |switch: &mut Switch, now| switch.accept(translated, now);
-            match wait {
-                Wait::Always => self.update(accept),
-                Wait::Shortly => {
-                    let Some(mut switch) = self.switch.try_write_for(PATIENCE) else {
-                        return false;
-                    };
-                    self.update_locked(&mut switch, accept, self.clock.now());
-                }
-            }
-            self.may_have_changed_tables(effects);
-        } else if !news.seen {
-            count_ignored(news.ignored);
-        } else if !self.try_update(|switch, now| switch.apply(effects, now)) {
-            // That known stations were seen again has time.
-            self.reports.keep_effects(effects);
-        }
-        true
     }
 
     /// Has controllers told if effects may have made or ended rules.
@@ -186,14 +141,11 @@ impl Shared {
 
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
-        self.translate(upcall.key).translation
+        self.translate(upcall.key)
     }
 
     fn try_upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Answer {
-        match self.try_translate(upcall.key) {
-            Some(translated) => Answer::Cache(translated.translation),
-            None => Answer::Busy,
-        }
+        self.translate_soon(upcall)
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
@@ -230,6 +182,12 @@ impl Slowpath for Shared {
     fn port_failed(&self, port: PortNo) {
         self.failed.lock().push(port);
         self.failed_notify.notify_one();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.long.close();
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn start(seed: u64, tls: Tls) -> io::Result<State> {
         let shared = Shared::new(seed);
+        shared.serve_long()?;
         let options = dp_user::Options::default();
         let datapath = DpUser::new(options.clone(), shared.clone(), shared.changes.clone())?;
         let bridges = Bridges::new(shared.clone(), datapath.clone(), seed);

@@ -7,49 +7,40 @@
 //! - A queue has [`ROOM`] packets here at most; for others there is [`DropCause::UpcallBudget`].
 //! - Order within a flow is kept: a packet of a flow of which others wait here waits behind them.
 //! - What is answered is cached by the worker as any other answer, or not at all where it may be out of date.
-//!
-//! While somebody changes the switch's tables there is no answer at all: the packet stays in its queue's line, and the worker asks
-//! again after [`RETRY`].
 
-use super::line::{FlowHasher, Held};
-use super::{Inlet, Pipeline, RETRY};
+use super::line::Held;
+use super::{Inlet, Pipeline};
 use crate::stats::DropSink;
 use dp::{Answer, Carried, DropCause, Translation, Upcall};
 use flow::{Key, PortNo};
-use netdev::Frame;
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::Nanos;
 
+/// How long packets of new flows wait before the switch's tables are asked for again, where somebody had them.
+const RETRY: Duration = Duration::from_millis(1);
+
 /// Packets of a queue that wait for answers that take long.
 const ROOM: usize = 64;
 
-/// Packets of the control plane that wait for answers.
-const CONTROL_ROOM: usize = 256;
+/// Recirculated packets of the control plane that wait.
+const ROOM_OF_CONTROL: usize = 256;
 
 /// Time until the worker asks again.
 pub(crate) const AGAIN: Duration = Duration::from_micros(500);
 
+/// What packets of a flow have in common.
+type FlowHash = u32;
+
 /// Packets whose answer takes long, in the order of arrival.
+#[derive(Default)]
 pub(super) struct Away {
-    held: VecDeque<Held>,
-    hasher: Box<FlowHasher>,
-    /// Of each of them, the hash of its flow.
-    hashes: VecDeque<u32>,
+    held: VecDeque<(FlowHash, Held)>,
     /// When they ask again.
     due: Nanos,
 }
 
 impl Away {
-    pub(super) fn new() -> Away {
-        Away {
-            held: VecDeque::new(),
-            hasher: Box::new(FlowHasher::new()),
-            hashes: VecDeque::new(),
-            due: Nanos::ZERO,
-        }
-    }
-
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
@@ -59,56 +50,69 @@ impl Away {
         self.held.len()
     }
 
-    /// Whether packets of the same flow wait.
-    pub(super) fn has(&self, key: &Key) -> bool {
-        !self.held.is_empty() && self.hashes.contains(&self.hasher.hash(key))
-    }
-
-    fn push(&mut self, held: Held) {
-        self.hashes.push_back(self.hasher.hash(&held.key));
-        self.held.push_back(held);
-    }
-
     pub(super) fn clear(&mut self) {
         self.held.clear();
-        self.hashes.clear();
     }
 }
 
-/// Packets of the control plane that wait for their answer, with the port that they came in on as it says.
+/// Packets of the control plane whose answer takes long, with the port that they came in on as it says.
 #[derive(Default)]
 pub(super) struct ControlAway {
     held: VecDeque<(PortNo, Held)>,
     due: Nanos,
 }
 
-/// What the switch said.
-enum Told {
-    Translation(Translation),
+/// Why there is no answer.
+enum Unanswered {
     Later,
     Refused,
+    /// The switch's tables cannot be had.
     Busy,
 }
 
 impl Pipeline {
-    /// Lets a packet ask, and go its way or wait for the answer. Returns it where the switch's tables cannot be had now.
+    /// Lets a packet ask, and go its way or wait for the answer. It comes back where the switch's tables cannot be had now: a worker does not
+    /// wait for whoever changes them.
+    #[inline(always)]
     pub(super) fn ask_for(&mut self, held: Held, from: &mut Inlet, now: Nanos) -> Option<Held> {
-        if from.away.has(&held.key) {
+        if from.is_away(&held.key) {
             self.send_away(held, from, now);
             return None;
         }
-        match self.ask(&held.key, from.port, &held.frame, now) {
-            Told::Translation(translation) => {
+        let busy = self.ask_again(held, from, now);
+        self.stats.upcalls.add(busy.is_none().into());
+        busy
+    }
+
+    #[inline(always)]
+    fn ask_again(&mut self, held: Held, from: &mut Inlet, now: Nanos) -> Option<Held> {
+        if self.is_busy(now) {
+            return Some(held);
+        }
+        let answer = self.slowpath.try_upcall(&held.upcall(), now);
+        match self.note(&answer, &held, from.port, now) {
+            Ok(translation) => {
                 let (actions, drop) = (&translation.actions, translation.drop);
                 let mut context = self.actor.for_inlet(from, now).at_depth(held.depth);
                 context.run(actions, drop, held.frame);
                 self.recirculate(Some(from), now);
             }
-            Told::Later => self.send_away(held, from, now),
-            Told::Refused => self.refuse_new(from, 1),
-            Told::Busy => return Some(held),
+            Err(Unanswered::Later) => self.send_away(held, from, now),
+            Err(Unanswered::Refused) => self.refuse_new(from, 1),
+            Err(Unanswered::Busy) => return Some(held),
         }
         None
+    }
+
+    /// Whether it is too early to ask again for the switch's tables, which could not be had.
+    fn is_busy(&self, now: Nanos) -> bool {
+        self.retry.is_some_and(|at| now < at)
+    }
+
+    /// When packets that wait for the switch's tables are asked for again; `None` where none do.
+    #[inline]
+    pub(crate) fn retry(&self) -> Option<Nanos> {
+        self.retry
     }
 
     /// Lets a packet wait for an answer that takes long.
@@ -120,7 +124,8 @@ impl Pipeline {
             from.away.due = now + AGAIN;
         }
         held.frame.compact();
-        from.away.push(held);
+        let hash = from.line.hash(&held.key);
+        from.away.held.push_back((hash, held));
     }
 
     /// Lets go on those packets of a queue whose answers have come.
@@ -132,34 +137,38 @@ impl Pipeline {
         self.apply_changes();
         from.away.due = now + AGAIN;
         let waiting = std::mem::take(&mut from.away.held);
-        from.away.hashes.clear();
-        for held in waiting {
-            if from.away.has(&held.key) {
-                from.away.push(held);
+        for (hash, held) in waiting {
+            if from.is_away(&held.key) {
+                from.away.held.push_back((hash, held));
             } else if let Some(number) = self.flows.lookup_newer(&held.key, held.asked_at) {
                 self.run_held(number, held, from, now);
-            } else if let Some(unanswered) = self.ask_for(held, from, now) {
-                from.away.push(unanswered);
+            } else if let Some(busy) = self.ask_again(held, from, now) {
+                from.away.held.push_back((hash, busy));
             }
         }
         self.actor.flush(now);
     }
 
-    /// Lets a packet of the control plane ask, and go its way or wait for the answer.
+    /// Lets a packet of the control plane ask, and go its way or wait for the answer or for the switch's tables.
     pub(super) fn ask_for_control(&mut self, in_port: PortNo, held: Held, now: Nanos) {
-        match self.ask(&held.key, in_port, &held.frame, now) {
-            Told::Translation(translation) => {
+        let answer = match self.is_busy(now) {
+            true => Answer::Busy,
+            false => self.slowpath.try_upcall(&held.upcall(), now),
+        };
+        match self.note(&answer, &held, in_port, now) {
+            Ok(translation) => {
+                self.stats.upcalls.add(1);
                 let (actions, drop) = (&translation.actions, translation.drop);
                 self.actor
                     .for_control(in_port, now)
                     .at_depth(held.depth)
                     .run(actions, drop, held.frame);
             }
-            Told::Later | Told::Busy if self.control_away.held.len() < CONTROL_ROOM => {
+            Err(Unanswered::Later | Unanswered::Busy) if self.control_away.held.len() < ROOM_OF_CONTROL => {
                 self.control_away.due = now + AGAIN;
                 self.control_away.held.push_back((in_port, held));
             }
-            Told::Later | Told::Busy | Told::Refused => self.lose(None, DropCause::UpcallBudget),
+            Err(_) => self.lose(None, DropCause::UpcallBudget),
         }
     }
 
@@ -181,42 +190,48 @@ impl Pipeline {
         !self.control_away.held.is_empty()
     }
 
-    /// Asks the switch, caches the answer.
-    fn ask(&mut self, key: &Key, owner: PortNo, frame: &Frame, now: Nanos) -> Told {
-        if self.retry.is_some_and(|at| now < at) {
-            return Told::Busy;
-        }
-        self.retry = None;
-        let upcall = Upcall {
-            key,
-            packet: frame.data(),
-        };
-        let translation = match self.slowpath.try_upcall(&upcall, now) {
+    /// Caches an answer. The translation, by which the packet goes.
+    #[inline(always)]
+    fn note<'t>(
+        &mut self,
+        answer: &'t Answer,
+        held: &Held,
+        owner: PortNo,
+        now: Nanos,
+    ) -> Result<&'t Translation, Unanswered> {
+        let bytes = held.frame.len() as u64;
+        let retry = self.retry.take();
+        let translation = match answer {
             Answer::Cache(translation) => {
-                let number = self.flows.insert(key, owner, &translation, frame.len() as u64, now);
-                self.remember(key, number);
+                let number = self.flows.insert(&held.key, owner, translation, bytes, now);
+                self.remember(&held.key, number);
                 translation
             }
             Answer::Once(translation) => {
-                let carried = Carried {
-                    packets: 1,
-                    bytes: frame.len() as u64,
-                    used: now,
-                };
-                let credits: Vec<_> = translation.credits.iter().map(|credit| (*credit, carried)).collect();
-                self.slowpath.credit(&credits, now);
+                self.credit_one(translation, bytes, now);
                 translation
             }
-            Answer::Later => return Told::Later,
-            Answer::Refused => return Told::Refused,
+            Answer::Later => return Err(Unanswered::Later),
+            Answer::Refused => return Err(Unanswered::Refused),
             Answer::Busy => {
-                self.retry = Some(now + RETRY);
-                return Told::Busy;
+                self.retry = Some(retry.filter(|at| now < *at).unwrap_or(now + RETRY));
+                return Err(Unanswered::Busy);
             }
         };
-        self.stats.upcalls.add(1);
         self.apply_changes();
-        Told::Translation(translation)
+        Ok(translation)
+    }
+
+    /// Counts a packet that no megaflow carries.
+    #[cold]
+    fn credit_one(&self, translation: &Translation, bytes: u64, now: Nanos) {
+        let carried = Carried {
+            packets: 1,
+            bytes,
+            used: now,
+        };
+        let credits: Vec<_> = translation.credits.iter().map(|credit| (*credit, carried)).collect();
+        self.slowpath.credit(&credits, now);
     }
 
     /// Counts packets from a queue whose questions are too many.
@@ -235,10 +250,28 @@ impl Pipeline {
     }
 }
 
+impl Held {
+    fn upcall(&self) -> Upcall<'_> {
+        Upcall {
+            key: &self.key,
+            packet: self.frame.data(),
+        }
+    }
+}
+
 impl Inlet {
     /// Whether packets of its wait for answers that take long.
     #[inline]
     pub fn has_away(&self) -> bool {
         !self.away.is_empty()
+    }
+
+    /// Whether packets of the same flow wait for answers that take long.
+    pub(super) fn is_away(&self, key: &Key) -> bool {
+        if self.away.is_empty() {
+            return false;
+        }
+        let hash = self.line.hash(key);
+        self.away.held.iter().any(|(other, _)| *other == hash)
     }
 }

@@ -77,7 +77,7 @@ impl Inlet {
             rx,
             stats,
             line: Line::new(budget.per_batch, budget.burst),
-            away: Away::new(),
+            away: Away::default(),
             packet_ins: budget,
             gate: None,
             due: None,

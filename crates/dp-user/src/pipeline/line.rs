@@ -129,11 +129,16 @@ impl Line {
     }
 
     fn push(&mut self, held: Held) {
-        let hash = self.hasher.hash(&held.key);
+        let hash = self.hash(&held.key);
         self.places.resize(PLACES, 0);
         self.places[hash as usize % PLACES] += 1;
         self.hashes.push_back(hash);
         self.held.push_back(held);
+    }
+
+    /// What packets of a flow have in common.
+    pub(super) fn hash(&self, key: &Key) -> u32 {
+        self.hasher.hash(key)
     }
 
     /// Puts back what was just taken from the front.
@@ -158,7 +163,7 @@ impl Line {
         if self.held.is_empty() {
             return false;
         }
-        let hash = self.hasher.hash(key);
+        let hash = self.hash(key);
         self.places[hash as usize % PLACES] > 0 && self.hashes.contains(&hash)
     }
 
@@ -195,8 +200,8 @@ impl Pipeline {
             match known {
                 Some(number) => self.run_held(number, held, from, now),
                 None => {
-                    if let Some(unanswered) = self.ask_for(held, from, now) {
-                        from.line.put_back(unanswered, hash);
+                    if let Some(busy) = self.ask_for(held, from, now) {
+                        from.line.put_back(busy, hash);
                         break;
                     }
                 }
@@ -222,7 +227,7 @@ impl Pipeline {
     }
 
     pub(super) fn run_held(&mut self, number: u32, held: Held, from: &mut Inlet, now: Nanos) {
-        if from.away.has(&held.key) {
+        if from.is_away(&held.key) {
             return self.send_away(held, from, now);
         }
         self.stats.megaflow_hits.add(1);
@@ -240,13 +245,13 @@ impl Pipeline {
 
     /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of its wait.
     pub(super) fn ask_or_wait(&mut self, mut held: Held, from: &mut Inlet, now: Nanos) {
-        if from.away.has(&held.key) && !from.line.has(&held.key) {
+        if from.is_away(&held.key) && !from.line.has(&held.key) {
             return self.send_away(held, from, now);
         }
         if !from.waits() && from.line.take() {
             match self.ask_for(held, from, now) {
-                Some(unanswered) => held = unanswered,
                 None => return,
+                Some(busy) => held = busy,
             }
         }
         if from.line.held.len() < from.line.room {
@@ -269,7 +274,7 @@ impl Inlet {
     /// Whether a packet has to stand behind others of its flow.
     #[inline]
     pub(super) fn is_behind(&self, key: &Key) -> bool {
-        self.line.has(key) || self.away.has(key)
+        self.line.has(key) || self.is_away(key)
     }
 }
 
@@ -277,13 +282,13 @@ impl Inlet {
 ///
 /// The secrets are each line's own. A sender that could choose packets with the hash of another flow would put that flow's
 /// packets behind its own, and have them dropped when the line is full.
-pub(super) struct FlowHasher {
+struct FlowHasher {
     secrets: KeyHasher,
     fields: MaskPairs,
 }
 
 impl FlowHasher {
-    pub(super) fn new() -> FlowHasher {
+    fn new() -> FlowHasher {
         const FIELDS: [Field; 10] = [
             Field::RecircId,
             Field::EthDst,
@@ -304,7 +309,7 @@ impl FlowHasher {
         }
     }
 
-    pub(super) fn hash(&self, key: &Key) -> u32 {
+    fn hash(&self, key: &Key) -> u32 {
         self.secrets.masked(key, &self.fields) as u32
     }
 }

@@ -6,7 +6,7 @@ use openflow::model::{Body, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, ErrorKind, Framer, Hello, OfError, Version, Versions};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use switch::tables::{MeterChange, Translated};
+use switch::tables::{MeterChange, Patience, Translated};
 use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
 use telemetry::budget::Budget;
 use wire::{MacAddr, Nanos};
@@ -67,8 +67,17 @@ impl Env for World {
         self.queues.borrow().get(interface).cloned().unwrap_or_default()
     }
 
-    fn execute(&self, in_port: dp::PortNo, packet: &[u8], _translated: &Translated) {
-        self.sent.borrow_mut().push((in_port.0, packet.to_vec()));
+    fn send(
+        &self,
+        in_port: dp::PortNo,
+        packet: &[u8],
+        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+    ) -> bool {
+        let translated = translate(&self.switch.borrow(), Patience::Whole);
+        if translated.is_some() {
+            self.sent.borrow_mut().push((in_port.0, packet.to_vec()));
+        }
+        translated.is_some()
     }
 
     fn set_port_up(&self, _interface: &str, _up: bool) -> Result<(), String> {

@@ -41,7 +41,7 @@ impl Pipeline<'_> {
             return found;
         }
         let actions: usize = dimensions.iter().map(|(_, rule)| 1 + rule.apply.len()).sum();
-        let per_lookup = cost::LOOKUP + rules.stats().subtables;
+        let per_lookup = cost::LOOKUP + cost::SUBTABLE * rules.stats().subtables;
         if !self.spend(4 * actions) {
             return None;
         }

@@ -5,16 +5,15 @@
 //! [`Frame`]s, the innermost first. How far that reaches are the parts behind which the packet is as it was before: a copy, a group's bucket, a
 //! bridge. These go on at once.
 
-use super::budget::cost;
+use super::budget::{Limit, cost};
 use super::packet::Place;
 use super::pipeline::Pipeline;
-use super::translated::{BridgeRule, ForController, Memo};
+use super::translated::{BridgeRule, ForController, Memo, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
 use dp::{Action, DropCause};
 use flow::{FlowState, Key, META_WORDS, MatchField};
 use openflow::model::{self, Controller, Instructions, Subfield};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// What is left of a list of actions, and of the rule that it is of.
@@ -43,6 +42,17 @@ pub struct Frozen {
 }
 
 impl Frozen {
+    pub(super) fn bridge(&self) -> u32 {
+        self.bridge
+    }
+
+    /// The memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let frames = self.frames.iter();
+        let frames: usize = frames.map(|frame| size_of::<Frame>() + bytes_of(&frame.actions)).sum();
+        size_of::<Frozen>() + 16 * self.stack.len() + bytes_of(&self.action_set) + frames
+    }
+
     /// The same with the metadata that a controller gave it, who was told all that it had.
     pub(super) fn with_metadata(&self, state: &FlowState) -> Frozen {
         let mut meta = FlowState::with_meta(Key::ZERO, self.meta);
@@ -79,13 +89,6 @@ pub(super) enum Why {
     Length(u16, Subfield),
     /// A controller shall see it first.
     Pause(Controller),
-}
-
-/// The handle of something: a hash of it, never 0.
-pub(super) fn handle(what: &impl Hash, seed: u64) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    (flow::mix(seed, hasher.finish()) as u32).max(1)
 }
 
 impl Pipeline<'_> {
@@ -143,12 +146,14 @@ impl Pipeline<'_> {
         match why {
             Why::Recirculate => {
                 self.commit();
-                let handle = self.keep_frozen(frames, None);
-                self.actions.push(Action::Recirc(handle));
+                if let Some(handle) = self.keep_frozen(frames, None) {
+                    self.actions.push(Action::Recirc(handle));
+                }
             }
             Why::Pause(to) => {
-                let handle = self.keep_frozen(frames, None);
-                self.hand_over(&to, Some(handle));
+                if let Some(handle) = self.keep_frozen(frames, None) {
+                    self.hand_over(&to, Some(handle));
+                }
             }
             Why::Length(len, bit) => self.both_lengths(len, &bit, &frames),
         }
@@ -157,14 +162,13 @@ impl Pipeline<'_> {
     /// Sends the packet through the datapath again, after which it comes into a bridge.
     pub(super) fn enter_again(&mut self, at: Ingress) {
         self.commit();
-        let handle = self.keep_frozen(Vec::new(), Some(at));
-        self.actions.push(Action::Recirc(handle));
+        if let Some(handle) = self.keep_frozen(Vec::new(), Some(at)) {
+            self.actions.push(Action::Recirc(handle));
+        }
     }
 
-    fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> u32 {
-        self.spend(
-            cost::KEEP + 4 * self.packet.place.action_set.len() + self.packet.stack.len() + self.memos.len() / 16,
-        );
+    fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> Option<u32> {
+        self.spend(4 * self.packet.place.action_set.len() + self.packet.stack.len());
         let frozen = Frozen {
             bridge: self.packet.place.bridge.map_or(0, |bridge| bridge.id),
             meta: *self.packet.state.meta(),
@@ -175,28 +179,30 @@ impl Pipeline<'_> {
             frames,
             enters,
         };
-        self.remember(Memo::Frozen(Box::new(frozen)))
+        let handle = self.remember(Memo::Frozen(Box::new(frozen)));
+        if handle.is_none() {
+            self.dropped(DropCause::HandleLimit);
+        }
+        handle
     }
 
-    /// Notes something to be kept, and returns its handle.
-    pub(super) fn remember(&mut self, memo: Memo) -> u32 {
-        let mut seed = self.switch.seed;
-        let memo = Arc::new(memo);
-        let handle = loop {
-            let handle = memo.handle(seed);
-            let own = self.memos.iter().find(|(known, _)| *known == handle);
-            let own = own.map(|(_, memo)| memo).or(self.switch.memos.get(handle));
-            match own {
-                Some(other) if **other != *memo => seed = flow::mix(seed, 1),
-                _ => break handle,
-            }
+    /// Notes something to be kept, and returns its handle; none where there is no room for it.
+    pub(super) fn remember(&mut self, memo: Memo) -> Option<u32> {
+        self.spend(cost::KEEP + self.memos.len() / 8);
+        let Ok(handle) = self.switch.memos.handle_of(&memo, self.switch.seed, &self.memos) else {
+            let bridge = memo.bridge();
+            self.budget.note(bridge, Limit::Handles);
+            self.warning(|_| Limit::Handles.to_string());
+            self.depend(Read::Handles(bridge));
+            return None;
         };
         if !self.memos.iter().any(|(known, _)| *known == handle) {
+            let memo = self.switch.memos.get(handle).cloned().unwrap_or_else(|| Arc::new(memo));
             self.memos.push((handle, memo));
             self.effects.push(dp::Effect::Memo(handle));
         }
         self.depend(Read::Memo(handle));
-        handle
+        Some(handle)
     }
 
     /// Does what is left for longer packets, then for others.
@@ -296,8 +302,9 @@ impl Pipeline<'_> {
             max_len: to.max_len.min(limit),
             continuation,
         };
-        let handle = handle(&meaning, self.switch.seed);
-        if !self.controllers.iter().any(|(known, _)| *known == handle) {
+        // Nobody knows handle 0: the datapath counts the copy as lost.
+        let handle = self.remember(Memo::Controller(Box::new(meaning.clone()))).unwrap_or(0);
+        if handle != 0 && !self.controllers.iter().any(|(known, _)| *known == handle) {
             self.controllers.push((handle, meaning));
         }
         let meter = match to.meter {

@@ -19,7 +19,7 @@ impl Pipeline<'_> {
         }
         let tables = self.packet.place.bridge.map(|bridge| &bridge.tables);
         let subtables = tables.and_then(|tables| Some(tables.table(table)?.rules.stats().subtables));
-        self.spend(cost::LOOKUP + subtables.unwrap_or_default())
+        self.spend(cost::LOOKUP + cost::SUBTABLE * subtables.unwrap_or_default())
     }
 
     /// Whether the packet may go deeper by so many levels, which it then does.

@@ -1,74 +1,302 @@
 //! What the handles of actions and effects mean: kept as long as megaflows that have them are used, and no longer.
+//!
+//! A translation, which changes nothing, *proposes* a handle for what it has to say ([`Memos::handle_of`]): the handle that this has,
+//! or a free one. [`Memos::keep`] refuses a proposal that another translation's meaning has taken since; whoever translated
+//! translates again. So no handle ever has two meanings, whatever its hash.
+//!
+//! Bounds are per bridge and in total, in number and in bytes. A bridge at its bound gets no new handles, and what its packets need
+//! them for is left out, until some of its handles have not been used for a while; known handles go on. Where all bridges together
+//! are at the bound, the bridge with the most handles makes room for one with less than its share.
 
 use super::translated::Memo;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// Most that is kept. Who makes more of it loses what was used longest ago, and the megaflows that have it.
-const MAX: usize = 65_536;
-
 /// How long something is kept that nobody uses: longer than any megaflow is without packets.
 const UNUSED: Duration = Duration::from_secs(120);
+
+/// The same in a bridge at its bound.
+const UNUSED_IN_FULL: Duration = Duration::from_secs(15);
+
+/// For so long no handle has another meaning than the one that it had: packets on their way may carry it.
+const REST: Duration = Duration::from_secs(5);
 
 /// How exactly it is known when something was used.
 const GRAIN: Duration = Duration::from_secs(1);
 
+/// Handles tried for a new meaning.
+const TRIES: u64 = 64;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Handles in all.
+    pub(crate) total: usize,
+    /// Handles of one bridge.
+    pub(crate) per_bridge: usize,
+    /// Bytes in all.
+    pub(crate) bytes: usize,
+    /// Bytes of one bridge.
+    pub(crate) bytes_per_bridge: usize,
+    /// The highest handle; one less than a power of two.
+    pub(crate) highest: u32,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room {
+            total: 65_536,
+            per_bridge: 32_768,
+            bytes: 128 << 20,
+            bytes_per_bridge: 64 << 20,
+            highest: u32::MAX,
+        }
+    }
+}
+
+/// There is no handle for a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+/// Why a proposal is refused. Who translates again gets another handle, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The handle has another meaning by now.
+    Taken,
+    /// Its bridge is at its bound by now.
+    Full,
+}
+
 /// Meanings by handle.
 #[derive(Debug, Default)]
 pub(crate) struct Memos {
-    known: HashMap<u32, (Arc<Memo>, Nanos)>,
+    room: Room,
+    known: HashMap<u32, Kept>,
+    handles: HashMap<Arc<Memo>, u32>,
+    bridges: BTreeMap<u32, OfBridge>,
+    bytes: usize,
+    /// Handles that had a meaning until lately, the oldest first.
+    resting: VecDeque<(Nanos, u32)>,
+    rests: HashSet<u32>,
+    /// Handles that lost their meaning since [`Memos::take_gone`].
+    gone: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    memo: Arc<Memo>,
+    used: Nanos,
+    bytes: usize,
+}
+
+/// What a bridge has of it.
+#[derive(Debug, Default)]
+struct OfBridge {
     by_use: BTreeSet<(Nanos, u32)>,
+    bytes: usize,
+    /// It was at its bound when it last wanted more, and has not got below since.
+    full: bool,
+}
+
+/// What became stale: handles that are gone, and bridges that have room again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) handles: Vec<u32>,
+    pub(crate) bridges: Vec<u32>,
 }
 
 impl Memos {
     pub(crate) fn get(&self, handle: u32) -> Option<&Arc<Memo>> {
-        self.known.get(&handle).map(|(memo, _)| memo)
+        self.known.get(&handle).map(|kept| &kept.memo)
     }
 
-    /// Keeps something. Appends the handles that had to go for it.
-    pub(crate) fn keep(&mut self, handle: u32, memo: &Arc<Memo>, now: Nanos, gone: &mut Vec<u32>) {
-        if self.touch(handle, now) {
-            return;
+    /// The handle of a meaning, or a free one for it; `own` are those that the translation has proposed before. Never 0.
+    pub(crate) fn handle_of(&self, memo: &Memo, seed: u64, own: &[(u32, Arc<Memo>)]) -> Result<u32, NoRoom> {
+        if let Some(handle) = self.handles.get(memo) {
+            return Ok(*handle);
         }
-        while self.known.len() >= MAX
-            && let Some((_, oldest)) = self.by_use.pop_first()
-        {
-            self.known.remove(&oldest);
-            gone.push(oldest);
+        if let Some((handle, _)) = own.iter().find(|(_, other)| **other == *memo) {
+            return Ok(*handle);
         }
-        self.known.insert(handle, (memo.clone(), now));
-        self.by_use.insert((now, handle));
-    }
-
-    /// Notes that something is used. Whether it is known.
-    pub(crate) fn touch(&mut self, handle: u32, now: Nanos) -> bool {
-        let Some((_, used)) = self.known.get_mut(&handle) else {
-            return false;
+        if self.bridges.get(&memo.bridge()).is_some_and(|bridge| bridge.full) {
+            return Err(NoRoom);
+        }
+        let hash = memo.hash(seed);
+        let tries = (0..TRIES).map(|n| flow::mix(hash, n) as u32 & self.room.highest);
+        let is_free = |handle: &u32| {
+            *handle != 0
+                && !self.known.contains_key(handle)
+                && !self.rests.contains(handle)
+                && !own.iter().any(|(other, _)| other == handle)
         };
-        if now.since(*used) >= GRAIN {
-            self.by_use.remove(&(*used, handle));
-            self.by_use.insert((now, handle));
-            *used = now;
+        tries.into_iter().find(is_free).ok_or(NoRoom)
+    }
+
+    /// Whether all of a translation's meanings are known by the handles that it has for them.
+    pub(crate) fn has_all(&self, proposed: &[(u32, Arc<Memo>)]) -> bool {
+        let is_known = |(handle, memo): &(u32, Arc<Memo>)| self.get(*handle).is_some_and(|known| known == memo);
+        proposed.iter().all(is_known)
+    }
+
+    /// Keeps a meaning by the handle that was proposed for it. Appends what had to go.
+    pub(crate) fn keep(&mut self, handle: u32, memo: &Arc<Memo>, now: Nanos, gone: &mut Gone) -> Result<(), Refusal> {
+        match self.get(handle) {
+            Some(known) if known == memo => {
+                self.touch(handle, now);
+                return Ok(());
+            }
+            Some(_) => return Err(Refusal::Taken),
+            None if self.rests.contains(&handle) || self.handles.contains_key(memo) => return Err(Refusal::Taken),
+            None => {}
+        }
+        let (id, bytes) = (memo.bridge(), memo.bytes());
+        if !self.makes_room(id, bytes, now, gone) {
+            self.bridges.entry(id).or_default().full = true;
+            return Err(Refusal::Full);
+        }
+        self.handles.insert(memo.clone(), handle);
+        let kept = Kept {
+            memo: memo.clone(),
+            used: now,
+            bytes,
+        };
+        self.known.insert(handle, kept);
+        self.bytes += bytes;
+        let bridge = self.bridges.entry(id).or_default();
+        bridge.by_use.insert((now, handle));
+        bridge.bytes += bytes;
+        Ok(())
+    }
+
+    /// Whether there is room for something of a bridge; what it may take from others is taken.
+    fn makes_room(&mut self, id: u32, bytes: usize, now: Nanos, gone: &mut Gone) -> bool {
+        let room = self.room;
+        let of_bridge = self.bridges.entry(id).or_default();
+        if of_bridge.full
+            || of_bridge.by_use.len() >= room.per_bridge
+            || of_bridge.bytes + bytes > room.bytes_per_bridge
+        {
+            return false;
+        }
+        while self.known.len() >= room.total || self.bytes + bytes > room.bytes {
+            let users = self
+                .bridges
+                .values()
+                .filter(|bridge| !bridge.by_use.is_empty() || bridge.full);
+            let share = users.count().max(1);
+            let own = self.bridges.get(&id);
+            let (handles, used) = own.map_or((0, 0), |own| (own.by_use.len(), own.bytes));
+            let by_number = self.known.len() >= room.total;
+            let has_less = if by_number {
+                (handles + 1) * share <= room.total
+            } else {
+                (used + bytes) * share <= room.bytes
+            };
+            let others = self.bridges.iter().filter(|(other, _)| **other != id);
+            let most = others.max_by_key(|(_, other)| if by_number { other.by_use.len() } else { other.bytes });
+            let victim = most.and_then(|(victim, other)| Some((*victim, other.by_use.first()?.1)));
+            match victim.filter(|_| has_less) {
+                Some((victim, handle)) => self.forget(victim, handle, now, gone),
+                None => return false,
+            }
         }
         true
     }
 
-    /// Forgets what nobody has used for long, and appends its handles.
-    pub(crate) fn tick(&mut self, now: Nanos, gone: &mut Vec<u32>) {
-        while let Some((used, handle)) = self.by_use.first().copied()
-            && now.since(used) >= UNUSED
+    /// Notes that something is used. Whether it is known.
+    pub(crate) fn touch(&mut self, handle: u32, now: Nanos) -> bool {
+        let Some(kept) = self.known.get_mut(&handle) else {
+            return false;
+        };
+        if now.since(kept.used) >= GRAIN
+            && let Some(bridge) = self.bridges.get_mut(&kept.memo.bridge())
         {
-            self.by_use.pop_first();
-            self.known.remove(&handle);
-            gone.push(handle);
+            bridge.by_use.remove(&(kept.used, handle));
+            bridge.by_use.insert((now, handle));
+            kept.used = now;
         }
+        true
+    }
+
+    fn forget(&mut self, id: u32, handle: u32, now: Nanos, gone: &mut Gone) {
+        let Some(kept) = self.known.remove(&handle) else { return };
+        self.handles.remove(&kept.memo);
+        self.bytes -= kept.bytes;
+        if let Some(bridge) = self.bridges.get_mut(&id) {
+            bridge.by_use.remove(&(kept.used, handle));
+            bridge.bytes -= kept.bytes;
+        }
+        if self.resting.len() >= self.room.total
+            && let Some((_, oldest)) = self.resting.pop_front()
+        {
+            self.rests.remove(&oldest);
+        }
+        self.resting.push_back((now, handle));
+        self.rests.insert(handle);
+        self.gone.push(handle);
+        gone.handles.push(handle);
+    }
+
+    /// Forgets what nobody has used for long, and appends what became stale.
+    pub(crate) fn tick(&mut self, now: Nanos, gone: &mut Gone) {
+        while let Some((since, handle)) = self.resting.front().copied()
+            && now.since(since) >= REST
+        {
+            self.resting.pop_front();
+            self.rests.remove(&handle);
+        }
+        let ids: Vec<u32> = self.bridges.keys().copied().collect();
+        for id in ids {
+            while let Some(bridge) = self.bridges.get(&id)
+                && let Some((used, handle)) = bridge.by_use.first().copied()
+                && now.since(used) >= bridge.keeps_for()
+            {
+                self.forget(id, handle, now, gone);
+            }
+        }
+        // Not at the first handle that goes: each time, all packets that were refused ask again.
+        let (room, total, bytes) = (self.room, self.known.len(), self.bytes);
+        let below = |used: usize, bound: usize| used < bound - bound / 8;
+        for (id, bridge) in &mut self.bridges {
+            let has_room = below(bridge.by_use.len(), room.per_bridge)
+                && below(bridge.bytes, room.bytes_per_bridge)
+                && below(total, room.total)
+                && below(bytes, room.bytes);
+            if bridge.full && has_room {
+                bridge.full = false;
+                gone.bridges.push(*id);
+            }
+        }
+        self.bridges
+            .retain(|_, bridge| bridge.full || !bridge.by_use.is_empty());
+    }
+
+    /// Handles that lost their meaning since the last call.
+    pub(crate) fn take_gone(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.gone)
     }
 
     /// When [`Memos::tick`] has something to do.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        self.by_use.first().map(|(used, _)| *used + UNUSED)
+        let unused = self.bridges.values().filter_map(|bridge| {
+            let (used, _) = bridge.by_use.first()?;
+            Some(*used + bridge.keeps_for())
+        });
+        let rested = self.resting.front().map(|(since, _)| *since + REST);
+        unused.chain(rested).min()
+    }
+
+    /// Keeps no more than this.
+    pub(crate) fn set_room(&mut self, room: Room) {
+        self.room = room;
+    }
+}
+
+impl OfBridge {
+    fn keeps_for(&self) -> Duration {
+        if self.full { UNUSED_IN_FULL } else { UNUSED }
     }
 }
 
@@ -78,37 +306,148 @@ mod tests {
     use super::*;
     use crate::tables::{FlowTables, RuleRef};
 
-    fn memo(idle: u16) -> Arc<Memo> {
+    fn memo(bridge: u32, idle: u16) -> Arc<Memo> {
         let mut tables = FlowTables::new(crate::FailMode::Secure, 1, Nanos::ZERO);
         let at: RuleRef = tables.flow_mod(&Default::default(), Nanos::ZERO).unwrap().added[0];
-        let rule = BridgeRule { bridge: 1, rule: at };
+        let rule = BridgeRule { bridge, rule: at };
         Arc::new(Memo::Closing { rule, idle, hard: 0 })
+    }
+
+    fn keep(memos: &mut Memos, memo: &Arc<Memo>, now: Nanos) -> Result<u32, Option<Refusal>> {
+        let handle = memos.handle_of(memo, 7, &[]).map_err(|NoRoom| None)?;
+        memos.keep(handle, memo, now, &mut Gone::default()).map_err(Some)?;
+        Ok(handle)
+    }
+
+    fn small(total: usize, per_bridge: usize) -> Memos {
+        let mut memos = Memos::default();
+        memos.set_room(Room {
+            total,
+            per_bridge,
+            ..Room::default()
+        });
+        memos
     }
 
     #[test]
     fn what_is_used_stays_and_the_rest_goes() {
         let mut memos = Memos::default();
-        let mut gone = Vec::new();
-        memos.keep(1, &memo(1), Nanos::ZERO, &mut gone);
-        memos.keep(2, &memo(2), Nanos::ZERO, &mut gone);
-        assert!(memos.touch(2, Nanos::from_secs(60)) && !memos.touch(3, Nanos::ZERO));
+        let one = keep(&mut memos, &memo(1, 1), Nanos::ZERO).unwrap();
+        let two = keep(&mut memos, &memo(1, 2), Nanos::ZERO).unwrap();
+        assert!(memos.touch(two, Nanos::from_secs(60)) && !memos.touch(one ^ two, Nanos::ZERO));
         assert_eq!(memos.next_event(), Some(Nanos::from_secs(120)));
+        let mut gone = Gone::default();
         memos.tick(Nanos::from_secs(130), &mut gone);
-        assert_eq!(gone, [1]);
-        assert!(memos.get(1).is_none() && memos.get(2).is_some());
+        assert_eq!(gone.handles, [one]);
+        assert!(memos.get(one).is_none() && memos.get(two).is_some());
         memos.tick(Nanos::from_secs(180), &mut gone);
-        assert_eq!((gone, memos.next_event()), (vec![1, 2], None));
+        assert_eq!((gone.handles, memos.take_gone()), (vec![one, two], vec![one, two]));
+        memos.tick(Nanos::from_secs(200), &mut Gone::default());
+        assert_eq!(memos.next_event(), None);
     }
 
     #[test]
-    fn there_is_a_bound_and_the_oldest_gives_way() {
+    fn meanings_whose_hashes_collide_have_different_handles() {
         let mut memos = Memos::default();
-        let mut gone = Vec::new();
-        let one = memo(1);
-        for handle in 0..MAX as u32 + 3 {
-            memos.keep(handle, &one, Nanos::from_secs(u64::from(handle)), &mut gone);
+        memos.set_room(Room {
+            highest: 15,
+            ..Room::default()
+        });
+        let all: Vec<_> = (0..20).map(|idle| memo(1, idle)).collect();
+        let mut handles = BTreeMap::new();
+        for memo in &all {
+            match keep(&mut memos, memo, Nanos::ZERO) {
+                Ok(handle) => assert!(handles.insert(handle, memo.clone()).is_none()),
+                Err(refused) => assert_eq!(refused, None),
+            }
         }
-        assert_eq!(gone, [0, 1, 2]);
-        assert_eq!(memos.known.len(), MAX);
+        assert!(handles.len() > 10 && !handles.contains_key(&0), "{handles:?}");
+        for (handle, memo) in &handles {
+            assert_eq!(memos.get(*handle), Some(memo));
+            assert_eq!(memos.handle_of(memo, 7, &[]), Ok(*handle));
+        }
+    }
+
+    #[test]
+    fn of_two_proposals_of_one_handle_the_later_is_refused() {
+        let mut memos = Memos::default();
+        memos.set_room(Room {
+            highest: 1,
+            ..Room::default()
+        });
+        let (one, two) = (memo(1, 1), memo(1, 2));
+        assert_eq!(
+            (memos.handle_of(&one, 7, &[]), memos.handle_of(&two, 7, &[])),
+            (Ok(1), Ok(1))
+        );
+        let mut gone = Gone::default();
+        assert_eq!(memos.keep(1, &one, Nanos::ZERO, &mut gone), Ok(()));
+        assert_eq!(memos.keep(1, &two, Nanos::ZERO, &mut gone), Err(Refusal::Taken));
+        assert_eq!(memos.handle_of(&two, 7, &[]), Err(NoRoom));
+        // In one translation too.
+        assert_eq!(memos.handle_of(&one, 7, &[]), Ok(1));
+        assert_eq!(
+            Memos::default()
+                .handle_of(&two, 7, &[(1, one.clone())])
+                .map(|handle| handle != 1),
+            Ok(true)
+        );
+        // It rests before it means something else.
+        memos.tick(Nanos::from_secs(120), &mut gone);
+        assert_eq!(memos.handle_of(&two, 7, &[]), Err(NoRoom));
+        memos.tick(Nanos::from_secs(125), &mut gone);
+        assert_eq!(memos.handle_of(&two, 7, &[]), Ok(1));
+    }
+
+    #[test]
+    fn a_full_bridge_refuses_its_own_and_keeps_what_it_has_until_that_is_unused() {
+        let mut memos = small(1000, 8);
+        let second = Nanos::from_secs;
+        let known: Vec<u32> = (0..8)
+            .map(|idle| keep(&mut memos, &memo(1, idle), second(0)).unwrap())
+            .collect();
+        assert_eq!(keep(&mut memos, &memo(1, 8), second(0)), Err(Some(Refusal::Full)));
+        // From now on it is not even proposed; what is known is, and others have room.
+        assert_eq!(keep(&mut memos, &memo(1, 9), second(0)), Err(None));
+        assert_eq!(keep(&mut memos, &memo(1, 3), second(0)), Ok(known[3]));
+        keep(&mut memos, &memo(2, 1), second(0)).unwrap();
+        known
+            .iter()
+            .skip(1)
+            .for_each(|handle| assert!(memos.touch(*handle, second(10))));
+        let mut gone = Gone::default();
+        memos.tick(second(15), &mut gone);
+        assert_eq!((&gone.handles[..], &gone.bridges[..]), (&known[..1], &[][..]));
+        memos.tick(second(25), &mut gone);
+        assert_eq!((gone.handles.len(), &gone.bridges[..]), (8, &[1][..]));
+        keep(&mut memos, &memo(1, 8), second(25)).unwrap();
+        assert!(memos.get(memos.handle_of(&memo(2, 1), 7, &[]).unwrap()).is_some());
+    }
+
+    #[test]
+    fn a_bridge_with_less_than_its_share_gets_room_from_the_one_with_the_most() {
+        let mut memos = small(12, 12);
+        for idle in 0..12 {
+            keep(&mut memos, &memo(1, idle), Nanos::from_secs(u64::from(idle))).unwrap();
+        }
+        assert_eq!(keep(&mut memos, &memo(1, 99), Nanos::ZERO), Err(Some(Refusal::Full)));
+        let got = (0..12).filter(|idle| keep(&mut memos, &memo(2, *idle), Nanos::from_secs(20)).is_ok());
+        assert_eq!(got.count(), 6);
+        assert_eq!(memos.known.len(), 12);
+        // The oldest went.
+        assert!(memos.get(memos.handle_of(&memo(1, 11), 7, &[]).unwrap()).is_some());
+        assert_eq!(memos.take_gone().len(), 6);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let mut memos = small(1000, 1000);
+        let each = memo(1, 0).bytes();
+        memos.set_room(Room {
+            bytes_per_bridge: 5 * each,
+            ..Room::default()
+        });
+        let got = (0..10).filter(|idle| keep(&mut memos, &memo(1, *idle), Nanos::ZERO).is_ok());
+        assert_eq!(got.count(), 5);
     }
 }

@@ -497,7 +497,11 @@ impl<'a> Pipeline<'a> {
             // A part of the copies is worth nothing. What was learned before stays learned, as in Open vSwitch: its action was carried out.
             self.actions.clear();
             self.controllers.clear();
-            self.memos.retain(|(_, memo)| !matches!(**memo, Memo::Frozen(_)));
+            self.memos.retain(|(_, memo)| memo.acts());
+            let memos = &self.memos;
+            self.effects.retain(
+                |effect| !matches!(effect, Effect::Memo(handle) if memos.iter().all(|(kept, _)| kept != handle)),
+            );
         }
         super::commit::trim(&mut self.actions);
         let drop = self.actions.is_empty();

@@ -1,6 +1,7 @@
 mod against_a_list;
 mod bundles;
 mod groups;
+mod handles;
 mod mass;
 mod meters;
 mod options;

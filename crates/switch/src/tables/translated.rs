@@ -1,12 +1,14 @@
 //! What comes of a translation.
 
+use super::RuleRef;
 use super::budget::RanOut;
+use super::condition::each_action;
 use super::freeze::Frozen;
 use super::learn::Learned;
-use super::{RuleRef, freeze};
 use dp::Translation;
 use openflow::model;
 use smallvec::SmallVec;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// A rule of a bridge.
@@ -59,6 +61,8 @@ pub enum Memo {
     Frozen(Box<Frozen>),
     /// A rule that packets make.
     Learned(Box<Learned>),
+    /// What controllers are told of a packet: what [`dp::Action::Controller`] names.
+    Controller(Box<ForController>),
     /// A rule whose TCP connection ends with the packet.
     Closing {
         /// The rule.
@@ -77,11 +81,11 @@ pub struct Translated {
     pub translation: Translation,
     /// The rules that its packets are counted by.
     pub rules: SmallVec<[BridgeRule; 4]>,
-    /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the meaning is.
+    /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the meaning is; 0 means that there was no room for it.
     pub controllers: Vec<(u32, ForController)>,
     /// What the switch has to know of before the translation is used ([`Switch::accept`](crate::Switch::accept)), by handle.
     pub memos: Vec<(u32, Arc<Memo>)>,
-    /// How much work it was, in units of about one probe of a subtable: at most 2^20, and the step that went beyond.
+    /// How much work it was, in units of the budget: at most 2^20, and the step that went beyond.
     pub work: u32,
     /// The first limit that the packet reached, if any.
     pub ran_out: Option<RanOut>,
@@ -101,8 +105,43 @@ impl From<Translation> for Translated {
 }
 
 impl Memo {
-    /// A handle for it, which is the same whenever it is; never 0.
-    pub(super) fn handle(&self, seed: u64) -> u32 {
-        freeze::handle(self, seed)
+    /// A number that is the same whenever it is. Others may have it too.
+    pub(super) fn hash(&self, seed: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (seed, self).hash(&mut hasher);
+        hasher.finish()
     }
+
+    /// The bridge that it is of, by its number in the switch.
+    pub(super) fn bridge(&self) -> u32 {
+        match self {
+            Memo::Frozen(frozen) => frozen.bridge(),
+            Memo::Learned(learned) => learned.bridge,
+            Memo::Closing { rule, .. } => rule.bridge,
+            Memo::Controller(meaning) => meaning.bridge,
+        }
+    }
+
+    /// The memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        const OWN: usize = 512;
+        OWN + match self {
+            Memo::Frozen(frozen) => frozen.bytes(),
+            Memo::Learned(learned) => bytes_of(&learned.change.instructions.apply),
+            Memo::Closing { .. } => 0,
+            Memo::Controller(meaning) => meaning.userdata.len() + 64 * meaning.metadata.entries().len(),
+        }
+    }
+
+    /// Whether it makes or changes rules when its effect is applied.
+    pub(crate) fn acts(&self) -> bool {
+        matches!(self, Memo::Learned(_) | Memo::Closing { .. })
+    }
+}
+
+/// The memory that actions take, about.
+pub(super) fn bytes_of(list: &[model::Action]) -> usize {
+    let mut bytes = 0;
+    each_action(list, &mut |_| bytes += size_of::<model::Action>() + 16);
+    bytes
 }

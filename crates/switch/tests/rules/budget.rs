@@ -81,7 +81,7 @@ fn packet_outs_traces_and_packets_that_go_on_have_the_same_budget() {
     is_dropped_for_its_cost(&switch.translate_actions("br0", &state, &actions).unwrap());
 
     let paused = switch.translate_rules(&key());
-    switch.accept(&paused, Nanos::ZERO);
+    switch.accept(&paused, Nanos::ZERO).unwrap();
     let handle = paused.controllers[0].1.continuation.unwrap();
     is_dropped_for_its_cost(&switch.resume(handle, &state).unwrap());
 

@@ -28,7 +28,7 @@ pub(crate) fn bridge(groups: &[&str], rules: &[&str]) -> Switch {
 
 fn answer(switch: &mut Switch, key: &Key) -> Translated {
     let translated = switch.translate_rules(key);
-    switch.accept(&translated, Nanos::ZERO);
+    switch.accept(&translated, Nanos::ZERO).unwrap();
     translated
 }
 

@@ -46,7 +46,7 @@ fn what_a_packet_makes_is_there_for_later_ones_and_stays_while_they_come() {
     let mut switch = bridge(&[learn]);
     let first = switch.translate_rules(&from(1));
     assert_eq!(rules_in(&switch, 5), 0);
-    let changes = switch.accept(&first, Nanos::ZERO);
+    let changes = switch.accept(&first, Nanos::ZERO).unwrap();
     assert!(changes.iter().any(|change| first.translation.depends_on(change)));
     assert_eq!(rules_in(&switch, 5), 1);
     let second = switch.translate_rules(&from(1));
@@ -77,7 +77,7 @@ fn what_was_learned_before_a_packet_is_given_up_stays_learned() {
         let key = extract(&packet.bytes(), PortNo(port)).unwrap();
         let translated = switch.translate_rules(&key);
         assert!(translated.translation.actions.is_empty(), "{translated:?}");
-        switch.accept(&translated, Nanos::ZERO);
+        switch.accept(&translated, Nanos::ZERO).unwrap();
         assert_eq!([5, 6].map(|table| rules_in(&switch, table)), [learned, 0]);
     }
 }
@@ -86,7 +86,7 @@ fn what_was_learned_before_a_packet_is_given_up_stays_learned() {
 fn a_rule_made_of_no_port_sends_nowhere() {
     let learn = "in_port=1,actions=load:0->NXM_OF_IN_PORT[],learn(table=5,NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
     let mut switch = bridge(&[learn, "in_port=2,actions=resubmit(,5)"]);
-    switch.accept(&switch.translate_rules(&from(1)), Nanos::ZERO);
+    switch.accept(&switch.translate_rules(&from(1)), Nanos::ZERO).unwrap();
     assert_eq!(rules_in(&switch, 5), 1);
     let packet = Packet::new(mac(1), mac(9)).payload(0x88b5, b"data");
     let later = switch.translate_rules(&extract(&packet.bytes(), PortNo(2)).unwrap());
@@ -104,7 +104,7 @@ fn no_more_rules_are_made_than_may_be_and_a_bit_says_so() {
     let mut sent = Vec::new();
     for station in 1..=4 {
         let translated = switch.translate_rules(&from(station));
-        switch.accept(&translated, Nanos::ZERO);
+        switch.accept(&translated, Nanos::ZERO).unwrap();
         sent.push(translated.translation.actions[0]);
     }
     let (two, three) = (Step::Output(PortNo(2)), Step::Output(PortNo(3)));
@@ -120,7 +120,7 @@ fn rules_go_with_the_last_one_that_makes_such() {
     let other = "table=5,cookie=0x8,in_port=3,actions=drop";
     let mut switch = bridge(&[&rules[0], &rules[1], other]);
     let translated = switch.translate_rules(&from(1));
-    switch.accept(&translated, Nanos::ZERO);
+    switch.accept(&translated, Nanos::ZERO).unwrap();
     assert_eq!(rules_in(&switch, 5), 2);
     let gone = |switch: &mut Switch, port: &str| {
         let delete = flow_mod(FlowCommand::DeleteStrict, &format!("{port},table=0"));
@@ -140,7 +140,7 @@ fn a_rule_ends_soon_behind_its_connection() {
     let mut switch = bridge(&["tcp,idle_timeout=100,actions=fin_timeout(idle_timeout=5),output:2"]);
     for (flags, last) in [(0x10, 100), (0x11, 5)] {
         let translated = switch.translate_rules(&tcp(flags));
-        switch.accept(&translated, Nanos::ZERO);
+        switch.accept(&translated, Nanos::ZERO).unwrap();
         let end = switch.bridge("br0").unwrap().tables().next_event();
         assert_eq!(end, Some(Nanos::from_secs(last)));
     }

@@ -9,7 +9,7 @@ use openflow::model::{Action, Port};
 use openflow::text::{Names, parse_actions, parse_packet, parse_port};
 use std::collections::BTreeMap;
 use switch::Switch;
-use switch::tables::TunnelOptions;
+use switch::tables::{Patience, TunnelOptions};
 use switch::trace::Request;
 use wire::EtherType;
 
@@ -65,11 +65,15 @@ fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
         devices: known.devices,
         effective: wanted.effective,
     };
-    let traced = state.shared.switch.read().trace(&request);
+    let trace = |switch: &Switch, patience: Patience<'_>| {
+        switch.bridge(request.bridge)?;
+        Some(switch.trace_within(&request, patience))
+    };
+    let traced = match wanted.effective {
+        true => state.shared.decide(trace),
+        false => state.shared.look_patiently(trace),
+    };
     let traced = traced.ok_or_else(|| format!("{}: unknown bridge", wanted.bridge))?;
-    if wanted.effective {
-        state.shared.accept(&traced.translated);
-    }
     Ok(traced.text)
 }
 

@@ -5,7 +5,7 @@ use dp::{Carried, Change, MeterStats, PortNo, Slowpath};
 use ofproto::{Env, PortCounters, QueueInfo};
 use openflow::OfError;
 use switch::Switch;
-use switch::tables::{MeterChange, Translated};
+use switch::tables::{MeterChange, Patience, Translated};
 use wire::Nanos;
 
 impl Env for State {
@@ -84,8 +84,15 @@ impl Env for State {
         qos.queues(report.as_ref())
     }
 
-    fn execute(&self, in_port: PortNo, packet: &[u8], translated: &Translated) {
-        self.shared.accept(translated);
+    fn send(
+        &self,
+        in_port: PortNo,
+        packet: &[u8],
+        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+    ) -> bool {
+        let Some(translated) = self.shared.decide(translate) else {
+            return false;
+        };
         let now = self.shared.clock.now();
         let carried = Carried {
             packets: 1,
@@ -100,6 +107,7 @@ impl Env for State {
             .collect();
         self.shared.credit(&credits, now);
         self.dp().execute(in_port, packet, &translated.translation.actions);
+        true
     }
 
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String> {

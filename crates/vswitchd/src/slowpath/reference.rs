@@ -13,7 +13,7 @@ mod plain;
 mod random;
 
 use super::Shared;
-use dp::{Carried, Credit, DropCause, Effect, PacketIn, PortCounters, PortNo, Slowpath, Translation, Upcall};
+use dp::{Answer, Carried, Credit, DropCause, Effect, PacketIn, PortCounters, PortNo, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, FlowMod};
@@ -38,6 +38,10 @@ struct Noted {
 impl Slowpath for Noted {
     fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation {
         self.shared.upcall(upcall, now)
+    }
+
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
+        self.shared.try_upcall(upcall, now)
     }
 
     fn refresh(&self, effects: &[Effect], now: Nanos) {
