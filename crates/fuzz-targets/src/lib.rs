@@ -139,9 +139,10 @@ pub fn jsonrpc(data: &[u8]) {
         max_bytes: 1 << 16,
         max_depth: 100,
     };
-    let mut whole = Framer::with_limits(limits);
-    whole.push(data);
-    let whole = drain(&mut whole);
+    let mut framer = Framer::with_limits(limits);
+    framer.push(data);
+    let whole = drain(&mut framer);
+    let is_legal = framer.next().is_ok();
 
     let mut cut = Framer::with_limits(limits);
     let mut parts = Vec::new();
@@ -150,6 +151,20 @@ pub fn jsonrpc(data: &[u8]) {
         parts.extend(drain(&mut cut));
     }
     assert_eq!(whole, parts);
+
+    // Each message that comes in parts is given up.
+    let mut skimming = Framer::with_limits(limits);
+    let (mut kept, mut discarded) = (Vec::new(), 0);
+    for part in data.chunks(1 + data.len() / 5) {
+        skimming.push(part);
+        discarded += usize::from(skimming.take_discarded().is_some());
+        kept.extend(drain(&mut skimming));
+        skimming.discard();
+    }
+    if is_legal {
+        assert_eq!(kept.len() + discarded, whole.len());
+        assert!(kept.iter().all(|frame| whole.contains(frame)));
+    }
     for frame in &whole {
         if let Ok(message) = Message::parse(frame) {
             let bytes = message.clone().to_bytes();

@@ -495,7 +495,7 @@ fn memory_budget(asked: usize) -> usize {
         return asked;
     }
     let system = rustix::system::sysinfo();
-    let memory = u64::from(system.totalram) * u64::from(system.mem_unit);
+    let memory = system.totalram * u64::from(system.mem_unit);
     usize::try_from((memory / 4).clamp(512 << 20, 4 << 30)).unwrap_or(usize::MAX)
 }
 

@@ -16,7 +16,8 @@ const SYSTEM_ID: &str = "system-id";
 /// Adds to `txn` what the root row lacks. What it has is the user's and stays.
 pub(crate) fn complete(root: &OpenVSwitch, txn: &mut Txn) {
     use open_vswitch::{TABLE, columns};
-    let directory = paths::sysconfdir().join("openvswitch");
+    // Beside the database: a second switch of this machine, with directories of its own, has an identifier of its own.
+    let directory = paths::dbdir();
     if !root.external_ids.contains_key(SYSTEM_ID) {
         txn.map_put(
             TABLE,

@@ -229,11 +229,9 @@ impl Core {
     /// bytes to be sent. Of peers on other machines only, if `remote_only`.
     pub(crate) fn longest_idle(&self, remote_only: bool) -> Option<SessionId> {
         let idle = self.sessions.iter().filter(|(_, session)| {
-            !session.options.remote.is_empty()
-                && !(remote_only && session.options.local)
-                && session.closing.is_none()
-                && session.holding.kept() == 0
-                && session.outbox.backlog() == 0
+            let SessionOptions { remote, local, .. } = &session.options;
+            let may_leave = !remote.is_empty() && (!local || !remote_only);
+            may_leave && session.closing.is_none() && session.holding.kept() == 0 && session.outbox.backlog() == 0
         });
         let longest = idle.min_by_key(|(id, session)| (session.last_heard, **id));
         longest.map(|(id, _)| *id)

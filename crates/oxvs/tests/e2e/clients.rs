@@ -408,10 +408,7 @@ fn a_new_database_says_which_system_it_is_of_and_keeps_what_is_there() {
     }
     let mut switch = dummy();
     let id = switch.get("open_vswitch", ".", "external_ids:system-id");
-    assert_eq!(
-        switch.sandbox.read("openvswitch/system-id.conf").trim(),
-        id.trim_matches('"')
-    );
+    assert_eq!(switch.sandbox.read("system-id.conf").trim(), id.trim_matches('"'));
     for column in ["system_type", "system_version"] {
         assert_ne!(switch.get("open_vswitch", ".", column), "[]", "{column}");
     }

@@ -1,6 +1,6 @@
 //! Interfaces without a wire: packets of a file come in, and what goes out is gone.
 
-use crate::fixture::{dummy, stand_in};
+use crate::fixture::{dummy, dummy_bridge, stand_in};
 use std::fs;
 use testkit::{Vswitch, eventually, skip};
 
@@ -87,4 +87,49 @@ fn a_file_that_is_no_capture_is_an_error_of_its_row() {
     let error = switch.get("interface", "source", "error");
     assert!(error.contains("not a capture file"), "{error}");
     assert_eq!(switch.get("interface", "source", "ofport"), "-1");
+}
+
+#[test]
+fn memory_of_megaflows_that_aged_out_is_given_back() {
+    if stand_in() {
+        skip!("Open vSwitch keeps it");
+    }
+    const FLOWS: usize = 15_000;
+    let mut switch = dummy();
+    dummy_bridge(&switch, "br0", &["p1", "p2"]);
+    switch.vsctl("set open_vswitch . other_config:max-idle=600000 other_config:flow-limit=100000");
+    let ofctl = |args: &[&str]| switch.tool("ovs-ofctl", args).expect_ok();
+    // Every pair of addresses has a megaflow of its own.
+    let group = "group_id=1,type=select,selection_method=hash,fields(ip_src,ip_dst),bucket=actions=output:1,bucket=actions=output:2";
+    ofctl(&["-OOpenFlow15", "add-group", "br0", group]);
+    ofctl(&["-OOpenFlow15", "add-flow", "br0", "priority=9,ip,actions=group:1"]);
+    let before = switch.daemon().resident_kib();
+    let mut control = switch.unixctl();
+    for n in 0..FLOWS {
+        let packet = format!(
+            "0200000000aa0200000000bb0800450000140000400040000000{:08x}0a000001",
+            0x0b00_0000 + n
+        );
+        eventually("the packet is taken", || {
+            control.call("netdev-dummy/receive", &["p1", &packet]).ok()
+        });
+    }
+    let flows = |control: &mut testkit::Unixctl| -> usize {
+        let usage = control.call("memory/show", &[]).unwrap();
+        let flows = usage.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (_, rest) = flows.split_once("udpif keys:").unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    eventually("all megaflows are there", || {
+        (flows(&mut control) >= FLOWS).then_some(())
+    });
+    let full = switch.daemon().resident_kib();
+    // The switch notes what there is with its statistics, every five seconds.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    switch.vsctl("set open_vswitch . other_config:max-idle=500");
+    eventually("all megaflows are gone", || (flows(&mut control) == 0).then_some(()));
+    eventually("memory is given back", || {
+        let now = switch.daemon().resident_kib();
+        (now < before + (full - before) / 2).then_some(())
+    });
 }
