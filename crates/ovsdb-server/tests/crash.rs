@@ -108,9 +108,9 @@ fn garbage_after_good_records_is_cut_off_and_kept_aside() {
     server.connect().transact(insert("d"));
     let log = server.log();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("|ERR|")).collect();
-    let lost = format!("{} bytes with 2 records", damaged.len() - good.len());
+    let lost = format!("{} bytes, 2 record(s)", damaged.len() - good.len());
     assert!(lines.len() == 1 && lines[0].contains(&lost), "{log}");
-    assert!(lines[0].contains("1 transactions remain"), "{log}");
+    assert!(lines[0].contains("1 transaction(s) remain"), "{log}");
     assert!(lines[0].contains(&format!("offset {}", good.len())), "{log}");
     server.kill();
     assert_eq!(

@@ -49,6 +49,7 @@ fn unfinished_messages_are_bounded_together_and_refused_without_ending_connectio
     let dir = directory();
     let server = ovsdb_server::Server::open(ovsdb_server::Options {
         databases: vec![database(dir.path())],
+        remotes: vec![format!("punix:{}", dir.path().join("sock").display())],
         memory_budget: BUDGET,
         ..Default::default()
     })
@@ -78,7 +79,7 @@ fn unfinished_messages_are_bounded_together_and_refused_without_ending_connectio
         let part = "x".repeat(1 << 20);
         let mut peers = Vec::new();
         for n in 0..20 {
-            let mut stream = server.connect_in_memory().unwrap();
+            let mut stream = tokio::net::UnixStream::connect(dir.path().join("sock")).await.unwrap();
             stream
                 .write_all(format!(r#"{{"id":{n},"method":"echo","params":[["#).as_bytes())
                 .await

@@ -118,7 +118,11 @@ impl Core {
         if !grown || !holding.share.is_exceeded() {
             return None;
         }
-        let inputs = self.sessions.iter().map(|(id, session)| (session.holding.input, *id));
+        let clients = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| !session.options.remote.is_empty());
+        let inputs = clients.map(|(id, session)| (session.holding.input, *id));
         let (_, longest) = inputs.max()?;
         // Its bytes are as good as gone.
         self.sessions.get_mut(&longest)?.holding.set_input(0);

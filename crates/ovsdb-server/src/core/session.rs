@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mgmt::budget::Budget;
 use ovsdb::Error;
 use serde_json::Value;
 use wire::Nanos;
@@ -100,6 +101,11 @@ impl Session {
 impl Core {
     /// A client has connected.
     pub(crate) fn connect(&mut self, options: SessionOptions, now: Now) -> SessionId {
+        // The switch in the same process is no client: the budget is to protect it.
+        let holding = match options.remote.is_empty() {
+            true => Holding::new(&Budget::new(usize::MAX / 2, 0)),
+            false => Holding::new(&self.budget),
+        };
         let id = SessionId(self.next_session);
         self.next_session += 1;
         let session = Session {
@@ -109,7 +115,7 @@ impl Core {
             monitors: BTreeMap::new(),
             change_aware: false,
             n_blocked: 0,
-            holding: Holding::new(&self.budget),
+            holding,
             decided: (0, false),
             last_heard: now.monotonic,
             probed: false,

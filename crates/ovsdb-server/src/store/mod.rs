@@ -95,8 +95,8 @@ impl Store {
             };
             tracing::error!(
                 target: "ovsdb_file",
-                "{}: configuration is lost: {} bytes with {} records after the last good one are cut off and {kept}; \
-                 {} transactions remain (offset {damage})",
+                "{}: configuration is lost: {} bytes, {} record(s), after the last good one are cut off and {kept}; \
+                 {} transaction(s) remain (offset {damage})",
                 name.display(), tail.len(), aside::records(tail), loaded.transactions,
             );
             log.cut(loaded.good_length)

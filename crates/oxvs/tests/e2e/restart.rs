@@ -76,7 +76,7 @@ fn a_database_with_a_torn_end_opens_up_to_it() {
     assert_eq!(switch.get("bridge", "br0", "external_ids"), "{kept=yes, more=yes}");
     if !stand_in() {
         let log = switch.sandbox.read("switch.log");
-        assert!(log.contains("WARN") && log.contains("conf.db"), "{log}");
+        assert!(log.contains("|ERR|") && log.contains("conf.db.cut-off"), "{log}");
     }
     assert!(std::fs::read(&file).expect("the database").len() > whole);
 }

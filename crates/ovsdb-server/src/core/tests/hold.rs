@@ -100,3 +100,25 @@ fn replies_that_nobody_reads_are_bounded_together() {
     let last = sessions[29];
     assert!(world.call(last, "monitor", json!(["D", "again", {"T": {}}]))[0]["error"].is_null());
 }
+
+#[test]
+fn the_switch_in_the_same_process_is_served_whatever_clients_hold() {
+    let mut world = World::with_budget(BUDGET);
+    let client = world.connect();
+    world.core.input(client, BUDGET / 2);
+    let options = SessionOptions {
+        name: "internal".into(),
+        remote: String::new(),
+        local: true,
+        read_only: false,
+        probe: None,
+    };
+    let now = world.now();
+    let switch = world.core.connect(options, now);
+    assert_eq!(world.core.input(switch, 2 * BUDGET), None);
+    let long = json!({"op": "comment", "comment": "x".repeat(1 << 20)});
+    let mut ops = vec![json!("D"), wait_for("never")];
+    ops.extend(std::iter::repeat_n(long, 9));
+    assert!(world.call(switch, "transact", json!(ops)).is_empty(), "it waits");
+    assert_eq!(world.core.budget().0, BUDGET / 2);
+}
