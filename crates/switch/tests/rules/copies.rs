@@ -10,8 +10,11 @@ use switch::{Attach, Switch, VlanMode};
 use testkit::{Packet, mac};
 use wire::{Nanos, Vid};
 
-/// What leaves the second port for a tagged packet, with these actions.
-fn sent(actions: &str) -> (Vec<(u32, String)>, Vec<(u32, String)>) {
+/// What leaves, by ports.
+type Sent = Vec<(u32, String)>;
+
+/// What leaves the second port for a tagged packet: by these actions, and if it is sent as it is.
+fn sent(actions: &str) -> (Sent, Sent) {
     let packet = Packet::new(mac(1), mac(2)).tag(0x8100, 10);
     let packet = packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     let key = extract(&packet.udp(1, 2, b"data").bytes(), PortNo(3)).unwrap();
