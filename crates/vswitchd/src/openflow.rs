@@ -6,6 +6,7 @@
 mod bridge;
 mod connection;
 mod environment;
+mod linger;
 mod output;
 
 pub(crate) use bridge::BridgeAgent;
