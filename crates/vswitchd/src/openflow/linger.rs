@@ -9,7 +9,6 @@
 use mgmt::stream::ReadHalf;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// How long to poll.
@@ -45,7 +44,7 @@ impl Linger {
         }
         let started = Instant::now();
         loop {
-            match recv(raw(socket)?, &mut *buffer, RecvFlags::DONTWAIT) {
+            match recv(socket.raw()?, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((_, n @ 1..)) => {
                     self.tried(true);
                     return Some(n);
@@ -72,15 +71,6 @@ impl Linger {
             self.failures = (self.failures + 1).min(MOST_FAILURES);
             self.pause = (1 << self.failures) - 1;
         }
-    }
-}
-
-/// A socket whose bytes are what the peer has written: not under TLS.
-fn raw(socket: &ReadHalf) -> Option<BorrowedFd<'_>> {
-    match socket {
-        ReadHalf::Unix(half) => Some(half.as_ref().as_fd()),
-        ReadHalf::Tcp(half) => Some(half.as_ref().as_fd()),
-        ReadHalf::Tls(_) => None,
     }
 }
 
