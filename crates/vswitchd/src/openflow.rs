@@ -6,7 +6,6 @@
 mod bridge;
 mod connection;
 mod environment;
-mod linger;
 mod output;
 
 pub(crate) use bridge::BridgeAgent;

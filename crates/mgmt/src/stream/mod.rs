@@ -11,7 +11,7 @@ pub mod tls;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
@@ -139,17 +139,6 @@ pub enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
     /// Under TLS.
     Tls(tokio::io::ReadHalf<Secure>),
-}
-
-impl ReadHalf {
-    /// The socket, where its bytes are what the peer has written: not under TLS.
-    pub fn raw(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            ReadHalf::Unix(half) => Some(half.as_ref().as_fd()),
-            ReadHalf::Tcp(half) => Some(half.as_ref().as_fd()),
-            ReadHalf::Tls(_) => None,
-        }
-    }
 }
 
 /// The writing half of a [`Stream`]; dropping it ends the peer's reading, under TLS when the other half is dropped too.

@@ -1,9 +1,8 @@
 //! A connection's bytes: from the socket to the agent, and back.
 
 use super::BridgeAgent;
-use super::linger::Linger;
 use super::output::Output;
-use mgmt::stream::{Stream, WriteHalf};
+use mgmt::stream::Stream;
 use ofproto::{ConnId, Run};
 use std::rc::Rc;
 use std::task::Poll;
@@ -17,7 +16,7 @@ const STEPS: usize = 64;
 /// Bytes read at once.
 const INPUT: usize = 64 << 10;
 /// How long a peer that is shown out may take to read why.
-const CLOSING: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves a connection until it ends; why it did.
 pub(super) async fn serve(
@@ -45,7 +44,6 @@ async fn exchange(
     let (mut reader, mut writer) = stream.into_split();
     let mut input = vec![0; INPUT];
     let mut output = Output::default();
-    let (mut linger, mut was_read) = (Linger::default(), false);
     let (mut has_greeted, mut is_admitted) = (false, false);
     loop {
         let Some(state) = bridge.state.upgrade() else {
@@ -76,52 +74,33 @@ async fn exchange(
         drop(state);
         let idle = match run {
             Run::Close(why) => {
-                let _ = timeout(CLOSING, output.send(&mut writer)).await;
+                let _ = timeout(LINGER, output.send(&mut writer)).await;
                 return Ok(why.to_string());
             }
             Run::Busy => {
-                send_at_once(&mut output, &mut writer).await?;
+                // Sends what goes at once, without waiting for the rest.
+                if output.is_pending() {
+                    let mut send = std::pin::pin!(output.send(&mut writer));
+                    let sent = std::future::poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx))).await;
+                    if let Poll::Ready(sent) = sent {
+                        sent?;
+                    }
+                }
                 tokio::task::yield_now().await;
                 continue;
             }
             Run::Full | Run::Wait => false,
-            Run::Idle => {
-                send_at_once(&mut output, &mut writer).await?;
-                if std::mem::take(&mut was_read)
-                    && !output.is_pending()
-                    && let Some(n) = linger.read(&reader, &mut input).await
-                {
-                    bridge.agent.borrow_mut().receive(id, &input[..n]);
-                    was_read = true;
-                    continue;
-                }
-                true
-            }
+            Run::Idle => true,
         };
         tokio::select! {
             biased;
             sent = output.send(&mut writer), if output.is_pending() => sent?,
             read = reader.read(&mut input), if idle => match read? {
                 0 => return Ok("connection closed by peer".to_owned()),
-                n => {
-                    bridge.agent.borrow_mut().receive(id, &input[..n]);
-                    was_read = true;
-                }
+                n => bridge.agent.borrow_mut().receive(id, &input[..n]),
             },
             () = wake.notified() => {}
             () = sleep_until(due) => {}
         }
-    }
-}
-
-/// Sends what goes at once, without waiting for the rest.
-async fn send_at_once(output: &mut Output, writer: &mut WriteHalf) -> std::io::Result<()> {
-    if !output.is_pending() {
-        return Ok(());
-    }
-    let mut send = std::pin::pin!(output.send(writer));
-    match std::future::poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx))).await {
-        Poll::Ready(sent) => sent,
-        Poll::Pending => Ok(()),
     }
 }
