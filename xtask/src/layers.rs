@@ -39,7 +39,8 @@ pub(crate) const SANS_IO: &[&str] = &[
 /// The only crates with unsafe code.
 pub(crate) const UNSAFE: &[&str] = &["sys", "dp-ebpf"];
 
-/// The first row in which something asynchronous may be imported. `sys` may do so by a feature, for the calls of the runtime that are unsafe.
+/// The first row in which something asynchronous may be imported. `sys` may do so by a feature, for
+/// the calls of the runtime that are unsafe.
 const ASYNC_FROM: &str = "mgmt";
 const ASYNC: &[&str] = &["tokio", "tokio-rustls"];
 

@@ -1,13 +1,17 @@
 //! A device belongs to one switch.
 //!
-//! The kernel lets any number of packet sockets receive from one device: two switches that have the same port would both forward its packets.
-//! So each port claims its device by a listening socket in the abstract namespace of Unix sockets, which is the network namespace's, as the
-//! device is. The kernel takes the claim away with the process, however that ends. The name is `oxvs/port/IFINDEX`.
+//! The kernel lets any number of packet sockets receive from one device: two switches that have the
+//! same port would both forward its packets. So each port claims its device by a listening socket
+//! in the abstract namespace of Unix sockets, which is the network namespace's, as the device is.
+//! The kernel takes the claim away with the process, however that ends. The name is
+//! `oxvs/port/IFINDEX`.
 //!
-//! Anybody in the network namespace can bind such a name. A claim of a process of another user is ignored where this one is root's.
+//! Anybody in the network namespace can bind such a name. A claim of a process of another user is
+//! ignored where this one is root's.
 //!
-//! Other programs make no claims. Those that are known to take a device for themselves are found by what the kernel tells: a bridge, a bond or
-//! Open vSwitch's kernel module by the device's master, Open vSwitch's userspace datapath by its packet sockets ([`others_on`]).
+//! Other programs make no claims. Those that are known to take a device for themselves are found by
+//! what the kernel tells: a bridge, a bond or Open vSwitch's kernel module by the device's master,
+//! Open vSwitch's userspace datapath by its packet sockets ([`others_on`]).
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -36,8 +40,9 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Claims a device of the calling thread's network namespace; the claim that this process has already, if it has. `None` where a claim is
-    /// not to be had because a process of another user squats on its name.
+    /// Claims a device of the calling thread's network namespace; the claim that this process has
+    /// already, if it has. `None` where a claim is not to be had because a process of another user
+    /// squats on its name.
     ///
     /// # Errors
     /// `AddrInUse` where another switch has the device; the text names its process.
@@ -107,7 +112,8 @@ impl Claim {
     }
 }
 
-/// Processes of Open vSwitch that receive what a device does. An oxvs that is another process is found here too.
+/// Processes of Open vSwitch that receive what a device does. An oxvs that is another process is
+/// found here too.
 pub(crate) fn others_on(ifindex: u32) -> Vec<String> {
     /// Opening many ports does not look at all processes each time.
     const FRESH: Duration = Duration::from_millis(200);
@@ -150,7 +156,8 @@ fn find_others() -> Receivers {
     found
 }
 
-/// The devices that packet sockets receive everything from, by socket, from the text of `/proc/net/packet`.
+/// The devices that packet sockets receive everything from, by socket, from the text of
+/// `/proc/net/packet`.
 fn receivers(table: &str) -> BTreeMap<String, u32> {
     const ALL_PROTOCOLS: &str = "0003";
     let sockets = table.lines().skip(1).filter_map(|line| {

@@ -47,8 +47,8 @@ pub trait Netdev: Send + Sync {
     /// what a [`Kind::System`] device receives.
     ///
     /// # Errors
-    /// What the kernel says; `EBUSY` where the queues are open already and cannot be opened twice; `AddrInUse` where another switch has the
-    /// device, which the text names.
+    /// What the kernel says; `EBUSY` where the queues are open already and cannot be opened twice;
+    /// `AddrInUse` where another switch has the device, which the text names.
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>>;
 
     /// Opens a way to send, one for each worker.
@@ -64,8 +64,8 @@ pub trait Netdev: Send + Sync {
     /// it works with a limitation.
     fn status(&self) -> BTreeMap<String, String>;
 
-    /// Other switches that use the device too, or have asked for it since the last call, in words for the log. Cheap enough for every
-    /// statistics interval.
+    /// Other switches that use the device too, or have asked for it since the last call, in words
+    /// for the log. Cheap enough for every statistics interval.
     fn contenders(&self) -> Vec<String> {
         Vec::new()
     }

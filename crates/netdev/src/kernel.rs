@@ -57,7 +57,8 @@ impl KernelDevice {
         netlink::link_by_index(&mut self.netlink.lock(), self.ifindex)
     }
 
-    /// Makes the device this process's own, and tells `known` of the claim. `None` where no claim is to be had and the device is used without.
+    /// Makes the device this process's own, and tells `known` of the claim. `None` where no claim
+    /// is to be had and the device is used without.
     ///
     /// # Errors
     /// `AddrInUse` where another switch or a device of the kernel has it, which the text names.

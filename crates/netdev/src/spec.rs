@@ -146,7 +146,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the device may be had later although nothing of it changes: somebody else holds it now, or the system is short of something.
+    /// Whether the device may be had later although nothing of it changes: somebody else holds it
+    /// now, or the system is short of something.
     pub fn may_pass(&self) -> bool {
         match self {
             Error::System { source, .. } => may_pass(source),
@@ -157,7 +158,8 @@ impl Error {
     }
 }
 
-/// Whether what the kernel refused may succeed later: somebody else holds the device, or the system is short of something.
+/// Whether what the kernel refused may succeed later: somebody else holds the device, or the system
+/// is short of something.
 pub fn may_pass(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrInUse, AlreadyExists, OutOfMemory, ResourceBusy};
     let short = [Errno::NFILE, Errno::MFILE, Errno::NOBUFS, Errno::AGAIN];

@@ -24,7 +24,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes an internal port. A TAP device of that name that nobody has open is taken over: Open vSwitch leaves its own behind when it ends.
+    /// Makes an internal port. A TAP device of that name that nobody has open is taken over: Open
+    /// vSwitch leaves its own behind when it ends.
     ///
     /// # Errors
     /// [`Error::BadName`], or the kernel's: `EBUSY` where the name is taken.

@@ -142,7 +142,8 @@ impl Inner {
     /// Starts the remotes.
     ///
     /// # Errors
-    /// The socket that the operator named and that cannot be listened on. Those that rows name are tried again.
+    /// The socket that the operator named and that cannot be listened on. Those that rows name are
+    /// tried again.
     pub(crate) async fn start_remotes(self: &Rc<Self>) -> Result<(), String> {
         self.reconcile_remotes().await;
         let mut remotes = self.remotes.borrow_mut();

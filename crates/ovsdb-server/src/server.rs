@@ -130,8 +130,8 @@ struct Synced {
 }
 
 impl Server {
-    /// Opens the databases. Waits up to 5 s for another process that has one of them locked to end. Nothing is served before
-    /// [`Server::run_local`].
+    /// Opens the databases. Waits up to 5 s for another process that has one of them locked to end.
+    /// Nothing is served before [`Server::run_local`].
     ///
     /// # Errors
     /// [`OpenError`]
@@ -184,11 +184,14 @@ impl Server {
         Ok(Server { inner })
     }
 
-    /// Starts to serve: listens on the remotes before it returns. Call it once, inside a `LocalSet`, where the server's tasks go on until the
-    /// last clone is dropped or [`Server::shut_down`]. Waits up to 10 s for another process that listens on one of [`Options::remotes`] to end.
+    /// Starts to serve: listens on the remotes before it returns. Call it once, inside a
+    /// `LocalSet`, where the server's tasks go on until the last clone is dropped or
+    /// [`Server::shut_down`]. Waits up to 10 s for another process that listens on one of
+    /// [`Options::remotes`] to end.
     ///
     /// # Errors
-    /// [`OpenError::Remote`]: one of [`Options::remotes`] cannot be listened on. Those that rows of a database name are tried again.
+    /// [`OpenError::Remote`]: one of [`Options::remotes`] cannot be listened on. Those that rows of
+    /// a database name are tried again.
     pub async fn run_local(&self) -> Result<(), OpenError> {
         let inner = &self.inner;
         let Some(results) = inner.sync_results.borrow_mut().take() else {

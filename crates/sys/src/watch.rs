@@ -1,4 +1,5 @@
-//! Registration of a descriptor with tokio's runtime, for the crates that may await (feature `tokio`). Nothing here waits.
+//! Registration of a descriptor with tokio's runtime, for the crates that may await (feature
+//! `tokio`). Nothing here waits.
 
 use std::io;
 use std::ops::Deref;
@@ -6,7 +7,8 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A descriptor that the runtime watches as long as the value lives. It is lent, never given back or exchanged.
+/// A descriptor that the runtime watches as long as the value lives. It is lent, never given back
+/// or exchanged.
 #[derive(Debug)]
 pub struct Watched(AsyncFd<OwnedFd>);
 
@@ -19,8 +21,9 @@ impl Watched {
     /// # Panics
     /// Outside a runtime.
     pub fn new(fd: OwnedFd, interest: Interest) -> io::Result<Watched> {
-        // SAFETY: an `OwnedFd` keeps its descriptor open and the same as long as it lives. The `AsyncFd` owns it, and this type gives out shared
-        // references only, through which it can be neither taken out nor exchanged.
+        // SAFETY: an `OwnedFd` keeps its descriptor open and the same as long as it lives. The
+        // `AsyncFd` owns it, and this type gives out shared references only, through which it can
+        // be neither taken out nor exchanged.
         let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
         Ok(Watched(watched?))
     }

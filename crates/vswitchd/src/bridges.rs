@@ -252,12 +252,14 @@ impl Bridges {
         self.retries.next()
     }
 
-    /// Whether a device that could not be opened will be tried again so soon that a start waits for it.
+    /// Whether a device that could not be opened will be tried again so soon that a start waits for
+    /// it.
     pub(crate) fn is_retrying_soon(&self) -> bool {
         self.retries.is_soon()
     }
 
-    /// Tries again to open what is due; whether anything could be. The next [`Bridges::apply`] makes ports of it.
+    /// Tries again to open what is due; whether anything could be. The next [`Bridges::apply`]
+    /// makes ports of it.
     pub(crate) fn retry(&mut self) -> bool {
         let mut opened = false;
         for (name, spec) in self.retries.due(Instant::now()) {

@@ -177,8 +177,9 @@ impl Daemon {
         })
     }
 
-    /// Runs until a control command or an error ends it. Calls `ready` once the switch does what the database says and listens at the sockets of
-    /// all bridges. It is an error if one of these cannot be listened at within 10 s from the start; later ones are tried again.
+    /// Runs until a control command or an error ends it. Calls `ready` once the switch does what
+    /// the database says and listens at the sockets of all bridges. It is an error if one of these
+    /// cannot be listened at within 10 s from the start; later ones are tried again.
     pub(crate) async fn run(mut self, ready: impl FnOnce()) -> anyhow::Result<()> {
         let mut ready = Some(ready);
         let listen_by = Instant::now() + LISTEN_PATIENCE;
@@ -240,7 +241,8 @@ impl Daemon {
         }
     }
 
-    /// Whether the switch does what the database says, listens at all sockets and has said so, or may do nothing because another daemon does.
+    /// Whether the switch does what the database says, listens at all sockets and has said so, or
+    /// may do nothing because another daemon does.
     fn settled(&self) -> bool {
         let reported = self.in_flight.is_none() && !self.owed.configuration;
         let waits = || self.state.bridges.borrow().is_retrying_soon() || self.unbound().is_some();

@@ -30,7 +30,8 @@ impl Retries {
     /// A device could not be opened at `now`.
     pub(crate) fn failed(&mut self, name: &str, spec: &Spec, now: Instant) {
         match self.devices.get_mut(name).filter(|retry| retry.spec == *spec) {
-            // An attempt before the device is due changes nothing: configuration changes cause them.
+            // An attempt before the device is due changes nothing: configuration changes cause
+            // them.
             Some(retry) if now < retry.due => {}
             Some(retry) => {
                 retry.pause = (retry.pause * 2).min(LONGEST_PAUSE);

@@ -21,7 +21,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to receive them. Call it inside the runtime, before [`Daemon::ready`](super::Daemon::ready).
+    /// Begins to receive them. Call it inside the runtime, before
+    /// [`Daemon::ready`](super::Daemon::ready).
     ///
     /// # Errors
     /// The system's.

@@ -23,7 +23,6 @@ const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
 
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 1 << 6;
-const IFF_PROMISC: u32 = 1 << 8;
 
 /// Length of `struct ifinfomsg`.
 const FIXED: usize = 16;
@@ -49,10 +48,9 @@ pub struct Link {
     pub carrier_changes: u32,
     /// Whether the device that it is connected to, or stands on, is in another network namespace.
     pub crosses: bool,
-    /// The number of the device that it is a part of: a bridge, a bond, a VRF, Open vSwitch's kernel module; 0 for none.
+    /// The number of the device that it is a part of: a bridge, a bond, a VRF, Open vSwitch's
+    /// kernel module; 0 for none.
     pub master: u32,
-    /// Whether a program has set it promiscuous by its flag, as Open vSwitch does. What packet sockets ask for is not counted.
-    pub promiscuous: bool,
 }
 
 /// Reads the content of an `RTM_NEWLINK` or `RTM_DELLINK`; `None` where it is about something else, as a bridge's port.
@@ -79,11 +77,11 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
         carrier_changes: attributes.u32(IFLA_CARRIER_CHANGES).unwrap_or_default(),
         crosses: attributes.get(IFLA_LINK_NETNSID).is_some(),
         master: attributes.u32(IFLA_MASTER).unwrap_or_default(),
-        promiscuous: flags & IFF_PROMISC != 0,
     })
 }
 
-/// The master of a link as somebody who has the device for himself: `bridge br-lan`. A VRF only routes, and leaves the device to others.
+/// The master of a link as somebody who has the device for himself: `bridge br-lan`. A VRF only
+/// routes, and leaves the device to others.
 pub(crate) fn owner(master: &Link) -> Option<String> {
     (master.kind != "vrf").then(|| format!("{} {}", master.kind, master.name).trim().to_owned())
 }

@@ -20,7 +20,8 @@ const MIN_BACKOFF: Duration = Duration::from_secs(1);
 /// The pause after a client could not be accepted, for want of descriptors mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens, and notes how that went. With `patience`, waits for another process that listens there to end.
+/// Listens, and notes how that went. With `patience`, waits for another process that listens there
+/// to end.
 pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>, patience: bool) -> io::Result<Listener> {
     let result = match patience {
         true => Listener::bind_patiently(remote, tls).await,

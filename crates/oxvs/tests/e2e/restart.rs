@@ -203,3 +203,59 @@ fn a_start_fails_where_a_socket_cannot_be_listened_at_and_names_it() {
     std::fs::remove_dir(sandbox.path("db.sock")).unwrap();
     assert!(!sandbox.path("ovs-vswitchd.pid").exists() && !sandbox.path("ovsdb-server.pid").exists());
 }
+
+#[test]
+fn a_sighup_reopens_the_log_of_every_daemon_and_a_sigalrm_ends_it_in_order() {
+    // Its package has the schema.
+    skip!(unless "ovs-vswitchd");
+    if stand_in() {
+        return;
+    }
+    let kill = |pid: &str, signal: &str| {
+        let done = testkit::try_run(&["kill", signal, pid], &[]);
+        assert!(done.ok(), "{done:?}");
+    };
+    for layout in ["run", "apart"] {
+        let sandbox = Sandbox::new();
+        let start = |args: &[&str]| {
+            let mut command = vec![binary().display().to_string()];
+            command.extend(args.iter().map(|word| (*word).to_owned()));
+            command.extend(["--detach", "--pidfile", "--log-file", "-vsyslog:off"].map(str::to_owned));
+            testkit::try_run(&command, &sandbox.env()).expect_ok();
+        };
+        let remote = format!("--remote=punix:{}", sandbox.arg("db.sock"));
+        let database = sandbox.arg("conf.db");
+        let daemons: &[&str] = match layout {
+            "run" => {
+                start(&["run", "--enable-dummy=override"]);
+                &["ovs-vswitchd"]
+            }
+            _ => {
+                testkit::try_run(&[&binary().display().to_string(), "ovsdb-tool", "create", &database], &[])
+                    .expect_ok();
+                start(&["ovsdb-server", &remote, &database]);
+                testkit::try_run(
+                    &[&binary().display().to_string(), "vsctl", "--no-wait", "init"],
+                    &sandbox.env(),
+                )
+                .expect_ok();
+                start(&["vswitchd", "--enable-dummy=override"]);
+                &["ovs-vswitchd", "ovsdb-server"]
+            }
+        };
+        for daemon in daemons {
+            let (log, pidfile) = (format!("{daemon}.log"), format!("{daemon}.pid"));
+            let pid = sandbox.read(&pidfile).trim().to_owned();
+            std::fs::rename(sandbox.path(&log), sandbox.path("old.log")).unwrap();
+            kill(&pid, "-HUP");
+            eventually("the log is opened again", || {
+                sandbox.read(&log).contains("opened log file").then_some(())
+            });
+            assert_eq!(sandbox.read(&pidfile).trim(), pid);
+            kill(&pid, "-ALRM");
+            eventually("the pidfile goes", || (!sandbox.path(&pidfile).exists()).then_some(()));
+            let said = sandbox.read(&log);
+            assert!(said.contains("terminating with signal 14 (Alarm clock)"), "{said}");
+        }
+    }
+}
