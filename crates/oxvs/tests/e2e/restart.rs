@@ -231,8 +231,11 @@ fn a_sighup_reopens_the_log_of_every_daemon_and_a_sigalrm_ends_it_in_order() {
                 &["ovs-vswitchd"]
             }
             _ => {
-                testkit::try_run(&[&binary().display().to_string(), "ovsdb-tool", "create", &database], &[])
-                    .expect_ok();
+                testkit::try_run(
+                    &[&binary().display().to_string(), "ovsdb-tool", "create", &database],
+                    &[],
+                )
+                .expect_ok();
                 start(&["ovsdb-server", &remote, &database]);
                 testkit::try_run(
                     &[&binary().display().to_string(), "vsctl", "--no-wait", "init"],
