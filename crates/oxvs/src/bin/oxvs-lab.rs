@@ -2,8 +2,10 @@
 //!
 //! `oxvs lab` starts it.
 
+#![warn(clippy::print_stdout)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    lab::cli::main(&mut std::env::args_os().skip(1))
+    mgmt::out::run(|| lab::cli::main(&mut std::env::args_os().skip(1)))
 }
