@@ -15,6 +15,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 const STEPS: usize = 64;
 /// Bytes read at once.
 const INPUT: usize = 64 << 10;
+/// How long the thread looks for the next message before it sleeps. A peer that waits for each answer before it sends the
+/// next message, as `ovs-ofctl add-flows` does, answers within this time; to wake the thread costs more than the message.
+const SPIN: Duration = Duration::from_micros(100);
 /// How long a peer that is shown out may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -45,6 +48,7 @@ async fn exchange(
     let mut input = vec![0; INPUT];
     let mut output = Output::default();
     let (mut has_greeted, mut is_admitted) = (false, false);
+    let mut spin_until = None;
     loop {
         let Some(state) = bridge.state.upgrade() else {
             return Ok("the switch ends".to_owned());
@@ -92,14 +96,20 @@ async fn exchange(
             Run::Full | Run::Wait => false,
             Run::Idle => true,
         };
+        let spins = idle && spin_until.is_some_and(|until| Instant::now() < until);
         tokio::select! {
             biased;
             sent = output.send(&mut writer), if output.is_pending() => sent?,
             read = reader.read(&mut input), if idle => match read? {
                 0 => return Ok("connection closed by peer".to_owned()),
-                n => bridge.agent.borrow_mut().receive(id, &input[..n]),
+                n => {
+                    bridge.agent.borrow_mut().receive(id, &input[..n]);
+                    spin_until = Some(Instant::now() + SPIN);
+                }
             },
             () = wake.notified() => {}
+            // The runtime asks for ready sockets, and the other tasks of the thread have their turn.
+            () = tokio::task::yield_now(), if spins => {}
             () = sleep_until(due) => {}
         }
     }
