@@ -16,7 +16,9 @@ pub enum DropCause {
     Loop,
     /// A bridge with `fail_mode=secure` has no rule for it.
     NoRule,
-    /// The port's budget of upcalls was spent, or the tables were being changed, and no more packets could wait.
+    /// The port's budget of upcalls was spent, or the tables were being changed, and no more
+    /// packets could wait; or its translation takes long, and the port or all ports together have
+    /// asked for too many that do.
     UpcallBudget,
     /// The egress device did not take it: its queue was full.
     DeviceFull,

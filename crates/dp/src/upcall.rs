@@ -38,9 +38,12 @@ pub struct Translation {
 pub enum Answer {
     /// The translation, for this packet and those like it.
     Cache(Translation),
-    /// The translation for this packet only: what it depended on has changed since the packet came.
+    /// The translation for this packet only: what it depended on has changed since the packet came,
+    /// it is too large to be cached, or it drops the packet because the tables had no room for what
+    /// it asked of them.
     Once(Translation),
-    /// The translation takes long. Whoever asks again later gets it.
+    /// The translation takes long. Whoever asks again within some milliseconds gets it; later, it
+    /// may have to be made again.
     Later,
     /// The translation takes long, and too many others that the port has asked for do too. The packet is to be dropped under
     /// [`DropCause::UpcallBudget`].

@@ -80,7 +80,8 @@ pub enum FdbError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfDate(pub Vec<Change>);
 
-/// Stations that one tick forgets at most. What a storm has taught expires at once, and nobody is to wait for all of it.
+/// Stations and handles that one tick forgets at most. What a storm has taught expires at once, and
+/// nobody is to wait for all of it.
 const EXPIRIES: usize = 256;
 
 impl Switch {
@@ -104,16 +105,12 @@ impl Switch {
     /// Takes note of what a translation speaks of, and does what it asks for. Comes before the translation is used. The changes are empty
     /// where everything is known and all stations are where they were.
     ///
-    /// # Errors
-    /// [`OutOfDate`] where another translation has taken one of its handles since, or the last room for handles: it must not be used. Whoever
-    /// translates the packet again gets another handle, or an answer that does without.
+    /// # Errors [`OutOfDate`] where another translation has taken one of its handles since, or the
+    /// last room for handles: it must not be used, and nothing of it is noted. Whoever translates
+    /// the packet again gets another handle, or an answer that does without.
     pub fn accept(&mut self, translated: &Translated, now: Nanos) -> Result<Vec<Change>, OutOfDate> {
         let mut gone = Gone::default();
-        let memos = &mut self.memos;
-        let kept = translated
-            .memos
-            .iter()
-            .try_for_each(|(handle, memo)| memos.keep(*handle, memo, now, &mut gone));
+        let kept = self.memos.keep_all(&translated.memos, now, &mut gone);
         let mut changes = self.gone(gone);
         match kept {
             Ok(()) => {
@@ -258,8 +255,9 @@ impl Switch {
         }
     }
 
-    /// Forgets stations that have not been seen for their bridge's ageing time: a few in one call. While more of them are left,
-    /// [`Switch::next_event`] is not in the future.
+    /// Forgets stations that have not been seen for their bridge's ageing time, and handles that
+    /// have not been used: a few in one call. While more of them are left, [`Switch::next_event`]
+    /// is not in the future.
     pub fn tick(&mut self, now: Nanos) -> Vec<Change> {
         let (mut stale, mut ended) = (Vec::new(), Vec::new());
         let mut left = EXPIRIES;
@@ -277,7 +275,7 @@ impl Switch {
             ended.push((bridge.id, log.stale));
         }
         let mut gone = Gone::default();
-        self.memos.tick(now, &mut gone);
+        self.memos.tick(now, &mut left, &mut gone);
         let mut changes = self.changes(stale);
         changes.extend(self.gone(gone));
         for (bridge, stale) in ended {

@@ -5,10 +5,10 @@ use crate::packets::Packets;
 use crate::reports::Reports;
 use dp::{Answer, Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
 use long::Long;
-use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use switch::{Ignored, Switch};
 use tokio::sync::Notify;
 use wire::Nanos;
@@ -27,16 +27,43 @@ telemetry::counters! {
     pub(crate) NEW_IGNORED = "mac_learning_new_ignored";
 }
 
-/// How long a worker waits for the tables at most. Changes of rules hold them for less, one after the other, and hand them over in
-/// between to those who wait.
+/// How long a worker waits for the tables at most while it asks for one packet. Changes of rules
+/// hold them for less, one after the other, and hand them over in between to those who wait.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 /// How long somebody waits for the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+#[derive(Debug, PartialEq, Eq)]
+enum Wait<'a> {
     Always,
-    /// For [`PATIENCE`].
-    Shortly,
+    /// No longer than this, which then is what is left of it.
+    Within(&'a mut Duration),
+}
+
+/// What becomes of what workers have reported and waits, when somebody changes the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reported {
+    /// It is applied before the change.
+    First,
+    /// It waits for the control plane: the order does not matter.
+    Waits,
+}
+
+/// Has a lock taken, at once or within what is left of a time.
+fn lock_within<T>(
+    left: &mut Duration,
+    at_once: impl FnOnce() -> Option<T>,
+    within: impl FnOnce(Duration) -> Option<T>,
+) -> Option<T> {
+    if let Some(locked) = at_once() {
+        return Some(locked);
+    }
+    if left.is_zero() {
+        return None;
+    }
+    let begun = Instant::now();
+    let locked = within(*left);
+    *left = left.saturating_sub(begun.elapsed());
+    locked
 }
 
 /// The switch's tables, read by every worker in parallel, written by the control plane and by what packets teach.
@@ -76,19 +103,32 @@ impl Shared {
 
     /// Runs `change` on the tables and tells the datapaths what it made stale.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) {
-        self.update_within(Wait::Always, change);
+        self.update_within(Wait::Always, Reported::First, change);
+    }
+
+    /// The tables, to read.
+    fn read_within(&self, left: &mut Duration) -> Option<RwLockReadGuard<'_, Switch>> {
+        lock_within(left, || self.switch.try_read(), |left| self.switch.try_read_for(left))
     }
 
     /// As [`Shared::update`] where the tables can be had in time; otherwise nothing. Whether it did.
-    fn update_within(&self, wait: Wait, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) -> bool {
+    fn update_within(
+        &self,
+        wait: Wait<'_>,
+        reported: Reported,
+        change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>,
+    ) -> bool {
         let now = self.clock.now();
         self.writers.fetch_add(1, Ordering::Relaxed);
         let switch = match wait {
             Wait::Always => Some(self.switch.write()),
-            Wait::Shortly => self.switch.try_write_for(PATIENCE),
+            Wait::Within(left) => lock_within(left, || self.switch.try_write(), |left| self.switch.try_write_for(left)),
         };
         self.writers.fetch_sub(1, Ordering::Relaxed);
         let Some(mut switch) = switch else { return false };
+        if reported == Reported::First {
+            self.changes.publish(&self.reports.apply(&mut switch, now));
+        }
         self.update_locked(&mut switch, change, now);
         // Who makes many changes in a row would come before every worker that waits.
         RwLockWriteGuard::unlock_fair(switch);
@@ -96,6 +136,7 @@ impl Shared {
     }
 
     /// As [`Shared::update`] where nobody has the tables now; otherwise nothing. Whether it did.
+    /// What workers have reported before waits.
     fn try_update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) -> bool {
         let now = self.clock.now();
         let Some(mut switch) = self.switch.try_write() else {
@@ -107,7 +148,6 @@ impl Shared {
 
     /// The caller has the tables locked: nobody may translate by the new ones before the old megaflows are on their way out.
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
-        self.changes.publish(&self.reports.apply(switch, now));
         self.changes.publish(&change(switch, now));
         self.packets.forget(&switch.take_forgotten());
         count_ignored(switch.take_ignored());
@@ -149,7 +189,9 @@ impl Slowpath for Shared {
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
-        if self.try_update(|switch, now| switch.apply(effects, now)) {
+        // What packets make of rules, they make in their order.
+        let comes_after = self.reports.any() && effects.iter().any(|effect| matches!(effect, Effect::Memo(_)));
+        if !comes_after && self.try_update(|switch, now| switch.apply(effects, now)) {
             self.may_have_changed_tables(effects);
         } else {
             self.reports.keep_effects(effects);

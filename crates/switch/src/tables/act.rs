@@ -6,7 +6,7 @@ use super::pipeline::{Pipeline, Ran};
 use super::report::Kind;
 use super::{Credited, Group};
 use flow::{Field, MatchField, MatchPrerequisite, TAG_PRESENT};
-use openflow::model::{Action, Controller, Port};
+use openflow::model::{Action, Controller, Port, Subfield};
 
 /// Why a controller gets a packet whose time to live is over.
 const INVALID_TTL: u8 = 2;
@@ -72,10 +72,7 @@ impl Pipeline<'_> {
                 self.set_field(*field, value, mask.as_ref());
             }
             Action::DeleteField(field) => self.delete_field(*field),
-            Action::Push(src) => {
-                let bits = self.read_bits(src);
-                self.packet.stack.push(bits);
-            }
+            Action::Push(src) => self.push_bits(src),
             Action::Pop(dst) => match self.packet.stack.pop() {
                 Some(bits) => {
                     self.write_bits(dst, bits);
@@ -125,6 +122,14 @@ impl Pipeline<'_> {
             _ => {}
         }
         true
+    }
+
+    /// Puts bits on the stack.
+    fn push_bits(&mut self, src: &Subfield) {
+        if self.has_room_on_stack() {
+            let bits = self.read_bits(src);
+            self.packet.stack.push(bits);
+        }
     }
 
     /// Chooses the queue of what is sent from here on.

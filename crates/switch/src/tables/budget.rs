@@ -4,9 +4,10 @@
 //! states that are kept. A unit takes 1 to 13 ns on a machine of 2023 (`benches/work.rs` measures it). Work is counted, not
 //! measured: the same packet and tables need the same work on every machine.
 //!
-//! The other limits are Open vSwitch's, and one for the stack. A packet that needs more is dropped as a whole under
-//! [`DropCause::TranslationLimit`](dp::DropCause::TranslationLimit). A limit of depth or lookups that a packet reaches behind a
-//! patch port ends its way in that bridge only; the bridge before the patch port goes on.
+//! The other limits are Open vSwitch's, and some for stacks. A packet that needs more is dropped as
+//! a whole under [`DropCause::TranslationLimit`](dp::DropCause::TranslationLimit). A limit of depth
+//! or lookups that a packet reaches behind a patch port ends its way in that bridge only; the
+//! bridge before the patch port goes on.
 //!
 //! Beside the limits there is [`Patience`]: how long the caller wants to wait. It never changes the result. A translation that
 //! needs more patience than its caller has gives none, and the caller comes again with more.
@@ -24,6 +25,8 @@ const MOST_ACTIONS: usize = 4 * MAX_ACTIONS;
 /// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the
 /// stack of a worker has room for.
 const MAX_NESTED: u32 = 320;
+/// Entries of the stack of `push`: Open vSwitch has no bound.
+const MAX_STACK: usize = 4096;
 /// Decisions by length within each other.
 const MAX_FORKS: u32 = 8;
 /// Bridges that the copies of one packet enter where no bridge has rules.
@@ -76,6 +79,8 @@ pub enum Limit {
     Nested,
     /// Decisions by length within each other.
     Forks,
+    /// Entries of the stack of `push`.
+    Stack,
     /// Datapath actions.
     Actions,
     /// Bridges entered.
@@ -93,6 +98,7 @@ impl fmt::Display for Limit {
             Limit::Lookups => write!(f, "over {MAX_LOOKUPS} resubmit actions"),
             Limit::Nested => write!(f, "over {MAX_NESTED} lookups and copies within each other"),
             Limit::Forks => write!(f, "over {MAX_FORKS} check_pkt_larger actions within each other"),
+            Limit::Stack => write!(f, "over {MAX_STACK} entries of the stack"),
             Limit::Actions => write!(f, "resubmits yielded over 64 kB of actions"),
             Limit::Visits => write!(f, "over {MAX_VISITS} bridges entered through patch ports"),
             Limit::Handles => write!(
@@ -280,6 +286,14 @@ impl<'a> Budget<'a> {
             return Err(Stop::Limit(Limit::Visits));
         }
         self.visits += 1;
+        Ok(())
+    }
+
+    /// Whether a stack of so many entries has room for another.
+    pub(crate) fn has_room_on(stack: usize) -> Result<(), Stop> {
+        if stack >= MAX_STACK {
+            return Err(Stop::Limit(Limit::Stack));
+        }
         Ok(())
     }
 

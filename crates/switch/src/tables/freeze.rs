@@ -208,7 +208,7 @@ impl Pipeline<'_> {
     /// Does what is left for longer packets, then for others.
     fn both_lengths(&mut self, len: u16, bit: &Subfield, frames: &[Frame]) {
         let kept: usize = frames.iter().map(|frame| frame.actions.len()).sum();
-        if !self.fork() || !self.spend(2 * (cost::COPY + cost::KEEP * frames.len() + 4 * kept)) {
+        if !self.fork() || !self.spend(2 * (cost::KEEP * frames.len() + 4 * kept)) {
             return;
         }
         let at = self.actions.len();
@@ -219,7 +219,7 @@ impl Pipeline<'_> {
         });
         let mut steps = [0; 2];
         for (value, steps) in [1, 0].into_iter().zip(&mut steps) {
-            let saved = self.begin_copy();
+            let Some(saved) = self.begin_copy() else { break };
             self.write_bits(bit, value);
             self.go_on(frames.to_vec());
             self.settle();

@@ -152,6 +152,7 @@ impl Pipeline<'_> {
         }
         self.commit();
         let last = self.read(Field::MplsLse0) as u32 & BOTTOM != 0;
+        self.spend(self.actions.len() / 32);
         if self.actions.iter().any(|step| matches!(step, Step::PushMpls { .. })) {
             // What is deeper now was the outermost.
             self.consult(Field::MplsLse0, u128::MAX);

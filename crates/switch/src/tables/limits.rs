@@ -47,10 +47,17 @@ impl Pipeline<'_> {
         self.may(entered)
     }
 
-    /// Whether the packet may be copied, with all that is kept of it until the copy has gone its way.
-    pub(super) fn may_copy(&mut self) -> bool {
-        let kept = self.packet.place.action_set.len() + self.packet.stack.len() + 16 * self.packet.covered.len();
-        self.spend(cost::COPY + 2 * kept) && self.has_room_for_actions()
+    /// Uses up the work of a copy of all that is kept of the packet and has no fixed size.
+    pub(super) fn spend_kept(&mut self) -> bool {
+        let packet = &self.packet;
+        let kept = packet.place.action_set.len() + packet.stack.len() + 16 * packet.covered.len();
+        self.spend(2 * kept)
+    }
+
+    /// Whether there is room for one entry more on the stack of `push`.
+    pub(super) fn has_room_on_stack(&mut self) -> bool {
+        let room = Budget::has_room_on(self.packet.stack.len());
+        self.may(room)
     }
 
     /// Whether there is room for the actions of more lookups, groups and copies. Where there is none, the packet goes nowhere else;

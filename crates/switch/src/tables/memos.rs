@@ -26,6 +26,9 @@ const REST: Duration = Duration::from_secs(5);
 /// How exactly it is known when something was used.
 const GRAIN: Duration = Duration::from_secs(1);
 
+/// Handles that end their rest in one tick at most.
+const RESTED: usize = 4096;
+
 /// Handles tried for a new meaning.
 const TRIES: u64 = 64;
 
@@ -140,8 +143,39 @@ impl Memos {
         proposed.iter().all(is_known)
     }
 
+    /// Keeps all of a translation's meanings by the handles that were proposed for them, or none
+    /// that was not known before. Appends what had to go.
+    pub(crate) fn keep_all(
+        &mut self,
+        proposed: &[(u32, Arc<Memo>)],
+        now: Nanos,
+        gone: &mut Gone,
+    ) -> Result<(), Refusal> {
+        let mut fresh = Vec::new();
+        let kept = proposed.iter().try_for_each(|(handle, memo)| {
+            let is_new = !self.known.contains_key(handle);
+            self.keep(*handle, memo, now, gone)?;
+            if is_new {
+                fresh.push(*handle);
+            }
+            Ok(())
+        });
+        // One may have had to go to make room for another.
+        let kept = match kept {
+            Ok(()) if !self.has_all(proposed) => Err(Refusal::Full),
+            kept => kept,
+        };
+        if kept.is_err() {
+            // Nobody has seen them yet, so they need no rest.
+            for handle in fresh {
+                self.remove(handle);
+            }
+        }
+        kept
+    }
+
     /// Keeps a meaning by the handle that was proposed for it. Appends what had to go.
-    pub(crate) fn keep(&mut self, handle: u32, memo: &Arc<Memo>, now: Nanos, gone: &mut Gone) -> Result<(), Refusal> {
+    fn keep(&mut self, handle: u32, memo: &Arc<Memo>, now: Nanos, gone: &mut Gone) -> Result<(), Refusal> {
         match self.get(handle) {
             Some(known) if known == memo => {
                 self.touch(handle, now);
@@ -196,9 +230,9 @@ impl Memos {
             };
             let others = self.bridges.iter().filter(|(other, _)| **other != id);
             let most = others.max_by_key(|(_, other)| if by_number { other.by_use.len() } else { other.bytes });
-            let victim = most.and_then(|(victim, other)| Some((*victim, other.by_use.first()?.1)));
+            let victim = most.and_then(|(_, other)| other.by_use.first().copied());
             match victim.filter(|_| has_less) {
-                Some((victim, handle)) => self.forget(victim, handle, now, gone),
+                Some((_, handle)) => self.forget(handle, now, gone),
                 None => return false,
             }
         }
@@ -220,13 +254,23 @@ impl Memos {
         true
     }
 
-    fn forget(&mut self, id: u32, handle: u32, now: Nanos, gone: &mut Gone) {
-        let Some(kept) = self.known.remove(&handle) else { return };
+    /// Makes a handle mean nothing. Whether it meant something.
+    fn remove(&mut self, handle: u32) -> bool {
+        let Some(kept) = self.known.remove(&handle) else {
+            return false;
+        };
         self.handles.remove(&kept.memo);
         self.bytes -= kept.bytes;
-        if let Some(bridge) = self.bridges.get_mut(&id) {
+        if let Some(bridge) = self.bridges.get_mut(&kept.memo.bridge()) {
             bridge.by_use.remove(&(kept.used, handle));
             bridge.bytes -= kept.bytes;
+        }
+        true
+    }
+
+    fn forget(&mut self, handle: u32, now: Nanos, gone: &mut Gone) {
+        if !self.remove(handle) {
+            return;
         }
         if self.resting.len() >= self.room.total
             && let Some((_, oldest)) = self.resting.pop_front()
@@ -239,21 +283,27 @@ impl Memos {
         gone.handles.push(handle);
     }
 
-    /// Forgets what nobody has used for long, and appends what became stale.
-    pub(crate) fn tick(&mut self, now: Nanos, gone: &mut Gone) {
-        while let Some((since, handle)) = self.resting.front().copied()
-            && now.since(since) >= REST
-        {
+    /// Forgets what nobody has used for long, but no more of it than `left`, and appends what
+    /// became stale. While more of it is left, [`Memos::next_event`] is not in the future.
+    pub(crate) fn tick(&mut self, now: Nanos, left: &mut usize, gone: &mut Gone) {
+        for _ in 0..RESTED {
+            let Some((since, handle)) = self.resting.front().copied() else {
+                break;
+            };
+            if now.since(since) < REST {
+                break;
+            }
             self.resting.pop_front();
             self.rests.remove(&handle);
         }
         let ids: Vec<u32> = self.bridges.keys().copied().collect();
         for id in ids {
-            while let Some(bridge) = self.bridges.get(&id)
-                && let Some((used, handle)) = bridge.by_use.first().copied()
-                && now.since(used) >= bridge.keeps_for()
+            while *left > 0
+                && let Some(bridge) = self.bridges.get(&id)
+                && let Some(handle) = bridge.unused(now)
             {
-                self.forget(id, handle, now, gone);
+                self.forget(handle, now, gone);
+                *left -= 1;
             }
         }
         // Not at the first handle that goes: each time, all packets that were refused ask again.
@@ -263,7 +313,9 @@ impl Memos {
             let has_room = below(bridge.by_use.len(), room.per_bridge)
                 && below(bridge.bytes, room.bytes_per_bridge)
                 && below(total, room.total)
-                && below(bytes, room.bytes);
+                && below(bytes, room.bytes)
+                // What is unused goes first.
+                && bridge.unused(now).is_none();
             if bridge.full && has_room {
                 bridge.full = false;
                 gone.bridges.push(*id);
@@ -295,6 +347,12 @@ impl Memos {
 }
 
 impl OfBridge {
+    /// What has not been used for longest, if that is long enough to forget it.
+    fn unused(&self, now: Nanos) -> Option<u32> {
+        let (used, handle) = *self.by_use.first()?;
+        (now.since(used) >= self.keeps_for()).then_some(handle)
+    }
+
     fn keeps_for(&self) -> Duration {
         if self.full { UNUSED_IN_FULL } else { UNUSED }
     }
@@ -337,12 +395,12 @@ mod tests {
         assert!(memos.touch(two, Nanos::from_secs(60)) && !memos.touch(one ^ two, Nanos::ZERO));
         assert_eq!(memos.next_event(), Some(Nanos::from_secs(120)));
         let mut gone = Gone::default();
-        memos.tick(Nanos::from_secs(130), &mut gone);
+        memos.tick(Nanos::from_secs(130), &mut 256, &mut gone);
         assert_eq!(gone.handles, [one]);
         assert!(memos.get(one).is_none() && memos.get(two).is_some());
-        memos.tick(Nanos::from_secs(180), &mut gone);
+        memos.tick(Nanos::from_secs(180), &mut 256, &mut gone);
         assert_eq!((gone.handles, memos.take_gone()), (vec![one, two], vec![one, two]));
-        memos.tick(Nanos::from_secs(200), &mut Gone::default());
+        memos.tick(Nanos::from_secs(200), &mut 256, &mut Gone::default());
         assert_eq!(memos.next_event(), None);
     }
 
@@ -393,9 +451,9 @@ mod tests {
             Ok(true)
         );
         // It rests before it means something else.
-        memos.tick(Nanos::from_secs(120), &mut gone);
+        memos.tick(Nanos::from_secs(120), &mut 256, &mut gone);
         assert_eq!(memos.handle_of(&two, 7, &[]), Err(NoRoom));
-        memos.tick(Nanos::from_secs(125), &mut gone);
+        memos.tick(Nanos::from_secs(125), &mut 256, &mut gone);
         assert_eq!(memos.handle_of(&two, 7, &[]), Ok(1));
     }
 
@@ -416,9 +474,9 @@ mod tests {
             .skip(1)
             .for_each(|handle| assert!(memos.touch(*handle, second(10))));
         let mut gone = Gone::default();
-        memos.tick(second(15), &mut gone);
+        memos.tick(second(15), &mut 256, &mut gone);
         assert_eq!((&gone.handles[..], &gone.bridges[..]), (&known[..1], &[][..]));
-        memos.tick(second(25), &mut gone);
+        memos.tick(second(25), &mut 256, &mut gone);
         assert_eq!((gone.handles.len(), &gone.bridges[..]), (8, &[1][..]));
         keep(&mut memos, &memo(1, 8), second(25)).unwrap();
         assert!(memos.get(memos.handle_of(&memo(2, 1), 7, &[]).unwrap()).is_some());
@@ -449,5 +507,74 @@ mod tests {
         });
         let got = (0..10).filter(|idle| keep(&mut memos, &memo(1, *idle), Nanos::ZERO).is_ok());
         assert_eq!(got.count(), 5);
+    }
+
+    #[test]
+    fn of_meanings_that_cannot_all_be_kept_none_is() {
+        let mut memos = small(1000, 8);
+        let known = keep(&mut memos, &memo(1, 0), Nanos::ZERO).unwrap();
+        let propose = |memos: &Memos, bridge: u32, range: std::ops::Range<u16>| {
+            let mut all = Vec::new();
+            for idle in range {
+                let memo = memo(bridge, idle);
+                all.push((memos.handle_of(&memo, 7, &all).unwrap(), memo));
+            }
+            all
+        };
+        let (mut gone, before) = (Gone::default(), memos.bytes);
+        let nine = propose(&memos, 1, 0..9);
+        assert_eq!(nine[0].0, known);
+        assert_eq!(memos.keep_all(&nine, Nanos::ZERO, &mut gone), Err(Refusal::Full));
+        assert_eq!((gone, memos.take_gone()), (Gone::default(), vec![]));
+        assert_eq!((memos.known.len(), memos.handles.len(), memos.bytes), (1, 1, before));
+        assert!(memos.has_all(&nine[..1]) && !memos.has_all(&nine[1..2]));
+        // Those of another bridge are kept, all of them and at once.
+        let others = propose(&memos, 2, 0..8);
+        assert_eq!(memos.keep_all(&others, Nanos::ZERO, &mut Gone::default()), Ok(()));
+        assert!(memos.has_all(&others));
+    }
+
+    #[test]
+    fn a_translation_does_not_take_the_room_of_its_own_meanings() {
+        let mut memos = small(2, 2);
+        let one = memos.handle_of(&memo(1, 1), 7, &[]).unwrap();
+        let two = memos.handle_of(&memo(1, 2), 7, &[]).unwrap();
+        let three = memos.handle_of(&memo(2, 3), 7, &[]).unwrap();
+        let all = [(one, memo(1, 1)), (two, memo(1, 2)), (three, memo(2, 3))];
+        let kept = memos.keep_all(&all, Nanos::ZERO, &mut Gone::default());
+        assert_eq!((kept, memos.known.len()), (Err(Refusal::Full), 0));
+    }
+
+    #[test]
+    fn a_tick_forgets_no_more_than_it_may_and_comes_back_for_the_rest() {
+        let mut memos = Memos::default();
+        for idle in 0..1000 {
+            keep(&mut memos, &memo(1, idle), Nanos::ZERO).unwrap();
+        }
+        let now = Nanos::from_secs(120);
+        let mut ticks = 0;
+        while memos.next_event() <= Some(now) {
+            let (mut left, mut gone) = (256, Gone::default());
+            memos.tick(now, &mut left, &mut gone);
+            assert_eq!(gone.handles.len(), 256 - left);
+            ticks += 1;
+        }
+        assert_eq!((ticks, memos.known.len()), (4, 0));
+    }
+
+    #[test]
+    fn a_full_bridge_gets_room_when_all_that_is_unused_has_gone() {
+        let mut memos = small(1000, 100);
+        for idle in 0..100 {
+            keep(&mut memos, &memo(1, idle), Nanos::ZERO).unwrap();
+        }
+        assert_eq!(keep(&mut memos, &memo(1, 100), Nanos::ZERO), Err(Some(Refusal::Full)));
+        let mut bridges = Vec::new();
+        for _ in 0..4 {
+            let mut gone = Gone::default();
+            memos.tick(Nanos::from_secs(15), &mut 30, &mut gone);
+            bridges.push((gone.handles.len(), gone.bridges));
+        }
+        assert_eq!(bridges, [(30, vec![]), (30, vec![]), (30, vec![]), (10, vec![1])]);
     }
 }

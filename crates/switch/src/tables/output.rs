@@ -273,7 +273,7 @@ impl Pipeline<'_> {
 
     /// Marks and sends a packet whose DSCP is not known: so it is written whatever it is, and to a copy.
     fn send_marked_copy(&mut self, device: PortNo, dscp: u8) {
-        let saved = self.begin_copy();
+        let Some(saved) = self.begin_copy() else { return };
         let start = self.packet.own_steps;
         if self.meets(MatchPrerequisite::Ip) {
             let mark = u128::from(dscp) << 2;

@@ -4,6 +4,7 @@
 //! saved whole before such a part and restored whole behind it: whatever a part must not change for
 //! those behind it, belongs there.
 
+use super::budget::cost;
 use super::pipeline::Pipeline;
 use super::translated::BridgeRule;
 use crate::bridge::Bridge;
@@ -108,29 +109,38 @@ impl Packet<'_> {
 impl<'a> Pipeline<'a> {
     /// Runs actions on a copy of the packet.
     pub(super) fn on_copy(&mut self, run: impl FnOnce(&mut Self)) {
-        if !self.may_copy() || !self.nest() {
+        if !self.has_room_for_actions() || !self.nest() {
             return;
         }
-        let saved = self.begin_copy();
-        run(self);
-        self.end_copy(saved);
+        if let Some(saved) = self.begin_copy() {
+            run(self);
+            self.end_copy(saved);
+        }
         self.budget.unnest();
     }
 
     /// Runs a part that sends the packet, behind which tables see it as before. The datapath's packet
     /// stays what the part's steps made of it.
     pub(super) fn aside(&mut self, run: impl FnOnce(&mut Self)) {
+        // What has a fixed size is in the price of the output.
+        if !self.spend_kept() {
+            return;
+        }
         let saved = Box::new(self.packet.clone());
         run(self);
         let part = std::mem::replace(&mut self.packet, *saved);
         self.packet.base = part.base;
     }
 
-    /// Begins a copy. Returns the packet as it is, for [`Pipeline::end_copy`].
-    pub(super) fn begin_copy(&mut self) -> Box<Packet<'a>> {
+    /// Begins a copy. Returns the packet as it is, for [`Pipeline::end_copy`]; `None` where the
+    /// copy would be too much work.
+    pub(super) fn begin_copy(&mut self) -> Option<Box<Packet<'a>>> {
+        if !self.spend(cost::COPY) || !self.spend_kept() {
+            return None;
+        }
         let saved = Box::new(self.packet.clone());
         self.packet.own_steps = self.actions.len();
-        saved
+        Some(saved)
     }
 
     /// Ends a copy: the packet is what it was. Where the copy's steps change what no later step could

@@ -237,7 +237,14 @@ impl<'a> Pipeline<'a> {
             .and_then(|port| port.members.get(at.interface));
         let Some(member) = port else { return };
         let within = self.packet.place.bridge.is_some();
-        let saved = within.then(|| self.begin_copy());
+        let saved = match within {
+            true => match self.begin_copy() {
+                None => return,
+                saved => saved,
+            },
+            false if self.spend(cost::COPY) => None,
+            false => return,
+        };
         self.packet.untouched = !within;
         self.packet.state = FlowState::new(key, member.number);
         self.packet.place = Place {
@@ -248,9 +255,7 @@ impl<'a> Pipeline<'a> {
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         let deeper = u32::from(within);
         if self.deeper(deeper) {
-            if self.spend(cost::COPY) {
-                self.run_tables(bridge);
-            }
+            self.run_tables(bridge);
             self.shallower(deeper);
         }
         self.close(1);

@@ -134,7 +134,7 @@ impl Memo {
     }
 
     /// Whether it makes or changes rules when its effect is applied.
-    pub(crate) fn acts(&self) -> bool {
+    pub fn acts(&self) -> bool {
         matches!(self, Memo::Learned(_) | Memo::Closing { .. })
     }
 }

@@ -191,3 +191,39 @@ fn who_has_little_patience_gets_nothing_and_later_the_same() {
     same(switch.translate_within(&key(), Patience::Until(&|| false)));
     assert!(switch.translate_within(&key(), Patience::Until(&|| true)).is_none());
 }
+
+#[test]
+fn a_packet_with_too_much_on_its_stack_is_dropped_for_that() {
+    let pushes = |times: usize| vec!["push:NXM_NX_REG0[]"; times].join(",");
+    let table = |times| {
+        let first = format!("table=0,actions={},resubmit(,1),resubmit(,1)", pushes(2000));
+        let second = format!("table=1,actions={},output:2", pushes(times));
+        with_groups(&[], &[&first, &second]).translate_rules(&key())
+    };
+    let (most, more) = (table(1048), table(1049));
+    assert_eq!((most.ran_out, most.translation.actions.len()), (None, 2));
+    assert_eq!(more.ran_out.map(|reached| reached.limit), Some(Limit::Stack));
+    assert_eq!(more.translation.drop, Some(DropCause::TranslationLimit));
+}
+
+#[test]
+fn copies_of_a_packet_with_much_on_its_stack_cost_more() {
+    let sends = |pushes: usize, send: &str| {
+        let pushes = "push:NXM_NX_REG0[],".repeat(pushes);
+        let actions = vec![send; 100].join(",");
+        let work = |actions: &str| {
+            let rule = format!("actions={pushes}{actions}");
+            with_groups(&[], &[&rule]).translate_rules(&key()).work
+        };
+        work(&actions) - work("output:2")
+    };
+    for send in [
+        "enqueue:2:1",
+        "output(port=2,max_len=100)",
+        "output:5",
+        "clone(output:2)",
+    ] {
+        let (without, with) = (sends(0, send), sends(500, send));
+        assert!(with >= without + 100 * 2 * 500, "{send}: {without} and {with}");
+    }
+}

@@ -142,12 +142,12 @@ impl State {
                 self.dp().del_meter(*number);
             }
         }
-        self.shared.switch.write().meters_deleted(told);
+        Env::change(self, |switch, _| (switch.meters_deleted(told), Vec::new()));
     }
 
     /// Forgets the meters of bridges that are gone.
     pub(crate) fn forget_dead_meters(&self) {
-        let dead = self.shared.switch.write().take_meter_changes();
+        let dead = Env::change(self, |switch, _| (switch.take_meter_changes(), Vec::new()));
         if !dead.is_empty() {
             self.forget_meters(&dead);
         }

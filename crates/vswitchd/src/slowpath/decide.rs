@@ -1,13 +1,13 @@
 //! How the daemon translates: how long it holds the tables for it, and what it does before a translation is used.
 
-use super::long::{Done, Known};
-use super::{PATIENCE, Shared, Wait, count_ignored};
+use super::long::{Asked, Done, Known};
+use super::{PATIENCE, Reported, Shared, Wait, count_ignored};
 use dp::{Answer, Change, DropCause, Key, Translation, Upcall};
 use flow::Mask;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use switch::tables::{Patience, RanOut, Translated};
+use switch::tables::{Limit, Patience, RanOut, Translated};
 use switch::{News, OutOfDate, Switch};
 
 /// Work that a worker does for a translation before it leaves it to the thread for long ones: 0.05 to 0.2 ms, a flood to 1000 ports or 300 lookups.
@@ -20,6 +20,8 @@ const ATTEMPTS: u32 = 8;
 const MOST_CACHED: usize = 16_384;
 /// The slices that the thread of long translations runs in.
 const SLICE: Duration = Duration::from_micros(100);
+/// How long that thread rests at most after a translation, which may have waited for the tables.
+const LONGEST_REST: Duration = Duration::from_millis(10);
 
 /// A translation with what belongs to it.
 pub(crate) trait HasTranslated {
@@ -76,10 +78,16 @@ impl Shared {
                 GIVES_WAY => Patience::Whole,
                 _ => Patience::Until(&somebody_waits),
             };
-            let switch = self.switch.read();
-            if let Some(decided) = translate(&switch, patience)? {
-                let news = switch.news_of(decided.translated(), self.clock.now());
-                tell(&switch, decided.translated().ran_out);
+            let decided = {
+                let switch = self.switch.read();
+                translate(&switch, patience)?.map(|decided| {
+                    let news = switch.news_of(decided.translated(), self.clock.now());
+                    let report = report_of(&switch, decided.translated().ran_out);
+                    (decided, news, report)
+                })
+            };
+            if let Some((decided, news, report)) = decided {
+                tell(report);
                 return Some((decided, news));
             }
             given_way += 1;
@@ -94,27 +102,29 @@ impl Shared {
 
     /// Translates a packet of a worker, which has others.
     pub(super) fn translate_soon(&self, upcall: &Upcall<'_>) -> Answer {
-        match self.long.look(upcall.key) {
+        match self.long.look(upcall.key, self.clock.now()) {
             Known::Asked => return Answer::Later,
             Known::Done(done) => return self.answer_of(upcall.key, *done),
             Known::Nothing => {}
         }
+        let mut left = PATIENCE;
         for _ in 0..ATTEMPTS {
             let translated = {
-                let Some(switch) = self.switch.try_read_for(PATIENCE) else {
+                let Some(switch) = self.read_within(&mut left) else {
                     return Answer::Busy;
                 };
                 let translated = switch.translate_within(upcall.key, Patience::Work(WORKERS_PATIENCE));
                 translated.map(|translated| {
-                    tell(&switch, translated.ran_out);
+                    let report = report_of(&switch, translated.ran_out);
                     let news = switch.news_of(&translated, self.clock.now());
-                    (translated, news)
+                    (translated, news, report)
                 })
             };
-            let Some((translated, news)) = translated else {
+            let Some((translated, news, report)) = translated else {
                 return self.ask_for_long(upcall.key);
             };
-            match self.accept(&translated, news, Wait::Shortly) {
+            tell(report);
+            match self.accept(&translated, news, Wait::Within(&mut left)) {
                 Accepted::Yes => return as_answer(translated.translation),
                 Accepted::OutOfDate => {}
                 Accepted::Busy => return Answer::Busy,
@@ -124,12 +134,10 @@ impl Shared {
     }
 
     fn ask_for_long(&self, key: &Key) -> Answer {
-        if !self.long.is_served() {
-            return as_answer(self.translate(key));
-        }
         match self.long.ask(key, self.clock.now()) {
-            true => Answer::Later,
-            false => Answer::Refused,
+            Asked::Yes => Answer::Later,
+            Asked::TooMany => Answer::Refused,
+            Asked::Unserved => as_answer(self.translate(key)),
         }
     }
 
@@ -149,8 +157,10 @@ impl Shared {
     /// Starts the thread that makes long translations. It ends with the last owner of the tables.
     pub(crate) fn serve_long(self: &Arc<Shared>) -> std::io::Result<()> {
         let (shared, long) = (Arc::downgrade(self), self.long.clone());
-        long.begin();
+        // It ends with the thread, and here if there is none.
+        let serving = long.begin();
         let serve = move || {
+            let _serving = serving;
             // Workers that have the same processor run soon after they wake.
             let _ = sys::thread::set_slice(SLICE);
             while let Some(key) = long.next() {
@@ -162,7 +172,7 @@ impl Shared {
                 long.answer(&key, Done { translation, epoch }, done);
                 drop(shared);
                 // Half of the time, the tables and the processor are for others.
-                std::thread::sleep(done.since(begun));
+                std::thread::sleep(done.since(begun).min(LONGEST_REST));
             }
         };
         std::thread::Builder::new()
@@ -172,7 +182,7 @@ impl Shared {
     }
 
     /// Notes and does what a translation asks for beside its actions.
-    fn accept(&self, translated: &Translated, news: News, wait: Wait) -> Accepted {
+    fn accept(&self, translated: &Translated, news: News, wait: Wait<'_>) -> Accepted {
         let effects = &translated.translation.effects;
         if !news.changes {
             if !news.seen {
@@ -194,7 +204,13 @@ impl Shared {
                 changes
             }
         };
-        if !self.update_within(wait, accept) {
+        // What packets make of rules, they make in their order.
+        let acts = translated.memos.iter().any(|(_, memo)| memo.acts());
+        let reports = match wait {
+            Wait::Within(_) if !acts => Reported::Waits,
+            _ => Reported::First,
+        };
+        if !self.update_within(wait, reports, accept) {
             return Accepted::Busy;
         }
         if accepted == Accepted::Yes {
@@ -238,10 +254,15 @@ fn refused() -> Translation {
     }
 }
 
-/// Logs what a packet ran out of.
-fn tell(switch: &Switch, ran_out: Option<RanOut>) {
-    if let Some(RanOut { bridge, limit }) = ran_out {
-        let bridge = switch.bridge_name(bridge).unwrap_or_default();
+/// What a packet ran out of, and the bridge.
+fn report_of(switch: &Switch, ran_out: Option<RanOut>) -> Option<(String, Limit)> {
+    let RanOut { bridge, limit } = ran_out?;
+    Some((switch.bridge_name(bridge).unwrap_or_default().to_owned(), limit))
+}
+
+/// Logs what a packet ran out of. Whoever does has not locked the tables: a line may take long.
+fn tell(report: Option<(String, Limit)>) {
+    if let Some((bridge, limit)) = report {
         telemetry::warn_limited!(target: "ofproto_dpif_xlate", "bridge {bridge}: {limit} while processing a packet");
     }
 }

@@ -1,8 +1,8 @@
 //! Translations that take long, and who waits for them.
 
 use super::GIVES_WAY;
-use crate::slowpath::Shared;
 use crate::slowpath::long::Done;
+use crate::slowpath::{PATIENCE, Reported, Shared, Wait};
 use dp::{Answer, Change, DropCause, Key, PortNo, Slowpath, Upcall};
 use dp_user::pipeline::{Budget, Inlet, Pipeline};
 use flow::Field;
@@ -233,7 +233,7 @@ fn a_worker_sends_other_packets_while_a_long_translation_is_made() {
     let shared = shared(&[LONG, SHORT]);
     let mut ports = Ports::new(&shared);
     // There is no thread yet: the test is the thread until it has seen the packet wait.
-    shared.long.begin();
+    let _serving = shared.long.begin();
     assert_eq!(ports.send(1), 0);
     assert!(ports.inlets[0].has_away());
     assert_eq!((ports.send(7), ports.send(7)), (1, 1));
@@ -257,4 +257,80 @@ fn a_translation_of_very_many_actions_is_for_one_packet_only() {
         Answer::Once(translation) => assert_eq!(translation.actions.len(), 4096),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_packet_whose_copies_have_no_room_together_has_no_handle_that_nobody_knows() {
+    let two = "priority=1,actions=move:NXM_OF_ETH_SRC[]->NXM_NX_XXREG0[0..47],controller(userdata=01),controller(userdata=02)";
+    let one = "priority=2,dl_dst=00:00:00:00:00:07,actions=controller";
+    let shared = shared(&[two, one]);
+    shared.update(|switch, _| {
+        switch.limit_handles(100, 4);
+        Vec::new()
+    });
+    let mut known = Vec::new();
+    for station in [7, 1, 2, 2, 3] {
+        let translation = match ask(&shared, &key(station)) {
+            Answer::Cache(translation) => translation,
+            other => panic!("{other:?}"),
+        };
+        let handles = translation.actions.iter().map(|action| match action {
+            dp::Action::Controller { handle, .. } => *handle,
+            other => panic!("{other:?}"),
+        });
+        let is_taken = |handle: u32| {
+            let packet = dp::PacketIn {
+                handle,
+                in_port: PortNo(1),
+                packet: b"packet",
+                total_len: 60,
+                mark: 0,
+            };
+            (handle != 0, shared.packet_in(&packet, Nanos::ZERO))
+        };
+        known.push(handles.map(is_taken).collect::<Vec<_>>());
+    }
+    let (yes, no) = ((true, true), (false, false));
+    assert_eq!(known, [vec![yes], vec![yes; 2], vec![no; 2], vec![no; 2], vec![no; 2]]);
+}
+
+#[test]
+fn a_worker_leaves_reports_that_wait_where_their_order_does_not_matter() {
+    let carried = dp::Carried {
+        packets: 1,
+        bytes: 60,
+        used: Nanos::ZERO,
+    };
+    let shared = shared(&[
+        "priority=1,actions=normal",
+        "priority=2,dl_dst=00:00:00:00:00:07,actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])",
+    ]);
+    shared.reports.keep_credits(&[(dp::Credit(7), carried)]);
+    assert!(matches!(ask(&shared, &key(1)), Answer::Cache(_)));
+    shared.credit(&[(dp::Credit(8), carried)], Nanos::ZERO);
+    assert!(shared.reports.any());
+    // What packets make of rules comes after what earlier ones have made of them.
+    shared.refresh(&[dp::Effect::Memo(9)], Nanos::ZERO);
+    assert!(shared.reports.any());
+    assert!(matches!(ask(&shared, &key(7)), Answer::Cache(_)));
+    assert!(!shared.reports.any());
+    shared.reports.keep_credits(&[(dp::Credit(7), carried)]);
+    shared.catch_up();
+    assert!(!shared.reports.any());
+}
+
+#[test]
+fn all_that_a_worker_does_for_a_packet_has_one_patience() {
+    let shared = shared(&[SHORT]);
+    let mut left = PATIENCE;
+    assert!(shared.read_within(&mut left).is_some());
+    assert_eq!(left, PATIENCE);
+    let changing = shared.switch.write();
+    assert!(shared.read_within(&mut left).is_none());
+    assert_eq!(left, Duration::ZERO);
+    let update = |left: &mut Duration| shared.update_within(Wait::Within(left), Reported::Waits, |_, _| Vec::new());
+    assert!(!update(&mut left));
+    drop(changing);
+    // What can be had at once needs none.
+    assert!(update(&mut left) && shared.read_within(&mut left).is_some());
 }
