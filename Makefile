@@ -67,19 +67,24 @@ kernel-qdiscs:
 	./scripts/setup.sh guest
 	./scripts/qdiscs.sh
 
-# Builds only where there is no binary yet, so that `sudo make install` after `make build` needs no toolchain of root's.
-$(OXVS):
+# Builds only where a program is missing, so that `sudo make install` after `make build` needs no toolchain of root's. One build makes both.
+$(PROGRAMS) &:
 	$(MAKE) build
 
 bindir = $(PREFIX)/bin
+# gdb, perf and the programs' own backtraces look there, whatever PREFIX is; in $(PREFIX)/lib/debug they do not.
+debugdir = $(bindir)/.debug
 sbindir = $(PREFIX)/sbin
 unitdir = $(PREFIX)/lib/systemd/system
 TOOLS = ovs-vsctl ovs-ofctl ovs-appctl ovsdb-client ovsdb-tool
 DAEMONS = ovs-vswitchd ovsdb-server
 
-install: $(OXVS)
+install: $(PROGRAMS)
 	install -d $(DESTDIR)$(bindir)
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(bindir)
+	for symbols in $(PROGRAMS:%=%.debug); do \
+		[ ! -e $$symbols ] || { install -d $(DESTDIR)$(debugdir) && install -m 644 $$symbols $(DESTDIR)$(debugdir); } || exit 1; \
+	done
 	install -d $(DESTDIR)$(unitdir)
 	sed 's|@BINDIR@|$(bindir)|g' dist/oxvs.service > $(DESTDIR)$(unitdir)/oxvs.service
 	chmod 644 $(DESTDIR)$(unitdir)/oxvs.service
@@ -92,6 +97,8 @@ endif
 # Takes away what install put there; a link only where it is ours.
 uninstall:
 	rm -f $(DESTDIR)$(bindir)/oxvs $(DESTDIR)$(bindir)/oxvs-lab $(DESTDIR)$(unitdir)/oxvs.service
+	rm -f $(DESTDIR)$(debugdir)/oxvs.debug $(DESTDIR)$(debugdir)/oxvs-lab.debug
+	rmdir $(DESTDIR)$(debugdir) 2>/dev/null || true
 	for link in $(TOOLS:%=$(DESTDIR)$(bindir)/%) $(DAEMONS:%=$(DESTDIR)$(sbindir)/%); do \
 		case "$$(readlink $$link)" in oxvs|$(bindir)/oxvs) rm -f $$link;; esac; \
 	done

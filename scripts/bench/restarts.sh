@@ -50,7 +50,7 @@ end() {
 check() {
     "$OXVS" vsctl --timeout=5 --no-wait get interface br0 name >/dev/null 2>&1 || echo db.sock
     "$OXVS" ofctl --timeout=5 show br0 >/dev/null 2>&1 || echo br0.mgmt
-    [ -e /sys/class/net/br0 ] || ip link show br0 >/dev/null 2>&1 || echo port
+    ip link show br0 >/dev/null 2>&1 || echo port
     [ "$("$OXVS" vsctl --timeout=5 get interface br0 error 2>&1)" = "[]" ] || echo port-error
     for daemon in ovs-vswitchd ovsdb-server; do
         "$OXVS" appctl --timeout=5 -t "$daemon" version >/dev/null 2>&1 || echo "$daemon.ctl"

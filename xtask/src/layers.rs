@@ -158,6 +158,21 @@ mod tests {
     }
 
     #[test]
+    fn sys_may_import_tokio_by_a_feature_only() {
+        let faults = |name, optional| {
+            let import = Import {
+                name: "tokio",
+                dev: false,
+                optional,
+            };
+            faults(name, &[import], &|n| n != "tokio")
+        };
+        assert!(faults("sys", true).is_empty());
+        assert_eq!(faults("sys", false).len(), 1);
+        assert_eq!(faults("wire", true).len(), 1);
+    }
+
+    #[test]
     fn a_crate_without_a_row_is_a_fault() {
         assert_eq!(judge("misc", "wire", false).len(), 1);
     }

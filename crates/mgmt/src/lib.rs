@@ -5,7 +5,6 @@
 //! - [`reconnect`]: when to connect again, to probe, to give up.
 //! - [`jsonrpc`]: JSON-RPC 1.0 as the database and the control sockets speak it.
 //! - [`unixctl`]: the control socket of a daemon, both sides of it.
-//! - [`budget`]: a bound on the memory that all clients of a server hold together.
 //! - [`reclaim`]: memory that was freed, given back to the system.
 //! - [`daemon`]: detaching, pidfiles, the monitor that restarts a crashed daemon.
 //! - [`out`]: standard output whose reader may go away.
@@ -29,5 +28,3 @@ pub mod reclaim;
 pub mod reconnect;
 pub mod stream;
 pub mod unixctl;
-
-pub use telemetry::budget;

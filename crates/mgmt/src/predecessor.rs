@@ -6,9 +6,7 @@
 //! daemon itself takes when it begins to end ([`announce_end`]).
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -18,11 +16,12 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::pidfile;
+use crate::stream::{Probe, probe};
 
 /// How long a successor waits for a daemon that is ending.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A daemon that does not look like ending may have a signal to end and not have noticed it yet.
+/// A daemon that does not look like ending may have a pending signal.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The pause before the pidfile is looked at again.
@@ -134,7 +133,8 @@ pub(crate) fn remove_leftovers(rundir: &Path, program: &str) {
         let stale = match name.rsplit_once('.') {
             Some((rest, "ctl")) => {
                 let owner = rest.rsplit_once('.').filter(|(owner, _)| ours(owner));
-                owner.is_some_and(|(_, pid)| pid.parse::<u32>().is_ok()) && is_dead_socket(&entry.path())
+                let owner = owner.and_then(|(owner, pid)| Some((owner, pid.parse::<u32>().ok()?)));
+                owner.is_some_and(|(owner, pid)| !is_running(pid, owner)) && is_dead_socket(&entry.path())
             }
             Some((owner, "pid")) if ours(&owner) => is_dead_pidfile(&entry.path(), owner),
             _ => false,
@@ -147,8 +147,7 @@ pub(crate) fn remove_leftovers(rundir: &Path, program: &str) {
 
 fn is_dead_socket(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
-    // Its listener, if there is one, has room for more than this client: it is a daemon's.
-    is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    is_socket && matches!(probe(path), Ok(Probe::NoListener))
 }
 
 /// Whether no process has the pidfile locked, and the one it names is gone or of another name.
@@ -157,12 +156,14 @@ fn is_dead_pidfile(path: &Path, program: &str) -> bool {
     if !matches!(pidfile::lock_holder(&file), Ok(None)) {
         return false;
     }
-    let Ok(pid) = pidfile::number(&file) else { return true };
-    match fs::read_to_string(format!("/proc/{pid}/comm")) {
-        // The kernel keeps 15 bytes of a name.
-        Ok(comm) => !program.starts_with(comm.trim_end()) || has_ended(pid),
-        Err(_) => true,
-    }
+    !pidfile::number(&file).is_ok_and(|pid| is_running(pid, program))
+}
+
+/// Whether a process of that number has the name of `program` and has not ended.
+fn is_running(pid: u32, program: &str) -> bool {
+    // The kernel keeps 15 bytes of a name.
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
+    comm.is_ok_and(|comm| program.starts_with(comm.trim_end())) && !has_ended(pid)
 }
 
 #[cfg(test)]
@@ -200,6 +201,33 @@ mod tests {
         wanted.sort_unstable();
         assert_eq!(left, wanted);
         drop(alive);
+    }
+
+    #[test]
+    fn sockets_of_processes_that_run_are_kept_before_they_listen_and_when_they_are_busy() {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+        let directory = tempfile::tempdir().unwrap();
+        let pid = std::process::id();
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        let program = comm.trim_end();
+        let bound = |name: &str| {
+            let path = directory.path().join(name);
+            let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+            bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+            (socket, path)
+        };
+        let (_starting, starting) = bound(&format!("{program}.{pid}.ctl"));
+        // The backlog of a listener of another PID namespace is full.
+        let (busy, full) = bound("ovs-vswitchd.4000000.ctl");
+        listen(&busy, 0).unwrap();
+        let mut clients = Vec::new();
+        while let Ok(Probe::Listener(client)) = probe(&full) {
+            clients.push(client);
+        }
+        assert!(matches!(probe(&full), Ok(Probe::Busy)));
+        let (_dead, dead) = bound("ovs-vswitchd.4000001.ctl");
+        remove_leftovers(directory.path(), program);
+        assert!(starting.exists() && full.exists() && !dead.exists());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// So much has to be freed before it is worth giving back, in bytes.
+/// Bytes freed before `malloc_trim` is called.
 pub const WORTH: usize = 8 << 20;
 
 /// Nothing more may be freed for so long before memory is given back.

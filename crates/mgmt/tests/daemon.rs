@@ -134,6 +134,25 @@ fn the_monitor_starts_a_crashed_daemon_again_and_ends_with_it() {
 }
 
 #[test]
+fn a_daemon_takes_as_many_descriptors_as_the_system_gives() {
+    let sandbox = Sandbox::new();
+    let daemon = sandbox.command(&["--detach", "--pidfile", "--unixctl=ctl"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -Sn 64 && exec \"$0\" \"$@\""]);
+    limited.arg(daemon.get_program()).args(daemon.get_args());
+    for (name, value) in daemon.get_envs() {
+        limited.env(name, value.unwrap());
+    }
+    let started = limited.current_dir(sandbox.dir.path()).status().unwrap();
+    assert!(started.success());
+    let limits = fs::read_to_string(format!("/proc/{}/limits", sandbox.pid().unwrap())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[3], words[4], "{line}");
+    sandbox.call("exit").unwrap().unwrap();
+}
+
+#[test]
 fn a_daemon_told_to_end_dies_of_the_signal_and_cleans_up() {
     use std::os::unix::process::ExitStatusExt;
     let sandbox = Sandbox::new();

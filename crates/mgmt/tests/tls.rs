@@ -266,6 +266,49 @@ async fn the_first_peer_may_bring_its_authority() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn one_self_signed_certificate_may_be_certificate_and_authority() {
+    let Some(pki) = Pki::new() else { return };
+    // `authority` makes it as `openssl req -x509` does unless it is told otherwise: CA:TRUE.
+    let own = pki.settings("ca", "ca");
+    let (listener, remote) = listen(&Tls::new(own.clone())).await;
+    tokio::spawn(answer(listener));
+    assert_eq!(talk(&remote, &Tls::new(own.clone())).await.as_deref(), Ok("hello"));
+    let bootstrap = Tls::new(Settings {
+        authority: Authority::Bootstrap(pki.file("learnt.pem")),
+        ..own
+    });
+    for _ in 0..2 {
+        assert_eq!(talk(&remote, &bootstrap).await.as_deref(), Ok("hello"));
+    }
+    assert!(pki.file("learnt.pem").exists());
+
+    // One that is not trusted is refused, by either side, also under the name of a trusted one.
+    let wrong = talk(&remote, &pki.tls("ca", "other")).await.unwrap_err();
+    assert!(wrong.contains("an authority that is not trusted"), "{wrong}");
+    pki.openssl(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout false.key -out false.pem -subj /CN=ca",
+    );
+    assert!(talk(&remote, &pki.tls("other", "ca")).await.is_err());
+    assert!(talk(&remote, &pki.tls("false", "ca")).await.is_err());
+
+    // Nor is one that has expired.
+    pki.openssl("x509 -in ca.pem -signkey ca.key -days 0 -out old.pem");
+    fs::copy(pki.file("ca.key"), pki.file("old.key")).unwrap();
+    let text = Command::new("openssl")
+        .args(["x509", "-noout", "-text", "-in"])
+        .arg(pki.file("old.pem"))
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&text.stdout).contains("CA:TRUE"));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let old = pki.tls("old", "old");
+    let (listener, remote) = listen(&old).await;
+    tokio::spawn(answer(listener));
+    let expired = talk(&remote, &old).await.unwrap_err();
+    assert!(expired.contains("expired"), "{expired}");
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn peers_that_stall_in_the_handshake_keep_nobody_else_out() {
     let Some(pki) = Pki::new() else { return };
     let (listener, remote) = listen(&pki.tls("one", "other")).await;

@@ -8,7 +8,6 @@ use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::pidfile::os_text;
 use mgmt::stream::tls;
 use mgmt::{daemon, paths, unixctl};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use telemetry::{version, vlog};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
@@ -133,7 +132,6 @@ fn help() -> String {
 /// Serves until told to end.
 fn serve(wanted: Wanted) -> Result<ExitCode, String> {
     let mut daemon = daemon::start(wanted.daemon).map_err(|error| error.to_string())?;
-    raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start the runtime ({})", os_text(&error)))?;
     let local = LocalSet::new();
@@ -206,14 +204,5 @@ async fn run_command(command: Option<String>) -> ExitCode {
     match status {
         Ok(Ok(status)) if status.success() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
-    }
-}
-
-/// Clients are many and each takes a descriptor: takes as many as the system gives.
-fn raise_descriptor_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(target: "ovsdb_server", "cannot raise the limit of descriptors: {error}");
     }
 }

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use common::{Client, Server, database, directory, insert};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 #[test]
@@ -151,10 +152,19 @@ fn a_message_without_end_is_not_kept() {
     assert_eq!(other.call("echo", json!([]))["result"], json!([]));
 }
 
+/// Takes as many descriptors as the system gives. Call it when the server runs: it raises its own
+/// limit.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
 #[test]
 fn at_the_limit_the_client_that_is_idle_longest_gives_way() {
     let dir = directory();
     let server = Server::start(dir.path(), &database(dir.path()), &[]);
+    raise_descriptor_limit();
     let mut busy = server.connect();
     assert!(busy.call("monitor", json!(["D", "m", {"T": {}}]))["error"].is_null());
     let mut owner = server.connect();
@@ -185,6 +195,7 @@ fn clients_of_other_machines_that_fill_the_server_lock_out_no_local_one() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let remote = format!("--remote=ptcp:{port}:127.0.0.1");
     let server = Server::start(dir.path(), &database(dir.path()), &[&remote]);
+    raise_descriptor_limit();
     let remote_client = || Client::over_tcp(TcpStream::connect(("127.0.0.1", port)).unwrap());
     let mut remote = Vec::new();
     for _ in 0..ovsdb_server::DEFAULT_MAX_SESSIONS {

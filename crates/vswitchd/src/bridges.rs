@@ -236,9 +236,7 @@ impl Bridges {
                 continue;
             }
             if let Err(failure) = self.open_device(name, spec) {
-                if failure.may_pass {
-                    self.retries.failed(name, spec, Instant::now());
-                }
+                self.note_failure(name, spec, &failure);
                 failures.insert(name.to_owned(), failure.reason);
             }
         }
@@ -258,27 +256,40 @@ impl Bridges {
         self.retries.is_soon()
     }
 
-    /// Tries again to open what is due; whether anything could be. The next [`Bridges::apply`]
-    /// makes ports of it.
+    /// Tries again to open what is due. Returns whether a device could be opened, or cannot for
+    /// another reason than before: the next [`Bridges::apply`] makes ports, or reports the reason.
     pub(crate) fn retry(&mut self) -> bool {
-        let mut opened = false;
+        let mut changed = false;
         for (name, spec) in self.retries.due(Instant::now()) {
             match self.open_device(&name, &spec) {
                 Ok(()) => {
                     tracing::info!(target: "bridge", "{name}: the device could be opened now");
                     self.retries.forget(&name);
-                    opened = true;
+                    changed = true;
                 }
-                Err(_) => self.retries.failed(&name, &spec, Instant::now()),
+                Err(failure) => changed |= self.note_failure(&name, &spec, &failure),
             }
         }
-        opened
+        changed
+    }
+
+    /// Tries again later if the failure may pass; whether its reason is new.
+    fn note_failure(&mut self, name: &str, spec: &Spec, failure: &Failure) -> bool {
+        if failure.may_pass {
+            return self.retries.failed(name, spec, &failure.reason, Instant::now());
+        }
+        self.retries.forget(name);
+        true
     }
 
     fn open_device(&mut self, name: &str, spec: &Spec) -> Result<(), Failure> {
         let device = netdev::open(spec).map_err(|error| Failure {
             may_pass: error.may_pass(),
             reason: error.to_string(),
+        })?;
+        let link = device.state().map_err(|error| Failure {
+            may_pass: netdev::may_pass(&error),
+            reason: format!("{name}: {error}"),
         })?;
         let port = PortNo(self.last_port + 1);
         self.datapath.add_port(port, device.clone()).map_err(|error| Failure {
@@ -292,10 +303,7 @@ impl Bridges {
         }
         let open = OpenDevice {
             spec: spec.clone(),
-            link: device.state().map_err(|error| Failure {
-                may_pass: netdev::may_pass(&error),
-                reason: format!("{name}: {error}"),
-            })?,
+            link,
             details,
             device,
             port,

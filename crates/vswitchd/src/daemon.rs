@@ -16,6 +16,7 @@ use ovsdb::rows::{
     Bridge, Controller, FlowTable, Interface, Manager, OpenVSwitch, Port, QoS, Queue, Ssl, TypedRow, all, bridge,
     controller, interface, manager, open_vswitch, port, select,
 };
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use sys::watch::Watched;
@@ -116,8 +117,9 @@ pub(crate) struct Daemon {
     /// Wakes the loop when the monitor has events.
     link_events: Watched,
     dummies: Dummies,
-    /// Whether to make the root row of an empty database, as who owns the database does.
-    init: bool,
+    /// The directory of the database if this process owns it. Then the daemon also makes the root
+    /// row of an empty database.
+    home: Option<PathBuf>,
     /// The keys for TLS, unless somebody else keeps them up.
     keys: Option<Keys>,
     desired: Desired,
@@ -151,7 +153,7 @@ impl Daemon {
         state: Rc<State>,
         db: IdlConnection,
         dummies: Dummies,
-        init: bool,
+        home: Option<PathBuf>,
         keys: Option<Keys>,
     ) -> anyhow::Result<Daemon> {
         let links = LinkMonitor::open().context("opening a netlink socket")?;
@@ -162,7 +164,7 @@ impl Daemon {
             links,
             link_events,
             dummies,
-            init,
+            home,
             keys,
             desired: Desired::default(),
             configured: false,
@@ -179,16 +181,19 @@ impl Daemon {
 
     /// Runs until a control command or an error ends it. Calls `ready` once the switch does what
     /// the database says and listens at the sockets of all bridges. It is an error if one of these
-    /// cannot be listened at within 10 s from the start; later ones are tried again.
+    /// cannot be listened at within 10 s from the first configuration; later ones are tried again.
     pub(crate) async fn run(mut self, ready: impl FnOnce()) -> anyhow::Result<()> {
         let mut ready = Some(ready);
-        let listen_by = Instant::now() + LISTEN_PATIENCE;
+        let mut listen_by = None;
         loop {
             self.report();
             if self.settled()
                 && let Some(ready) = ready.take()
             {
                 ready();
+            }
+            if self.configured && listen_by.is_none() {
+                listen_by = Some(Instant::now() + LISTEN_PATIENCE);
             }
             let state = self.state.clone();
             let ageing = self.next_ageing();
@@ -208,15 +213,21 @@ impl Daemon {
                     self.reconfigure();
                 }
                 () = sleep_until(retry.unwrap_or_else(std::time::Instant::now).into()), if retry.is_some() => {
-                    let opened = state.bridges.borrow_mut().retry();
-                    if opened {
+                    let changed = state.bridges.borrow_mut().retry();
+                    if changed {
                         self.reconfigure();
                     }
                 }
                 () = state.openflow.listening.notified() => {}
-                () = sleep_until(listen_by), if ready.is_some() && self.unbound().is_some() => {
+                () = sleep_until(listen_by.unwrap_or_else(Instant::now)),
+                    if listen_by.is_some() && ready.is_some() && self.unbound().is_some() =>
+                {
                     let (socket, error) = self.unbound().unwrap_or_default();
-                    anyhow::bail!("cannot listen at {socket}: {error}");
+                    if !error.is_empty() {
+                        anyhow::bail!("cannot listen at {socket}: {error}");
+                    }
+                    // Nobody has tried yet.
+                    listen_by = Some(Instant::now() + Duration::from_millis(100));
                 }
                 () = state.controllers.changed.notified() => self.owed.controllers = true,
                 () = state.recheck.notified() => {
@@ -249,7 +260,7 @@ impl Daemon {
         self.contended || (self.configured && reported && !waits())
     }
 
-    /// A bridge's socket that could not be listened at, and why.
+    /// A bridge's socket that is not listened at, and why; no reason before the first attempt.
     fn unbound(&self) -> Option<(String, String)> {
         self.state.openflow.unbound()
     }
@@ -355,7 +366,7 @@ impl Daemon {
             return;
         }
         match self.tables() {
-            Ok(tables) if tables.root.is_none() && self.init => self.insert_root(),
+            Ok(tables) if tables.root.is_none() && self.home.is_some() => self.insert_root(),
             Ok(tables) => {
                 self.desired = rows::desired(&tables, self.dummies);
                 if let Some(keys) = &self.keys {
@@ -384,9 +395,7 @@ impl Daemon {
                 self.owed.configuration = true;
                 self.configured = true;
                 drop(bridges);
-                if self.init {
-                    self.identify(tables.root.as_ref());
-                }
+                self.identify(tables.root.as_ref());
             }
             Err(error) => tracing::error!(target: "bridge", "cannot read the configuration: {error:#}"),
         }
@@ -415,13 +424,14 @@ impl Daemon {
         self.db.submit(txn);
     }
 
-    /// Says once which system this is, as `ovs-ctl start` does where the database is a process of its own.
+    /// Says once which system this is, if this process owns the database. Where the database is a
+    /// process of its own, `ovs-ctl start` does that.
     fn identify(&mut self, root: Option<&OpenVSwitch>) {
-        let (Some(root), None) = (root, self.identified) else {
+        let (Some(root), Some(home), None) = (root, &self.home, self.identified) else {
             return;
         };
         let mut txn = self.db.idl_mut().txn();
-        system_ids::complete(root, &mut txn);
+        system_ids::complete(root, home, &mut txn);
         self.identified = Some(self.db.submit(txn));
     }
 
@@ -464,6 +474,9 @@ impl Daemon {
 impl Drop for Daemon {
     /// Gives up all devices, so that they are free before the process says that it has ended.
     fn drop(&mut self) {
-        self.state.bridges.borrow_mut().apply(&Desired::default());
+        // A panic may have left them borrowed; the kernel gives up the devices then.
+        if let Ok(mut bridges) = self.state.bridges.try_borrow_mut() {
+            bridges.apply(&Desired::default());
+        }
     }
 }

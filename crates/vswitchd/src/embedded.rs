@@ -20,6 +20,8 @@ const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
 /// The served database. Dropping it ends the server when what was written is on the disk.
 pub(crate) struct Embedded {
     pub(crate) server: Server,
+    /// The directory of the first database's file, as an absolute path: a daemon leaves its own.
+    pub(crate) home: PathBuf,
     control: PathBuf,
 }
 
@@ -58,6 +60,8 @@ fn socket() -> PathBuf {
 /// Opens the databases, and serves them where clients look for them.
 pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedded> {
     let databases = databases(options);
+    let first = std::path::absolute(&databases[0]).context("the current directory")?;
+    let home = first.parent().map(Path::to_owned).unwrap_or_default();
     let socket = socket();
     let mut remotes = vec![format!("punix:{}", socket.display()), MANAGERS.to_owned()];
     for remote in &options.remotes {
@@ -93,7 +97,7 @@ pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedd
     let listener = unixctl::Server::bind(&control).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", control.display()))?;
     tokio::task::spawn_local(commands.serve(listener));
-    Ok(Embedded { server, control })
+    Ok(Embedded { server, home, control })
 }
 
 impl Drop for Embedded {

@@ -16,7 +16,7 @@ const MOST: usize = 1 << 18;
 telemetry::counters! {
     /// Counts of a rule that were lost because too many others wait.
     CREDIT_DROPPED = "report_credit_dropped";
-    /// Known stations of which it was not noted that they were seen again.
+    /// MAC refreshes dropped because the backlog is full.
     EFFECT_DROPPED = "report_effect_dropped";
 }
 

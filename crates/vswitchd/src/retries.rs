@@ -22,30 +22,35 @@ pub(crate) struct Retries {
 #[derive(Debug)]
 struct Retry {
     spec: Spec,
+    /// Why the last attempt failed.
+    reason: String,
     due: Instant,
     pause: Duration,
 }
 
 impl Retries {
-    /// A device could not be opened at `now`.
-    pub(crate) fn failed(&mut self, name: &str, spec: &Spec, now: Instant) {
-        match self.devices.get_mut(name).filter(|retry| retry.spec == *spec) {
-            // An attempt before the device is due changes nothing: configuration changes cause
-            // them.
-            Some(retry) if now < retry.due => {}
-            Some(retry) => {
-                retry.pause = (retry.pause * 2).min(LONGEST_PAUSE);
-                retry.due = now + retry.pause;
-            }
-            None => {
-                let retry = Retry {
-                    spec: spec.clone(),
-                    due: now + FIRST_PAUSE,
-                    pause: FIRST_PAUSE,
-                };
-                self.devices.insert(name.to_owned(), retry);
-            }
+    /// A device could not be opened at `now`. Returns whether the reason is another than that of
+    /// the last attempt.
+    pub(crate) fn failed(&mut self, name: &str, spec: &Spec, reason: &str, now: Instant) -> bool {
+        let Some(retry) = self.devices.get_mut(name).filter(|retry| retry.spec == *spec) else {
+            let retry = Retry {
+                spec: spec.clone(),
+                reason: reason.to_owned(),
+                due: now + FIRST_PAUSE,
+                pause: FIRST_PAUSE,
+            };
+            self.devices.insert(name.to_owned(), retry);
+            return true;
+        };
+        // A configuration change causes attempts before the device is due. They do not put the
+        // next one off.
+        if now >= retry.due {
+            retry.pause = (retry.pause * 2).min(LONGEST_PAUSE);
+            retry.due = now + retry.pause;
         }
+        let changed = retry.reason != reason;
+        reason.clone_into(&mut retry.reason);
+        changed
     }
 
     /// Forgets a device.
@@ -84,7 +89,7 @@ mod tests {
         let spec = Spec::Tap { name: "t".to_owned() };
         let mut retries = Retries::default();
         let begun = Instant::now();
-        retries.failed("t", &spec, begun);
+        assert!(retries.failed("t", &spec, "busy", begun));
         assert!(retries.due(begun).is_empty());
         let mut pauses = Vec::new();
         let mut now = begun;
@@ -92,14 +97,16 @@ mod tests {
             let next = retries.next().unwrap();
             pauses.push((next - now).as_millis());
             // Attempts in between do not put the next one off.
-            retries.failed("t", &spec, now);
+            assert!(!retries.failed("t", &spec, "busy", now));
             now = next;
             assert_eq!(retries.due(now).len(), 1);
             assert_eq!(retries.is_soon(), *pauses.last().unwrap() <= 1280);
-            retries.failed("t", &spec, now);
+            assert!(!retries.failed("t", &spec, "busy", now));
         }
         assert_eq!(pauses[..4], [10, 20, 40, 80]);
         assert_eq!(pauses[11], 10_000);
+        assert!(retries.failed("t", &spec, "vanished", now));
+        assert!(!retries.failed("t", &spec, "vanished", now));
         retries.keep(|_, spec| !matches!(spec, Spec::Tap { .. }));
         assert_eq!(retries.next(), None);
     }

@@ -161,7 +161,8 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
     let version = telemetry::version::line(Program::NAME);
     tracing::info!(target: "vswitchd", "{}", version.trim_end());
 
-    let daemon = Daemon::new(state, db, options.dummies, program == Program::Run, keys)?;
+    let home = database.as_ref().map(|database| database.home.clone());
+    let daemon = Daemon::new(state, db, options.dummies, home, keys)?;
     let mut switching = pin!(daemon.run(|| life.process.borrow_mut().ready()));
     let ended = match &database {
         Some(database) => tokio::select! {

@@ -3,7 +3,6 @@
 //! `ovs-ctl start` fills these in for Open vSwitch, and controllers read them. Where the switch and the database are one process there is no
 //! such script, so the switch fills in what is missing. It reads and writes the same files as `ovs-ctl`.
 
-use mgmt::paths;
 use mgmt::pidfile::os_text;
 use ovsdb::idl::Txn;
 use ovsdb::rows::{OpenVSwitch, open_vswitch};
@@ -13,22 +12,16 @@ use std::path::Path;
 /// The key of `external_ids` that identifies this system.
 const SYSTEM_ID: &str = "system-id";
 
-/// Adds to `txn` what the root row lacks. What it has is the user's and stays.
-pub(crate) fn complete(root: &OpenVSwitch, txn: &mut Txn) {
+/// Adds to `txn` what the root row lacks. What it has is the user's and stays. The files are in
+/// `directory`, that of the database: a second switch of this machine has another database and an
+/// identifier of its own.
+pub(crate) fn complete(root: &OpenVSwitch, directory: &Path, txn: &mut Txn) {
     use open_vswitch::{TABLE, columns};
-    // Beside the database: a second switch of this machine, with directories of its own, has an identifier of its own.
-    let directory = paths::dbdir();
     if !root.external_ids.contains_key(SYSTEM_ID) {
-        txn.map_put(
-            TABLE,
-            root.uuid,
-            columns::EXTERNAL_IDS,
-            SYSTEM_ID,
-            system_id(&directory),
-        );
+        txn.map_put(TABLE, root.uuid, columns::EXTERNAL_IDS, SYSTEM_ID, system_id(directory));
     }
     if root.system_type.is_none() || root.system_version.is_none() {
-        let (kind, version) = system(&directory, Path::new("/etc/os-release"));
+        let (kind, version) = system(directory, Path::new("/etc/os-release"));
         if root.system_type.is_none() {
             txn.set(TABLE, root.uuid, columns::SYSTEM_TYPE, Some(kind));
         }

@@ -97,6 +97,7 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
     signals::survive_hangup().map_err(io_error("catching SIGHUP"))?;
     set_name(&options.program);
     options.open_log_file();
+    raise_descriptor_limit();
     if options.mlockall {
         use rustix::mm::{MlockAllFlags, mlockall};
         if let Err(e) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
@@ -250,6 +251,16 @@ fn leave_terminal(no_chdir: bool, keep_stdout: bool) {
         let _ = rustix::stdio::dup2_stderr(&null);
     }
     vlog::set_all(Some(Destination::Console), Level::Off);
+}
+
+/// Each client and device takes a descriptor: takes as many as the system gives.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(target: "daemon", "cannot raise the limit of descriptors: {error}");
+    }
 }
 
 /// The name by which `pidof` and `top` know the process: started from `/proc/self/exe`, it would

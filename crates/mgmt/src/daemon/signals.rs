@@ -17,6 +17,7 @@ use crate::pidfile::os_text;
 #[derive(Debug)]
 pub struct Signals {
     ends: Ends,
+    alarm: Signal,
     hangup: Signal,
 }
 
@@ -29,6 +30,7 @@ impl Signals {
     pub fn receive() -> io::Result<Signals> {
         Ok(Signals {
             ends: Ends::receive()?,
+            alarm: signal(SignalKind::alarm())?,
             hangup: signal(SignalKind::hangup())?,
         })
     }
@@ -39,13 +41,15 @@ impl Signals {
         loop {
             tokio::select! {
                 number = self.ends.next() => return number,
+                _ = self.alarm.recv() => return logged(14),
                 _ = self.hangup.recv() => reopen_log(),
             }
         }
     }
 }
 
-/// As [`Signals::end`], for programs that are no daemons: SIGHUP ends them too.
+/// As [`Signals::end`], for programs that are no daemons: SIGHUP ends them too, and SIGALRM kills
+/// them (`--timeout`).
 ///
 /// # Errors
 /// The system's, when signals cannot be received.
@@ -98,7 +102,6 @@ pub(super) fn name(number: i32) -> String {
 struct Ends {
     terminate: Signal,
     interrupt: Signal,
-    alarm: Signal,
 }
 
 impl Ends {
@@ -106,7 +109,6 @@ impl Ends {
         Ok(Ends {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            alarm: signal(SignalKind::alarm())?,
         })
     }
 
@@ -114,7 +116,6 @@ impl Ends {
         logged(tokio::select! {
             _ = self.terminate.recv() => 15,
             _ = self.interrupt.recv() => 2,
-            _ = self.alarm.recv() => 14,
         })
     }
 }

@@ -328,19 +328,43 @@ fn remove_if_stale(path: &Path) -> io::Result<()> {
         }
         Err(_) => return Ok(()),
     }
-    // Without blocking: a listener too busy to accept is a listener.
+    match probe(path)? {
+        Probe::NoListener => fs::remove_file(path),
+        Probe::Listener(socket) => Err(io::Error::new(io::ErrorKind::AddrInUse, in_use_by(&socket))),
+        Probe::Busy => Err(Errno::ADDRINUSE.into()),
+        Probe::Unknown => Ok(()),
+    }
+}
+
+/// What is behind the name of a Unix domain socket.
+pub(crate) enum Probe {
+    /// No process listens there.
+    NoListener,
+    /// A process listens there; the connection to it.
+    Listener(std::os::fd::OwnedFd),
+    /// A process listens there, and its backlog is full.
+    Busy,
+    /// Cannot be told.
+    Unknown,
+}
+
+/// Connects to a Unix domain socket without waiting.
+///
+/// # Errors
+/// The path is too long for an address, or no socket can be made.
+pub(crate) fn probe(path: &Path) -> io::Result<Probe> {
     let socket = net::socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
         SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
         None,
     )?;
-    match net::connect(&socket, &SocketAddrUnix::new(path)?) {
-        Err(Errno::CONNREFUSED) => fs::remove_file(path),
-        Ok(()) => Err(io::Error::new(io::ErrorKind::AddrInUse, in_use_by(&socket))),
-        Err(Errno::AGAIN) => Err(Errno::ADDRINUSE.into()),
-        Err(_) => Ok(()),
-    }
+    Ok(match net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Probe::Listener(socket),
+        Err(Errno::CONNREFUSED) => Probe::NoListener,
+        Err(Errno::AGAIN) => Probe::Busy,
+        Err(_) => Probe::Unknown,
+    })
 }
 
 /// Who listens at the other end of a connected socket.

@@ -3,8 +3,8 @@
 //! Three things count: what was asked for and stays (waiting transactions, monitors, locks), messages that have not arrived as a whole, and
 //! bytes to be sent. Small amounts of the last two do not count: they are within the [`RESERVED`] bytes of each session.
 
-use mgmt::budget::{Budget, Share};
 use ovsdb::{Error, ErrorKind};
+use telemetry::budget::{Budget, Share};
 
 use super::{Core, MAX_HELD, SessionId};
 
@@ -50,7 +50,7 @@ impl Holding {
         self.kept
     }
 
-    /// Takes something that weighs so much.
+    /// Charges `weight` bytes.
     pub(super) fn keep(&mut self, weight: usize) -> Result<(), Error> {
         let refused = if self.kept + weight > MAX_HELD {
             Some("too many or too large waiting transactions, monitors and locks in one session".to_owned())
@@ -124,7 +124,7 @@ impl Core {
             .filter(|(_, session)| !session.options.remote.is_empty());
         let inputs = clients.map(|(id, session)| (session.holding.input, *id));
         let (_, longest) = inputs.max()?;
-        // Its bytes are as good as gone.
+        // Its bytes are freed soon.
         self.sessions.get_mut(&longest)?.holding.set_input(0);
         INPUT.inc();
         Some(longest)

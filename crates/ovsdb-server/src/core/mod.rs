@@ -36,8 +36,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
-use mgmt::budget::Budget;
 use ovsdb::{Database, Uuid, UuidGen};
+use telemetry::budget::Budget;
 use wire::Nanos;
 
 pub(crate) use batch::{Batch, HeldReply};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgmt::budget::Budget;
 use ovsdb::Error;
 use serde_json::Value;
+use telemetry::budget::Budget;
 use wire::Nanos;
 
 use super::hold::Holding;
@@ -231,8 +231,9 @@ impl Core {
             .count()
     }
 
-    /// The session that has been silent longest among those that nothing would be missed of: without monitor, lock, waiting transaction and
-    /// bytes to be sent. Of peers on other machines only, if `remote_only`.
+    /// The session that has been silent longest among the idle sessions: those without monitor,
+    /// lock, waiting transaction and bytes to be sent. Only of peers on other machines if
+    /// `remote_only`.
     pub(crate) fn longest_idle(&self, remote_only: bool) -> Option<SessionId> {
         let idle = self.sessions.iter().filter(|(_, session)| {
             let SessionOptions { remote, local, .. } = &session.options;

@@ -429,8 +429,7 @@ fn what_one_bridge_learns_leaves_the_shortcuts_of_another_in_force() {
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                sent
-            })
+            });
         });
         std::thread::sleep(Duration::from_millis(300));
         let before = lab.seen_by_workers();
@@ -438,7 +437,10 @@ fn what_one_bridge_learns_leaves_the_shortcuts_of_another_in_force() {
         assert!(pinged.contains(" 0% packet loss"), "{pinged}");
         let seen = lab.seen_by_workers() - before;
         stop.store(true, Relaxed);
-        (seen, storm.join().unwrap())
+        storm.join().unwrap();
+        // The title and a line for each station.
+        let learned = lab.switch.appctl(&["fdb/show", "br1"]).lines().count() - 1;
+        (seen, learned)
     });
     assert!(learned > 400, "{learned} stations");
     assert!(
@@ -496,12 +498,20 @@ fn a_port_with_many_flows_leaves_shortcuts_to_others() {
         scope.spawn(|| send(&lab.hosts[0], 12_000, None));
         let most = || lab.shortcuts_of(&lab.hosts[0]);
         // A machine that is busy with other things may not get so far.
-        wait(&|| most() > 6000);
+        if !wait(&|| most() > 6000) {
+            stop.store(true, Relaxed);
+            return (most(), None);
+        }
         scope.spawn(|| send(&third, 500, Some(Duration::from_micros(50))));
         let enough = wait(&|| lab.shortcuts_of(&third) >= 450);
-        let counts = (most(), enough);
+        let counts = (most(), Some(enough));
         stop.store(true, Relaxed);
         counts
     });
+    let Some(few) = few else {
+        let reason = format!("this machine made only {most} shortcuts of 12000 flows, too few to make them short");
+        testkit::say_skipped(module_path!(), &reason);
+        return;
+    };
     assert!(few, "a port finds no shortcuts while another has {most}");
 }

@@ -6,14 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::SigningKey;
 use webpki::EndEntityCert;
 
-use super::verify;
+use super::verify::{self, Authorities};
 
 /// Why TLS cannot be used as configured.
 #[derive(Debug, thiserror::Error)]
@@ -101,11 +100,9 @@ pub(super) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
     Ok(certificates)
 }
 
-/// The authorities in a file, and their certificates.
-pub(super) fn authorities(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsError> {
-    let certificates = certificates(file)?;
-    let store = verify::authorities(&certificates).map_err(|_| wrong(file, "malformed certificate"))?;
-    Ok((store, certificates))
+/// The authorities in a file.
+pub(super) fn authorities(file: &Path) -> Result<Authorities, TlsError> {
+    Authorities::new(certificates(file)?).map_err(|_| wrong(file, "malformed certificate"))
 }
 
 /// The certificates in a file, one at least.

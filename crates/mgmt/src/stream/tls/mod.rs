@@ -217,8 +217,8 @@ fn load(settings: &Settings) -> Result<Loaded, TlsError> {
         Authority::Anyone => (Trust::Anyone, None),
         Authority::Bootstrap(file) if !file.exists() => (Trust::Next, Some(file.clone())),
         Authority::File(file) | Authority::Bootstrap(file) => {
-            let (authorities, certificates) = files::authorities(file)?;
-            issuers = Some(certificates);
+            let authorities = files::authorities(file)?;
+            issuers = Some(authorities.certificates.clone());
             (Trust::Authorities(authorities), None)
         }
     };

@@ -2,6 +2,8 @@
 //!
 //! `webpki` checks signatures, validity and purpose of every certificate up to a trusted authority
 //! (RFC 5280 section 6). No name is compared: a peer is known by its authority alone (ovs-pki(8)).
+//! A peer may also show the certificate of a trusted authority itself, as with OpenSSL: `openssl
+//! req -x509` makes one certificate that serves as both.
 
 use std::sync::Arc;
 
@@ -18,11 +20,30 @@ use webpki::{EndEntityCert, KeyUsage};
 #[derive(Debug, Clone)]
 pub(super) enum Trust {
     /// Peers with a certificate of one of these authorities.
-    Authorities(RootCertStore),
+    Authorities(Authorities),
     /// The authority that the next peer sends, if it issued itself and the peer's certificate.
     Next,
     /// Everybody.
     Anyone,
+}
+
+/// Trusted authorities.
+#[derive(Debug, Clone)]
+pub(super) struct Authorities {
+    roots: RootCertStore,
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Authorities {
+    /// # Errors
+    /// One of the certificates is malformed.
+    pub(super) fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Authorities, Error> {
+        let mut roots = RootCertStore::empty();
+        for certificate in &certificates {
+            roots.add(certificate.clone())?;
+        }
+        Ok(Authorities { roots, certificates })
+    }
 }
 
 /// Checks peers' certificates.
@@ -37,7 +58,7 @@ pub(super) struct Verifier {
 impl Verifier {
     pub(super) fn new(trust: Trust, provider: &CryptoProvider) -> Arc<Verifier> {
         let hints = match &trust {
-            Trust::Authorities(authorities) => authorities.subjects(),
+            Trust::Authorities(authorities) => authorities.roots.subjects(),
             Trust::Next | Trust::Anyone => Vec::new(),
         };
         Arc::new(Verifier {
@@ -59,31 +80,23 @@ impl Verifier {
             Trust::Anyone => return Ok(()),
             Trust::Authorities(authorities) => authorities,
             Trust::Next => {
-                offered = authorities([offered_authority(leaf, sent)?])?;
+                offered = Authorities::new(vec![offered_authority(leaf, sent)?.clone().into_owned()])?;
                 &offered
             }
         };
-        EndEntityCert::try_from(leaf)
-            .and_then(|leaf| {
-                leaf.verify_for_usage(self.algorithms.all, &authorities.roots, sent, now, usage, None, None)
-                    .map(drop)
-            })
-            .map_err(refusal)
+        let roots = &authorities.roots.roots;
+        let verified = EndEntityCert::try_from(leaf).and_then(|leaf| {
+            leaf.verify_for_usage(self.algorithms.all, roots, sent, now, usage, None, None)
+                .map(drop)
+        });
+        match verified {
+            // A peer that shows the certificate of a trusted authority has that authority's key: it
+            // could issue a certificate to itself. webpki checks the validity period before it
+            // returns this error.
+            Err(webpki::Error::CaUsedAsEndEntity) if authorities.certificates.contains(leaf) => Ok(()),
+            other => other.map_err(refusal),
+        }
     }
-}
-
-/// A set of trusted authorities.
-///
-/// # Errors
-/// One of the certificates is malformed.
-pub(super) fn authorities<'a>(
-    certificates: impl IntoIterator<Item = &'a CertificateDer<'a>>,
-) -> Result<RootCertStore, Error> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates {
-        store.add(certificate.clone())?;
-    }
-    Ok(store)
 }
 
 /// The authority that a peer offers: the last certificate it sent, which must have issued itself.
@@ -122,7 +135,7 @@ pub(super) fn describe(error: &webpki::Error) -> String {
     use webpki::Error as Why;
     match error {
         Why::UnsupportedCertVersion => "certificate is not of X.509 version 3".to_owned(),
-        Why::CaUsedAsEndEntity => "the certificate is an authority's, not the peer's own".to_owned(),
+        Why::CaUsedAsEndEntity => "the certificate is that of an authority that is not trusted".to_owned(),
         Why::EndEntityUsedAsCa => "issuer is not a certificate authority".to_owned(),
         Why::PathLenConstraintViolated => "issuer is not a certificate authority for this chain".to_owned(),
         Why::MaximumPathDepthExceeded | Why::MaximumPathBuildCallsExceeded | Why::MaximumSignatureChecksExceeded => {
