@@ -19,7 +19,7 @@ use dp::{
 use flow::PortNo;
 use hashbrown::HashMap;
 use netdev::shortcut::Shortcuts;
-use netdev::{Frame, Kind, Netdev, Rx};
+use netdev::{Frame, Kind, Netdev, Rx, State, Tx};
 use parking_lot::{Mutex, RwLock};
 use qos::PortConfig;
 use qos::police::IngressPolicerConfig;
@@ -322,27 +322,22 @@ impl DpUser {
         named.map(|(n, name)| (*name, count(n))).collect()
     }
 
-    /// The devices with these names have changed: link, administrative state or MTU. Reads their
-    /// states and passes them to the workers, which must not wait for the kernel.
+    /// The devices with these names have changed: link, administrative state, speed or MTU. Reads
+    /// their states and passes them to the workers, which must not wait for the kernel.
     pub fn links_changed(&self, devices: &BTreeSet<&str>) {
         let _one_at_a_time = self.control.lock();
         let changed: Vec<(PortNo, Arc<dyn Netdev>)> = {
             let ports = self.ports.read();
-            let those = ports.iter().filter(|(_, port)| port.shortcut.is_some());
-            those
+            ports
+                .iter()
                 .filter(|(_, port)| devices.contains(port.device.name()))
                 .map(|(number, port)| (*number, port.device.clone()))
                 .collect()
         };
         for (port, device) in changed {
             let state = device.state().ok();
-            if let Some(shortcut) = self
-                .ports
-                .write()
-                .get_mut(&port)
-                .and_then(|port| port.shortcut.as_mut())
-            {
-                shortcut.device.clone_from(&state);
+            if let Some(known) = self.ports.write().get_mut(&port) {
+                known.note_state(state.as_ref());
             }
             for worker in &*self.workers.read() {
                 worker.commands.push(Command::Link {
@@ -355,6 +350,20 @@ impl DpUser {
 
     fn let_go(&self, port: PortNo) {
         self.ask_all(|done| Command::DelPort { port, done }).for_each(drop);
+    }
+}
+
+impl Port {
+    /// Takes note of its device's state; `None` where that has gone.
+    fn note_state(&mut self, state: Option<&State>) {
+        if let Some(shortcut) = &mut self.shortcut {
+            shortcut.device = state.cloned();
+        }
+        if let Some(state) = state {
+            self.facts.speed = DeviceFacts::speed_of(state);
+            // It may have no scheduler now, and get one again.
+            self.queue.iter().for_each(|queue| queue.set_speed(self.facts.speed));
+        }
     }
 }
 
@@ -403,7 +412,7 @@ impl Datapath for DpUser {
                 port,
                 device: device.clone(),
                 facts,
-                tx: device.open_tx().ok(),
+                tx: open_tx(&*device),
                 stats: stats.clone(),
                 exit: shortcut.clone(),
                 intakes,
@@ -544,6 +553,17 @@ impl Datapath for DpUser {
             })
             .collect()
     }
+}
+
+/// A worker's way to send. Without one the worker asks the devices thread with the first packet
+/// that it has for the port.
+fn open_tx(device: &dyn Netdev) -> Option<Box<dyn Tx>> {
+    let opened = device.open_tx();
+    if let Err(error) = &opened {
+        let (name, error) = (device.name(), sys::strerror(error));
+        telemetry::warn_limited!(target: "dpif_netdev", "{name}: cannot open the device to send: {error}");
+    }
+    opened.ok()
 }
 
 /// Whether ports of this kind can have shortcuts. The programs need the ingress of a kernel device.

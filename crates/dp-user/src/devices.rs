@@ -3,7 +3,7 @@
 
 use crate::command::{Command, CommandQueue};
 use flow::PortNo;
-use netdev::Netdev;
+use netdev::{Netdev, State};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Devices(Sender<Request>);
 pub(crate) struct DeviceFacts {
     /// The kernel's number; 0 where it has none.
     pub(crate) ifindex: u32,
-    /// In bit/s, where it is known.
+    /// Of its link in bit/s, where it is known: [`Command::Link`] brings it up to date.
     pub(crate) speed: Option<u64>,
 }
 
@@ -65,9 +65,14 @@ impl DeviceFacts {
             |_| DeviceFacts::default(),
             |state| DeviceFacts {
                 ifindex: state.ifindex,
-                speed: state.speed.filter(|speed| *speed > 0),
+                speed: DeviceFacts::speed_of(&state),
             },
         )
+    }
+
+    /// The speed of a device's link in bit/s, where it is known: not while it is down.
+    pub(crate) fn speed_of(state: &State) -> Option<u64> {
+        state.speed.filter(|speed| *speed > 0)
     }
 }
 
@@ -83,12 +88,17 @@ impl Request {
                 drop(device);
                 to.push(Command::Checked { port, queue, vanished });
             }
-            What::Open => {
-                if let Ok(tx) = device.open_tx() {
+            What::Open => match device.open_tx() {
+                Ok(tx) => {
                     drop(device);
                     to.push(Command::Opened { port, tx });
                 }
-            }
+                // The worker asks again.
+                Err(error) => {
+                    let (name, error) = (device.name(), sys::strerror(&error));
+                    telemetry::warn_limited!(target: "dpif_netdev", "{name}: cannot open the device to send: {error}");
+                }
+            },
         }
     }
 }

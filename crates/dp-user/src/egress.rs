@@ -150,6 +150,19 @@ impl Egress {
         }
     }
 
+    /// Takes note of the speed of a port's link, in bit/s where it is known.
+    pub(crate) fn set_speed(&mut self, port: PortNo, speed: Option<u64>) {
+        let place = self.ports.get(&port).copied();
+        let Some(Some(outlet)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
+            return;
+        };
+        outlet.speed = speed;
+        let scheduled = outlet.scheduled.as_ref().map(|scheduled| &scheduled.queue);
+        for queue in scheduled.into_iter().chain(&outlet.spare) {
+            queue.set_speed(speed);
+        }
+    }
+
     /// The device of a port.
     pub(crate) fn device(&self, port: PortNo) -> Option<Arc<dyn Netdev>> {
         Some(self.outlet(port)?.device.clone())

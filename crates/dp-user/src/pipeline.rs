@@ -83,7 +83,7 @@ pub struct Pipeline {
     batch: Batch,
     pending: Vec<Change>,
     effects: Vec<Effect>,
-    /// How many queues have packets in this turn.
+    /// Number of receive queues with packets in this poll round.
     sharing: u32,
     /// What is known of those without packets of new flows that wait.
     others: Others,
@@ -428,8 +428,8 @@ impl Pipeline {
         self.ask_for_control(in_port, Held::new(frame, &key, depth, asked_at), now);
     }
 
-    /// Since when a packet of which a lookup found that, or nothing, has to be looked for: all of the time where it was known, since it need not
-    /// be for long.
+    /// The megaflow generation to resume the search from. It is 0 after a lookup that found a
+    /// megaflow: that may be gone by the time of the next lookup.
     fn asked_at(&self, found: Option<u32>) -> u64 {
         if found.is_some() { 0 } else { self.flows.made() }
     }
@@ -503,6 +503,7 @@ impl Pipeline {
 
     /// Lets go of a port and of the megaflows that its packets made. What waits for its device is lost, and counted.
     pub fn remove_port(&mut self, port: PortNo) {
+        self.give_up_control(|in_port| in_port == port);
         self.actor.egress.remove(port, &self.stats);
         self.flows.remove_exit(port);
         self.flows.remove_owner(port);
@@ -536,6 +537,12 @@ impl Pipeline {
 
     pub(crate) fn stats(&self) -> &Arc<WorkerStats> {
         &self.stats
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.give_up_control(|_| true);
     }
 }
 

@@ -149,7 +149,7 @@ impl PortQueue {
                 own: false,
                 stuck: None,
                 room: Room::new(),
-                device_rate: speed.map(|speed| speed / 8_000),
+                device_rate: speed.map(bytes_per_millisecond),
             }),
         })
     }
@@ -173,6 +173,11 @@ impl PortQueue {
             tx.limit(state.room.bytes());
         }
         std::mem::replace(&mut state.tx, tx)
+    }
+
+    /// Takes note of the speed of the device's link, in bit/s where it is known.
+    pub(crate) fn set_speed(&self, speed: Option<u64>) {
+        self.state.lock().device_rate = speed.map(bytes_per_millisecond);
     }
 
     /// Takes out all that is here, in an order that keeps each flow's.
@@ -287,6 +292,11 @@ impl PortQueue {
             watch(fd);
         }
     }
+}
+
+/// What a speed in bit/s is in bytes per millisecond.
+fn bytes_per_millisecond(speed: u64) -> u64 {
+    speed / 8_000
 }
 
 impl State {

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::asynchronous::Happened;
 use crate::conn::Conn;
-use crate::memory::PACKET_IN_DROPPED;
+use crate::memory::{OVERHEAD, PACKET_IN_DROPPED};
 use flow::MatchField;
 use openflow::Version;
 use openflow::model::{Body, PacketIn, Port};
@@ -43,22 +43,44 @@ impl Agent {
                 userdata: meaning.userdata.clone(),
                 continuation: meaning.continuation.map(continuation).unwrap_or_default(),
             };
-            let may_send = !conn.out.is_full();
-            if !may_send && conn.share.is_exceeded() {
-                PACKET_IN_DROPPED.inc();
-                conn.packets.refuse(reason);
-                continue;
-            }
-            match conn.packets.offer(in_port, message, may_send, now) {
-                Some(message) => conn.send(0, Body::PacketIn(Box::new(message))),
-                None => conn.send_packets(now),
-            }
+            conn.offer_packet(in_port, message, now);
         }
         self.overhear();
     }
 }
 
 impl Conn {
+    /// Sends a packet, or lets it wait where the peer does not read or its limit says so. Drops one
+    /// that would wait where the connection's part of the memory budget has no room for it.
+    fn offer_packet(&mut self, in_port: Port, message: PacketIn, now: Nanos) {
+        let (reason, bytes) = (message.reason, message.data.len() + OVERHEAD);
+        let may_send = !self.out.is_full();
+        let has_room = self.share.grow(bytes).is_ok() || {
+            // Packets that gave way to later ones are counted until now.
+            self.account();
+            self.share.grow(bytes).is_ok()
+        };
+        let waits = !may_send || self.packets.next_event().is_some();
+        if waits && !has_room {
+            PACKET_IN_DROPPED.inc();
+            return self.packets.refuse(reason);
+        }
+        match self.packets.offer(in_port, message, may_send, now) {
+            Some(message) => {
+                if has_room {
+                    self.share.shrink(bytes);
+                }
+                self.send(0, Body::PacketIn(Box::new(message)));
+            }
+            None => {
+                if !has_room {
+                    self.share.charge(bytes);
+                }
+                self.send_packets(now);
+            }
+        }
+    }
+
     /// Sends packets that wait, as far as the peer takes them and its limit allows.
     pub(crate) fn send_packets(&mut self, now: Nanos) {
         while !self.out.is_full() {
@@ -97,4 +119,64 @@ fn continuation(handle: u32) -> Vec<u8> {
 pub(crate) fn handle(continuation: &[u8]) -> Option<u32> {
     let handle = continuation.strip_prefix(&CONTINUATION)?;
     Some(u32::from_be_bytes(handle.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::{ConnId, Kind, Options};
+    use openflow::model::{Match, PacketInFormat};
+    use openflow::{Codec, Versions};
+    use telemetry::budget::Budget;
+
+    fn packet(len: usize) -> PacketIn {
+        PacketIn {
+            format: PacketInFormat::Standard,
+            buffer_id: None,
+            total_len: len as u32,
+            reason: ACTION,
+            table: 0,
+            cookie: 0,
+            metadata: Match::ANY,
+            data: vec![0; len],
+            userdata: Vec::new(),
+            continuation: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn packets_for_a_peer_that_does_not_read_take_no_more_than_its_part_of_the_budget() {
+        const LIMIT: usize = 1 << 20;
+        let (budget, now) = (Budget::new(LIMIT, 4096), Nanos::ZERO);
+        let options = Options::new(Kind::Primary, "peer".to_owned());
+        let mut conn = Conn::new(ConnId(1), options, Versions::ALL, 100_000, budget.share(), now);
+        conn.codec = Some(Codec::new(Version::V13));
+        for _ in 0..10_000 {
+            conn.offer_packet(Port(1), packet(1000), now);
+        }
+        assert!(conn.out.is_full() && conn.closed.is_none());
+        let waiting = conn.packets.bytes();
+        assert!(waiting > LIMIT / 8 && waiting <= LIMIT / 2, "{waiting}");
+        assert!(conn.share.held() >= waiting && budget.held() <= LIMIT);
+        assert!(conn.packets.dropped() > 0);
+    }
+
+    #[test]
+    fn packets_that_gave_way_to_later_ones_leave_their_memory_to_them() {
+        let (budget, now) = (Budget::new(1 << 20, 4096), Nanos::ZERO);
+        let options = Options::new(Kind::Primary, "peer".to_owned());
+        let mut conn = Conn::new(ConnId(1), options, Versions::ALL, 10, budget.share(), now);
+        conn.codec = Some(Codec::new(Version::V13));
+        while !conn.out.is_full() {
+            conn.offer_packet(Port(1), packet(1000), now);
+        }
+        for n in 0..10_000 {
+            conn.offer_packet(Port(1), packet(n % 500), now);
+        }
+        // The last are there, as nothing but their number is in the way.
+        let waiting: usize = (9_990..10_000).map(|n| n % 500 + OVERHEAD).sum();
+        assert_eq!(conn.packets.bytes(), waiting);
+        conn.account();
+        assert_eq!(conn.share.held(), conn.out.len() + waiting);
+    }
 }

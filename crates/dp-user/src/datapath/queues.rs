@@ -5,7 +5,7 @@
 //!
 //! A queue stays where it is unless something asks for it to move: another set of workers, another rule, a command, the automatic balance.
 
-use super::{DpUser, Handle, Port, Usage};
+use super::{DpUser, Handle, Port, Usage, open_tx};
 use crate::command::Command;
 use crate::placement::{Assign, Placed, Wish, improvement, place};
 use crate::worker::clock;
@@ -314,7 +314,7 @@ impl DpUser {
                 port: *port,
                 device: known.device.clone(),
                 facts: known.facts,
-                tx: known.device.open_tx().ok(),
+                tx: open_tx(&*known.device),
                 stats,
                 exit: known.shortcut.clone(),
                 intakes: Vec::new(),

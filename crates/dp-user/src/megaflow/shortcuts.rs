@@ -77,7 +77,8 @@ pub(super) struct Shortcuts {
     stamps: u64,
     /// Groups whose megaflows have gone and that still have shortcuts.
     retired: Vec<u32>,
-    /// Dependencies of groups that have gone, which still have epochs.
+    /// Dependencies of groups that have gone, which still have epochs: another thread had the table
+    /// locked.
     released: Vec<SmallVec<[Dep; 4]>>,
     review: Review,
     closing: VecDeque<Closing>,
@@ -258,7 +259,9 @@ impl Shortcuts {
         if self.group_of(group.flow) == Some(number) {
             self.by_flow.remove(&group.flow);
         }
-        self.released.push(group.deps);
+        if !self.deps.as_ref().is_some_and(|deps| deps.try_unwatch(&group.deps)) {
+            self.released.push(group.deps);
+        }
     }
 
     /// Suspends those of a megaflow, which is about to go. They are closed later.
@@ -344,6 +347,8 @@ impl Shortcuts {
 
 impl Drop for Shortcuts {
     fn drop(&mut self) {
+        // The kernel has them until they are closed, and from here on no change suspends them.
+        self.epoch.iter().for_each(Epoch::advance);
         if let Some(deps) = &self.deps {
             let groups = self.groups.iter().flatten().map(|group| &group.deps);
             groups.chain(&self.released).for_each(|watched| deps.unwatch(watched));

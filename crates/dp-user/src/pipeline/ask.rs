@@ -4,9 +4,11 @@
 //! other packets. Meanwhile the packet waits here: apart from the line of its queue, so that the queue's other new flows go on too. The worker
 //! asks again every [`AGAIN`] until the answer is there.
 //!
-//! - A queue has [`ROOM`] packets here at most; for others there is [`DropCause::UpcallBudget`].
-//! - Order within a flow is kept: a packet of a flow of which others wait here waits behind them.
-//! - What is answered is cached by the worker as any other answer, or not at all where it may be out of date.
+//! - A queue has [`ROOM`] packets here at most. It drops others: [`DropCause::UpcallBudget`].
+//! - A packet waits behind earlier packets of its flow.
+//! - The worker caches an answer as any other, or not at all where it may be out of date.
+//! - `upcalls` counts a packet when its answer is there, `lost` one that is dropped before. No
+//!   packet counts in both.
 
 use super::line::Held;
 use super::{Inlet, Pipeline};
@@ -36,6 +38,8 @@ type FlowHash = u32;
 #[derive(Default)]
 pub(super) struct Away {
     held: VecDeque<(FlowHash, Held)>,
+    /// Packets that [`Pipeline::come_back`] has taken out and not looked at yet.
+    returning: usize,
     /// When they ask again.
     due: Nanos,
 }
@@ -47,7 +51,7 @@ impl Away {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.held.len()
+        self.held.len() + self.returning
     }
 
     pub(super) fn clear(&mut self) {
@@ -59,7 +63,15 @@ impl Away {
 #[derive(Default)]
 pub(super) struct ControlAway {
     held: VecDeque<(PortNo, Held)>,
+    /// Packets that were taken out to ask again and have not asked yet.
+    returning: usize,
     due: Nanos,
+}
+
+impl ControlAway {
+    fn len(&self) -> usize {
+        self.held.len() + self.returning
+    }
 }
 
 /// Why there is no answer.
@@ -79,15 +91,25 @@ impl Pipeline {
             self.send_away(held, from, now);
             return None;
         }
-        let busy = self.ask_again(held, from, now);
-        self.stats.upcalls.add(busy.is_none().into());
-        busy
+        match self.try_ask(held, from, now) {
+            None => None,
+            Some((busy, Unanswered::Busy)) => Some(busy),
+            Some((held, Unanswered::Later)) => {
+                self.send_away(held, from, now);
+                None
+            }
+            Some((_, Unanswered::Refused)) => {
+                self.refuse_new(from, 1);
+                None
+            }
+        }
     }
 
+    /// Lets a packet ask and go its way, or gives it back without an answer.
     #[inline(always)]
-    fn ask_again(&mut self, held: Held, from: &mut Inlet, now: Nanos) -> Option<Held> {
+    fn try_ask(&mut self, held: Held, from: &mut Inlet, now: Nanos) -> Option<(Held, Unanswered)> {
         if self.is_busy(now) {
-            return Some(held);
+            return Some((held, Unanswered::Busy));
         }
         let answer = self.slowpath.try_upcall(&held.upcall(), now);
         match self.note(&answer, &held, from.port, now) {
@@ -96,12 +118,10 @@ impl Pipeline {
                 let mut context = self.actor.for_inlet(from, now).at_depth(held.depth);
                 context.run(actions, drop, held.frame);
                 self.recirculate(Some(from), now);
+                None
             }
-            Err(Unanswered::Later) => self.send_away(held, from, now),
-            Err(Unanswered::Refused) => self.refuse_new(from, 1),
-            Err(Unanswered::Busy) => return Some(held),
+            Err(why) => Some((held, why)),
         }
-        None
     }
 
     /// Whether it is too early to ask again for the switch's tables, which could not be had.
@@ -137,13 +157,20 @@ impl Pipeline {
         self.apply_changes();
         from.away.due = now + AGAIN;
         let waiting = std::mem::take(&mut from.away.held);
+        from.away.returning = waiting.len();
         for (hash, held) in waiting {
+            from.away.returning -= 1;
             if from.is_away(&held.key) {
                 from.away.held.push_back((hash, held));
             } else if let Some(number) = self.flows.lookup_newer(&held.key, held.asked_at) {
                 self.run_held(number, held, from, now);
-            } else if let Some(busy) = self.ask_again(held, from, now) {
-                from.away.held.push_back((hash, busy));
+            } else {
+                match self.try_ask(held, from, now) {
+                    None => {}
+                    // Its place is its own: packets that came later do not take it.
+                    Some((held, Unanswered::Later | Unanswered::Busy)) => from.away.held.push_back((hash, held)),
+                    Some((_, Unanswered::Refused)) => self.refuse_new(from, 1),
+                }
             }
         }
         self.actor.flush(now);
@@ -151,24 +178,33 @@ impl Pipeline {
 
     /// Lets a packet of the control plane ask, and go its way or wait for the answer or for the switch's tables.
     pub(super) fn ask_for_control(&mut self, in_port: PortNo, held: Held, now: Nanos) {
+        match self.try_ask_for_control(in_port, held, now) {
+            None => {}
+            Some((held, Unanswered::Later | Unanswered::Busy)) if self.control_away.len() < ROOM_OF_CONTROL => {
+                if self.control_away.len() == 0 {
+                    self.control_away.due = now + AGAIN;
+                }
+                self.control_away.held.push_back((in_port, held));
+            }
+            Some(_) => self.refuse_control(1),
+        }
+    }
+
+    fn try_ask_for_control(&mut self, in_port: PortNo, held: Held, now: Nanos) -> Option<(Held, Unanswered)> {
         let answer = match self.is_busy(now) {
             true => Answer::Busy,
             false => self.slowpath.try_upcall(&held.upcall(), now),
         };
         match self.note(&answer, &held, in_port, now) {
             Ok(translation) => {
-                self.stats.upcalls.add(1);
                 let (actions, drop) = (&translation.actions, translation.drop);
                 self.actor
                     .for_control(in_port, now)
                     .at_depth(held.depth)
                     .run(actions, drop, held.frame);
+                None
             }
-            Err(Unanswered::Later | Unanswered::Busy) if self.control_away.held.len() < ROOM_OF_CONTROL => {
-                self.control_away.due = now + AGAIN;
-                self.control_away.held.push_back((in_port, held));
-            }
-            Err(_) => self.lose(None, DropCause::UpcallBudget),
+            Err(why) => Some((held, why)),
         }
     }
 
@@ -181,13 +217,57 @@ impl Pipeline {
     #[cold]
     fn controls_come_back(&mut self, now: Nanos) -> bool {
         if now >= self.control_away.due {
-            for (in_port, held) in std::mem::take(&mut self.control_away.held) {
-                self.ask_for_control(in_port, held, now);
+            self.apply_changes();
+            self.control_away.due = now + AGAIN;
+            let waiting = std::mem::take(&mut self.control_away.held);
+            self.control_away.returning = waiting.len();
+            for (in_port, held) in waiting {
+                self.control_away.returning -= 1;
+                if let Some(number) = self.flows.lookup_newer(&held.key, held.asked_at) {
+                    self.run_held_for_control(number, in_port, held, now);
+                } else {
+                    match self.try_ask_for_control(in_port, held, now) {
+                        None => {}
+                        Some((_, Unanswered::Refused)) => self.refuse_control(1),
+                        Some((held, _)) => self.control_away.held.push_back((in_port, held)),
+                    }
+                }
                 self.recirculate(None, now);
             }
             self.actor.flush(now);
         }
         !self.control_away.held.is_empty()
+    }
+
+    fn run_held_for_control(&mut self, number: u32, in_port: PortNo, held: Held, now: Nanos) {
+        self.stats.megaflow_hits.add(1);
+        self.remember(&held.key, number);
+        let flow = self.flows.flow_mut(number);
+        flow.carried(1, held.frame.len() as u64, now);
+        let (actions, drop) = flow.actions();
+        self.actor
+            .for_control(in_port, now)
+            .at_depth(held.depth)
+            .run(actions, drop, held.frame);
+    }
+
+    /// Drops the packets of the control plane that wait, of those ports that are given up.
+    pub(super) fn give_up_control(&mut self, given_up: impl Fn(PortNo) -> bool) {
+        let held = &mut self.control_away.held;
+        let before = held.len();
+        held.retain(|(in_port, _)| !given_up(*in_port));
+        let dropped = before - held.len();
+        self.refuse_control(dropped as u64);
+    }
+
+    /// Counts packets of the control plane that get no answer.
+    fn refuse_control(&self, packets: u64) {
+        self.stats.lost.add(packets);
+        let sink = DropSink {
+            worker: &self.stats,
+            port: None,
+        };
+        sink.count(DropCause::UpcallBudget, packets);
     }
 
     /// Caches an answer. The translation, by which the packet goes.
@@ -218,6 +298,7 @@ impl Pipeline {
                 return Err(Unanswered::Busy);
             }
         };
+        self.stats.upcalls.add(1);
         self.apply_changes();
         Ok(translation)
     }
@@ -273,5 +354,87 @@ impl Inlet {
         }
         let hash = self.line.hash(key);
         self.away.held.iter().any(|(other, _)| *other == hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::Pipeline;
+    use dp::{Action, Changes, Slowpath};
+    use flow::{Field, Mask};
+    use netdev::{Dummy, Frame};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+    /// Sends everything to port 9.
+    #[derive(Default)]
+    struct Switch {
+        late: AtomicBool,
+        answers: AtomicU64,
+    }
+
+    impl Slowpath for Switch {
+        fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
+            match self.late.load(Relaxed) {
+                true => Answer::Later,
+                false => Answer::Cache(self.upcall(upcall, now)),
+            }
+        }
+
+        fn upcall(&self, _: &Upcall<'_>, _: Nanos) -> Translation {
+            self.answers.fetch_add(1, Relaxed);
+            Translation {
+                actions: Arc::from([Action::Output(PortNo(9))]),
+                mask: Mask::exact(Field::RecircId),
+                deps: Default::default(),
+                effects: Default::default(),
+                credits: Default::default(),
+                drop: None,
+            }
+        }
+
+        fn refresh(&self, _: &[dp::Effect], _: Nanos) {}
+
+        fn port_failed(&self, _: PortNo) {}
+    }
+
+    /// A pipeline at which packets of the control plane wait: three of port 1, two of port 2.
+    fn waiting() -> (Arc<Switch>, Pipeline, Arc<Dummy>) {
+        let (switch, changes) = (Arc::<Switch>::default(), Arc::new(Changes::new()));
+        let mut pipeline = Pipeline::new(1000, Duration::from_secs(10), switch.clone(), changes);
+        let device = Arc::new(Dummy::open("p9", &BTreeMap::new()).unwrap());
+        pipeline.add_port(PortNo(9), device.clone());
+        switch.late.store(true, Relaxed);
+        for in_port in [1, 2, 1, 2, 1] {
+            let frame = Frame::from_slice(&[0; 60]);
+            pipeline.execute(PortNo(in_port), frame, &[Action::Recirc(1)], Nanos::ZERO);
+        }
+        (switch, pipeline, device)
+    }
+
+    #[test]
+    fn packets_of_the_control_plane_that_wait_share_one_answer() {
+        let (switch, mut pipeline, device) = waiting();
+        assert!(pipeline.come_back_to_control(Nanos::ZERO + AGAIN));
+        assert_eq!(device.take_sent().len(), 0);
+        switch.late.store(false, Relaxed);
+        assert!(!pipeline.come_back_to_control(Nanos::ZERO + AGAIN * 2));
+        assert_eq!(device.take_sent().len(), 5);
+        let stats = pipeline.cache_stats();
+        assert_eq!((stats.upcalls, stats.megaflow_hits, stats.lost), (1, 4, 0));
+        assert_eq!(switch.answers.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn packets_of_the_control_plane_that_wait_are_dropped_and_counted_with_their_port_and_at_the_end() {
+        let (_, mut pipeline, _) = waiting();
+        let stats = pipeline.stats().clone();
+        let counts = || (stats.lost.get(), stats.dropped(DropCause::UpcallBudget));
+        pipeline.remove_port(PortNo(1));
+        assert_eq!(counts(), (3, 3));
+        drop(pipeline);
+        assert_eq!(counts(), (5, 5));
     }
 }

@@ -4,9 +4,11 @@
 //! - A queue may ask a few times a turn, fewer where several have packets. The rest of its packets of new flows stand in its line, in the order of
 //!   arrival, and ask in its next turns. While others without a line have packets, or had lately, one with a line asks hardly at all in a turn: what it
 //!   loses by that is the time to look at the others in between, and what they gain is that this is soon.
-//! - While some stand there and nobody else has packets, or only queues with lines of their own, none are received: they wait with the device.
+//! - While some stand there and nobody else has packets, or only queues with lines of their own, the
+//!   queue receives no packets: they wait in the device. It does receive while somebody changes the
+//!   switch's tables: see below.
 //! - Where others have packets and no line, those of flows that are known go on; for new ones that find the line full there is
-//!   [`DropCause::UpcallBudget`].
+//!   [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
 //! - While somebody changes the switch's tables nobody can ask. Packets of new flows stand in the line for that time, and those of known flows go on.
 //! - A line that has run empty counts as one for some turns more: queues with as many new flows each do not run empty in the same turn.
 //! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others stand in the line goes to its end, known or not. When
@@ -15,7 +17,6 @@
 use super::batch::Batch;
 use super::{BATCH, Inlet, Pipeline};
 use crate::hash::{KeyHasher, MaskPairs};
-use dp::DropCause;
 use flow::{Field, Key, Mask};
 use netdev::Frame;
 use std::collections::VecDeque;
@@ -175,8 +176,8 @@ impl Line {
 }
 
 impl Pipeline {
-    /// How many queues have packets in this turn: they share the translations that a turn is worth. Those with packets of new flows that wait have
-    /// less of them beside others that have none.
+    /// Number of receive queues with packets in this poll round: they share the translations of one
+    /// round. Queues with waiting packets get fewer of them while others have none that wait.
     #[inline]
     pub fn share(&mut self, queues: usize, others: Others) {
         self.sharing = queues as u32;
@@ -266,7 +267,7 @@ impl Pipeline {
         let waiting = (from.line.len() + from.away.len()) as u64;
         while from.line.pop().is_some() {}
         from.away.clear();
-        self.refuse(from, DropCause::UpcallBudget, waiting);
+        self.refuse_new(from, waiting);
     }
 }
 

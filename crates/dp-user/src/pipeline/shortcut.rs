@@ -3,6 +3,7 @@
 use super::batch::{Batch, MALFORMED};
 use super::{BATCH, Inlet, Pipeline};
 use crate::dep_epochs::OffloadPort;
+use crate::devices::DeviceFacts;
 use crate::megaflow::Candidate;
 use crate::options::ShortcutUse;
 use crate::signature::NONE;
@@ -23,7 +24,7 @@ impl Pipeline {
     #[cold]
     pub(super) fn candidate(&self, batch: &Batch, from: &Inlet) -> Option<Last> {
         // Where the batch is full, others of its flow may wait behind it, and would be overtaken.
-        if batch.frames.len() >= BATCH || from.is_gated() || from.waits() {
+        if batch.frames.len() >= BATCH || from.is_gated() || from.waits() || from.has_away() {
             return None;
         }
         Some(Last {
@@ -58,14 +59,18 @@ impl Pipeline {
 
     /// The megaflow of the last packet of a batch.
     fn flow_of(&mut self, last: &Last, batch: &Batch, from: &Inlet, now: Nanos) -> Option<u32> {
+        // The packet may wait behind others of its flow, whether its megaflow is known or not.
+        if from.waits() || from.has_away() {
+            return None;
+        }
         if let Some(all) = self.flows.of_all(from.port) {
             return Some(all);
         }
         let run = batch.runs().last()?;
         match run.flow {
             MALFORMED => None,
-            // It has made one, or waits; where many do, others do not wait for this.
-            NONE if from.waits() || !self.flows.has_time_for_shortcuts(now) => None,
+            // It has made one. Where many do, others do not wait for this.
+            NONE if !self.flows.has_time_for_shortcuts(now) => None,
             NONE => self.flows.lookup(&run.key),
             flow if self.flows.removals() == last.removals => Some(flow),
             // Numbers may mean others. A key that was read as far as megaflows looked then may not
@@ -94,9 +99,12 @@ impl Pipeline {
         self.flows.use_shortcuts(usage);
     }
 
-    /// Lets all packets that come in or go out by a port come here, whose device has this state
-    /// now; `None` where it has gone.
+    /// Suspends the shortcuts from and to a port, whose device has this state now; `None` where it
+    /// has gone. Sends at the speed of its link from now on.
     pub(crate) fn link_changed(&mut self, port: PortNo, device: Option<State>) {
+        if let Some(state) = &device {
+            self.actor.egress.set_speed(port, DeviceFacts::speed_of(state));
+        }
         self.flows.link_changed(port, device);
     }
 

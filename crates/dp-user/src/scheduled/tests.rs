@@ -245,3 +245,14 @@ fn whoever_was_to_come_back_and_finds_another_sending_leaves_that_to_it() {
     fixture.queue.state.lock().sending = false;
     assert!(fixture.visit(2, 0, wake).wake.is_some());
 }
+
+#[test]
+fn segments_are_cut_for_a_link_whose_speed_becomes_known_later() {
+    let fixture = Fixture::new();
+    let rate = || fixture.queue.state.lock().device_rate;
+    assert_eq!(rate(), None);
+    fixture.queue.set_speed(Some(10_000_000));
+    assert_eq!(rate(), Some(1250));
+    fixture.queue.set_speed(None);
+    assert_eq!(rate(), None);
+}

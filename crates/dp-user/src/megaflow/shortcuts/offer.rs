@@ -57,6 +57,11 @@ impl FlowTable {
         };
         let way = netdev::shortcut::Exit { tag, ..way };
         shortcuts.opened = now;
+        // A group for nothing costs as much as one that is used.
+        if shortcuts.deps.as_ref().is_none_or(|deps| deps.shortcuts().left() == 0) {
+            shortcuts.tally.full += 1;
+            return;
+        }
         if let Some(group) = shortcuts.group_for(candidate.flow, &self.storage) {
             shortcuts.open(group, candidate, way, is_current, now);
             if shortcuts.group(group).is_some_and(|group| group.places.is_empty()) {

@@ -5,7 +5,7 @@ use crate::hash::KeyHasher;
 use crate::megaflow::{Candidate, FlowTable};
 use crate::options::ShortcutUse;
 use crate::pipeline::{Budget, Inlet, Pipeline};
-use dp::{Action, Carried, Change, Changes, Credit, Dep, Slowpath, Translation, Upcall};
+use dp::{Action, Answer, Carried, Change, Changes, Credit, Dep, Slowpath, Translation, Upcall};
 use flow::{Field, Mask, PortNo};
 use netdev::shortcut::{Calls, MOST, ShortcutKey, Shortcuts, Simulated};
 use netdev::{Dummy, Netdev};
@@ -32,6 +32,8 @@ const LOOKS: usize = 256 + 64;
 struct Switch {
     /// Ports that depend on another bridge, too.
     crossing: HashMap<u32, u32>,
+    /// Translations take long.
+    late: AtomicBool,
     /// Where all packets are sent instead, unless it is 0.
     detour: AtomicU32,
     upcalls: AtomicU64,
@@ -47,6 +49,13 @@ fn station(bridge: u32, station: u128) -> Dep {
 }
 
 impl Slowpath for Switch {
+    fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
+        match self.late.load(Acquire) {
+            true => Answer::Later,
+            false => Answer::Cache(self.upcall(upcall, now)),
+        }
+    }
+
     fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
         self.upcalls.fetch_add(1, Relaxed);
         let port = upcall.key.in_port().0;
@@ -429,6 +438,46 @@ fn no_packet_takes_a_shortcut_after_a_change_of_what_it_depends_on() {
     bench.settle();
     assert_eq!(bench.deps.len(), 0);
     assert_eq!(bench.deps.shortcuts().left(), MOST);
+}
+
+#[test]
+fn a_known_packet_that_waits_behind_others_of_its_flow_opens_no_shortcut() {
+    let mut bench = Bench::new(&[101, 102]);
+    bench.switch.late.store(true, Release);
+    assert_eq!(bench.send(101, 102, 1), By::Worker);
+    assert!(bench.ports[&101].1.has_away());
+    // Another kind has the same megaflow.
+    bench.switch.late.store(false, Release);
+    for kind in [2, 1, 1, 1] {
+        assert_eq!(bench.send(101, 102, kind), By::Worker);
+        assert!(
+            !bench.kernel.has(&bench.key(101, 102, 1)),
+            "the kernel would let later packets overtake"
+        );
+    }
+    bench.now += Duration::from_millis(1);
+    bench.offload(101, 102, 1);
+    assert!(!bench.ports[&101].1.has_away());
+    bench.check_credits();
+}
+
+#[test]
+fn offers_that_a_port_is_refused_keep_no_dependencies() {
+    let (mut bench, _) = crowded();
+    let watched = bench.deps.len();
+    let over_share = |bench: &Bench| bench.pipeline.flows().shortcuts.tally.over_share;
+    let refused = over_share(&bench);
+    // Each has a megaflow of its own.
+    bench.switch.detour.store(102, Release);
+    for to in 1000..1200 {
+        // Made, seen, refused.
+        for _ in 0..3 {
+            assert_eq!(bench.send(101, to, 0), By::Worker);
+        }
+    }
+    assert!(over_share(&bench) >= refused + 200);
+    assert_eq!(bench.deps.len(), watched);
+    assert!(bench.pipeline.flows().shortcuts.released.is_empty());
 }
 
 #[test]
