@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// wait: it tries again later.
 const AT_ONCE: usize = 32;
 
-/// Initial capacity of the table. A rehash of a large table would hold up those who publish changes.
+/// Initial capacity of the table. A rehash of a large table would hold up those who publish
+/// changes.
 const ROOM: usize = 1 << 15;
 
 /// See the module's page.
@@ -75,8 +76,8 @@ impl DepEpochs {
     }
 
     /// Appends the numbers of the epochs of `deps`. They stay those of `deps` until
-    /// [`DepEpochs::unwatch`]. Returns `false`, and does nothing, where another thread has the table
-    /// locked or no epoch is left.
+    /// [`DepEpochs::unwatch`]. Returns `false`, and does nothing, where another thread has the
+    /// table locked or no epoch is left.
     pub(crate) fn try_watch(&self, deps: &[Dep], numbers: &mut impl Extend<u32>) -> bool {
         let Some(mut watched) = self.watched.try_lock() else {
             return false;

@@ -1,5 +1,6 @@
-//! What workers ask about devices, where the answer may take the kernel long: a request by netlink or ethtool waits for whoever
-//! configures devices. A thread of its own asks the kernel, and answers with a command.
+//! What workers ask about devices, where the answer may take the kernel long: a request by netlink
+//! or ethtool waits for whoever configures devices. A thread of its own asks the kernel, and
+//! answers with a command.
 
 use crate::command::{Command, CommandQueue};
 use flow::PortNo;
@@ -33,7 +34,8 @@ pub(crate) struct Request {
 
 /// What a worker asks.
 pub(crate) enum What {
-    /// Whether the device of a receive queue is still the one that has this number. The answer is [`Command::Checked`].
+    /// Whether the device of a receive queue is still the one that has this number. The answer is
+    /// [`Command::Checked`].
     Check { queue: u32, ifindex: u32 },
     /// A way to send. The answer is [`Command::Opened`], where there is one.
     Open,

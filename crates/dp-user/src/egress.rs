@@ -1,8 +1,10 @@
 //! Stages seven and eight of a packet's way: frames wait at their port until the batch is done, then go out together.
 //!
-//! Every worker has its own way to send on every port. The control plane opens it, and opens it again where that failed. Order within a port is the order of
-//! [`Egress::queue`]. A port with a scheduler has a [`PortQueue`] instead, which all workers share. One without sends directly; only while its device
-//! has no room for all that a worker sends, that worker has a queue of its own before it.
+//! Every worker has its own way to send on every port. The control plane opens it, and opens it
+//! again where that failed. Order within a port is the order of [`Egress::queue`]. A port with a
+//! scheduler has a [`PortQueue`] instead, which all workers share. One without sends directly; only
+//! while its device has no room for all that a worker sends, that worker has a queue of its own
+//! before it.
 
 use crate::poll::Poller;
 use crate::scheduled::{PortQueue, Visit, Visitor};
@@ -15,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// How long a worker waits before it asks again for a way to send, where a device could not be opened for that.
+/// How long a worker waits before it asks again for a way to send, where a device could not be
+/// opened for that.
 const REOPEN: Duration = Duration::from_secs(1);
 
 /// A time that never comes.
@@ -370,7 +373,8 @@ impl Egress {
 }
 
 impl Outlet {
-    /// Sends directly. What the device has no room for stays. `false` where there is no way to send, and it is time to ask for one.
+    /// Sends directly. What the device has no room for stays. `false` where there is no way to
+    /// send, and it is time to ask for one.
     fn flush(&mut self, worker: &WorkerStats, now: Nanos) -> bool {
         let drops = DropSink {
             worker,

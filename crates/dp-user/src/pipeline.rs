@@ -71,7 +71,8 @@ pub struct Pipeline {
     signatures: SignatureCache,
     /// No megaflow looked behind the Ethernet header when keys were last read.
     ethernet: bool,
-    /// For so many more keys the megaflow is looked for by all of the key and by the Ethernet header.
+    /// For so many more keys the megaflow is looked for by all of the key and by the Ethernet
+    /// header.
     by_both: u32,
     flows: FlowTable,
     actor: Actor,
@@ -87,7 +88,8 @@ pub struct Pipeline {
     sharing: u32,
     /// What is known of those without packets of new flows that wait.
     others: Others,
-    /// The switch's tables could not be had: packets of new flows wait until this time, and are asked for again.
+    /// The switch's tables could not be had: packets of new flows wait until this time, and are
+    /// asked for again.
     retry: Option<Nanos>,
     /// Packets of the control plane that wait for an answer.
     control_away: ask::ControlAway,
@@ -143,7 +145,8 @@ impl Pipeline {
 
     /// Takes one batch from a queue through all stages, as far as packets of new flows do not have to wait, and returns how many frames went
     /// their way, those among them that had waited. `contended` says that other ports wait; where none does, or all that do have packets that
-    /// wait too, a queue whose packets wait receives no more; it does while the switch's tables cannot be had, for the sake of flows that are known.
+    /// wait too, a queue whose packets wait receives no more; it does while the switch's tables
+    /// cannot be had, for the sake of flows that are known.
     ///
     /// # Errors
     /// What the queue's device says; frames received before the error have gone their way.

@@ -5,8 +5,9 @@
 //! scheduler says, or when the device has room. While nothing waits and nothing has to, frames pass the queue by: they are policed and counted.
 //!
 //! Invariants
-//! - The lock is the port's alone, and nobody waits for anything while holding it. One worker at a time sends, without the lock: others put
-//!   their frames in meanwhile and go, and that one takes them out before it goes.
+//! - The lock is the port's alone, and nobody waits for anything while holding it. One worker at a
+//!   time sends, without the lock: others put their frames in meanwhile and go, and that one takes
+//!   them out before it goes.
 //! - While the queue is not empty there is a claim, and the worker of the claim knows the time of it: see [`Visit::wake`].
 //! - Every frame that comes in is sent, or counted under a [`DropCause`].
 //!
@@ -32,7 +33,8 @@ const ROUND: usize = 64;
 /// Frames that one visit sends at most: other ports of the worker wait meanwhile.
 const VISIT: usize = 256;
 
-/// How long a worker waits before it asks again for a way to send, where a device could not be opened for that.
+/// How long a worker waits before it asks again for a way to send, where a device could not be
+/// opened for that.
 const REOPEN: Duration = Duration::from_secs(1);
 
 /// When to ask a device again that had no room, and cannot say when it has.
@@ -117,7 +119,8 @@ pub(crate) struct Visit {
 }
 
 impl PortQueue {
-    /// Of a device that is open. Asks for its state, and opens it for sending: not for a worker to call.
+    /// Of a device that is open. Asks for its state, and opens it for sending: not for a worker to
+    /// call.
     ///
     /// # Errors
     /// What the discipline refuses.
@@ -154,7 +157,8 @@ impl PortQueue {
         })
     }
 
-    /// A worker's own, for a port without a scheduler whose device has no room, and a speed in bit/s where that is known.
+    /// A worker's own, for a port without a scheduler whose device has no room, and a speed in
+    /// bit/s where that is known.
     ///
     /// # Errors
     /// None: the discipline is one that there is.
@@ -475,7 +479,8 @@ fn offer(state: &mut MutexGuard<'_, State>) -> Option<TxReport> {
     Some(report)
 }
 
-/// Whether it was the first frame that the device did not want, not the device that had no room: then that frame is lost.
+/// Whether it was the first frame that the device did not want, not the device that had no room:
+/// then that frame is lost.
 fn passes_over_the_first(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: Nanos) -> bool {
     if state.refused == 0 {
         state.refused_since = now;

@@ -1,13 +1,15 @@
 //! The first cache: which megaflow did a packet like this one use last?
 //!
-//! Places found by a hash of the key, each with a signature of that hash and the megaflow's number. An answer is a guess: the caller
-//! compares the key with that megaflow under its mask, all of it, before it is used. That makes a stale place harmless (the megaflow that has
-//! the number now either covers the packet, and then is right, or does not), so nothing has to be removed from here; and the cache is a tenth of
-//! the size of one that holds keys, so that it stays in the processor's.
+//! Places found by a hash of the key, each with a signature of that hash and the megaflow's number.
+//! An answer is a guess: the caller compares the key with that megaflow under its mask, all of it,
+//! before it is used. That makes a stale place harmless (the megaflow that has the number now
+//! either covers the packet, and then is right, or does not), so nothing has to be removed from
+//! here; and the cache is a tenth of the size of one that holds keys, so that it stays in the
+//! processor's.
 //!
-//! The hash is of as much of the key as megaflows look at: of the Ethernet header, or of all. When the first megaflow begins to
-//! look behind that header, and when the last that does ends, both hashes are in use for a while, so that megaflows that carry
-//! packets stay known.
+//! The hash is of as much of the key as megaflows look at: of the Ethernet header, or of all. When
+//! the first megaflow begins to look behind that header, and when the last that does ends, both
+//! hashes are in use for a while, so that megaflows that carry packets stay known.
 //!
 //! It grows while packets pass that it does not know and the megaflows do: at most to [`MOST`] lines. Where even that does not hold what
 //! passes, a cache that takes everything in knows nothing when it comes again, and costs an access to memory and one more to be told; it then

@@ -40,14 +40,14 @@ pub enum Action {
         /// The bits to write.
         mask: u32,
     },
-    /// Copy the time to live from the next header to the outermost MPLS label stack entry (OpenFlow 1.3.5
-    /// §5.12): from the entry behind it, or from the IP header behind the last one. Nothing happens to a
-    /// packet without an entry, or with something else behind the last one. Labels do not say what they
-    /// are before: it is IPv4 if the version is 4, the header is whole and its checksum is right, IPv6 if
-    /// the version is 6 and the length is that of the packet.
+    /// Copy the time to live from the next header to the outermost MPLS label stack entry (OpenFlow
+    /// 1.3.5 §5.12): from the entry behind it, or from the IP header behind the last one. Nothing
+    /// happens to a packet without an entry, or with something else behind the last one. Labels do
+    /// not say what they are before: it is IPv4 if the version is 4, the header is whole and its
+    /// checksum is right, IPv6 if the version is 6 and the length is that of the packet.
     CopyTtlOut,
-    /// Copy the time to live from the outermost MPLS label stack entry to the next header, as found by
-    /// [`Action::CopyTtlOut`].
+    /// Copy the time to live from the outermost MPLS label stack entry to the next header, as found
+    /// by [`Action::CopyTtlOut`].
     CopyTtlIn,
     /// Cut the packet to this many bytes, counted from its Ethernet header, in the next [`Action::Output`] and only there. What is left
     /// undone for a device (segments, checksums) is done before.

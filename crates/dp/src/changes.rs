@@ -131,9 +131,9 @@ impl Changes {
     /// [`Changes::publish`] returns. This is for forwarding that does not ask for the epoch.
     ///
     /// A change is in the log before `told` is called with it. So a reader that sees an effect of
-    /// the call, and then finds that it has read the log up to the [epoch](Changes::epoch), has read
-    /// the change too. `told` must not take long. Returns `false`, and does nothing, where there is
-    /// one already.
+    /// the call, and then finds that it has read the log up to the [epoch](Changes::epoch), has
+    /// read the change too. `told` must not take long. Returns `false`, and does nothing, where
+    /// there is one already.
     pub fn tell(&self, told: impl Fn(&[Change]) + Send + Sync + 'static) -> bool {
         // Who publishes after this sees it.
         let _log = self.log.lock();

@@ -45,10 +45,11 @@ pub enum Answer {
     /// The translation takes long. Whoever asks again within some milliseconds gets it; later, it
     /// may have to be made again.
     Later,
-    /// The translation takes long, and too many others that the port has asked for do too. The packet is to be dropped under
-    /// [`DropCause::UpcallBudget`].
+    /// The translation takes long, and too many others that the port has asked for do too. The
+    /// packet is to be dropped under [`DropCause::UpcallBudget`].
     Refused,
-    /// The tables cannot be had within some 100 µs, because somebody changes them. Nothing has happened, and the packet is to be asked for again.
+    /// The tables cannot be had within some 100 µs, because somebody changes them. Nothing has
+    /// happened, and the packet is to be asked for again.
     Busy,
 }
 
@@ -118,8 +119,9 @@ pub trait Slowpath: Send + Sync {
     /// Translates a packet and applies its effects. Publishes the changes that these cause before it returns.
     fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation;
 
-    /// As [`Slowpath::upcall`], for a thread that must not wait: a worker, which has the packets of other ports too. A translation that takes longer
-    /// than a fraction of a millisecond is made elsewhere. The default answers at once.
+    /// As [`Slowpath::upcall`], for a thread that must not wait: a worker, which has the packets of
+    /// other ports too. A translation that takes longer than a fraction of a millisecond is made
+    /// elsewhere. The default answers at once.
     fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
         Answer::Cache(self.upcall(upcall, now))
     }

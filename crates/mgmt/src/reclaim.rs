@@ -1,8 +1,9 @@
 //! Gives memory back to the system after much of it was freed.
 //!
-//! The C library keeps what is freed for allocations to come. After a storm of rows or flows a daemon would be as large as it ever was.
-//! Whoever frees much says so with [`freed`]; the daemon runs [`run`], which waits for a quiet moment and gives the memory back. A daemon
-//! where nothing is freed does not wake up for it.
+//! The C library keeps what is freed for allocations to come. After a storm of rows or flows a
+//! daemon would be as large as it ever was. Whoever frees much says so with [`freed`]; the daemon
+//! runs [`run`], which waits for a quiet moment and gives the memory back. A daemon where nothing
+//! is freed does not wake up for it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,7 +35,8 @@ pub fn freed(bytes: usize) {
     }
 }
 
-/// Gives memory back whenever much was freed, until it is dropped. One such task is enough for a process.
+/// Gives memory back whenever much was freed, until it is dropped. One such task is enough for a
+/// process.
 pub async fn run() {
     loop {
         DUE.notified().await;

@@ -272,8 +272,8 @@ impl Frame {
         Ok(())
     }
 
-    /// Takes the outermost VLAN tag off ([`EtherType::is_vlan`]); `None` where the packet has none, or a
-    /// pending checksum covers it.
+    /// Takes the outermost VLAN tag off ([`EtherType::is_vlan`]); `None` where the packet has none,
+    /// or a pending checksum covers it.
     pub fn pop_vlan(&mut self) -> Option<VlanTag> {
         let bytes = self.data().get(MACS..MACS + TAG + 2)?;
         let tag = VlanTag::from_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

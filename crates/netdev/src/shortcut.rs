@@ -232,8 +232,8 @@ impl ShortcutPort {
         [from.number, self.number].into_iter().chain(epochs.iter().copied())
     }
 
-    /// Opens a shortcut to this port for packets with `key`, which come in by `from`. It is in force
-    /// while the sum of its epochs is [`sum`](Self::sum).
+    /// Opens a shortcut to this port for packets with `key`, which come in by `from`. It is in
+    /// force while the sum of its epochs is [`sum`](Self::sum).
     ///
     /// # Errors
     /// [`Refused`].
@@ -277,8 +277,8 @@ impl ShortcutPort {
         self.shortcuts.kernel.advance(self.number);
     }
 
-    /// Number of shortcuts from this port that its workers have to close, because few are left and it
-    /// has more than its share.
+    /// Number of shortcuts from this port that its workers have to close, because few are left and
+    /// it has more than its share.
     pub fn surplus(&self) -> u32 {
         self.shortcuts.pool.surplus(self.number)
     }

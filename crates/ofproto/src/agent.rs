@@ -190,7 +190,8 @@ impl Agent {
         id
     }
 
-    /// Ends a connection. What it has begun and cannot stay half done is work for [`Agent::background`].
+    /// Ends a connection. What it has begun and cannot stay half done is work for
+    /// [`Agent::background`].
     pub fn disconnect(&mut self, id: ConnId, env: &impl Env, now: Nanos) {
         let Some(mut gone) = self.conns.remove(&id) else { return };
         if let Some(job) = gone.dump.take().and_then(|job| job.orphaned(&mut self.core, env)) {

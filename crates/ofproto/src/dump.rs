@@ -28,8 +28,8 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// What is left to do of it when its connection closes: a bundle that is not committed is undone,
-    /// a change of rules goes on. Answers end.
+    /// What is left to do of it when its connection closes: a bundle that is not committed is
+    /// undone, a change of rules goes on. Answers end.
     pub(crate) fn orphaned(self, core: &mut Core, env: &impl Env) -> Option<Job> {
         match self {
             Job::Commit(commit) => commit.give_up(core, env),

@@ -70,11 +70,12 @@ pub trait Env {
     /// The queues of an interface, by number; none where it has no QoS.
     fn queues(&self, interface: &str) -> Vec<QueueInfo>;
 
-    /// Translates a packet and has it go as that says, as if it had come in on a port of the datapath (0 where it came in on none). What else the
-    /// translation asks for is done first.
+    /// Translates a packet and has it go as that says, as if it had come in on a port of the
+    /// datapath (0 where it came in on none). What else the translation asks for is done first.
     ///
-    /// `translate` is called again where its patience is over (`Some(None)`), or where what it returned cannot be used any more. Where it returns
-    /// `None`, there is no translation, and `false` is returned.
+    /// `translate` is called again where its patience is over (`Some(None)`), or where what it
+    /// returned cannot be used any more. Where it returns `None`, there is no translation, and
+    /// `false` is returned.
     fn send(
         &self,
         in_port: PortNo,
@@ -88,6 +89,7 @@ pub trait Env {
     /// Its text says why it cannot be done.
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String>;
 
-    /// A request was refused because a bridge does not have a feature, which `what` names in words for the log.
+    /// A request was refused because a bridge does not have a feature, which `what` names in words
+    /// for the log.
     fn unsupported(&self, _bridge: &str, _what: &'static str) {}
 }

@@ -8,7 +8,8 @@
 //! - Every request is answered in order, with its answer or with the error that the specification has for it, which quotes it.
 //! - Memory is bounded for each connection: while its peer does not read, nothing is made for it. Long answers are made part by part, as the
 //!   peer takes them, and the switch is locked for one part only. Packets for a slow controller are dropped, and counted.
-//! - Memory is bounded for all connections together by a budget that they share. A request that exceeds it is refused with an error.
+//! - Memory is bounded for all connections together by a budget that they share. A request that
+//!   exceeds it is refused with an error.
 //! - Nothing that a peer sends makes the agent panic.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

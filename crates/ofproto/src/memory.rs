@@ -30,8 +30,8 @@ impl Conn {
         }
     }
 
-    /// Closes the connection if what the peer leaves unread is more than its part. Nothing that it is
-    /// to be told may be missing unnoticed, so that its peer has to connect and ask again.
+    /// Closes the connection if what the peer leaves unread is more than its part. Nothing that it
+    /// is to be told may be missing unnoticed, so that its peer has to connect and ask again.
     pub(crate) fn close_if_unread(&mut self) -> bool {
         let unread = self.out.len();
         if unread <= HIGH_WATER {

@@ -80,7 +80,8 @@ fn unknown_fields_are_skipped_where_that_is_asked_for() {
     assert_eq!(m.exact(F::EthType), Some(0x800));
 }
 
-/// Random matches as Debian's ovs-vswitchd 3.1 reports them: by NXM, in OpenFlow 1.3, in OpenFlow 1.5.
+/// Random matches as Debian's ovs-vswitchd 3.1 reports them: by NXM, in OpenFlow 1.3, in OpenFlow
+/// 1.5.
 const REPORTED: &str = include_str!("../tests/fixtures/order.txt");
 
 #[test]

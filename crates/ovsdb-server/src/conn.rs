@@ -376,7 +376,8 @@ impl Task {
         Ok(())
     }
 
-    /// Counts the unfinished message. If it is too much for the memory budget, the longest one of all sessions is given up.
+    /// Counts the unfinished message. If it is too much for the memory budget, the longest one of
+    /// all sessions is given up.
     fn count_input(&mut self) {
         let pending = self.framer.pending();
         let bytes = if pending < COUNTED { 0 } else { pending };

@@ -40,8 +40,9 @@ pub struct Options {
     pub schema: Option<String>,
     /// The clients served at once; 0 for [`DEFAULT_MAX_SESSIONS`].
     pub max_sessions: usize,
-    /// The memory that all clients may hold together, in bytes: unfinished messages, what waits to be sent to them, and what they asked for
-    /// that stays. 0 for a quarter of the machine's, between 512 MiB and 4 GiB.
+    /// The memory that all clients may hold together, in bytes: unfinished messages, what waits to
+    /// be sent to them, and what they asked for that stays. 0 for a quarter of the machine's,
+    /// between 512 MiB and 4 GiB.
     pub memory_budget: usize,
     /// The keys for remotes under TLS. Files may be named by columns: `db:DATABASE,TABLE,COLUMN`. Where these are the default, [`Options::tls`]
     /// is left as it is.
@@ -276,8 +277,9 @@ impl Inner {
         tasks.push(handle);
     }
 
-    /// Whether one more client may connect. Where there are as many as may be, the one that has been idle longest gives way: first one of
-    /// another machine, and for a client of this machine there are [`RESERVED`] places more.
+    /// Whether one more client may connect. Where there are as many as may be, the one that has
+    /// been idle longest gives way: first one of another machine, and for a client of this machine
+    /// there are [`RESERVED`] places more.
     pub(crate) fn make_room(&self, local: bool) -> bool {
         let mut core = self.core.borrow_mut();
         let sessions = core.n_open();

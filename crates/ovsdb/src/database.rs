@@ -242,8 +242,9 @@ impl Database {
         }
     }
 
-    /// Says that the last transaction stays: it will not be reverted. A large one is then forgotten at once, so that rows that were deleted
-    /// do not stay in memory for clients that come back; those read everything anew.
+    /// Says that the last transaction stays: it will not be reverted. A large one is then forgotten
+    /// at once, so that rows that were deleted do not stay in memory for clients that come back;
+    /// those read everything anew.
     pub fn settle(&mut self) {
         if self.history_values > HISTORY_VALUES {
             self.forget_history();

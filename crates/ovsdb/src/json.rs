@@ -28,8 +28,8 @@ pub enum JsonKind {
 
 /// Parses JSON that a peer, a file or a user supplied.
 ///
-/// Strings must not contain NUL. Open vSwitch's programs end the connection that brings them one, so a single such string in the database
-/// would lock all of them out.
+/// Strings must not contain NUL. Open vSwitch's programs end the connection that brings them one,
+/// so a single such string in the database would lock all of them out.
 ///
 /// # Errors
 /// The parser's, or the byte offset of the first `\u0000`.
@@ -38,7 +38,8 @@ pub fn parse_json<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_jso
     serde_json::from_slice(text)
 }
 
-/// Refuses JSON text with an escaped NUL, in Open vSwitch's words. A NUL that is not escaped is refused by every parser.
+/// Refuses JSON text with an escaped NUL, in Open vSwitch's words. A NUL that is not escaped is
+/// refused by every parser.
 ///
 /// # Errors
 /// The byte offset of the first one.

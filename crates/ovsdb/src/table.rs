@@ -103,7 +103,8 @@ impl Table {
     }
 }
 
-/// Makes a map smaller that uses less than an eighth of its memory. Some room is left, so that it does not grow again at once.
+/// Makes a map smaller that uses less than an eighth of its memory. Some room is left, so that it
+/// does not grow again at once.
 fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V, FixedState>) {
     const SMALL: usize = 1024;
     if map.capacity() > SMALL && map.len() < map.capacity() / 8 {

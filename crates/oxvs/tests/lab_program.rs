@@ -1,4 +1,5 @@
-//! The switch's program and the laboratory's: how each finds the other, and what they say when they do not fit.
+//! The switch's program and the laboratory's: how each finds the other, and what they say when they
+//! do not fit.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What a unit of work takes: the time of translations of different kinds, divided by the work that they were.
+//! What a unit of work takes: the time of translations of different kinds, divided by the work that
+//! they were.
 
 use dp::Key;
 use flow::Field;

@@ -105,7 +105,8 @@ impl Bridge {
         !self.port_flags.is_empty() && members.any(|member| flag(self.flags_of(member.number)))
     }
 
-    /// Whether the station may be learned there: otherwise the translation is older than the configuration.
+    /// Whether the station may be learned there: otherwise the translation is older than the
+    /// configuration.
     fn learns(&self, vlan: Vid, port: u32) -> bool {
         self.ports.contains_key(&port) && !self.settings.flood_vlans.contains(vlan)
     }
@@ -115,7 +116,8 @@ impl Bridge {
         self.learns(vlan, port).then(|| self.fdb.outlook(vlan, mac, port, now))
     }
 
-    /// Learns a station and appends what became stale. Returns what was ignored because the port has spent its budget.
+    /// Learns a station and appends what became stale. Returns what was ignored because the port
+    /// has spent its budget.
     pub(crate) fn learn(
         &mut self,
         vlan: Vid,

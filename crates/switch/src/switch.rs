@@ -33,7 +33,8 @@ pub struct Switch {
     ignored: Ignored,
 }
 
-/// What packets wanted to teach and was ignored for now, because their ports had spent their budgets.
+/// What packets wanted to teach and was ignored for now, because their ports had spent their
+/// budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
     /// Stations that would have changed their port.
@@ -54,7 +55,8 @@ impl Ignored {
 /// What [`Switch::apply`] would do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// It would change what translations depend on: it must be called before the translation is used.
+    /// It would change what translations depend on: it must be called before the translation is
+    /// used.
     pub changes: bool,
     /// It would note that known stations were seen again, which has time.
     pub seen: bool,
@@ -76,7 +78,8 @@ pub enum FdbError {
     NoEntry,
 }
 
-/// A translation that must not be used: what its handles mean has changed since. It brings what went stale meanwhile.
+/// A translation that must not be used: what its handles mean has changed since. It brings what
+/// went stale meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfDate(pub Vec<Change>);
 
@@ -149,9 +152,9 @@ impl Switch {
 
     /// Does what translations ask for. The changes are empty where all stations are where they were, and all rules that packets make there.
     ///
-    /// A port whose packets teach more than its budget is ignored for now, and [`Switch::take_ignored`] counts it: stations that
-    /// move to the port, 512 a second and 4096 at once; stations that are new, 1024 a second and at once as many as the table
-    /// has room for.
+    /// A port whose packets teach more than its budget is ignored for now, and
+    /// [`Switch::take_ignored`] counts it: stations that move to the port, 512 a second and 4096 at
+    /// once; stations that are new, 1024 a second and at once as many as the table has room for.
     pub fn apply(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let (mut stale, mut changes) = (Vec::new(), Vec::new());
         for effect in effects {
@@ -343,7 +346,8 @@ impl Switch {
         self.resume_within(handle, state, Patience::Whole)?
     }
 
-    /// As [`Switch::resume`], by a caller with little patience: `Some(None)` where that is over before the translation is done.
+    /// As [`Switch::resume`], by a caller with little patience: `Some(None)` where that is over
+    /// before the translation is done.
     pub fn resume_within(&self, handle: u32, state: &FlowState, patience: Patience<'_>) -> Option<Option<Translated>> {
         match &**self.memos.get(handle)? {
             Memo::Frozen(frozen) => Some(Pipeline::resume(self, state, (frozen, handle), patience)),
@@ -357,7 +361,8 @@ impl Switch {
         self.translate_actions_within(bridge, state, actions, Patience::Whole)?
     }
 
-    /// As [`Switch::translate_actions`], by a caller with little patience: `Some(None)` where that is over before the translation is done.
+    /// As [`Switch::translate_actions`], by a caller with little patience: `Some(None)` where that
+    /// is over before the translation is done.
     pub fn translate_actions_within(
         &self,
         bridge: &str,

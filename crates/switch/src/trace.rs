@@ -59,7 +59,8 @@ impl Switch {
         self.trace_within(request, Patience::Whole)
     }
 
-    /// As [`Switch::trace`], by a caller with little patience: `None` also where that is over before the trace is done.
+    /// As [`Switch::trace`], by a caller with little patience: `None` also where that is over
+    /// before the trace is done.
     pub fn trace_within(&self, request: &Request<'_>, patience: Patience<'_>) -> Option<Traced> {
         let id = *self.bridge_ids.get(request.bridge)?;
         let mut key = request.state.key;

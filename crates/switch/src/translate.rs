@@ -32,8 +32,9 @@ impl Switch {
         }
     }
 
-    /// As [`Switch::translate_rules`], by a caller with little patience: `None` where that is over before the translation is done. Who asks
-    /// again with more gets the same as if they had not asked before.
+    /// As [`Switch::translate_rules`], by a caller with little patience: `None` where that is over
+    /// before the translation is done. Who asks again with more gets the same as if they had not
+    /// asked before.
     pub fn translate_within(&self, key: &Key, patience: Patience<'_>) -> Option<Translated> {
         if key.get(Field::RecircId) != 0 {
             return Pipeline::translate(self, key, patience);
@@ -68,7 +69,8 @@ pub(crate) struct Walk<'a> {
     /// The first cause to drop a copy; counts where no other copy goes out.
     drop: Option<DropCause>,
     budget: Budget<'a>,
-    /// A limit was reached: a loop, most likely. Neither a part of the copies nor what was learned from them is worth anything.
+    /// A limit was reached: a loop, most likely. Neither a part of the copies nor what was learned
+    /// from them is worth anything.
     is_over: bool,
     /// A bridge on the way has rules: the walk is for nothing, and the tables decide.
     has_rules: bool,

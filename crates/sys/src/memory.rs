@@ -42,14 +42,17 @@ pub fn prefer_huge_pages(words: &mut [u32]) {
     }
 }
 
-/// Gives memory that this process freed back to the system: the C library keeps it otherwise, for the next allocations. Returns whether it
-/// gave any back; false where the C library has no such call.
+/// Gives memory that this process freed back to the system: the C library keeps it otherwise, for
+/// the next allocations. Returns whether it gave any back; false where the C library has no such
+/// call.
 ///
-/// Takes milliseconds for each hundred MiB, and threads that allocate meanwhile may wait that long. It is for a thread of the control plane
-/// after much was freed, never for one that carries packets.
+/// Takes milliseconds for each hundred MiB, and threads that allocate meanwhile may wait that long.
+/// It is for a thread of the control plane after much was freed, never for one that carries
+/// packets.
 pub fn give_back() -> bool {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the call takes the allocator's own locks and changes only memory that nobody has allocated; it may be made by any thread.
+    // SAFETY: the call takes the allocator's own locks and changes only memory that nobody has
+    // allocated; it may be made by any thread.
     let given = unsafe { libc::malloc_trim(0) } != 0;
     #[cfg(not(target_env = "gnu"))]
     let given = false;

@@ -119,7 +119,8 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     coverage(server, state);
 }
 
-/// `coverage/show` and `coverage/read-counter` also have the drops and shortcuts that workers count.
+/// `coverage/show` and `coverage/read-counter` also have the drops and shortcuts that workers
+/// count.
 fn coverage(server: &Server, state: &Rc<State>) {
     let counted = state.clone();
     let show = move |_: &[String]| {

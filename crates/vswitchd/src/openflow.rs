@@ -38,7 +38,8 @@ pub(crate) struct OpenFlow {
     budget: Budget,
 }
 
-/// Bytes that connections of all bridges may hold together, where the machine has four times as much.
+/// Bytes that connections of all bridges may hold together, where the machine has four times as
+/// much.
 const MEMORY: usize = 1 << 30;
 /// Bytes that each connection may hold in any case.
 const RESERVED: usize = 1 << 20;

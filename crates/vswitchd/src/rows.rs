@@ -73,7 +73,8 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
     desired
 }
 
-/// Why no bridge may have this name. Names become names of sockets, which must stay in the run directory.
+/// Why no bridge may have this name. Names become names of sockets, which must stay in the run
+/// directory.
 fn invalid_name(name: &str) -> Option<&'static str> {
     name.contains('/')
         .then_some("the name of a bridge must not contain \"/\"")

@@ -21,9 +21,11 @@ mod reference;
 mod tests;
 
 telemetry::counters! {
-    /// Stations that would have moved to another port, and stayed because that port had spent its budget of moves.
+    /// Stations that would have moved to another port, and stayed because that port had spent its
+    /// budget of moves.
     pub(crate) MOVES_IGNORED = "mac_learning_moves_ignored";
-    /// Stations that would have been new, and were not learned because their port had spent its budget.
+    /// Stations that would have been new, and were not learned because their port had spent its
+    /// budget.
     pub(crate) NEW_IGNORED = "mac_learning_new_ignored";
 }
 
@@ -111,7 +113,8 @@ impl Shared {
         lock_within(left, || self.switch.try_read(), |left| self.switch.try_read_for(left))
     }
 
-    /// As [`Shared::update`] where the tables can be had in time; otherwise nothing. Whether it did.
+    /// As [`Shared::update`] where the tables can be had in time; otherwise nothing. Whether it
+    /// did.
     fn update_within(
         &self,
         wait: Wait<'_>,

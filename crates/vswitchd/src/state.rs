@@ -93,7 +93,8 @@ impl State {
         self.openflow.tables_changed(self);
     }
 
-    /// Has memory given back to the system when many megaflows or rules have gone since the last call.
+    /// Has memory given back to the system when many megaflows or rules have gone since the last
+    /// call.
     pub(crate) fn reclaim(&self) {
         /// Roughly what a megaflow or a rule takes with all that belongs to it, in bytes.
         const EACH: u64 = 1024;

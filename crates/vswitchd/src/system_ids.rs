@@ -1,7 +1,9 @@
-//! What the root row says about this system: `external_ids:system-id`, `system_type` and `system_version`.
+//! What the root row says about this system: `external_ids:system-id`, `system_type` and
+//! `system_version`.
 //!
-//! `ovs-ctl start` fills these in for Open vSwitch, and controllers read them. Where the switch and the database are one process there is no
-//! such script, so the switch fills in what is missing. It reads and writes the same files as `ovs-ctl`.
+//! `ovs-ctl start` fills these in for Open vSwitch, and controllers read them. Where the switch and
+//! the database are one process there is no such script, so the switch fills in what is missing. It
+//! reads and writes the same files as `ovs-ctl`.
 
 use mgmt::pidfile::os_text;
 use ovsdb::idl::Txn;
@@ -31,7 +33,8 @@ pub(crate) fn complete(root: &OpenVSwitch, directory: &Path, txn: &mut Txn) {
     }
 }
 
-/// The identifier in `system-id.conf`, or a new random one, which is written there: it outlives the database.
+/// The identifier in `system-id.conf`, or a new random one, which is written there: it outlives the
+/// database.
 fn system_id(directory: &Path) -> String {
     let file = directory.join("system-id.conf");
     if let Some(id) = first_line(&file) {
@@ -45,7 +48,8 @@ fn system_id(directory: &Path) -> String {
     id
 }
 
-/// The operating system's name and version: from `system-type.conf` and `system-version.conf`, else from `os_release` (os-release(5)).
+/// The operating system's name and version: from `system-type.conf` and `system-version.conf`, else
+/// from `os_release` (os-release(5)).
 fn system(directory: &Path, os_release: &Path) -> (String, String) {
     if let Some(kind) = first_line(&directory.join("system-type.conf")) {
         let version = first_line(&directory.join("system-version.conf"));

@@ -32,9 +32,9 @@ impl EtherType {
     /// Link layer discovery (IEEE 802.1AB).
     pub const LLDP: EtherType = EtherType(0x88cc);
 
-    /// Whether this is the tag protocol identifier of a VLAN tag: 0x8100 or 0x88a8, as in Open vSwitch
-    /// and Linux. 0x9100 and the other numbers from before 802.1ad are types like any other. Every
-    /// crate asks here.
+    /// Whether this is the tag protocol identifier of a VLAN tag: 0x8100 or 0x88a8, as in Open
+    /// vSwitch and Linux. 0x9100 and the other numbers from before 802.1ad are types like any
+    /// other. Every crate asks here.
     pub const fn is_vlan(self) -> bool {
         matches!(self, EtherType::VLAN | EtherType::QINQ)
     }

@@ -87,8 +87,8 @@ impl Plain {
         at
     }
 
-    /// Where the times to live of the outermost label and of the header behind it are, and where that
-    /// header is, if it is of IPv4. The type of the packet is at `at`.
+    /// Where the times to live of the outermost label and of the header behind it are, and where
+    /// that header is, if it is of IPv4. The type of the packet is at `at`.
     fn ttls(&self, at: usize) -> Option<(usize, usize, Option<std::ops::Range<usize>>)> {
         let label = at + 2;
         if !matches!(self.kind(at), 0x8847 | 0x8848) || self.bytes.len() < label + 4 {

@@ -1,8 +1,9 @@
 //! Stage 5: what the switch is asked, and packets whose answer takes long.
 //!
-//! The switch makes a translation that takes longer than a fraction of a millisecond on a thread of its own, so that the worker goes on with
-//! other packets. Meanwhile the packet waits here: apart from the line of its queue, so that the queue's other new flows go on too. The worker
-//! asks again every [`AGAIN`] until the answer is there.
+//! The switch makes a translation that takes longer than a fraction of a millisecond on a thread of
+//! its own, so that the worker goes on with other packets. Meanwhile the packet waits here: apart
+//! from the line of its queue, so that the queue's other new flows go on too. The worker asks again
+//! every [`AGAIN`] until the answer is there.
 //!
 //! - A queue has [`ROOM`] packets here at most. It drops others: [`DropCause::UpcallBudget`].
 //! - A packet waits behind earlier packets of its flow.
@@ -19,7 +20,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use wire::Nanos;
 
-/// How long packets of new flows wait before the switch's tables are asked for again, where somebody had them.
+/// How long packets of new flows wait before the switch's tables are asked for again, where
+/// somebody had them.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Packets of a queue that wait for answers that take long.
@@ -59,7 +61,8 @@ impl Away {
     }
 }
 
-/// Packets of the control plane whose answer takes long, with the port that they came in on as it says.
+/// Packets of the control plane whose answer takes long, with the port that they came in on as it
+/// says.
 #[derive(Default)]
 pub(super) struct ControlAway {
     held: VecDeque<(PortNo, Held)>,
@@ -83,8 +86,8 @@ enum Unanswered {
 }
 
 impl Pipeline {
-    /// Lets a packet ask, and go its way or wait for the answer. It comes back where the switch's tables cannot be had now: a worker does not
-    /// wait for whoever changes them.
+    /// Lets a packet ask, and go its way or wait for the answer. It comes back where the switch's
+    /// tables cannot be had now: a worker does not wait for whoever changes them.
     #[inline(always)]
     pub(super) fn ask_for(&mut self, held: Held, from: &mut Inlet, now: Nanos) -> Option<Held> {
         if from.is_away(&held.key) {
@@ -176,7 +179,8 @@ impl Pipeline {
         self.actor.flush(now);
     }
 
-    /// Lets a packet of the control plane ask, and go its way or wait for the answer or for the switch's tables.
+    /// Lets a packet of the control plane ask, and go its way or wait for the answer or for the
+    /// switch's tables.
     pub(super) fn ask_for_control(&mut self, in_port: PortNo, held: Held, now: Nanos) {
         match self.try_ask_for_control(in_port, held, now) {
             None => {}
@@ -208,7 +212,8 @@ impl Pipeline {
         }
     }
 
-    /// The same as [`Pipeline::come_back`] for packets of the control plane. Whether some still wait.
+    /// The same as [`Pipeline::come_back`] for packets of the control plane. Whether some still
+    /// wait.
     #[inline]
     pub(crate) fn come_back_to_control(&mut self, now: Nanos) -> bool {
         !self.control_away.held.is_empty() && self.controls_come_back(now)

@@ -27,8 +27,9 @@ impl Pipeline {
         }
     }
 
-    /// The first megaflow has begun to look behind the Ethernet header, or the last that did has ended. The next keys, as many as
-    /// the signature cache has places, are read whole and looked for both ways, so that their megaflows stay known.
+    /// The first megaflow has begun to look behind the Ethernet header, or the last that did has
+    /// ended. The next keys, as many as the signature cache has places, are read whole and looked
+    /// for both ways, so that their megaflows stay known.
     #[cold]
     fn look_further(&mut self) {
         self.ethernet = self.flows.is_ethernet();
@@ -94,8 +95,9 @@ impl Pipeline {
         unknown
     }
 
-    /// Stage 3 for runs of which those that have a bit in `unknown` have no megaflow that is remembered by the whole key: looks
-    /// for it by the Ethernet header too. Returns those that are left.
+    /// Stage 3 for runs of which those that have a bit in `unknown` have no megaflow that is
+    /// remembered by the whole key: looks for it by the Ethernet header too. Returns those that are
+    /// left.
     #[cold]
     fn guess_by_both(&mut self, mut unknown: u32, runs: &mut [Run]) -> u32 {
         for (n, run) in runs.iter_mut().enumerate() {

@@ -4,12 +4,13 @@
 //! - A queue may ask a few times a turn, fewer where several have packets. The rest of its packets of new flows stand in its line, in the order of
 //!   arrival, and ask in its next turns. While others without a line have packets, or had lately, one with a line asks hardly at all in a turn: what it
 //!   loses by that is the time to look at the others in between, and what they gain is that this is soon.
-//! - While some stand there and nobody else has packets, or only queues with lines of their own, the
-//!   queue receives no packets: they wait in the device. It does receive while somebody changes the
-//!   switch's tables: see below.
+//! - While some stand there and nobody else has packets, or only queues with lines of their own,
+//!   the queue receives no packets: they wait in the device. It does receive while somebody changes
+//!   the switch's tables: see below.
 //! - Where others have packets and no line, those of flows that are known go on; for new ones that find the line full there is
 //!   [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
-//! - While somebody changes the switch's tables nobody can ask. Packets of new flows stand in the line for that time, and those of known flows go on.
+//! - While somebody changes the switch's tables nobody can ask. Packets of new flows stand in the
+//!   line for that time, and those of known flows go on.
 //! - A line that has run empty counts as one for some turns more: queues with as many new flows each do not run empty in the same turn.
 //! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others stand in the line goes to its end, known or not. When
 //!   the first of them has asked, the others go on with it, so that a flow that has become known is out of the line.
@@ -281,8 +282,8 @@ impl Inlet {
 
 /// Hashes packets by what those of one connection and direction have in common.
 ///
-/// The secrets are each line's own. A sender that could choose packets with the hash of another flow would put that flow's
-/// packets behind its own, and have them dropped when the line is full.
+/// The secrets are each line's own. A sender that could choose packets with the hash of another
+/// flow would put that flow's packets behind its own, and have them dropped when the line is full.
 struct FlowHasher {
     secrets: KeyHasher,
     fields: MaskPairs,

@@ -1,7 +1,8 @@
 //! Queues that bring nothing, or errors.
 //!
-//! After [`PATIENCE`] fruitless attempts a queue is *parked*, taken out of epoll, and tried once a second. One whose device has
-//! vanished is closed and reported once; another thread asks the kernel about that, since it may take long.
+//! After [`PATIENCE`] fruitless attempts a queue is *parked*, taken out of epoll, and tried once a
+//! second. One whose device has vanished is closed and reported once; another thread asks the
+//! kernel about that, since it may take long.
 
 use super::{Queue, Worker};
 use crate::devices::{Request, What};

@@ -19,7 +19,8 @@ pub(crate) struct FakeSwitch {
     answer: Box<Translator>,
     /// How often the answer about a destination is not there yet.
     pub(crate) late: Mutex<BTreeMap<u128, u32>>,
-    /// Whether such an answer is out of date when it comes, and whether there is room for such questions.
+    /// Whether such an answer is out of date when it comes, and whether there is room for such
+    /// questions.
     pub(crate) once: AtomicBool,
     pub(crate) refuses: AtomicBool,
     upcalls: AtomicU64,

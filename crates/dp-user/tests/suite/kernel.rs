@@ -35,7 +35,8 @@ impl Hosts {
         middle.veth("oxb", &two, "eth0");
         one.address("eth0", "192.0.2.1/24");
         two.address("eth0", "192.0.2.2/24");
-        // The thread that asks the kernel about devices has to be the namespace's, as its parent is.
+        // The thread that asks the kernel about devices has to be the namespace's, as its parent
+        // is.
         let datapath = middle.enter(|| {
             let options = Options {
                 workers: 2,

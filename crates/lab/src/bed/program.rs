@@ -1,4 +1,5 @@
-//! The programs that the laboratory starts: `oxvs-lab` for its own processes, and `oxvs`, the switch.
+//! The programs that the laboratory starts: `oxvs-lab` for its own processes, and `oxvs`, the
+//! switch.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
@@ -19,8 +20,8 @@ const SWITCH: &str = "oxvs";
 
 static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
 
-/// Uses this `oxvs-lab`, and the `oxvs` in its directory, from now on. A program that is not `oxvs-lab`, such as a
-/// test, calls this first. The first call counts.
+/// Uses this `oxvs-lab`, and the `oxvs` in its directory, from now on. A program that is not
+/// `oxvs-lab`, such as a test, calls this first. The first call counts.
 pub fn use_program(lab: &Path) {
     let _ = CHOSEN.set(lab.to_owned());
 }

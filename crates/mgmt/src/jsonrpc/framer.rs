@@ -126,8 +126,9 @@ impl Framer {
         self.buffer().extend_from_slice(bytes);
     }
 
-    /// Forgets the unfinished message, after [`Framer::next`] returned `None`. The rest of it is not kept either; when it has ended,
-    /// [`Framer::take_discarded`] tells. Only for peers whose bytes come by [`Framer::push`].
+    /// Forgets the unfinished message, after [`Framer::next`] returned `None`. The rest of it is
+    /// not kept either; when it has ended, [`Framer::take_discarded`] tells. Only for peers whose
+    /// bytes come by [`Framer::push`].
     pub fn discard(&mut self) {
         if self.pending() == 0 || self.failed.is_some() {
             return;
@@ -141,8 +142,9 @@ impl Framer {
         }
     }
 
-    /// A message that was discarded and has ended, with the contents of its arrays and objects left out: enough to refuse it. To be called
-    /// before [`Framer::next`], which yields what came after it.
+    /// A message that was discarded and has ended, with the contents of its arrays and objects left
+    /// out: enough to refuse it. To be called before [`Framer::next`], which yields what came after
+    /// it.
     pub fn take_discarded(&mut self) -> Option<Vec<u8>> {
         self.discarded.take()
     }

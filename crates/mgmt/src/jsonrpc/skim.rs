@@ -1,7 +1,8 @@
-//! Reads a message that is not kept: finds its end, and remembers so much that it can be refused by its `id`.
+//! Reads a message that is not kept: finds its end, and remembers so much that it can be refused by
+//! its `id`.
 //!
-//! What is remembered is the outline: the message with the contents of its arrays and objects left out, as in
-//! `{"id":7,"method":"transact","params":[]}`.
+//! What is remembered is the outline: the message with the contents of its arrays and objects left
+//! out, as in `{"id":7,"method":"transact","params":[]}`.
 
 /// The longest outline that is remembered, in bytes.
 const LONGEST: usize = 4096;

@@ -4,8 +4,9 @@
 //! A port's share is the size of the pool divided by the number of ports that have shortcuts, plus
 //! one. So a port that comes later finds some left.
 //!
-//! While more than a reserve is left, a port can have more than its share. When less is left, a port
-//! that has its share gets no more, and a port that has more has a surplus: its workers close these.
+//! While more than a reserve is left, a port can have more than its share. When less is left, a
+//! port that has its share gets no more, and a port that has more has a surplus: its workers close
+//! these.
 
 use super::Refused;
 use parking_lot::Mutex;

@@ -1,9 +1,9 @@
 //! The fixed-size matches of OpenFlow 1.0 (§5.2.3) and 1.1 (§A.2.3).
 //!
 //! What packets of the given protocol do not have is not looked at, as the specifications' errata
-//! ask. As in Open vSwitch, OpenFlow 1.0 has the type of service, the protocol and the ports of IPv6
-//! too, and OpenFlow 1.1 has them of IPv4 only. What such a match cannot say is left out when one is
-//! written.
+//! ask. As in Open vSwitch, OpenFlow 1.0 has the type of service, the protocol and the ports of
+//! IPv6 too, and OpenFlow 1.1 has them of IPv4 only. What such a match cannot say is left out when
+//! one is written.
 
 use crate::OfError;
 use crate::action::{port10, port11, to10};

@@ -1,7 +1,8 @@
 //! What sessions keep in the server, and the memory budget that bounds all of them together.
 //!
-//! Three things count: what was asked for and stays (waiting transactions, monitors, locks), messages that have not arrived as a whole, and
-//! bytes to be sent. Small amounts of the last two do not count: they are within the [`RESERVED`] bytes of each session.
+//! Three things count: what was asked for and stays (waiting transactions, monitors, locks),
+//! messages that have not arrived as a whole, and bytes to be sent. Small amounts of the last two
+//! do not count: they are within the [`RESERVED`] bytes of each session.
 
 use ovsdb::{Error, ErrorKind};
 use telemetry::budget::{Budget, Share};
@@ -109,8 +110,8 @@ impl Holding {
 }
 
 impl Core {
-    /// So many bytes of an unfinished message of a session have arrived. Returns the session whose unfinished message has to be given up for
-    /// the memory budget: the one with the longest.
+    /// So many bytes of an unfinished message of a session have arrived. Returns the session whose
+    /// unfinished message has to be given up for the memory budget: the one with the longest.
     pub(crate) fn input(&mut self, id: SessionId, bytes: usize) -> Option<SessionId> {
         let holding = &mut self.sessions.get_mut(&id)?.holding;
         let grown = bytes > holding.input;
@@ -130,7 +131,8 @@ impl Core {
         Some(longest)
     }
 
-    /// Refuses a message that was given up and has ended, by what is left of it. False if that has no id.
+    /// Refuses a message that was given up and has ended, by what is left of it. False if that has
+    /// no id.
     pub(crate) fn refuse_input(&mut self, session: SessionId, outline: &[u8]) -> bool {
         let message: Option<serde_json::Value> = ovsdb::parse_json(outline).ok();
         let id = message.as_ref().and_then(|message| message.get("id"));

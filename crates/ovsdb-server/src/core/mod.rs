@@ -16,8 +16,9 @@
 //! - A session whose backlog exceeds [`BACKLOG`] gets no requests handled and no updates encoded: what changes meanwhile is merged, and told
 //!   when the backlog is gone. So a client that does not read costs a bounded amount of memory.
 //! - What a session keeps in the server (waiting transactions, monitors, locks) weighs at most [`MAX_HELD`].
-//! - All sessions together keep no more than a memory budget: that, messages that have not arrived as a whole, and bytes to be sent. A request
-//!   that would exceed a session's part of it is refused with `resources exhausted`. See [`hold`].
+//! - All sessions together keep no more than a memory budget: that, messages that have not arrived
+//!   as a whole, and bytes to be sent. A request that would exceed a session's part of it is
+//!   refused with `resources exhausted`. See [`hold`].
 
 mod admin;
 mod batch;
@@ -158,7 +159,8 @@ struct Hosted {
 }
 
 impl Core {
-    /// A server with no database but its own. `seed` makes its UUIDs, `budget` is the most that sessions may hold together, in bytes.
+    /// A server with no database but its own. `seed` makes its UUIDs, `budget` is the most that
+    /// sessions may hold together, in bytes.
     pub(crate) fn new(seed: u128, budget: usize) -> Core {
         let mut uuids = UuidGen::new(seed);
         let mut core = Core {

@@ -273,7 +273,8 @@ impl Core {
         }
     }
 
-    /// Answers a request that changed nothing; refuses it where the reply is longer than what the session may hold.
+    /// Answers a request that changed nothing; refuses it where the reply is longer than what the
+    /// session may hold.
     pub(super) fn answer(&mut self, id: SessionId, request: &Value, result: &Value) {
         if let Some(session) = self.sessions.get_mut(&id) {
             let written = session.reply(|out| encode::reply(out, request, result));

@@ -1,5 +1,5 @@
-//! Keys, certificates, protocols and ciphers that columns of a database name (ovsdb-server(1), "Public Key Infrastructure Options" and "SSL
-//! Connection Options").
+//! Keys, certificates, protocols and ciphers that columns of a database name (ovsdb-server(1),
+//! "Public Key Infrastructure Options" and "SSL Connection Options").
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Uses the files, protocols and ciphers that the columns name now. Returns the tables to watch for changes.
+    /// Uses the files, protocols and ciphers that the columns name now. Returns the tables to watch
+    /// for changes.
     pub(super) fn reconcile_keys(&self) -> Vec<(String, String)> {
         let settings = &self.tls_settings;
         if *settings == Settings::default() {
@@ -49,8 +50,9 @@ impl Inner {
         sources.flat_map(|source| source.tables(&core)).collect()
     }
 
-    /// Chooses the protocols and ciphers that columns name now. A column that is empty leaves the default. One whose value cannot be used
-    /// leaves what was chosen before, and the log says so once.
+    /// Chooses the protocols and ciphers that columns name now. A column that is empty leaves the
+    /// default. One whose value cannot be used leaves what was chosen before, and the log says so
+    /// once.
     fn choose(&self, now: &mut Settings, core: &Core) {
         let before = self.tls.settings();
         let columns = now.columns.clone();

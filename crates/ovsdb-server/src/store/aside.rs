@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 /// What each record begins with.
 const HEADER: &[u8] = b"OVSDB JSON ";
 
-/// Most files beside a database that hold what was cut off. The next damage is an error of its own then.
+/// Most files beside a database that hold what was cut off. The next damage is an error of its own
+/// then.
 const MOST: usize = 1000;
 
-/// Writes `tail` to a new file beside the database: `NAME.cut-off`, `NAME.cut-off.1`, … Returns its name.
+/// Writes `tail` to a new file beside the database: `NAME.cut-off`, `NAME.cut-off.1`, … Returns its
+/// name.
 ///
 /// # Errors
 /// The system's, or `AlreadyExists` when there are [`MOST`] such files.
@@ -37,7 +39,8 @@ pub(super) fn keep(database: &Path, tail: &[u8]) -> io::Result<PathBuf> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// How many records begin in `tail`. One whose header is damaged is not seen, but the first always counts: `tail` begins with it.
+/// How many records begin in `tail`. One whose header is damaged is not seen, but the first always
+/// counts: `tail` begins with it.
 pub(super) fn records(tail: &[u8]) -> usize {
     let begins = |at: &usize| *at == 0 || tail[at - 1] == b'\n' && tail[*at..].starts_with(HEADER);
     (0..tail.len()).filter(begins).count()

@@ -149,7 +149,8 @@ impl LogFile {
         if !new.renamed {
             return renamed;
         }
-        // Even if its directory could not be synced, the new file is the one that the next start opens.
+        // Even if its directory could not be synced, the new file is the one that the next start
+        // opens.
         self.file = file;
         self.len = new.len;
         self.broken = false;
@@ -164,7 +165,8 @@ pub(super) const COMPACTED: &str = "tmp";
 /// The suffix of a converted file before it takes its place.
 pub(super) const CONVERTED: &str = "convert.tmp";
 
-/// Removes what a server left that was killed while it wrote a replacement. The database must be locked.
+/// Removes what a server left that was killed while it wrote a replacement. The database must be
+/// locked.
 fn remove_unfinished(database: &Path) {
     for suffix in [COMPACTED, CONVERTED] {
         // A file that stays is replaced by the next compaction.

@@ -80,7 +80,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens a database's file. What follows the last good record is kept in a file beside it and cut off; the log says how much that is.
+    /// Opens a database's file. What follows the last good record is kept in a file beside it and
+    /// cut off; the log says how much that is.
     pub(crate) fn open(name: &Path, seed: u128, now: Nanos) -> Result<(Store, Database), StoreError> {
         let (mut log, content) = LogFile::open(name)?;
         let loaded = log::load(content.as_slice(), seed).map_err(|error| StoreError::NotADatabase {

@@ -203,7 +203,8 @@ impl Txn {
         self.increment = Some((table.to_owned(), uuid, column.to_owned()));
     }
 
-    /// The rows that it inserts or sets columns of. References that come and go elsewhere because of them are not counted.
+    /// The rows that it inserts or sets columns of. References that come and go elsewhere because
+    /// of them are not counted.
     pub fn rows_set(&self) -> impl Iterator<Item = (&str, Uuid)> {
         let is_set = |edit: &&Edit| match edit.kind {
             EditKind::Insert | EditKind::InsertAs => true,

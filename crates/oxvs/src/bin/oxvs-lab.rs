@@ -1,4 +1,5 @@
-//! `oxvs-lab`: the laboratory, a program of its own so that the switch's program carries none of it.
+//! `oxvs-lab`: the laboratory, a program of its own so that the switch's program carries none of
+//! it.
 //!
 //! `oxvs lab` starts it.
 

@@ -481,7 +481,8 @@ fn a_port_with_many_flows_leaves_shortcuts_to_others() {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
             while !stop.load(Relaxed) {
                 for kind in 0..kinds {
-                    // That nobody listens there comes back, and may be an error of a later datagram.
+                    // That nobody listens there comes back, and may be an error of a later
+                    // datagram.
                     let _ = socket.send_to(&[0; 20], ("10.1.0.2", 10_000 + kind));
                     pause.into_iter().for_each(std::thread::sleep);
                 }

@@ -1,16 +1,17 @@
-//! How much the packets of one port may teach a bridge: a token bucket for stations that move to the port, another for stations
-//! that are new.
+//! How much the packets of one port may teach a bridge: a token bucket for stations that move to
+//! the port, another for stations that are new.
 //!
-//! Each address that is learned costs other ports: megaflows that depend on it are removed, their packets ask again, and workers
-//! wait while the tables are changed. A port that invents addresses, or claims those of others, spends its own budget. What is
-//! beyond the budget is ignored for now: megaflows report their stations about once a second while they carry packets, so a
-//! station that keeps sending is learned as soon as the budget allows.
+//! Each address that is learned costs other ports: megaflows that depend on it are removed, their
+//! packets ask again, and workers wait while the tables are changed. A port that invents addresses,
+//! or claims those of others, spends its own budget. What is beyond the budget is ignored for now:
+//! megaflows report their stations about once a second while they carry packets, so a station that
+//! keeps sending is learned as soon as the budget allows.
 
 use std::time::Duration;
 use wire::Nanos;
 
-/// What a port may teach: a virtual machine moves a few times a second at most, but many stations move together when another
-/// link takes over.
+/// What a port may teach: a virtual machine moves a few times a second at most, but many stations
+/// move together when another link takes over.
 const MOVES: Rate = Rate {
     per_second: 512,
     burst: 4096,

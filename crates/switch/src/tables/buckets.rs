@@ -100,9 +100,10 @@ impl Pipeline<'_> {
         live.into_iter().max_by(|a, b| score(a).total_cmp(&score(b)))
     }
 
-    /// The hash that selects: of the fields that the controller has named, else of addresses, protocol and ports. It has no
-    /// secret seed, so that connections keep their bucket over a restart: a controller that does not want senders to foresee
-    /// the choice sets a `selection_method_param` of its own.
+    /// The hash that selects: of the fields that the controller has named, else of addresses,
+    /// protocol and ports. It has no secret seed, so that connections keep their bucket over a
+    /// restart: a controller that does not want senders to foresee the choice sets a
+    /// `selection_method_param` of its own.
     fn hash_for(&mut self, selection: Option<&Selection>) -> u64 {
         let basis = selection.map_or(0, |selection| selection.param);
         let mut hash = flow::mix(0, basis);

@@ -1,29 +1,34 @@
-//! The budget of a translation: how much a packet may cost on its way through tables, groups and bridges.
+//! The budget of a translation: how much a packet may cost on its way through tables, groups and
+//! bridges.
 //!
-//! Every kind of step draws *work* from one [`Budget`]: lookups, actions, buckets, copies, ports, rules that are learned,
-//! states that are kept. A unit takes 1 to 13 ns on a machine of 2023 (`benches/work.rs` measures it). Work is counted, not
-//! measured: the same packet and tables need the same work on every machine.
+//! Every kind of step draws *work* from one [`Budget`]: lookups, actions, buckets, copies, ports,
+//! rules that are learned, states that are kept. A unit takes 1 to 13 ns on a machine of 2023
+//! (`benches/work.rs` measures it). Work is counted, not measured: the same packet and tables need
+//! the same work on every machine.
 //!
 //! The other limits are Open vSwitch's, and some for stacks. A packet that needs more is dropped as
 //! a whole under [`DropCause::TranslationLimit`](dp::DropCause::TranslationLimit). A limit of depth
 //! or lookups that a packet reaches behind a patch port ends its way in that bridge only; the
 //! bridge before the patch port goes on.
 //!
-//! Beside the limits there is [`Patience`]: how long the caller wants to wait. It never changes the result. A translation that
-//! needs more patience than its caller has gives none, and the caller comes again with more.
+//! Beside the limits there is [`Patience`]: how long the caller wants to wait. It never changes the
+//! result. A translation that needs more patience than its caller has gives none, and the caller
+//! comes again with more.
 
 use std::fmt;
 
-/// How deep lookups of the same or an earlier table, groups and patch ports may be within each other.
+/// How deep lookups of the same or an earlier table, groups and patch ports may be within each
+/// other.
 pub(crate) const MAX_DEPTH: u32 = 64;
 /// Lookups in all, but the first.
 pub(crate) const MAX_LOOKUPS: u32 = 4096;
-/// Datapath actions behind which there are no more lookups, groups and copies: what Open vSwitch has room for in 64 kB.
+/// Datapath actions behind which there are no more lookups, groups and copies: what Open vSwitch
+/// has room for in 64 kB.
 pub(crate) const MAX_ACTIONS: usize = 8192;
 /// Datapath actions in all, of a packet that needs no more of these.
 const MOST_ACTIONS: usize = 4 * MAX_ACTIONS;
-/// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many as lookups: what the
-/// stack of a worker has room for.
+/// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many
+/// as lookups: what the stack of a worker has room for.
 const MAX_NESTED: u32 = 320;
 /// Entries of the stack of `push`: Open vSwitch has no bound.
 const MAX_STACK: usize = 4096;
@@ -85,7 +90,8 @@ pub enum Limit {
     Actions,
     /// Bridges entered.
     Visits,
-    /// Handles for what controllers are told, packets that recirculate and rules that are learned. Only what needs a new one is left out.
+    /// Handles for what controllers are told, packets that recirculate and rules that are learned.
+    /// Only what needs a new one is left out.
     Handles,
     /// Work.
     Work,

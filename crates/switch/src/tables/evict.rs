@@ -59,8 +59,9 @@ impl Eviction {
     }
 }
 
-/// The group of a rule, as a number: two groups have the same only by a collision of 64-bit hashes. The seed keeps senders,
-/// whose packets make rules where rules learn, from choosing rules of the group of others.
+/// The group of a rule, as a number: two groups have the same only by a collision of 64-bit hashes.
+/// The seed keeps senders, whose packets make rules where rules learn, from choosing rules of the
+/// group of others.
 fn group_of(seed: u64, fields: &[Subfield], matching: &Match<WORDS>) -> u64 {
     fields.iter().fold(seed, |hash, part| {
         let bits = words::get(matching.value(), part.field()) >> part.ofs();
@@ -216,7 +217,8 @@ mod tests {
             let words = words::words_of(&FlowState::new(key, 0));
             group_of(seed, &[part], &Match::new(&words, &[u64::MAX; WORDS]))
         };
-        // Of a known seed a sender knows what goes into the last step, and one word that makes it zero.
+        // Of a known seed a sender knows what goes into the last step, and one word that makes it
+        // zero.
         let crafted = |low: u64| (0x9e37_79b9_7f4a_7c15 ^ flow::mix(0, low), low);
         let of_all = |seed| {
             (1..9)

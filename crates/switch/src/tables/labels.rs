@@ -1,7 +1,7 @@
 //! Headers before the packet's own: MPLS label stacks (RFC 3032) and backbone headers (IEEE 802.1Q §9.7).
 //!
-//! A key does not show what is behind a header that a packet came with. Once such a header is off, an
-//! action or a table that looks at what was behind it recirculates the packet first
+//! A key does not show what is behind a header that a packet came with. Once such a header is off,
+//! an action or a table that looks at what was behind it recirculates the packet first
 //! (`Pipeline::hides`). What is behind headers that were put on here is remembered.
 
 use super::freeze::Why;
@@ -251,7 +251,8 @@ impl Pipeline<'_> {
             return self.set_lse(ttl, TTL);
         }
         match self.packet.covered.last() {
-            // A header that was put on here: its time to live is one that the decision has looked at.
+            // A header that was put on here: its time to live is one that the decision has looked
+            // at.
             Some(inner) if is_ip(inner) => {
                 let ttl = inner.get(Field::IpTtl) as u32;
                 self.set_lse(ttl, TTL);

@@ -1,4 +1,5 @@
-//! The translation's side of its [`Budget`](super::budget::Budget): what steps cost, and what becomes of a packet when it runs out.
+//! The translation's side of its [`Budget`](super::budget::Budget): what steps cost, and what
+//! becomes of a packet when it runs out.
 
 use super::budget::{Budget, Limit, MAX_ACTIONS, Stop, cost};
 use super::pipeline::Pipeline;
@@ -60,8 +61,8 @@ impl Pipeline<'_> {
         self.may(room)
     }
 
-    /// Whether there is room for the actions of more lookups, groups and copies. Where there is none, the packet goes nowhere else;
-    /// what there is until then is done.
+    /// Whether there is room for the actions of more lookups, groups and copies. Where there is
+    /// none, the packet goes nowhere else; what there is until then is done.
     pub(super) fn has_room_for_actions(&mut self) -> bool {
         if self.actions.len() <= MAX_ACTIONS {
             return true;

@@ -1,8 +1,8 @@
-//! Liveness of groups that watch groups (OpenFlow 1.3.5 §5.6.1): a bucket is live where the port or the group that it watches
-//! is, a group where one of its buckets is.
+//! Liveness of groups that watch groups (OpenFlow 1.3.5 §5.6.1): a bucket is live where the port or
+//! the group that it watches is, a group where one of its buckets is.
 //!
-//! Each group is looked at once in a translation, however many buckets watch it and in however many ways. Groups that watch
-//! each other in a circle are live only by a bucket outside the circle.
+//! Each group is looked at once in a translation, however many buckets watch it and in however many
+//! ways. Groups that watch each other in a circle are live only by a bucket outside the circle.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -10,7 +10,8 @@ use crate::dep::Read;
 use openflow::model::{ANY_GROUP, Bucket, Port};
 use std::collections::BTreeMap;
 
-/// Groups that watch groups, within each other. As in Open vSwitch, a group behind more counts as dead.
+/// Groups that watch groups, within each other. As in Open vSwitch, a group behind more counts as
+/// dead.
 const MAX_WATCHED: u32 = 128;
 
 /// What is known of groups, by bridge and number.
@@ -37,8 +38,8 @@ impl Pipeline<'_> {
         let live = self.watches_live(bucket, 0);
         let cut = std::mem::take(&mut self.liveness.cut);
         for group in std::mem::take(&mut self.liveness.asked) {
-            // All that it leads to was looked at where nothing was found and nothing was left out. Otherwise it may still be live by a
-            // group of its circle.
+            // All that it leads to was looked at where nothing was found and nothing was left out.
+            // Otherwise it may still be live by a group of its circle.
             if live || cut {
                 self.liveness.known.remove(&group);
             } else {

@@ -1,12 +1,14 @@
 //! What the handles of actions and effects mean: kept as long as megaflows that have them are used, and no longer.
 //!
-//! A translation, which changes nothing, *proposes* a handle for what it has to say ([`Memos::handle_of`]): the handle that this has,
-//! or a free one. [`Memos::keep`] refuses a proposal that another translation's meaning has taken since; whoever translated
-//! translates again. So no handle ever has two meanings, whatever its hash.
+//! A translation, which changes nothing, *proposes* a handle for what it has to say
+//! ([`Memos::handle_of`]): the handle that this has, or a free one. [`Memos::keep`] refuses a
+//! proposal that another translation's meaning has taken since; whoever translated translates
+//! again. So no handle ever has two meanings, whatever its hash.
 //!
-//! Bounds are per bridge and in total, in number and in bytes. A bridge at its bound gets no new handles, and what its packets need
-//! them for is left out, until some of its handles have not been used for a while; known handles go on. Where all bridges together
-//! are at the bound, the bridge with the most handles makes room for one with less than its share.
+//! Bounds are per bridge and in total, in number and in bytes. A bridge at its bound gets no new
+//! handles, and what its packets need them for is left out, until some of its handles have not been
+//! used for a while; known handles go on. Where all bridges together are at the bound, the bridge
+//! with the most handles makes room for one with less than its share.
 
 use super::translated::Memo;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -20,7 +22,8 @@ const UNUSED: Duration = Duration::from_secs(120);
 /// The same in a bridge at its bound.
 const UNUSED_IN_FULL: Duration = Duration::from_secs(15);
 
-/// For so long no handle has another meaning than the one that it had: packets on their way may carry it.
+/// For so long no handle has another meaning than the one that it had: packets on their way may
+/// carry it.
 const REST: Duration = Duration::from_secs(5);
 
 /// How exactly it is known when something was used.
@@ -115,7 +118,8 @@ impl Memos {
         self.known.get(&handle).map(|kept| &kept.memo)
     }
 
-    /// The handle of a meaning, or a free one for it; `own` are those that the translation has proposed before. Never 0.
+    /// The handle of a meaning, or a free one for it; `own` are those that the translation has
+    /// proposed before. Never 0.
     pub(crate) fn handle_of(&self, memo: &Memo, seed: u64, own: &[(u32, Arc<Memo>)]) -> Result<u32, NoRoom> {
         if let Some(handle) = self.handles.get(memo) {
             return Ok(*handle);

@@ -271,7 +271,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Marks and sends a packet whose DSCP is not known: so it is written whatever it is, and to a copy.
+    /// Marks and sends a packet whose DSCP is not known: so it is written whatever it is, and to a
+    /// copy.
     fn send_marked_copy(&mut self, device: PortNo, dscp: u8) {
         let Some(saved) = self.begin_copy() else { return };
         let start = self.packet.own_steps;

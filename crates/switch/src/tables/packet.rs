@@ -1,8 +1,8 @@
 //! The packet on its way through the tables, and copies of it.
 //!
-//! Clones, buckets, bridges behind patch ports and branches by length act on a copy. A [`Packet`] is
-//! saved whole before such a part and restored whole behind it: whatever a part must not change for
-//! those behind it, belongs there.
+//! Clones, buckets, bridges behind patch ports and branches by length act on a copy. A [`Packet`]
+//! is saved whole before such a part and restored whole behind it: whatever a part must not change
+//! for those behind it, belongs there.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -30,8 +30,8 @@ pub(super) struct Packet<'a> {
     /// Whether the datapath's packet has fields that the key does not show: a header is off behind
     /// which the packet is not known, or has a time to live that only the datapath knows.
     pub(super) hidden: bool,
-    /// Whether tables see the packet as the datapath got it: in the bridge that it came in on, before
-    /// any action that may change it.
+    /// Whether tables see the packet as the datapath got it: in the bridge that it came in on,
+    /// before any action that may change it.
     pub(super) untouched: bool,
     /// Most bytes that are sent.
     pub(super) limit: Option<u32>,
@@ -119,8 +119,8 @@ impl<'a> Pipeline<'a> {
         self.budget.unnest();
     }
 
-    /// Runs a part that sends the packet, behind which tables see it as before. The datapath's packet
-    /// stays what the part's steps made of it.
+    /// Runs a part that sends the packet, behind which tables see it as before. The datapath's
+    /// packet stays what the part's steps made of it.
     pub(super) fn aside(&mut self, run: impl FnOnce(&mut Self)) {
         // What has a fixed size is in the price of the output.
         if !self.spend_kept() {
@@ -143,8 +143,9 @@ impl<'a> Pipeline<'a> {
         Some(saved)
     }
 
-    /// Ends a copy: the packet is what it was. Where the copy's steps change what no later step could
-    /// change back, the datapath does them on a copy too; otherwise it goes on with what they left.
+    /// Ends a copy: the packet is what it was. Where the copy's steps change what no later step
+    /// could change back, the datapath does them on a copy too; otherwise it goes on with what they
+    /// left.
     pub(super) fn end_copy(&mut self, saved: Box<Packet<'a>>) {
         let copy = std::mem::replace(&mut self.packet, *saved);
         self.spend((self.actions.len() - copy.own_steps) / 32);

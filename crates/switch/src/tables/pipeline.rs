@@ -1,8 +1,8 @@
 //! A packet's way through the tables of bridges, to actions for all packets like it.
 //!
-//! The [`Pipeline`] holds the packet as tables and as the datapath have it by now (`packet`), and the
-//! bits that any decision looked at. What an action asks for is written to the tables' packet; the
-//! datapath's follows when the packet is sent (`commit`). What it may need for that: `limits`.
+//! The [`Pipeline`] holds the packet as tables and as the datapath have it by now (`packet`), and
+//! the bits that any decision looked at. What an action asks for is written to the tables' packet;
+//! the datapath's follows when the packet is sent (`commit`). What it may need for that: `limits`.
 
 use super::budget::{Budget, Patience, cost};
 use super::freeze::{Freezing, Frozen, Why};

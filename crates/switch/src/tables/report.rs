@@ -58,7 +58,8 @@ pub(crate) struct Report {
     bytes: usize,
 }
 
-/// Bytes of lines that a report has at most. What the packet does behind them is not told; what becomes of it is.
+/// Bytes of lines that a report has at most. What the packet does behind them is not told; what
+/// becomes of it is.
 const MOST: usize = 4 << 20;
 /// Bytes that a part within a part is indented by, and what a line is counted for beside its text.
 const INDENT: usize = 8;
@@ -83,7 +84,8 @@ impl Report {
         self.names.get(&bridge)
     }
 
-    /// Whether there is room for another line. The first that there is none for is one that says so.
+    /// Whether there is room for another line. The first that there is none for is one that says
+    /// so.
     fn has_room(&mut self) -> bool {
         let had = self.bytes <= MOST;
         self.bytes += INDENT * (1 + self.open.len());

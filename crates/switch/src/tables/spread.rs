@@ -2,8 +2,9 @@
 //!
 //! Which link a packet gets is this switch's own: the hash is not Open vSwitch's.
 //!
-//! The hash has no secret seed. A flow keeps its link over a restart, and switches with the same rules choose alike; a
-//! controller that does not want senders to foresee the choice sets a `basis` of its own.
+//! The hash has no secret seed. A flow keeps its link over a restart, and switches with the same
+//! rules choose alike; a controller that does not want senders to foresee the choice sets a `basis`
+//! of its own.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;

@@ -81,7 +81,8 @@ pub struct Translated {
     pub translation: Translation,
     /// The rules that its packets are counted by.
     pub rules: SmallVec<[BridgeRule; 4]>,
-    /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the meaning is; 0 means that there was no room for it.
+    /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the
+    /// meaning is; 0 means that there was no room for it.
     pub controllers: Vec<(u32, ForController)>,
     /// What the switch has to know of before the translation is used ([`Switch::accept`](crate::Switch::accept)), by handle.
     pub memos: Vec<(u32, Arc<Memo>)>,

@@ -1,4 +1,5 @@
-//! What one packet may cost: every kind of step draws from one budget, whoever asks for the translation.
+//! What one packet may cost: every kind of step draws from one budget, whoever asks for the
+//! translation.
 
 use crate::frozen::bridge;
 use dp::{DropCause, Key, PortNo};

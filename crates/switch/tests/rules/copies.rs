@@ -1,4 +1,5 @@
-//! What a copy of a packet does to it (`clone`, a group's bucket, a patch port) is not done to the packet.
+//! What a copy of a packet does to it (`clone`, a group's bucket, a patch port) is not done to the
+//! packet.
 
 use crate::frames::{self, Frame};
 use crate::frozen::bridge;

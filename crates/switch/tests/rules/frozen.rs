@@ -83,7 +83,8 @@ fn what_is_behind_a_label_is_looked_at_when_the_packet_comes_again() {
     }
 }
 
-/// The steps for a labelled packet, and those for the UDP packet behind the label when it comes again.
+/// The steps for a labelled packet, and those for the UDP packet behind the label when it comes
+/// again.
 fn behind_a_label(rules: &[&str], tos: u128) -> (Vec<Step>, Vec<Step>) {
     let mut switch = bridge(&["group_id=1,type=select,bucket=output:2"], rules);
     let first = answer(&mut switch, &labelled()).translation.actions.to_vec();

@@ -1,7 +1,8 @@
 //! Random groups, nested, of all types, that watch ports and groups; random packets through them.
 //!
-//! [`Plain`] runs them as one would explain them: recursively, bucket by bucket, on the packet's addresses. What leaves the bridge must be the
-//! same, in the same order, unless the packet runs out of its budget; then the bounds of the budget count.
+//! [`Plain`] runs them as one would explain them: recursively, bucket by bucket, on the packet's
+//! addresses. What leaves the bridge must be the same, in the same order, unless the packet runs
+//! out of its budget; then the bounds of the budget count.
 //!
 //! `OXVS_SOAK` in the environment asks for that many times as many groups, `OXVS_SEED` for others.
 
@@ -213,7 +214,8 @@ impl Plain<'_> {
     }
 }
 
-/// The actions of a bucket as an action set: what sets fields in order, then the last group, or else output, or else lookup.
+/// The actions of a bucket as an action set: what sets fields in order, then the last group, or
+/// else output, or else lookup.
 fn set(actions: &[Action]) -> Vec<Action> {
     let last = |is: fn(&Action) -> bool| actions.iter().rev().find(|action| is(action));
     let end = last(|action| matches!(action, Action::Group(_)))

@@ -215,8 +215,8 @@ impl Ways {
         self.epochs.row(0)[number as usize].load(Acquire)
     }
 
-    /// Opens a way with a number that nobody else uses. It is in force while the sum of these epochs
-    /// and of number 0 is `sum`.
+    /// Opens a way with a number that nobody else uses. It is in force while the sum of these
+    /// epochs and of number 0 is `sum`.
     ///
     /// # Errors
     /// `EEXIST` where the key has a way, `E2BIG` where there are too many ways or epochs, `ENOMEM`.

@@ -1,6 +1,8 @@
-//! What the switch says of rows that it cannot do in full: `Bridge.status`, `Port.status` and `Interface.error`.
+//! What the switch says of rows that it cannot do in full: `Bridge.status`, `Port.status` and
+//! `Interface.error`.
 //!
-//! Open vSwitch's tool prints only the errors of new interfaces. Ours also warns of what is configured and not done.
+//! Open vSwitch's tool prints only the errors of new interfaces. Ours also warns of what is
+//! configured and not done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +65,8 @@ pub(super) fn of(tables: &Tables) -> Complaints {
     found
 }
 
-/// Prints the complaints about rows that were set, and those that are new about others. New interfaces have their own words.
+/// Prints the complaints about rows that were set, and those that are new about others. New
+/// interfaces have their own words.
 pub(super) fn warn(before: &Complaints, tables: &Tables, set: &[Uuid], new_interfaces: &[String]) {
     let reported: Vec<Uuid> = new_interfaces
         .iter()

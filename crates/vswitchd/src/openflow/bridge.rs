@@ -122,8 +122,8 @@ impl BridgeAgent {
         }
     }
 
-    /// Forgets peers that have gone. Where there are too many all the same, closes the connection of
-    /// the one that has been silent for longest.
+    /// Forgets peers that have gone. Where there are too many all the same, closes the connection
+    /// of the one that has been silent for longest.
     fn make_room(&self, peers: &mut Vec<ConnId>, socket: &Remote) {
         let heard = |id: &ConnId| self.agent.borrow().heard(*id);
         peers.retain(|id| heard(id).is_some());

@@ -15,8 +15,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 const STEPS: usize = 64;
 /// Bytes read at once.
 const INPUT: usize = 64 << 10;
-/// How long the thread looks for the next message before it sleeps. A peer that waits for each answer before it sends the
-/// next message, as `ovs-ofctl add-flows` does, answers within this time; to wake the thread costs more than the message.
+/// How long the thread looks for the next message before it sleeps. A peer that waits for each
+/// answer before it sends the next message, as `ovs-ofctl add-flows` does, answers within this
+/// time; to wake the thread costs more than the message.
 const SPIN: Duration = Duration::from_micros(100);
 /// How long a peer that is shown out may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -108,7 +109,8 @@ async fn exchange(
                 }
             },
             () = wake.notified() => {}
-            // The runtime asks for ready sockets, and the other tasks of the thread have their turn.
+            // The runtime asks for ready sockets, and the other tasks of the thread have their
+            // turn.
             () = tokio::task::yield_now(), if spins => {}
             () = sleep_until(due) => {}
         }

@@ -3,7 +3,8 @@
 use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// Bytes to be written, and whether the stream still holds some back: TLS takes bytes that its socket has no room for.
+/// Bytes to be written, and whether the stream still holds some back: TLS takes bytes that its
+/// socket has no room for.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     bytes: Vec<u8>,

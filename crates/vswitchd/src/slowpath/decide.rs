@@ -1,4 +1,5 @@
-//! How the daemon translates: how long it holds the tables for it, and what it does before a translation is used.
+//! How the daemon translates: how long it holds the tables for it, and what it does before a
+//! translation is used.
 
 use super::long::{Asked, Done, Known};
 use super::{PATIENCE, Reported, Shared, Wait, count_ignored};
@@ -10,7 +11,8 @@ use std::time::Duration;
 use switch::tables::{Limit, Patience, RanOut, Translated};
 use switch::{News, OutOfDate, Switch};
 
-/// Work that a worker does for a translation before it leaves it to the thread for long ones: 0.05 to 0.2 ms, a flood to 1000 ports or 300 lookups.
+/// Work that a worker does for a translation before it leaves it to the thread for long ones: 0.05
+/// to 0.2 ms, a flood to 1000 ports or 300 lookups.
 const WORKERS_PATIENCE: u32 = 16_384;
 /// How often a long translation gives way to somebody who wants to change the tables.
 pub(super) const GIVES_WAY: u32 = 16;
@@ -42,8 +44,9 @@ impl HasTranslated for switch::trace::Traced {
 }
 
 impl Shared {
-    /// Translates as `translate` does, and does and notes what that asks for beside its actions. `None` where `translate` has no answer for the
-    /// packet, and where no handles could be had for it.
+    /// Translates as `translate` does, and does and notes what that asks for beside its actions.
+    /// `None` where `translate` has no answer for the packet, and where no handles could be had for
+    /// it.
     ///
     /// `translate` says `Some(None)` where its patience is over.
     pub(crate) fn decide<T: HasTranslated>(
@@ -59,7 +62,8 @@ impl Shared {
         None
     }
 
-    /// Translates as `translate` does. Whoever wants to change the tables meanwhile does not wait: the translation begins again after that.
+    /// Translates as `translate` does. Whoever wants to change the tables meanwhile does not wait:
+    /// the translation begins again after that.
     pub(crate) fn look_patiently<T: HasTranslated>(
         &self,
         translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<T>>,
@@ -141,7 +145,8 @@ impl Shared {
         }
     }
 
-    /// An answer that was made some time ago. The worker that takes it knows only the changes since it last looked, which may be later.
+    /// An answer that was made some time ago. The worker that takes it knows only the changes since
+    /// it last looked, which may be later.
     pub(super) fn answer_of(&self, key: &Key, done: Done) -> Answer {
         let Done { translation, epoch } = done;
         let mut changes = Vec::new();
@@ -231,7 +236,8 @@ enum Accepted {
     Busy,
 }
 
-/// A translation as an answer. What is large is not cached, as in Open vSwitch: a sender could fill the memory with it.
+/// A translation as an answer. What is large is not cached, as in Open vSwitch: a sender could fill
+/// the memory with it.
 fn as_answer(translation: Translation) -> Answer {
     let Translation {
         actions, deps, credits, ..

@@ -1,9 +1,11 @@
-//! Translations that take longer than a worker may wait: who asked for them, and those that are done.
+//! Translations that take longer than a worker may wait: who asked for them, and those that are
+//! done.
 //!
-//! A worker translates with little patience. What takes longer it leaves here, and goes on with other packets; a thread of this daemon translates
-//! it, one of each port in turn, and whoever asks about the same packet again takes the answer along. A port may have [`MOST_OF_PORT`] questions
-//! here, and all ports together [`MOST`]; a worker drops the packets of others, and counts them under
-//! [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
+//! A worker translates with little patience. What takes longer it leaves here, and goes on with
+//! other packets; a thread of this daemon translates it, one of each port in turn, and whoever asks
+//! about the same packet again takes the answer along. A port may have [`MOST_OF_PORT`] questions
+//! here, and all ports together [`MOST`]; a worker drops the packets of others, and counts them
+//! under [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
 //!
 //! Workers come for an answer every half millisecond. One that is older than [`FRESH`] is of tables
 //! that were, and is given to nobody; all together take no more than [`MOST_BYTES`]. Whoever comes
@@ -293,7 +295,8 @@ impl Queue {
         }
     }
 
-    /// Forgets answers to those who have gone: their port was removed, or their packet got its megaflow in another way.
+    /// Forgets answers to those who have gone: their port was removed, or their packet got its
+    /// megaflow in another way.
     fn forget_old(&mut self, now: Nanos) {
         while let Some((at, _)) = self.answered.front()
             && !is_fresh(*at, now)

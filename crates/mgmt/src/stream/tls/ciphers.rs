@@ -1,4 +1,5 @@
-//! `--ssl-protocols`, `--ssl-ciphers` and `--ssl-ciphersuites`: which versions and ciphers a handshake may choose, in OpenSSL's words (openssl-ciphers(1)).
+//! `--ssl-protocols`, `--ssl-ciphers` and `--ssl-ciphersuites`: which versions and ciphers a
+//! handshake may choose, in OpenSSL's words (openssl-ciphers(1)).
 //!
 //! Only what rustls has can be chosen: TLS 1.2 and 1.3, ciphers with forward secrecy and authentication. A list that leaves none of these is
 //! an error, never a silent choice of others.
@@ -141,7 +142,8 @@ pub(super) fn ciphersuites(list: &str) -> Result<Vec<SupportedCipherSuite>, Ciph
     Ok(chosen)
 }
 
-/// What a handshake may choose from: these ciphers of TLS 1.2 and cipher suites of TLS 1.3; all of a version where none was chosen.
+/// What a handshake may choose from: these ciphers of TLS 1.2 and cipher suites of TLS 1.3; all of
+/// a version where none was chosen.
 pub(super) fn chosen(ciphers: &[SupportedCipherSuite], suites: &[SupportedCipherSuite]) -> Vec<SupportedCipherSuite> {
     let all = |newer: bool| {
         ALL_CIPHER_SUITES

@@ -59,7 +59,8 @@ pub struct Settings {
     pub ciphers: Vec<SupportedCipherSuite>,
     /// The cipher suites of TLS 1.3 that may be used; empty for all.
     pub ciphersuites: Vec<SupportedCipherSuite>,
-    /// Columns of a database that choose protocols and ciphers. Only a database server can read them: streams ignore them.
+    /// Columns of a database that choose protocols and ciphers. Only a database server can read
+    /// them: streams ignore them.
     pub columns: Columns,
 }
 

@@ -60,8 +60,8 @@ pub fn accept(settings: &mut Settings, name: &str, value: Option<&str>) -> Resul
     Ok(true)
 }
 
-/// Takes an option about protocols or ciphers whose value is `db:DATABASE,TABLE,COLUMN`; false if it is another. For programs that serve a
-/// database.
+/// Takes an option about protocols or ciphers whose value is `db:DATABASE,TABLE,COLUMN`; false if
+/// it is another. For programs that serve a database.
 pub fn accept_column(settings: &mut Settings, name: &str, value: Option<&str>) -> bool {
     let Some(column) = value.filter(|value| value.starts_with("db:")) else {
         return false;

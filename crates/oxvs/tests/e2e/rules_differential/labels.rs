@@ -65,8 +65,8 @@ fn packets(two: bool) -> Batch {
     batch
 }
 
-/// What a trace tells but for the megaflow, and whether the packet is recirculated: the order of the
-/// datapath's steps is each switch's own.
+/// What a trace tells but for the megaflow, and whether the packet is recirculated: the order of
+/// the datapath's steps is each switch's own.
 fn told(trace: &str) -> (Vec<&str>, bool) {
     let own = ["Megaflow: ", "Datapath actions: "];
     let told = trace
@@ -99,7 +99,8 @@ fn what_is_behind_labels_is_seen_and_changed_as_in_open_vswitch() {
         };
         pair.program(&mut set).unwrap();
         assert_eq!(set.rules.len(), rules.len() + 1, "{rules:?}");
-        // Open vSwitch takes both off at once where what is behind the first is said to be no label.
+        // Open vSwitch takes both off at once where what is behind the first is said to be no
+        // label.
         let packets = packets(rules[0].contains("mpls_bos"));
         for (port, frame) in &packets[..1] {
             let (expected, found) = (pair.oracle_trace(port, frame), pair.mine.trace(port, frame));

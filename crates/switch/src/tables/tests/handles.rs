@@ -1,4 +1,5 @@
-//! Handles of what translations speak of: no two meanings have one, and who has too many harms nobody else.
+//! Handles of what translations speak of: no two meanings have one, and who has too many harms
+//! nobody else.
 
 use crate::tables::memos::Room;
 use crate::tables::{Limit, Memo, Translated};

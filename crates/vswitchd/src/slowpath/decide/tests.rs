@@ -18,7 +18,8 @@ use switch::tables::Patience;
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
 use wire::Nanos;
 
-/// A bridge of two ports with these rules; groups 1 to 12 are a chain, each with two buckets that name the next.
+/// A bridge of two ports with these rules; groups 1 to 12 are a chain, each with two buckets that
+/// name the next.
 fn shared(rules: &[&str]) -> Arc<Shared> {
     let mut bridge = BridgeConfig {
         fail_mode: FailMode::Secure,

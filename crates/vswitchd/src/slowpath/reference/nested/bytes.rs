@@ -145,7 +145,8 @@ impl Packet {
         (self.kind() == 0x0800 && self.key().get(Field::Ipv4Src) != 0).then_some(2..22)
     }
 
-    /// Where the time to live of the header behind the outermost label is, and that header, if it is of IPv4.
+    /// Where the time to live of the header behind the outermost label is, and that header, if it
+    /// is of IPv4.
     fn next_ttl(&self) -> Option<(usize, Option<std::ops::Range<usize>>)> {
         if !self.is_labelled() {
             None
