@@ -13,10 +13,10 @@
 //! relaxed addition.
 
 pub mod budget;
+mod calendar;
 pub mod coverage;
 pub mod memory;
 pub mod ratelimit;
-mod utc;
 pub mod version;
 pub mod vlog;
 
@@ -26,13 +26,13 @@ pub use tracing as __tracing;
 /// The present moment (UTC) in a template of `strftime`; `#`s become digits of the fraction of the
 /// second.
 pub fn timestamp(template: &str) -> String {
-    utc::Calendar::utc(utc::since_epoch()).format(template)
+    calendar::utc(calendar::since_epoch(), template)
 }
 
 /// As [`timestamp`], of a moment given in milliseconds since the epoch; earlier ones are the epoch.
 pub fn timestamp_of(millis: i64, template: &str) -> String {
     let since = std::time::Duration::from_millis(millis.try_into().unwrap_or(0));
-    utc::Calendar::utc(since).format(template)
+    calendar::utc(since, template)
 }
 
 /// `tracing::warn!`, limited per call site to a burst of 10 and 12 a minute after it.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use super::Level;
-use crate::utc::Calendar;
+use crate::calendar;
 
 /// What a pattern's escapes expand to.
 pub(super) struct Record<'a> {
@@ -40,8 +40,8 @@ pub(super) fn expand(pattern: &str, record: &Record<'_>) -> String {
             'A' => record.program.clone(),
             'B' => record.priority.to_string(),
             'c' => record.module.to_owned(),
-            'd' => Calendar::local(record.now).format(template(&mut rest)),
-            'D' => Calendar::utc(record.now).format(template(&mut rest)),
+            'd' => calendar::local(record.now, template(&mut rest)),
+            'D' => calendar::utc(record.now, template(&mut rest)),
             'E' => hostname(),
             'm' => printable(record.message).into_owned(),
             'N' => record.serial.to_string(),

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::pattern::{Record, expand};
 use super::{Destination, Level, SpecError};
-use crate::utc;
+use crate::calendar;
 
 /// How messages get to the system's log (`--syslog-method`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -200,7 +200,7 @@ impl Sinks {
             serial: self.serial,
             priority: self.facility << 3 | level.severity(),
             started: self.started,
-            now: utc::since_epoch(),
+            now: calendar::since_epoch(),
         };
         for destination in Destination::ALL {
             if !wanted[destination as usize] {
