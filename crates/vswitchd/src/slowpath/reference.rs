@@ -13,6 +13,7 @@ mod plain;
 mod random;
 
 use super::Shared;
+use super::tests::bridge_of;
 use dp::{Answer, Carried, Credit, DropCause, Effect, PacketIn, PortCounters, PortNo, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
 use netdev::{Dummy, Netdev};
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use switch::tables::Condition;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
+use switch::{FailMode, SwitchConfig};
 use wire::Nanos;
 
 /// The daemon's answers, and what goes to controllers.
@@ -163,29 +164,6 @@ impl Fast {
     }
 }
 
-fn config() -> SwitchConfig {
-    let mut bridge = BridgeConfig {
-        fail_mode: FailMode::Secure,
-        ..BridgeConfig::default()
-    };
-    for port in 1..=PORTS {
-        let interface = InterfaceConfig {
-            name: format!("p{port}"),
-            ofport: port as u16,
-            attach: Attach::Device(PortNo(port)),
-            up: true,
-        };
-        let config = PortConfig {
-            interfaces: vec![interface],
-            ..PortConfig::default()
-        };
-        bridge.ports.insert(format!("p{port}"), config);
-    }
-    let mut config = SwitchConfig::default();
-    config.bridges.insert("br0".to_owned(), bridge);
-    config
-}
-
 fn hex(packets: &[Vec<u8>]) -> Vec<String> {
     packets.iter().map(|packet| testkit::to_hex(packet)).collect()
 }
@@ -201,7 +179,10 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, plain: &T, fast: &T) -> Resu
 
 /// Both sides through the same steps.
 fn compare(rules: &[Rule], steps: &[Step], limit: usize, met: &mut Met) -> Result<(), TestCaseError> {
-    let (mut plain, mut fast) = (Plain::default(), Fast::new(config(), PORTS, limit));
+    let (mut plain, mut fast) = (
+        Plain::default(),
+        Fast::new(bridge_of(PORTS as u16, FailMode::Secure), PORTS, limit),
+    );
     for rule in rules {
         put(rule, &mut plain, &mut fast);
     }

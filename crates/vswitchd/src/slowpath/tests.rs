@@ -4,23 +4,26 @@ use netdev::{Dummy, Netdev};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
-use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
 
-/// A bridge of ports 1 and 2.
-fn config() -> SwitchConfig {
-    let mut bridge = BridgeConfig::default();
-    for number in 1..=2 {
-        let name = format!("p{number}");
+/// A bridge `br0` of ports 1, 2, ….
+pub(super) fn bridge_of(ports: u16, fail_mode: FailMode) -> SwitchConfig {
+    let mut bridge = BridgeConfig {
+        fail_mode,
+        ..BridgeConfig::default()
+    };
+    for number in 1..=ports {
+        let interface = InterfaceConfig {
+            name: format!("p{number}"),
+            ofport: number,
+            attach: Attach::Device(PortNo(number.into())),
+            up: true,
+        };
         let port = PortConfig {
-            interfaces: vec![InterfaceConfig {
-                name: name.clone(),
-                ofport: number,
-                attach: Attach::Device(PortNo(number.into())),
-                up: true,
-            }],
+            interfaces: vec![interface],
             ..PortConfig::default()
         };
-        bridge.ports.insert(name, port);
+        bridge.ports.insert(format!("p{number}"), port);
     }
     let mut config = SwitchConfig::default();
     config.bridges.insert("br0".to_owned(), bridge);
@@ -39,7 +42,7 @@ fn packet(dst: u8, src: u8) -> [u8; 60] {
 #[test]
 fn a_worker_forwards_known_packets_while_a_configuration_is_applied_and_new_ones_after_that() {
     let shared = Shared::new(1);
-    shared.update(|switch, now| switch.configure(config(), now));
+    shared.update(|switch, now| switch.configure(bridge_of(2, FailMode::default()), now));
     let mut pipeline = Pipeline::new(1000, Duration::from_secs(10), shared.clone(), shared.changes.clone());
     let devices = [1, 2].map(|n| Arc::new(Dummy::open(&format!("p{n}"), &BTreeMap::new()).unwrap()));
     for (n, device) in (1..).zip(&devices) {

@@ -2,6 +2,7 @@
 
 use super::GIVES_WAY;
 use crate::slowpath::long::Done;
+use crate::slowpath::tests::bridge_of;
 use crate::slowpath::{PATIENCE, Reported, Shared, Wait};
 use dp::{Answer, Change, DropCause, Key, PortNo, Slowpath, Upcall};
 use dp_user::pipeline::{Budget, Inlet, Pipeline};
@@ -14,34 +15,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use switch::FailMode;
 use switch::tables::Patience;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
 use wire::Nanos;
 
 /// A bridge of two ports with these rules; groups 1 to 12 are a chain, each with two buckets that
 /// name the next.
 fn shared(rules: &[&str]) -> Arc<Shared> {
-    let mut bridge = BridgeConfig {
-        fail_mode: FailMode::Secure,
-        ..BridgeConfig::default()
-    };
-    for port in 1..=2 {
-        let interface = InterfaceConfig {
-            name: format!("p{port}"),
-            ofport: port as u16,
-            attach: Attach::Device(PortNo(port)),
-            up: true,
-        };
-        let config = PortConfig {
-            interfaces: vec![interface],
-            ..PortConfig::default()
-        };
-        bridge.ports.insert(format!("p{port}"), config);
-    }
-    let mut config = SwitchConfig::default();
-    config.bridges.insert("br0".to_owned(), bridge);
     let shared = Shared::new(1);
-    shared.update(|switch, now| switch.configure(config, now));
+    shared.update(|switch, now| switch.configure(bridge_of(2, FailMode::Secure), now));
     let names = Names::default();
     for level in 1..=12 {
         let text = match level {
