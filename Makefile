@@ -67,12 +67,14 @@ kernel-qdiscs:
 	./scripts/setup.sh guest
 	./scripts/qdiscs.sh
 
-# Builds only where a program is missing, so that `sudo make install` after `make build` needs no toolchain of root's. One build makes both.
+# Builds only where a program is missing, so that `sudo make install` after `make build` needs no
+# toolchain of root's. One build makes both.
 $(PROGRAMS) &:
 	$(MAKE) build
 
 bindir = $(PREFIX)/bin
-# gdb, perf and the programs' own backtraces look there, whatever PREFIX is; in $(PREFIX)/lib/debug they do not.
+# gdb, perf and the programs' own backtraces look there, whatever PREFIX is; in $(PREFIX)/lib/debug
+# they do not.
 debugdir = $(bindir)/.debug
 sbindir = $(PREFIX)/sbin
 unitdir = $(PREFIX)/lib/systemd/system

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Shows the switch at work, in network namespaces of its own: nothing of this machine's network is touched, nothing is left behind.
+# Shows the switch at work, in network namespaces of its own: nothing of this machine's network is
+# touched, nothing is left behind.
 #
-#   OXVS=path/to/oxvs    the binary (default: target/release/oxvs)
-#   CLIENT=debian        configure with Debian's ovs-vsctl, ovs-appctl and ovs-ofctl instead of oxvs's own
-#   SWITCH=debian        the same show with Debian's Open vSwitch as the switch
+#   OXVS=path/to/oxvs the binary (default: target/release/oxvs) CLIENT=debian configure with
+#   Debian's ovs-vsctl, ovs-appctl and ovs-ofctl instead of oxvs's own SWITCH=debian the same show
+#   with Debian's Open vSwitch as the switch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -157,7 +158,8 @@ transfer() {
     done
 }
 
-# A controller (ovs-testcontroller, Debian's) installs rules that rewrite addresses, and learns where the other stations are.
+# A controller (ovs-testcontroller, Debian's) installs rules that rewrite addresses, and learns
+# where the other stations are.
 openflow() {
     host client 10.9.0.1/24
     host server 10.9.0.2/24
@@ -184,7 +186,8 @@ openflow() {
         sleep 0.05
     done
     expect "the controller has installed its rules" [ "$(ofctl dump-flows br1 | grep -c priority=100)" -eq 2 ]
-    # Not the first packet alone: the ping from before the controller may still wait for its address, and comes now.
+    # Not the first packet alone: the ping from before the controller may still wait for its
+    # address, and comes now.
     in_ns oxvs-demo-server tcpdump -lnv --immediate-mode -i eth0 'icmp[0] = 8' >"$dir/server.capture" 2>"$dir/server.tcpdump" &
     local capture=$!
     until grep -q listening "$dir/server.tcpdump"; do sleep 0.05; done
@@ -230,7 +233,8 @@ laboratory() {
     expect "the report is written: $RESULTS/report/index.html" test -s "$RESULTS/report/index.html"
 }
 
-# thin_flow NAME: pings every 20 ms for five seconds, the last four of them beside the bulk; "TIME MS" of each is kept.
+# thin_flow NAME: pings every 20 ms for five seconds, the last four of them beside the bulk; "TIME
+# MS" of each is kept.
 thin_flow() {
     local thin
     in_ns oxvs-demo-archive iperf3 -s -1 --forceflush >"$dir/iperf3-$1" 2>&1 &
@@ -281,7 +285,8 @@ quantile() {
 answers() { in_ns oxvs-demo-client ping -n -q -c 3 -i 0.2 -W 1 "$1" >/dev/null 2>&1; }
 not_answers() { ! in_ns oxvs-demo-client ping -n -q -c 1 -W 1 "$1" >/dev/null 2>&1; }
 
-# host NAME ADDRESS [GATEWAY]: a namespace with eth0, whose other end is the device NAME beside the switch.
+# host NAME ADDRESS [GATEWAY]: a namespace with eth0, whose other end is the device NAME beside the
+# switch.
 host() {
     local ns=oxvs-demo-$1
     ip netns add "$ns"
@@ -293,7 +298,8 @@ host() {
     [ -z "${3:-}" ] || ip -n "$ns" route add default via "$3"
 }
 
-# reachability "NAME=ADDRESS ..." "EXPECTED ...": pings each from each, prints the table, and compares it.
+# reachability "NAME=ADDRESS ..." "EXPECTED ...": pings each from each, prints the table, and
+# compares it.
 reachability() {
     local from to found='' ok
     echo

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs every fuzz target for some seconds each; a crash stops it, with the input kept in fuzz/artifacts.
+# Runs every fuzz target for some seconds each; a crash stops it, with the input kept in
+# fuzz/artifacts.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Records what the qdiscs of Debian's kernel do with the scenarios of crates/qos/tests/kernel, in a virtual machine on virtual time.
+# Records what the qdiscs of Debian's kernel do with the scenarios of crates/qos/tests/kernel, in a
+# virtual machine on virtual time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Only for this: what the comparison needs of a kernel that may have none of it.

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with Debian's kernel), `systemd` (a container that
-# systemd boots) or `peers` (what `oxvs lab` measures beside oxvs: Open vSwitch with DPDK, and Mininet): says what and why, asks nothing, and
-# touches nothing that is there.
+# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with
+# Debian's kernel), `systemd` (a container that systemd boots) or `peers` (what `oxvs lab` measures
+# beside oxvs: Open vSwitch with DPDK, and Mininet): says what and why, asks nothing, and touches
+# nothing that is there.
 set -eu
 cd "$(dirname "$0")/.."
 goal=${1:?usage: setup.sh build|demo|test|fuzz|guest|systemd|peers}
@@ -154,7 +155,8 @@ if [ "$goal" = fuzz ]; then
     }
 fi
 
-# The controllers, in an environment of their own under target/. Tests that need them say so where there are none.
+# The controllers, in an environment of their own under target/. Tests that need them say so where
+# there are none.
 if [ "$goal" = test ]; then
     wanted=crates/oxvs/tests/controllers/requirements.txt
     if ! cmp -s $wanted target/controllers/requirements.txt; then

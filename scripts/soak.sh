@@ -1,8 +1,10 @@
 #!/bin/bash
-# What `make soak` runs: the randomised tests at length, with other seeds than `make test` has. Usage: soak.sh TIMES [MINUTES [SEED]]
+# What `make soak` runs: the randomised tests at length, with other seeds than `make test` has.
+# Usage: soak.sh TIMES [MINUTES [SEED]]
 #
-# TIMES is how many times as much as usual; the comparison of rules beside Open vSwitch sends 50,000 packets for each. No step takes longer than
-# MINUTES (15, and one and a half more for each of TIMES); one that is not done by then ends as a failure. All steps are run; the status tells
+# TIMES is how many times as much as usual; the comparison of rules beside Open vSwitch sends 50,000
+# packets for each. No step takes longer than MINUTES (15, and one and a half more for each of
+# TIMES); one that is not done by then ends as a failure. All steps are run; the status tells
 # whether any failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -1,9 +1,11 @@
 #!/bin/bash
-# Moves a booted Debian from Open vSwitch to oxvs and back, by the commands of README's "In place of Open vSwitch", in a container.
-# usage: systemd.sh [MOVES]   (root; 5 moves each way by default; OXVS=target/debug/oxvs; UNIT=FILE for another unit file)
+# Moves a booted Debian from Open vSwitch to oxvs and back, by the commands of README's "In place of
+# Open vSwitch", in a container. usage: systemd.sh [MOVES] (root; 5 moves each way by default;
+# OXVS=target/debug/oxvs; UNIT=FILE for another unit file)
 #
-# After each move the other switch's processes are gone, the database has the configuration, and a host behind a port is reached. The last moves
-# do without `disable`: starting one switch stops the other.
+# After each move the other switch's processes are gone, the database has the configuration, and a
+# host behind a port is reached. The last moves do without `disable`: starting one switch stops the
+# other.
 set -u
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -85,7 +87,8 @@ inside() {
     nsenter -t "$leader" --mount --uts --ipc --net --pid --root --wd -- env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
-# A bridge with an address, and a host behind a port of it. Without Open vSwitch's kernel module, both run the userspace datapath.
+# A bridge with an address, and a host behind a port of it. Without Open vSwitch's kernel module,
+# both run the userspace datapath.
 configure() {
     inside sh -ec '
         ip link set lo up

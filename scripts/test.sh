@@ -1,5 +1,6 @@
 #!/bin/bash
-# What `make test` runs. Stops at the first step that fails; ends with the test runner's own closing lines.
+# What `make test` runs. Stops at the first step that fails; ends with the test runner's own closing
+# lines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=./scripts/cargo

@@ -1,4 +1,5 @@
-//! Generates `rows`: one structure per table of the switch's schema, so that no column's name or type is spelled twice.
+//! Generates `rows`: one structure per table of the switch's schema, so that no column's name or
+//! type is spelled twice.
 
 use serde_json::{Map, Value};
 use std::error::Error;

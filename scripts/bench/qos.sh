@@ -1,12 +1,14 @@
 #!/bin/bash
-# Measures the switch's schedulers with real traffic between network namespaces: how near to its rate a port and a queue send, what a thin flow waits beside
-# bulk TCP, and how senders share a full port (study S0).
+# Measures the switch's schedulers with real traffic between network namespaces: how near to its
+# rate a port and a queue send, what a thin flow waits beside bulk TCP, and how senders share a full
+# port (study S0).
 #
 #   OXVS=path/to/oxvs PARTS="rates delay fairness" SECONDS_EACH=4 CC=reno scripts/bench/qos.sh
 #
-# CC is the congestion control of the bulk TCP. Reno fills a queue within the seconds of a run; cubic, which stops its slow start when delays grow, takes minutes.
-# Rates are counted at the receiver, frames from the destination address on; port speeds count 24 bytes more of each. Every figure is of this machine and this
-# hour: one that has other work sends late.
+# CC is the congestion control of the bulk TCP. Reno fills a queue within the seconds of a run;
+# cubic, which stops its slow start when delays grow, takes minutes. Rates are counted at the
+# receiver, frames from the destination address on; port speeds count 24 bytes more of each. Every
+# figure is of this machine and this hour: one that has other work sends late.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -72,7 +74,8 @@ without() {
     done
 }
 
-# with KIND RATE: a scheduler at the sink with a port speed. The classes of htb and hfsc are sure of a third each, and their queues are FQ-CoDel's.
+# with KIND RATE: a scheduler at the sink with a port speed. The classes of htb and hfsc are sure of
+# a third each, and their queues are FQ-CoDel's.
 with() {
     vsctl set interface sink other_config:port-speed="$2"
     case $1 in
@@ -87,7 +90,8 @@ with() {
     esac
 }
 
-# received LOAD...: the packets and frames' bytes in three seconds of what s1, s2 and s3 send to the sink at these rates, a line for each.
+# received LOAD...: the packets and frames' bytes in three seconds of what s1, s2 and s3 send to the
+# sink at these rates, a line for each.
 received() {
     local host=1 load senders=
     udp_in sink receive $((AFTER + 1)) 3 >"$dir/received" &

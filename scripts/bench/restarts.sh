@@ -1,10 +1,12 @@
 #!/bin/bash
-# Restarts the switch again and again and counts starts that are not complete when `--detach` returns.
-# usage: restarts.sh [ROUNDS]   (root; 1000 rounds of each kind by default; OXVS=target/debug/oxvs)
+# Restarts the switch again and again and counts starts that are not complete when `--detach`
+# returns. usage: restarts.sh [ROUNDS] (root; 1000 rounds of each kind by default;
+# OXVS=target/debug/oxvs)
 #
 # Kinds of end: kill -9, `appctl exit`, SIGTERM; each followed by a start at once, without a pause.
-# Layouts: `oxvs run`, and ovsdb-server and vswitchd apart.
-# A start is complete if the database, BRIDGE.mgmt and the control sockets answer and the bridge's internal port is there without an error.
+# Layouts: `oxvs run`, and ovsdb-server and vswitchd apart. A start is complete if the database,
+# BRIDGE.mgmt and the control sockets answer and the bridge's internal port is there without an
+# error.
 set -u
 cd "$(dirname "$0")/../.."
 rounds=${1:-1000}

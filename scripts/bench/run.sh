@@ -1,20 +1,26 @@
 #!/bin/bash
-# Measures two veth hosts across each switch, in interleaved rounds of one run: absolute figures drift on shared machines, so what counts is
-# the median of the ratios of each round.
+# Measures two veth hosts across each switch, in interleaved rounds of one run: absolute figures
+# drift on shared machines, so what counts is the median of the ratios of each round.
 #
-#   ROUNDS=5 SECONDS_TCP=3 SECONDS_UDP=2 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs spin worker ovs afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
+#   ROUNDS=5 SECONDS_TCP=3 SECONDS_UDP=2 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs spin worker ovs
+#   afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
 #
-# CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is named with each figure; cubic is what
-# Linux comes with.
+# CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is
+# named with each figure; cubic is what Linux comes with.
 #
-# Systems: oxvs; spin (oxvs with worker-spin=20000, as a user asks for who wants what afxdp's thread does); worker (oxvs with worker-shortcuts=false: all
-# packets go through its process); ovs (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they
-# need); bridge (the kernel's); and where asked for, peer (oxvs with worker-shortcuts=peer), worker-spin (both of worker and spin), oxvs-afxdp (oxvs's
-# AF_XDP ports, offloads off as above) and ovs-plain (without TSO, so without TCP).
+# Systems: oxvs; spin (oxvs with worker-spin=20000, as a user asks for who wants what afxdp's thread
+# does); worker (oxvs with worker-shortcuts=false: all packets go through its process); ovs
+# (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads
+# off as they need); bridge (the kernel's); and where asked for, peer (oxvs with
+# worker-shortcuts=peer), worker-spin (both of worker and spin), oxvs-afxdp (oxvs's AF_XDP ports,
+# offloads off as above) and ovs-plain (without TSO, so without TCP).
 #
-# With each comes what the switch's process takes of processors (what the kernel does in its threads for it included, down to the receiving
-# host's socket), and what the whole machine does, hosts included: seconds for a gigabyte of TCP, nanoseconds for a short packet that was delivered. Round trips under load are measured beside
-# short packets at nine tenths of the rate that the same switch has just delivered. Raw figures go to OUT (default: a file in the temporary directory, named at the end).
+# With each comes what the switch's process takes of processors (what the kernel does in its threads
+# for it included, down to the receiving host's socket), and what the whole machine does, hosts
+# included: seconds for a gigabyte of TCP, nanoseconds for a short packet that was delivered. Round
+# trips under load are measured beside short packets at nine tenths of the rate that the same switch
+# has just delivered. Raw figures go to OUT (default: a file in the temporary directory, named at
+# the end).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin

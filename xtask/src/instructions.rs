@@ -1,6 +1,8 @@
-//! What the fast path executes for each packet, counted, and compared with what it was: a guard that no busy machine disturbs.
+//! What the fast path executes for each packet, counted, and compared with what it was: a guard
+//! that no busy machine disturbs.
 //!
-//! The numbers that are right are in [`KEPT`]. They are those of one compiler: under another version differences are shown and are no faults.
+//! The numbers that are right are in [`KEPT`]. They are those of one compiler: under another
+//! version differences are shown and are no faults.
 
 use crate::{output, root};
 use anyhow::{Context, Result, bail};
@@ -74,7 +76,8 @@ pub(crate) fn run(renew: bool) -> Result<()> {
     }
 }
 
-/// Builds the program that is counted, optimised, in a profile of its own: the release's takes minutes.
+/// Builds the program that is counted, optimised, in a profile of its own: the release's takes
+/// minutes.
 fn build(root: &Path) -> Result<std::path::PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let args = [

@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The crates from the bottom up: each may import those of the rows above its own, never its neighbours.
+/// The crates from the bottom up: each may import those of the rows above its own, never its
+/// neighbours.
 const LAYERS: &[&[&str]] = &[
     &["wire", "sys", "telemetry"],
     &["flow", "qos", "protocols", "ovsdb", "netdev"],

@@ -1,7 +1,8 @@
 //! Developer commands: `cargo xtask COMMAND`.
 //!
-//! `tidy` checks what the compiler does not: which crate may import which (the layers), and the rules of the house for files. It names every
-//! fault with its place and fails where there is one. `instructions` counts what the fast path executes for a packet, and fails where that has
+//! `tidy` checks what the compiler does not: which crate may import which (the layers), and the
+//! rules of the house for files. It names every fault with its place and fails where there is one.
+//! `instructions` counts what the fast path executes for a packet, and fails where that has
 //! changed.
 
 mod instructions;

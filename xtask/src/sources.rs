@@ -11,6 +11,9 @@ const LONG: usize = 600;
 /// Lines that no source file may have more of.
 const TOO_LONG: usize = 1000;
 
+/// Columns that a comment may have.
+const COMMENT_COLUMNS: usize = 100;
+
 /// Never in source files. Written in two halves, since this is one.
 const UNFINISHED: &[&str] = &[
     concat!("todo", "!("),
@@ -57,11 +60,40 @@ pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<usize> {
         if let Some(path) = machine.iter().find(|p| text.contains(p.as_str())) {
             found.fault(format!("{name}: names {path}, a directory of this machine"));
         }
+        if let Some(marker) = comment_marker(name) {
+            long_comments(name, &text, marker, found);
+        }
         if name.ends_with(".rs") {
             rust(name, &text, found);
         }
     }
     Ok(files)
+}
+
+/// What begins a comment in a file of this name; `None` where the rule for comments does not hold.
+fn comment_marker(name: &str) -> Option<&'static str> {
+    let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
+    if ends(&[".rs", ".c", ".h"]) {
+        Some("//")
+    } else if ends(&[".sh", ".py", "Makefile"]) {
+        Some("# ")
+    } else {
+        None
+    }
+}
+
+/// Faults lines of comment that are too long and have a blank to be divided at.
+fn long_comments(name: &str, text: &str, marker: &str, found: &mut Findings) {
+    for (n, line) in text.lines().enumerate() {
+        let comment = line.trim_start();
+        let columns = line.chars().count();
+        if comment.starts_with(marker) && columns > COMMENT_COLUMNS && comment.matches(' ').count() > 1 {
+            found.fault(format!(
+                "{name}:{}: a comment of {columns} columns, more than {COMMENT_COLUMNS}",
+                n + 1
+            ));
+        }
+    }
 }
 
 /// The rules for one file of Rust.

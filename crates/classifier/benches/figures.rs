@@ -1,4 +1,5 @@
-//! What criterion does not show: memory, the longest insertion, subtables and the bits of masks. Prints a table.
+//! What criterion does not show: memory, the longest insertion, subtables and the bits of masks.
+//! Prints a table.
 
 mod tables;
 

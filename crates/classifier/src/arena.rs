@@ -1,7 +1,8 @@
 //! Where rules lie.
 //!
-//! Rules whose masks use the same number of words share an arena: one array of nodes and, beside it, one of their value words, both addressed by the
-//! node's number, so that a lookup can fetch both at once. A node's number carries its arena.
+//! Rules whose masks use the same number of words share an arena: one array of nodes and, beside
+//! it, one of their value words, both addressed by the node's number, so that a lookup can fetch
+//! both at once. A node's number carries its arena.
 
 use crate::chunks::Chunks;
 

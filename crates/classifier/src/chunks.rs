@@ -1,7 +1,8 @@
 //! A growing array that never moves what it holds.
 //!
-//! Items of `stride` elements lie in chunks of 8, 8, 16, 32 … 512 and then always 1024 items: a small array is small, a large one grows by one
-//! allocation of bounded size, so that no insertion into a grown table pays for copying the table.
+//! Items of `stride` elements lie in chunks of 8, 8, 16, 32 … 512 and then always 1024 items: a
+//! small array is small, a large one grows by one allocation of bounded size, so that no insertion
+//! into a grown table pays for copying the table.
 
 const SMALLEST: usize = 8;
 const LARGEST: usize = 1024;

@@ -27,7 +27,8 @@ impl RuleId {
         (self.generation as u64) << 32 | self.node as u64
     }
 
-    /// The handle of [`RuleId::to_bits`]. Of another number, it is the handle of no rule, or of any.
+    /// The handle of [`RuleId::to_bits`]. Of another number, it is the handle of no rule, or of
+    /// any.
     pub const fn from_bits(bits: u64) -> RuleId {
         RuleId {
             node: bits as u32,
@@ -89,7 +90,8 @@ pub struct Classifier<R, const N: usize> {
 }
 
 impl<R, const N: usize> Classifier<R, N> {
-    /// An empty classifier of keys of `N` words. Who does not know the seed cannot choose rules or packets that collide.
+    /// An empty classifier of keys of `N` words. Who does not know the seed cannot choose rules or
+    /// packets that collide.
     ///
     /// # Panics
     /// If `layout` is for another number of words.
@@ -128,7 +130,8 @@ impl<R, const N: usize> Classifier<R, N> {
         }
     }
 
-    /// The memory that it takes, without what the rules themselves point to. Takes time in proportion to the rules.
+    /// The memory that it takes, without what the rules themselves point to. Takes time in
+    /// proportion to the rules.
     pub fn memory_bytes(&self) -> usize {
         let subtables: usize = self.subtables.iter().flatten().map(Subtable::memory_bytes).sum();
         size_of::<Self>()
@@ -190,8 +193,9 @@ impl<R, const N: usize> Classifier<R, N> {
         self.insert_as(matching, priority, rule, false)
     }
 
-    /// As [`Classifier::insert`], also beside rules of the same match and priority: of those that a lookup accepts, it finds the one that was
-    /// inserted last. For tables in which versions of a rule stand beside each other for a while.
+    /// As [`Classifier::insert`], also beside rules of the same match and priority: of those that a
+    /// lookup accepts, it finds the one that was inserted last. For tables in which versions of a
+    /// rule stand beside each other for a while.
     ///
     /// # Errors
     /// Hands the rule back where there is no room.
@@ -436,7 +440,8 @@ impl<R, const N: usize> Classifier<R, N> {
         matches < CHAIN
     }
 
-    /// A subtable that takes in a match for which its shape has none yet: its number, the hash there and the bucket.
+    /// A subtable that takes in a match for which its shape has none yet: its number, the hash
+    /// there and the bucket.
     fn find_home(&mut self, shape: u32, matching: &Match<N>) -> (u32, u32, Option<u32>) {
         if let Some(own) = self.shapes.get(shape).own {
             let subtable = self.subtable(own);

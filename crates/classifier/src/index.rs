@@ -1,11 +1,13 @@
 //! Hash index that grows in small steps.
 //!
-//! Extendible hashing: a directory, addressed by the high bits of the hash, of segments of at most 2048 entries. A segment that is full is split
-//! in two, so that the most an insertion pays for growth is the rehashing of one segment and, rarely, the doubling of the directory (8 KB at a
-//! million entries). An entry is a 32-bit hash and a 32-bit payload; splitting needs nothing else. Eight entries fill a cache line: a probe is
-//! mostly one line.
+//! Extendible hashing: a directory, addressed by the high bits of the hash, of segments of at most
+//! 2048 entries. A segment that is full is split in two, so that the most an insertion pays for
+//! growth is the rehashing of one segment and, rarely, the doubling of the directory (8 KB at a
+//! million entries). An entry is a 32-bit hash and a 32-bit payload; splitting needs nothing else.
+//! Eight entries fill a cache line: a probe is mostly one line.
 //!
-//! Invariant: an entry lies in its home bucket or behind it (cyclically) with only full buckets between; no entry is all ones.
+//! Invariant: an entry lies in its home bucket or behind it (cyclically) with only full buckets
+//! between; no entry is all ones.
 
 const EMPTY: u64 = u64::MAX;
 const BUCKET: usize = 8;
@@ -160,7 +162,8 @@ impl Index {
         let [low, high] = halves;
         *segment = low;
         self.segments.push(high);
-        // The directory's run for the old segment: all slots that share its `depth` bits; the upper half is the new one's.
+        // The directory's run for the old segment: all slots that share its `depth` bits; the upper
+        // half is the new one's.
         let run = 1usize << (self.depth - depth);
         let start = if depth == 0 {
             0
@@ -233,7 +236,8 @@ impl Segment {
             if !was_full {
                 return;
             }
-            // Entries that had to pass this bucket when it was full: the first of them that is found comes back.
+            // Entries that had to pass this bucket when it was full: the first of them that is
+            // found comes back.
             let mut probe = (at + 1) & around;
             let found = loop {
                 if probe == at {

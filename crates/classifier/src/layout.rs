@@ -1,4 +1,5 @@
-//! What the classifier is told about its keys: where stages end, which fields are worth tracking prefixes of.
+//! What the classifier is told about its keys: where stages end, which fields are worth tracking
+//! prefixes of.
 
 use std::ops::Range;
 
@@ -11,7 +12,8 @@ pub const MAX_PREFIX_FIELDS: usize = 16;
 
 /// A field of which rules match prefixes: an address, or a port.
 ///
-/// The same convention as the registry of fields: `word` has its lowest bits, a field wider than 64 bits has its highest in the word before.
+/// The same convention as the registry of fields: `word` has its lowest bits, a field wider than 64
+/// bits has its highest in the word before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixField {
     /// The word that has its lowest bits.
@@ -50,14 +52,16 @@ pub struct Layout {
     untracked: Vec<u64>,
 }
 
-/// Subtables that there may be before masks are merged. So many are cheap to try, and unmerged ones give the widest masks.
+/// Subtables that there may be before masks are merged. So many are cheap to try, and unmerged ones
+/// give the widest masks.
 const MERGING_FROM: usize = 16;
 
 impl Layout {
     /// A layout of keys of `words` words.
     ///
-    /// `stage_ends` are the words at which stages end, ascending, the last being `words`: a packet that differs from all rules of a mask in an
-    /// early stage is not looked at further. Put first what many packets have in common: metadata, then L2, L3, L4.
+    /// `stage_ends` are the words at which stages end, ascending, the last being `words`: a packet
+    /// that differs from all rules of a mask in an early stage is not looked at further. Put first
+    /// what many packets have in common: metadata, then L2, L3, L4.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -98,7 +102,8 @@ impl Layout {
         Layout::new(words, &[words], &[])
     }
 
-    /// Has rules of new masks share subtables once there are `subtables` of them (16 unless told): 0 for always, `usize::MAX` for never.
+    /// Has rules of new masks share subtables once there are `subtables` of them (16 unless told):
+    /// 0 for always, `usize::MAX` for never.
     pub fn merge_from(mut self, subtables: usize) -> Layout {
         self.merging_from = subtables;
         self
@@ -108,7 +113,8 @@ impl Layout {
         self.merging_from
     }
 
-    /// The mask of a merged subtable for rules of `mask`: prefixes are cut to whole quarters of their field, other bits stay.
+    /// The mask of a merged subtable for rules of `mask`: prefixes are cut to whole quarters of
+    /// their field, other bits stay.
     pub(crate) fn relaxed<const N: usize>(&self, mask: &[u64; N]) -> [u64; N] {
         let mut relaxed = *mask;
         for field in &self.fields {
@@ -216,7 +222,8 @@ impl PrefixField {
         }
     }
 
-    /// How many of the field's leading bits reach down to the highest set bit of `difference`; `None` if it has no bit of the field.
+    /// How many of the field's leading bits reach down to the highest set bit of `difference`;
+    /// `None` if it has no bit of the field.
     pub(crate) fn reach(&self, difference: &[u64]) -> Option<u8> {
         let bits = self.get(difference);
         (bits != 0).then(|| self.bits - (bits.ilog2() as u8))

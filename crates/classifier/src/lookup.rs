@@ -1,12 +1,14 @@
 //! The lookup, and what it says of the bits it looked at.
 //!
-//! First the subtables are tried, the highest priorities first; then the mask is made, when it is known which rule won. The mask is a proof that no
-//! packet with the same bits there can have another answer. It has
+//! First the subtables are tried, the highest priorities first; then the mask is made, when it is
+//! known which rule won. The mask is a proof that no packet with the same bits there can have
+//! another answer. It has
 //! - the mask of the rule that won;
-//! - for each subtable tried that has a bucket for the packet: the subtable's mask, and for each match there that could have won, bits in which the
-//!   packet differs;
-//! - for each one tried that has none: a reason why. A reason that needs no new bits comes first; else those of the earliest stage that has any: the
-//!   shortest prefix that no rule has, else the words up to there if no rule agrees with them. At worst, all words.
+//! - for each subtable tried that has a bucket for the packet: the subtable's mask, and for each
+//!   match there that could have won, bits in which the packet differs;
+//! - for each one tried that has none: a reason why. A reason that needs no new bits comes first;
+//!   else those of the earliest stage that has any: the shortest prefix that no rule has, else the
+//!   words up to there if no rule agrees with them. At worst, all words.
 
 use smallvec::SmallVec;
 
@@ -40,7 +42,8 @@ enum Tried {
 }
 
 impl<R, const N: usize> Classifier<R, N> {
-    /// Asks for the memory where a rule of this match is or would be. Who is about to look for several asks for all of them first.
+    /// Asks for the memory where a rule of this match is or would be. Who is about to look for
+    /// several asks for all of them first.
     pub fn prefetch(&self, matching: &Match<N>) {
         let Some(shape) = self.shapes.find(matching.mask()) else {
             return;
@@ -51,8 +54,9 @@ impl<R, const N: usize> Classifier<R, N> {
         }
     }
 
-    /// The rule of highest priority that matches `key`. The bits that the answer depends on are added to `consulted`: for every key that has the
-    /// same bits there, the answer is the same. Bits that are in it already are preferred over others.
+    /// The rule of highest priority that matches `key`. The bits that the answer depends on are
+    /// added to `consulted`: for every key that has the same bits there, the answer is the same.
+    /// Bits that are in it already are preferred over others.
     ///
     /// Of several rules of that priority it is one, always the same until the rules change.
     pub fn lookup(&self, key: &[u64; N], consulted: &mut [u64; N]) -> Option<Found<'_, R>> {
@@ -61,9 +65,11 @@ impl<R, const N: usize> Classifier<R, N> {
 
     /// As [`Classifier::lookup`], of the rules that `accept` accepts by rule and priority.
     ///
-    /// It is asked only about rules that match, in no particular order, about each at most once. Among them are all that match and have a higher
-    /// priority than the one returned; `consulted` covers which those are. A caller that collects matches (conjunctions) or hides rules (a bundle
-    /// under way) does it here; it disregards refused rules of lower priority than the one returned.
+    /// It is asked only about rules that match, in no particular order, about each at most once.
+    /// Among them are all that match and have a higher priority than the one returned; `consulted`
+    /// covers which those are. A caller that collects matches (conjunctions) or hides rules (a
+    /// bundle under way) does it here; it disregards refused rules of lower priority than the one
+    /// returned.
     pub fn lookup_where(
         &self,
         key: &[u64; N],
@@ -230,8 +236,9 @@ impl<R, const N: usize> Classifier<R, N> {
         subtable.widen(consulted, subtable.words.len());
     }
 
-    /// Adds bits that show which matches of a bucket are for the key, among those that matter where a rule of priority `won` was found: those that
-    /// would have won, and those of rules that the caller refused.
+    /// Adds bits that show which matches of a bucket are for the key, among those that matter where
+    /// a rule of priority `won` was found: those that would have won, and those of rules that the
+    /// caller refused.
     fn explain_bucket(&self, head: u32, won: Option<u32>, key: &[u64; N], consulted: &mut [u64; N]) {
         let mut node = head;
         while node != NONE {

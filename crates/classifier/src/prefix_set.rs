@@ -1,12 +1,15 @@
 //! The distinct prefixes of one length that rules have in one field, in order.
 //!
-//! What a lookup asks: is the packet's prefix here, and if not, how many of its leading bits show that? In a sorted set the answer lies in the two
-//! neighbours of the value: one bit more than the longer of the leading parts that it shares with them. That is what a binary trie would say,
-//! for a third of its memory and a few cache lines instead of a line per bit.
+//! What a lookup asks: is the packet's prefix here, and if not, how many of its leading bits show
+//! that? In a sorted set the answer lies in the two neighbours of the value: one bit more than the
+//! longer of the leading parts that it shares with them. That is what a binary trie would say, for
+//! a third of its memory and a few cache lines instead of a line per bit.
 //!
-//! The set has three levels of fixed height: branches, leaves, values; up to 64 leaves in a branch and 64 values in a leaf, so that an insertion
-//! moves a few hundred bytes (and one word per 2000 values when a branch is split). Values are counted: a prefix goes when its last rule goes.
-//! Most have one rule or few, so that a leaf counts in bytes, and what does not fit there is counted apart.
+//! The set has three levels of fixed height: branches, leaves, values; up to 64 leaves in a branch
+//! and 64 values in a leaf, so that an insertion moves a few hundred bytes (and one word per 2000
+//! values when a branch is split). Values are counted: a prefix goes when its last rule goes. Most
+//! have one rule or few, so that a leaf counts in bytes, and what does not fit there is counted
+//! apart.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +22,8 @@ pub(crate) trait Prefix: Copy + Ord + std::fmt::Debug {
     fn truncated_from(value: u128) -> Self;
     /// The number of leading bits, of `BITS`, that both share.
     fn shared(self, other: Self) -> u32;
-    /// The number of the ascending `values` that are below `value`. Beyond the first `len` they are `MAX`.
+    /// The number of the ascending `values` that are below `value`. Beyond the first `len` they are
+    /// `MAX`.
     #[inline]
     fn below(values: &[Self; WIDTH], len: usize, value: Self) -> usize {
         values[..len].partition_point(|other| *other < value)
@@ -108,7 +112,8 @@ impl<P: Prefix> PrefixSet<P> {
         }
     }
 
-    /// `None` if `value` is in the set; otherwise how many leading bits of it no value of the set has.
+    /// `None` if `value` is in the set; otherwise how many leading bits of it no value of the set
+    /// has.
     #[inline]
     pub(crate) fn absent(&self, value: P) -> Option<u32> {
         let branch_at = last_not_above(&self.firsts, value);

@@ -1,7 +1,8 @@
 //! Prefix tracking: one set of prefixes for each field and length that a subtable matches.
 //!
-//! The sets are shared by all subtables with that length of that field, so that a lookup asks each at most once and most subtables of a table
-//! with many masks are passed over on what earlier ones found out.
+//! The sets are shared by all subtables with that length of that field, so that a lookup asks each
+//! at most once and most subtables of a table with many masks are passed over on what earlier ones
+//! found out.
 
 use smallvec::SmallVec;
 
@@ -39,7 +40,8 @@ pub(crate) struct Prefixes {
     sets: Vec<Option<TrackedSet>>,
 }
 
-/// What a lookup has found out of its packet's prefixes, by set: 0 not asked, 255 present, else 1 + the leading bits that show it absent.
+/// What a lookup has found out of its packet's prefixes, by set: 0 not asked, 255 present, else 1 +
+/// the leading bits that show it absent.
 pub(crate) struct Memo([u8; Memo::SETS]);
 
 const PRESENT: u8 = u8::MAX;
@@ -53,7 +55,8 @@ impl Memo {
         Memo([0; Memo::SETS])
     }
 
-    /// The leading bits that show that the set lacks the packet's prefix, where that has been found out before.
+    /// The leading bits that show that the set lacks the packet's prefix, where that has been found
+    /// out before.
     #[inline]
     pub(crate) fn known_absent(&self, set: u16) -> Option<u8> {
         match self.0.get(usize::from(set)) {
@@ -126,7 +129,8 @@ impl Prefixes {
         }
     }
 
-    /// The leading bits of the field that show that the set lacks the packet's prefix; `None` where it has it.
+    /// The leading bits of the field that show that the set lacks the packet's prefix; `None` where
+    /// it has it.
     pub(crate) fn absent(&self, tracked: Tracked, words: &[u64], memo: &mut Memo) -> Option<u8> {
         let number = usize::from(tracked.set);
         match memo.0.get(number) {

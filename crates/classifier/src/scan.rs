@@ -27,7 +27,8 @@ impl<R, const N: usize> Entry<'_, R, N> {
     }
 }
 
-/// Where a walk over all rules goes on. Rules that are there all the time are met once, whatever else comes or goes between the steps.
+/// Where a walk over all rules goes on. Rules that are there all the time are met once, whatever
+/// else comes or goes between the steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(u32);
 
@@ -67,8 +68,8 @@ impl<R, const N: usize> Classifier<R, N> {
         })
     }
 
-    /// Shows `visit` up to `max` rules from `from` on; returns where to go on, `None` after the last rule. Start with `Cursor::default()`. For dumps
-    /// that must not hold the table for long.
+    /// Shows `visit` up to `max` rules from `from` on; returns where to go on, `None` after the
+    /// last rule. Start with `Cursor::default()`. For dumps that must not hold the table for long.
     pub fn page(&self, from: Cursor, max: usize, mut visit: impl FnMut(Entry<'_, R, N>)) -> Option<Cursor> {
         let mut next = from.0;
         for _ in 0..max {
@@ -81,12 +82,14 @@ impl<R, const N: usize> Classifier<R, N> {
         Some(Cursor(next))
     }
 
-    /// The rules that match no key that `matching` does not: those that a loose change or deletion is about.
+    /// The rules that match no key that `matching` does not: those that a loose change or deletion
+    /// is about.
     pub fn covered_by(&self, matching: &Match<N>) -> Vec<RuleId> {
         self.collect(matching, Relation::Covered)
     }
 
-    /// How many rules [`Classifier::covered_by`] has to look at; where they are more than `few`, any number above that.
+    /// How many rules [`Classifier::covered_by`] has to look at; where they are more than `few`,
+    /// any number above that.
     pub fn covered_cost(&self, matching: &Match<N>, few: usize) -> usize {
         let candidates = self.candidates(matching, Relation::Covered, None);
         let scanned = candidates.to_scan.iter().map(|home| self.subtable(*home).rules);
@@ -111,7 +114,8 @@ impl<R, const N: usize> Classifier<R, N> {
         self.collect(matching, Relation::Overlapping)
     }
 
-    /// A rule of this priority that matches some key that `matching` does: what OpenFlow's check_overlap forbids.
+    /// A rule of this priority that matches some key that `matching` does: what OpenFlow's
+    /// check_overlap forbids.
     pub fn overlapping_at(&self, matching: &Match<N>, priority: u32) -> Option<RuleId> {
         self.overlapping_at_where(matching, priority, |_| true)
     }
@@ -142,10 +146,11 @@ impl<R, const N: usize> Classifier<R, N> {
         found
     }
 
-    /// Shows `visit` the nodes of the rules that are so related to `matching` and have the priority, if one is given.
+    /// Shows `visit` the nodes of the rules that are so related to `matching` and have the
+    /// priority, if one is given.
     ///
-    /// A subtable whose mask `matching` has whole is asked by hash. Others are gone through; where they have much of the table, it is cheaper to
-    /// go through all rules as they lie in memory.
+    /// A subtable whose mask `matching` has whole is asked by hash. Others are gone through; where
+    /// they have much of the table, it is cheaper to go through all rules as they lie in memory.
     fn related<B>(
         &self,
         matching: &Match<N>,
@@ -233,7 +238,8 @@ impl<R, const N: usize> Classifier<R, N> {
     }
 }
 
-/// Whether a value of a shape and a match have the same bits where both look. Where the shape has all bits of the match, it is covered then.
+/// Whether a value of a shape and a match have the same bits where both look. Where the shape has
+/// all bits of the match, it is covered then.
 fn differ_nowhere<const N: usize>(shape: &Shape<N>, packed: &[u64], matching: &Match<N>) -> bool {
     shape
         .words()

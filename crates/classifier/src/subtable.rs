@@ -1,7 +1,8 @@
 //! Subtables: rules by the hash of their values under one mask.
 //!
-//! A bucket holds the matches that are equal under the subtable's mask, chained; where the rules' mask is the subtable's own, that is one match.
-//! Rules of the same match are linked by falling priority behind the highest.
+//! A bucket holds the matches that are equal under the subtable's mask, chained; where the rules'
+//! mask is the subtable's own, that is one match. Rules of the same match are linked by falling
+//! priority behind the highest.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,8 @@ impl<const N: usize> Match<N> {
         }
     }
 
-    /// Adds a condition on a word: of its bits, those in `mask` are those in `value`, whatever was said of them before.
+    /// Adds a condition on a word: of its bits, those in `mask` are those in `value`, whatever was
+    /// said of them before.
     #[inline]
     pub fn require(&mut self, word: usize, value: u64, mask: u64) {
         self.value[word] = self.value[word] & !mask | value & mask;

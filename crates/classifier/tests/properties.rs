@@ -1,4 +1,5 @@
-//! The classifier against a list of rules, and the promise of the mask, after random insertions and removals.
+//! The classifier against a list of rules, and the promise of the mask, after random insertions and
+//! removals.
 
 mod common;
 

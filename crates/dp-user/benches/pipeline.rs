@@ -1,10 +1,13 @@
-//! Packets from memory through the caches into nothing, on one core: what the datapath itself costs.
+//! Packets from memory through the caches into nothing, on one core: what the datapath itself
+//! costs.
 //!
-//! `io` is the baseline: the same source and sink with nothing between. The other groups differ in what the switch answers: one megaflow for
-//! all packets of the port (as one rule `in_port → out`), or one for each pair of stations (as learning does), of one mask or of eight, or to
-//! two ports in turn. The group `rewrite` has one megaflow for all packets that changes headers before the output: MAC addresses, an IPv4
-//! address, a port, what a router changes (both MAC addresses, TTL), what address translation does (address and port), a label put on; `none`
-//! takes the same way with nothing to change. `storm` is what a packet costs whose flow is new while the table is full.
+//! `io` is the baseline: the same source and sink with nothing between. The other groups differ in
+//! what the switch answers: one megaflow for all packets of the port (as one rule `in_port → out`),
+//! or one for each pair of stations (as learning does), of one mask or of eight, or to two ports in
+//! turn. The group `rewrite` has one megaflow for all packets that changes headers before the
+//! output: MAC addresses, an IPv4 address, a port, what a router changes (both MAC addresses, TTL),
+//! what address translation does (address and port), a label put on; `none` takes the same way with
+//! nothing to change. `storm` is what a packet costs whose flow is new while the table is full.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};

@@ -1,6 +1,8 @@
-//! Joins two network devices by a datapath with nothing behind it: what comes in on one goes out of the other, until standard input ends.
+//! Joins two network devices by a datapath with nothing behind it: what comes in on one goes out of
+//! the other, until standard input ends.
 //!
-//! `wire DEVICE DEVICE` (`afxdp:DEVICE` for an AF_XDP port) `[WORKERS [SPIN_MICROSECONDS]]`. For measuring the datapath with real traffic; prints its counters at the end.
+//! `wire DEVICE DEVICE` (`afxdp:DEVICE` for an AF_XDP port) `[WORKERS [SPIN_MICROSECONDS]]`. For
+//! measuring the datapath with real traffic; prints its counters at the end.
 
 use dp::{Action, Datapath, Effect, PortNo, Slowpath, Translation, Upcall};
 use dp_user::{DpUser, Options};

@@ -1,9 +1,11 @@
 //! Stage six of a packet's way: actions, run in order on one frame.
 //!
 //! Invariants
-//! - A frame is copied only where something else is still to be done with it: the last output takes the frame itself.
-//! - Nothing allocates but what asks for a packet as a wire would have it, of a frame that is a large segment: a controller, a cut packet, an
-//!   MPLS label, under which no device could be told to cut it.
+//! - A frame is copied only where something else is still to be done with it: the last output takes
+//!   the frame itself.
+//! - Nothing allocates but what asks for a packet as a wire would have it, of a frame that is a
+//!   large segment: a controller, a cut packet, an MPLS label, under which no device could be told
+//!   to cut it.
 
 mod headers;
 
@@ -137,7 +139,8 @@ impl Actor {
     }
 }
 
-/// The port that a packet leaves by, where all else that these actions do is to change it, and whether they change it at all.
+/// The port that a packet leaves by, where all else that these actions do is to change it, and
+/// whether they change it at all.
 pub(crate) fn way_out(actions: &[Action]) -> (Option<PortNo>, bool) {
     match actions {
         [edits @ .., Action::Output(port)] if edits.iter().all(is_edit) => (Some(*port), !edits.is_empty()),
@@ -145,8 +148,9 @@ pub(crate) fn way_out(actions: &[Action]) -> (Option<PortNo>, bool) {
     }
 }
 
-/// Does to packets, where they are, what actions of which [`way_out`] is known do before they send them. One in which there is no room for that is left
-/// without a byte; returns whether there is such a one.
+/// Does to packets, where they are, what actions of which [`way_out`] is known do before they send
+/// them. One in which there is no room for that is left without a byte; returns whether there is
+/// such a one.
 #[inline]
 pub(crate) fn edit_all(actions: &[Action], frames: &mut [Frame]) -> bool {
     let [edits @ .., _] = actions else { return false };
@@ -196,7 +200,8 @@ impl Context<'_> {
         self
     }
 
-    /// Runs `actions` on a frame; outputs wait in the egress. `drop` says why, where the actions send it nowhere.
+    /// Runs `actions` on a frame; outputs wait in the egress. `drop` says why, where the actions
+    /// send it nowhere.
     #[inline]
     pub(crate) fn run(&mut self, actions: &[Action], drop: Option<DropCause>, frame: Frame) {
         // Most packets go to one port as they are.
@@ -325,8 +330,8 @@ impl Context<'_> {
         }
     }
 
-    /// The packets that a wire would have of a frame, on which nothing is pending. None, and that is counted, where its headers are not what
-    /// they should be.
+    /// The packets that a wire would have of a frame, on which nothing is pending. None, and that
+    /// is counted, where its headers are not what they should be.
     fn completed(&mut self, frame: Frame) -> Vec<Frame> {
         gso::segment(frame).unwrap_or_else(|_| {
             self.dropped(DropCause::Malformed);
@@ -469,8 +474,8 @@ fn copy(frame: &Frame, limit: Option<u32>) -> Frame {
     }
 }
 
-/// Whether a packet, without what it is filled up with behind its data, is longer than `len` bytes on the wire; `None` where some of those that a
-/// segment makes are and some are not.
+/// Whether a packet, without what it is filled up with behind its data, is longer than `len` bytes
+/// on the wire; `None` where some of those that a segment makes are and some are not.
 fn is_longer(frame: &Frame, len: usize) -> Option<bool> {
     if frame.len() <= len {
         return Some(false);
@@ -482,8 +487,8 @@ fn is_longer(frame: &Frame, len: usize) -> Option<bool> {
     ((longest > len) == (last > len)).then_some(longest > len)
 }
 
-/// How many bytes stand behind the end of an IP packet: what a frame is filled up with to be long enough, which is none of its data. More than a
-/// frame can have of that are not.
+/// How many bytes stand behind the end of an IP packet: what a frame is filled up with to be long
+/// enough, which is none of its data. More than a frame can have of that are not.
 fn padding(frame: &[u8]) -> usize {
     let at = |at: usize| Some(usize::from(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?])));
     let end = || {

@@ -1,7 +1,8 @@
 //! What the control plane says to a worker.
 //!
-//! Commands wait in a queue that the worker empties between batches; an eventfd wakes it. Answers come back over a channel that the command
-//! carries: when the worker is gone, commands are dropped, and whoever waits sees the channel closed instead of waiting for ever.
+//! Commands wait in a queue that the worker empties between batches; an eventfd wakes it. Answers
+//! come back over a channel that the command carries: when the worker is gone, commands are
+//! dropped, and whoever waits sees the channel closed instead of waiting for ever.
 
 use crate::dep_epochs::OffloadPort;
 use crate::devices::DeviceFacts;
@@ -125,7 +126,8 @@ impl CommandQueue {
         })
     }
 
-    /// Hands a command over. It is dropped where the worker has gone, and where it is a packet and too many wait: such are counted.
+    /// Hands a command over. It is dropped where the worker has gone, and where it is a packet and
+    /// too many wait: such are counted.
     pub(crate) fn push(&self, command: Command) {
         let mut waiting = self.waiting.lock();
         let is_packet = matches!(command, Command::Execute { .. });

@@ -34,8 +34,9 @@ use wire::Nanos;
 
 /// The userspace datapath. Its workers end when it is dropped.
 ///
-/// Lock order: `control`, then `ports`, then `workers`, then others. No lock is held that a [`Slowpath`] could need while a worker is waited for; a slowpath must not call
-/// what waits for workers (everything but [`Datapath::execute`] and the statistics) from within a worker's call.
+/// Lock order: `control`, then `ports`, then `workers`, then others. No lock is held that a
+/// [`Slowpath`] could need while a worker is waited for; a slowpath must not call what waits for
+/// workers (everything but [`Datapath::execute`] and the statistics) from within a worker's call.
 pub struct DpUser {
     options: Options,
     spin: Arc<SpinTime>,
@@ -158,7 +159,8 @@ impl DpUser {
     /// Changes [`Options::spin`] while the workers run.
     ///
     /// # Errors
-    /// Why processors cannot be kept awake for packets that take shortcuts, as [`Options::spin`] says; workers spin all the same.
+    /// Why processors cannot be kept awake for packets that take shortcuts, as [`Options::spin`]
+    /// says; workers spin all the same.
     pub fn set_spin(&self, spin: Duration) -> io::Result<()> {
         self.spin.set(spin);
         match spin < vigil::SHORTEST {
@@ -167,8 +169,8 @@ impl DpUser {
         }
     }
 
-    /// Changes, while the workers run, how many megaflows all of them together cache at most, and for how long. What is beyond the limit goes little by
-    /// little.
+    /// Changes, while the workers run, how many megaflows all of them together cache at most, and
+    /// for how long. What is beyond the limit goes little by little.
     pub fn set_limits(&self, limits: Limits) {
         let workers = self.workers.read();
         let each = Limits {
@@ -190,7 +192,8 @@ impl DpUser {
         self.set_limits(Limits { flows, ..limits });
     }
 
-    /// How many megaflows all workers together cache at most now: as many as they were told, or fewer where it takes long to age them.
+    /// How many megaflows all workers together cache at most now: as many as they were told, or
+    /// fewer where it takes long to age them.
     pub fn flow_limit(&self) -> usize {
         let told = self
             .limits
@@ -202,7 +205,8 @@ impl DpUser {
         limits.map(|limit| if limit == 0 { told } else { limit }).sum()
     }
 
-    /// How long the slowest worker last took to look at all its megaflows, packets that it carried between included.
+    /// How long the slowest worker last took to look at all its megaflows, packets that it carried
+    /// between included.
     pub fn ageing_took(&self) -> Duration {
         let workers = self.workers.read();
         let took = workers.iter().map(|worker| worker.stats.pass.get()).max();
@@ -240,7 +244,8 @@ impl DpUser {
                     // A processor that is not there is no reason not to forward.
                     let _ = sys::thread::pin_to_cpu(core);
                 }
-                // Where processors are busy, a packet would wait for whole slices of others. Without it the worker works as well, only later.
+                // Where processors are busy, a packet would wait for whole slices of others.
+                // Without it the worker works as well, only later.
                 let _ = sys::thread::set_slice(SLICE);
                 // Timers are for packets that are due; they come 50 us late otherwise.
                 let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
@@ -260,7 +265,8 @@ impl DpUser {
         })
     }
 
-    /// Gives every worker a command and waits for all answers; those of workers that have gone are missing.
+    /// Gives every worker a command and waits for all answers; those of workers that have gone are
+    /// missing.
     fn ask_all<T>(&self, command: impl Fn(mpsc::Sender<T>) -> Command) -> impl Iterator<Item = T> {
         let (sender, answers) = mpsc::channel();
         for worker in &*self.workers.read() {
@@ -473,7 +479,8 @@ impl Datapath for DpUser {
     }
 
     fn execute(&self, in_port: PortNo, packet: &[u8], actions: &[Action]) {
-        // By the worker that receives from the port, so that order is kept with what the port's packets do.
+        // By the worker that receives from the port, so that order is kept with what the port's
+        // packets do.
         let ports = self.ports.read();
         let receiver = ports.get(&in_port).and_then(|port| port.queues.first());
         let workers = self.workers.read();
@@ -596,7 +603,8 @@ impl Drop for DpUser {
 impl Handle {
     /// Waits for the worker's end.
     fn join(&self) {
-        // The last reference may be a slowpath's, dropped by the worker itself: it cannot wait for its own end.
+        // The last reference may be a slowpath's, dropped by the worker itself: it cannot wait for
+        // its own end.
         if let Some(thread) = self.thread.lock().take()
             && thread.thread().id() != thread::current().id()
         {

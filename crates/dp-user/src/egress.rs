@@ -1,4 +1,5 @@
-//! Stages seven and eight of a packet's way: frames wait at their port until the batch is done, then go out together.
+//! Stages seven and eight of a packet's way: frames wait at their port until the batch is done,
+//! then go out together.
 //!
 //! Every worker has its own way to send on every port. The control plane opens it, and opens it
 //! again where that failed. Order within a port is the order of [`Egress::queue`]. A port with a
@@ -186,7 +187,8 @@ impl Egress {
         self.places[*self.ports.get(&port)? as usize].as_ref()
     }
 
-    /// Lets a port's frames go through a queue from now on, until that is over; visits it at once, since its configuration may be another.
+    /// Lets a port's frames go through a queue from now on, until that is over; visits it at once,
+    /// since its configuration may be another.
     pub(crate) fn schedule(&mut self, port: PortNo, queue: Arc<PortQueue>, worker: &WorkerStats, now: Nanos) {
         let Some(&place) = self.ports.get(&port) else {
             return;
@@ -240,7 +242,8 @@ impl Egress {
         };
         if outlet.frames.is_empty() {
             self.waiting.push(place);
-            // Both vectors have room for a batch and stay in use: nothing is moved, nothing allocated.
+            // Both vectors have room for a batch and stay in use: nothing is moved, nothing
+            // allocated.
             std::mem::swap(&mut outlet.frames, frames);
         } else {
             outlet.frames.append(frames);
@@ -306,7 +309,8 @@ impl Egress {
         self.visit(place, true, worker, now);
     }
 
-    /// Lets devices that have no room wake this worker when they do, with the number of their place and `flag`.
+    /// Lets devices that have no room wake this worker when they do, with the number of their place
+    /// and `flag`.
     #[inline]
     pub(crate) fn watch(&mut self, poller: &Poller, flag: u64) {
         while let Some(place) = self.full.pop() {
@@ -398,7 +402,8 @@ impl Outlet {
         true
     }
 
-    /// Puts a queue of the worker's own before the device; without one, which cannot be, the frames are lost.
+    /// Puts a queue of the worker's own before the device; without one, which cannot be, the frames
+    /// are lost.
     fn overflow(&mut self, worker: &WorkerStats) -> bool {
         let queue = match self.spare.take() {
             Some(queue) => Ok(queue),

@@ -1,8 +1,9 @@
 //! What a scheduler wants to know of a packet's headers: a hash of its flow, and its priority.
 //!
-//! A flow is what the addresses, the protocol and the ports tell apart. Behind VLAN tags, MPLS labels and backbone headers it is that of the
-//! packet inside; in IP in IP and GRE the outer and the inner addresses count. VXLAN and Geneve have it in the outer source port. Fragments have
-//! no ports, the first of a packet as little as the others, so that they stay in order.
+//! A flow is what the addresses, the protocol and the ports tell apart. Behind VLAN tags, MPLS
+//! labels and backbone headers it is that of the packet inside; in IP in IP and GRE the outer and
+//! the inner addresses count. VXLAN and Geneve have it in the outer source port. Fragments have no
+//! ports, the first of a packet as little as the others, so that they stay in order.
 
 use qos::Priority;
 use std::hash::{BuildHasher, RandomState};

@@ -1,7 +1,9 @@
-//! What a packet passes between its device and the lookup, where a port asks for it: a link of the port's speed, then a policer.
+//! What a packet passes between its device and the lookup, where a port asks for it: a link of the
+//! port's speed, then a policer.
 //!
-//! The link does what a slow cable does to whoever sends on it: packets come one after the other at its speed, and those that come faster wait
-//! in the queue that a sender's own interface has, a `pfifo_fast` of 1000 packets; what finds it full is lost there. So a sender with congestion
+//! The link does what a slow cable does to whoever sends on it: packets come one after the other at
+//! its speed, and those that come faster wait in the queue that a sender's own interface has, a
+//! `pfifo_fast` of 1000 packets; what finds it full is lost there. So a sender with congestion
 //! control sees the delay and the loss that it would see, at the rate that it would see.
 
 use crate::flow_look::FlowSecret;
@@ -76,8 +78,8 @@ impl Gate {
         self.link.as_ref().map_or(0, |link| link.queue.packets())
     }
 
-    /// Takes frames that have come out of the vector, and puts those in that come through now, up to `most`. What is lost is told, in packets.
-    /// Returns when more come.
+    /// Takes frames that have come out of the vector, and puts those in that come through now, up
+    /// to `most`. What is lost is told, in packets. Returns when more come.
     pub(crate) fn pass(
         &mut self,
         frames: &mut Vec<Frame>,

@@ -1,9 +1,10 @@
 //! Hashing of keys that an attacker chooses.
 //!
-//! The NH construction of UMAC/VHASH: pairs of words, each word with its own secret added, are multiplied to 128 bits and summed. The chance
-//! that two keys collide does not depend on the keys, the multiplications do not wait for one another, and a pair of words that every key of a
-//! table leaves zero adds a constant and can be left out. So can one that is zero in this key: where it is not in another, the sums differ by a product
-//! with secrets of its own.
+//! The NH construction of UMAC/VHASH: pairs of words, each word with its own secret added, are
+//! multiplied to 128 bits and summed. The chance that two keys collide does not depend on the keys,
+//! the multiplications do not wait for one another, and a pair of words that every key of a table
+//! leaves zero adds a constant and can be left out. So can one that is zero in this key: where it
+//! is not in another, the sums differ by a product with secrets of its own.
 
 use flow::{ETHERNET_WORDS, Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;
@@ -39,7 +40,8 @@ impl KeyHasher {
         }
     }
 
-    /// The hash of all of a key. Words that are zero in it, or in any packet of its kind, are left out.
+    /// The hash of all of a key. Words that are zero in it, or in any packet of its kind, are left
+    /// out.
     #[inline(always)]
     pub(crate) fn whole(&self, key: &Key) -> u64 {
         let part = |sum: u128, n: usize| sum.wrapping_add(self.part(key, n));
@@ -47,7 +49,8 @@ impl KeyHasher {
             let secret = [self.secrets[a / 2][a % 2], self.secrets[b / 2][b % 2]];
             product(key.words()[a], key.words()[b], &secret)
         };
-        // Words that are rarely other than zero are paired with each other: a pair less for most packets.
+        // Words that are rarely other than zero are paired with each other: a pair less for most
+        // packets.
         let mut sum = part(part(across(COMMON), 0), 2);
         let [tag, marks] = RARE;
         if key.words()[tag] | key.words()[marks] != 0 {
@@ -98,7 +101,8 @@ impl KeyHasher {
     }
 }
 
-/// Words of a key that a packet of IPv4, or of nothing that is known, may have, in the order of [`IPV4_PAIRS`].
+/// Words of a key that a packet of IPv4, or of nothing that is known, may have, in the order of
+/// [`IPV4_PAIRS`].
 pub(crate) type Front = [u64; 2 * IPV4_PAIRS.len()];
 
 /// These words of a key.
@@ -118,7 +122,8 @@ pub(crate) fn front(words: &[u64; KEY_WORDS]) -> Front {
     ]
 }
 
-/// A mask as what is asked of it for each packet: the front, which is compared whole, and of the rest the pairs of words that it has bits in.
+/// A mask as what is asked of it for each packet: the front, which is compared whole, and of the
+/// rest the pairs of words that it has bits in.
 pub(crate) struct MaskPairs {
     front: Front,
     /// Pairs of the front that it has bits in, a bit each.
@@ -167,7 +172,8 @@ impl MaskPairs {
         self.rest.is_empty()
     }
 
-    /// Whether the rest of `key` equals that of `masked`, a key already masked, in the bits of the mask.
+    /// Whether the rest of `key` equals that of `masked`, a key already masked, in the bits of the
+    /// mask.
     #[inline]
     pub(crate) fn rest_matches(&self, key: &Key, masked: &Key) -> bool {
         self.rest.iter().all(|part| {
@@ -194,7 +200,8 @@ fn product(a: u64, b: u64, secret: &[u64; 2]) -> u128 {
 
 #[inline(always)]
 fn finish(sum: u128) -> u64 {
-    // Both ends are used, one as an index and one as a signature, so every bit of the sum has to reach both.
+    // Both ends are used, one as an index and one as a signature, so every bit of the sum has to
+    // reach both.
     let folded = (sum as u64) ^ ((sum >> 64) as u64);
     let mixed = u128::from(folded) * 0x9e37_79b9_7f4a_7c15;
     (mixed as u64) ^ ((mixed >> 64) as u64)

@@ -1,7 +1,8 @@
 //! Where a packet's headers lie, for actions that change them.
 //!
-//! The walk is that of [`flow::extract`], with the same idea of what is whole, so that a field that a key has is found here and one that it
-//! does not have is not. It differs in that it passes any number of VLAN tags, since actions may have pushed some.
+//! The walk is that of [`flow::extract`], with the same idea of what is whole, so that a field that
+//! a key has is found here and one that it does not have is not. It differs in that it passes any
+//! number of VLAN tags, since actions may have pushed some.
 
 use wire::EtherType;
 
@@ -34,7 +35,8 @@ pub(crate) enum Network {
     Arp,
     Ipv4,
     Ipv6,
-    /// IPv6 whose extension headers are cut short: of such a packet a key has the addresses and nothing else.
+    /// IPv6 whose extension headers are cut short: of such a packet a key has the addresses and
+    /// nothing else.
     Ipv6Cut,
 }
 
@@ -47,7 +49,8 @@ pub(crate) struct Transport {
     pub(crate) end: usize,
     /// Whether there are other fragments of the packet.
     pub(crate) fragment: bool,
-    /// Whether the pseudo header has the destination that the IP header has: not where a routing header still has segments to go.
+    /// Whether the pseudo header has the destination that the IP header has: not where a routing
+    /// header still has segments to go.
     pub(crate) final_destination: bool,
 }
 
@@ -176,7 +179,8 @@ impl Layers {
 }
 
 impl Transport {
-    /// Where the Internet checksum stands, from `start`; `None` for a protocol that has none, or another kind.
+    /// Where the Internet checksum stands, from `start`; `None` for a protocol that has none, or
+    /// another kind.
     pub(crate) fn checksum(&self) -> Option<usize> {
         match self.protocol {
             6 => Some(16),

@@ -1,12 +1,15 @@
 //! The userspace datapath: run-to-completion workers, flow caches, action execution.
 //!
-//! [`DpUser`] implements [`dp::Datapath`]. It owns a few threads, the *workers*; each receive queue belongs to one of them, and a packet is
-//! received, looked up, changed and sent by the worker that received it. Workers share nothing that changes with packets: each has its own
-//! caches, its own way to send on every port and its own counters. What they do share is the queue of a port that has a scheduler. [`pipeline`] shows a packet's way, stage by stage.
+//! [`DpUser`] implements [`dp::Datapath`]. It owns a few threads, the *workers*; each receive queue
+//! belongs to one of them, and a packet is received, looked up, changed and sent by the worker that
+//! received it. Workers share nothing that changes with packets: each has its own caches, its own
+//! way to send on every port and its own counters. What they do share is the queue of a port that
+//! has a scheduler. [`pipeline`] shows a packet's way, stage by stage.
 //!
 //! Invariants
 //! - A worker that has nothing to do sleeps.
-//! - The control plane talks to workers by commands that they obey between batches; it never touches what is theirs.
+//! - The control plane talks to workers by commands that they obey between batches; it never
+//!   touches what is theirs.
 //! - No packet is dropped without being counted under a [`dp::DropCause`].
 
 mod actions;

@@ -1,12 +1,14 @@
 //! Cache lines of eight places: what both flow caches are made of.
 //!
-//! A place holds a tag, which is part of a hash, and the number of a megaflow. A line is what one access to memory brings, so a search costs one:
-//! eight tags are compared at once, and only megaflows whose tag agrees are looked at. Taken places come before free ones.
+//! A place holds a tag, which is part of a hash, and the number of a megaflow. A line is what one
+//! access to memory brings, so a search costs one: eight tags are compared at once, and only
+//! megaflows whose tag agrees are looked at. Taken places come before free ones.
 
 /// Places in a line.
 pub(crate) const PLACES: usize = 8;
 
-/// A line: eight tags, then eight numbers. A number is kept one higher than it is, so that zeroed memory is free lines.
+/// A line: eight tags, then eight numbers. A number is kept one higher than it is, so that zeroed
+/// memory is free lines.
 pub(crate) type Line = [u32; 2 * PLACES];
 
 /// From so many lines on huge pages are wished for: 2 MiB.
@@ -80,8 +82,8 @@ pub(crate) fn first(line: &Line, tag: u32) -> Option<u32> {
     }
 }
 
-/// The number in the only place with this tag, one higher than it is; 0 where there is none. Without a look at which place it is: that depends on the
-/// packet, and takes longer.
+/// The number in the only place with this tag, one higher than it is; 0 where there is none.
+/// Without a look at which place it is: that depends on the packet, and takes longer.
 #[inline(always)]
 pub(crate) fn only(line: &Line, tag: u32) -> u32 {
     let mut found = 0;

@@ -36,7 +36,8 @@ impl WorkerLoad {
     }
 }
 
-/// What a receive queue has cost since it was opened: the whole way of its packets. Written by the worker that has it.
+/// What a receive queue has cost since it was opened: the whole way of its packets. Written by the
+/// worker that has it.
 #[derive(Default)]
 pub(crate) struct QueueLoad {
     pub(crate) cycles: Counter,

@@ -1,12 +1,13 @@
 //! Meters: token buckets that all workers share.
 //!
-//! A band's bucket is one number, the time at which it will be full again (the virtual scheduling form of the generic cell rate algorithm,
-//! ITU-T I.371): workers advance it by compare-and-swap, and no tokens have to be added when time passes. A packet larger than a whole bucket
-//! passes when the bucket is full, and leaves it with a debt: a segment of 64 KB goes through a small burst without being cut, and the rate in
-//! the long run is right.
+//! A band's bucket is one number, the time at which it will be full again (the virtual scheduling
+//! form of the generic cell rate algorithm, ITU-T I.371): workers advance it by compare-and-swap,
+//! and no tokens have to be added when time passes. A packet larger than a whole bucket passes when
+//! the bucket is full, and leaves it with a debt: a segment of 64 KB goes through a small burst
+//! without being cut, and the rate in the long run is right.
 //!
-//! Workers look meters up in a copy of their own ([`MeterView`]), which they forget when the version of [`Meters`] advances; only then do they
-//! take its lock.
+//! Workers look meters up in a copy of their own ([`MeterView`]), which they forget when the
+//! version of [`Meters`] advances; only then do they take its lock.
 
 use dp::{Band, BandEffect, BandStats, DpError, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
 use hashbrown::HashMap;
@@ -45,7 +46,8 @@ pub(crate) enum Verdict {
 struct Meter {
     unit: MeterUnit,
     bands: Vec<Bucket>,
-    /// Shared with those that had the number before, so that no packet is forgotten when a meter changes.
+    /// Shared with those that had the number before, so that no packet is forgotten when a meter
+    /// changes.
     counted: Arc<Counted>,
 }
 
@@ -211,7 +213,8 @@ impl Counted {
     }
 }
 
-/// A DSCP and ECN octet with the drop precedence raised (RFC 2597 §6); `None` where the class is not assured forwarding.
+/// A DSCP and ECN octet with the drop precedence raised (RFC 2597 §6); `None` where the class is
+/// not assured forwarding.
 pub(crate) fn remarked(tos: u8, levels: u8) -> Option<u8> {
     let (class, precedence) = (tos >> 5, tos >> 3 & 3);
     let assured = (1..=4).contains(&class) && precedence > 0 && tos & 4 == 0;
@@ -347,8 +350,8 @@ mod tests {
                 .collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
-        // A second at the rate, and the burst. Workers that the machine runs one after the other find the time of the first over: what they
-        // may send then is nothing.
+        // A second at the rate, and the burst. Workers that the machine runs one after the other
+        // find the time of the first over: what they may send then is nothing.
         assert!((1000..=1011).contains(&passed), "{passed}");
         let stats = meters.stats(1).unwrap();
         assert_eq!((stats.packets, stats.bytes), (16_000, 16_000 * 125));

@@ -16,7 +16,8 @@ pub struct Limits {
     pub flows: usize,
     /// One that carries nothing stays for so long.
     pub idle: Duration,
-    /// All of them are looked at so often at most: to let go those that carry nothing, and to report what the others have carried.
+    /// All of them are looked at so often at most: to let go those that carry nothing, and to
+    /// report what the others have carried.
     pub period: Duration,
 }
 
@@ -28,33 +29,39 @@ pub enum ShortcutUse {
     /// To the device that they go to, through its qdisc.
     #[default]
     Device,
-    /// Where that is a veth whose other end is in another network namespace, to that end at once, past the qdisc, the captures and the counters of
-    /// the device.
+    /// Where that is a veth whose other end is in another network namespace, to that end at once,
+    /// past the qdisc, the captures and the counters of the device.
     Peer,
 }
 
 /// What can be set about the userspace datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Threads that move packets, at least 1. By default one for every two cores that the process may use, at most 4: hosts on the same
-    /// machine need cores too, and a reply that comes back to the worker that sent the request needs no other to be woken.
+    /// Threads that move packets, at least 1. By default one for every two cores that the process
+    /// may use, at most 4: hosts on the same machine need cores too, and a reply that comes back to
+    /// the worker that sent the request needs no other to be woken.
     pub workers: usize,
-    /// The core that each worker stays on; workers beyond the list run where the kernel puts them. By default none is bound.
+    /// The core that each worker stays on; workers beyond the list run where the kernel puts them.
+    /// By default none is bound.
     pub affinity: Vec<usize>,
-    /// How long a worker keeps looking for packets after the last ones before it sleeps: saves the time to wake up and costs a core
-    /// meanwhile. For packets that take shortcuts the machine's processors are kept awake instead, until none has come for that long to twice as
-    /// long, where it is 1 ms at least. By default zero.
+    /// How long a worker keeps looking for packets after the last ones before it sleeps: saves the
+    /// time to wake up and costs a core meanwhile. For packets that take shortcuts the machine's
+    /// processors are kept awake instead, until none has come for that long to twice as long, where
+    /// it is 1 ms at least. By default zero.
     pub spin: Duration,
     /// Most megaflows that a worker caches, at least 1. By default 200 000.
     pub flow_limit: usize,
     /// How long a megaflow stays cached that carries nothing. By default 10 s.
     pub idle_timeout: Duration,
-    /// Upcalls that a receive queue may make in a turn; those that have packets in a turn share that. Other packets of new flows wait for the next
-    /// turn; a queue where some do makes a quarter of the upcalls while queues where none do have packets, or had lately, and else twice as many. Copies for controllers have as
-    /// many for each batch in the long run while other ports wait too. By default 8.
+    /// Upcalls that a receive queue may make in a turn; those that have packets in a turn share
+    /// that. Other packets of new flows wait for the next turn; a queue where some do makes a
+    /// quarter of the upcalls while queues where none do have packets, or had lately, and else
+    /// twice as many. Copies for controllers have as many for each batch in the long run while
+    /// other ports wait too. By default 8.
     pub upcall_budget: u32,
-    /// Packets of new flows that wait at a receive queue at most, while others have packets too; beyond, they are dropped. Copies for controllers that
-    /// a port which made few has in reserve. By default 256.
+    /// Packets of new flows that wait at a receive queue at most, while others have packets too;
+    /// beyond, they are dropped. Copies for controllers that a port which made few has in reserve.
+    /// By default 256.
     pub upcall_burst: u32,
 }
 

@@ -4,28 +4,37 @@
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
 //! | | where the port asks for it: let packets come at its speed, police them | `gate` |
-//! | 2 | extract each frame's key, as far as megaflows look at it; not where one covers all that comes from the port, nor of a frame that visibly has the key of the one before | [`flow::KeySlot`] |
+//! | 2 | extract each frame's key, as far as megaflows look at it | [`flow::KeySlot`] |
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
-//! | 5 | for the rest: ask the switch, cache its answer; an answer that takes long is waited for apart | [`Slowpath::try_upcall`], `ask` |
+//! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::try_upcall`], `ask` |
 //! | | where a queue has asked enough in this turn: wait for the next | `line` |
 //! | 6 | run the actions | `actions` |
 //! | 7 | collect what is sent by port | `egress` |
 //! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send) |
 //! | | where the port has a scheduler: queue them there, send what may leave | `scheduled` |
 //!
-//! Stages 2 to 4 run for the whole batch one after the other, so that the memory accesses of different packets overlap. Where that found a
-//! megaflow for every packet, so do 6 and 7, and a batch that goes to one port as it is moves there in one piece. Where a packet is an upcall,
-//! 5 to 7 run packet by packet in the order of arrival, so that order within a flow is kept.
+//! Stage 2 is skipped where one megaflow covers everything that the port receives, and for a frame
+//! whose headers repeat the frame before it. In stage 5, a packet whose translation takes long
+//! waits apart from the others.
 //!
-//! A packet that its actions recirculate goes through 2 to 6 again on its own, before the next packet of its batch.
+//! Stages 2 to 4 run for the whole batch one after the other, so that the memory accesses of
+//! different packets overlap. Where that found a megaflow for every packet, so do 6 and 7, and a
+//! batch that goes to one port as it is moves there in one piece. Where a packet is an upcall, 5 to
+//! 7 run packet by packet in the order of arrival, so that order within a flow is kept.
+//!
+//! A packet that its actions recirculate goes through 2 to 6 again on its own, before the next
+//! packet of its batch.
 //!
 //! Invariants
-//! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to the size of a batch once), but the lock of a port
-//!   with a scheduler or a policer, which is that port's own.
-//! - A megaflow is not used after a change that made it stale was published, as far as that was published before the batch began or by an
-//!   upcall of this batch: `Pipeline::apply_changes` runs before each batch and after each upcall. An answer is cached before the changes
-//!   since the *last look at the log* are applied, that is since before the upcall; so a change that races with the translation removes it.
+//! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to
+//!   the size of a batch once), but the lock of a port with a scheduler or a policer, which is that
+//!   port's own.
+//! - A megaflow is not used after a change that made it stale was published, as far as that was
+//!   published before the batch began or by an upcall of this batch: `Pipeline::apply_changes` runs
+//!   before each batch and after each upcall. An answer is cached before the changes since the
+//!   *last look at the log* are applied, that is since before the upcall; so a change that races
+//!   with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
 use crate::actions::{Actor, Again, edit_all};
@@ -65,7 +74,8 @@ use line::Held;
 /// Frames in a batch.
 pub const BATCH: usize = 32;
 
-/// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in its workers.
+/// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in
+/// its workers.
 pub struct Pipeline {
     hasher: Arc<KeyHasher>,
     signatures: SignatureCache,
@@ -96,7 +106,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it has carried nothing for `idle`.
+    /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it
+    /// has carried nothing for `idle`.
     pub fn new(flow_limit: usize, idle: Duration, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> Pipeline {
         Pipeline::with_meters(flow_limit, idle, slowpath, changes, Arc::default())
     }
@@ -143,8 +154,9 @@ impl Pipeline {
         Inlet::new(port, rx, Arc::default(), budget)
     }
 
-    /// Takes one batch from a queue through all stages, as far as packets of new flows do not have to wait, and returns how many frames went
-    /// their way, those among them that had waited. `contended` says that other ports wait; where none does, or all that do have packets that
+    /// Takes one batch from a queue through all stages, as far as packets of new flows do not have
+    /// to wait, and returns how many frames went their way, those among them that had waited.
+    /// `contended` says that other ports wait; where none does, or all that do have packets that
     /// wait too, a queue whose packets wait receives no more; it does while the switch's tables
     /// cannot be had, for the sake of flows that are known.
     ///
@@ -202,8 +214,8 @@ impl Pipeline {
         self.actor.flush(now);
     }
 
-    /// The megaflow, if there is one, that covers all that comes in on a port, whatever is in it: then nobody needs to look into packets that
-    /// have a key at all.
+    /// The megaflow, if there is one, that covers all that comes in on a port, whatever is in it:
+    /// then nobody needs to look into packets that have a key at all.
     #[inline]
     fn of_all(&self, batch: &Batch, port: PortNo) -> Option<u32> {
         let number = self.flows.of_all(port)?;
@@ -260,7 +272,8 @@ impl Pipeline {
         let Some(first) = batch.runs().first() else { return };
         let way = self.flows.flow_mut(first.flow).direct;
         let (mut one_way, mut edits) = (true, false);
-        // Packets of one megaflow that follow each other are counted at once: a count that was just written is slow to be read again.
+        // Packets of one megaflow that follow each other are counted at once: a count that was just
+        // written is slow to be read again.
         let (mut packets, mut bytes) = (0, 0);
         let mut runs = batch.runs().iter().peekable();
         while let Some(run) = runs.next() {
@@ -287,7 +300,8 @@ impl Pipeline {
             return self.queue_all(port, batch, from);
         }
         let mut context = self.actor.for_inlet(from, now);
-        // Backwards, because that is how a frame comes out of the vector in one piece: taken from a `Drain` it is taken apart first.
+        // Backwards, because that is how a frame comes out of the vector in one piece: taken from a
+        // `Drain` it is taken apart first.
         let (runs, frames) = batch.parts_mut();
         frames.reverse();
         for run in runs {
@@ -296,7 +310,8 @@ impl Pipeline {
                 let flow = self.flows.flow_mut(run.flow);
                 match flow.direct {
                     Some(port) => context.queue(port, frame),
-                    // Actions lie apart from their megaflow: to look at them is another access to memory.
+                    // Actions lie apart from their megaflow: to look at them is another access to
+                    // memory.
                     None => {
                         let (actions, drop) = flow.actions();
                         context.run(actions, drop, frame);
@@ -306,7 +321,8 @@ impl Pipeline {
         }
     }
 
-    /// Does to packets what their megaflows say that is to be done where they are; returns whether one of them was left without a byte.
+    /// Does to packets what their megaflows say that is to be done where they are; returns whether
+    /// one of them was left without a byte.
     fn edit(&mut self, batch: &mut Batch) -> bool {
         let (runs, frames) = batch.parts_mut();
         let mut rest = &mut frames[..];
@@ -322,7 +338,8 @@ impl Pipeline {
         lost
     }
 
-    /// Counts packets that actions have left without a byte, for want of room for another header: nobody's packet has so many.
+    /// Counts packets that actions have left without a byte, for want of room for another header:
+    /// nobody's packet has so many.
     #[cold]
     fn lose_emptied(&self, batch: &mut Batch, from: &Inlet) {
         let (runs, frames) = batch.parts_mut();
@@ -349,7 +366,8 @@ impl Pipeline {
         for Run { key, flow, packets, .. } in runs {
             for frame in frames.by_ref().take(*packets as usize) {
                 if is_ethernet {
-                    // Who asks, or may have to wait for others of its connection, is looked at whole.
+                    // Who asks, or may have to wait for others of its connection, is looked at
+                    // whole.
                     key.read(frame.data(), from.port, None);
                 }
                 let known = *flow < MALFORMED && removals == self.flows.removals();
@@ -437,7 +455,8 @@ impl Pipeline {
         if found.is_some() { 0 } else { self.flows.made() }
     }
 
-    /// A packet for which there was no megaflow when `since` had been made, or whose megaflow may have gone since.
+    /// A packet for which there was no megaflow when `since` had been made, or whose megaflow may
+    /// have gone since.
     #[cold]
     fn miss(&mut self, key: &Key, since: u64, frame: Frame, from: &mut Inlet, now: Nanos) {
         let found = self.flows.lookup_newer(key, since);
@@ -504,7 +523,8 @@ impl Pipeline {
         self.actor.egress.opened(port, tx);
     }
 
-    /// Lets go of a port and of the megaflows that its packets made. What waits for its device is lost, and counted.
+    /// Lets go of a port and of the megaflows that its packets made. What waits for its device is
+    /// lost, and counted.
     pub fn remove_port(&mut self, port: PortNo) {
         self.give_up_control(|in_port| in_port == port);
         self.actor.egress.remove(port, &self.stats);
@@ -549,7 +569,8 @@ impl Drop for Pipeline {
     }
 }
 
-/// How many of so many packets do not wait; one at least, since each turn lets some begin that wait again, behind what they had to ask first.
+/// How many of so many packets do not wait; one at least, since each turn lets some begin that wait
+/// again, behind what they had to ask first.
 #[inline]
 fn gone(packets: usize, from: &Inlet) -> usize {
     packets.saturating_sub(from.line.len()).max(packets.min(1))

@@ -1,6 +1,7 @@
 //! Which worker serves which receive queue.
 //!
-//! Pure: queues and what they cost go in, places come out. The ways are those of `other_config:pmd-rxq-assign`.
+//! Pure: queues and what they cost go in, places come out. The ways are those of
+//! `other_config:pmd-rxq-assign`.
 
 /// How queues that nobody has pinned are spread over workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +52,8 @@ pub(crate) struct Placed {
     pub(crate) isolated: Vec<bool>,
 }
 
-/// Places queues on `workers` workers, at least one. A worker that queues are pinned to serves no others where it is to be `isolate`d, unless all
-/// are such.
+/// Places queues on `workers` workers, at least one. A worker that queues are pinned to serves no
+/// others where it is to be `isolate`d, unless all are such.
 pub(crate) fn place(workers: usize, wishes: &[Wish], assign: Assign, isolate: bool) -> Placed {
     let workers = workers.max(1);
     let mut isolated = vec![false; workers];
@@ -107,7 +108,8 @@ fn zigzag(turn: usize, n: usize) -> usize {
     at.min(2 * n - 1 - at)
 }
 
-/// By how many percent the variance of the workers' loads would be smaller in another placement; 0 where it would not.
+/// By how many percent the variance of the workers' loads would be smaller in another placement; 0
+/// where it would not.
 pub(crate) fn improvement(now: &[u64], then: &[u64]) -> u64 {
     let (now, then) = (variance(now), variance(then));
     if then >= now {

@@ -7,7 +7,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Ready descriptors taken at once; the rest are ready the next time too, and the kernel turns its list round.
+/// Ready descriptors taken at once; the rest are ready the next time too, and the kernel turns its
+/// list round.
 const EVENTS: usize = 64;
 
 /// A set of descriptors, each with a number chosen by who added it.
@@ -28,7 +29,8 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
     }
 
-    /// Watches a descriptor until it is writable, once; that it is being watched already does not matter.
+    /// Watches a descriptor until it is writable, once; that it is being watched already does not
+    /// matter.
     pub(crate) fn once_writable(&self, fd: BorrowedFd<'_>, number: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(number);
         let flags = epoll::EventFlags::OUT | epoll::EventFlags::ONESHOT;
@@ -44,7 +46,8 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something is ready or `timeout` (`None`: for ever) is over; puts the numbers of what is ready into `ready`.
+    /// Waits until something is ready or `timeout` (`None`: for ever) is over; puts the numbers of
+    /// what is ready into `ready`.
     pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) {
         ready.clear();
         let timeout = timeout.map(|timeout| Timespec {

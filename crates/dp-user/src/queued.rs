@@ -36,7 +36,8 @@ impl Queued {
     }
 }
 
-/// How many packets a frame will be on a wire, and how many bytes they have together, each with its headers.
+/// How many packets a frame will be on a wire, and how many bytes they have together, each with its
+/// headers.
 pub(crate) fn wire_size(frame: &Frame) -> (u32, u32) {
     if frame.offload.gso == Gso::None {
         return (1, frame.len() as u32);
@@ -47,8 +48,8 @@ pub(crate) fn wire_size(frame: &Frame) -> (u32, u32) {
     (segments as u32, bytes.min(1 << 20) as u32)
 }
 
-/// Hands over a frame, or the packets that it makes where it is a large segment of more than `above` bytes. `false` where its headers are not
-/// what they should be, and then it is lost.
+/// Hands over a frame, or the packets that it makes where it is a large segment of more than
+/// `above` bytes. `false` where its headers are not what they should be, and then it is lost.
 pub(crate) fn cut(frame: Frame, above: Option<u64>, scratch: &mut Vec<Frame>, mut each: impl FnMut(Frame)) -> bool {
     let small = |frame: &Frame| above.is_none_or(|above| u64::from(wire_size(frame).1) <= above);
     if frame.offload.gso == Gso::None || small(&frame) {

@@ -1,12 +1,13 @@
 //! Writing to header fields, checksums kept.
 //!
-//! Checksums are changed by what the data changed (RFC 1624), never computed anew: one that was wrong stays wrong, so that the switch does not
-//! hide a corrupted packet, and the cost does not depend on the packet's length. Where the transport checksum is pending
-//! ([`Csum::Partial`]) its field holds the pseudo header's sum, which alone is kept. The headers of a segment that a device is to cut are
-//! changed once, for all parts.
+//! Checksums are changed by what the data changed (RFC 1624), never computed anew: one that was
+//! wrong stays wrong, so that the switch does not hide a corrupted packet, and the cost does not
+//! depend on the packet's length. Where the transport checksum is pending ([`Csum::Partial`]) its
+//! field holds the pseudo header's sum, which alone is kept. The headers of a segment that a device
+//! is to cut are changed once, for all parts.
 //!
-//! What cannot be kept: the checksum of SCTP where the packet is a fragment, since it depends on the length of the rest. The receiver drops
-//! such packets.
+//! What cannot be kept: the checksum of SCTP where the packet is a fragment, since it depends on
+//! the length of the rest. The receiver drops such packets.
 
 use crate::layers::{Layers, Network, Transport};
 use dp::SetField;
@@ -179,8 +180,9 @@ impl Place {
     }
 }
 
-/// Where a field of a neighbour solicitation or advertisement is, from the ICMPv6 header, as in a key: an option of no length, or that is cut
-/// short, is the last; one that comes twice makes target and addresses unknown.
+/// Where a field of a neighbour solicitation or advertisement is, from the ICMPv6 header, as in a
+/// key: an option of no length, or that is cut short, is the last; one that comes twice makes
+/// target and addresses unknown.
 fn neighbour_discovery(field: Field, data: &[u8], layers: &Layers) -> Option<usize> {
     let transport = layers.transport.as_ref()?;
     let message = data.get(transport.start..transport.end)?;
@@ -309,7 +311,8 @@ fn update_transport(frame: &mut Frame, transport: &Transport, change: Sum) {
         return;
     };
     let data = frame.data_mut();
-    // A UDP datagram without a checksum has zero there, and one whose checksum is zero the other form of zero (RFC 768).
+    // A UDP datagram without a checksum has zero there, and one whose checksum is zero the other
+    // form of zero (RFC 768).
     if transport.protocol == 17 {
         if data[at..at + 2] != [0, 0] {
             update(data, at, change);

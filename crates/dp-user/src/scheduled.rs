@@ -1,18 +1,21 @@
 //! The queue of a port with a scheduler, between the workers and the device.
 //!
-//! A worker that has frames for the port puts them in, takes out what may leave now, and offers it to the device. What the device has no room
-//! for stays at the head of the line. Where something stays, one of the workers has it on its mind (the *claim*): it comes back when the
-//! scheduler says, or when the device has room. While nothing waits and nothing has to, frames pass the queue by: they are policed and counted.
+//! A worker that has frames for the port puts them in, takes out what may leave now, and offers it
+//! to the device. What the device has no room for stays at the head of the line. Where something
+//! stays, one of the workers has it on its mind (the *claim*): it comes back when the scheduler
+//! says, or when the device has room. While nothing waits and nothing has to, frames pass the queue
+//! by: they are policed and counted.
 //!
 //! Invariants
 //! - The lock is the port's alone, and nobody waits for anything while holding it. One worker at a
 //!   time sends, without the lock: others put their frames in meanwhile and go, and that one takes
 //!   them out before it goes.
-//! - While the queue is not empty there is a claim, and the worker of the claim knows the time of it: see [`Visit::wake`].
+//! - While the queue is not empty there is a claim, and the worker of the claim knows the time of
+//!   it: see [`Visit::wake`].
 //! - Every frame that comes in is sent, or counted under a [`DropCause`].
 //!
-//! A port without a scheduler has such a queue for each worker, its own, while its device has no room for what that worker sends: the three bands of
-//! `pfifo_fast`, until they are empty again.
+//! A port without a scheduler has such a queue for each worker, its own, while its device has no
+//! room for what that worker sends: the three bands of `pfifo_fast`, until they are empty again.
 
 use crate::devices::DeviceFacts;
 use crate::flow_look::FlowSecret;
@@ -46,17 +49,19 @@ const ASK_ANYWAY: Duration = Duration::from_millis(5);
 /// And the longest, for one that has taken nothing for so long.
 const ASK_AT_LAST: Duration = Duration::from_secs(1);
 
-/// After so many refusals of one frame the next is offered: a filter behind the device may refuse this one for ever, and says so as a full queue
-/// does.
+/// After so many refusals of one frame the next is offered: a filter behind the device may refuse
+/// this one for ever, and says so as a full queue does.
 const REFUSALS: u32 = 16;
 
-/// How long a device may take nothing at all, and not say that it could be waited for, before the first frame in the line is given up.
+/// How long a device may take nothing at all, and not say that it could be waited for, before the
+/// first frame in the line is given up.
 const GIVE_UP: Duration = Duration::from_millis(250);
 
 /// How late the worker of the claim may be before another takes it over.
 const LATE: Duration = Duration::from_micros(200);
 
-/// Packets of up to this many stay in the buffers that they came in; more would hold much more memory than their bytes.
+/// Packets of up to this many stay in the buffers that they came in; more would hold much more
+/// memory than their bytes.
 const LOOSE: u64 = 64;
 
 /// See the module's page.
@@ -79,14 +84,17 @@ struct State {
     reopen: Nanos,
     /// The device has no room, and is to be asked again at this time.
     full: Option<Nanos>,
-    /// How often the device has refused the first of `held`, without saying that it could be waited for, and since when.
+    /// How often the device has refused the first of `held`, without saying that it could be waited
+    /// for, and since when.
     refused: u32,
     refused_since: Nanos,
-    /// The time of the last visit: that of the next is not before it, whatever the worker's clock said when its turn began.
+    /// The time of the last visit: that of the next is not before it, whatever the worker's clock
+    /// said when its turn began.
     latest: Nanos,
     claim: Option<(u32, Nanos)>,
     visitors: u32,
-    /// The port has no scheduler, or not any more: what is here is to be sent, and then the queue is not needed.
+    /// The port has no scheduler, or not any more: what is here is to be sent, and then the queue
+    /// is not needed.
     released: bool,
     /// One worker's, which lends its way to send.
     own: bool,
@@ -204,7 +212,8 @@ impl PortQueue {
         state.visitors
     }
 
-    /// Changes the configuration. What is queued stays as far as there is room; what is lost is told.
+    /// Changes the configuration. What is queued stays as far as there is room; what is lost is
+    /// told.
     ///
     /// # Errors
     /// What the discipline refuses; then nothing has changed.
@@ -310,7 +319,8 @@ impl State {
         qos::Nanos(self.latest.0)
     }
 
-    /// Lets frames that need not wait go to the device as they came, without a place in the queue for each; `false` where some may have to.
+    /// Lets frames that need not wait go to the device as they came, without a place in the queue
+    /// for each; `false` where some may have to.
     fn pass(&mut self, frames: &mut Vec<Frame>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
         let segment = |frame: &Frame| frame.offload.gso != Gso::None;
         if self.sending

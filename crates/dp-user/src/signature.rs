@@ -11,9 +11,10 @@
 //! the first megaflow begins to look behind that header, and when the last that does ends, both
 //! hashes are in use for a while, so that megaflows that carry packets stay known.
 //!
-//! It grows while packets pass that it does not know and the megaflows do: at most to [`MOST`] lines. Where even that does not hold what
-//! passes, a cache that takes everything in knows nothing when it comes again, and costs an access to memory and one more to be told; it then
-//! remembers one packet in [`THIN`], and so keeps what it has for a while.
+//! It grows while packets pass that it does not know and the megaflows do: at most to [`MOST`]
+//! lines. Where even that does not hold what passes, a cache that takes everything in knows nothing
+//! when it comes again, and costs an access to memory and one more to be told; it then remembers
+//! one packet in [`THIN`], and so keeps what it has for a while.
 
 use crate::lines::{self, Line, Lines, PLACES};
 
@@ -23,7 +24,8 @@ const LEAST: usize = 2048;
 /// Lines at most: 16 MiB, of 2 million places.
 const MOST: usize = 1 << 18;
 
-/// After how many packets for each place it is decided whether the cache has the right size: it has taken in by then what there is.
+/// After how many packets for each place it is decided whether the cache has the right size: it has
+/// taken in by then what there is.
 const PERIOD: usize = 4;
 
 /// How many times as large it becomes at once, at most.
@@ -76,7 +78,8 @@ impl SignatureCache {
     /// The megaflow that may cover a key of this hash, or [`NONE`].
     #[inline(always)]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
-        // A tag is in one taken place of a line, as it is there that it is remembered again; and `NONE` is what comes before zero.
+        // A tag is in one taken place of a line, as it is there that it is remembered again; and
+        // `NONE` is what comes before zero.
         lines::only(self.line(hash), signature(hash)).wrapping_sub(1)
     }
 
@@ -114,7 +117,8 @@ impl SignatureCache {
     fn adapt(&mut self) {
         let all = self.known + self.unknown;
         if self.unknown > all / 16 && self.lines.len() < self.most {
-            // Of flows that come in no order it knows as great a part as it has places for. What it knew is soon told again.
+            // Of flows that come in no order it knows as great a part as it has places for. What it
+            // knew is soon told again.
             let times = (all / self.known.max(1)).clamp(2, GROWTH);
             self.lines = Lines::new((times as usize * self.lines.len()).min(self.most));
         } else {
@@ -141,7 +145,8 @@ mod tests {
     use super::*;
 
     fn hash(n: u32) -> u64 {
-        // Multiplication by an odd number: distinct for distinct numbers, and spread over index and signature.
+        // Multiplication by an odd number: distinct for distinct numbers, and spread over index and
+        // signature.
         u64::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 

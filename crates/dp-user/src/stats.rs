@@ -1,7 +1,7 @@
 //! Counters that a worker writes and anyone reads.
 //!
-//! Each counter has one writer, its worker, so that adding is a load and a store, never a locked instruction; readers sum over workers. A
-//! reader may see one counter of a batch before another.
+//! Each counter has one writer, its worker, so that adding is a load and a store, never a locked
+//! instruction; readers sum over workers. A reader may see one counter of a batch before another.
 
 use dp::{CacheStats, DropCause, PortCounters};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -76,7 +76,8 @@ impl ControlDrops {
     }
 }
 
-/// Where a packet's drop is counted: with its worker, and with the port that it came from or could not leave by.
+/// Where a packet's drop is counted: with its worker, and with the port that it came from or could
+/// not leave by.
 #[derive(Clone, Copy)]
 pub(crate) struct DropSink<'a> {
     pub(crate) worker: &'a WorkerStats,

@@ -1,15 +1,19 @@
-//! Keeps the machine's processors awake while packets take shortcuts, where a user asks workers to spin.
+//! Keeps the machine's processors awake while packets take shortcuts, where a user asks workers to
+//! spin.
 //!
-//! What takes a shortcut is forwarded by the processor that its sender runs on. If that slept, its waking is most of the round trip, and no worker
-//! that spins elsewhere makes it shorter. The kernel's own idle loop can spin instead: it does as long as somebody asks for a latency of nothing at
-//! [`DEVICE`], and gives way to whatever becomes ready. The request ends with the process that holds it, however that ends.
+//! What takes a shortcut is forwarded by the processor that its sender runs on. If that slept, its
+//! waking is most of the round trip, and no worker that spins elsewhere makes it shorter. The
+//! kernel's own idle loop can spin instead: it does as long as somebody asks for a latency of
+//! nothing at [`DEVICE`], and gives way to whatever becomes ready. The request ends with the
+//! process that holds it, however that ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::time::Duration;
 use wire::Nanos;
 
-/// Where the kernel takes requests for a latency: 32 bits of the host's order, in microseconds, in force until the file is closed.
+/// Where the kernel takes requests for a latency: 32 bits of the host's order, in microseconds, in
+/// force until the file is closed.
 const DEVICE: &str = "/dev/cpu_dma_latency";
 
 /// For shorter times it is not kept: looking that often would cost more than it saves.
@@ -26,8 +30,9 @@ pub(crate) struct Vigil {
 }
 
 impl Vigil {
-    /// Asks for awake processors where packets have taken shortcuts since it looked, `spin` ago, and for nothing where none have. `carried` counts
-    /// them, as long as there are shortcuts. To be called at every turn.
+    /// Asks for awake processors where packets have taken shortcuts since it looked, `spin` ago,
+    /// and for nothing where none have. `carried` counts them, as long as there are shortcuts. To
+    /// be called at every turn.
     #[inline]
     pub(crate) fn keep(&mut self, now: Nanos, spin: Duration, carried: impl FnOnce() -> Option<u64>) {
         if spin < SHORTEST && self.request.is_none() || self.next.is_some_and(|next| now < next) {
@@ -60,7 +65,8 @@ impl Vigil {
 /// Keeps all processors awake until it is dropped.
 ///
 /// # Errors
-/// The kernel's, with the device's name: without the right to, or where the machine or the container has no such device.
+/// The kernel's, with the device's name: without the right to, or where the machine or the
+/// container has no such device.
 pub(crate) fn request() -> io::Result<File> {
     let ask = || {
         let mut file = OpenOptions::new().write(true).open(DEVICE)?;

@@ -1,14 +1,19 @@
-//! The thread that moves packets: waits, serves one batch of each ready queue in turn, does a step of housekeeping, waits again.
+//! The thread that moves packets: waits, serves one batch of each ready queue in turn, does a step
+//! of housekeeping, waits again.
 //!
 //! Goal: fair between ports, idle when there is nothing to do.
-//! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one batch's time. A queue's upcalls in a turn
-//!   are few; what has to wait for its next turn makes that come at once: `storms`.
-//! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age them, at most once a second.
-//! - Queues that lie in memory are looked into again after packets came, until there are none: that is less than to ask epoll for them. Other
-//!   queues wait for that no longer than [`LOOKS_FOR`] and a batch.
-//! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll only now and then: the round trip of a ping is
-//!   shorter by a tenth than with epoll between.
-//! - It wakes when packets that are held back are due, and looks for what little time is left: `pacing`.
+//! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one
+//!   batch's time. A queue's upcalls in a turn are few; what has to wait for its next turn makes
+//!   that come at once: `storms`.
+//! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age
+//!   them, at most once a second.
+//! - Queues that lie in memory are looked into again after packets came, until there are none: that
+//!   is less than to ask epoll for them. Other queues wait for that no longer than [`LOOKS_FOR`]
+//!   and a batch.
+//! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll
+//!   only now and then: the round trip of a ping is shorter by a tenth than with epoll between.
+//! - It wakes when packets that are held back are due, and looks for what little time is left:
+//!   `pacing`.
 //! - A queue whose device fails is not asked again at once: `failing`.
 
 use crate::command::{Command, CommandQueue, Intake};
@@ -34,21 +39,25 @@ use wire::Nanos;
 /// Number of the command queue's event among the poller's; others are places of queues.
 const COMMANDS: u64 = u64::MAX;
 
-/// Set in the number of an event of a device that has room again; the rest is the place of its outlet.
+/// Set in the number of an event of a device that has room again; the rest is the place of its
+/// outlet.
 const OUTLETS: u64 = 1 << 32;
 
-/// Most queues that a spinning worker looks into by itself; with more of them epoll tells sooner which have packets.
+/// Most queues that a spinning worker looks into by itself; with more of them epoll tells sooner
+/// which have packets.
 const LOOK_INTO: usize = 8;
 
-/// Times that a worker looks into its queues before it asks epoll again, for commands, vanished devices and the queues that it has not looked into,
-/// and the time after which it does however often it has.
+/// Times that a worker looks into its queues before it asks epoll again, for commands, vanished
+/// devices and the queues that it has not looked into, and the time after which it does however
+/// often it has.
 const LOOKS: u32 = 64;
 const LOOKS_FOR: Duration = Duration::from_micros(100);
 /// While some queues have packets, the others are asked every so many looks.
 const LOOK_AT_IDLE: u32 = 8;
 
-/// Batches, and time, for which the only queue that has packets is served before the worker looks for others. The time is short beside what a
-/// packet takes to wake a worker; the batches are what one round of small packets is worth.
+/// Batches, and time, for which the only queue that has packets is served before the worker looks
+/// for others. The time is short beside what a packet takes to wake a worker; the batches are what
+/// one round of small packets is worth.
 const BATCHES: u32 = 8;
 const SERVICE: Duration = Duration::from_micros(20);
 
@@ -94,7 +103,8 @@ pub(crate) struct Worker {
     taken: Vec<Command>,
 }
 
-/// How long workers look for packets before they sleep; all of them read it, the control plane changes it.
+/// How long workers look for packets before they sleep; all of them read it, the control plane
+/// changes it.
 pub(crate) struct SpinTime(AtomicU64);
 
 impl SpinTime {
@@ -293,8 +303,8 @@ impl Worker {
         !spin.is_zero() && self.now.since(self.active) < spin
     }
 
-    /// One batch of each queue that has packets, or, where the worker does not spin, of each that is looked into without a system call. While some
-    /// have, the others are asked less often.
+    /// One batch of each queue that has packets, or, where the worker does not spin, of each that
+    /// is looked into without a system call. While some have, the others are asked less often.
     fn look(&mut self) {
         self.looks += 1;
         self.now = clock();

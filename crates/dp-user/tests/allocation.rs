@@ -102,8 +102,8 @@ impl Endless {
     }
 }
 
-/// Answers by source address: to one port or the other, a flood, with a tag, headers rewritten, with a label, measured, cut,
-/// begun anew, dropped.
+/// Answers by source address: to one port or the other, a flood, with a tag, headers rewritten,
+/// with a label, measured, cut, begun anew, dropped.
 struct Switch;
 
 impl Slowpath for Switch {
@@ -164,7 +164,8 @@ impl Slowpath for Switch {
     fn port_failed(&self, _: PortNo) {}
 }
 
-/// Disciplines of each kind: some that send at once, some that hold back and, on a link that is too slow, drop.
+/// Disciplines of each kind: some that send at once, some that hold back and, on a link that is too
+/// slow, drop.
 fn disciplines() -> Vec<PortConfig> {
     let class = |n| {
         HtbClass::new(n)

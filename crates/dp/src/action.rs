@@ -8,27 +8,30 @@ use wire::{EtherType, VlanTag};
 
 /// One step of a packet's way through a datapath; an empty list drops the packet.
 ///
-/// Steps run in order on one packet: a tag pushed by one step is on the packet for all later ones. Checksums that a change touches are kept
-/// right, or wrong where they were wrong.
+/// Steps run in order on one packet: a tag pushed by one step is on the packet for all later ones.
+/// Checksums that a change touches are kept right, or wrong where they were wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send the packet, as it is at this point, out of a port.
     Output(PortNo),
-    /// Insert a VLAN tag (IEEE 802.1Q §9.6) behind the source address, outside any tag that is there.
+    /// Insert a VLAN tag (IEEE 802.1Q §9.6) behind the source address, outside any tag that is
+    /// there.
     PushVlan(VlanTag),
     /// Remove the outermost VLAN tag; nothing happens to a packet without one.
     PopVlan,
     /// Write to a header field; nothing happens to a packet that does not have it.
     SetField(SetField),
-    /// Insert an MPLS label stack entry (RFC 3032) behind the VLAN tags, outside any entry that is there. A packet of no EtherType stays as
-    /// it is.
+    /// Insert an MPLS label stack entry (RFC 3032) behind the VLAN tags, outside any entry that is
+    /// there. A packet of no EtherType stays as it is.
     PushMpls {
         /// The packet's EtherType from here on: 0x8847 or 0x8848.
         ethertype: u16,
-        /// Label (20 bits), traffic class (3), bottom of stack (1), time to live (8), as it stands in the packet.
+        /// Label (20 bits), traffic class (3), bottom of stack (1), time to live (8), as it stands
+        /// in the packet.
         lse: u32,
     },
-    /// Remove the outermost MPLS label stack entry, whether it is the last or not; nothing happens to a packet without one.
+    /// Remove the outermost MPLS label stack entry, whether it is the last or not; nothing happens
+    /// to a packet without one.
     PopMpls {
         /// The packet's EtherType from here on.
         ethertype: u16,
@@ -49,24 +52,28 @@ pub enum Action {
     /// Copy the time to live from the outermost MPLS label stack entry to the next header, as found
     /// by [`Action::CopyTtlOut`].
     CopyTtlIn,
-    /// Cut the packet to this many bytes, counted from its Ethernet header, in the next [`Action::Output`] and only there. What is left
-    /// undone for a device (segments, checksums) is done before.
+    /// Cut the packet to this many bytes, counted from its Ethernet header, in the next
+    /// [`Action::Output`] and only there. What is left undone for a device (segments, checksums) is
+    /// done before.
     Trunc(u32),
-    /// Hand a copy of the packet, as it is at this point, to [`Slowpath::packet_in`](crate::Slowpath::packet_in).
+    /// Hand a copy of the packet, as it is at this point, to
+    /// [`Slowpath::packet_in`](crate::Slowpath::packet_in).
     Controller {
         /// What the switch knows this by: the reason, the rule, the controller, the metadata.
         handle: u32,
         /// Most bytes of the packet that are wanted.
         max_len: u16,
     },
-    /// Measure the packet by a meter ([`Datapath::set_meter`](crate::Datapath::set_meter)), which may drop it or change its DSCP. An unknown
-    /// meter lets it pass.
+    /// Measure the packet by a meter ([`Datapath::set_meter`](crate::Datapath::set_meter)), which
+    /// may drop it or change its DSCP. An unknown meter lets it pass.
     Meter(u32),
-    /// Run this many of the steps that follow on a copy of the packet, then go on behind them with the packet as it was here.
+    /// Run this many of the steps that follow on a copy of the packet, then go on behind them with
+    /// the packet as it was here.
     Clone(u32),
-    /// Of the steps that follow, run the first `then` on a copy of a packet that is longer than `len` bytes, counted from its Ethernet
-    /// header, and the `otherwise` behind those on a copy of any other; then go on behind both with the packet as it was here. Of a segment
-    /// that a device is to cut, each packet that it makes is measured.
+    /// Of the steps that follow, run the first `then` on a copy of a packet that is longer than
+    /// `len` bytes, counted from its Ethernet header, and the `otherwise` behind those on a copy of
+    /// any other; then go on behind both with the packet as it was here. Of a segment that a device
+    /// is to cut, each packet that it makes is measured.
     IfLonger {
         /// In bytes.
         len: u16,
@@ -75,28 +82,34 @@ pub enum Action {
         /// Number of steps for the others, which follow the ones of `then`.
         otherwise: u32,
     },
-    /// Begin anew with a copy of the packet as it is at this point: read its key, with this number (not 0) in
-    /// [`Field::RecircId`](flow::Field::RecircId), find or ask what becomes of it. A packet that does so more than [`MAX_RECIRCULATIONS`]
-    /// times is dropped under [`DropCause::Recirculation`](crate::DropCause::Recirculation).
+    /// Begin anew with a copy of the packet as it is at this point: read its key, with this number
+    /// (not 0) in [`Field::RecircId`](flow::Field::RecircId), find or ask what becomes of it. A
+    /// packet that does so more than [`MAX_RECIRCULATIONS`] times is dropped under
+    /// [`DropCause::Recirculation`](crate::DropCause::Recirculation).
     Recirc(u32),
-    /// Let the outputs that follow go through this queue of their port: [`Field::SkbPriority`](flow::Field::SkbPriority).
+    /// Let the outputs that follow go through this queue of their port:
+    /// [`Field::SkbPriority`](flow::Field::SkbPriority).
     SetQueue(u32),
-    /// Put a backbone header before the packet (IEEE 802.1Q §9.7): its own Ethernet addresses, type 0x88e7, and this tag control
-    /// information, with the packet, all of it, behind. The new addresses are those of the packet.
+    /// Put a backbone header before the packet (IEEE 802.1Q §9.7): its own Ethernet addresses, type
+    /// 0x88e7, and this tag control information, with the packet, all of it, behind. The new
+    /// addresses are those of the packet.
     PushPbb {
-        /// Priority (3 bits), drop eligible, use customer addresses, reserved (3), service instance (24), as it stands in the packet.
+        /// Priority (3 bits), drop eligible, use customer addresses, reserved (3), service instance
+        /// (24), as it stands in the packet.
         tci: u32,
     },
-    /// Take the backbone header off: the packet behind it has the VLAN tags before it as its outermost. Nothing happens to a packet without
-    /// one, or with less than an Ethernet header behind it.
+    /// Take the backbone header off: the packet behind it has the VLAN tags before it as its
+    /// outermost. Nothing happens to a packet without one, or with less than an Ethernet header
+    /// behind it.
     PopPbb,
 }
 
 /// Most [`Action::Recirc`] on a packet's way.
 pub const MAX_RECIRCULATIONS: u32 = 6;
 
-/// Prints as `ovs-dpctl dump-flows` prints datapath actions. The names of fields that several protocols have in common are those of IPv4 and
-/// TCP here; [`ActionList`](crate::ActionList) knows better.
+/// Prints as `ovs-dpctl dump-flows` prints datapath actions. The names of fields that several
+/// protocols have in common are those of IPv4 and TCP here; [`ActionList`](crate::ActionList) knows
+/// better.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,13 +1,15 @@
 //! How a datapath learns that megaflows went stale.
 //!
-//! Writers (the control plane, an upcall that learned an address) append to a bounded log and advance the epoch. A worker compares the epoch
-//! with the last one it saw, once a batch: a load, no lock. Only when they differ does it take the lock and read what is new. What a worker
-//! has not read for long is told it in fewer words, which may be about more packets: a controller that adds a million rules must not cost it the
-//! megaflows that none of them is about.
+//! Writers (the control plane, an upcall that learned an address) append to a bounded log and
+//! advance the epoch. A worker compares the epoch with the last one it saw, once a batch: a load,
+//! no lock. Only when they differ does it take the lock and read what is new. What a worker has not
+//! read for long is told it in fewer words, which may be about more packets: a controller that adds
+//! a million rules must not cost it the megaflows that none of them is about.
 //!
-//! Nobody works while it has the lock. A thread can lose its processor at any moment, and who adds a million rules is busy enough to lose it often: a
-//! worker that wants the lock then waits, and its packets with it, until that thread runs again. So what is long, to put changes together and to
-//! give their memory back, is done outside.
+//! Nobody works while it has the lock. A thread can lose its processor at any moment, and who adds
+//! a million rules is busy enough to lose it often: a worker that wants the lock then waits, and
+//! its packets with it, until that thread runs again. So what is long, to put changes together and
+//! to give their memory back, is done outside.
 
 use flow::{Key, Mask};
 use parking_lot::Mutex;
@@ -15,7 +17,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Something in the tables that a translation read, by a number that the switch chose (a hash of bridge, VLAN and address, for example).
+/// Something in the tables that a translation read, by a number that the switch chose (a hash of
+/// bridge, VLAN and address, for example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dep(pub u64);
 
@@ -26,9 +29,10 @@ pub enum Change {
     All,
     /// What translations recorded under this dependency.
     Dep(Dep),
-    /// Of what translations recorded under this dependency, that of packets in a region: a rule came or went that other packets do not
-    /// match. The region is of packets as they came in, so the dependency must be one of translations that looked at them as they were then;
-    /// what looked after it had changed them needs another one.
+    /// Of what translations recorded under this dependency, that of packets in a region: a rule
+    /// came or went that other packets do not match. The region is of packets as they came in, so
+    /// the dependency must be one of translations that looked at them as they were then; what
+    /// looked after it had changed them needs another one.
     Overlap(Dep, Arc<Region>),
 }
 
@@ -44,7 +48,8 @@ pub struct Region {
 /// Changes of one batch that are told apart.
 const APART: usize = 32;
 
-/// The same changes, or more, in fewer words: of many regions of one dependency, one that has them all. The order does not matter.
+/// The same changes, or more, in fewer words: of many regions of one dependency, one that has them
+/// all. The order does not matter.
 fn merged(changes: &[Change]) -> Vec<Change> {
     let mut regions: Vec<(Dep, Region)> = Vec::new();
     let mut deps = Vec::new();
@@ -66,7 +71,8 @@ fn merged(changes: &[Change]) -> Vec<Change> {
     deps.into_iter().map(Change::Dep).chain(regions).collect()
 }
 
-/// Changes that are kept as they were published; somewhat more for a moment, while some are put together.
+/// Changes that are kept as they were published; somewhat more for a moment, while some are put
+/// together.
 const RECENT: usize = 1024;
 /// As many of them that those who publish wait until that is done.
 const CROWDED: usize = 16 * RECENT;
@@ -140,7 +146,8 @@ impl Changes {
         self.told.set(Box::new(told)).is_ok()
     }
 
-    /// Appends changes. They are visible to every reader that asks for the epoch after this returns.
+    /// Appends changes. They are visible to every reader that asks for the epoch after this
+    /// returns.
     pub fn publish(&self, changes: &[Change]) {
         if changes.is_empty() {
             return;
@@ -213,7 +220,8 @@ impl Changes {
         log.parts.push_front(one);
     }
 
-    /// Appends to `out` what was published after `epoch`, or more, and returns the epoch that `out` brings the reader to.
+    /// Appends to `out` what was published after `epoch`, or more, and returns the epoch that `out`
+    /// brings the reader to.
     pub fn since(&self, epoch: u64, out: &mut Vec<Change>) -> u64 {
         let behind = |current: u64| usize::try_from(current.saturating_sub(epoch)).unwrap_or(usize::MAX);
         let first = out.len();

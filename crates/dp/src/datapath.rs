@@ -9,7 +9,8 @@ use std::time::Duration;
 
 /// A datapath: ports, caches, and the workers that move packets between them.
 ///
-/// All calls may be made from any thread; they are control-plane calls and may wait for a worker to finish its batch.
+/// All calls may be made from any thread; they are control-plane calls and may wait for a worker to
+/// finish its batch.
 pub trait Datapath: Send + Sync {
     /// The kind of datapath, as in `Bridge.datapath_type`: `netdev` or `system`.
     fn kind(&self) -> &'static str;
@@ -17,7 +18,8 @@ pub trait Datapath: Send + Sync {
     /// Starts to receive from and to be able to send to a device.
     ///
     /// # Errors
-    /// [`DpError::PortExists`] where the number is taken; [`DpError::Device`] where the device cannot be opened.
+    /// [`DpError::PortExists`] where the number is taken; [`DpError::Device`] where the device
+    /// cannot be opened.
     fn add_port(&self, port: PortNo, device: Arc<dyn Netdev>) -> Result<(), DpError>;
 
     /// Stops to use a port. When this returns no worker holds its device any more.
@@ -35,8 +37,8 @@ pub trait Datapath: Send + Sync {
     /// The cached megaflows of all workers.
     fn dump_flows(&self) -> Vec<FlowDump>;
 
-    /// Reports to [`Slowpath::credit`](crate::Slowpath::credit) what megaflows have carried until now and have not reported. When this
-    /// returns, that is done.
+    /// Reports to [`Slowpath::credit`](crate::Slowpath::credit) what megaflows have carried until
+    /// now and have not reported. When this returns, that is done.
     fn push_stats(&self);
 
     /// Forgets every cached megaflow.
@@ -45,25 +47,28 @@ pub trait Datapath: Send + Sync {
     /// How well the caches work, summed over workers.
     fn cache_stats(&self) -> CacheStats;
 
-    /// Makes a meter, or another of one that is there: it goes on to count its packets, those of its bands begin anew (OpenFlow 1.5
-    /// §7.3.4.5).
+    /// Makes a meter, or another of one that is there: it goes on to count its packets, those of
+    /// its bands begin anew (OpenFlow 1.5 §7.3.4.5).
     ///
     /// # Errors
-    /// [`DpError::BadMeter`] where the number is not less than [`MAX_METERS`](crate::MAX_METERS), or the bands are more than
-    /// [`MAX_BANDS`](crate::MAX_BANDS) or none.
+    /// [`DpError::BadMeter`] where the number is not less than [`MAX_METERS`](crate::MAX_METERS),
+    /// or the bands are more than [`MAX_BANDS`](crate::MAX_BANDS) or none.
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), DpError>;
 
-    /// Forgets a meter; [`Action::Meter`] of its number lets packets pass. Returns what it has measured, where there was one.
+    /// Forgets a meter; [`Action::Meter`] of its number lets packets pass. Returns what it has
+    /// measured, where there was one.
     fn del_meter(&self, id: u32) -> Option<MeterStats>;
 
     /// What a meter has measured.
     fn meter_stats(&self, id: u32) -> Option<MeterStats>;
 
-    /// Schedules what leaves a port, and gives its link a speed, in both directions; `None` sends packets as they come. Packets that are queued
-    /// under another configuration stay queued, in each flow's order, as far as the new one has room. Forgotten with the port.
+    /// Schedules what leaves a port, and gives its link a speed, in both directions; `None` sends
+    /// packets as they come. Packets that are queued under another configuration stay queued, in
+    /// each flow's order, as far as the new one has room. Forgotten with the port.
     ///
     /// # Errors
-    /// [`DpError::NoPort`]; [`DpError::BadQos`] where the discipline is refused, and then what was before goes on.
+    /// [`DpError::NoPort`]; [`DpError::BadQos`] where the discipline is refused, and then what was
+    /// before goes on.
     fn set_qos(&self, port: PortNo, config: Option<&qos::PortConfig>) -> Result<(), DpError>;
 
     /// Polices what comes in by a port, before it is looked up. Forgotten with the port.
@@ -122,7 +127,8 @@ pub struct PortCounters {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets received and dropped, by the device's queue or by the datapath (budget, malformed, policed).
+    /// Packets received and dropped, by the device's queue or by the datapath (budget, malformed,
+    /// policed).
     pub rx_dropped: u64,
     /// Receive errors.
     pub rx_errors: u64,
@@ -134,8 +140,9 @@ pub struct PortCounters {
     pub tx_dropped: u64,
     /// Send errors.
     pub tx_errors: u64,
-    /// Packets dropped by the datapath, by cause, in the order of [`DropCause::ALL`]: those received here, and, for what an egress device
-    /// can be the cause of, copies that were to be sent here.
+    /// Packets dropped by the datapath, by cause, in the order of [`DropCause::ALL`]: those
+    /// received here, and, for what an egress device can be the cause of, copies that were to be
+    /// sent here.
     pub drops: [u64; DropCause::ALL.len()],
 }
 

@@ -1,12 +1,14 @@
 //! Why a datapath dropped a packet.
 
-/// A counted cause of a drop. Every packet that a datapath receives and does not send anywhere has exactly one.
+/// A counted cause of a drop. Every packet that a datapath receives and does not send anywhere has
+/// exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DropCause {
     /// Shorter than its headers say, or not Ethernet.
     Malformed,
-    /// The translation is an empty action list, for the reasons below or because no port is left to send to.
+    /// The translation is an empty action list, for the reasons below or because no port is left to
+    /// send to.
     NoDestination,
     /// The VLAN is not carried by the port it came in on (IEEE 802.1Q §8.6.2 ingress filtering).
     VlanFiltered,
@@ -34,7 +36,8 @@ pub enum DropCause {
     Meter,
     /// It was recirculated too often.
     Recirculation,
-    /// A policer found no tokens for it: of the port it came in by, or of the one it was to leave by.
+    /// A policer found no tokens for it: of the port it came in by, or of the one it was to leave
+    /// by.
     Policed,
     /// The queue of its egress port was full, or its flow's part of it.
     QueueFull,

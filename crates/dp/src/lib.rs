@@ -1,14 +1,16 @@
 //! The waist between the switch and its datapaths.
 //!
-//! A *datapath* moves packets between ports and runs [`Action`]s from its caches; the *switch* decides what those actions are. The two meet
-//! only here: a packet that misses every cache becomes an [`Upcall`], the [`Slowpath`] answers with a [`Translation`], the datapath caches it
-//! as a megaflow and goes on. When the switch's tables change, it publishes [`Change`]s and each datapath drops the megaflows that depended
-//! on what changed.
+//! A *datapath* moves packets between ports and runs [`Action`]s from its caches; the *switch*
+//! decides what those actions are. The two meet only here: a packet that misses every cache becomes
+//! an [`Upcall`], the [`Slowpath`] answers with a [`Translation`], the datapath caches it as a
+//! megaflow and goes on. When the switch's tables change, it publishes [`Change`]s and each
+//! datapath drops the megaflows that depended on what changed.
 //!
 //! Invariants
-//! - A megaflow never outlives the tables it was made from: a worker reads [`Changes::epoch`] before it translates and applies every later
-//!   change before it uses the megaflow again.
-//! - A translation's mask covers every bit that the decision looked at; packets equal under the mask get the same actions.
+//! - A megaflow never outlives the tables it was made from: a worker reads [`Changes::epoch`]
+//!   before it translates and applies every later change before it uses the megaflow again.
+//! - A translation's mask covers every bit that the decision looked at; packets equal under the
+//!   mask get the same actions.
 //! - Whatever a datapath drops is counted under a [`DropCause`].
 
 mod action;

@@ -15,7 +15,8 @@ pub struct MeterConfig {
     pub bands: Vec<Band>,
 }
 
-/// What the rates of a meter count. Of a segment that a device is to cut, the packets that it makes count, and the bytes of all of them.
+/// What the rates of a meter count. Of a segment that a device is to cut, the packets that it makes
+/// count, and the bytes of all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
     /// Kilobits per second, 1 000 bits each, from the Ethernet header on without FCS.
@@ -29,7 +30,8 @@ pub enum MeterUnit {
 pub struct Band {
     /// The rate from which on the band acts.
     pub rate: u32,
-    /// How much may come at once after a pause: kilobits or packets. 0 for what comes in a second at the rate.
+    /// How much may come at once after a pause: kilobits or packets. 0 for what comes in a second
+    /// at the rate.
     pub burst: u32,
     /// What it does.
     pub effect: BandEffect,
@@ -40,8 +42,8 @@ pub struct Band {
 pub enum BandEffect {
     /// Drops them.
     Drop,
-    /// Raises the drop precedence of their assured forwarding class (RFC 2597 §6) by so many levels, at most to the third. Packets of other
-    /// classes stay as they are.
+    /// Raises the drop precedence of their assured forwarding class (RFC 2597 §6) by so many
+    /// levels, at most to the third. Packets of other classes stay as they are.
     DscpRemark(u8),
 }
 

@@ -4,7 +4,8 @@ use flow::Field;
 
 /// A write to some bits of a header field.
 ///
-/// Kept in words so that an [`Action`](crate::Action) that holds one stays small enough to be copied.
+/// Kept in words so that an [`Action`](crate::Action) that holds one stays small enough to be
+/// copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SetField {
     value: [u64; 2],
@@ -13,12 +14,13 @@ pub struct SetField {
 }
 
 impl SetField {
-    /// The bits of a VLAN tag that can be written: not the one that a key has for "present". A tag that is written to becomes one without
-    /// drop eligible indicator ([`flow::TAG_PRESENT`]).
+    /// The bits of a VLAN tag that can be written: not the one that a key has for "present". A tag
+    /// that is written to becomes one without drop eligible indicator ([`flow::TAG_PRESENT`]).
     const VLAN: u128 = 0xefff;
 
-    /// Writes the bits of `value` that `mask` has; those beyond the field's width do not count. `None` for what is no field of a packet, or
-    /// one whose change would make another packet of it: the kind of what follows, lengths, fragments.
+    /// Writes the bits of `value` that `mask` has; those beyond the field's width do not count.
+    /// `None` for what is no field of a packet, or one whose change would make another packet of
+    /// it: the kind of what follows, lengths, fragments.
     pub const fn new(field: Field, value: u128, mask: u128) -> Option<SetField> {
         if !SetField::writable(field) {
             return None;

@@ -6,7 +6,8 @@ use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
 
-/// A list of actions. Prints as Open vSwitch prints it, comma between comma, writes to one header together.
+/// A list of actions. Prints as Open vSwitch prints it, comma between comma, writes to one header
+/// together.
 #[derive(Clone, Copy)]
 pub struct ActionList<'a> {
     actions: &'a [Action],
@@ -35,7 +36,8 @@ pub struct ToController {
 }
 
 impl<'a> ActionList<'a> {
-    /// The actions of packets that are like `key`: it tells what the headers are that fields are written to.
+    /// The actions of packets that are like `key`: it tells what the headers are that fields are
+    /// written to.
     pub fn new(actions: &'a [Action], key: &Key) -> ActionList<'a> {
         ActionList {
             actions,

@@ -15,7 +15,8 @@ pub struct Upcall<'a> {
     pub packet: &'a [u8],
 }
 
-/// What becomes of a packet and of all that look like it: the reading of the tables that an upcall asks for.
+/// What becomes of a packet and of all that look like it: the reading of the tables that an upcall
+/// asks for.
 #[derive(Clone, Debug)]
 pub struct Translation {
     /// What to do; empty drops.
@@ -24,8 +25,9 @@ pub struct Translation {
     pub mask: Mask,
     /// What else the decision depended on: a [`Change`] of any of these makes the megaflow stale.
     pub deps: SmallVec<[Dep; 4]>,
-    /// What the packet changes in the tables. The caller applies them; the datapath keeps them with the megaflow and reports them again
-    /// while the megaflow carries traffic, so that what was learned from its packets does not age.
+    /// What the packet changes in the tables. The caller applies them; the datapath keeps them with
+    /// the megaflow and reports them again while the megaflow carries traffic, so that what was
+    /// learned from its packets does not age.
     pub effects: SmallVec<[Effect; 2]>,
     /// What counts this packet and those that the megaflow carries later: [`Slowpath::credit`].
     pub credits: SmallVec<[Credit; 4]>,
@@ -53,7 +55,8 @@ pub enum Answer {
     Busy,
 }
 
-/// Something in the tables that counts the packets that reach it, by a number that the switch chose.
+/// Something in the tables that counts the packets that reach it, by a number that the switch
+/// chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Credit(pub u128);
 
@@ -106,7 +109,8 @@ pub struct PacketIn<'a> {
     pub handle: u32,
     /// The datapath port that the packet came in on.
     pub in_port: PortNo,
-    /// The packet's bytes from the Ethernet header on, no more than the action wants, checksums filled in.
+    /// The packet's bytes from the Ethernet header on, no more than the action wants, checksums
+    /// filled in.
     pub packet: &'a [u8],
     /// The length of the whole packet.
     pub total_len: usize,
@@ -116,7 +120,8 @@ pub struct PacketIn<'a> {
 
 /// What a datapath asks of the switch. Workers call it in parallel.
 pub trait Slowpath: Send + Sync {
-    /// Translates a packet and applies its effects. Publishes the changes that these cause before it returns.
+    /// Translates a packet and applies its effects. Publishes the changes that these cause before
+    /// it returns.
     fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation;
 
     /// As [`Slowpath::upcall`], for a thread that must not wait: a worker, which has the packets of
@@ -129,9 +134,11 @@ pub trait Slowpath: Send + Sync {
     /// Effects of megaflows that carried packets since the last report.
     fn refresh(&self, effects: &[Effect], now: Nanos);
 
-    /// What megaflows have carried since the last report, for each of their [`Translation::credits`]. The packet of an upcall is reported
-    /// too. Reports come about once a second while there is traffic, when a megaflow goes, and when [`Datapath::push_stats`] asks for them:
-    /// who lets rules expire asks first. A credit may come for what is no longer there. The default has nothing that counts.
+    /// What megaflows have carried since the last report, for each of their
+    /// [`Translation::credits`]. The packet of an upcall is reported too. Reports come about once a
+    /// second while there is traffic, when a megaflow goes, and when [`Datapath::push_stats`] asks
+    /// for them: who lets rules expire asks first. A credit may come for what is no longer there.
+    /// The default has nothing that counts.
     ///
     /// [`Datapath::push_stats`]: crate::Datapath::push_stats
     fn credit(&self, credits: &[(Credit, Carried)], now: Nanos) {
@@ -141,8 +148,9 @@ pub trait Slowpath: Send + Sync {
     /// A port's device has failed for good (the kernel removed it).
     fn port_failed(&self, port: PortNo);
 
-    /// Takes a copy of a packet for a controller. Must not wait: what there is no room for is refused with `false`, and the caller counts
-    /// it under [`DropCause::ControllerBudget`]. The default has no controllers and refuses all.
+    /// Takes a copy of a packet for a controller. Must not wait: what there is no room for is
+    /// refused with `false`, and the caller counts it under [`DropCause::ControllerBudget`]. The
+    /// default has no controllers and refuses all.
     fn packet_in(&self, packet: &PacketIn<'_>, now: Nanos) -> bool {
         let _ = (packet, now);
         false

@@ -11,9 +11,10 @@ const PAYLOAD: u8 = 64;
 /// The shortest frame that a key says something of: its Ethernet header.
 const ETHERNET: usize = 14;
 
-/// A packet whose key is the one given, as far as headers can say it: what the key leaves open is zero, and sums are right. It has `len` bytes from
-/// the Ethernet header on, those behind its headers zero; or, where no length is asked, 64 bytes that count up behind the headers of TCP, UDP and
-/// ICMP, and no payload otherwise. It is longer than `len` where its headers are.
+/// A packet whose key is the one given, as far as headers can say it: what the key leaves open is
+/// zero, and sums are right. It has `len` bytes from the Ethernet header on, those behind its
+/// headers zero; or, where no length is asked, 64 bytes that count up behind the headers of TCP,
+/// UDP and ICMP, and no payload otherwise. It is longer than `len` where its headers are.
 pub fn compose(key: &Key, len: Option<usize>) -> Vec<u8> {
     let mut frame = Vec::with_capacity(len.unwrap_or(0).min(usize::from(u16::MAX)) + 128);
     frame.extend(bytes::<6>(key, F::EthDst));
@@ -92,7 +93,8 @@ fn arp(key: &Key, frame: &mut Vec<u8>) {
     frame.extend(bytes::<4>(key, F::ArpTpa));
 }
 
-/// The part of a fragment's header that says which of its packet's parts it is, in units of 8 bytes, with the flag `more` in its place.
+/// The part of a fragment's header that says which of its packet's parts it is, in units of 8
+/// bytes, with the flag `more` in its place.
 fn fragment(key: &Key, more: u16, shift: u32) -> u16 {
     const SOMEWHERE: u16 = 100;
     match key.get(F::IpFrag) {
@@ -149,7 +151,8 @@ fn ipv6(key: &Key, frame: &mut Vec<u8>, room: impl Fn(usize) -> Option<usize>) {
     frame.extend(inner);
 }
 
-/// What is behind an IP header. `room` says how long the payload is behind so long a header; none fits behind the longest that IP can hold.
+/// What is behind an IP header. `room` says how long the payload is behind so long a header; none
+/// fits behind the longest that IP can hold.
 fn transport(key: &Key, pseudo: impl Fn(u32) -> Sum, room: impl Fn(usize) -> Option<usize>) -> Vec<u8> {
     /// What every IP packet has room for behind its headers.
     const MOST: usize = 65_000;
@@ -221,7 +224,8 @@ fn transport(key: &Key, pseudo: impl Fn(u32) -> Sum, room: impl Fn(usize) -> Opt
     out
 }
 
-/// The target of a neighbour message, and the link-layer addresses that it tells (RFC 4861 §4.3, §4.4).
+/// The target of a neighbour message, and the link-layer addresses that it tells (RFC 4861 §4.3,
+/// §4.4).
 fn discovery(key: &Key, out: &mut Vec<u8>) {
     out.extend(bytes::<16>(key, F::NdTarget));
     for (kind, field) in [(1, F::NdSll), (2, F::NdTll)] {
@@ -260,7 +264,8 @@ mod tests {
             for len in [None, Some(60), Some(1514)] {
                 let frame = compose(&wanted, len);
                 let mut found = extract(&frame, PortNo(1)).unwrap();
-                // That there are no extension headers is a fact of the packet, of which texts do not speak.
+                // That there are no extension headers is a fact of the packet, of which texts do
+                // not speak.
                 for both in [&mut wanted, &mut found] {
                     both.set(F::Ipv6Exthdr, 0);
                     both.set(F::NdOptionsType, 0);

@@ -7,8 +7,9 @@ use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
 
-/// A key whose bits outside a mask do not matter. Prints as `ovs-dpctl dump-flows` prints what a megaflow matches: fields that the mask leaves
-/// out are left out, those that it covers in part are followed by `/` and the mask.
+/// A key whose bits outside a mask do not matter. Prints as `ovs-dpctl dump-flows` prints what a
+/// megaflow matches: fields that the mask leaves out are left out, those that it covers in part are
+/// followed by `/` and the mask.
 #[derive(Clone, Copy)]
 pub struct Masked<'a> {
     key: &'a Key,
@@ -271,7 +272,8 @@ impl fmt::Display for Masked<'_> {
             "eth",
             &[("src", F::EthSrc, Style::Mac), ("dst", F::EthDst, Style::Mac)],
         )?;
-        // A tag that the mask does not look at stays unmentioned, as does one that the mask says is absent.
+        // A tag that the mask does not look at stays unmentioned, as does one that the mask says is
+        // absent.
         let tags = [(F::VlanTpid0, F::VlanTci0), (F::VlanTpid1, F::VlanTci1)];
         let tags = tags
             .iter()

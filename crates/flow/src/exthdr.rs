@@ -15,7 +15,8 @@ const UNSEQ: u16 = 1 << 8;
 
 /// The walk from an IPv6 header to what it carries.
 pub(crate) struct Chain {
-    /// The header that comes next; at the end of the walk that of the payload, or that of a fragment for a later one.
+    /// The header that comes next; at the end of the walk that of the payload, or that of a
+    /// fragment for a later one.
     pub(crate) next: u8,
     pub(crate) frag: Frag,
     /// The value of [`Field::Ipv6Exthdr`](crate::Field::Ipv6Exthdr).
@@ -57,15 +58,16 @@ impl Chain {
             let header: &[u8; 8] = rest.first_chunk()?;
             let len = match self.next {
                 44 => {
-                    // The fragment header (RFC 8200 §4.5): an offset of 0 with more to come, or with reserved bits, is the first one; all
-                    // zero is the whole.
+                    // The fragment header (RFC 8200 §4.5): an offset of 0 with more to come, or
+                    // with reserved bits, is the first one; all zero is the whole.
                     let offset = u16::from_be_bytes([header[2], header[3]]);
                     if offset != 0 {
                         self.frag = if offset & !7 == 0 { Frag::First } else { Frag::Later };
                     }
                     8
                 }
-                // The authentication header counts in 4-byte units (RFC 4302 §2.2), the others in 8-byte ones.
+                // The authentication header counts in 4-byte units (RFC 4302 §2.2), the others in
+                // 8-byte ones.
                 51 => (usize::from(header[1]) + 2) * 4,
                 _ => (usize::from(header[1]) + 1) * 8,
             };

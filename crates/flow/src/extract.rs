@@ -1,8 +1,10 @@
 //! From bytes to a key.
 //!
-//! Each layer that is not whole ends the walk: what was read of outer layers stays, the fields of inner ones are zero. Lengths in headers are
-//! believed only where the bytes are there, and what lies behind the length of an IP header (Ethernet padding) is not read. What is whole is
-//! what Open vSwitch takes for whole: the version in an IP header, for example, is the EtherType's business.
+//! Each layer that is not whole ends the walk: what was read of outer layers stays, the fields of
+//! inner ones are zero. Lengths in headers are believed only where the bytes are there, and what
+//! lies behind the length of an IP header (Ethernet padding) is not read. What is whole is what
+//! Open vSwitch takes for whole: the version in an IP header, for example, is the EtherType's
+//! business.
 
 use crate::field::{Field, fill};
 use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
@@ -17,13 +19,15 @@ pub use plain::repeats;
 use plain::{Plain, begins_with, untagged};
 pub use slot::{KeySlot, Reading};
 
-/// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header with a type.
+/// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header
+/// with a type.
 const NOT_A_TYPE: u16 = 0x05ff;
 
 /// In a label stack entry: it is the last.
 const BOTTOM_OF_STACK: u128 = 0x100;
 
-/// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its outermost VLAN tag.
+/// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its
+/// outermost VLAN tag.
 pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
     let mut slot = KeySlot::default();
     (slot.read(data, in_port, None) == Reading::Key).then(|| *slot)
@@ -39,7 +43,8 @@ pub fn has_key(data: &[u8]) -> bool {
     header.is_some_and(|header| !EtherType(u16::from_be_bytes([header[12], header[13]])).is_vlan())
 }
 
-/// What Ethernet carries. Inner layers are optional: where one is not whole, the packet has no more fields.
+/// What Ethernet carries. Inner layers are optional: where one is not whole, the packet has no more
+/// fields.
 fn payload(key: &mut Key, kind: EtherType, data: &[u8]) {
     let _ = match kind {
         EtherType::IPV4 => ipv4(key, data),
@@ -242,9 +247,9 @@ fn icmp(key: &mut Key, protocol: u8, data: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The reserved word, the target and the link-layer address options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4,
-/// §4.6.1). An option that says it is longer than the packet, or not long at all, is the last. One that comes twice makes target and addresses
-/// unknown.
+/// The reserved word, the target and the link-layer address options of a neighbour solicitation or
+/// advertisement (RFC 4861 §4.3, §4.4, §4.6.1). An option that says it is longer than the packet,
+/// or not long at all, is the last. One that comes twice makes target and addresses unknown.
 fn neighbour_discovery(key: &mut Key, data: &[u8]) -> Option<()> {
     key.set(Field::NdReserved, be(data.get(..4)?));
     let target = data.get(4..20)?;

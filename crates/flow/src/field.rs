@@ -3,10 +3,12 @@
 /// Words in a key.
 pub const KEY_WORDS: usize = 22;
 
-/// Words at the front of a key that have where a packet comes from and its Ethernet header with its tags, and nothing of what it carries.
+/// Words at the front of a key that have where a packet comes from and its Ethernet header with its
+/// tags, and nothing of what it carries.
 pub const ETHERNET_WORDS: usize = 4;
 
-/// What a packet must be for a field to mean something. Where it is not, the field is zero in the packet's key.
+/// What a packet must be for a field to mean something. Where it is not, the field is zero in the
+/// packet's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Prerequisite {
     /// Every packet has it.
@@ -44,7 +46,8 @@ pub struct FieldInfo {
     pub name: &'static str,
     /// The name in Open vSwitch's flow syntax.
     pub ovs_name: &'static str,
-    /// The word of the key that has its lowest bits (of a field wider than 64 bits, the one before has the highest).
+    /// The word of the key that has its lowest bits (of a field wider than 64 bits, the one before
+    /// has the highest).
     pub word: u8,
     /// The position of its lowest bit in that word; 0 where the field is wider than a word.
     pub shift: u8,
@@ -115,8 +118,9 @@ registry! {
     IpFrag "ip_frag" "nw_frag" 4 24 8 Ip;
     /// IPv6 flow label.
     Ipv6Label "ipv6_label" "ipv6_label" 4 32 20 Ipv6;
-    /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1), ESP (2), authentication (4), destination
-    /// options (8), fragment (16), routing (32), hop-by-hop options (64), one repeated (128), an order that is not recommended (256).
+    /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1), ESP
+    /// (2), authentication (4), destination options (8), fragment (16), routing (32), hop-by-hop
+    /// options (64), one repeated (128), an order that is not recommended (256).
     Ipv6Exthdr "ipv6_exthdr" "ipv6_exthdr" 4 52 9 Ipv6;
     /// IPv4 source.
     Ipv4Src "ipv4_src" "nw_src" 5 0 32 Ipv4;
@@ -162,7 +166,8 @@ registry! {
     NdSll "nd_sll" "nd_sll" 18 0 48 Nd;
     /// Target link-layer address option.
     NdTll "nd_tll" "nd_tll" 19 0 48 Nd;
-    /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class (3), bottom of stack (1), time to live (8).
+    /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class (3),
+    /// bottom of stack (1), time to live (8).
     MplsLse0 "mpls_lse0" "mpls_lse" 20 0 32 Mpls;
     /// The second MPLS label stack entry; zero where the first is the bottom of the stack.
     MplsLse1 "mpls_lse1" "mpls_lse1" 20 32 32 Mpls;
@@ -226,8 +231,8 @@ pub(crate) fn word<const N: usize>(fields: [(Field, u64); N]) -> u64 {
     word
 }
 
-/// Writes a [`word`] where it belongs: what costs nothing where a word is known to be zero, and spares the processor to read back what it has
-/// just written.
+/// Writes a [`word`] where it belongs: what costs nothing where a word is known to be zero, and
+/// spares the processor to read back what it has just written.
 #[inline(always)]
 pub(crate) fn fill<const N: usize>(words: &mut [u64; KEY_WORDS], fields: [(Field, u64); N]) {
     words[fields[0].0.info().word as usize] = word(fields);

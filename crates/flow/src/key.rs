@@ -16,8 +16,9 @@ impl fmt::Display for PortNo {
     }
 }
 
-/// Set in [`Field::VlanTci0`] and [`Field::VlanTci1`] where there is a tag, so that VLAN 0 differs from no tag. It takes the place of the drop
-/// eligible indicator, which no key tells apart: where a tag is rewritten it becomes 0, as IEEE 802.1Q §6.9.3 has it where Use_DEI is off.
+/// Set in [`Field::VlanTci0`] and [`Field::VlanTci1`] where there is a tag, so that VLAN 0 differs
+/// from no tag. It takes the place of the drop eligible indicator, which no key tells apart: where
+/// a tag is rewritten it becomes 0, as IEEE 802.1Q §6.9.3 has it where Use_DEI is off.
 pub const TAG_PRESENT: u16 = 0x1000;
 
 /// Values of [`Field::IpFrag`].
@@ -42,7 +43,8 @@ impl Key {
     /// All fields zero.
     pub const ZERO: Key = Key { words: [0; KEY_WORDS] };
 
-    /// The key of these words, in the order of the layout; bits that belong to no field are left out.
+    /// The key of these words, in the order of the layout; bits that belong to no field are left
+    /// out.
     pub fn from_words(words: &[u64; KEY_WORDS]) -> Key {
         Key {
             words: std::array::from_fn(|n| words[n] & FIELD_BITS[n]),
@@ -107,7 +109,8 @@ impl Key {
         MacAddr::from_u64(self.get(Field::EthDst) as u64)
     }
 
-    /// The tag at a level (0 is the outermost), with [`TAG_PRESENT`] cleared; `None` where there is none or the level is not parsed.
+    /// The tag at a level (0 is the outermost), with [`TAG_PRESENT`] cleared; `None` where there is
+    /// none or the level is not parsed.
     pub const fn tag(&self, level: usize) -> Option<VlanTag> {
         let (tpid, tci) = match level {
             0 => (self.get(Field::VlanTpid0) as u16, self.get(Field::VlanTci0) as u16),

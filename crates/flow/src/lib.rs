@@ -1,11 +1,14 @@
-//! The fields of packets: where each lies in a flow key, what it is called, when it means something.
+//! The fields of packets: where each lies in a flow key, what it is called, when it means
+//! something.
 //!
-//! A [`Key`] is what the switch knows of a packet: a fixed array of words into which [`extract`] writes the values of all fields. A [`Mask`]
-//! of the same shape says which bits of a key count. One table, [`Field::info`], gives each field's place and names; no other code knows a
-//! shift or a width.
+//! A [`Key`] is what the switch knows of a packet: a fixed array of words into which [`extract`]
+//! writes the values of all fields. A [`Mask`] of the same shape says which bits of a key count.
+//! One table, [`Field::info`], gives each field's place and names; no other code knows a shift or a
+//! width.
 //!
 //! Invariants
-//! - Key and mask bits that belong to no field are zero, so that equality and hashes can work on words.
+//! - Key and mask bits that belong to no field are zero, so that equality and hashes can work on
+//!   words.
 //! - A field whose prerequisite a packet does not meet is zero in its key.
 //! - `extract` never panics and reads each header once.
 #![forbid(unsafe_code)]

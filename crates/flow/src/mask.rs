@@ -8,7 +8,8 @@ pub(crate) const FIELD_BITS: [u64; KEY_WORDS] = Mask::full().words;
 
 /// A set of bits of a [`Key`].
 ///
-/// It knows which words have bits, so that hashing and comparing under a mask read only those: a switching decision touches three or four.
+/// It knows which words have bits, so that hashing and comparing under a mask read only those: a
+/// switching decision touches three or four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mask {
     words: [u64; KEY_WORDS],
@@ -23,7 +24,8 @@ impl Mask {
         used: 0,
     };
 
-    /// The mask of these words, in the order of the layout; bits that belong to no field are left out.
+    /// The mask of these words, in the order of the layout; bits that belong to no field are left
+    /// out.
     pub fn from_words(words: &[u64; KEY_WORDS]) -> Mask {
         let mut mask = Mask::EMPTY;
         for n in 0..KEY_WORDS {
@@ -94,7 +96,8 @@ impl Mask {
         self.common(&Key::ZERO, other, &Key::ZERO)
     }
 
-    /// The bits of both in which two keys, each masked by its own, are equal: a packet that agrees with either of them agrees with both there.
+    /// The bits of both in which two keys, each masked by its own, are equal: a packet that agrees
+    /// with either of them agrees with both there.
     #[must_use]
     pub fn common(&self, key: &Key, other: &Mask, other_key: &Key) -> Mask {
         let mut mask = Mask::EMPTY;
@@ -148,7 +151,8 @@ impl Mask {
         })
     }
 
-    /// A hash of the bits of `key` that are in the mask. Who does not know the seed cannot make keys collide on purpose.
+    /// A hash of the bits of `key` that are in the mask. Who does not know the seed cannot make
+    /// keys collide on purpose.
     #[inline]
     pub fn hash_key(&self, key: &Key, seed: u64) -> u64 {
         let mut hash = seed;
@@ -166,10 +170,12 @@ impl Mask {
     }
 }
 
-/// One step of a hash: adds a word to it. Who does not know the hash that goes in cannot make the results of two words equal on purpose.
+/// One step of a hash: adds a word to it. Who does not know the hash that goes in cannot make the
+/// results of two words equal on purpose.
 #[inline(always)]
 pub const fn mix(hash: u64, word: u64) -> u64 {
-    // A 64×64→128-bit product, folded. The added constants keep a word that equals the hash from making the product, and all that follows, zero.
+    // A 64×64→128-bit product, folded. The added constants keep a word that equals the hash from
+    // making the product, and all that follows, zero.
     let product = (hash ^ word ^ 0x9e37_79b9_7f4a_7c15) as u128
         * (word.rotate_left(32) ^ hash.rotate_left(17) ^ 0xd6e8_feb8_6659_fd93) as u128;
     (product >> 64) as u64 ^ product as u64

@@ -1,13 +1,17 @@
-//! The fields that OpenFlow can match and set: what they are called, how wide they are, what they need, and where their bits are kept.
+//! The fields that OpenFlow can match and set: what they are called, how wide they are, what they
+//! need, and where their bits are kept.
 //!
-//! A [`MatchField`] is one name in the OpenFlow sense; the table in `match_field_table.rs` has a row for each. Its bits are kept either in the
-//! datapath's [`Key`](crate::Key) or in the metadata words of a [`FlowState`](crate::FlowState).
+//! A [`MatchField`] is one name in the OpenFlow sense; the table in `match_field_table.rs` has a
+//! row for each. Its bits are kept either in the datapath's [`Key`](crate::Key) or in the metadata
+//! words of a [`FlowState`](crate::FlowState).
 //!
-//! Several fields may be views of the same bits: `xreg0` of `reg0` and `reg1`, `vlan_vid` of `vlan_tci`, `ip_dscp` of the type of service
-//! octet. Of those one set is *canonical*: canonical fields share no bits, except those of transport protocols, of which prerequisites let a
-//! match have one only. A match that is written in canonical fields is therefore written in one way only.
+//! Several fields may be views of the same bits: `xreg0` of `reg0` and `reg1`, `vlan_vid` of
+//! `vlan_tci`, `ip_dscp` of the type of service octet. Of those one set is *canonical*: canonical
+//! fields share no bits, except those of transport protocols, of which prerequisites let a match
+//! have one only. A match that is written in canonical fields is therefore written in one way only.
 //!
-//! The order of the variants is the order in which a match lists them: a field comes behind what it needs.
+//! The order of the variants is the order in which a match lists them: a field comes behind what it
+//! needs.
 
 #[path = "match_field_table.rs"]
 mod table;
@@ -25,7 +29,8 @@ pub struct MatchFieldInfo {
     pub names: &'static [&'static str],
     /// The width of its value in a message, in bits; a multiple of 8.
     pub bits: u16,
-    /// The bits of a value that may be one. Of a field wider than 128 bits, all are, whatever this says.
+    /// The bits of a value that may be one. Of a field wider than 128 bits, all are, whatever this
+    /// says.
     pub valid: u128,
     /// How its values are written.
     pub format: Format,
@@ -147,7 +152,8 @@ pub enum Home {
         /// The lowest bit.
         shift: u8,
     },
-    /// In a word of metadata, from this bit of it up; a value wider than 64 bits has its high bits in the word before.
+    /// In a word of metadata, from this bit of it up; a value wider than 64 bits has its high bits
+    /// in the word before.
     Meta {
         /// The word.
         word: u8,
@@ -165,7 +171,8 @@ pub struct OxmId {
     pub class: OxmClass,
     /// The number in its class, 0 to 127.
     pub number: u8,
-    /// The first protocol version that has it, as in message headers (3 is OpenFlow 1.2); 0 for extensions, which any may have.
+    /// The first protocol version that has it, as in message headers (3 is OpenFlow 1.2); 0 for
+    /// extensions, which any may have.
     pub since: u8,
     /// Its name without the class's prefix.
     suffix: &'static str,
@@ -294,8 +301,9 @@ impl MatchField {
         ids.get(&(class, number)).copied()
     }
 
-    /// The identifier to use in messages of a protocol version (as in message headers; 1 is OpenFlow 1.0): the newest that the version has, else the
-    /// oldest there is. `None` where the field has no identifier.
+    /// The identifier to use in messages of a protocol version (as in message headers; 1 is
+    /// OpenFlow 1.0): the newest that the version has, else the oldest there is. `None` where the
+    /// field has no identifier.
     pub fn id(self, version: u8) -> Option<&'static OxmId> {
         let ids = self.info().ids;
         ids.iter().rev().find(|id| id.since <= version).or(ids.first())

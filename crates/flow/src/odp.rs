@@ -1,4 +1,5 @@
-//! Reading flows in the syntax of `ovs-dpctl dump-flows`: the other way of [`Masked`](crate::Masked).
+//! Reading flows in the syntax of `ovs-dpctl dump-flows`: the other way of
+//! [`Masked`](crate::Masked).
 
 use crate::display::TCP_FLAGS;
 use crate::field::Field;
@@ -28,11 +29,14 @@ impl fmt::Display for OdpError {
 
 impl std::error::Error for OdpError {}
 
-/// Reads a flow: `in_port(1),eth(src=02:00:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0)`. Returns the values, and the bits that
-/// were spoken of; a value without a mask is meant whole. `port` knows ports by name.
+/// Reads a flow:
+/// `in_port(1),eth(src=02:00:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0)`. Returns
+/// the values, and the bits that were spoken of; a value without a mask is meant whole. `port`
+/// knows ports by name.
 ///
 /// # Errors
-/// [`OdpError`] where a part is not known, has a value that it cannot have, or is what no packet here has (tunnels, connection tracking).
+/// [`OdpError`] where a part is not known, has a value that it cannot have, or is what no packet
+/// here has (tunnels, connection tracking).
 pub fn parse_odp(text: &str, port: &dyn Fn(&str) -> Option<PortNo>) -> Result<(Key, Mask), OdpError> {
     let mut reader = Reader {
         key: Key::ZERO,

@@ -1,4 +1,5 @@
-//! Where metadata keeps tunnels' options, whatever fields these are mapped to: in units of four bytes, and one bit for each option that is there.
+//! Where metadata keeps tunnels' options, whatever fields these are mapped to: in units of four
+//! bytes, and one bit for each option that is there.
 //!
 //! The words may have more behind those of metadata, which is not looked at.
 

@@ -1,11 +1,13 @@
 //! What OpenFlow tables look at: a packet's key, and metadata that is in no packet.
 //!
-//! A [`FlowState`] is what a rule is matched against and what actions change: the datapath's [`Key`], and words of metadata: registers, the
-//! ingress port as OpenFlow numbers it, tunnel and connection-tracking values. A [`FlowMaskState`] of the same shape says which of its bits
-//! count; a [`StateMatch`] has both, and is a rule's condition.
+//! A [`FlowState`] is what a rule is matched against and what actions change: the datapath's
+//! [`Key`], and words of metadata: registers, the ingress port as OpenFlow numbers it, tunnel and
+//! connection-tracking values. A [`FlowMaskState`] of the same shape says which of its bits count;
+//! a [`StateMatch`] has both, and is a rule's condition.
 //!
-//! All values are read and written by [`MatchField`]; views (`xreg0`, `vlan_vid`) read the bits of the fields that own them. Bits that belong
-//! to no field are zero, and a match's value is zero where its mask is, so that words can be compared and hashed.
+//! All values are read and written by [`MatchField`]; views (`xreg0`, `vlan_vid`) read the bits of
+//! the fields that own them. Bits that belong to no field are zero, and a match's value is zero
+//! where its mask is, so that words can be compared and hashed.
 
 use crate::match_field::{Home, MatchField};
 use crate::{Key, Mask};
@@ -131,7 +133,8 @@ impl FlowMaskState {
         }
     }
 
-    /// Adds some bits of a field. Of `in_port`, any bit adds all, since its values are no bits of the 32-bit port's.
+    /// Adds some bits of a field. Of `in_port`, any bit adds all, since its values are no bits of
+    /// the 32-bit port's.
     #[inline]
     pub fn add_bits(&mut self, field: MatchField, bits: u128) {
         let info = field.info();
@@ -225,7 +228,8 @@ impl StateMatch {
 /// The port that stands for an action set without output (OpenFlow 1.5 §7.2.1): `OFPP_UNSET`.
 pub const PORT_UNSET: u32 = 0xffff_fff7;
 
-/// The first reserved port's number in OpenFlow 1.0; those from here up are the highest 32-bit numbers in later versions.
+/// The first reserved port's number in OpenFlow 1.0; those from here up are the highest 32-bit
+/// numbers in later versions.
 const OF10_RESERVED: u32 = 0xff00;
 
 /// An OpenFlow 1.0 port's number in later versions.

@@ -1,4 +1,5 @@
-//! Keys of packets, whole and damaged, beside what Open vSwitch reads of them (`ovs-ofctl parse-pcap`).
+//! Keys of packets, whole and damaged, beside what Open vSwitch reads of them
+//! (`ovs-ofctl parse-pcap`).
 #![allow(clippy::unwrap_used)]
 
 use flow::{Field, Key, PortNo, extract};
@@ -21,7 +22,8 @@ fn keys_are_what_open_vswitch_reads() {
     assert_eq!(theirs.len(), packets.len());
     let mut kinds = BTreeMap::<String, usize>::new();
     for (packet, theirs) in packets.iter().zip(&theirs) {
-        // A packet that ends inside its outermost tag is dropped here; there it goes on as one without a tag.
+        // A packet that ends inside its outermost tag is dropped here; there it goes on as one
+        // without a tag.
         let Some(key) = extract(packet, PortNo(0)) else {
             continue;
         };

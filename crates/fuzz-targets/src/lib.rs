@@ -1,7 +1,8 @@
 //! What is done with hostile input.
 //!
-//! One function per place where bytes from outside come in; each takes any bytes and panics only where the product has a fault. The fuzzers in
-//! `fuzz/` feed them at length, the test of this crate feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
+//! One function per place where bytes from outside come in; each takes any bytes and panics only
+//! where the product has a fault. The fuzzers in `fuzz/` feed them at length, the test of this
+//! crate feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
 use flow::PortNo;
 use lab::scenario::{Profile, Scenario};
@@ -54,7 +55,8 @@ pub fn scenario(data: &[u8]) {
     }
 }
 
-/// A frame from the wire: its key, what has the same shortcut, its headers, its tags, its cutting into segments.
+/// A frame from the wire: its key, what has the same shortcut, its headers, its tags, its cutting
+/// into segments.
 pub fn packet(data: &[u8]) {
     let key = flow::extract(data, PortNo(1));
     if let Some(key) = key {
@@ -69,7 +71,8 @@ pub fn packet(data: &[u8]) {
     }
 }
 
-/// What differs in a byte and has the same shortcut all the same is read alike, but for TCP's flags.
+/// What differs in a byte and has the same shortcut all the same is read alike, but for TCP's
+/// flags.
 fn shortcuts(data: &[u8]) {
     let Some(key) = ShortcutKey::of(1, data) else { return };
     let read = |packet: &[u8]| {
@@ -112,7 +115,8 @@ fn tags(data: &[u8]) {
     }
 }
 
-/// Offload metadata that contradicts the frame is refused, and what is accepted comes out in pieces.
+/// Offload metadata that contradicts the frame is refused, and what is accepted comes out in
+/// pieces.
 fn segments(data: &[u8]) {
     let (a, b) = (usize::from(data[0]), usize::from(data[1]));
     for gso in [Gso::Tcp4, Gso::Tcp6, Gso::Udp] {
@@ -133,7 +137,8 @@ fn segments(data: &[u8]) {
     }
 }
 
-/// A peer's byte stream on a JSON-RPC socket: however it is cut into reads, the messages are the same.
+/// A peer's byte stream on a JSON-RPC socket: however it is cut into reads, the messages are the
+/// same.
 pub fn jsonrpc(data: &[u8]) {
     let limits = Limits {
         max_bytes: 1 << 16,
@@ -208,7 +213,8 @@ pub fn transact(data: &[u8]) {
     }
 }
 
-/// A database file: as it is, and with every record's length and checksum put right, so that what is in the records is looked at.
+/// A database file: as it is, and with every record's length and checksum put right, so that what
+/// is in the records is looked at.
 pub fn log(data: &[u8]) {
     file(data);
     let mut repaired = Vec::new();
@@ -240,7 +246,8 @@ fn file(bytes: &[u8]) {
     assert_eq!(copy.database.n_rows(), loaded.database.n_rows());
 }
 
-/// A message of a controller, or of a switch: what is read can be written, and what is written reads as the same.
+/// A message of a controller, or of a switch: what is read can be written, and what is written
+/// reads as the same.
 pub fn openflow(data: &[u8]) {
     let mut framer = openflow::Framer::new();
     framer.push(data);
@@ -300,7 +307,8 @@ pub fn flows(data: &[u8]) {
     }
 }
 
-/// Groups, meters, requests, settings and files of flows as text: what is printed reads as the same.
+/// Groups, meters, requests, settings and files of flows as text: what is printed reads as the
+/// same.
 pub fn texts(data: &[u8]) {
     use openflow::text as t;
     let names = Names::default();

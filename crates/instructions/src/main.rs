@@ -1,7 +1,9 @@
-//! Sends packets from memory through a worker's pipeline, a fixed number of them: what a processor executes for each can be counted exactly.
+//! Sends packets from memory through a worker's pipeline, a fixed number of them: what a processor
+//! executes for each can be counted exactly.
 //!
-//! `instructions CASE PACKETS`, under a program that counts (`cargo xtask instructions`); without arguments, the cases. Of two runs with different numbers of packets the difference
-//! is what the packets beyond cost: all of both that is not theirs, warm caches included, is the same.
+//! `instructions CASE PACKETS`, under a program that counts (`cargo xtask instructions`); without
+//! arguments, the cases. Of two runs with different numbers of packets the difference is what the
+//! packets beyond cost: all of both that is not theirs, warm caches included, is the same.
 
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};

@@ -1,8 +1,9 @@
 //! Processors that do not fall asleep.
 //!
-//! A processor with nothing to do halts, and takes tens of microseconds to come back (in a virtual machine more, as its host has given the
-//! processor away). How long depends on what else runs, so that a path with more work in it can even seem the faster one. While processors are
-//! kept awake a wake-up costs the same few microseconds everywhere.
+//! A processor with nothing to do halts, and takes tens of microseconds to come back (in a virtual
+//! machine more, as its host has given the processor away). How long depends on what else runs, so
+//! that a path with more work in it can even seem the faster one. While processors are kept awake a
+//! wake-up costs the same few microseconds everywhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,8 @@ use std::thread::JoinHandle;
 /// What the names of its threads begin with.
 pub(crate) const NAME: &str = "awake ";
 
-/// Keeps all processors busy with nothing, by threads that yield to everything else at once (`SCHED_IDLE`, `sched(7)`). Dropping it ends them.
+/// Keeps all processors busy with nothing, by threads that yield to everything else at once
+/// (`SCHED_IDLE`, `sched(7)`). Dropping it ends them.
 pub struct Awake {
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -69,7 +71,8 @@ mod tests {
         let begun = threads();
         assert!(begun >= sys::thread::allowed_cpus().unwrap().len());
         drop(awake);
-        // A thread that has ended is listed for a moment still, and other tests keep processors awake too.
+        // A thread that has ended is listed for a moment still, and other tests keep processors
+        // awake too.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while threads() >= begun {
             assert!(std::time::Instant::now() < end, "{begun} threads go on");

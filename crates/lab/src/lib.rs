@@ -1,18 +1,24 @@
-//! The laboratory: experiments as data, testbeds on this machine, what was measured, what was published, and whether one bears out the other.
+//! The laboratory: experiments as data, testbeds on this machine, what was measured, what was
+//! published, and whether one bears out the other.
 //!
-//! - [`scenario`]: an experiment as a file says it, and its cells: every combination of what it varies.
-//! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables, [`systems`] its switches.
+//! - [`scenario`]: an experiment as a file says it, and its cells: every combination of what it
+//!   varies.
+//! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables,
+//!   [`systems`] its switches.
 //! - [`traffic`]: what is sent across it and measured of it.
-//! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual machines.
+//! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual
+//!   machines.
 //! - [`trust`]: what the instruments measure where the truth is known.
 //! - [`results`]: what a run leaves.
 //! - [`run`]: cells, systems and repetitions in an order drawn by lot, and what each brings.
 //! - [`report`]: a page that reads like a paper's results, and every sample beside it.
-//! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common, shares.
+//! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common,
+//!   shares.
 //! - [`compare`]: what differs between two runs.
 //! - [`bench`]: how fast a datapath forwards from memory to nowhere, beside Open vSwitch with DPDK.
 //! - [`cli`]: the command line.
-//! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of a run.
+//! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of
+//!   a run.
 //! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
 #![warn(clippy::print_stdout)]
 #![forbid(unsafe_code)]

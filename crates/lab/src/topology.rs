@@ -1,6 +1,8 @@
-//! A testbed as a scenario asks for it: hosts, bridges, and the cables between them, every number given.
+//! A testbed as a scenario asks for it: hosts, bridges, and the cables between them, every number
+//! given.
 //!
-//! It says nothing of how: [`crate::bed`] makes the hosts and cables, [`crate::systems`] the bridges.
+//! It says nothing of how: [`crate::bed`] makes the hosts and cables, [`crate::systems`] the
+//! bridges.
 
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -26,7 +28,8 @@ impl Topology {
         self.hosts.iter().find(|host| host.name == name)
     }
 
-    /// What remains without the set-up of switches: hosts, names of bridges, cables. Testbeds that are equal in it can be one testbed.
+    /// What remains without the set-up of switches: hosts, names of bridges, cables. Testbeds that
+    /// are equal in it can be one testbed.
     pub fn cabling(&self) -> Topology {
         let mut cabling = self.clone();
         for bridge in &mut cabling.bridges {
@@ -121,22 +124,25 @@ pub struct Link {
     pub a: End,
     /// The other.
     pub b: End,
-    /// In bit/s in each direction, counted with [`OVERHEAD`] bytes for each frame; none: a bare cable.
+    /// In bit/s in each direction, counted with [`OVERHEAD`] bytes for each frame; none: a bare
+    /// cable.
     pub rate: Option<u64>,
     /// In each direction, in microseconds.
     #[serde(default)]
     pub delay: u64,
-    /// With a rate: a frame arrives when its last bit has passed, as on a cable of copper. The kernel's shaper, which is used without this, lets a
-    /// frame that finds the cable idle pass at once; this is a program's work, and costs more of the processor the more frames there are.
+    /// With a rate: a frame arrives when its last bit has passed, as on a cable of copper. The
+    /// kernel's shaper, which is used without this, lets a frame that finds the cable idle pass at
+    /// once; this is a program's work, and costs more of the processor the more frames there are.
     #[serde(default)]
     pub serial: bool,
-    /// What the cable's shaper holds in each direction, in bytes, each frame counted with [`OVERHEAD`].
+    /// What the cable's shaper holds in each direction, in bytes, each frame counted with
+    /// [`OVERHEAD`].
     #[serde(default = "queue")]
     pub queue: u64,
 }
 
-/// Bytes that a frame costs on a cable beside its own (from its destination's address to its payload's end): preamble and start 8, FCS 4,
-/// gap 12 (IEEE 802.3).
+/// Bytes that a frame costs on a cable beside its own (from its destination's address to its
+/// payload's end): preamble and start 8, FCS 4, gap 12 (IEEE 802.3).
 pub const OVERHEAD: u64 = 24;
 
 /// What the shaper of a cable holds where the scenario does not say: 100 full frames.
@@ -168,7 +174,8 @@ pub struct Port {
     pub qos: Option<Qos>,
     /// What may come in.
     pub policing: Option<Policing>,
-    /// It is one of several members of a port; all of its cables that name the same bond, at the same bridge, are set up alike.
+    /// It is one of several members of a port; all of its cables that name the same bond, at the
+    /// same bridge, are set up alike.
     pub bond: Option<Bond>,
 }
 
@@ -207,7 +214,8 @@ pub struct Qos {
     pub rate: Option<u64>,
     /// What stands in each class (HTB, HFSC): fifo, sfq, codel or fq_codel; none: a plain queue.
     pub leaf: Option<QosKind>,
-    /// Classes below that rate (HTB, HFSC); what no class takes goes with the first. None: one class with all of the rate.
+    /// Classes below that rate (HTB, HFSC); what no class takes goes with the first. None: one
+    /// class with all of the rate.
     #[serde(default, rename = "class")]
     pub classes: Vec<Class>,
 }

@@ -1,16 +1,19 @@
-//! Whether the instruments can be trusted: what they measure of cables whose rate and delay are known.
+//! Whether the instruments can be trusted: what they measure of cables whose rate and delay are
+//! known.
 //!
 //! All with processors that are [kept awake](crate::awake).
 //!
 //! - The prober's floor: a round trip that leaves no host. All that is measured includes it.
 //! - A bare cable: what two hosts and a veth pair add, and how steady that is.
-//! - Cables with a rate, kept by the kernel's token bucket: payload that arrives of datagrams sent a fifth faster than the cable carries. A frame
-//!   with P bytes of UDP payload occupies the cable for P + 8 (UDP) + 20 (IPv4) + 14 (Ethernet) + 24 (preamble, FCS, gap) bytes, so a rate R
-//!   carries R·P/(P+66) bit/s of payload.
-//!   The same of TCP, whose full segments have 1448 bytes of payload and 52 of headers of IPv4 and TCP.
-//! - Cables with a delay, kept by the lab's program: a round trip takes twice the delay longer than on a bare cable. On one processor, and, only
-//!   to be reported, on all.
-//! - Serial cables: besides, a frame takes its bytes' time in each direction, so a round trip takes 2·8·(P+66)/R longer.
+//! - Cables with a rate, kept by the kernel's token bucket: payload that arrives of datagrams sent
+//!   a fifth faster than the cable carries. A frame with P bytes of UDP payload occupies the cable
+//!   for P + 8 (UDP) + 20 (IPv4) + 14 (Ethernet) + 24 (preamble, FCS, gap) bytes, so a rate R
+//!   carries R·P/(P+66) bit/s of payload. The same of TCP, whose full segments have 1448 bytes of
+//!   payload and 52 of headers of IPv4 and TCP.
+//! - Cables with a delay, kept by the lab's program: a round trip takes twice the delay longer than
+//!   on a bare cable. On one processor, and, only to be reported, on all.
+//! - Serial cables: besides, a frame takes its bytes' time in each direction, so a round trip takes
+//!   2·8·(P+66)/R longer.
 
 use crate::awake::Awake;
 use crate::bed::Bed;
@@ -64,13 +67,15 @@ const TURNS: usize = 11;
 /// The share of a turn's round trips that took no longer than the one that counts.
 const UNDISTURBED: f64 = 0.25;
 
-/// How often a throughput is measured; the fastest counts: what else runs on the machine can only slow a sender down.
+/// How often a throughput is measured; the fastest counts: what else runs on the machine can only
+/// slow a sender down.
 const STREAMS: usize = 3;
 
 /// Bytes of headers before a UDP payload: Ethernet, IPv4, UDP.
 const HEADERS: u64 = 14 + 20 + 8;
 
-/// Bytes of payload of a full TCP segment at an MTU of 1500, and of its headers: Ethernet, IPv4, TCP with timestamps.
+/// Bytes of payload of a full TCP segment at an MTU of 1500, and of its headers: Ethernet, IPv4,
+/// TCP with timestamps.
 const SEGMENT: u64 = 1500 - 20 - 32;
 const SEGMENT_HEADERS: u64 = 14 + 20 + 32;
 
@@ -81,7 +86,8 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// Measures all; each measurement takes about `seconds`. `progress` is told what comes next.
 ///
 /// # Errors
-/// No root, a tool that is missing, an agent that has gone. That something is not as it should be is no error.
+/// No root, a tool that is missing, an agent that has gone. That something is not as it should be
+/// is no error.
 pub fn measure(seconds: f64, progress: &mut dyn FnMut(&str)) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     let awake = Awake::begin()?;
@@ -186,9 +192,11 @@ fn bare(bed: &Bed, seconds: f64, checks: &mut Vec<Check>) -> Result<()> {
     Ok(())
 }
 
-/// A round trip takes `known` nanoseconds longer across a cable than across a bare one. There the echo server keeps each datagram as long, by its
-/// own clock, so that everybody rests as long in both: what has rested longer takes longer to begin, by more than the tolerance. Both are measured
-/// in turns, and the calmest turn of each counts: what else runs on the machine can only make a round trip longer, and changes from turn to turn.
+/// A round trip takes `known` nanoseconds longer across a cable than across a bare one. There the
+/// echo server keeps each datagram as long, by its own clock, so that everybody rests as long in
+/// both: what has rested longer takes longer to begin, by more than the tolerance. Both are
+/// measured in turns, and the calmest turn of each counts: what else runs on the machine can only
+/// make a round trip longer, and changes from turn to turn.
 fn delay_check(what: &str, cable: &str, payload: u32, known: u64, seconds: f64) -> Result<Check> {
     let (cable, reference) = (pair(cable)?, pair("")?);
     let (mut across, mut held) = (f64::INFINITY, f64::INFINITY);
@@ -211,8 +219,9 @@ fn delay_check(what: &str, cable: &str, payload: u32, known: u64, seconds: f64) 
     })
 }
 
-/// Does it on one processor, with all programs that it starts: to wake a program on another one takes from one to tens of microseconds (in a virtual
-/// machine the more), which a cable with a program between the hosts has to do more often than a bare one.
+/// Does it on one processor, with all programs that it starts: to wake a program on another one
+/// takes from one to tens of microseconds (in a virtual machine the more), which a cable with a
+/// program between the hosts has to do more often than a bare one.
 fn on_one_processor<T: std::marker::Send>(what: impl FnOnce() -> Result<T> + std::marker::Send) -> Result<T> {
     let cpu = sys::thread::allowed_cpus()?.pop().context("no processor")?;
     let pinned = || {
@@ -223,7 +232,8 @@ fn on_one_processor<T: std::marker::Send>(what: impl FnOnce() -> Result<T> + std
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// TCP across a cable with the kernel's token bucket, from the first byte to the last that is acknowledged: the fastest of several times.
+/// TCP across a cable with the kernel's token bucket, from the first byte to the last that is
+/// acknowledged: the fastest of several times.
 fn stream(rate: u64, seconds: f64) -> Result<Check> {
     let mut measured = 0.0f64;
     for _ in 0..STREAMS {

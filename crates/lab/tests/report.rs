@@ -175,7 +175,8 @@ fn what_the_bridge_does_by_itself_turns_no_verdict_on_another_switch() {
         .find(|mark| mark["system"] == "oxvs")
         .unwrap();
     assert_eq!(ours["text"], "reproduced", "{row:#}");
-    // Its numbers are told under its own name, not under that of the switch in whose place it stands.
+    // Its numbers are told under its own name, not under that of the switch in whose place it
+    // stands.
     assert!(
         ours["evidence"][0]["text"].as_str().unwrap().starts_with("oxvs: "),
         "{row:#}"
@@ -221,8 +222,10 @@ fn figures_can_be_had_as_files_that_stand_alone() {
     }
 }
 
-/// What a page in a browser says of itself: of elements that reach beyond it and are not in a container that scrolls, of texts cut off by their
-/// figure and of what it draws without a colour, of how many figures and tables there are and can be seen, and of the least size of a figure's text.
+/// What a page in a browser says of itself: of elements that reach beyond it and are not in a
+/// container that scrolls, of texts cut off by their figure and of what it draws without a colour,
+/// of how many figures and tables there are and can be seen, and of the least size of a figure's
+/// text.
 const LOOK: &str = r#"<pre id="seen"></pre><script>
 const page = document.documentElement, wide = page.clientWidth, over = [], cut = [];
 const within = element => element.closest('.scroll, .panel, pre');
@@ -367,7 +370,8 @@ fn hostile_requests_are_refused() {
     ];
     for (request, status) in cases {
         let answer = ask(&url, request);
-        // Where unread data is left the answer may be lost with the connection; nothing is served either way.
+        // Where unread data is left the answer may be lost with the connection; nothing is served
+        // either way.
         let refused = answer.starts_with(&format!("HTTP/1.1 {status} ")) || (answer.is_empty() && request.len() > 8192);
         assert!(
             refused && !answer.contains("secret\n"),

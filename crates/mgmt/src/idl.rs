@@ -1,8 +1,9 @@
 //! An [`Idl`] on a stream: the client of a database that daemons and tools await on.
 //!
-//! Over a [`Remote`] it connects anew when the connection breaks, as [`crate::reconnect`] says when; over a stream that it was given
-//! ([`IdlConnection::over`]) a broken connection is the end. Every future here may be dropped without a loss: what has been read or is yet
-//! to be sent stays in the connection.
+//! Over a [`Remote`] it connects anew when the connection breaks, as [`crate::reconnect`] says
+//! when; over a stream that it was given ([`IdlConnection::over`]) a broken connection is the end.
+//! Every future here may be dropped without a loss: what has been read or is yet to be sent stays
+//! in the connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -67,7 +68,8 @@ pub enum ConnectionError {
     TimedOut,
 }
 
-/// The longest message taken from a server: it is the server that decides how large the database is.
+/// The longest message taken from a server: it is the server that decides how large the database
+/// is.
 const MAX_MESSAGE: usize = 1 << 30;
 
 impl IdlConnection {
@@ -79,7 +81,8 @@ impl IdlConnection {
         this
     }
 
-    /// A client of a server at `remote`, connected when it is first awaited and anew whenever that is needed.
+    /// A client of a server at `remote`, connected when it is first awaited and anew whenever that
+    /// is needed.
     pub fn to(idl: Idl, remote: Remote, tls: Tls) -> IdlConnection {
         IdlConnection::new(idl, Some(remote), tls)
     }
@@ -125,8 +128,8 @@ impl IdlConnection {
         self.link.is_some() && self.idl.is_synced()
     }
 
-    /// Asks the server whether it is there after `interval` of silence, `None` never. Without this call: 5 seconds over TCP, never over
-    /// other streams.
+    /// Asks the server whether it is there after `interval` of silence, `None` never. Without this
+    /// call: 5 seconds over TCP, never over other streams.
     pub fn set_probe_interval(&mut self, interval: Option<Duration>) {
         let policy = *self.machine.policy();
         self.machine.set_policy(Policy {
@@ -135,10 +138,12 @@ impl IdlConnection {
         });
     }
 
-    /// Waits until the contents change ([`Idl::seqno`] moves) or the lock is granted or lost. What has changed since the last return counts.
+    /// Waits until the contents change ([`Idl::seqno`] moves) or the lock is granted or lost. What
+    /// has changed since the last return counts.
     ///
     /// # Errors
-    /// The connection broke and there is no remote to connect to again. With one, errors are logged and the wait goes on.
+    /// The connection broke and there is no remote to connect to again. With one, errors are logged
+    /// and the wait goes on.
     pub async fn changed(&mut self) -> Result<(), ConnectionError> {
         loop {
             let mut lock_changed = false;
@@ -181,15 +186,16 @@ impl IdlConnection {
         self.committed(id).await
     }
 
-    /// Sends a transaction without waiting; its number for [`IdlConnection::committed`] and [`IdlConnection::poll_status`].
+    /// Sends a transaction without waiting; its number for [`IdlConnection::committed`] and
+    /// [`IdlConnection::poll_status`].
     pub fn submit(&mut self, txn: Txn) -> u64 {
         let id = self.idl.commit(txn);
         self.collect();
         id
     }
 
-    /// What has become of a transaction, if that is known; it is told once. Whoever awaits [`IdlConnection::changed`] meanwhile keeps the
-    /// connection going.
+    /// What has become of a transaction, if that is known; it is told once. Whoever awaits
+    /// [`IdlConnection::changed`] meanwhile keeps the connection going.
     pub fn poll_status(&mut self, id: u64) -> Option<TxnStatus> {
         let at = self
             .events

@@ -1,7 +1,8 @@
 //! Management: what every daemon and every tool of oxvs stands on.
 //!
 //! - [`paths`]: where sockets, databases and logs are.
-//! - [`stream`]: remotes such as `unix:FILE`, `ptcp:6640` or `ssl:HOST:6653`, connected to or listened on.
+//! - [`stream`]: remotes such as `unix:FILE`, `ptcp:6640` or `ssl:HOST:6653`, connected to or
+//!   listened on.
 //! - [`reconnect`]: when to connect again, to probe, to give up.
 //! - [`jsonrpc`]: JSON-RPC 1.0 as the database and the control sockets speak it.
 //! - [`unixctl`]: the control socket of a daemon, both sides of it.

@@ -1,7 +1,9 @@
-//! When to connect, to probe and to give up: the life of one connection to a peer, on whatever clock the caller has.
+//! When to connect, to probe and to give up: the life of one connection to a peer, on whatever
+//! clock the caller has.
 //!
-//! Nothing here does input or output. The caller asks [`Reconnect::poll`] what to do, does it, and says how it went: [`connected`], [`failed`],
-//! [`heard`], [`disconnected`]. It asks again at [`Reconnect::deadline`], and after each event.
+//! Nothing here does input or output. The caller asks [`Reconnect::poll`] what to do, does it, and
+//! says how it went: [`connected`], [`failed`], [`heard`], [`disconnected`]. It asks again at
+//! [`Reconnect::deadline`], and after each event.
 //!
 //! ```text
 //!            ┌────────────── failed, disconnected ───────────────┐
@@ -27,7 +29,8 @@ pub struct Policy {
     pub min_backoff: Duration,
     /// The longest pause.
     pub max_backoff: Duration,
-    /// After so long a silence the peer is probed, and after as long again given up; `None` for never.
+    /// After so long a silence the peer is probed, and after as long again given up; `None` for
+    /// never.
     pub probe: Option<Duration>,
 }
 
@@ -241,7 +244,8 @@ impl Reconnect {
         if self.is_connected() {
             self.last_error = Some(why.to_owned());
             self.disconnected = Some(now);
-            // A peer that stayed for a while is worth a quick attempt; one that hangs up at once is not.
+            // A peer that stayed for a while is worth a quick attempt; one that hangs up at once is
+            // not.
             if self
                 .connected
                 .is_some_and(|then| passed(then, self.heard) >= self.backoff)

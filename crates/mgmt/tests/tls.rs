@@ -1,4 +1,5 @@
-//! Streams under TLS: who is let in, who is not, and what happens when files change or peers misbehave.
+//! Streams under TLS: who is let in, who is not, and what happens when files change or peers
+//! misbehave.
 
 use std::fs;
 use std::io::ErrorKind;

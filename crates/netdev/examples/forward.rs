@@ -1,6 +1,8 @@
-//! Forwards everything between two devices, with no switch in between: what the devices themselves cost.
+//! Forwards everything between two devices, with no switch in between: what the devices themselves
+//! cost.
 //!
-//! `forward DEVICE DEVICE [BATCH]` runs until it is killed, in the network namespace it is started in.
+//! `forward DEVICE DEVICE [BATCH]` runs until it is killed, in the network namespace it is started
+//! in.
 
 use netdev::{Frame, Rx, Spec, Tx, TxReport};
 use rustix::event::{PollFd, PollFlags, poll};

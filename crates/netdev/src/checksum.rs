@@ -4,7 +4,8 @@ use crate::{Csum, Frame};
 use wire::checksum::Sum;
 use wire::crc32c;
 
-/// Where SCTP has its checksum. It is four bytes long and another kind than those of all that have theirs elsewhere.
+/// Where SCTP has its checksum. It is four bytes long and another kind than those of all that have
+/// theirs elsewhere.
 pub(crate) const SCTP: u16 = 8;
 
 /// The pending checksum lies outside of the packet.
@@ -12,8 +13,9 @@ pub(crate) const SCTP: u16 = 8;
 #[error("the pending checksum lies outside of the packet")]
 pub struct ChecksumError;
 
-/// Computes a pending checksum and writes it into the packet; does nothing where none is pending. Not for segments to be cut: their parts have
-/// checksums of their own ([`gso::segment`](crate::gso::segment)).
+/// Computes a pending checksum and writes it into the packet; does nothing where none is pending.
+/// Not for segments to be cut: their parts have checksums of their own
+/// ([`gso::segment`](crate::gso::segment)).
 ///
 /// # Errors
 /// [`ChecksumError`], and then the frame is unchanged.
@@ -32,8 +34,8 @@ pub fn fill(frame: &mut Frame) -> Result<(), ChecksumError> {
         frame.offload.csum = Csum::Valid;
         return Ok(());
     }
-    // The field holds the pseudo header's sum, which thereby enters. A result of zero is sent as its other form: zero means "none" in UDP, and the
-    // two are equal elsewhere.
+    // The field holds the pseudo header's sum, which thereby enters. A result of zero is sent as
+    // its other form: zero means "none" in UDP, and the two are equal elsewhere.
     let sum = Sum::ZERO.bytes(covered).finish_udp();
     covered[field].copy_from_slice(&sum.to_be_bytes());
     frame.offload.csum = Csum::Valid;

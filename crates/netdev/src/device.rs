@@ -10,8 +10,9 @@ use wire::MacAddr;
 
 /// A device that sends and receives packets.
 ///
-/// Calls here are control-plane calls and may come from any thread; packets go through the [`Rx`] and [`Tx`] that a worker opens for itself.
-/// Errors of the kernel keep their number ([`io::Error::raw_os_error`]): `ENODEV` where the device has vanished.
+/// Calls here are control-plane calls and may come from any thread; packets go through the [`Rx`]
+/// and [`Tx`] that a worker opens for itself. Errors of the kernel keep their number
+/// ([`io::Error::raw_os_error`]): `ENODEV` where the device has vanished.
 pub trait Netdev: Send + Sync {
     /// The device's name.
     fn name(&self) -> &str;
@@ -19,7 +20,8 @@ pub trait Netdev: Send + Sync {
     /// What kind of device it is.
     fn kind(&self) -> Kind;
 
-    /// The device's present state. Cheap enough for every statistics interval (one exchange with the kernel).
+    /// The device's present state. Cheap enough for every statistics interval (one exchange with
+    /// the kernel).
     ///
     /// # Errors
     /// What the kernel says; `ENODEV` where the device has vanished.
@@ -43,8 +45,8 @@ pub trait Netdev: Send + Sync {
     /// What the kernel says.
     fn set_up(&self, up: bool) -> io::Result<()>;
 
-    /// Opens the device's receive queues. As long as one of them lives, the device belongs to the switch: the host's stack gets nothing of
-    /// what a [`Kind::System`] device receives.
+    /// Opens the device's receive queues. As long as one of them lives, the device belongs to the
+    /// switch: the host's stack gets nothing of what a [`Kind::System`] device receives.
     ///
     /// # Errors
     /// What the kernel says; `EBUSY` where the queues are open already and cannot be opened twice;
@@ -60,8 +62,8 @@ pub trait Netdev: Send + Sync {
     /// What the device lost, since it was opened.
     fn drops(&self) -> DeviceDrops;
 
-    /// What `Interface.status` shows: `driver_name`, `driver_version`, `firmware_version`, where the device has them, and `warning` where
-    /// it works with a limitation.
+    /// What `Interface.status` shows: `driver_name`, `driver_version`, `firmware_version`, where
+    /// the device has them, and `warning` where it works with a limitation.
     fn status(&self) -> BTreeMap<String, String>;
 
     /// Other switches that use the device too, or have asked for it since the last call, in words
@@ -86,11 +88,13 @@ pub trait Rx: Send {
     /// Readable when there may be packets; for `poll` and `epoll`, level-triggered.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Appends up to `max` received packets to `out` and returns how many; 0 where there are none now. Never waits.
+    /// Appends up to `max` received packets to `out` and returns how many; 0 where there are none
+    /// now. Never waits.
     ///
     /// # Errors
-    /// What the kernel says. After an error the queue is dead and must not be polled any more (its descriptor may stay readable). A device
-    /// that is taken down is no error: packets come again when it is up.
+    /// What the kernel says. After an error the queue is dead and must not be polled any more (its
+    /// descriptor may stay readable). A device that is taken down is no error: packets come again
+    /// when it is up.
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
 
     /// Whether [`Rx::recv`] makes no system call where there are no packets.
@@ -98,8 +102,9 @@ pub trait Rx: Send {
         false
     }
 
-    /// Lets packets that come in take the shortcuts of a port, and counts them there and not here. To be called by a thread of the
-    /// device's network namespace. `false` where the device has no such packets.
+    /// Lets packets that come in take the shortcuts of a port, and counts them there and not here.
+    /// To be called by a thread of the device's network namespace. `false` where the device has no
+    /// such packets.
     ///
     /// # Errors
     /// The kernel's: `EINVAL` before Linux 6.6.
@@ -107,7 +112,8 @@ pub trait Rx: Send {
         Ok(false)
     }
 
-    /// To be called when a descriptor was readable and there was no packet: takes what else made it readable, if [`Rx::recv`] does not.
+    /// To be called when a descriptor was readable and there was no packet: takes what else made it
+    /// readable, if [`Rx::recv`] does not.
     ///
     /// # Errors
     /// As those of [`Rx::recv`].
@@ -118,31 +124,37 @@ pub trait Rx: Send {
 
 /// A way to send.
 pub trait Tx: Send {
-    /// Sends all frames, in order, and leaves the vector empty. Never waits: what the device does not take is dropped and reported.
+    /// Sends all frames, in order, and leaves the vector empty. Never waits: what the device does
+    /// not take is dropped and reported.
     fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport;
 
-    /// Sends the first frames, in order, as far as the device has room for them; the others stay in the vector and are not in the report. Never
-    /// waits. A device that cannot tell whether it has room sends as [`Tx::send`] does.
+    /// Sends the first frames, in order, as far as the device has room for them; the others stay in
+    /// the vector and are not in the report. Never waits. A device that cannot tell whether it has
+    /// room sends as [`Tx::send`] does.
     fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
         self.send(frames)
     }
 
-    /// Lets no more than about this many bytes be under way in the device from now on, and [`Tx::offer`] leave what is beyond. A device that
-    /// does not know what is under way does nothing.
+    /// Lets no more than about this many bytes be under way in the device from now on, and
+    /// [`Tx::offer`] leave what is beyond. A device that does not know what is under way does
+    /// nothing.
     fn limit(&mut self, _bytes: usize) {}
 
-    /// Bytes under way in the device, in the measure of [`Tx::limit`]; `None` where that is not known.
+    /// Bytes under way in the device, in the measure of [`Tx::limit`]; `None` where that is not
+    /// known.
     fn under_way(&self) -> Option<usize> {
         None
     }
 
-    /// Writable when a device that left frames at the last [`Tx::offer`] has room again; `None` where it did not, or cannot be waited for.
+    /// Writable when a device that left frames at the last [`Tx::offer`] has room again; `None`
+    /// where it did not, or cannot be waited for.
     fn room(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// What became of the frames of one or more [`Tx::send`]s. Every frame is counted once, in `packets` or in one of the last four.
+/// What became of the frames of one or more [`Tx::send`]s. Every frame is counted once, in
+/// `packets` or in one of the last four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxReport {
     /// Frames that the device took.

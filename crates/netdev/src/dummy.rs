@@ -1,7 +1,8 @@
 //! A device of memory, for tests: `type=dummy` as Open vSwitch's tests use it.
 //!
-//! Packets are received when a test [injects](Dummy::inject) them; packets sent are written to the capture files of the options and kept for
-//! [`take_sent`](Dummy::take_sent), the last 4096 of them. It takes no offloads: segments are cut and checksums filled in before.
+//! Packets are received when a test [injects](Dummy::inject) them; packets sent are written to the
+//! capture files of the options and kept for [`take_sent`](Dummy::take_sent), the last 4096 of
+//! them. It takes no offloads: segments are cut and checksums filled in before.
 
 use crate::pcap::PcapWriter;
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Offload, Rx, State, Tx, TxReport, gso};
@@ -92,7 +93,8 @@ impl Dummy {
         })
     }
 
-    /// Receives a packet. Returns whether it was queued: a device that is down, or whose queue is full, loses it.
+    /// Receives a packet. Returns whether it was queued: a device that is down, or whose queue is
+    /// full, loses it.
     pub fn inject(&self, packet: &[u8]) -> bool {
         self.inject_with(packet, Offload::default())
     }
@@ -144,7 +146,8 @@ impl Dummy {
     }
 }
 
-/// A locally administered address, different for each device of the process, as Open vSwitch's dummy devices have it.
+/// A locally administered address, different for each device of the process, as Open vSwitch's
+/// dummy devices have it.
 pub(crate) fn next_mac() -> MacAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let [_, a, b, c] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -236,7 +239,8 @@ impl Rx for DummyRx {
             frame
         }));
         if received.is_empty() {
-            // Under the lock, so that no packet comes between; it fails only where the count is zero already.
+            // Under the lock, so that no packet comes between; it fails only where the count is
+            // zero already.
             let _ = rustix::io::read(&self.shared.events[self.queue], &mut [0_u8; 8]);
         }
         Ok(n)

@@ -5,10 +5,11 @@ use crate::{Csum, Offload, checksum, vnet};
 use sys::Buffer;
 use wire::{EtherType, VlanTag};
 
-/// A packet, from its Ethernet header to its end without FCS, with room before it and the work that was put off for it.
+/// A packet, from its Ethernet header to its end without FCS, with room before it and the work that
+/// was put off for it.
 ///
-/// The handle owns its buffer and cannot be copied; dropping it gives the buffer to the dropping thread's free list. A frame whose
-/// [`offload`](Frame::offload) says GSO may be up to 64 KB long.
+/// The handle owns its buffer and cannot be copied; dropping it gives the buffer to the dropping
+/// thread's free list. A frame whose [`offload`](Frame::offload) says GSO may be up to 64 KB long.
 pub struct Frame {
     /// Checksum and segmentation still to be done.
     pub offload: Offload,
@@ -51,7 +52,8 @@ impl Frame {
         frame
     }
 
-    /// Adds frames with copies of packets of at most [`Frame::SMALL`] bytes: what [`Frame::from_slice`] does one by one, in less time.
+    /// Adds frames with copies of packets of at most [`Frame::SMALL`] bytes: what
+    /// [`Frame::from_slice`] does one by one, in less time.
     ///
     /// # Panics
     /// A packet is longer.
@@ -65,15 +67,17 @@ impl Frame {
         });
     }
 
-    /// Drops the first `count` frames of a vector: what dropping them one by one does, in less time.
+    /// Drops the first `count` frames of a vector: what dropping them one by one does, in less
+    /// time.
     #[inline]
     pub fn drop_first(count: usize, frames: &mut Vec<Frame>) {
         let dropped = frames.drain(..count);
         pool::give_all(dropped.map(|mut frame| std::mem::take(&mut frame.buffer)));
     }
 
-    /// A frame with a copy of a packet, in a buffer of just its size: for a thread that does not get its frames back. A pooled buffer would be
-    /// made anew for each packet, and is as large as the largest.
+    /// A frame with a copy of a packet, in a buffer of just its size: for a thread that does not
+    /// get its frames back. A pooled buffer would be made anew for each packet, and is as large as
+    /// the largest.
     pub fn unpooled(packet: &[u8]) -> Frame {
         let mut buffer = Vec::with_capacity(HEADROOM + packet.len());
         buffer.resize(HEADROOM, 0);
@@ -81,7 +85,8 @@ impl Frame {
         Frame::in_buffer(buffer.into_boxed_slice().into(), packet.len())
     }
 
-    /// A frame of `len` bytes of unspecified content, with the usual headroom, in a buffer of the smallest size that it fits in.
+    /// A frame of `len` bytes of unspecified content, with the usual headroom, in a buffer of the
+    /// smallest size that it fits in.
     pub(crate) fn with_len(len: usize) -> Frame {
         let buffer = if HEADROOM + len <= SMALL {
             pool::take_small()
@@ -121,8 +126,8 @@ impl Frame {
         }
     }
 
-    /// Moves a short packet out of a large buffer, and any out of a device's, for a frame that is going to wait. The headroom is the usual one
-    /// again.
+    /// Moves a short packet out of a large buffer, and any out of a device's, for a frame that is
+    /// going to wait. The headroom is the usual one again.
     pub fn compact(&mut self) {
         if self.buffer.len() > SMALL && HEADROOM + self.len() <= SMALL {
             self.move_out();
@@ -131,7 +136,8 @@ impl Frame {
         }
     }
 
-    /// Moves the packet out of a device's buffer, for a frame that may outlive the batch it came in: devices have few, and need them back.
+    /// Moves the packet out of a device's buffer, for a frame that may outlive the batch it came
+    /// in: devices have few, and need them back.
     #[inline]
     pub fn detach(&mut self) {
         if self.buffer.is_lent() {
@@ -178,11 +184,12 @@ impl Frame {
         self.len == 0
     }
 
-    /// Makes room for `n` bytes before the packet and returns them; their content is unspecified. Pending work keeps referring to the same
-    /// headers.
+    /// Makes room for `n` bytes before the packet and returns them; their content is unspecified.
+    /// Pending work keeps referring to the same headers.
     ///
     /// # Errors
-    /// [`FrameError::NoRoom`] where the headroom (at least 118 bytes on a received frame) is used up.
+    /// [`FrameError::NoRoom`] where the headroom (at least 118 bytes on a received frame) is used
+    /// up.
     pub fn prepend(&mut self, n: usize) -> Result<&mut [u8], FrameError> {
         // The room of the vnet header stays free, so that a frame can always be sent.
         if n + vnet::LEN > self.start as usize {
@@ -197,7 +204,8 @@ impl Frame {
     /// Takes `n` bytes away from the packet's beginning.
     ///
     /// # Errors
-    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending checksum covers them.
+    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending
+    /// checksum covers them.
     pub fn advance(&mut self, n: usize) -> Result<(), FrameError> {
         if n > self.len() {
             return Err(FrameError::Short);
@@ -209,12 +217,13 @@ impl Frame {
         Ok(())
     }
 
-    /// Opens a gap of `n` bytes of unspecified content behind the packet's first `at`, and returns it. Meant for headers near the front: what
-    /// is before the gap moves.
+    /// Opens a gap of `n` bytes of unspecified content behind the packet's first `at`, and returns
+    /// it. Meant for headers near the front: what is before the gap moves.
     ///
     /// # Errors
-    /// [`FrameError::Short`] where there are fewer than `at` bytes, [`FrameError::NoRoom`] where the headroom is used up,
-    /// [`FrameError::ChecksumPending`] where the gap would be inside of what a pending checksum covers.
+    /// [`FrameError::Short`] where there are fewer than `at` bytes, [`FrameError::NoRoom`] where
+    /// the headroom is used up, [`FrameError::ChecksumPending`] where the gap would be inside of
+    /// what a pending checksum covers.
     pub fn insert(&mut self, at: usize, n: usize) -> Result<&mut [u8], FrameError> {
         if at > self.len() {
             return Err(FrameError::Short);
@@ -231,7 +240,8 @@ impl Frame {
     /// Takes out the `n` bytes behind the packet's first `at`.
     ///
     /// # Errors
-    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending checksum covers some of them.
+    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending
+    /// checksum covers some of them.
     pub fn remove(&mut self, at: usize, n: usize) -> Result<(), FrameError> {
         let end = at
             .checked_add(n)
@@ -260,7 +270,8 @@ impl Frame {
     /// Puts a VLAN tag behind the MAC addresses, outside of tags that are there (IEEE 802.1Q §9).
     ///
     /// # Errors
-    /// [`FrameError::Short`] without two MAC addresses, [`FrameError::NoRoom`] where the headroom is used up.
+    /// [`FrameError::Short`] without two MAC addresses, [`FrameError::NoRoom`] where the headroom
+    /// is used up.
     pub fn push_vlan(&mut self, tag: VlanTag) -> Result<(), FrameError> {
         if self.len() < MACS {
             return Err(FrameError::Short);
@@ -282,7 +293,8 @@ impl Frame {
         }
         self.data_mut().copy_within(..MACS, TAG);
         if self.advance(TAG).is_err() {
-            // Nothing sensible sums the tag itself; the move is undone so that the packet stays what it was.
+            // Nothing sensible sums the tag itself; the move is undone so that the packet stays
+            // what it was.
             self.data_mut().copy_within(TAG..TAG + MACS, 0);
             self.data_mut()[MACS..MACS + TAG].copy_from_slice(&tag.to_bytes());
             return None;
@@ -290,13 +302,15 @@ impl Frame {
         Some(tag)
     }
 
-    /// The buffer from the vnet header's place before the packet to its end: what a device reads a packet into.
+    /// The buffer from the vnet header's place before the packet to its end: what a device reads a
+    /// packet into.
     pub(crate) fn receive_area(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start as usize - vnet::LEN..]
     }
 
-    /// Makes a packet of `received` bytes that a device wrote into [`receive_area`](Frame::receive_area), vnet header first, and returns what
-    /// is pending on it; `None` where that is not known here, or the bytes are too few for a packet.
+    /// Makes a packet of `received` bytes that a device wrote into
+    /// [`receive_area`](Frame::receive_area), vnet header first, and returns what is pending on it;
+    /// `None` where that is not known here, or the bytes are too few for a packet.
     pub(crate) fn take_vnet_header(&mut self, received: usize) -> Option<Offload> {
         self.take_vnet_header_of(received.checked_sub(vnet::LEN)?)
     }
@@ -314,7 +328,8 @@ impl Frame {
 
     /// Writes the vnet header for the pending work before the packet, and returns both.
     pub(crate) fn with_vnet_header(&mut self) -> &[u8] {
-        // The header does not tell SCTP's kind of checksum from the others: a kernel that completes it would compute the wrong one.
+        // The header does not tell SCTP's kind of checksum from the others: a kernel that completes
+        // it would compute the wrong one.
         if matches!(
             self.offload.csum,
             Csum::Partial {
@@ -322,7 +337,8 @@ impl Frame {
                 ..
             }
         ) {
-            // It fails where the checksum lies outside of the packet, and so will whoever is told about it.
+            // It fails where the checksum lies outside of the packet, and so will whoever is told
+            // about it.
             let _ = checksum::fill(self);
         }
         let header = vnet::encode(&self.offload);

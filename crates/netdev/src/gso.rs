@@ -1,7 +1,8 @@
 //! Cutting a large segment in software, for a device that does not.
 //!
-//! What a receiver gets is what a network card with TCP or UDP segmentation would have sent: the headers before each part, with lengths,
-//! sequence numbers, IPv4 identifications, flags and checksums of its own.
+//! What a receiver gets is what a network card with TCP or UDP segmentation would have sent: the
+//! headers before each part, with lengths, sequence numbers, IPv4 identifications, flags and
+//! checksums of its own.
 
 use crate::checksum::{self, ChecksumError};
 use crate::{Csum, Frame, Gso, Offload};
@@ -19,7 +20,8 @@ pub enum SegmentError {
     Checksum(#[from] ChecksumError),
 }
 
-/// Cuts a frame into packets on which no work is pending. A frame without GSO gives itself, its checksum filled in.
+/// Cuts a frame into packets on which no work is pending. A frame without GSO gives itself, its
+/// checksum filled in.
 ///
 /// # Errors
 /// See [`SegmentError`].
@@ -88,7 +90,8 @@ pub fn wire_lengths(frame: &Frame) -> (usize, usize) {
     (headers + payload.min(size), headers + payload - before_last)
 }
 
-/// The length of the headers that each packet of a segment has. What the kernel says of it is a hint that may be too long.
+/// The length of the headers that each packet of a segment has. What the kernel says of it is a
+/// hint that may be too long.
 pub fn header_len(frame: &Frame) -> usize {
     let hint = usize::from(frame.offload.hdr_len);
     let Csum::Partial { start, .. } = frame.offload.csum else {
@@ -154,7 +157,8 @@ impl Headers {
             _ => return None,
         };
         let smallest = ip + if version == Version::V4 { 20 } else { 40 };
-        // A pending checksum tells where the transport header is, behind whatever extension headers.
+        // A pending checksum tells where the transport header is, behind whatever extension
+        // headers.
         let transport = match offload.csum {
             Csum::Partial { start, .. } => usize::from(start),
             _ => plain,

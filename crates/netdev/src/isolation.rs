@@ -1,13 +1,15 @@
 //! Keeping the host's stack out of a device that belongs to the switch.
 //!
-//! Packet sockets see what a device receives first; then a program on the device's ingress drops it, so that the host's stack does not handle
-//! the same packets a second time (it would answer TCP segments for others with resets, and route between ports). Two ways to attach it:
+//! Packet sockets see what a device receives first; then a program on the device's ingress drops
+//! it, so that the host's stack does not handle the same packets a second time (it would answer TCP
+//! segments for others with resets, and route between ports). Two ways to attach it:
 //!
 //! - a TCX link (Linux 6.6): the kernel takes it away with the process, however that ends;
-//! - a filter in a `clsact` qdisc: taken away when the device is closed. A process that is killed leaves it behind, and the next one that
-//!   opens the device takes it over.
+//! - a filter in a `clsact` qdisc: taken away when the device is closed. A process that is killed
+//!   leaves it behind, and the next one that opens the device takes it over.
 //!
-//! Qdiscs and programs of others stay where they are, behind ours. An `ingress` or `clsact` qdisc that exists is used.
+//! Qdiscs and programs of others stay where they are, behind ours. An `ingress` or `clsact` qdisc
+//! that exists is used.
 
 use crate::netlink::{Netlink, tc};
 use rustix::io::Errno;
@@ -96,7 +98,8 @@ fn means_unsupported(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Removes the filter of a process that was killed; failing to is harmless, because it drops what is dropped anyway until the device is closed.
+/// Removes the filter of a process that was killed; failing to is harmless, because it drops what
+/// is dropped anyway until the device is closed.
 fn remove_leftover(ifindex: u32) {
     let _ = Netlink::open().and_then(|mut netlink| match tc::find_filter(&mut netlink, ifindex)? {
         Some(filter) => tc::remove_filter(&mut netlink, ifindex, filter),

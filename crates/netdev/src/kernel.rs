@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use wire::MacAddr;
 
-/// A device of the kernel, by its number: a device of the same name that comes later is another one.
+/// A device of the kernel, by its number: a device of the same name that comes later is another
+/// one.
 pub(crate) struct KernelDevice {
     pub(crate) name: String,
     pub(crate) ifindex: u32,

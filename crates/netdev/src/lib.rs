@@ -1,13 +1,16 @@
 //! Devices that packets come from and go to.
 //!
-//! A [`Netdev`] is a device as the control plane sees it; a worker opens its [`Rx`] and [`Tx`] and moves batches of [`Frame`]s, packets in
-//! pooled buffers that carry their [`Offload`]s with them.
+//! A [`Netdev`] is a device as the control plane sees it; a worker opens its [`Rx`] and [`Tx`] and
+//! moves batches of [`Frame`]s, packets in pooled buffers that carry their [`Offload`]s with them.
 //!
 //! Invariants
-//! - Nothing here waits: receiving returns what is there, sending drops and counts what is not taken.
-//! - What a receive queue hands over is the packet as it was on the wire, VLAN tags included; a checksum or segmentation that was put off is
-//!   in the frame's `offload` and refers to offsets in the frame's data, whatever tags are pushed or popped.
-//! - A frame that cannot be sent as it is ([`Gso`] to a device without it) is completed in software, never sent incomplete.
+//! - Nothing here waits: receiving returns what is there, sending drops and counts what is not
+//!   taken.
+//! - What a receive queue hands over is the packet as it was on the wire, VLAN tags included; a
+//!   checksum or segmentation that was put off is in the frame's `offload` and refers to offsets in
+//!   the frame's data, whatever tags are pushed or popped.
+//! - A frame that cannot be sent as it is ([`Gso`] to a device without it) is completed in
+//!   software, never sent incomplete.
 
 mod afxdp;
 pub mod checksum;

@@ -1,10 +1,12 @@
-//! Devices without a wire, for measuring: one that receives the packets of a capture file (`type=pcap`), and one that receives nothing
-//! (`type=null`). Both swallow what is sent to them.
+//! Devices without a wire, for measuring: one that receives the packets of a capture file
+//! (`type=pcap`), and one that receives nothing (`type=null`). Both swallow what is sent to them.
 //!
-//! The options are those of DPDK's devices of the same kind, so that a configuration can be told to both: `rx_pcap` names the file, and with
-//! `infinite_rx` its packets come again and again, as fast as they are taken. Each packet is copied into a fresh frame, as a network card
-//! would write it there. The first ones come when the queue is opened, which may be before anybody knows what to do with them. Packets are sent
-//! as they are, segments and pending checksums included: there is nobody to finish them for.
+//! The options are those of DPDK's devices of the same kind, so that a configuration can be told to
+//! both: `rx_pcap` names the file, and with `infinite_rx` its packets come again and again, as fast
+//! as they are taken. Each packet is copied into a fresh frame, as a network card would write it
+//! there. The first ones come when the queue is opened, which may be before anybody knows what to
+//! do with them. Packets are sent as they are, segments and pending checksums included: there is
+//! nobody to finish them for.
 
 use crate::dummy::next_mac;
 use crate::pcap::Capture;
@@ -42,7 +44,8 @@ impl Shared {
     /// Tells who waits that there are packets. It fails only where that has been said already.
     fn ring(&self) {
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-        // Afterwards: who takes it back in between finds it not said yet, and will be told once more.
+        // Afterwards: who takes it back in between finds it not said yet, and will be told once
+        // more.
         self.rung.store(true, Ordering::Release);
     }
 
@@ -63,11 +66,12 @@ impl Memory {
         Memory::new(name, Kind::Null, None, false)
     }
 
-    /// A device that receives the packets of the file that the option `rx_pcap` names: once, or again and again where `infinite_rx` is `1` or
-    /// `true`. The file is read now, whole.
+    /// A device that receives the packets of the file that the option `rx_pcap` names: once, or
+    /// again and again where `infinite_rx` is `1` or `true`. The file is read now, whole.
     ///
     /// # Errors
-    /// [`Error::Option`]: an option is missing or wrong. [`Error::Read`]: the file cannot be read, or is no capture of Ethernet packets.
+    /// [`Error::Option`]: an option is missing or wrong. [`Error::Read`]: the file cannot be read,
+    /// or is no capture of Ethernet packets.
     pub fn pcap(name: &str, options: &BTreeMap<String, String>) -> Result<Memory, Error> {
         let option = |reason: &str| Error::Option {
             name: name.to_owned(),

@@ -16,7 +16,8 @@ pub fn list_links() -> io::Result<Vec<Link>> {
 
 /// Tells when devices come, change and go, in the network namespace of the thread that opened it.
 ///
-/// Notifications that the kernel had to drop are made up for: the difference between what was known and what is there comes out as events.
+/// Notifications that the kernel had to drop are made up for: the difference between what was known
+/// and what is there comes out as events.
 pub struct LinkMonitor {
     events: Netlink,
     /// Asks where notifications were lost, in the same namespace.
@@ -98,8 +99,8 @@ impl LinkMonitor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return events,
                 Err(_) => {
-                    // The kernel dropped notifications (ENOBUFS): compare with what is there. Should that fail too, the next call tries again
-                    // with the next notification.
+                    // The kernel dropped notifications (ENOBUFS): compare with what is there.
+                    // Should that fail too, the next call tries again with the next notification.
                     let Ok(now) = dump(&mut self.requests) else {
                         return events;
                     };

@@ -1,17 +1,21 @@
 //! What a packet carries beside its bytes: work on it that the kernel put off.
 
-/// The state of a packet's transport checksum and segmentation. The default is an ordinary packet about which nothing is known.
+/// The state of a packet's transport checksum and segmentation. The default is an ordinary packet
+/// about which nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// The transport checksum.
     pub csum: Csum,
-    /// How the packet is to be cut into segments; [`Gso::None`] for a packet that goes out as it is.
+    /// How the packet is to be cut into segments; [`Gso::None`] for a packet that goes out as it
+    /// is.
     pub gso: Gso,
-    /// TCP segmentation has to keep Congestion Window Reduced on the first segment only (RFC 3168 §6.1.2).
+    /// TCP segmentation has to keep Congestion Window Reduced on the first segment only (RFC 3168
+    /// §6.1.2).
     pub ecn: bool,
     /// Payload bytes per segment; meaningless for [`Gso::None`].
     pub gso_size: u16,
-    /// Length in bytes of all headers from the Ethernet header to the transport header; a hint, meaningless for [`Gso::None`].
+    /// Length in bytes of all headers from the Ethernet header to the transport header; a hint,
+    /// meaningless for [`Gso::None`].
     pub hdr_len: u16,
 }
 
@@ -21,7 +25,8 @@ pub enum Csum {
     /// In the packet, not verified.
     #[default]
     Unknown,
-    /// In the packet, verified by the sender's device or not needed because the packet never left this machine.
+    /// In the packet, verified by the sender's device or not needed because the packet never left
+    /// this machine.
     Valid,
     /// Still to be filled in: the field holds the pseudo header's sum.
     Partial {
@@ -47,7 +52,8 @@ pub enum Gso {
 }
 
 impl Offload {
-    /// The default. As a constant all of it is known when it is written, so that who reads a frame right after it was made does not wait for it.
+    /// The default. As a constant all of it is known when it is written, so that who reads a frame
+    /// right after it was made does not wait for it.
     pub const NONE: Offload = Offload {
         csum: Csum::Unknown,
         gso: Gso::None,
@@ -67,7 +73,8 @@ impl Offload {
         self
     }
 
-    /// The same work after `n` bytes before the headers it refers to were taken away; `None` where those bytes hold what is to be summed.
+    /// The same work after `n` bytes before the headers it refers to were taken away; `None` where
+    /// those bytes hold what is to be summed.
     pub(crate) fn shifted_on(mut self, n: u16) -> Option<Offload> {
         if let Csum::Partial { start, .. } = &mut self.csum {
             *start = start.checked_sub(n)?;

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes packets to a capture file. Each packet is in the file when [`write`](PcapWriter::write) returns, so that a test may read it at once.
+/// Writes packets to a capture file. Each packet is in the file when [`write`](PcapWriter::write)
+/// returns, so that a test may read it at once.
 pub(crate) struct PcapWriter {
     file: File,
 }
@@ -51,10 +52,12 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Reads a capture: of either byte order, with times in micro- or nanoseconds. What was cut off of a packet when it was captured is missing.
+    /// Reads a capture: of either byte order, with times in micro- or nanoseconds. What was cut off
+    /// of a packet when it was captured is missing.
     ///
     /// # Errors
-    /// `InvalidData`: it is no such file, not of Ethernet packets, ends within a packet, or a packet is longer than [`SNAPLEN`].
+    /// `InvalidData`: it is no such file, not of Ethernet packets, ends within a packet, or a
+    /// packet is longer than [`SNAPLEN`].
     pub(crate) fn new(file: Vec<u8>) -> io::Result<Capture> {
         let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let word = |at: usize| -> Option<[u8; 4]> { file.get(at..at.checked_add(4)?)?.try_into().ok() };
@@ -95,8 +98,8 @@ impl Capture {
         self.packets.is_empty()
     }
 
-    /// Adds frames with copies of so many packets, from a number below [`Capture::len`] on; behind the last comes the first. Returns the number
-    /// that comes next.
+    /// Adds frames with copies of so many packets, from a number below [`Capture::len`] on; behind
+    /// the last comes the first. Returns the number that comes next.
     #[inline]
     pub(crate) fn copy(&self, first: usize, count: usize, to: &mut Vec<Frame>) -> usize {
         let mut next = first;

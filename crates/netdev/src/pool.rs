@@ -1,23 +1,28 @@
 //! The free list of frame buffers.
 //!
-//! Goal: a buffer that can hold a whole 64 KB segment, at the price of a pointer. Each thread keeps its own bounded, last-in-first-out lists,
-//! so that the buffer used next is the one most likely still in the processor's cache, and no lock is taken. There are two sizes: packets are
-//! received into large ones, since nobody knows their length before; copies, and packets that wait in a queue, take a small one where they fit.
+//! Goal: a buffer that can hold a whole 64 KB segment, at the price of a pointer. Each thread keeps
+//! its own bounded, last-in-first-out lists, so that the buffer used next is the one most likely
+//! still in the processor's cache, and no lock is taken. There are two sizes: packets are received
+//! into large ones, since nobody knows their length before; copies, and packets that wait in a
+//! queue, take a small one where they fit.
 //!
 //! Invariants
-//! - A buffer on a list is exactly [`CAPACITY`] or [`SMALL`] bytes and initialised (with the leftovers of earlier packets: it is never cleared
-//!   again).
-//! - The lists hold at most [`MAX_FREE`] and [`MAX_FREE_SMALL`] buffers; what is beyond goes back to the allocator. Memory therefore depends on
-//!   how many frames are in use and on threads, not on ports.
+//! - A buffer on a list is exactly [`CAPACITY`] or [`SMALL`] bytes and initialised (with the
+//!   leftovers of earlier packets: it is never cleared again).
+//! - The lists hold at most [`MAX_FREE`] and [`MAX_FREE_SMALL`] buffers; what is beyond goes back
+//!   to the allocator. Memory therefore depends on how many frames are in use and on threads, not
+//!   on ports.
 
 use std::cell::RefCell;
 use std::vec::Drain;
 use sys::Buffer;
 
-/// Bytes before a received packet: room for tunnel headers, tags and the vnet header that the kernel wants on sending.
+/// Bytes before a received packet: room for tunnel headers, tags and the vnet header that the
+/// kernel wants on sending.
 pub(crate) const HEADROOM: usize = 128;
 
-/// Size of a pooled buffer, 17 pages: headroom, and the largest packet that a port passes (65 535 bytes of IP, its Ethernet header and tags).
+/// Size of a pooled buffer, 17 pages: headroom, and the largest packet that a port passes (65 535
+/// bytes of IP, its Ethernet header and tags).
 pub(crate) const CAPACITY: usize = 68 * 1024;
 
 /// Size of a small pooled buffer: headroom, and a packet of the usual Ethernet.
@@ -25,7 +30,8 @@ pub(crate) const SMALL: usize = 2 * 1024;
 
 /// Buffers that one thread keeps for reuse.
 const MAX_FREE: usize = 128;
-/// Small buffers that one thread keeps for reuse: what a queue of usual length may give back at once.
+/// Small buffers that one thread keeps for reuse: what a queue of usual length may give back at
+/// once.
 const MAX_FREE_SMALL: usize = 1024;
 
 thread_local! {
@@ -36,7 +42,8 @@ thread_local! {
 /// A buffer of [`CAPACITY`] bytes with unspecified content.
 pub(crate) fn take() -> Buffer {
     let recycled = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-    // A zeroed allocation comes from untouched pages, which cost no memory until a packet is written to them.
+    // A zeroed allocation comes from untouched pages, which cost no memory until a packet is
+    // written to them.
     recycled.unwrap_or_else(|| vec![0; CAPACITY].into_boxed_slice().into())
 }
 
@@ -46,7 +53,8 @@ pub(crate) fn take_small() -> Buffer {
     recycled.unwrap_or_else(new_small)
 }
 
-/// Calls `with` with so many small buffers, less than a list has, which must take no others itself; does nothing in a thread that ends.
+/// Calls `with` with so many small buffers, less than a list has, which must take no others itself;
+/// does nothing in a thread that ends.
 #[inline]
 pub(crate) fn with_small(count: usize, with: impl FnOnce(Drain<'_, Buffer>)) {
     let _ = FREE_SMALL.try_with(|free| {
@@ -84,7 +92,8 @@ pub(crate) fn give(buffer: Buffer) {
 pub(crate) fn give_all(buffers: impl Iterator<Item = Buffer>) {
     let _ = FREE_SMALL.try_with(|free| {
         let mut free = free.borrow_mut();
-        // With room for all that it may hold, to which it is compared, it need not be asked for more at each.
+        // With room for all that it may hold, to which it is compared, it need not be asked for
+        // more at each.
         let unused = MAX_FREE_SMALL.saturating_sub(free.len());
         free.reserve_exact(unused);
         for buffer in buffers {

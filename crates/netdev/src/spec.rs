@@ -71,7 +71,8 @@ impl Spec {
         }
     }
 
-    /// Whether the kernel has the device, under this name; others are memory, whatever the kernel may have of that name.
+    /// Whether the kernel has the device, under this name; others are memory, whatever the kernel
+    /// may have of that name.
     pub fn is_kernels(&self) -> bool {
         match self {
             Spec::System { .. } | Spec::Afxdp { .. } | Spec::Internal { .. } | Spec::Tap { .. } => true,
@@ -96,7 +97,8 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Netdev>, Error> {
     })
 }
 
-/// Why a device could not be opened. The texts are those that Open vSwitch's users find in `Interface.error`.
+/// Why a device could not be opened. The texts are those that Open vSwitch's users find in
+/// `Interface.error`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no device of that name.

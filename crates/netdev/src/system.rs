@@ -1,12 +1,17 @@
 //! Devices of the kernel, through packet sockets (`packet(7)`).
 //!
-//! Receiving goes through a ring shared with the kernel ([`rings`]), and for long segments, or where there is no ring, by `recvmmsg`.
-//! - `PACKET_VNET_HDR` lets large segments and pending checksums through as they are; the header lies in the headroom before the packet.
-//! - The ring or `PACKET_AUXDATA` brings the VLAN tag that the kernel took out of the packet; it is put back, and pending offsets move with it.
-//! - The socket does not see what is sent through the device, is promiscuous, and holds 16 MB, since one segment takes 64 KB and more.
+//! Receiving goes through a ring shared with the kernel ([`rings`]), and for long segments, or
+//! where there is no ring, by `recvmmsg`.
+//! - `PACKET_VNET_HDR` lets large segments and pending checksums through as they are; the header
+//!   lies in the headroom before the packet.
+//! - The ring or `PACKET_AUXDATA` brings the VLAN tag that the kernel took out of the packet; it is
+//!   put back, and pending offsets move with it.
+//! - The socket does not see what is sent through the device, is promiscuous, and holds 16 MB,
+//!   since one segment takes 64 KB and more.
 //!
-//! Sending goes with `sendmmsg`, the vnet header in the headroom, through the device's qdisc. `PACKET_QDISC_BYPASS` would drop segments that the
-//! device does not cut itself (behind two tags, or with its offloads switched off), hide what is sent from captures on the port, and pass by the
+//! Sending goes with `sendmmsg`, the vnet header in the headroom, through the device's qdisc.
+//! `PACKET_QDISC_BYPASS` would drop segments that the device does not cut itself (behind two tags,
+//! or with its offloads switched off), hide what is sent from captures on the port, and pass by the
 //! qdiscs that others have put there; measured over veth it gains nothing.
 
 use self::rings::{Ring, RingRx};
@@ -31,7 +36,8 @@ const RECEIVE_BUFFER: i32 = 16 << 20;
 /// Bytes that wait in the device to be sent.
 const SEND_BUFFER: i32 = 4 << 20;
 
-/// A device of the kernel that exists on its own. Its queues are to be opened by threads of the network namespace it was found in.
+/// A device of the kernel that exists on its own. Its queues are to be opened by threads of the
+/// network namespace it was found in.
 pub struct System {
     device: KernelDevice,
     isolation: Isolation,
@@ -193,7 +199,8 @@ struct SystemRx {
     /// Buffers for one call; empty in between, so that idle ports hold no memory.
     buffers: Vec<Frame>,
     received: [Received; BATCH],
-    /// How many packets are likely to be there: buffers and headers beyond would be prepared in vain.
+    /// How many packets are likely to be there: buffers and headers beyond would be prepared in
+    /// vain.
     expect: usize,
     /// Sends on what has a shortcut.
     guide: Option<Guide>,
@@ -223,14 +230,17 @@ impl Rx for SystemRx {
                 }
                 Ok(_) => self.expect = (self.expect * 2).min(BATCH),
                 Err(error) => match errno(&error) {
-                    // ENETDOWN is told once when the device goes down; packets come again when it is up.
+                    // ENETDOWN is told once when the device goes down; packets come again when it
+                    // is up.
                     Some(Errno::AGAIN | Errno::NETDOWN) => {
-                        // Two, so that a packet that comes alone needs no second call to know that it was alone.
+                        // Two, so that a packet that comes alone needs no second call to know that
+                        // it was alone.
                         self.expect = 2;
                         break;
                     }
                     Some(Errno::INTR) => {}
-                    // This one packet cannot be handed over: its kind of segment has no vnet header, or memory was short.
+                    // This one packet cannot be handed over: its kind of segment has no vnet
+                    // header, or memory was short.
                     Some(Errno::INVAL | Errno::NOMEM | Errno::NOBUFS) => {
                         self.counters.rx_errors.fetch_add(1, Ordering::Relaxed);
                     }
@@ -248,13 +258,15 @@ impl Rx for SystemRx {
 }
 
 impl SystemRx {
-    /// One system call: up to `want` packets, those that are of no use counted but not handed over. Returns how many the kernel gave.
+    /// One system call: up to `want` packets, those that are of no use counted but not handed over.
+    /// Returns how many the kernel gave.
     fn receive(&mut self, out: &mut Vec<Frame>, want: usize) -> io::Result<usize> {
         self.buffers.resize_with(want, Frame::for_any);
         let areas = self.buffers.iter_mut().map(Frame::receive_area);
         let result = mmsg::receive(self.socket.as_fd(), areas, &mut self.received);
         let n = *result.as_ref().unwrap_or(&0);
-        // Unused buffers go back first, so that those with packets end up above them on the free list.
+        // Unused buffers go back first, so that those with packets end up above them on the free
+        // list.
         self.buffers.truncate(n);
         for (mut frame, received) in self.buffers.drain(..).zip(&self.received) {
             match complete(&mut frame, received) {
@@ -323,7 +335,8 @@ impl Tx for SystemTx {
         while done < frames.len() {
             match self.batch(&mut frames[done..], &mut report) {
                 Ok(n) => done += n,
-                // The device's queue is full, which no descriptor tells the end of, or the socket's buffer, which it does.
+                // The device's queue is full, which no descriptor tells the end of, or the socket's
+                // buffer, which it does.
                 Err(error) if matches!(errno(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => break,
                 Err(error) if errno(&error) == Some(Errno::AGAIN) => {
                     self.full = true;
@@ -361,7 +374,8 @@ impl SystemTx {
     }
 }
 
-/// Counts what an error of sending means; returns how many frames it is about, of the `left` that are to be sent.
+/// Counts what an error of sending means; returns how many frames it is about, of the `left` that
+/// are to be sent.
 fn refused(error: &io::Error, left: u64, report: &mut TxReport) -> usize {
     let (count, n) = match errno(error) {
         Some(Errno::INTR) => return 0,

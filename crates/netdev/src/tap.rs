@@ -1,7 +1,8 @@
-//! TAP devices, and internal ports, which are TAP devices that the host's stack has at the other end.
+//! TAP devices, and internal ports, which are TAP devices that the host's stack has at the other
+//! end.
 //!
-//! The device exists as long as it is open. Vnet headers go both ways: the host's stack leaves checksums and segmentation pending, and takes
-//! packets that have them pending.
+//! The device exists as long as it is open. Vnet headers go both ways: the host's stack leaves
+//! checksums and segmentation pending, and takes packets that have them pending.
 
 use crate::kernel::{KernelDevice, check_name};
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
@@ -188,7 +189,8 @@ impl Rx for TapRx {
 struct TapTx {
     fd: Arc<OwnedFd>,
     limited: bool,
-    /// A descriptor to wait for room with, once it was needed: the receive queue's is watched already.
+    /// A descriptor to wait for room with, once it was needed: the receive queue's is watched
+    /// already.
     full: Option<OwnedFd>,
 }
 

@@ -1,5 +1,5 @@
-//! `struct virtio_net_hdr`: how a kernel socket or TAP device tells pending work (virtio 1.2 §5.1.6, legacy layout of ten bytes in the host's
-//! byte order).
+//! `struct virtio_net_hdr`: how a kernel socket or TAP device tells pending work (virtio 1.2
+//! §5.1.6, legacy layout of ten bytes in the host's byte order).
 
 use crate::{Csum, Gso, Offload};
 

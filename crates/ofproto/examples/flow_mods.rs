@@ -1,5 +1,6 @@
-//! Has an agent carry out as many flow-mods as is said, as they come in on a connection, for measurements of what one costs:
-//! `flow_mods 1.0|1.3|1.4|bundle 20000`. `valgrind --tool=callgrind --toggle-collect='*carry_out*'` counts that alone.
+//! Has an agent carry out as many flow-mods as is said, as they come in on a connection, for
+//! measurements of what one costs: `flow_mods 1.0|1.3|1.4|bundle 20000`.
+//! `valgrind --tool=callgrind --toggle-collect='*carry_out*'` counts that alone.
 
 use dp::Change;
 use flow::MatchField as F;

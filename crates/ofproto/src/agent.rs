@@ -25,7 +25,8 @@ pub struct Config {
     pub versions: Versions,
     /// The bridge's identifier.
     pub datapath_id: u64,
-    /// What the switch is, in words of its owner (`other_config:dp-desc`); at most 255 bytes are told.
+    /// What the switch is, in words of its owner (`other_config:dp-desc`); at most 255 bytes are
+    /// told.
     pub description: String,
     /// Its serial number (`other_config:dp-sn`); at most 31 bytes are told.
     pub serial: String,
@@ -35,8 +36,8 @@ pub struct Config {
     pub queue: usize,
     /// After how long a silence a bundle is given up (`other_config:bundle-idle-timeout`).
     pub bundle_timeout: Duration,
-    /// As many bytes as a connection may leave unread before it is given up: what happens without its asking (ends of rules, ports) has to be
-    /// kept for it, as a million rules may end at once.
+    /// As many bytes as a connection may leave unread before it is given up: what happens without
+    /// its asking (ends of rules, ports) has to be kept for it, as a million rules may end at once.
     pub most_unread: usize,
 }
 
@@ -56,8 +57,8 @@ impl Default for Config {
     }
 }
 
-/// The last type of the messages by which peers learn of each other: hello, error, echo, experimenter, features, configuration. They have the
-/// same numbers in all versions.
+/// The last type of the messages by which peers learn of each other: hello, error, echo,
+/// experimenter, features, configuration. They have the same numbers in all versions.
 const LAST_COURTESY: u8 = 9;
 
 /// As many short messages take as long as a part of a long answer or change.
@@ -73,7 +74,8 @@ pub enum Run {
     Idle,
     /// More: call again.
     Busy,
-    /// More, a change first of all, when another connection's bundle is carried out: when it is among [`Agent::ready`].
+    /// More, a change first of all, when another connection's bundle is carried out: when it is
+    /// among [`Agent::ready`].
     Wait,
     /// More, when what is to be sent has been taken.
     Full,
@@ -150,8 +152,8 @@ impl Agent {
         }
     }
 
-    /// Says otherwise what the bridge is. The identifier and the versions hold for connections that begin from now on; true where those that
-    /// there are should end because of it.
+    /// Says otherwise what the bridge is. The identifier and the versions hold for connections that
+    /// begin from now on; true where those that there are should end because of it.
     pub fn configure(&mut self, config: Config) -> bool {
         let old = std::mem::replace(&mut self.core.config, config);
         let new = &self.core.config;
@@ -243,7 +245,8 @@ impl Agent {
         self.conns.get(&id)?.version()
     }
 
-    /// Whether a connection's peer has asked for anything beyond what peers say to learn of each other: it means to control this bridge.
+    /// Whether a connection's peer has asked for anything beyond what peers say to learn of each
+    /// other: it means to control this bridge.
     pub fn is_admitted(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(|conn| conn.admitted)
     }
@@ -262,13 +265,14 @@ impl Agent {
         })
     }
 
-    /// What became of the packets that a connection is told of: of those that no rule was for, and of those that actions sent. `None` where their
-    /// rate is not limited.
+    /// What became of the packets that a connection is told of: of those that no rule was for, and
+    /// of those that actions sent. `None` where their rate is not limited.
     pub fn limited(&self, id: ConnId) -> Option<[LimitStats; 2]> {
         self.conns.get(&id)?.packets.limited()
     }
 
-    /// Whether to read from a connection: not while it has more to do or its peer does not take what it asked for.
+    /// Whether to read from a connection: not while it has more to do or its peer does not take
+    /// what it asked for.
     pub fn wants_input(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(|conn| {
             let owes = conn.dump.is_some() || conn.out.is_full();
@@ -374,8 +378,9 @@ impl Agent {
         bytes
     }
 
-    /// The connections that have something to be sent which they had not the last time this was asked, or that may go on. A peer that does
-    /// not read is not heard of again until there is more for it.
+    /// The connections that have something to be sent which they had not the last time this was
+    /// asked, or that may go on. A peer that does not read is not heard of again until there is
+    /// more for it.
     pub fn take_ready(&mut self) -> Vec<ConnId> {
         let may_go_on = self.core.committing.is_none();
         let ready = |conn: &mut Conn| conn.out.is_news() || conn.waits && may_go_on;
@@ -479,7 +484,8 @@ impl Agent {
         env.change(|switch, _| (switch.set_monitored(bridge, monitored), Vec::new()));
     }
 
-    /// Lets the switch hand over packets without rules if a connection, of a version that knows no rules for them, wants them.
+    /// Lets the switch hand over packets without rules if a connection, of a version that knows no
+    /// rules for them, wants them.
     fn listen_to_misses(&mut self, env: &impl Env) {
         let wants = |conn: &Conn| {
             conn.version() < Some(Version::V13) && conn.controller_id == 0 && conn.hears(Happened::PacketIn(0))
@@ -505,7 +511,8 @@ impl Agent {
         self.overhear();
     }
 
-    /// Passes on to those who listen what primary connections said and heard. Who does not read misses it.
+    /// Passes on to those who listen what primary connections said and heard. Who does not read
+    /// misses it.
     pub(crate) fn overhear(&mut self) {
         let mut overheard = Vec::new();
         for conn in self.conns.values_mut().filter(|conn| !conn.overheard.is_empty()) {

@@ -4,7 +4,8 @@ use crate::conn::{Conn, Kind};
 use openflow::Version;
 use openflow::model::{AsyncConfig, Role};
 
-/// Events by kind: which reasons are told, as bits; the first of each to masters and equals, the second to slaves.
+/// Events by kind: which reasons are told, as bits; the first of each to masters and equals, the
+/// second to slaves.
 pub(crate) type Masks = AsyncConfig;
 
 /// What happened, with its reason.

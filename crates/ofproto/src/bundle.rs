@@ -1,4 +1,5 @@
-//! Bundles: requests that are collected, and carried out together or not at all (OpenFlow 1.4 §6.9).
+//! Bundles: requests that are collected, and carried out together or not at all (OpenFlow 1.4
+//! §6.9).
 //!
 //! A commit is worked on in steps, as dumps are, while other connections' requests wait.
 

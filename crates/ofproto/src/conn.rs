@@ -21,9 +21,11 @@ pub struct ConnId(pub(crate) u64);
 /// What stands behind a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A controller that the switch connects to: it is told of packets, ports and ends of rules without asking.
+    /// A controller that the switch connects to: it is told of packets, ports and ends of rules
+    /// without asking.
     Primary,
-    /// A tool, or a controller that connects to the switch: it is told when it has asked (a `miss_send_len` other than 0).
+    /// A tool, or a controller that connects to the switch: it is told when it has asked (a
+    /// `miss_send_len` other than 0).
     Service,
     /// Somebody who listens to what is said with the controllers.
     Snoop,
@@ -36,10 +38,11 @@ pub struct Options {
     pub kind: Kind,
     /// Its name in logs.
     pub name: String,
-    /// Whether a primary controller hears of anything before it asks (`Controller.enable_async_messages`).
+    /// Whether a primary controller hears of anything before it asks
+    /// (`Controller.enable_async_messages`).
     pub asynchronous: bool,
-    /// After how long a silence the peer is asked whether it is there, and after how long without an answer the connection ends; `None` for
-    /// never.
+    /// After how long a silence the peer is asked whether it is there, and after how long without
+    /// an answer the connection ends; `None` for never.
     pub probe: Option<Duration>,
     /// How many packets it is told of; any number without it.
     pub limit: Option<Limit>,
@@ -111,7 +114,8 @@ pub struct ConnStats {
 /// How long the list of what a multipart request asks in several messages may become, in bytes.
 const MAX_PARTIAL: usize = 2 << 20;
 
-/// How much of a request an error quotes: all but what is longer than a message with the error's own headers can be.
+/// How much of a request an error quotes: all but what is longer than a message with the error's
+/// own headers can be.
 const MAX_QUOTED: usize = 65_000;
 
 #[derive(Debug)]
@@ -170,8 +174,8 @@ pub(crate) struct Partial {
 const DEFAULT_MISS_SEND_LEN: u16 = 128;
 
 impl Conn {
-    /// Whether the next message may change what a bundle of another connection changes. Until that is there, what tables and groups are said to
-    /// be is what packets see.
+    /// Whether the next message may change what a bundle of another connection changes. Until that
+    /// is there, what tables and groups are said to be is what packets see.
     pub(crate) fn is_next_a_change(&self) -> bool {
         let Some([_, kind, ..]) = self.framer.peek() else {
             return false;
@@ -298,7 +302,8 @@ impl Conn {
         Err(closed)
     }
 
-    /// Puts the parts of a multipart request together. The whole request, when its last part is there.
+    /// Puts the parts of a multipart request together. The whole request, when its last part is
+    /// there.
     pub(crate) fn assemble(
         &mut self,
         xid: u32,

@@ -177,7 +177,8 @@ impl Dump {
     }
 }
 
-/// A duration as messages have it, in whole milliseconds: as Open vSwitch tells it, and as clients print it.
+/// A duration as messages have it, in whole milliseconds: as Open vSwitch tells it, and as clients
+/// print it.
 pub(crate) fn duration(since: Nanos, now: Nanos) -> Duration {
     let age = now.since(since);
     Duration {

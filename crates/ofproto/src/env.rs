@@ -46,10 +46,12 @@ pub trait Env {
     /// Looks at the switch.
     fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R;
 
-    /// Changes the switch. What the change makes stale, which it returns, is out of force when this returns.
+    /// Changes the switch. What the change makes stale, which it returns, is out of force when this
+    /// returns.
     fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R;
 
-    /// Changes meters: what the switch says is to be told the datapath, is told it, in the order that [`Switch::meter_mod`] asks for.
+    /// Changes meters: what the switch says is to be told the datapath, is told it, in the order
+    /// that [`Switch::meter_mod`] asks for.
     ///
     /// # Errors
     /// Those of the change; nothing is changed then.
@@ -61,7 +63,8 @@ pub trait Env {
     /// What the datapath has measured by a meter of its own number.
     fn meter_stats(&self, number: u32) -> dp::MeterStats;
 
-    /// Makes the statistics of rules what they are now: what datapaths have carried since they last said so is credited when this returns.
+    /// Makes the statistics of rules what they are now: what datapaths have carried since they last
+    /// said so is credited when this returns.
     fn push_statistics(&self);
 
     /// What an interface has carried; `None` where it has no counters.

@@ -37,7 +37,8 @@ const DELETE: u8 = 2;
 const GROUP_DELETE: u8 = 3;
 
 impl Agent {
-    /// Tells of what has happened in the tables by itself: rules that ended, rules that packets made.
+    /// Tells of what has happened in the tables by itself: rules that ended, rules that packets
+    /// made.
     pub fn tables_changed(&mut self, env: &impl Env, now: Nanos) {
         self.core.take_events(env, None);
         self.tell_events(now);

@@ -64,12 +64,14 @@ impl Core {
     }
 }
 
-/// The words of OpenFlow 1.5 for what a request is about: all tables, which earlier versions mean, or some.
+/// The words of OpenFlow 1.5 for what a request is about: all tables, which earlier versions mean,
+/// or some.
 const REPLACE: u8 = 0;
 const MODIFY: u8 = 1;
 
 impl Core {
-    /// Gives tables the names that a request has. The rest of what tables can do is not for others to choose: the answer tells what it is.
+    /// Gives tables the names that a request has. The rest of what tables can do is not for others
+    /// to choose: the answer tells what it is.
     fn name_tables(&self, asked: &[TableFeatures], env: &impl Env) -> Result<(), OfError> {
         let mut seen = [false; TABLES as usize];
         for features in asked {
@@ -186,7 +188,8 @@ fn fields(wanted: impl Fn(MatchField) -> bool) -> Vec<FieldId> {
         .collect()
 }
 
-/// The actions that rules can have, of those that the specification numbers (OpenFlow 1.3.5 §7.2.4).
+/// The actions that rules can have, of those that the specification numbers (OpenFlow 1.3.5
+/// §7.2.4).
 fn actions() -> Vec<FeatureId> {
     let output = Action::Output {
         port: Port::IN_PORT,

@@ -1,13 +1,16 @@
 //! The OpenFlow agent of a bridge: what its controllers and tools say to it, and what it answers.
 //!
-//! An [`Agent`] knows the bridge's connections and the state of the protocol on each. It is given what came in on a connection
-//! ([`Agent::receive`]), made to work on that ([`Agent::run`]), and asked for what is to be sent ([`Agent::transmit`]). What it needs of the
-//! switch it has through an [`Env`]. It has no socket, no clock, no thread.
+//! An [`Agent`] knows the bridge's connections and the state of the protocol on each. It is given
+//! what came in on a connection ([`Agent::receive`]), made to work on that ([`Agent::run`]), and
+//! asked for what is to be sent ([`Agent::transmit`]). What it needs of the switch it has through
+//! an [`Env`]. It has no socket, no clock, no thread.
 //!
 //! Invariants
-//! - Every request is answered in order, with its answer or with the error that the specification has for it, which quotes it.
-//! - Memory is bounded for each connection: while its peer does not read, nothing is made for it. Long answers are made part by part, as the
-//!   peer takes them, and the switch is locked for one part only. Packets for a slow controller are dropped, and counted.
+//! - Every request is answered in order, with its answer or with the error that the specification
+//!   has for it, which quotes it.
+//! - Memory is bounded for each connection: while its peer does not read, nothing is made for it.
+//!   Long answers are made part by part, as the peer takes them, and the switch is locked for one
+//!   part only. Packets for a slow controller are dropped, and counted.
 //! - Memory is bounded for all connections together by a budget that they share. A request that
 //!   exceeds it is refused with an error.
 //! - Nothing that a peer sends makes the agent panic.

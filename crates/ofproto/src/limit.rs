@@ -1,4 +1,5 @@
-//! Packets that wait for a controller: fair between ports, and no more of them than there is room for.
+//! Packets that wait for a controller: fair between ports, and no more of them than there is room
+//! for.
 
 use crate::memory::OVERHEAD;
 use openflow::model::{PacketIn, Port};
@@ -64,7 +65,8 @@ impl Bucket {
     }
 }
 
-/// What became of packets of a kind that came under a limit (`packet-in-TYPE-…` of `Controller.status`).
+/// What became of packets of a kind that came under a limit (`packet-in-TYPE-…` of
+/// `Controller.status`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitStats {
     /// Packets that went at once.
@@ -77,7 +79,8 @@ pub struct LimitStats {
     pub backlog: usize,
 }
 
-/// Packets that wait for a controller. Where there is a limit it is on each of two kinds: those that no rule was for, and those that actions send.
+/// Packets that wait for a controller. Where there is a limit it is on each of two kinds: those
+/// that no rule was for, and those that actions send.
 #[derive(Debug)]
 pub(crate) struct PacketIns {
     kinds: Vec<Waiting<PacketIn>>,
@@ -95,7 +98,8 @@ impl PacketIns {
         }
     }
 
-    /// Adds a packet, or gives it back where it may go at once; `may_send` says whether there is room for one.
+    /// Adds a packet, or gives it back where it may go at once; `may_send` says whether there is
+    /// room for one.
     pub(crate) fn offer(&mut self, port: Port, packet: PacketIn, may_send: bool, now: Nanos) -> Option<PacketIn> {
         let kind = usize::from(packet.reason != 0).min(self.kinds.len() - 1);
         self.kinds[kind].offer(port, packet, may_send, now)
@@ -135,7 +139,8 @@ impl PacketIns {
         self.kinds.iter().map(|kind| kind.stats.dropped).sum()
     }
 
-    /// What became of those that no rule was for, and of those that actions sent; `None` without limit.
+    /// What became of those that no rule was for, and of those that actions sent; `None` without
+    /// limit.
     pub(crate) fn limited(&self) -> Option<[LimitStats; 2]> {
         match &self.kinds[..] {
             [miss, action] => Some([miss.stats(), action.stats()]),

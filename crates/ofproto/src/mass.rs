@@ -1,4 +1,5 @@
-//! Changes of very many rules: worked on in steps, as bundles are, while other connections' changes wait. Packets see all of it at once.
+//! Changes of very many rules: worked on in steps, as bundles are, while other connections' changes
+//! wait. Packets see all of it at once.
 
 use crate::agent::Core;
 use crate::bundle::SETTLE;

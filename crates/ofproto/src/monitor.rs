@@ -1,7 +1,7 @@
 //! Monitors of rules (Nicira's, and OpenFlow 1.4 §7.3.5.17).
 //!
-//! A connection that does not read what its monitors tell is told no more, but of rules that go, which it may know of; once it has read, it is
-//! told of all rules that came or changed meanwhile.
+//! A connection that does not read what its monitors tell is told no more, but of rules that go,
+//! which it may know of; once it has read, it is told of all rules that came or changed meanwhile.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -121,8 +121,9 @@ impl Core {
 impl Monitor {
     fn new(request: &FlowMonitorRequest, condition: Condition) -> Monitor {
         let flags = match request.flags & (OWN | ONLY_OWN) {
-            // Open vSwitch and its tools mean the asker's own changes in full, but not these only. Who does mean that asks for them in full
-            // too, or would be told of nothing but numbers.
+            // Open vSwitch and its tools mean the asker's own changes in full, but not these only.
+            // Who does mean that asks for them in full too, or would be told of nothing but
+            // numbers.
             ONLY_OWN => request.flags ^ (OWN | ONLY_OWN),
             _ => request.flags,
         };
@@ -139,7 +140,8 @@ impl Monitor {
 }
 
 impl Conn {
-    /// Notes a change of a rule, if a monitor asks for it; `own` is the number of the connection's request that caused it.
+    /// Notes a change of a rule, if a monitor asks for it; `own` is the number of the connection's
+    /// request that caused it.
     pub(crate) fn update(&mut self, update: &RuleUpdate, own: Option<u32>, now: Nanos) {
         if self.monitors.is_empty() {
             return;

@@ -12,14 +12,16 @@ use wire::Nanos;
 
 /// The reason of a packet that no rule was for.
 const NO_MATCH: u8 = 0;
-/// That of an action's, which until OpenFlow 1.3 is that of an action set's, a bucket's and a packet-out's too.
+/// That of an action's, which until OpenFlow 1.3 is that of an action set's, a bucket's and a
+/// packet-out's too.
 const ACTION: u8 = 1;
 const ACTION_SET: u8 = 3;
 const PACKET_OUT: u8 = 5;
 
 impl Agent {
-    /// Tells controllers of a packet: its bytes, all of them unless an action has cut it off, how long it is, and the mark that it carries. There
-    /// are no buffers that could keep the rest of it, whatever a `miss_send_len` says.
+    /// Tells controllers of a packet: its bytes, all of them unless an action has cut it off, how
+    /// long it is, and the mark that it carries. There are no buffers that could keep the rest of
+    /// it, whatever a `miss_send_len` says.
     pub fn packet_in(&mut self, meaning: &ForController, packet: &[u8], (total_len, mark): (usize, u32), now: Nanos) {
         let mut metadata = meaning.metadata.clone();
         if mark != 0 {
@@ -106,11 +108,13 @@ fn in_port(meaning: &ForController) -> Port {
     number.and_then(|port| u32::try_from(port).ok()).map_or(Port::ANY, Port)
 }
 
-/// What stands before the handle in a continuation: the header of an experimenter's property (type, 16 bytes, Nicira's number, `oxvs`). Clients look
-/// into continuations when they print them; properties that they do not know they pass over, and anything else they call a broken message.
+/// What stands before the handle in a continuation: the header of an experimenter's property (type,
+/// 16 bytes, Nicira's number, `oxvs`). Clients look into continuations when they print them;
+/// properties that they do not know they pass over, and anything else they call a broken message.
 const CONTINUATION: [u8; 12] = *b"\xff\xff\0\x10\0\0\x23\x20oxvs";
 
-/// What a paused packet's message carries, so that it can go on: the switch's own word for where it was.
+/// What a paused packet's message carries, so that it can go on: the switch's own word for where it
+/// was.
 fn continuation(handle: u32) -> Vec<u8> {
     [&CONTINUATION[..], &handle.to_be_bytes()].concat()
 }

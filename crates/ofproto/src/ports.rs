@@ -80,7 +80,8 @@ impl OfPort {
     }
 }
 
-/// A port's configuration as the switch acts upon it. There is no spanning tree for a port to take part in or not.
+/// A port's configuration as the switch acts upon it. There is no spanning tree for a port to take
+/// part in or not.
 fn flags(config: u32) -> PortFlags {
     let has = |bit: u32| config & bit != 0;
     PortFlags {
@@ -96,7 +97,8 @@ fn kbits(speed: Option<u64>) -> u32 {
     speed.map_or(0, |speed| u32::try_from(speed / 1000).unwrap_or(u32::MAX))
 }
 
-/// The bit for a rate, and that it goes over copper, which is what is said of links that are none (OpenFlow 1.3.5 §7.2.1).
+/// The bit for a rate, and that it goes over copper, which is what is said of links that are none
+/// (OpenFlow 1.3.5 §7.2.1).
 fn features(speed: Option<u64>, full_duplex: bool) -> u32 {
     const COPPER: u32 = 1 << 11;
     const OTHER: u32 = 1 << 10;

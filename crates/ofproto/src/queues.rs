@@ -8,7 +8,8 @@ use openflow::OfError;
 use openflow::model::{ALL_QUEUES, Body, Port, QueueConfig, QueueStats, StatsReply};
 use wire::Nanos;
 
-/// Bytes of queues that the answer to OFPT_QUEUE_GET_CONFIG_REQUEST has room for. It is one message; statistics tell of all.
+/// Bytes of queues that the answer to OFPT_QUEUE_GET_CONFIG_REQUEST has room for. It is one
+/// message; statistics tell of all.
 const ROOM: usize = 65_000;
 
 impl Core {
@@ -64,7 +65,8 @@ impl Core {
         Ok(())
     }
 
-    /// The queues of a port or of all, by number or all. That none is there is no error where all are asked for.
+    /// The queues of a port or of all, by number or all. That none is there is no error where all
+    /// are asked for.
     fn queues(
         &self,
         port: Port,

@@ -13,8 +13,8 @@ const INVALID_TTL_TO_CONTROLLER: u16 = 4;
 /// The reason of packets that it is about, in a mask of reasons.
 const INVALID_TTL: u32 = 1 << 2;
 
-/// Whether settings say who hears of packets whose time to live is over; later versions have a message for it (`OFPT_SET_ASYNC`). In OpenFlow
-/// 1.0 this is an extension of Open vSwitch's.
+/// Whether settings say who hears of packets whose time to live is over; later versions have a
+/// message for it (`OFPT_SET_ASYNC`). In OpenFlow 1.0 this is an extension of Open vSwitch's.
 fn has_ttl_flag(version: Option<Version>) -> bool {
     version.is_some_and(|version| version <= Version::V12)
 }
@@ -50,7 +50,8 @@ impl Core {
                 0 => FragMode::Normal,
                 FRAGMENTS_DROP => FragMode::Drop,
                 FRAGMENTS_NX_MATCH => FragMode::NxMatch,
-                // To put them together is not done here. OpenFlow 1.0 has no error for it; who asks how it is hears it.
+                // To put them together is not done here. OpenFlow 1.0 has no error for it; who asks
+                // how it is hears it.
                 _ if conn.version() == Some(Version::V10) => self.fragments,
                 _ => return Err(OfError::ScfcBadFlags),
             };

@@ -1,7 +1,7 @@
 //! What a bundle is to do, kept small: there may be a million messages in it.
 //!
-//! Of rules that are to be added it is kept what they will be ([`Additions`]). Other messages are kept as they came: that is less than what they
-//! mean takes.
+//! Of rules that are to be added it is kept what they will be ([`Additions`]). Other messages are
+//! kept as they came: that is less than what they mean takes.
 
 use openflow::model::{Body, Message};
 use openflow::{Codec, HEADER_LEN};

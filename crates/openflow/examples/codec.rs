@@ -1,4 +1,5 @@
-//! Reads and writes as many flow-mods as is said, for measurements of what one costs: `codec decode|encode 10000`.
+//! Reads and writes as many flow-mods as is said, for measurements of what one costs:
+//! `codec decode|encode 10000`.
 
 use flow::MatchField as F;
 use openflow::model::{Action, Body, FlowMod, Instructions, Match, Message, Port};

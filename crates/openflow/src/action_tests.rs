@@ -4,7 +4,8 @@ use crate::model::{Action, Match, Value};
 use crate::{OfError, Version};
 use flow::MatchField as F;
 
-/// What Debian's ovs-ofctl 3.1 sends for actions: version, text, bytes of the flow's actions or instructions.
+/// What Debian's ovs-ofctl 3.1 sends for actions: version, text, bytes of the flow's actions or
+/// instructions.
 const OBSERVED: &str = include_str!("../tests/fixtures/actions.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -65,7 +66,8 @@ fn what_others_send_is_read_and_written_back_to_the_byte() {
 
 #[test]
 fn a_field_is_set_to_no_bits_beyond_its_mask() {
-    // A register, an address, a tag's number, tunnel metadata: what is named, the value, the mask; each value has a bit too many.
+    // A register, an address, a tag's number, tunnel metadata: what is named, the value, the mask;
+    // each value has a bit too many.
     let fields = [
         ("00010308", vec![0, 0, 0, 5], vec![0, 0, 0, 1]),
         ("8000070c", vec![1, 0, 0, 0, 0, 6], vec![0xff, 0, 0, 0, 0, 0]),

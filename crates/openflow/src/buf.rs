@@ -148,7 +148,8 @@ impl Writer {
         self.zeros(len.next_multiple_of(8) - len);
     }
 
-    /// Writes the number of bytes since `start` to the two bytes at `at`; at most 65 535, which callers that take data from outside check.
+    /// Writes the number of bytes since `start` to the two bytes at `at`; at most 65 535, which
+    /// callers that take data from outside check.
     pub(crate) fn patch_len(&mut self, at: usize, start: usize) {
         let len = u16::try_from(self.len() - start).unwrap_or(u16::MAX);
         self.0[at..at + 2].copy_from_slice(&len.to_be_bytes());

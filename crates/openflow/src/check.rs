@@ -1,8 +1,9 @@
 //! Whether actions suit the packets of a match.
 //!
-//! An action that speaks of a field needs what the field needs, of the match or of actions before it: a tag that was pushed is there. OpenFlow
-//! 1.1 and later ask for this (1.3.1 §5.12: `OFPBAC_MATCH_INCONSISTENT`); in OpenFlow 1.0, whose own actions have no effect on packets that lack
-//! the field, it is asked of Nicira's actions only.
+//! An action that speaks of a field needs what the field needs, of the match or of actions before
+//! it: a tag that was pushed is there. OpenFlow 1.1 and later ask for this (1.3.1 §5.12:
+//! `OFPBAC_MATCH_INCONSISTENT`); in OpenFlow 1.0, whose own actions have no effect on packets that
+//! lack the field, it is asked of Nicira's actions only.
 
 use crate::model::*;
 use crate::{OfError, Version};
@@ -47,7 +48,8 @@ pub fn instructions(
     }
     let mut checker = Checker::new(version, matching, limits);
     checker.list(&instructions.apply)?;
-    // The action set is carried out on whatever the packet is then: it may have a tag that this rule does not ask for.
+    // The action set is carried out on whatever the packet is then: it may have a tag that this
+    // rule does not ask for.
     checker.set = true;
     if instructions.write.iter().any(|action| !may_be_in_set(action)) {
         return Err(OfError::BacBadType);
@@ -59,7 +61,8 @@ pub fn instructions(
     }
 }
 
-/// Whether an action set can have the action: it has one of a kind, and an order of its own, which suit only what changes the packet or sends it.
+/// Whether an action set can have the action: it has one of a kind, and an order of its own, which
+/// suit only what changes the packet or sends it.
 fn may_be_in_set(action: &Action) -> bool {
     !matches!(
         action,
@@ -136,7 +139,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Of an action that is without effect where the packet lacks the field, as OpenFlow 1.0 has it and all versions in action sets.
+    /// Of an action that is without effect where the packet lacks the field, as OpenFlow 1.0 has it
+    /// and all versions in action sets.
     fn later(&self, prerequisites: &[P]) -> Result<(), OfError> {
         match self.version {
             Version::V10 => Ok(()),
@@ -293,7 +297,8 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// What is taken from the packet must be in it, and what the new rule says must be said of its own packets.
+    /// What is taken from the packet must be in it, and what the new rule says must be said of its
+    /// own packets.
     fn learn(&self, learn: &Learn) -> Result<(), OfError> {
         let mut made = Match::ANY;
         for spec in &learn.specs {
@@ -310,7 +315,8 @@ impl<'a> Checker<'a> {
                             let bits = u128::MAX >> (128 - u32::from(dst.n_bits()).min(128));
                             made.set(dst.field(), value << dst.ofs(), bits << dst.ofs());
                         }
-                        // A tag that is copied may be there; a protocol that is copied is the packet's own.
+                        // A tag that is copied may be there; a protocol that is copied is the
+                        // packet's own.
                         LearnSrc::Field(_) => {
                             if let Some((value, mask)) = self.known.get(dst.field()) {
                                 made.set(dst.field(), value, mask);

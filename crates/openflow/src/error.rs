@@ -142,7 +142,8 @@ impl ErrorBody {
         })
     }
 
-    /// Writes what follows the header. An error that the version has no number for becomes `NXBRC_UNENCODABLE_ERROR`.
+    /// Writes what follows the header. An error that the version has no number for becomes
+    /// `NXBRC_UNENCODABLE_ERROR`.
     pub(crate) fn encode(&self, version: Version, out: &mut Writer) {
         let (vendor, kind, code) = match self.kind {
             ErrorKind::Unknown { vendor, kind, code } => (vendor, kind, code),

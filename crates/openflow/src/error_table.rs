@@ -1,8 +1,10 @@
-//! The table of error codes: OpenFlow 1.0 to 1.5 and the extensions of Nicira and the Open Networking Foundation, one row each.
+//! The table of error codes: OpenFlow 1.0 to 1.5 and the extensions of Nicira and the Open
+//! Networking Foundation, one row each.
 
 use super::{Code, Vendor};
 
-/// A code that holds from a version on, until the row says otherwise. The version is the number in message headers.
+/// A code that holds from a version on, until the row says otherwise. The version is the number in
+/// message headers.
 pub(super) struct Since {
     pub(super) version: u8,
     pub(super) code: Option<Code>,
@@ -33,7 +35,8 @@ const fn none(version: u8) -> Since {
 
 macro_rules! errors {
     ($($variant:ident $name:literal [$($since:expr),*];)*) => {
-        /// Why a request was refused: every error of every version. Versions that lack one have a code for it in an extension, or none.
+        /// Why a request was refused: every error of every version. Versions that lack one have a
+        /// code for it in an extension, or none.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum OfError {

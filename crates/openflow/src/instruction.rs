@@ -84,8 +84,9 @@ fn bad_len(version: Version) -> OfError {
     }
 }
 
-/// Reads what a rule does where it is a list of actions, as in OpenFlow 1.0 and in Nicira's monitors: metadata is written by an action; where
-/// that is the last one, it is as good as the instruction.
+/// Reads what a rule does where it is a list of actions, as in OpenFlow 1.0 and in Nicira's
+/// monitors: metadata is written by an action; where that is the last one, it is as good as the
+/// instruction.
 pub(crate) fn decode_as_actions(version: Version, data: &[u8]) -> Result<Instructions, OfError> {
     let mut apply = action::decode(version, data)?;
     let mut metadata = None;
@@ -100,7 +101,8 @@ pub(crate) fn decode_as_actions(version: Version, data: &[u8]) -> Result<Instruc
     })
 }
 
-/// Writes what a rule of this match does. OpenFlow 1.0 goes to a table by looking it up, and has no action set and no meters.
+/// Writes what a rule of this match does. OpenFlow 1.0 goes to a table by looking it up, and has no
+/// action set and no meters.
 pub(crate) fn encode(out: &mut Writer, version: Version, instructions: &Instructions, matching: &Match) {
     if version == Version::V10 {
         encode_as_actions(out, version, instructions, matching);

@@ -1,12 +1,13 @@
 //! OpenFlow: one model for all versions, and the codecs and the text grammar around it.
 //!
-//! [`model`] says what messages mean, whatever version they come in; its types cannot hold what no version allows. A [`Codec`] turns messages
-//! into bytes and back, a [`Framer`] cuts a stream into messages, [`negotiate`] chooses the version. [`text`]
-//! reads and prints matches, actions and flows as `ovs-ofctl(8)` does.
+//! [`model`] says what messages mean, whatever version they come in; its types cannot hold what no
+//! version allows. A [`Codec`] turns messages into bytes and back, a [`Framer`] cuts a stream into
+//! messages, [`negotiate`] chooses the version. [`text`] reads and prints matches, actions and
+//! flows as `ovs-ofctl(8)` does.
 //!
 //! Invariants
-//! - Nothing here panics on bytes or text from outside. Lengths are checked at every level; what is refused is refused with the
-//!   [`OfError`] that the specification has for it.
+//! - Nothing here panics on bytes or text from outside. Lengths are checked at every level; what is
+//!   refused is refused with the [`OfError`] that the specification has for it.
 //! - No clock, no socket: bytes in, values out.
 #![forbid(unsafe_code)]
 

@@ -79,7 +79,8 @@ fn asks(body: &Body) -> bool {
     )
 }
 
-/// Where another error is said: of what message, the error here, and there ("ok" for none). An empty word is any.
+/// Where another error is said: of what message, the error here, and there ("ok" for none). An
+/// empty word is any.
 const OTHERWISE: &[(&str, &str, &str)] = &[
     // The tool prints what the switch refuses; the specification says so too.
     ("BundleControl", "", "ok"),

@@ -80,7 +80,8 @@ fn what_others_send_is_read_and_written_back_to_the_byte() {
     assert!(count > 200, "{count}");
 }
 
-/// What Debian's ovs-ofctl and ovs-vswitchd 3.1 say to each other in every version: direction and bytes.
+/// What Debian's ovs-ofctl and ovs-vswitchd 3.1 say to each other in every version: direction and
+/// bytes.
 const DIALOGUE: &str = include_str!("../tests/fixtures/dialogue.txt");
 
 #[test]
@@ -134,7 +135,8 @@ fn every_message_of_every_version_reads_as_it_was_written() {
     assert!(faults.is_empty(), "{}\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Reads a message that may make no sense; what is read can be written, and reads again, and is written the same.
+/// Reads a message that may make no sense; what is read can be written, and reads again, and is
+/// written the same.
 fn survives(codec: &Codec, bytes: &[u8]) {
     let Ok(read) = codec.decode(bytes) else { return };
     let written = codec.encode(&read);

@@ -1,4 +1,5 @@
-//! Match fields as type-length-value: OpenFlow's OXM (1.3.1 §7.2.3) and Nicira's NXM, which differ in which identifiers are usual.
+//! Match fields as type-length-value: OpenFlow's OXM (1.3.1 §7.2.3) and Nicira's NXM, which differ
+//! in which identifiers are usual.
 
 mod order;
 
@@ -11,7 +12,8 @@ use std::sync::OnceLock;
 
 /// The length of a header without experimenter.
 const HEADER: usize = 4;
-/// NXM's pseudo field that selects flows by cookie shares its number with a real field; the length tells them apart.
+/// NXM's pseudo field that selects flows by cookie shares its number with a real field; the length
+/// tells them apart.
 const COOKIE_NUMBER: u8 = 30;
 
 /// What to do with fields that are not known.
@@ -236,7 +238,8 @@ pub(crate) fn decode_subfield(ofs_nbits: u16, field: MatchField) -> Result<Subfi
     Subfield::new(field, ofs_nbits >> 6, (ofs_nbits & 0x3f) + 1).ok_or(OfError::BacBadArgument)
 }
 
-/// Writes a field's header. Fields without identifier, which no message may have, get the one of what they are a view of.
+/// Writes a field's header. Fields without identifier, which no message may have, get the one of
+/// what they are a view of.
 pub(crate) fn encode_header(out: &mut Writer, field: MatchField, version: Version, masked: bool, bytes: usize) {
     let named = match field {
         MatchField::DlVlan => MatchField::VlanVid,
@@ -332,8 +335,8 @@ fn register(field: MatchField) -> Option<u8> {
     (number < 16).then_some(number)
 }
 
-/// A condition on a register as one on the packet register that it is half of, where the other half's is not written yet: OpenFlow 1.5 has
-/// these.
+/// A condition on a register as one on the packet register that it is half of, where the other
+/// half's is not written yet: OpenFlow 1.5 has these.
 fn encode_register(out: &mut Writer, matching: &Match, field: MatchField, version: Version) {
     let number = register(field).unwrap_or(0);
     let pair = MatchField::ALL[MatchField::Xreg0 as usize + usize::from(number / 2)];

@@ -3,7 +3,8 @@ use crate::Codec;
 use crate::model::{Action, Body, FlowCommand, Match, Message, TunMetadata};
 use flow::MatchField as F;
 
-/// What Debian's ovs-ofctl 3.1 makes of flows: version, flow, and the message as it prints it or the error.
+/// What Debian's ovs-ofctl 3.1 makes of flows: version, flow, and the message as it prints it or
+/// the error.
 const OBSERVED: &str = include_str!("../tests/fixtures/flows.txt");
 
 /// Reads a flow, sends it, and prints what arrived.
@@ -95,7 +96,8 @@ fn what_is_printed_reads_as_the_same() {
             );
             let again = parse_flow(FlowCommand::Add, &printed, &names);
             let again = again.unwrap_or_else(|e| panic!("{printed}: {e}"));
-            // How wide a field of a tunnel's option is, the text does not know: of a value whose bytes all count, no mask is printed.
+            // How wide a field of a tunnel's option is, the text does not know: of a value whose
+            // bytes all count, no mask is printed.
             let widened = |one: &TunMetadata| !one.exact && !one.mask.is_empty() && one.mask.iter().all(|m| *m == 0xff);
             if !m.matching.tun_metadata().iter().any(widened) {
                 assert_eq!(again.matching, m.matching, "{printed}");

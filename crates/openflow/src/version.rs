@@ -81,7 +81,8 @@ impl Versions {
     /// None.
     pub const NONE: Versions = Versions(0);
 
-    /// The set whose bit `1 << n` says that header number n is in it; numbers not known here stay in it.
+    /// The set whose bit `1 << n` says that header number n is in it; numbers not known here stay
+    /// in it.
     pub const fn from_bitmap(bitmap: u32) -> Versions {
         Versions(bitmap)
     }
@@ -111,14 +112,16 @@ impl FromIterator<Version> for Versions {
 /// What a peer said in its hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// The version of the message's header: the newest that the peer has, as a number, which may be none known here.
+    /// The version of the message's header: the newest that the peer has, as a number, which may be
+    /// none known here.
     pub version: u8,
     /// The versions of its bitmap, if it sent one.
     pub bitmap: Option<Versions>,
 }
 
-/// The version that a connection uses: the newest that both bitmaps have; without a bitmap of the peer, the smaller of the two newest, if
-/// we have it. `None` where there is none: the connection ends with a `HELLO_FAILED` error.
+/// The version that a connection uses: the newest that both bitmaps have; without a bitmap of the
+/// peer, the smaller of the two newest, if we have it. `None` where there is none: the connection
+/// ends with a `HELLO_FAILED` error.
 pub fn negotiate(ours: Versions, theirs: Hello) -> Option<Version> {
     match theirs.bitmap {
         Some(bitmap) if bitmap.0 != 0 => Versions(ours.0 & bitmap.0).newest(),

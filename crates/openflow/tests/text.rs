@@ -1,5 +1,5 @@
-//! The text grammar beside Debian's `ovs-ofctl`: a table of flows is put to both, and acceptance, the words of errors, the usable flow formats
-//! and what is printed are compared.
+//! The text grammar beside Debian's `ovs-ofctl`: a table of flows is put to both, and acceptance,
+//! the words of errors, the usable flow formats and what is printed are compared.
 
 use openflow::model::{Body, FlowCommand, FlowMod, Message, TunMetadata};
 use openflow::text::{
@@ -212,7 +212,8 @@ fn what_is_printed_reads_as_what_it_was_printed_from() {
         let Ok((flow, _)) = parse_flow_usable(FlowCommand::Add, text, &names) else {
             continue;
         };
-        // How wide a field of a tunnel's option is, the text does not know: of a value whose bytes all count, no mask is printed.
+        // How wide a field of a tunnel's option is, the text does not know: of a value whose bytes
+        // all count, no mask is printed.
         let widened = |one: &TunMetadata| !one.exact && !one.mask.is_empty() && one.mask.iter().all(|m| *m == 0xff);
         if flow.matching.tun_metadata().iter().any(widened) {
             continue;

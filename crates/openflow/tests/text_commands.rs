@@ -1,5 +1,6 @@
-//! Groups, meters, packets and requests beside Debian's `ovs-ofctl`: each text is put to the tool, which sends what it makes of it to a switch
-//! that only listens, and to the parser here. What was sent, and the words of errors, are compared.
+//! Groups, meters, packets and requests beside Debian's `ovs-ofctl`: each text is put to the tool,
+//! which sends what it makes of it to a switch that only listens, and to the parser here. What was
+//! sent, and the words of errors, are compared.
 
 use openflow::model::{Body, GroupCommand, Message, MeterCommand, StatsRequest};
 use openflow::text::{
@@ -114,7 +115,8 @@ fn read(version: Version, bytes: &[u8]) -> String {
 fn what_is_read_is_what_ovs_ofctl_sends() {
     let dir = tempfile::tempdir().expect("a directory");
     let sent = Sent::default();
-    // Connections that are heard: a message of the tool before must not come among those of the next.
+    // Connections that are heard: a message of the tool before must not come among those of the
+    // next.
     let heard = Arc::new(AtomicUsize::new(0));
     for version in [Version::V13, Version::V14, Version::V15] {
         let listener = UnixListener::bind(dir.path().join(version.number().to_string())).expect("a socket");

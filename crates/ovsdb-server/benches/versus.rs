@@ -1,8 +1,10 @@
-//! Transactions and monitor updates a second: this server against the `ovsdb-server` that is installed, in one run.
+//! Transactions and monitor updates a second: this server against the `ovsdb-server` that is
+//! installed, in one run.
 //!
-//! Both serve the same 10,000 rows from a file over a Unix socket, with group commit at their own discretion; one cheap client thread
-//! drives both, round about, and the table shows the medians of all rounds,
-//! with the processor time that the server spent on each. `cargo bench -p ovsdb-server [-- ROUNDS [MILLISECONDS]]`.
+//! Both serve the same 10,000 rows from a file over a Unix socket, with group commit at their own
+//! discretion; one cheap client thread drives both, round about, and the table shows the medians of
+//! all rounds, with the processor time that the server spent on each.
+//! `cargo bench -p ovsdb-server [-- ROUNDS [MILLISECONDS]]`.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -192,8 +194,9 @@ impl Server {
         assert_eq!(self.rows.len(), ROWS, "all rows are inserted");
     }
 
-    /// Puts the server and this program on one processor, or lets them go. A client that waits for each reply never uses two at once; on
-    /// two, what is measured is how long an idle processor takes to wake up.
+    /// Puts the server and this program on one processor, or lets them go. A client that waits for
+    /// each reply never uses two at once; on two, what is measured is how long an idle processor
+    /// takes to wake up.
     fn pin(&self, together: bool) {
         let mut set = CpuSet::new();
         (0..CpuSet::MAX_CPU)
@@ -204,7 +207,8 @@ impl Server {
         }
     }
 
-    /// The processor time that the server has used so far: unlike its rates, it does not depend on what else the machine does.
+    /// The processor time that the server has used so far: unlike its rates, it does not depend on
+    /// what else the machine does.
     fn cpu_time(&self) -> Duration {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the server runs");
         let spent = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("schedstat")).ok());
@@ -274,8 +278,8 @@ fn drive(clients: &mut [Client], requests: &[String], window: usize, time: Durat
     done as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Has one client change row after row, [`WINDOW`] of them before all others have heard of it; returns the rows' updates a second. A
-/// server may tell of several rows in one notification.
+/// Has one client change row after row, [`WINDOW`] of them before all others have heard of it;
+/// returns the rows' updates a second. A server may tell of several rows in one notification.
 fn watch(clients: &mut [Client], writer: &mut Client, requests: &[String], time: Duration) -> f64 {
     let poll = Poll::new(clients);
     let mut heard = vec![0; clients.len()];

@@ -1,4 +1,5 @@
-//! `oxvs ovsdb-server`: the server as a daemon of its own, with the command line of ovsdb-server(1).
+//! `oxvs ovsdb-server`: the server as a daemon of its own, with the command line of
+//! ovsdb-server(1).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -167,7 +168,8 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
         spawn_local(mgmt::reclaim::run());
         tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
         daemon.ready();
-        // A task of its own: the future that the runtime blocks on is polled at every event, and this one is large.
+        // A task of its own: the future that the runtime blocks on is polled at every event, and
+        // this one is large.
         let serving = server.clone();
         let ended = spawn_local(async move {
             tokio::select! {

@@ -1,8 +1,10 @@
-//! One client's connection: bytes in, handed to the core as messages; bytes out of the core's outbox.
+//! One client's connection: bytes in, handed to the core as messages; bytes out of the core's
+//! outbox.
 //!
-//! A connection's task handles all complete messages that a read brought and leaves writing to the server's flush, which runs after all
-//! tasks that are ready: so the transactions of many clients share one write to the file. Only when a client's socket is full does its own
-//! task write, as the socket empties.
+//! A connection's task handles all complete messages that a read brought and leaves writing to the
+//! server's flush, which runs after all tasks that are ready: so the transactions of many clients
+//! share one write to the file. Only when a client's socket is full does its own task write, as the
+//! socket empties.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -62,7 +64,8 @@ enum Event {
 }
 
 impl Conn {
-    /// Sends what the core has for the client, as far as the socket takes it. True when nothing is left.
+    /// Sends what the core has for the client, as far as the socket takes it. True when nothing is
+    /// left.
     pub(crate) fn send(&self, inner: &Inner) -> bool {
         if self.full.get() || self.ended.get() {
             return false;
@@ -232,7 +235,8 @@ impl Task {
         }
     }
 
-    /// Serves a client that is alone, and sends one request after the other, without the runtime in between.
+    /// Serves a client that is alone, and sends one request after the other, without the runtime in
+    /// between.
     async fn stay(&mut self) -> Result<(), String> {
         let inner = self.inner.clone();
         let linger = &inner.linger;

@@ -1,4 +1,5 @@
-//! The commands that the server takes on its control socket (ovsdb-server(1), "Runtime management commands").
+//! The commands that the server takes on its control socket (ovsdb-server(1), "Runtime management
+//! commands").
 
 use std::path::Path;
 use std::rc::Rc;
@@ -10,7 +11,8 @@ use crate::core::Close;
 use crate::server::{Inner, Server};
 
 impl Server {
-    /// Adds the server's commands to a control socket, and its figures to `memory/show`. `exit` is the daemon's.
+    /// Adds the server's commands to a control socket, and its figures to `memory/show`. `exit` is
+    /// the daemon's.
     pub fn register_unixctl(&self, control: &unixctl::Server) {
         let add = |name: &str,
                    usage: &str,

@@ -1,12 +1,15 @@
 //! Not falling asleep between the requests of busy clients.
 //!
-//! While a client reads its reply it mostly has its next request ready, or another client sends one. To put the thread to sleep in between
-//! and to wake it up, from another processor, costs as much as several transactions. So after a flush the thread goes on looking for events
-//! for [`PATIENCE`] before it sleeps. Where that was in vain (the client has no more to say, or needs this very processor to say it), it
-//! sleeps at once after the next flush, after the next three if it was in vain again, and so on: what lingering wastes is bounded, and an idle
-//! server does not linger at all.
+//! While a client reads its reply it mostly has its next request ready, or another client sends
+//! one. To put the thread to sleep in between and to wake it up, from another processor, costs as
+//! much as several transactions. So after a flush the thread goes on looking for events for
+//! [`PATIENCE`] before it sleeps. Where that was in vain (the client has no more to say, or needs
+//! this very processor to say it), it sleeps at once after the next flush, after the next three if
+//! it was in vain again, and so on: what lingering wastes is bounded, and an idle server does not
+//! linger at all.
 //!
-//! A client that is alone is waited for by its own connection's task, which saves the way through the runtime.
+//! A client that is alone is waited for by its own connection's task, which saves the way through
+//! the runtime.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Where clients come from: sockets listened on, servers' own connections to clients, and rows of a database that name either.
+//! Where clients come from: sockets listened on, servers' own connections to clients, and rows of a
+//! database that name either.
 
 mod keys;
 mod rows;
@@ -117,7 +118,8 @@ impl Running {
 }
 
 impl Inner {
-    /// Adds a remote; [`Inner::remotes_changed`] makes it run. Nothing changes if it is one already.
+    /// Adds a remote; [`Inner::remotes_changed`] makes it run. Nothing changes if it is one
+    /// already.
     pub(crate) fn add_remote(&self, name: &str) -> Result<(), String> {
         if let Some(source) = RowSource::parse(name) {
             source

@@ -1,7 +1,7 @@
 //! Reads a client's message.
 //!
-//! Nearly all are requests of one form; these are read without the detour over a JSON object. Anything else takes the way of all other
-//! programs, which also knows the words for what is wrong.
+//! Nearly all are requests of one form; these are read without the detour over a JSON object.
+//! Anything else takes the way of all other programs, which also knows the words for what is wrong.
 
 use std::fmt;
 

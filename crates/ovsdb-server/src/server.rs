@@ -1,7 +1,7 @@
 //! The server: the core, its databases' files, and the tasks around them.
 //!
-//! Everything runs on one thread, inside a tokio `LocalSet`, but for syncing and compacting, which wait for disks on threads of their own.
-//! No borrow of a `RefCell` lives across an await.
+//! Everything runs on one thread, inside a tokio `LocalSet`, but for syncing and compacting, which
+//! wait for disks on threads of their own. No borrow of a `RefCell` lives across an await.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -35,8 +35,9 @@ pub struct Options {
     pub databases: Vec<PathBuf>,
     /// Where to listen and connect: `punix:FILE`, `ptcp:PORT`, `db:DATABASE,TABLE,COLUMN`, …
     pub remotes: Vec<String>,
-    /// The schema that the databases should have, as JSON text. A file that does not exist is made with it; an older one that it extends
-    /// is converted to it. Without it files have to exist, and are served as they are.
+    /// The schema that the databases should have, as JSON text. A file that does not exist is made
+    /// with it; an older one that it extends is converted to it. Without it files have to exist,
+    /// and are served as they are.
     pub schema: Option<String>,
     /// The clients served at once; 0 for [`DEFAULT_MAX_SESSIONS`].
     pub max_sessions: usize,
@@ -44,8 +45,8 @@ pub struct Options {
     /// be sent to them, and what they asked for that stays. 0 for a quarter of the machine's,
     /// between 512 MiB and 4 GiB.
     pub memory_budget: usize,
-    /// The keys for remotes under TLS. Files may be named by columns: `db:DATABASE,TABLE,COLUMN`. Where these are the default, [`Options::tls`]
-    /// is left as it is.
+    /// The keys for remotes under TLS. Files may be named by columns: `db:DATABASE,TABLE,COLUMN`.
+    /// Where these are the default, [`Options::tls`] is left as it is.
     pub tls_settings: tls::Settings,
     /// Where the keys are kept for all of the process.
     pub tls: Tls,
@@ -207,7 +208,8 @@ impl Server {
         Ok(())
     }
 
-    /// A connection to the server without a name in the file system: for the switch in the same process.
+    /// A connection to the server without a name in the file system: for the switch in the same
+    /// process.
     ///
     /// # Errors
     /// The system's.
@@ -237,7 +239,8 @@ impl Server {
         self.inner.exit.notify_one();
     }
 
-    /// Ends all tasks and connections, and closes the databases when what was written is on the disk.
+    /// Ends all tasks and connections, and closes the databases when what was written is on the
+    /// disk.
     pub fn shut_down(&self) {
         self.inner.flush();
         for task in self.inner.tasks.take() {
@@ -422,7 +425,8 @@ impl Inner {
         }
     }
 
-    /// Compacts the file of a database; it is served meanwhile. False when a compaction is under way already.
+    /// Compacts the file of a database; it is served meanwhile. False when a compaction is under
+    /// way already.
     pub(crate) async fn compact(self: &Rc<Self>, name: &str, comment: &str) -> io::Result<bool> {
         self.flush();
         let now = self.now();

@@ -1,8 +1,9 @@
 //! A client's socket, watched for what is to be read alone.
 //!
-//! The kernel tells whoever watches a Unix socket for writing each time that the peer has read something. For a server that answers small
-//! requests this is one more wake-up with every reply, as expensive as the request itself. So only a socket that was found full is watched
-//! for writing, by a descriptor of its own, until it is not full any more.
+//! The kernel tells whoever watches a Unix socket for writing each time that the peer has read
+//! something. For a server that answers small requests this is one more wake-up with every reply,
+//! as expensive as the request itself. So only a socket that was found full is watched for writing,
+//! by a descriptor of its own, until it is not full any more.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -96,7 +97,8 @@ impl Socket {
         })
     }
 
-    /// Reads once, when there is something to read. As many bytes as fit mean that there may be more.
+    /// Reads once, when there is something to read. As many bytes as fit mean that there may be
+    /// more.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         // What came with the end of the handshake has left the socket already.
         if self.fresh.take()
@@ -124,11 +126,14 @@ impl Socket {
         }
     }
 
-    /// Reads what is there, without a look at what the runtime knows: where in `buffer` it is, `WouldBlock` if there is nothing.
+    /// Reads what is there, without a look at what the runtime knows: where in `buffer` it is,
+    /// `WouldBlock` if there is nothing.
     ///
-    /// Taking a message out of a Unix socket wakes its sender if that waits for anything at this socket, the reply for instance; it looks
-    /// and goes back to sleep, which costs more than the message. So messages are left in the socket up to [`MOST_HELD`] bytes and then
-    /// taken out together. Whoever stops to read this way calls [`Socket::take_out`], so that the sender finds room.
+    /// Taking a message out of a Unix socket wakes its sender if that waits for anything at this
+    /// socket, the reply for instance; it looks and goes back to sleep, which costs more than the
+    /// message. So messages are left in the socket up to [`MOST_HELD`] bytes and then taken out
+    /// together. Whoever stops to read this way calls [`Socket::take_out`], so that the sender
+    /// finds room.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<Range<usize>> {
         if !self.is_unix {
             return self.stream.read(buffer).map(|n| 0..n);

@@ -23,7 +23,8 @@ fn requests_are_answered_whatever_the_pieces_and_pauses_they_arrive_in() {
     let mut client = server.connect();
     settle(&mut client);
     for round in 0..200usize {
-        // Short ones and some that are longer than what is left in a socket; as a whole, in pieces, and several at once.
+        // Short ones and some that are longer than what is left in a socket; as a whole, in pieces,
+        // and several at once.
         let text = "x".repeat(round % 7 * 400);
         let request = json!({"id": round, "method": "echo", "params": [text]}).to_string();
         let pieces = round % 4 + 1;

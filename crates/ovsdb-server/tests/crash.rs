@@ -15,7 +15,8 @@ fn every_acknowledged_transaction_survives_kill_9() {
     let file = database(dir.path());
     let mut acknowledged = Vec::new();
     let mut next = 0;
-    // A thousand transactions, killed at other points each time: a multiplicative step makes these look random.
+    // A thousand transactions, killed at other points each time: a multiplicative step makes these
+    // look random.
     for round in 0..12u64 {
         let server = Server::start(dir.path(), &file, &[]);
         let mut client = server.connect();
@@ -282,7 +283,8 @@ fn two_servers_do_not_share_a_database() {
 fn a_full_disk_fails_transactions_and_nothing_else() {
     let dir = directory();
     let file = database(dir.path());
-    // A limit of the file's size stands for the full disk: the shell sets it, and ignores the signal that comes with it.
+    // A limit of the file's size stands for the full disk: the shell sets it, and ignores the
+    // signal that comes with it.
     let script = format!(
         "trap '' XFSZ; ulimit -f 8; exec {} {} --remote=punix:{} --unixctl=none -vconsole:off -vsyslog:off",
         common::program().display(),

@@ -1,4 +1,5 @@
-//! Benchmarks of the engine: transactions on a table of 10 000 rows, with what the server does for each commit.
+//! Benchmarks of the engine: transactions on a table of 10 000 rows, with what the server does for
+//! each commit.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use ovsdb::{Commit, Database, DatabaseSchema, Fanout, Monitor, MonitorVersion, Outcome, TxnCtx, log};

@@ -51,7 +51,8 @@ impl AtomicType {
         })
     }
 
-    /// The value of a column that was not given one (RFC 7047 §5.2.1): 0, 0.0, false, "" or the zero UUID.
+    /// The value of a column that was not given one (RFC 7047 §5.2.1): 0, 0.0, false, "" or the
+    /// zero UUID.
     pub fn default_atom(self) -> Atom {
         match self {
             AtomicType::Integer => Atom::Integer(0),
@@ -133,7 +134,8 @@ impl Symbols {
     }
 }
 
-/// How the parser of JSON values resolves `["named-uuid", name]`: the UUID, or `None` where names are not allowed.
+/// How the parser of JSON values resolves `["named-uuid", name]`: the UUID, or `None` where names
+/// are not allowed.
 pub type Resolve<'a> = &'a mut dyn FnMut(&str) -> Option<Uuid>;
 
 /// Refuses every named UUID: for JSON outside a transaction.

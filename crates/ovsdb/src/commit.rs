@@ -31,7 +31,8 @@ pub struct RowChange {
 }
 
 impl Commit {
-    /// The number of values that the commit keeps in memory and the rows that came of it do not share.
+    /// The number of values that the commit keeps in memory and the rows that came of it do not
+    /// share.
     pub(crate) fn old_values(&self) -> usize {
         let values = |change: &RowChange| match (&change.old, &change.new) {
             (Some(old), Some(new)) => {

@@ -46,7 +46,8 @@ pub enum Clause {
     },
 }
 
-/// Clauses, all of which a row must meet in an operation, and any of which in a monitor. Without clauses every row meets it.
+/// Clauses, all of which a row must meet in an operation, and any of which in a monitor. Without
+/// clauses every row meets it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Condition {
     /// The clauses.

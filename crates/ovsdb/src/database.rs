@@ -19,7 +19,8 @@ use std::time::Duration;
 /// How many transactions are kept for clients that come back (`monitor_cond_since`).
 const HISTORY: usize = 128;
 
-/// How many values the history may hold that the database does not: a bound on its memory, some 24 bytes each.
+/// How many values the history may hold that the database does not: a bound on its memory, some 24
+/// bytes each.
 const HISTORY_VALUES: usize = 64 * 1024;
 
 /// A database in memory.
@@ -46,7 +47,8 @@ pub enum Outcome {
         /// What changed, unless nothing did or the transaction failed.
         commit: Option<Arc<Commit>>,
     },
-    /// A `wait` is not met yet, and nothing has changed: try again after the next commit, or when the time is over.
+    /// A `wait` is not met yet, and nothing has changed: try again after the next commit, or when
+    /// the time is over.
     Blocked {
         /// How long until the `wait` fails; for ever if `None`.
         timeout: Option<Duration>,
@@ -54,7 +56,8 @@ pub enum Outcome {
 }
 
 impl Database {
-    /// An empty database. `seed` makes the UUIDs of new rows: give 128 random bits, or a constant for a repeatable test.
+    /// An empty database. `seed` makes the UUIDs of new rows: give 128 random bits, or a constant
+    /// for a repeatable test.
     pub fn new(schema: DatabaseSchema, seed: u128) -> Database {
         let hasher = FixedState::with_seed(seed as u64 ^ (seed >> 64) as u64);
         let tables = schema
@@ -136,11 +139,12 @@ impl Database {
         Ok(())
     }
 
-    /// A database of another schema with what this one holds: tables and columns that the new schema lacks are dropped, new columns get
-    /// their default values (ovsdb-server(7) §4.1.19).
+    /// A database of another schema with what this one holds: tables and columns that the new
+    /// schema lacks are dropped, new columns get their default values (ovsdb-server(7) §4.1.19).
     ///
     /// # Errors
-    /// `constraint violation` or `referential integrity violation` when the contents do not fit the new schema.
+    /// `constraint violation` or `referential integrity violation` when the contents do not fit the
+    /// new schema.
     pub fn convert(&self, schema: DatabaseSchema, seed: u128) -> Result<Database, Error> {
         let mut new = Database::new(schema, seed);
         let schema = new.schema.clone();
@@ -169,7 +173,8 @@ impl Database {
         Ok(new)
     }
 
-    /// Replaces, inserts or removes a row, with its references and index entries, without checking anything.
+    /// Replaces, inserts or removes a row, with its references and index entries, without checking
+    /// anything.
     pub(crate) fn replace_row(&mut self, table: usize, uuid: Uuid, new: Option<Arc<Row>>) {
         let old = match &new {
             Some(row) => self.tables[table].rows.insert(uuid, row.clone()),

@@ -1,7 +1,9 @@
-//! The value of a column: a sorted set of atoms, or a map from atoms to atoms sorted by key (RFC 7047 §5.1, `<value>`).
+//! The value of a column: a sorted set of atoms, or a map from atoms to atoms sorted by key (RFC
+//! 7047 §5.1, `<value>`).
 //!
-//! A scalar is a set of one, an optional scalar a set of one or none. An empty set and an empty map are the same [`Datum`]; the column's
-//! type tells them apart. Cloning is cheap: one atom is inline, more are shared and copied when they change.
+//! A scalar is a set of one, an optional scalar a set of one or none. An empty set and an empty map
+//! are the same [`Datum`]; the column's type tells them apart. Cloning is cheap: one atom is
+//! inline, more are shared and copied when they change.
 
 use crate::atom::{Atom, Resolve, no_names};
 use crate::error::{Error, ErrorKind};
@@ -189,7 +191,8 @@ impl Datum {
         parse(json, kind, kind.min, kind.max, resolve)
     }
 
-    /// The same with any number of elements: for differences, and the arguments of conditions and mutations.
+    /// The same with any number of elements: for differences, and the arguments of conditions and
+    /// mutations.
     ///
     /// # Errors
     /// As [`Datum::from_json`].

@@ -1,7 +1,7 @@
 //! Errors of the database, in the words that its users know.
 //!
-//! RFC 7047 gives an error as an object with a short fixed string (`error`), and optionally an explanation (`details`); Open vSwitch adds
-//! the JSON that could not be parsed (`syntax`).
+//! RFC 7047 gives an error as an object with a short fixed string (`error`), and optionally an
+//! explanation (`details`); Open vSwitch adds the JSON that could not be parsed (`syntax`).
 
 use crate::json::Json;
 use serde_json::{Map, Value};

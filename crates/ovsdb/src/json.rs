@@ -1,7 +1,8 @@
 //! JSON that is read: a [`Value`], or a [`Node`], which costs a fraction of it.
 //!
-//! Transactions mostly are plain: no escapes in strings, no fractions. [`Node::parse`] reads such text without an allocation for each
-//! string, array and object: strings stay where they are, the rest is in an [`Arena`]. What it does not read is for `serde_json`.
+//! Transactions mostly are plain: no escapes in strings, no fractions. [`Node::parse`] reads such
+//! text without an allocation for each string, array and object: strings stay where they are, the
+//! rest is in an [`Arena`]. What it does not read is for `serde_json`.
 
 use bumpalo::Bump;
 use serde::Deserialize;
@@ -77,7 +78,8 @@ pub trait Json: Sized {
     /// The elements, if it is an array.
     fn as_array(&self) -> Option<&[Self]>;
 
-    /// The member of that name with its name as kept in the object, if it is an object with such a member.
+    /// The member of that name with its name as kept in the object, if it is an object with such a
+    /// member.
     fn member(&self, name: &str) -> Option<(&str, &Self)>;
 
     /// The members in the order of their names; none if it is not an object.
@@ -159,7 +161,8 @@ impl Arena {
     pub const KEEP: usize = 256 << 10;
 }
 
-/// A JSON value in borrowed memory: one without escapes in strings, and without numbers but integers.
+/// A JSON value in borrowed memory: one without escapes in strings, and without numbers but
+/// integers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Node<'a> {
     /// `null`
@@ -180,7 +183,8 @@ pub enum Node<'a> {
 const MAX_DEPTH: u32 = 64;
 
 impl<'a> Node<'a> {
-    /// Reads a text that is one JSON value. `None` if it is not, or is one that nodes are not made for.
+    /// Reads a text that is one JSON value. `None` if it is not, or is one that nodes are not made
+    /// for.
     pub fn parse(text: &'a str, arena: &'a Arena) -> Option<Node<'a>> {
         let mut reader = Reader { text, at: 0, arena };
         let node = reader.value(MAX_DEPTH)?;
@@ -378,7 +382,8 @@ impl<'a> Reader<'a> {
         found.then_some(node)
     }
 
-    /// An integer whose first character was read: of 18 digits at most, and not minus zero, which is a fraction to others.
+    /// An integer whose first character was read: of 18 digits at most, and not minus zero, which
+    /// is a fraction to others.
     fn integer(&mut self) -> Option<Node<'a>> {
         let from = self.at - 1;
         let bytes = self.text.as_bytes();

@@ -1,14 +1,17 @@
-//! The configuration database: RFC 7047 with Open vSwitch's extensions, as an engine without sockets, clocks or files.
+//! The configuration database: RFC 7047 with Open vSwitch's extensions, as an engine without
+//! sockets, clocks or files.
 //!
-//! From the bottom up: [`Uuid`] and [`Atom`] are single values, [`Datum`] is the value of a column, [`ColumnType`] says what a column may
-//! hold, [`DatabaseSchema`] what a database consists of. A [`Database`] holds rows; [`Database::transact`] runs a transaction on it and
-//! yields a [`Commit`], which [`log`] turns into a record of the database file and [`Monitor`] into updates for clients.
+//! From the bottom up: [`Uuid`] and [`Atom`] are single values, [`Datum`] is the value of a column,
+//! [`ColumnType`] says what a column may hold, [`DatabaseSchema`] what a database consists of. A
+//! [`Database`] holds rows; [`Database::transact`] runs a transaction on it and yields a
+//! [`Commit`], which [`log`] turns into a record of the database file and [`Monitor`] into updates
+//! for clients.
 //!
 //! Invariants
 //! - Nothing a client sends makes the engine panic: every input has its result or its error.
 //! - A transaction that fails leaves no trace.
-//! - The work of a transaction grows with what it changes, not with the database, as long as its conditions name a row's UUID or the
-//!   columns of an index.
+//! - The work of a transaction grows with what it changes, not with the database, as long as its
+//!   conditions name a row's UUID or the columns of an index.
 
 mod atom;
 mod check;

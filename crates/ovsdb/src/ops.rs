@@ -1,5 +1,5 @@
-//! Arithmetic of sets and maps: union, removal, and the differences that updates and log records carry
-//! (ovsdb-server(7) §4.1.14).
+//! Arithmetic of sets and maps: union, removal, and the differences that updates and log records
+//! carry (ovsdb-server(7) §4.1.14).
 
 use crate::atom::Atom;
 use crate::datum::Datum;
@@ -7,7 +7,8 @@ use crate::types::ColumnType;
 use std::cmp::Ordering;
 
 impl Datum {
-    /// The elements of both; where a key is in both maps, the value of `self` stays (RFC 7047 §5.1, `insert`).
+    /// The elements of both; where a key is in both maps, the value of `self` stays (RFC 7047 §5.1,
+    /// `insert`).
     pub fn union(&self, other: &Datum) -> Datum {
         if other.is_empty() {
             return self.clone();
@@ -21,8 +22,8 @@ impl Datum {
         Datum::from_sorted_map(merge(self.pairs(), other.pairs(), by_key))
     }
 
-    /// What is left without the elements of `other`: for a map, without its pairs, or without its keys if `other` is a set
-    /// (RFC 7047 §5.1, `delete`).
+    /// What is left without the elements of `other`: for a map, without its pairs, or without its
+    /// keys if `other` is a set (RFC 7047 §5.1, `delete`).
     pub fn subtract(&self, other: &Datum) -> Datum {
         if self.is_empty() || other.is_empty() {
             return self.clone();
@@ -62,8 +63,8 @@ impl Datum {
             && !other.pairs().iter().any(|(k, v)| self.get(k) == Some(v))
     }
 
-    /// What turns `self` into `new`: the elements in one of the two sets, the pairs whose value changed, the new value where a column
-    /// holds one at most.
+    /// What turns `self` into `new`: the elements in one of the two sets, the pairs whose value
+    /// changed, the new value where a column holds one at most.
     pub fn diff(&self, new: &Datum, kind: &ColumnType) -> Datum {
         if !kind.is_composite() || self.is_empty() {
             return new.clone();

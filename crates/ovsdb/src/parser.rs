@@ -1,5 +1,5 @@
-//! Reads the members of a JSON object one by one and complains of those that are missing, of the wrong type or left over, in the words
-//! that Open vSwitch's users know.
+//! Reads the members of a JSON object one by one and complains of those that are missing, of the
+//! wrong type or left over, in the words that Open vSwitch's users know.
 
 use crate::error::Error;
 use crate::json::{Json, JsonKind};
@@ -82,7 +82,8 @@ impl Kinds {
     }
 }
 
-/// Whether `text` is an `<id>` (RFC 7047 §3.1): a letter or underscore, then letters, digits and underscores.
+/// Whether `text` is an `<id>` (RFC 7047 §3.1): a letter or underscore, then letters, digits and
+/// underscores.
 pub fn is_id(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|c| c.is_ascii_alphabetic() || c == b'_')

@@ -6,7 +6,8 @@ use crate::uuid::Uuid;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-/// A row. Rows are shared between the table, transactions and monitors, and copied when they change.
+/// A row. Rows are shared between the table, transactions and monitors, and copied when they
+/// change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     fields: Box<[Datum]>,

@@ -1,7 +1,9 @@
-//! The tables of the switch's schema as structures, generated from it, and the conversions between Rust values and [`Datum`]s.
+//! The tables of the switch's schema as structures, generated from it, and the conversions between
+//! Rust values and [`Datum`]s.
 //!
-//! `Bridge` is a row of the table `bridge::TABLE`, with its columns as fields and their names in `bridge::columns`. A column that the
-//! replica does not hold, or that the server lacks, has its default.
+//! `Bridge` is a row of the table `bridge::TABLE`, with its columns as fields and their names in
+//! `bridge::columns`. A column that the replica does not hold, or that the server lacks, has its
+//! default.
 
 use crate::idl::{Row, Selection, Tables};
 use crate::{Atom, Datum, Uuid};

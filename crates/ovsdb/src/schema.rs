@@ -1,7 +1,7 @@
 //! Schemas of databases, tables and columns (RFC 7047 §3.2).
 //!
-//! Columns are numbered: 0 is `_uuid`, 1 is `_version`, the others follow in the order of their names. A row holds its values by these
-//! numbers.
+//! Columns are numbered: 0 is `_uuid`, 1 is `_version`, the others follow in the order of their
+//! names. A row holds its values by these numbers.
 
 use crate::atom::AtomicType;
 use crate::error::{Error, ErrorKind};
@@ -57,7 +57,8 @@ impl DatabaseSchema {
     /// Parses and validates a `<database-schema>`.
     ///
     /// # Errors
-    /// `syntax error` when it is malformed, names a table that does not exist, or contradicts itself.
+    /// `syntax error` when it is malformed, names a table that does not exist, or contradicts
+    /// itself.
     pub fn from_json(json: &Value) -> Result<DatabaseSchema, Error> {
         let mut parser = Parser::new(json, Name::Plain("database schema"));
         let name = parser.required("name", Kinds::ID).and_then(Value::as_str);
@@ -152,8 +153,8 @@ impl DatabaseSchema {
         self.by_name.get(name).copied()
     }
 
-    /// Checks that references name tables that exist, makes columns of weak references mutable, and makes every table a root where no
-    /// table says that it is (schemas older than `isRoot`).
+    /// Checks that references name tables that exist, makes columns of weak references mutable, and
+    /// makes every table a root where no table says that it is (schemas older than `isRoot`).
     fn settle_references(&mut self) -> Result<(), Error> {
         for table in &self.tables {
             for column in &table.columns {

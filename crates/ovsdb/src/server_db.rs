@@ -85,7 +85,8 @@ pub fn new(seed: u128) -> Result<Database, Error> {
     Ok(Database::new(DatabaseSchema::from_text(schemas::SERVER)?, seed))
 }
 
-/// Makes the `_Server` database tell of `served`, in one transaction. Rows of databases that stay keep their UUIDs.
+/// Makes the `_Server` database tell of `served`, in one transaction. Rows of databases that stay
+/// keep their UUIDs.
 pub fn update(db: &mut Database, served: &[ServedDatabase]) -> Option<Arc<Commit>> {
     let mut ops = Vec::new();
     let gone: Vec<Value> = served

@@ -1,5 +1,5 @@
-//! The rows of one table, and what is kept beside them so that constraints are checked without scanning: how many strong references each
-//! row has, who refers to it weakly, and the indexes.
+//! The rows of one table, and what is kept beside them so that constraints are checked without
+//! scanning: how many strong references each row has, who refers to it weakly, and the indexes.
 
 use crate::atom::Atom;
 use crate::datum::Datum;
@@ -142,7 +142,8 @@ pub(crate) fn index_key(row: &Row, columns: &[usize]) -> IndexKey {
     columns.iter().map(|&column| row.get(column).clone()).collect()
 }
 
-/// Calls `found` for each UUID that `side` of a column holds more or less often in `new` than in `old`.
+/// Calls `found` for each UUID that `side` of a column holds more or less often in `new` than in
+/// `old`.
 pub(crate) fn reference_changes(
     old: Option<&Datum>,
     new: Option<&Datum>,

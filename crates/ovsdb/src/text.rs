@@ -1,5 +1,5 @@
-//! Values as users type and read them on a command line (ovs-vsctl(8), "Column values"): bare words, quoted strings, `[a, b]`, `{k=v}`,
-//! and for sets of integers ranges such as `10-20`.
+//! Values as users type and read them on a command line (ovs-vsctl(8), "Column values"): bare
+//! words, quoted strings, `[a, b]`, `{k=v}`, and for sets of integers ranges such as `10-20`.
 
 use crate::atom::{Atom, AtomicType, Resolve};
 use crate::datum::Datum;
@@ -32,7 +32,8 @@ impl Atom {
         }
     }
 
-    /// Parses one atom of type `base`, with `@name` for a UUID that `resolve` knows, and checks it against the type's limits.
+    /// Parses one atom of type `base`, with `@name` for a UUID that `resolve` knows, and checks it
+    /// against the type's limits.
     ///
     /// # Errors
     /// `syntax error` or `constraint violation`.
@@ -80,7 +81,8 @@ impl Datum {
 
     /// Parses a value of type `kind` and checks it against the type's limits.
     ///
-    /// Brackets or braces around the elements are optional; elements stand apart by commas or spaces.
+    /// Brackets or braces around the elements are optional; elements stand apart by commas or
+    /// spaces.
     ///
     /// # Errors
     /// `syntax error` or `constraint violation`.
@@ -130,7 +132,8 @@ impl Datum {
     }
 }
 
-/// Splits a token off the front of `text`: what comes before the next space or character of `:=,[]{}!<>` outside double quotes.
+/// Splits a token off the front of `text`: what comes before the next space or character of
+/// `:=,[]{}!<>` outside double quotes.
 ///
 /// # Errors
 /// `syntax error` when quotes are not closed.

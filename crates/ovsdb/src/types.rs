@@ -1,4 +1,5 @@
-//! Types of columns: what atoms a column may hold, and how many (RFC 7047 §3.2, `<type>` and `<base-type>`).
+//! Types of columns: what atoms a column may hold, and how many (RFC 7047 §3.2, `<type>` and
+//! `<base-type>`).
 
 use crate::atom::{Atom, AtomicType, json_integer, no_names};
 use crate::datum::Datum;
@@ -55,7 +56,8 @@ pub enum BaseKind {
     Uuid(Option<RefTable>),
 }
 
-/// A type of atom with its limits and, if it has one, the list of all its values (RFC 7047 §3.2, `<base-type>`).
+/// A type of atom with its limits and, if it has one, the list of all its values (RFC 7047 §3.2,
+/// `<base-type>`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BaseType {
     /// Type and limits.
@@ -288,7 +290,8 @@ impl BaseType {
         Value::Object(object)
     }
 
-    /// What the values are, in English, for messages to users: `integer in range 0 to 4,095`, `one of red, green`.
+    /// What the values are, in English, for messages to users: `integer in range 0 to 4,095`,
+    /// `one of red, green`.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         if let Some(values) = &self.values {
@@ -348,7 +351,8 @@ impl ColumnType {
         self.value.is_none() && self.min == 0 && self.max == 1
     }
 
-    /// Whether a difference lists elements, rather than being the new value (ovsdb-server(7) §4.1.14).
+    /// Whether a difference lists elements, rather than being the new value (ovsdb-server(7)
+    /// §4.1.14).
     pub fn is_composite(&self) -> bool {
         self.max > 1
     }

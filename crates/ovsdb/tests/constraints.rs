@@ -1,4 +1,5 @@
-//! What the database holds true: limits of values, references, garbage collection, indexes, limits of tables.
+//! What the database holds true: limits of values, references, garbage collection, indexes, limits
+//! of tables.
 
 mod common;
 

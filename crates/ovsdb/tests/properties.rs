@@ -1,5 +1,5 @@
-//! Random transactions: whatever clients send, the database stays consistent, its log replays to the same rows, and replicas that follow
-//! monitors see the same.
+//! Random transactions: whatever clients send, the database stays consistent, its log replays to
+//! the same rows, and replicas that follow monitors see the same.
 
 mod common;
 
@@ -192,7 +192,8 @@ fn transactions() -> impl Strategy<Value = Vec<Vec<Value>>> {
     })
 }
 
-/// Rows by table and UUID, in all columns but `_uuid` and `_version`, and the ephemeral ones if `persistent`.
+/// Rows by table and UUID, in all columns but `_uuid` and `_version`, and the ephemeral ones if
+/// `persistent`.
 type Contents = BTreeMap<(String, String), BTreeMap<String, Datum>>;
 
 fn contents(db: &Database, persistent: bool) -> Contents {
@@ -223,7 +224,8 @@ fn follow(schema: &DatabaseSchema, replica: &mut Contents, version: MonitorVersi
                     .user_columns()
                     .map(|(_, column)| (column.name.clone(), column.kind.default_datum()))
             };
-            // `new` comes before `old` in the form of `monitor`; in the other form there is one member.
+            // `new` comes before `old` in the form of `monitor`; in the other form there is one
+            // member.
             let (kind, row) = update.as_object().unwrap().iter().next().unwrap();
             match (version, kind.as_str()) {
                 (MonitorVersion::Monitor, "old") | (_, "delete") => {

@@ -1,8 +1,8 @@
 //! `oxvs`: one binary that is the switch, its daemons apart, and its tools. The laboratory is
 //! `oxvs-lab`.
 //!
-//! `oxvs COMMAND …` runs a command; called through a link named like an Open vSwitch program (`ovs-vsctl`, `ovsdb-server`, …), it is that
-//! program.
+//! `oxvs COMMAND …` runs a command; called through a link named like an Open vSwitch program
+//! (`ovs-vsctl`, `ovsdb-server`, …), it is that program.
 
 #![warn(clippy::print_stdout)]
 

@@ -1,4 +1,5 @@
-//! A run of the laboratory from the command line: a small experiment on oxvs, resumed, reported, compared, and what is answered to wrong requests.
+//! A run of the laboratory from the command line: a small experiment on oxvs, resumed, reported,
+//! compared, and what is answered to wrong requests.
 
 use lab::results::{Sample, load};
 use rustix::process::{Pid, Signal, kill_process};

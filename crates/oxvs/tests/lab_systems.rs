@@ -1,4 +1,5 @@
-//! The laboratory's switches forward as a topology asks, tell what they lose, and leave nothing behind.
+//! The laboratory's switches forward as a topology asks, tell what they lose, and leave nothing
+//! behind.
 //!
 //! What a machine cannot run is skipped with the reason that the laboratory itself gives.
 
@@ -386,7 +387,8 @@ fn two_cables_are_one_port_or_it_is_said_that_they_cannot() {
                 assert!(reason.len() > 10, "{name}: {reason}");
                 continue;
             }
-            // Each of its two ends would take broadcasts from a member that the other may not send them by.
+            // Each of its two ends would take broadcasts from a member that the other may not send
+            // them by.
             assert!(name == "bridge" || mode != "balance_slb", "{name}");
             let bed = Bed::build(&topology).unwrap();
             let running = system.start(&topology, &bed).unwrap();

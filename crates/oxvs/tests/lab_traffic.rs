@@ -89,7 +89,8 @@ fn every_kind_of_traffic_is_measured_and_every_datagram_accounted_for() {
                 .filter(|loss| loss.cause == "receiver" && loss.place == host);
             at.map(|loss| loss.packets).sum::<u64>()
         };
-        // A bare cable loses nothing but what a full socket, or a full backlog of the kernel before it, does.
+        // A bare cable loses nothing but what a full socket, or a full backlog of the kernel before
+        // it, does.
         for flow in ["cbr", "back", "new", "bg"] {
             let account = account(flow);
             assert!(

@@ -1,8 +1,14 @@
-//! Millions of packets a second through each discipline: one in, one out, on one core, with a standing queue.
+//! Millions of packets a second through each discipline: one in, one out, on one core, with a
+//! standing queue.
 //!
-//! `cargo bench -p qos -- htb 100` measures those whose names have all these words; with `--exact` those of one of the names given. With `--count` there is
-//! one short run of each, to count instructions and cache misses, which other work on the machine does not change:
-//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*packets::round*' target/release/deps/packets-… --count 'htb, 100 leaves, own'`
+//! `cargo bench -p qos -- htb 100` measures those whose names have all these words; with `--exact`
+//! those of one of the names given. With `--count` there is one short run of each, to count
+//! instructions and cache misses, which other work on the machine does not change:
+//!
+//! ```text
+//! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*packets::round*' \
+//!     target/release/deps/packets-… --count 'htb, 100 leaves, own'
+//! ```
 
 use qos::{
     CodelConfig, Curve, FifoConfig, FqCodelConfig, Hfsc, HfscClass, HfscConfig, Htb, HtbClass, HtbConfig, LeafConfig,
@@ -67,7 +73,8 @@ fn round(
     }
 }
 
-/// Packets go round: each that leaves is put in again, in the next flow and queue. The median of so many runs.
+/// Packets go round: each that leaves is put in again, in the next flow and queue. The median of so
+/// many runs.
 fn measure(name: &str, goal: Option<f64>, queues: u32, mut scheduler: impl Scheduler<Handle>) {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));
     let is_meant = if std::env::args().any(|word| word == "--exact") {

@@ -1,8 +1,11 @@
-//! CoDel: drops from the head of a queue in which packets stand longer than a target for a whole interval.
+//! CoDel: drops from the head of a queue in which packets stand longer than a target for a whole
+//! interval.
 //!
-//! Source: RFC 8289, section 5 (the state machine) and 3 (the parameters). What stands in the queue is measured by each packet's sojourn time as it
-//! leaves. After an interval above the target one packet is dropped, the next ones after interval/√count, until one has spent less than the target
-//! or no more than a maximum packet is left behind it. With ECN, packets that can carry the mark are marked instead of dropped.
+//! Source: RFC 8289, section 5 (the state machine) and 3 (the parameters). What stands in the queue
+//! is measured by each packet's sojourn time as it leaves. After an interval above the target one
+//! packet is dropped, the next ones after interval/√count, until one has spent less than the target
+//! or no more than a maximum packet is left behind it. With ECN, packets that can carry the mark
+//! are marked instead of dropped.
 
 use crate::pool::{Cx, Head, List, Pool};
 use crate::{Cause, ConfigError, Nanos, Packet};
@@ -31,8 +34,8 @@ impl Default for CodelConfig {
 }
 
 impl CodelConfig {
-    /// With a target of 1 to 10 000 000 µs (default 5000), an interval of the same range that is not below it (100 000), and a limit of 1 to
-    /// 1 000 000 packets (10 240).
+    /// With a target of 1 to 10 000 000 µs (default 5000), an interval of the same range that is
+    /// not below it (100 000), and a limit of 1 to 1 000 000 packets (10 240).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `target`, `interval` or `limit`.
@@ -61,7 +64,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Takes out the head of `list` where nothing is to be dropped: the way of nearly every packet. Else `None`, and the list is as it was.
+    /// Takes out the head of `list` where nothing is to be dropped: the way of nearly every packet.
+    /// Else `None`, and the list is as it was.
     #[inline]
     pub(crate) fn quick<P: Packet>(
         &mut self,

@@ -30,7 +30,8 @@ impl PortConfig {
 /// A kind of QoS and its parameters.
 #[derive(Clone, Debug)]
 pub enum Discipline {
-    /// One without classes: FIFO, `pfifo_fast`, SFQ, CoDel, FQ-CoDel. All queue numbers go into the one queue.
+    /// One without classes: FIFO, `pfifo_fast`, SFQ, CoDel, FQ-CoDel. All queue numbers go into the
+    /// one queue.
     Leaf(LeafConfig),
     /// Classes that borrow.
     Htb(HtbConfig),
@@ -42,15 +43,18 @@ pub enum Discipline {
     EgressPolicer(EgressPolicerConfig),
     /// Packets beyond two rates are dropped, none is delayed.
     TrTcm(TrTcmPortConfig),
-    /// None. With a speed, packets that wait for the link do so in a `pfifo_fast` of the usual length.
+    /// None. With a speed, packets that wait for the link do so in a `pfifo_fast` of the usual
+    /// length.
     Noop,
 }
 
-/// The meters of a port with `trtcm-policer`: a packet passes that of its queue, colour-blind, then that of the port, colour-aware.
+/// The meters of a port with `trtcm-policer`: a packet passes that of its queue, colour-blind, then
+/// that of the port, colour-aware.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrTcmPortConfig {
     /// The port's.
     pub port: TrTcmConfig,
-    /// Those of the queues, by number. Packets of queues that are not here are of queue 0; without a queue 0, it has the port's parameters.
+    /// Those of the queues, by number. Packets of queues that are not here are of queue 0; without
+    /// a queue 0, it has the port's parameters.
     pub queues: Vec<(u32, TrTcmConfig)>,
 }

@@ -1,8 +1,9 @@
 //! First in, first out: one queue, and the three bands of `pfifo_fast`.
 //!
-//! Source: the manual page tc-pfifo_fast(8). A band is served only while those before it are empty; packets choose theirs by [`Priority::band`].
-//! The bands share one limit of packets (1000, the queue length of a Linux device); a packet that finds it reached is dropped,
-//! whatever its band: what is queued is never taken back.
+//! Source: the manual page tc-pfifo_fast(8). A band is served only while those before it are empty;
+//! packets choose theirs by [`Priority::band`]. The bands share one limit of packets (1000, the
+//! queue length of a Linux device); a packet that finds it reached is dropped, whatever its band:
+//! what is queued is never taken back.
 //!
 //! [`Priority::band`]: crate::Priority::band
 

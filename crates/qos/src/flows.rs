@@ -1,10 +1,13 @@
-//! Which of a fixed number of flow queues a packet belongs to: the part that SFQ and FQ-CoDel have in common.
+//! Which of a fixed number of flow queues a packet belongs to: the part that SFQ and FQ-CoDel have
+//! in common.
 //!
-//! Both papers hash a flow to a queue and accept that some flows share one. Here a flow has a queue of its own as long as there are idle ones, found by
-//! its whole hash in a small open-addressing table; only when all are busy does it share the one that hash and seed choose. So the shares are those of
-//! fair queueing up to the configured number of flows, and stochastic beyond.
+//! Both papers hash a flow to a queue and accept that some flows share one. Here a flow has a queue
+//! of its own as long as there are idle ones, found by its whole hash in a small open-addressing
+//! table; only when all are busy does it share the one that hash and seed choose. So the shares are
+//! those of fair queueing up to the configured number of flows, and stochastic beyond.
 //!
-//! Invariant: all queued packets of a flow are in one queue. A flow that shares a queue keeps to it until that queue is empty.
+//! Invariant: all queued packets of a flow are in one queue. A flow that shares a queue keeps to it
+//! until that queue is empty.
 
 use crate::pool::NIL;
 
@@ -13,7 +16,8 @@ const FREE: (u32, u32) = (0, NIL);
 
 #[derive(Debug)]
 pub(crate) struct Flows {
-    /// Queues by the hashes of their flows, with as much of the hash as tells flows apart (the rest is in the place): linear probing, at most half full.
+    /// Queues by the hashes of their flows, with as much of the hash as tells flows apart (the rest
+    /// is in the place): linear probing, at most half full.
     table: Vec<(u32, u32)>,
     /// The flow that a queue was last given to.
     tags: Vec<u64>,
@@ -44,7 +48,8 @@ impl Flows {
         self.tags.len()
     }
 
-    /// The queue for a packet of a flow. The caller tells with [`Flows::busy`] when it has put it there.
+    /// The queue for a packet of a flow. The caller tells with [`Flows::busy`] when it has put it
+    /// there.
     #[inline]
     pub(crate) fn place(&mut self, hash: u64) -> u32 {
         let tag = fold(hash ^ self.identity);
@@ -102,8 +107,9 @@ impl Flows {
         self.shared[flow as usize]
     }
 
-    /// Flows that have to share will do so in another way. The packets in the queues that were shared have to be placed anew by the caller, queue by
-    /// queue after [`Flows::unshare`], in their order: so none overtakes another of its flow.
+    /// Flows that have to share will do so in another way. The packets in the queues that were
+    /// shared have to be placed anew by the caller, queue by queue after [`Flows::unshare`], in
+    /// their order: so none overtakes another of its flow.
     pub(crate) fn perturb(&mut self) {
         self.sharing = mix(self.sharing.wrapping_add(1));
     }
@@ -140,7 +146,8 @@ impl Flows {
     }
 }
 
-/// 64 bits in which every bit of the argument counts: the halves of one long product, which costs half of [`mix`].
+/// 64 bits in which every bit of the argument counts: the halves of one long product, which costs
+/// half of [`mix`].
 #[inline]
 fn fold(n: u64) -> u64 {
     let product = u128::from(n ^ 0x9e37_79b9_7f4a_7c15) * 0xa076_1d64_78bd_642f;

@@ -1,11 +1,13 @@
 //! FQ-CoDel: a queue for each flow, new flows first, CoDel in each.
 //!
-//! Source: RFC 8290, sections 4.1 (enqueue) and 4.2 (dequeue). A flow that comes to life joins the list of new flows, which is served before that of old
-//! ones; once it has sent a quantum, or been found empty, it is an old one. So a flow that sends less than a quantum a round never waits for the bulk.
-//! When the limit of packets or memory is passed, half of the fattest flow's bytes, but no more than 64 packets, go from its head: the search for it is
-//! paid once for all of them.
+//! Source: RFC 8290, sections 4.1 (enqueue) and 4.2 (dequeue). A flow that comes to life joins the
+//! list of new flows, which is served before that of old ones; once it has sent a quantum, or been
+//! found empty, it is an old one. So a flow that sends less than a quantum a round never waits for
+//! the bulk. When the limit of packets or memory is passed, half of the fattest flow's bytes, but
+//! no more than 64 packets, go from its head: the search for it is paid once for all of them.
 //!
-//! Flows share a queue only when more than `flows` are active at once (module `flows`), where the RFC's hash has them collide from the beginning.
+//! Flows share a queue only when more than `flows` are active at once (module `flows`), where the
+//! RFC's hash has them collide from the beginning.
 
 use crate::codel::{CodelConfig, Control, MTU};
 use crate::flows::Flows;
@@ -42,8 +44,8 @@ impl Default for FqCodelConfig {
 }
 
 impl FqCodelConfig {
-    /// With CoDel's parameters for each flow (its limit is that of all packets), 1 to 65 536 flows (default 1024), and a quantum of 64 to 1 048 576
-    /// bytes (1514).
+    /// With CoDel's parameters for each flow (its limit is that of all packets), 1 to 65 536 flows
+    /// (default 1024), and a quantum of 64 to 1 048 576 bytes (1514).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `flows` or `quantum`.
@@ -242,7 +244,8 @@ impl FqCodel {
         }
     }
 
-    /// The flow whose turn it was becomes the last of the old ones. `next` is what comes after an old one.
+    /// The flow whose turn it was becomes the last of the old ones. `next` is what comes after an
+    /// old one.
     #[inline]
     fn grow_old(&mut self, is_new: bool, queue: u32, next: u32) {
         if is_new {
@@ -294,7 +297,8 @@ impl FqCodel {
         }
     }
 
-    /// Parameters but the number of flows apply to what is queued; for another number the caller has to make a new one.
+    /// Parameters but the number of flows apply to what is queued; for another number the caller
+    /// has to make a new one.
     pub(crate) fn change(&mut self, config: FqCodelConfig) -> bool {
         if (config.flows, config.seed) != (self.config.flows, self.config.seed) {
             return false;

@@ -1,8 +1,10 @@
-//! A heap of small numbers that knows where each is, so that keys can be changed and members removed in logarithmic time.
+//! A heap of small numbers that knows where each is, so that keys can be changed and members
+//! removed in logarithmic time.
 
 use crate::pool::NIL;
 
-/// The member of the lowest key first; among equal keys any. Four children a node: half the depth, and siblings share a cache line.
+/// The member of the lowest key first; among equal keys any. Four children a node: half the depth,
+/// and siblings share a cache line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
     nodes: Vec<(u64, u32)>,

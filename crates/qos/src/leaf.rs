@@ -28,7 +28,8 @@ impl Default for LeafConfig {
     }
 }
 
-/// A discipline without classes, as it runs. The large ones are behind a pointer: most leaves of large trees are FIFOs.
+/// A discipline without classes, as it runs. The large ones are behind a pointer: most leaves of
+/// large trees are FIFOs.
 #[derive(Debug)]
 pub(crate) enum Leaf {
     Fifo(Fifo<1>),
@@ -96,7 +97,8 @@ impl Leaf {
         }
     }
 
-    /// Takes other parameters, or becomes another discipline; the packets queued stay as far as they find room.
+    /// Takes other parameters, or becomes another discipline; the packets queued stay as far as
+    /// they find room.
     pub(crate) fn change<P: Packet>(&mut self, config: &LeafConfig, mut cx: Cx<'_, '_, P>) {
         let changed = match (&mut *self, config) {
             (Leaf::Fifo(leaf), LeafConfig::Fifo(config)) => {

@@ -1,6 +1,7 @@
 //! Schedulers and policers: which packet leaves a port next, and when.
 //!
-//! Every discipline is sans-IO: it takes packets it owns and the time, and has no clock, socket, thread or global. [`Scheduler`] is the contract of all.
+//! Every discipline is sans-IO: it takes packets it owns and the time, and has no clock, socket,
+//! thread or global. [`Scheduler`] is the contract of all.
 //!
 //! - [`Single`]: `pfifo_fast`, FIFO, SFQ, CoDel, FQ-CoDel, by [`LeafConfig`].
 //! - [`Htb`]: classes that borrow.
@@ -10,11 +11,13 @@
 //! - [`police`]: policers, which keep nothing.
 //! - [`Port`]: all of it for one port, by its [`PortConfig`].
 //!
-//! Rates are in bit/s of a frame from its destination address on, with the link-layer overhead of a [`LinkLayer`] added: none by default for classes, as
-//! users of Linux's classes expect, that of Ethernet for the speed of a port.
+//! Rates are in bit/s of a frame from its destination address on, with the link-layer overhead of a
+//! [`LinkLayer`] added: none by default for classes, as users of Linux's classes expect, that of
+//! Ethernet for the speed of a port.
 //!
-//! Goal: tens of nanoseconds a packet. Packets are in one array ([`pool`]), queues are lists of indices into it; nothing is allocated per packet, and
-//! nothing costs more than the logarithm of the number of classes.
+//! Goal: tens of nanoseconds a packet. Packets are in one array ([`pool`]), queues are lists of
+//! indices into it; nothing is allocated per packet, and nothing costs more than the logarithm of
+//! the number of classes.
 //!
 //! ```
 //! use qos::{LeafConfig, Nanos, Packet, PortSpeed, Scheduler, Shaper, Single};
@@ -27,7 +30,8 @@
 //! }
 //!
 //! // Two frames of 1226 bytes take 1 ms each at 10 Mbit/s, with the overhead of Ethernet.
-//! let mut port = Shaper::new(Single::new(&LeafConfig::default()), Some(PortSpeed::new(10_000_000)?));
+//! let speed = Some(PortSpeed::new(10_000_000)?);
+//! let mut port = Shaper::new(Single::new(&LeafConfig::default()), speed);
 //! let mut now = Nanos::from_secs(1);
 //! for _ in 0..2 {
 //!     let _ = port.enqueue(Frame(vec![0; 1226]), now, &mut |_, _| ());

@@ -1,7 +1,8 @@
 //! Delay, jitter and loss, for networks that are not there.
 //!
-//! Source: the manual page tc-netem(8). A packet is lost with a given chance; else it leaves after the latency, give or take a jitter that is evenly
-//! distributed. With jitter packets overtake each other, as there. The random numbers come from a seed.
+//! Source: the manual page tc-netem(8). A packet is lost with a given chance; else it leaves after
+//! the latency, give or take a jitter that is evenly distributed. With jitter packets overtake each
+//! other, as there. The random numbers come from a seed.
 
 use crate::flows::mix;
 use crate::heap::Heap;
@@ -22,7 +23,8 @@ pub struct NetemConfig {
 }
 
 impl NetemConfig {
-    /// With a latency and a jitter of 0 to 60 000 000 µs, a loss of 0 to 100 percent, and a limit of 1 to 1 000 000 packets (default 1000).
+    /// With a latency and a jitter of 0 to 60 000 000 µs, a loss of 0 to 100 percent, and a limit
+    /// of 1 to 1 000 000 packets (default 1000).
     ///
     /// # Errors
     /// [`ConfigError`] naming `latency`, `jitter`, `loss` or `limit`.
@@ -58,7 +60,8 @@ pub struct Netem<P> {
     random: u64,
 }
 
-/// Packets that come at almost one time are due one after the other, a nanosecond apart; without jitter nothing else would keep their order.
+/// Packets that come at almost one time are due one after the other, a nanosecond apart; without
+/// jitter nothing else would keep their order.
 const ALMOST: u64 = 1_000_000;
 
 impl<P: Packet> Netem<P> {

@@ -1,9 +1,10 @@
 //! What a scheduler asks of a packet, and the priorities of packets.
 
-/// A packet as a scheduler sees it. It is owned: it goes in, and it comes out or is handed back as dropped.
+/// A packet as a scheduler sees it. It is owned: it goes in, and it comes out or is handed back as
+/// dropped.
 pub trait Packet {
-    /// Bytes of all its frames, from the destination address to the end of the payload. For a packet that is segmented later, with the headers of
-    /// every segment. At most 2^20.
+    /// Bytes of all its frames, from the destination address to the end of the payload. For a
+    /// packet that is segmented later, with the headers of every segment. At most 2^20.
     fn bytes(&self) -> u32;
 
     /// Frames that it will be on the link, at least 1.
@@ -11,7 +12,8 @@ pub trait Packet {
         1
     }
 
-    /// A hash of the addresses, protocol and ports of the flow, the same for each of its packets, not foreseeable from outside.
+    /// A hash of the addresses, protocol and ports of the flow, the same for each of its packets,
+    /// not foreseeable from outside.
     fn flow_hash(&self) -> u64;
 
     /// The number of the queue that it was put in (`set_queue`, `enqueue`); 0 is the default queue.
@@ -24,7 +26,8 @@ pub trait Packet {
         Priority::BEST_EFFORT
     }
 
-    /// Sets Congestion Experienced (RFC 3168) where its transport can do ECN, and tells whether it is set now.
+    /// Sets Congestion Experienced (RFC 3168) where its transport can do ECN, and tells whether it
+    /// is set now.
     fn mark_ecn(&mut self) -> bool;
 
     /// Bytes of memory that it holds, for limits of memory.
@@ -52,7 +55,8 @@ impl Priority {
         Priority(n & 15)
     }
 
-    /// Of a DSCP (RFC 2474, 4594): CS6 and CS7 are control; EF, VOICE-ADMIT and CS5 interactive; CS1 and LE (RFC 8622) bulk; all else best effort.
+    /// Of a DSCP (RFC 2474, 4594): CS6 and CS7 are control; EF, VOICE-ADMIT and CS5 interactive;
+    /// CS1 and LE (RFC 8622) bulk; all else best effort.
     pub const fn of_dscp(dscp: u8) -> Priority {
         match dscp & 63 {
             48 | 56 => Priority::CONTROL,
@@ -62,7 +66,8 @@ impl Priority {
         }
     }
 
-    /// Of an 802.1Q priority code point (annex I): 6 and 7 are control, 4 and 5 (video, voice) interactive, 1 (background) bulk.
+    /// Of an 802.1Q priority code point (annex I): 6 and 7 are control, 4 and 5 (video, voice)
+    /// interactive, 1 (background) bulk.
     pub const fn of_pcp(pcp: u8) -> Priority {
         match pcp & 7 {
             6 | 7 => Priority::CONTROL,

@@ -1,7 +1,8 @@
 //! Where queued packets are: slots of one array, strung into lists by their indices.
 //!
-//! A list never allocates; the array grows to the most packets that were ever queued at once and is reused from then on. All queues of a scheduler
-//! share one pool, so that a packet can go from queue to queue when the configuration changes.
+//! A list never allocates; the array grows to the most packets that were ever queued at once and is
+//! reused from then on. All queues of a scheduler share one pool, so that a packet can go from
+//! queue to queue when the configuration changes.
 
 use crate::stats::{Cause, Counters};
 use crate::units::{LinkLayer, Nanos};
@@ -142,7 +143,8 @@ impl Chain {
     #[inline]
     pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
         let slots = pool.slots.as_mut_slice();
-        // Whether it is empty no branch would foresee: for an empty one the same slot is written twice.
+        // Whether it is empty no branch would foresee: for an empty one the same slot is written
+        // twice.
         let is_empty = self.is_empty();
         let last = if is_empty { id } else { self.tail };
         slots[last as usize].next = id;
@@ -258,7 +260,8 @@ pub(crate) struct Cx<'a, 'b, P> {
 }
 
 impl<'b, P: Packet> Cx<'_, 'b, P> {
-    /// The same, for a call that a packet seldom needs: what is not lent itself can stay in registers.
+    /// The same, for a call that a packet seldom needs: what is not lent itself can stay in
+    /// registers.
     #[inline]
     pub(crate) fn again(&mut self) -> Cx<'_, 'b, P> {
         Cx {

@@ -1,4 +1,5 @@
-//! The scheduler of a port: any discipline, behind a policer where it is one, before a link of a given speed.
+//! The scheduler of a port: any discipline, behind a policer where it is one, before a link of a
+//! given speed.
 
 use crate::discipline::{Discipline, PortConfig, TrTcmPortConfig};
 use crate::police::{Color, EgressPolicer, TrTcm};
@@ -36,8 +37,8 @@ impl<P: Packet> Port<P> {
         })
     }
 
-    /// Takes another configuration. What is queued stays in each flow's order, but for what the new discipline has no room for. The counters begin
-    /// anew where the kind of discipline is another.
+    /// Takes another configuration. What is queued stays in each flow's order, but for what the new
+    /// discipline has no room for. The counters begin anew where the kind of discipline is another.
     ///
     /// # Errors
     /// What the discipline refuses; then nothing has changed.
@@ -62,8 +63,9 @@ impl<P: Packet> Port<P> {
 }
 
 impl<P: Packet> Port<P> {
-    /// Whether a packet that comes now would leave now, if a policer lets it: none waits, none has to wait for its time, and the discipline does not
-    /// remember packets. Such packets need not go through the queue: [`Port::pass`] does the same.
+    /// Whether a packet that comes now would leave now, if a policer lets it: none waits, none has
+    /// to wait for its time, and the discipline does not remember packets. Such packets need not go
+    /// through the queue: [`Port::pass`] does the same.
     pub fn is_open(&self) -> bool {
         let single = match self.scheduler.inner() {
             Kind::Single(single) => single,
@@ -72,7 +74,8 @@ impl<P: Packet> Port<P> {
         !self.scheduler.has_speed() && single.is_open()
     }
 
-    /// Polices and counts a packet, not a segment, of so many bytes and for such a queue, as if it was taken in and given out at once.
+    /// Polices and counts a packet, not a segment, of so many bytes and for such a queue, as if it
+    /// was taken in and given out at once.
     ///
     /// # Errors
     /// The cause for which it is to be dropped.
@@ -269,7 +272,8 @@ impl Police {
         }
     }
 
-    /// A segment of which the bucket has not enough tokens is dropped whole, and one larger than the bucket always.
+    /// A segment of which the bucket has not enough tokens is dropped whole, and one larger than
+    /// the bucket always.
     fn segment_above(&self) -> Option<u64> {
         match self {
             Police::Off => None,
@@ -313,7 +317,8 @@ impl TwoLevels {
     fn new(config: &TrTcmPortConfig) -> TwoLevels {
         let mut queues = vec![(0, config.port)];
         queues.extend_from_slice(&config.queues);
-        // Of two with one number the later one counts: a queue 0 that is configured takes the place of the one that is always there.
+        // Of two with one number the later one counts: a queue 0 that is configured takes the place
+        // of the one that is always there.
         queues.reverse();
         queues.sort_by_key(|(number, _)| *number);
         queues.dedup_by_key(|(number, _)| *number);

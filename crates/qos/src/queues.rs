@@ -1,4 +1,5 @@
-//! The disciplines at the ends of a scheduler's classes, and the packets in them: what all schedulers with classes have in common.
+//! The disciplines at the ends of a scheduler's classes, and the packets in them: what all
+//! schedulers with classes have in common.
 
 use crate::leaf::{Leaf, LeafConfig};
 use crate::pool::{Cx, List, NIL, Pool};
@@ -7,8 +8,9 @@ use crate::stats::Counters;
 use crate::tree::Tree;
 use crate::{Cause, LinkLayer, Nanos, Packet, Stats};
 
-/// The discipline at the end of a class. With thousands of classes each packet finds its queue out of the processor's caches: what a packet touches of
-/// it is one cache line when it comes, and another, of the histogram, when it goes.
+/// The discipline at the end of a class. With thousands of classes each packet finds its queue out
+/// of the processor's caches: what a packet touches of it is one cache line when it comes, and
+/// another, of the histogram, when it goes.
 #[repr(C, align(64))]
 pub(crate) struct Queue {
     leaf: Leaf,
@@ -40,7 +42,8 @@ impl Queue {
 pub(crate) struct Queues<P> {
     pool: Pool<P>,
     link: LinkLayer,
-    /// In all of them. Not as wide as the bytes: the compiler would load both at once where they have just been stored one by one, and wait for that.
+    /// In all of them. Not as wide as the bytes: the compiler would load both at once where they
+    /// have just been stored one by one, and wait for that.
     pub(crate) packets: u32,
     pub(crate) bytes: u64,
     /// By class.
@@ -53,12 +56,14 @@ pub(crate) struct Queues<P> {
     queues: Vec<Queue>,
     /// A bit for each class that has packets: small enough to be near when its queue is not.
     busy: Vec<u64>,
-    /// Where the packet that left last was counted in its histogram, by how long it had been here: a guess for the next ones.
+    /// Where the packet that left last was counted in its histogram, by how long it had been here:
+    /// a guess for the next ones.
     bucket: usize,
 }
 
 impl<P: Packet> Queues<P> {
-    /// Empty ones for the leaves of a tree, by the numbers and disciplines of its classes but the root.
+    /// Empty ones for the leaves of a tree, by the numbers and disciplines of its classes but the
+    /// root.
     pub(crate) fn new<'a>(
         tree: &Tree,
         link: LinkLayer,
@@ -155,7 +160,8 @@ impl<P: Packet> Queues<P> {
         lost
     }
 
-    /// Takes the next packet of a leaf's discipline out to be the next that leaves, and tells what it takes on the link.
+    /// Takes the next packet of a leaf's discipline out to be the next that leaves, and tells what
+    /// it takes on the link.
     #[inline]
     pub(crate) fn stage(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
         let queue = &mut self.queues[class as usize];
@@ -195,7 +201,8 @@ impl<P: Packet> Queues<P> {
         *word = *word & !(1 << (class % 64)) | u64::from(is_busy) << (class % 64);
     }
 
-    /// The next packet of a leaf's discipline leaves, if there is one; with what it takes on the link.
+    /// The next packet of a leaf's discipline leaves, if there is one; with what it takes on the
+    /// link.
     #[inline]
     pub(crate) fn pop(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<(P, u32)> {
         let queue = &mut self.queues[class as usize];
@@ -276,8 +283,8 @@ impl<P: Packet> Queues<P> {
         self.busy.fill(0);
     }
 
-    /// Takes over the queues of others with their packets and counters: those of the same number change their parameters, the packets of the rest go to
-    /// queue 0.
+    /// Takes over the queues of others with their packets and counters: those of the same number
+    /// change their parameters, the packets of the rest go to queue 0.
     pub(crate) fn inherit<'c>(
         &mut self,
         old: &mut Queues<P>,

@@ -8,7 +8,8 @@ pub(crate) trait Turns {
     fn next(&mut self) -> &mut u32;
 }
 
-/// A ring of flows, by their numbers: after the last comes the first again, so that a turn that ends moves no flow.
+/// A ring of flows, by their numbers: after the last comes the first again, so that a turn that
+/// ends moves no flow.
 #[derive(Debug)]
 pub(crate) struct Ring {
     first: u32,
@@ -65,7 +66,8 @@ impl Ring {
         }
     }
 
-    /// What comes after a flow, whose `next` this is, for who looks at each from the first on; [`NIL`] after the last.
+    /// What comes after a flow, whose `next` this is, for who looks at each from the first on;
+    /// [`NIL`] after the last.
     #[inline]
     pub(crate) fn after(&self, flow: u32, next: u32) -> u32 {
         if flow == self.last { NIL } else { next }

@@ -24,8 +24,10 @@ impl From<Option<Cause>> for Enqueued {
 /// Decides which packet leaves next, and when.
 ///
 /// - `now` never goes back from call to call.
-/// - Every packet that goes in comes out once: from [`Scheduler::dequeue`], to `dropped`, or from [`Scheduler::drain`].
-/// - Nothing is allocated once as many packets have been queued as ever will be; how many can be is bounded by the configuration.
+/// - Every packet that goes in comes out once: from [`Scheduler::dequeue`], to `dropped`, or from
+///   [`Scheduler::drain`].
+/// - Nothing is allocated once as many packets have been queued as ever will be; how many can be is
+///   bounded by the configuration.
 pub trait Scheduler<P: Packet> {
     /// Takes a packet in.
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued;
@@ -33,8 +35,9 @@ pub trait Scheduler<P: Packet> {
     /// Gives out the next packet, if one may leave now.
     fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P>;
 
-    /// When to call [`Scheduler::dequeue`] next: never later than when it will give a packet, and not before `now`. It can be that it gives none then
-    /// (a class got tokens that its parent has not); then this tells a later time. `None`: nothing is queued.
+    /// When to call [`Scheduler::dequeue`] next: never later than when it will give a packet, and
+    /// not before `now`. It can be that it gives none then (a class got tokens that its parent has
+    /// not); then this tells a later time. `None`: nothing is queued.
     fn next_event(&self, now: Nanos) -> Option<Nanos>;
 
     /// Packets queued.
@@ -67,7 +70,8 @@ pub trait Scheduler<P: Packet> {
         found
     }
 
-    /// Bytes that a queue sends in a millisecond at most: larger packets should be segmented before they are queued. `None` where no rate is set.
+    /// Bytes that a queue sends in a millisecond at most: larger packets should be segmented before
+    /// they are queued. `None` where no rate is set.
     fn segment_above(&self, _queue: u32) -> Option<u64> {
         None
     }

@@ -1,15 +1,18 @@
-//! Stochastic fairness queueing: flows take turns, and the longest queue pays when there is no room.
+//! Stochastic fairness queueing: flows take turns, and the longest queue pays when there is no
+//! room.
 //!
-//! Source: P. E. McKenney, "Stochastic Fairness Queueing", Proc. INFOCOM 1990; turns are of bytes as in Shreedhar and Varghese, "Efficient Fair Queuing
-//! using Deficit Round Robin", SIGCOMM 1995.
+//! Source: P. E. McKenney, "Stochastic Fairness Queueing", Proc. INFOCOM 1990; turns are of bytes
+//! as in Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin", SIGCOMM 1995.
 //!
-//! - A flow that comes into the round may send `quantum` bytes at its turn; what it sent beyond is taken off its next ones.
-//! - When the limit is passed, the head of a longest queue (in packets) is dropped: lists of queues by their length find it at once. They are made when
-//!   the limit is first passed, and kept until only half as many packets are left: below that no packet pays for them, and the flows that are looked
-//!   through to make them are no more than the packets that came in between.
+//! - A flow that comes into the round may send `quantum` bytes at its turn; what it sent beyond is
+//!   taken off its next ones.
+//! - When the limit is passed, the head of a longest queue (in packets) is dropped: lists of queues
+//!   by their length find it at once. They are made when the limit is first passed, and kept until
+//!   only half as many packets are left: below that no packet pays for them, and the flows that are
+//!   looked through to make them are no more than the packets that came in between.
 //! - A queue holds at most `depth` packets; further ones of its flows are dropped.
-//! - Every `perturb` seconds flows that share a queue for want of one (see the module `flows`) are distributed anew. Their packets move along, so that
-//!   none overtakes another of its own flow.
+//! - Every `perturb` seconds flows that share a queue for want of one (see the module `flows`) are
+//!   distributed anew. Their packets move along, so that none overtakes another of its own flow.
 
 use crate::codel::MTU;
 use crate::flows::Flows;
@@ -42,7 +45,8 @@ impl Default for SfqConfig {
 }
 
 impl SfqConfig {
-    /// With seconds between perturbations, 0 (never) to 86 400 (default 10), and a quantum of 64 to 1 048 576 bytes (1514).
+    /// With seconds between perturbations, 0 (never) to 86 400 (default 10), and a quantum of 64 to
+    /// 1 048 576 bytes (1514).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `perturb` or `quantum`.
@@ -54,7 +58,8 @@ impl SfqConfig {
         })
     }
 
-    /// With limits: packets in all, 1 to 1 000 000 (default 1024); packets a queue, 1 to 65 535 (127); queues, 1 to 65 536 (1024).
+    /// With limits: packets in all, 1 to 1 000 000 (default 1024); packets a queue, 1 to 65 535
+    /// (127); queues, 1 to 65 536 (1024).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `limit`, `depth` or `flows`.
@@ -224,7 +229,8 @@ impl Sfq {
         }
     }
 
-    /// Parameters but those of size apply to what is queued; another number of flows or depth is for the caller to make a new one for.
+    /// Parameters but those of size apply to what is queued; another number of flows or depth is
+    /// for the caller to make a new one for.
     pub(crate) fn change(&mut self, config: SfqConfig) -> bool {
         if (config.flows, config.depth, config.seed) != (self.config.flows, self.config.depth, self.config.seed) {
             return false;

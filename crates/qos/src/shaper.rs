@@ -1,9 +1,11 @@
 //! The speed of a port: a link of a given rate behind a scheduler.
 //!
-//! What a Cisco switch's `speed 10` does: each packet occupies the link for its time on an Ethernet cable ([`LinkLayer::ETHERNET`]), and the next one is
-//! asked of the scheduler only when the link is free. So a scheduler behind it sees the queue that it would see on such a link. The state is one moment,
-//! when the link will be free, which is a token bucket: a caller that comes late may catch up by as much as `slack`, and by [`LATE`] where packets
-//! were waiting all the time, for then a link would have sent all the time.
+//! What a Cisco switch's `speed 10` does: each packet occupies the link for its time on an Ethernet
+//! cable ([`LinkLayer::ETHERNET`]), and the next one is asked of the scheduler only when the link
+//! is free. So a scheduler behind it sees the queue that it would see on such a link. The state is
+//! one moment, when the link will be free, which is a token bucket: a caller that comes late may
+//! catch up by as much as `slack`, and by [`LATE`] where packets were waiting all the time, for
+//! then a link would have sent all the time.
 
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
 use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
@@ -11,7 +13,8 @@ use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
 /// The longest that a link makes up for calls that come late.
 const SLACK: Nanos = Nanos::from_micros(500);
 
-/// The same while packets wait: what a machine with more to do than it can makes a thread wait for a processor.
+/// The same while packets wait: what a machine with more to do than it can makes a thread wait for
+/// a processor.
 const LATE: Nanos = Nanos::from_millis(20);
 
 /// The speed of a port.

@@ -23,7 +23,8 @@ impl<P: Packet> Single<P> {
         }
     }
 
-    /// Takes other parameters or another discipline. What is queued stays, but for what another discipline has no room for.
+    /// Takes other parameters or another discipline. What is queued stays, but for what another
+    /// discipline has no room for.
     pub fn change(&mut self, config: &LeafConfig, now: Nanos, dropped: &mut Dropped<'_, P>) {
         let (leaf, cx) = self.parts(now, dropped);
         leaf.change(config, cx);
@@ -56,7 +57,8 @@ impl<P: Packet> Single<P> {
         (&mut self.leaf, cx)
     }
 
-    /// Puts a packet that is in the pool into any discipline. Apart from what is done for each, so that this is small enough to be part of the caller.
+    /// Puts a packet that is in the pool into any discipline. Apart from what is done for each, so
+    /// that this is small enough to be part of the caller.
     #[inline(never)]
     fn enqueue_beyond(&mut self, id: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let (leaf, cx) = self.parts(now, dropped);

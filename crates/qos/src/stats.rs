@@ -90,10 +90,12 @@ impl Stats {
     }
 }
 
-/// What a queue counts while it works: [`Stats`] are made of it. What each packet changes comes first.
+/// What a queue counts while it works: [`Stats`] are made of it. What each packet changes comes
+/// first.
 ///
-/// What changes when a packet comes and what when it goes have no word in common, and lie side by side: so each is changed at once, and none is
-/// read in a width in which it was not written just before, for which a processor has to wait.
+/// What changes when a packet comes and what when it goes have no word in common, and lie side by
+/// side: so each is changed at once, and none is read in a width in which it was not written just
+/// before, for which a processor has to wait.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counters {
@@ -180,7 +182,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Buckets: the first counts what is under 1.024 µs, each further one twice as far, the last all from 4.3 s.
+    /// Buckets: the first counts what is under 1.024 µs, each further one twice as far, the last
+    /// all from 4.3 s.
     pub const BUCKETS: usize = 24;
 
     /// The counts.
@@ -193,7 +196,8 @@ impl Histogram {
         (bucket + 1 < Histogram::BUCKETS).then(|| Nanos(1_024 << bucket))
     }
 
-    /// The bound that `fraction` (0 to 1) of the times are below, to a power of two; `None` without any, or if it is in the last bucket.
+    /// The bound that `fraction` (0 to 1) of the times are below, to a power of two; `None` without
+    /// any, or if it is in the last bucket.
     pub fn quantile(&self, fraction: f64) -> Option<Nanos> {
         let all: u64 = self.counts.iter().sum();
         let wanted = (all as f64 * fraction).ceil().max(1.0) as u64;

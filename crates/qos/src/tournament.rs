@@ -1,8 +1,10 @@
-//! Who has the lowest key, by rounds of eight: for members that are many and change their keys with each packet.
+//! Who has the lowest key, by rounds of eight: for members that are many and change their keys with
+//! each packet.
 //!
-//! Members stay where they are, each with its key in a cache line with seven others; the winner of each eight is in such a line of the next round. A change
-//! that makes nobody else the winner ends where that is seen, mostly in its first line; one that does goes up line by line: five for 10 000 members.
-//! Nothing is moved, so nothing has to be told where it is.
+//! Members stay where they are, each with its key in a cache line with seven others; the winner of
+//! each eight is in such a line of the next round. A change that makes nobody else the winner ends
+//! where that is seen, mostly in its first line; one that does goes up line by line: five for 10
+//! 000 members. Nothing is moved, so nothing has to be told where it is.
 
 use crate::pool::NIL;
 
@@ -16,7 +18,8 @@ struct Eight([u64; 8]);
 /// The member of the lowest key first; among equal keys any.
 #[derive(Clone, Debug)]
 pub(crate) struct Tournament {
-    /// A complete tree: of line `n` the eight places are those of the winners of lines `8n + 1` to `8n + 8`, or, in the last lines, of members.
+    /// A complete tree: of line `n` the eight places are those of the winners of lines `8n + 1` to
+    /// `8n + 8`, or, in the last lines, of members.
     lines: Vec<Eight>,
     /// Of each line but those of members: who the winners are.
     winners: Vec<[u32; 8]>,

@@ -4,7 +4,8 @@ use crate::ConfigError;
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// A moment, or a length of time, in nanoseconds. Moments count from any origin, as long as it stays the same.
+/// A moment, or a length of time, in nanoseconds. Moments count from any origin, as long as it
+/// stays the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -125,7 +126,8 @@ impl fmt::Debug for Rate {
     }
 }
 
-/// What a packet takes on a link beyond its frame: the link-layer overhead that rates are counted with.
+/// What a packet takes on a link beyond its frame: the link-layer overhead that rates are counted
+/// with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLayer {
     overhead: u16,
@@ -133,17 +135,19 @@ pub struct LinkLayer {
 }
 
 impl LinkLayer {
-    /// The frame from its destination address to the end of its payload, nothing added: what Linux counts on an Ethernet device, and so what
-    /// `max-rate` and `min-rate` mean there.
+    /// The frame from its destination address to the end of its payload, nothing added: what Linux
+    /// counts on an Ethernet device, and so what `max-rate` and `min-rate` mean there.
     pub const FRAME: LinkLayer = LinkLayer { overhead: 0, least: 0 };
 
-    /// What a frame takes on an Ethernet cable: 24 bytes more (preamble and start 8, check sequence 4, gap 12), at least 84.
+    /// What a frame takes on an Ethernet cable: 24 bytes more (preamble and start 8, check sequence
+    /// 4, gap 12), at least 84.
     pub const ETHERNET: LinkLayer = LinkLayer {
         overhead: 24,
         least: 84,
     };
 
-    /// An overhead of 0 to 1000 bytes a frame, and the fewest bytes that a frame takes with it, 0 to 1000.
+    /// An overhead of 0 to 1000 bytes a frame, and the fewest bytes that a frame takes with it, 0
+    /// to 1000.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `overhead` or `mpu`.

@@ -1,4 +1,5 @@
-//! Every discipline, overloaded: it holds no more than its configuration says, and once it has held that, it allocates nothing.
+//! Every discipline, overloaded: it holds no more than its configuration says, and once it has held
+//! that, it allocates nothing.
 
 mod common;
 
@@ -75,7 +76,8 @@ fn all() -> Vec<(PortConfig, u64)> {
         .collect()
 }
 
-/// Twice of what the port can send for a while, in flows, queues and priorities of all kinds, and then a pause; again and again.
+/// Twice of what the port can send for a while, in flows, queues and priorities of all kinds, and
+/// then a pause; again and again.
 struct Load {
     now: Nanos,
     random: u64,

@@ -59,8 +59,10 @@ fn codel_keeps_the_standing_queue_near_its_target_where_a_fifo_fills_up() {
 #[test]
 fn codel_holds_the_standing_queue_of_few_sources_to_its_target_and_of_many_to_twice_that() {
     let codel = LeafConfig::Codel(CodelConfig::default());
-    // Few sources are held to the target. The fewer packets each of many has on its way, the larger a part of them has to be dropped, more than the
-    // control law of the RFC comes to soon: then the queue swings, about twice the target in the middle, and now and then to three times of it.
+    // Few sources are held to the target. The fewer packets each of many has on its way, the larger
+    // a part of them has to be dropped, more than the control law of the RFC comes to soon: then
+    // the queue swings, about twice the target in the middle, and now and then to three times of
+    // it.
     for (sources, rate, usual_ms) in [
         (1, 100_000_000, 5.0),
         (4, 100_000_000, 5.0),

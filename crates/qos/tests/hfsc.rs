@@ -111,8 +111,9 @@ struct Arrival {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
-    /// Against the definition of a service curve (section 2 of the paper): for each packet, the least over all starts of periods of backlog of the curve
-    /// from there, computed by its own means.
+    /// Against the definition of a service curve (section 2 of the paper): for each packet, the
+    /// least over all starts of periods of backlog of the curve from there, computed by its own
+    /// means.
     #[test]
     fn no_deadline_is_missed_by_more_than_a_maximum_packet(
         specs in prop::collection::vec((0u64..2_000_000, 0u64..30_000, 20_000u64..1_500_000), 1..5),
@@ -120,7 +121,8 @@ proptest! {
         gaps in prop::collection::vec((0u32..5, 0u64..12_000_000, 60u32..1_500), 20..300),
     ) {
         const LINK: u64 = 20_000_000;
-        // Below 10, 11 and 12, whose parts of the link and limits would be too little for what is promised.
+        // Below 10, 11 and 12, whose parts of the link and limits would be too little for what is
+        // promised.
         let little = Curve::linear("ul", 100_000).unwrap();
         let mut classes = vec![
             class(9).ls(ls(LINK)),

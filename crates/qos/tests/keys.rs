@@ -106,7 +106,8 @@ fn pass(port: &mut Port<Parcel>, now: Nanos) -> (u64, u64) {
         let _: Enqueued = port.enqueue(parcel, now, &mut drop);
     }
     let mut at = now;
-    // The slowest class that there can be sends one of these packets in less than a hundred seconds, if others let it.
+    // The slowest class that there can be sends one of these packets in less than a hundred
+    // seconds, if others let it.
     while let Some(next) = port.next_event(at)
         && next < now + Nanos::from_secs(100_000)
     {

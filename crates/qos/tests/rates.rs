@@ -1,5 +1,6 @@
-//! Rates on virtual time, to the packet: what leaves in a second is the rate, but for the one packet that a second can begin or end in. At the rate of an
-//! HTB's port it is one for each leaf: what is a leaf's own it sends whether or not the port has tokens.
+//! Rates on virtual time, to the packet: what leaves in a second is the rate, but for the one
+//! packet that a second can begin or end in. At the rate of an HTB's port it is one for each leaf:
+//! what is a leaf's own it sends whether or not the port has tokens.
 
 mod common;
 
@@ -36,7 +37,8 @@ fn size(rate: u64) -> u32 {
     }
 }
 
-/// One packet at most (`most`) more or less than the rate in each of two seconds; `cost` is what one takes on the link.
+/// One packet at most (`most`) more or less than the rate in each of two seconds; `cost` is what
+/// one takes on the link.
 fn exact(what: &str, rate: u64, queues: &[u32], cost: u32, most: f64, scheduler: &mut impl Scheduler<Parcel>) {
     let size = size(rate);
     let mut sources = Greedy::new(&queues.iter().map(|queue| (*queue, size)).collect::<Vec<_>>());

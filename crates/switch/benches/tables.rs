@@ -1,4 +1,5 @@
-//! What a million rules of two addresses take: memory, and the time of changes of them, one by one and in bundles. Prints a table.
+//! What a million rules of two addresses take: memory, and the time of changes of them, one by one
+//! and in bundles. Prints a table.
 
 use flow::MatchField as F;
 use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions, Port};

@@ -1,4 +1,5 @@
-//! How long a translation takes, and how long it takes to learn and to refresh stations in a large table.
+//! How long a translation takes, and how long it takes to learn and to refresh stations in a large
+//! table.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use dp::Effect;

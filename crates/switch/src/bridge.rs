@@ -83,8 +83,9 @@ impl Bridge {
         self.fdb.stats()
     }
 
-    /// Whether packets have to go through the tables. Where they need not, the tables would do no more than the fail mode says, and nothing that
-    /// stands before them has a say: `NORMAL` itself sees to what is said of the ports that packets leave by.
+    /// Whether packets have to go through the tables. Where they need not, the tables would do no
+    /// more than the fail mode says, and nothing that stands before them has a say: `NORMAL` itself
+    /// sees to what is said of the ports that packets leave by.
     pub(crate) fn needs_tables(&self) -> bool {
         let refuses = |flags: &PortFlags| flags.no_recv || flags.no_recv_stp;
         !self.tables.is_builtin()
@@ -134,8 +135,9 @@ impl Bridge {
             Learned::Ignored(kind) => return Some(kind),
             Learned::Moved => stale.extend(Read::moved(self.id, vlan, mac)),
             Learned::New { evicted } => {
-                // The packets of one that made room need not come here again to teach its place: with more stations than there is room for,
-                // all packets would. Their megaflows do so as long as they carry any.
+                // The packets of one that made room need not come here again to teach its place:
+                // with more stations than there is room for, all packets would. Their megaflows do
+                // so as long as they carry any.
                 let stations = [Some((vlan, mac)), evicted].into_iter().flatten();
                 stale.extend(stations.map(|(vlan, mac)| Read::Station(self.id, vlan, mac)));
             }

@@ -11,7 +11,8 @@ use wire::{EtherType, Vid};
 pub struct SwitchConfig {
     /// Bridges by name.
     pub bridges: BTreeMap<String, BridgeConfig>,
-    /// How many VLAN tags of a packet count, 1 or 2; further ones are payload (`other_config:vlan-limit`, whose default is 1).
+    /// How many VLAN tags of a packet count, 1 or 2; further ones are payload
+    /// (`other_config:vlan-limit`, whose default is 1).
     pub vlan_limit: u8,
 }
 
@@ -76,11 +77,13 @@ pub enum VlanMode {
     NativeTagged,
     /// As native-tagged; packets of the native VLAN leave untagged.
     NativeUntagged,
-    /// Packets of one service VLAN, whose tag they do not carry on this port; their own tag is the customer's.
+    /// Packets of one service VLAN, whose tag they do not carry on this port; their own tag is the
+    /// customer's.
     Dot1qTunnel,
 }
 
-/// Whether packets without a VLAN leave with a tag for their priority (`Port.other_config:priority-tags`).
+/// Whether packets without a VLAN leave with a tag for their priority
+/// (`Port.other_config:priority-tags`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PriorityTags {
     /// Where a port's mode removes the tag, the priority goes with it.
@@ -111,7 +114,8 @@ pub struct PortConfig {
     pub protected: bool,
     /// Nothing is flooded to it.
     pub no_flood: bool,
-    /// The DSCP that packets are given which leave by a queue. That of queue 0 is for packets that were told to leave by it.
+    /// The DSCP that packets are given which leave by a queue. That of queue 0 is for packets that
+    /// were told to leave by it.
     pub dscp: BTreeMap<u32, u8>,
     /// Its interfaces. Of several, the first that is up carries the traffic.
     pub interfaces: Vec<InterfaceConfig>,
@@ -143,8 +147,9 @@ pub struct InterfaceConfig {
     pub ofport: u16,
     /// What it is attached to.
     pub attach: Attach,
-    /// Whether it has a link. One that has not is no choice for fast failover groups, `bundle` and ports of several interfaces; what is for it
-    /// alone goes there all the same. A patch port is up when it has its peer, whatever this says.
+    /// Whether it has a link. One that has not is no choice for fast failover groups, `bundle` and
+    /// ports of several interfaces; what is for it alone goes there all the same. A patch port is
+    /// up when it has its peer, whatever this says.
     pub up: bool,
 }
 
@@ -160,7 +165,8 @@ pub enum FragMode {
     NxMatch,
 }
 
-/// What a controller may say of a port (OpenFlow 1.3.5 §7.2.1, `ofp_port_config`; OpenFlow 1.0 §5.2.1 has more).
+/// What a controller may say of a port (OpenFlow 1.3.5 §7.2.1, `ofp_port_config`; OpenFlow 1.0
+/// §5.2.1 has more).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortFlags {
     /// Its packets are dropped, but those to the bridge group address.

@@ -1,7 +1,8 @@
 //! From the desired state to the tables, and what that makes stale.
 //!
-//! Bridges and ports keep their numbers as long as their names stay in the configuration; a number is never used again. So an effect that was
-//! translated before a change finds either the same port or none.
+//! Bridges and ports keep their numbers as long as their names stay in the configuration; a number
+//! is never used again. So an effect that was translated before a change finds either the same port
+//! or none.
 
 use crate::bridge::{Bridge, Settings};
 use crate::dep::Read;
@@ -21,8 +22,8 @@ const AGING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_sec
 const TABLE_SIZE: (usize, usize) = (10, 1_000_000);
 
 impl Switch {
-    /// Makes the switch what `config` says. What was learned on ports that stay, and keep their VLANs, stays. Returns what became stale; nothing
-    /// where nothing changed.
+    /// Makes the switch what `config` says. What was learned on ports that stay, and keep their
+    /// VLANs, stays. Returns what became stale; nothing where nothing changed.
     pub fn configure(&mut self, config: SwitchConfig, now: Nanos) -> Vec<Change> {
         let mut stale = Vec::new();
         self.remove_bridges(&config, &mut stale);
@@ -89,7 +90,8 @@ impl Switch {
         });
     }
 
-    /// Gives numbers to new bridges and ports. Ports that are no more keep theirs until [`Bridge::set_ports`].
+    /// Gives numbers to new bridges and ports. Ports that are no more keep theirs until
+    /// [`Bridge::set_ports`].
     fn number(&mut self, config: &SwitchConfig, now: Nanos) {
         for (name, bridge_config) in &config.bridges {
             let id = *self.bridge_ids.entry(name.clone()).or_insert_with(|| {

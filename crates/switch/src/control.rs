@@ -1,6 +1,7 @@
 //! What controllers ask of a bridge's tables.
 //!
-//! What happened beside what was asked (rules ended, tables ran short of room) is to be had from [`Switch::take_events`].
+//! What happened beside what was asked (rules ended, tables ran short of room) is to be had from
+//! [`Switch::take_events`].
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
@@ -24,7 +25,8 @@ pub enum BundleItem<'a> {
     Flow(&'a FlowMod),
     /// A change of groups.
     Group(&'a GroupMod),
-    /// A change of a port, whose number is checked here; the caller makes it when the bundle is committed.
+    /// A change of a port, whose number is checked here; the caller makes it when the bundle is
+    /// committed.
     Port(&'a PortMod),
     /// A packet, whose actions are checked here; the caller sends it when the bundle is committed.
     PacketOut(&'a PacketOut),
@@ -41,10 +43,12 @@ pub struct BundleError {
 }
 
 impl Switch {
-    /// Changes a bridge's rules as a controller asks. One that is about very many rules takes long: see [`Switch::is_mass_change`].
+    /// Changes a bridge's rules as a controller asks. One that is about very many rules takes long:
+    /// see [`Switch::is_mass_change`].
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::FmfcUnknown`] where there is no such bridge; nothing is changed then.
+    /// The error that the specification has for it, and [`OfError::FmfcUnknown`] where there is no
+    /// such bridge; nothing is changed then.
     pub fn flow_mod(&mut self, bridge: &str, change: &FlowMod, now: Nanos) -> Result<Vec<Change>, OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
         let (id, begins, stale) = bridge.flow_mod(change, now)?;
@@ -70,7 +74,8 @@ impl Switch {
     /// Changes a bridge's groups as a controller asks. Rules that send to groups that go, go too.
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::GmfcUnknownGroup`] where there is no such bridge; nothing is changed then.
+    /// The error that the specification has for it, and [`OfError::GmfcUnknownGroup`] where there
+    /// is no such bridge; nothing is changed then.
     pub fn group_mod(&mut self, bridge: &str, change: &GroupMod, now: Nanos) -> Result<Vec<Change>, OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::GmfcUnknownGroup)?;
         let mut log = bridge.tables.log();
@@ -83,12 +88,14 @@ impl Switch {
         Ok(changes)
     }
 
-    /// Changes a bridge's meters as a controller asks. Rules that meters that go police, go too. Before the changes are published the datapath is
-    /// to be told of meters that are set, and of those that are deleted after that; then their numbers are to be given back by
+    /// Changes a bridge's meters as a controller asks. Rules that meters that go police, go too.
+    /// Before the changes are published the datapath is to be told of meters that are set, and of
+    /// those that are deleted after that; then their numbers are to be given back by
     /// [`Switch::meters_deleted`].
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::MmfcUnknown`] where there is no such bridge; nothing is changed then.
+    /// The error that the specification has for it, and [`OfError::MmfcUnknown`] where there is no
+    /// such bridge; nothing is changed then.
     pub fn meter_mod(
         &mut self,
         bridge: &str,
@@ -106,7 +113,8 @@ impl Switch {
         Ok((self.changes_of_tables(id, false, &log.stale), told))
     }
 
-    /// What the datapath is to be told of meters since bridges went by [`Switch::configure`], as after [`Switch::meter_mod`].
+    /// What the datapath is to be told of meters since bridges went by [`Switch::configure`], as
+    /// after [`Switch::meter_mod`].
     pub fn take_meter_changes(&mut self) -> Vec<MeterChange> {
         let gone = std::mem::take(&mut self.dead_meters);
         gone.into_iter().map(|number| MeterChange::Delete { number }).collect()
@@ -121,10 +129,12 @@ impl Switch {
         }
     }
 
-    /// Changes how tables treat packets without rule (OpenFlow 1.1 and 1.2), make room, and tell of it (OpenFlow 1.4 and later).
+    /// Changes how tables treat packets without rule (OpenFlow 1.1 and 1.2), make room, and tell of
+    /// it (OpenFlow 1.4 and later).
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::TmfcBadTable`] where there is no such bridge; nothing is changed then.
+    /// The error that the specification has for it, and [`OfError::TmfcBadTable`] where there is no
+    /// such bridge; nothing is changed then.
     pub fn table_mod(&mut self, bridge: &str, change: &TableMod, version: Version) -> Result<Vec<Change>, OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::TmfcBadTable)?;
         let was_builtin = bridge.tables.is_builtin();
@@ -141,7 +151,8 @@ impl Switch {
         Ok(changes)
     }
 
-    /// Maps tunnels' options to fields, or takes that back. No packet is treated otherwise by that: rules go by fields that are mapped.
+    /// Maps tunnels' options to fields, or takes that back. No packet is treated otherwise by that:
+    /// rules go by fields that are mapped.
     ///
     /// # Errors
     /// As [`FlowTables::change_options`].
@@ -163,7 +174,8 @@ impl Switch {
         bridge.tables.name_tables(names)
     }
 
-    /// Sets what the database says of a table. Rules that are too many then go, where they may be evicted.
+    /// Sets what the database says of a table. Rules that are too many then go, where they may be
+    /// evicted.
     pub fn set_table(&mut self, bridge: &str, table: u8, settings: TableSettings, now: Nanos) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return Vec::new();
@@ -193,13 +205,15 @@ impl Switch {
         Ok(changes)
     }
 
-    /// Begins a bundle that is carried out in steps, between which packets and others have their turn: [`Switch::bundle_apply`] for some
-    /// messages at a time, [`Switch::bundle_commit`] or [`Switch::bundle_abort`], then [`Switch::bundle_settle`] until that says that it was all.
-    /// Packets see nothing of it until the commit, and all from then on. A bridge has one bundle under way; who does all this for a bridge lets
-    /// no other change its tables meanwhile.
+    /// Begins a bundle that is carried out in steps, between which packets and others have their
+    /// turn: [`Switch::bundle_apply`] for some messages at a time, [`Switch::bundle_commit`] or
+    /// [`Switch::bundle_abort`], then [`Switch::bundle_settle`] until that says that it was all.
+    /// Packets see nothing of it until the commit, and all from then on. A bridge has one bundle
+    /// under way; who does all this for a bridge lets no other change its tables meanwhile.
     ///
     /// # Errors
-    /// [`OfError::BfcBundleInProgress`] where one is under way, [`OfError::BfcUnknown`] where there is no such bridge.
+    /// [`OfError::BfcBundleInProgress`] where one is under way, [`OfError::BfcUnknown`] where there
+    /// is no such bridge.
     pub fn bundle_open(&mut self, bridge: &str, now: Nanos) -> Result<(), OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::BfcUnknown)?;
         if bridge.tables.has_bundle() {
@@ -214,7 +228,8 @@ impl Switch {
     /// Carries out messages of the bundle under way. The caller gives it up where one fails.
     ///
     /// # Errors
-    /// The first message that could not be carried out, counted from the first one here. [`OfError::BfcBadId`] where no bundle is under way.
+    /// The first message that could not be carried out, counted from the first one here.
+    /// [`OfError::BfcBadId`] where no bundle is under way.
     pub fn bundle_apply(&mut self, bridge: &str, items: &[BundleItem<'_>], now: Nanos) -> Result<(), BundleError> {
         self.in_bundle(bridge, |bridge, log| {
             let apply = |(at, item)| {
@@ -284,7 +299,8 @@ impl Switch {
         }
     }
 
-    /// Does a part of what is left to do after a bundle: for up to `most` rules. Whether that was all.
+    /// Does a part of what is left to do after a bundle: for up to `most` rules. Whether that was
+    /// all.
     pub fn bundle_settle(&mut self, bridge: &str, most: usize, now: Nanos) -> bool {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return true;
@@ -341,7 +357,8 @@ impl Switch {
         }
     }
 
-    /// What is stale by a change of a bridge's tables; `begins` where it was the first since the bridge was made.
+    /// What is stale by a change of a bridge's tables; `begins` where it was the first since the
+    /// bridge was made.
     pub(crate) fn changes_of_tables(&self, bridge: u32, begins: bool, stale: &Stale) -> Vec<Change> {
         if begins {
             return self.changes([Read::Bridge(bridge)]);
@@ -362,8 +379,8 @@ impl Switch {
         changes
     }
 
-    /// What a match in a bridge's table says of packets as a datapath gets them; `None` where it is for none of those that are in the table as
-    /// they came.
+    /// What a match in a bridge's table says of packets as a datapath gets them; `None` where it is
+    /// for none of those that are in the table as they came.
     fn untouched(&self, bridge: u32, matching: &Match<WORDS>) -> Option<(Key, Mask)> {
         let (mut key, mut mask) = (words::key_of(matching.value()), words::mask_of(matching.mask()));
         // Most rules are about packets alone.
@@ -389,7 +406,8 @@ impl Switch {
     }
 }
 
-/// The OpenFlow port that a match is about, if it is about one; nothing where it is for no packet that is in a table as it came.
+/// The OpenFlow port that a match is about, if it is about one; nothing where it is for no packet
+/// that is in a table as it came.
 fn entry_port(matching: &Match<WORDS>) -> Option<Option<u32>> {
     let (value, mut mask) = (*matching.value(), *matching.mask());
     let port = (words::get(&mask, MatchField::InPortOxm) == MatchField::InPortOxm.info().valid)

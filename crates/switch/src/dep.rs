@@ -1,6 +1,7 @@
 //! What translations depend on, as the numbers that megaflows record.
 //!
-//! Two different things can have the same number only by a collision of 64-bit hashes, which costs a needless upcall.
+//! Two different things can have the same number only by a collision of 64-bit hashes, which costs
+//! a needless upcall.
 
 use dp::Dep;
 use flow::PortNo;
@@ -21,12 +22,13 @@ pub(crate) enum Read {
     Station(u32, Vid, MacAddr),
     /// The rules of a bridge's table.
     Table(u32, u8),
-    /// The same, by packets that are there as they came from outside, so that they are those that rules' matches speak of.
+    /// The same, by packets that are there as they came from outside, so that they are those that
+    /// rules' matches speak of.
     UntouchedIn(u32, u8),
     /// What a bridge's group does.
     Group(u32, u32),
-    /// That the packets of a station keep it where it is: when it moves, or is forgotten for another reason than to make room, they have to
-    /// teach its place again.
+    /// That the packets of a station keep it where it is: when it moves, or is forgotten for
+    /// another reason than to make room, they have to teach its place again.
     Source(u32, Vid, MacAddr),
     /// What a handle means.
     Memo(u32),

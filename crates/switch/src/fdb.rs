@@ -1,9 +1,11 @@
 //! The filtering database of a bridge (IEEE 802.1Q §8.8): which station is where.
 //!
-//! Learned entries are in two doubly linked lists by the time they were last seen: one of all, whose head is the next to expire, and one of
-//! each port. When the table is full, the port with the most entries loses its oldest one, so that a port that invents addresses displaces its
-//! own. Learning, refreshing, expiring and evicting cost the same at any size (counting the ports in the order of their entries costs the
-//! logarithm of their number). What the packets of a port may teach has a [`budget`].
+//! Learned entries are in two doubly linked lists by the time they were last seen: one of all,
+//! whose head is the next to expire, and one of each port. When the table is full, the port with
+//! the most entries loses its oldest one, so that a port that invents addresses displaces its own.
+//! Learning, refreshing, expiring and evicting cost the same at any size (counting the ports in the
+//! order of their entries costs the logarithm of their number). What the packets of a port may
+//! teach has a [`budget`].
 
 mod budget;
 mod list;
@@ -188,7 +190,8 @@ impl Fdb {
         budget.take(kind, self.stats.max, now)
     }
 
-    /// Adds a static entry, in the place of any other of the same station. Returns what had to make room. Static entries may exceed the size.
+    /// Adds a static entry, in the place of any other of the same station. Returns what had to make
+    /// room. Static entries may exceed the size.
     pub(crate) fn add_static(&mut self, vlan: Vid, mac: MacAddr, port: u32) -> Option<Station> {
         self.remove(vlan, mac);
         let evicted = if self.index.len() >= self.stats.max {
@@ -208,7 +211,8 @@ impl Fdb {
         }
     }
 
-    /// Forgets what was learned: everywhere, or on one port. Static entries stay. Returns whether there was anything.
+    /// Forgets what was learned: everywhere, or on one port. Static entries stay. Returns whether
+    /// there was anything.
     pub(crate) fn flush(&mut self, port: Option<u32>) -> bool {
         let mut any = false;
         loop {
@@ -280,7 +284,8 @@ impl Fdb {
         };
     }
 
-    /// Static entries, then learned ones, the oldest first: station, port, and when it was last seen.
+    /// Static entries, then learned ones, the oldest first: station, port, and when it was last
+    /// seen.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Station, u32, Option<Nanos>)> + '_ {
         let fixed = self.fixed.iter().map(|(port, vlan, mac)| ((*vlan, *mac), *port, None));
         let mut next = self.by_age.head();

@@ -11,18 +11,21 @@ use wire::Nanos;
 const LOOK: usize = 512;
 
 impl Switch {
-    /// Whether a change of rules has to look at so many that others should have their turn meanwhile. Its caller then lets no other change the
-    /// bridge's tables, finds the rules by [`Switch::find_meant`], and does [`Switch::change_meant`] to them: at once where they are few, else by
-    /// some at a time within a bundle ([`Switch::bundle_open`]).
+    /// Whether a change of rules has to look at so many that others should have their turn
+    /// meanwhile. Its caller then lets no other change the bridge's tables, finds the rules by
+    /// [`Switch::find_meant`], and does [`Switch::change_meant`] to them: at once where they are
+    /// few, else by some at a time within a bundle ([`Switch::bundle_open`]).
     pub fn is_mass_change(&self, bridge: &str, change: &FlowMod) -> bool {
         self.bridge(bridge)
             .is_some_and(|bridge| bridge.tables.is_mass(change, LOOK))
     }
 
-    /// Adds some more of the rules that a change is about. Where to go on; `None` when all are found. Begin with the default.
+    /// Adds some more of the rules that a change is about. Where to go on; `None` when all are
+    /// found. Begin with the default.
     ///
     /// # Errors
-    /// [`OfError::BmcBadField`] where no rule can match as the change does, [`OfError::FmfcUnknown`] where there is no such bridge.
+    /// [`OfError::BmcBadField`] where no rule can match as the change does,
+    /// [`OfError::FmfcUnknown`] where there is no such bridge.
     pub fn find_meant(
         &self,
         bridge: &str,
@@ -34,11 +37,12 @@ impl Switch {
         bridge.tables.find_meant(change, from, LOOK, meant)
     }
 
-    /// Does what a change asks to rules that it is about: with `bundled` in the bundle under way, or for all to see. A modification that is
-    /// about no rules is an addition where it may be.
+    /// Does what a change asks to rules that it is about: with `bundled` in the bundle under way,
+    /// or for all to see. A modification that is about no rules is an addition where it may be.
     ///
     /// # Errors
-    /// As [`Switch::flow_mod`]. Without `bundled` nothing is changed then; with it the caller gives the bundle up.
+    /// As [`Switch::flow_mod`]. Without `bundled` nothing is changed then; with it the caller gives
+    /// the bundle up.
     pub fn change_meant(
         &mut self,
         bridge: &str,

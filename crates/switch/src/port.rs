@@ -1,7 +1,8 @@
 //! A port of a bridge: how packets get from the wire into a VLAN, and back.
 //!
-//! The rules are those of "VLAN Configuration" in ovs-vswitchd.conf.db(5) and of "The OVS Normal Pipeline" in ovs-actions(7); where these leave
-//! something open (a tag inside a tag, priorities), they are what Open vSwitch 3.1 does.
+//! The rules are those of "VLAN Configuration" in ovs-vswitchd.conf.db(5) and of "The OVS Normal
+//! Pipeline" in ovs-actions(7); where these leave something open (a tag inside a tag, priorities),
+//! they are what Open vSwitch 3.1 does.
 
 use crate::tags::{Reader, Tags};
 use crate::{PortConfig, PriorityTags, VlanMode, VlanSet};
@@ -82,8 +83,8 @@ impl PortVlans {
         (self.mode == VlanMode::Access).then_some(self.tag)
     }
 
-    /// The VLAN of a packet that comes in; `None` where the port does not take it. Makes the packet's tags those that it has inside the bridge,
-    /// where the outermost one names the VLAN.
+    /// The VLAN of a packet that comes in; `None` where the port does not take it. Makes the
+    /// packet's tags those that it has inside the bridge, where the outermost one names the VLAN.
     pub(crate) fn ingress(&self, tags: &mut Tags, reader: &mut Reader<'_>) -> Option<Vid> {
         let vid = tags.vid(0, reader).unwrap_or_default();
         match self.mode {
@@ -133,8 +134,9 @@ impl PortVlans {
                     out.push_priority(tags);
                 }
             }
-            // A tag for nothing but a priority stays, whatever `priority-tags` says; one without even that goes, unless it would bare another,
-            // which the next bridge would take for the packet's VLAN.
+            // A tag for nothing but a priority stays, whatever `priority-tags` says; one without
+            // even that goes, unless it would bare another, which the next bridge would take for
+            // the packet's VLAN.
             Some(Vid::NONE)
                 if self.priority_tags != PriorityTags::Always
                     && !tags.has_priority(reader)

@@ -1,4 +1,5 @@
-//! Addresses that a bridge does not forward frames to, unless it is told to (`other_config:forward-bpdu`).
+//! Addresses that a bridge does not forward frames to, unless it is told to
+//! (`other_config:forward-bpdu`).
 
 use wire::MacAddr;
 
@@ -9,8 +10,9 @@ const VENDORS: [(u64, u32); 7] = [
     // Ethernet Automatic Protection Switching (RFC 3619).
     (0x00e0_2b00_0004, 0),
     (0x00e0_2b00_0006, 0),
-    // Cisco: Inter Switch Link; CDP, VTP, DTP, PAgP, UDLD; PVST+; STP Uplink Fast; CFM. The manual writes the last as 01:00:0c:cc:cc:cx; the
-    // switch it describes takes only those with a last digit below 8, and so do we.
+    // Cisco: Inter Switch Link; CDP, VTP, DTP, PAgP, UDLD; PVST+; STP Uplink Fast; CFM. The manual
+    // writes the last as 01:00:0c:cc:cc:cx; the switch it describes takes only those with a last
+    // digit below 8, and so do we.
     (0x0100_0c00_0000, 0),
     (0x0100_0ccc_cccc, 1),
     (0x0100_0ccd_cdcd, 0),

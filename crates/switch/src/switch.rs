@@ -1,4 +1,5 @@
-//! The switch as its caller sees it. How it is configured is in `configure`, how it answers in `translate`.
+//! The switch as its caller sees it. How it is configured is in `configure`, how it answers in
+//! `translate`.
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
@@ -105,8 +106,9 @@ impl Switch {
         }
     }
 
-    /// Takes note of what a translation speaks of, and does what it asks for. Comes before the translation is used. The changes are empty
-    /// where everything is known and all stations are where they were.
+    /// Takes note of what a translation speaks of, and does what it asks for. Comes before the
+    /// translation is used. The changes are empty where everything is known and all stations are
+    /// where they were.
     ///
     /// # Errors [`OutOfDate`] where another translation has taken one of its handles since, or the
     /// last room for handles: it must not be used, and nothing of it is noted. Whoever translates
@@ -150,7 +152,8 @@ impl Switch {
         news
     }
 
-    /// Does what translations ask for. The changes are empty where all stations are where they were, and all rules that packets make there.
+    /// Does what translations ask for. The changes are empty where all stations are where they
+    /// were, and all rules that packets make there.
     ///
     /// A port whose packets teach more than its budget is ignored for now, and
     /// [`Switch::take_ignored`] counts it: stations that move to the port, 512 a second and 4096 at
@@ -183,8 +186,8 @@ impl Switch {
         changes
     }
 
-    /// As [`Switch::apply`], of effects that had to wait. What they say of stations that have moved or were forgotten meanwhile is out of date,
-    /// and is left out.
+    /// As [`Switch::apply`], of effects that had to wait. What they say of stations that have moved
+    /// or were forgotten meanwhile is out of date, and is left out.
     pub fn apply_late(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let holds = |effect: &&Effect| match self.outlook(effect, now) {
             Some(outlook) => outlook == Outlook::Seen,
@@ -327,7 +330,8 @@ impl Switch {
         self.changes(changes.then_some(Read::Bridge(id)))
     }
 
-    /// Notes whether controllers get the packets that a bridge's tables have no rules for, as those of OpenFlow 1.0 to 1.2 do.
+    /// Notes whether controllers get the packets that a bridge's tables have no rules for, as those
+    /// of OpenFlow 1.0 to 1.2 do.
     pub fn set_misses_to_controller(&mut self, bridge: &str, send: bool) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return Vec::new();
@@ -338,8 +342,9 @@ impl Switch {
         self.changes(changes.then_some(Read::Bridge(id)))
     }
 
-    /// What becomes of a packet that a controller lets go on (`NXT_RESUME`), as it is now, with the metadata that it has now: `handle` is
-    /// [`ForController::continuation`]. `None` where that is not known any more.
+    /// What becomes of a packet that a controller lets go on (`NXT_RESUME`), as it is now, with the
+    /// metadata that it has now: `handle` is [`ForController::continuation`]. `None` where that is
+    /// not known any more.
     ///
     /// [`ForController::continuation`]: crate::tables::ForController::continuation
     pub fn resume(&self, handle: u32, state: &FlowState) -> Option<Translated> {
@@ -355,8 +360,9 @@ impl Switch {
         }
     }
 
-    /// What actions make of a packet that a controller sends as if it had come in on a port, with metadata (packet-out). The port in the metadata is
-    /// OpenFlow's; the key's is the datapath's, or any where there is none.
+    /// What actions make of a packet that a controller sends as if it had come in on a port, with
+    /// metadata (packet-out). The port in the metadata is OpenFlow's; the key's is the datapath's,
+    /// or any where there is none.
     pub fn translate_actions(&self, bridge: &str, state: &FlowState, actions: &[Action]) -> Option<Translated> {
         self.translate_actions_within(bridge, state, actions, Patience::Whole)?
     }
@@ -413,7 +419,8 @@ impl Switch {
         Ok(self.changes(any.then_some(Read::Bridge(id))))
     }
 
-    /// Enters a station by hand, in the place of any entry that it has. It neither ages nor moves until it is removed.
+    /// Enters a station by hand, in the place of any entry that it has. It neither ages nor moves
+    /// until it is removed.
     ///
     /// # Errors
     /// [`FdbError::NoBridge`], [`FdbError::NoPort`].

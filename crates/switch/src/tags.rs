@@ -1,8 +1,9 @@
 //! The VLAN tags of a packet while it is translated, and the actions that make them so.
 //!
-//! Tags are symbols, not values: a tag that came with the packet is known by its level, and one that replaces it may keep "the priority of the
-//! tag at level 0". A part of the key gets into the mask only when its value matters, so that packets of all priorities share a megaflow
-//! wherever no action spells the priority out.
+//! Tags are symbols, not values: a tag that came with the packet is known by its level, and one
+//! that replaces it may keep "the priority of the tag at level 0". A part of the key gets into the
+//! mask only when its value matters, so that packets of all priorities share a megaflow wherever no
+//! action spells the priority out.
 
 use dp::Action;
 use flow::{Field, Key, Mask, TAG_PRESENT};
@@ -41,7 +42,8 @@ impl<'a> Reader<'a> {
         self.key.get(Field::VlanTci0) as u16 & 0xfff
     }
 
-    /// The VLAN of the packet's own tag at a level, when it is at this depth now; `None` where it has no such tag, or none that counts.
+    /// The VLAN of the packet's own tag at a level, when it is at this depth now; `None` where it
+    /// has no such tag, or none that counts.
     fn vid(&mut self, level: u8, depth: usize) -> Option<Vid> {
         // A tag that was too deep to count does when it is the outermost one.
         if level >= self.limit.max(1) && (depth > 0 || level > 1) {
@@ -54,7 +56,8 @@ impl<'a> Reader<'a> {
         (tci & TAG_PRESENT != 0).then_some(Vid::from_tci(tci))
     }
 
-    /// Whether the packet came with a tag at a level; of those deeper than the key goes it is not known.
+    /// Whether the packet came with a tag at a level; of those deeper than the key goes it is not
+    /// known.
     fn is_present(&mut self, level: u8) -> bool {
         match level {
             0 => self.bits(Field::VlanTci0, TAG_PRESENT) != 0,
@@ -177,7 +180,8 @@ impl Tags {
         });
     }
 
-    /// Adds a tag for nothing but the priority of the outermost tag of `other`, which must be there.
+    /// Adds a tag for nothing but the priority of the outermost tag of `other`, which must be
+    /// there.
     pub(crate) fn push_priority(&mut self, other: &Tags) {
         let pcp = match other.made.last() {
             Some(tag) => tag.pcp,
@@ -190,7 +194,8 @@ impl Tags {
         });
     }
 
-    /// Gives the outermost tag another VLAN, leaving its type and priority; adds a tag where there is none.
+    /// Gives the outermost tag another VLAN, leaving its type and priority; adds a tag where there
+    /// is none.
     pub(crate) fn set_vid(&mut self, vid: Vid, reader: &mut Reader<'_>) {
         match self.vid(0, reader) {
             None => self.push(EtherType::VLAN.0, vid),
@@ -210,13 +215,15 @@ impl Tags {
         }
     }
 
-    /// Where in a sequence of outputs a packet with these tags goes out best: what is popped off a packet's own tags cannot be put back with
-    /// all its bits, and pushing last saves popping again.
+    /// Where in a sequence of outputs a packet with these tags goes out best: what is popped off a
+    /// packet's own tags cannot be put back with all its bits, and pushing last saves popping
+    /// again.
     pub(crate) fn rank(&self) -> (u8, usize) {
         (self.gone, self.made.len())
     }
 
-    /// Appends the actions that turn a packet with the tags of `self` into one with those of `to`, which must not rank lower.
+    /// Appends the actions that turn a packet with the tags of `self` into one with those of `to`,
+    /// which must not rank lower.
     pub(crate) fn change_to(&self, to: &Tags, reader: &mut Reader<'_>, actions: &mut Vec<Action>) {
         let common = if self.gone == to.gone {
             self.made.iter().zip(&to.made).take_while(|(a, b)| a == b).count()

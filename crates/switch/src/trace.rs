@@ -1,6 +1,7 @@
 //! `ofproto/trace`: a packet's way through the tables, told step by step as Open vSwitch tells it.
 //!
-//! It is the translation that tells, the same that answers upcalls; it only has somebody to tell it to.
+//! It is the translation that tells, the same that answers upcalls; it only has somebody to tell it
+//! to.
 
 mod text;
 
@@ -18,7 +19,8 @@ use std::fmt::Write;
 pub struct Request<'a> {
     /// The name of the bridge that the packet comes into.
     pub bridge: &'a str,
-    /// The packet, and its metadata. The port that it comes in on is the OpenFlow one; the key's own need not be right.
+    /// The packet, and its metadata. The port that it comes in on is the OpenFlow one; the key's
+    /// own need not be right.
     pub state: FlowState,
     /// Actions to run instead of the bridge's tables.
     pub actions: Option<&'a [Action]>,

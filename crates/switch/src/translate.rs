@@ -1,7 +1,8 @@
 //! From a packet's key to the actions for all packets like it.
 //!
-//! One walk, stages in order: attachment, fail mode, ingress VLAN, reserved addresses, learning, lookup or flood, egress VLAN, output. A patch
-//! port's output is the peer's attachment. Outputs are collected with the tags that each needs, and turned into actions at the end, so that the
+//! One walk, stages in order: attachment, fail mode, ingress VLAN, reserved addresses, learning,
+//! lookup or flood, egress VLAN, output. A patch port's output is the peer's attachment. Outputs
+//! are collected with the tags that each needs, and turned into actions at the end, so that the
 //! tags change as rarely as possible.
 
 use crate::FailMode;
@@ -19,12 +20,14 @@ use smallvec::SmallVec;
 use wire::{MacAddr, Nanos, Vid};
 
 impl Switch {
-    /// What becomes of a packet, and of all that are like it. Changes nothing. [`Switch::translate_rules`] says more.
+    /// What becomes of a packet, and of all that are like it. Changes nothing.
+    /// [`Switch::translate_rules`] says more.
     pub fn translate(&self, key: &Key, _now: Nanos) -> Translation {
         self.translate_rules(key).translation
     }
 
-    /// As [`Switch::translate`], with what was used, what controllers are to be told, and what [`Switch::accept`] needs.
+    /// As [`Switch::translate`], with what was used, what controllers are to be told, and what
+    /// [`Switch::accept`] needs.
     pub fn translate_rules(&self, key: &Key) -> Translated {
         match self.translate_within(key, Patience::Whole) {
             Some(translated) => translated,
@@ -197,7 +200,8 @@ impl<'a> Walk<'a> {
         !self.is_over
     }
 
-    /// Notes what counts a packet as a look into the first table does, of which one rule is all there may be.
+    /// Notes what counts a packet as a look into the first table does, of which one rule is all
+    /// there may be.
     fn count(&mut self, bridge: u32, rule: Option<RuleRef>) {
         let lookup = Credited::Lookup {
             bridge,
@@ -222,7 +226,8 @@ impl<'a> Walk<'a> {
             self.tell(|_| String::from("packet has reserved destination MAC, dropping"));
             return self.dropped(DropCause::ReservedMulticast);
         }
-        // Of several interfaces one carries the traffic: what comes in on another is a copy, or our own packet coming back.
+        // Of several interfaces one carries the traffic: what comes in on another is a copy, or our
+        // own packet coming back.
         if port.interfaces > 1 && port.active != at.interface {
             return self.dropped(DropCause::Loop);
         }

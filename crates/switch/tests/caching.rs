@@ -1,5 +1,6 @@
-//! Random rules of many kinds, and what a datapath makes of their megaflows: a packet that one covers has the same actions as the packet that
-//! made it. This is what padding, protocol 0 and neighbour discovery options have undone elsewhere.
+//! Random rules of many kinds, and what a datapath makes of their megaflows: a packet that one
+//! covers has the same actions as the packet that made it. This is what padding, protocol 0 and
+//! neighbour discovery options have undone elsewhere.
 //!
 //! `OXVS_SOAK` in the environment asks for that many times as many rules, `OXVS_SEED` for others.
 
@@ -21,8 +22,9 @@ use switch::tables::Translated;
 use testkit::Rng;
 use wire::Nanos;
 
-/// What a datapath does to a packet for a translation. The mask may be another: there is more than one proof of an answer. So may be how much of a
-/// field is written, where the packet is known to have the rest: what it has afterwards counts.
+/// What a datapath does to a packet for a translation. The mask may be another: there is more than
+/// one proof of an answer. So may be how much of a field is written, where the packet is known to
+/// have the rest: what it has afterwards counts.
 fn parts(t: &Translated, packet: &Key) -> impl PartialEq + std::fmt::Debug + use<> {
     #[derive(Debug, PartialEq)]
     enum Does {

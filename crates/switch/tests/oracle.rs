@@ -1,10 +1,13 @@
-//! The same random configurations and packets through our translation and through Debian's Open vSwitch.
+//! The same random configurations and packets through our translation and through Debian's Open
+//! vSwitch.
 //!
-//! Open vSwitch runs with dummy devices in a sandbox; `ofproto/trace` translates a packet and learns from it, as we do. What is compared is what
-//! comes out, which ports, with which tags, and what was learned. In what order, and by which actions, may differ; we may not need more of them.
+//! Open vSwitch runs with dummy devices in a sandbox; `ofproto/trace` translates a packet and
+//! learns from it, as we do. What is compared is what comes out, which ports, with which tags, and
+//! what was learned. In what order, and by which actions, may differ; we may not need more of them.
 //! Where we mean to differ is in [`model::Config::excuse`].
 //!
-//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, configurations; `ORACLE_ALL=1` prints all differences.
+//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, configurations;
+//! `ORACLE_ALL=1` prints all differences.
 
 #[path = "oracle/actions.rs"]
 mod actions;

@@ -1,8 +1,9 @@
-//! The same random rules and packets through `ofproto/trace` here and of Debian's Open vSwitch: what leaves, and what is told of it, in which words.
+//! The same random rules and packets through `ofproto/trace` here and of Debian's Open vSwitch:
+//! what leaves, and what is told of it, in which words.
 //!
-//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules, `OXVS_SOAK` for that many times as many; `ORACLE_ALL=1`
-//! prints all differences. Where we mean to
-//! differ is in [`excuse`].
+//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules, `OXVS_SOAK`
+//! for that many times as many; `ORACLE_ALL=1` prints all differences. Where we mean to differ is
+//! in [`excuse`].
 
 #[path = "support/frames.rs"]
 mod frames;
@@ -163,11 +164,13 @@ fn excuse(theirs: &str, ours: &str) -> Option<&'static str> {
     None
 }
 
-/// What a trace tells, without the megaflow, which is wider here, and the actions, which are compared by what they do.
+/// What a trace tells, without the megaflow, which is wider here, and the actions, which are
+/// compared by what they do.
 fn told(text: &str) -> Vec<String> {
     // A miss in another bridge it tells by the match of a rule of its own.
     let text = text.replace(". reg0=0x2, priority 0\n", ". No match.\n");
-    // It says of a flow whose metadata alone is another that it has changed, and prints it as it was.
+    // It says of a flow whose metadata alone is another that it has changed, and prints it as it
+    // was.
     let flow = text
         .lines()
         .next()

@@ -1,5 +1,5 @@
-//! BPF programs, made by hand: one that drops what a device hands to the host's stack, in [`xdp`] one that hands it to AF_XDP sockets, and in
-//! [`shortcut`] two that forward known packets.
+//! BPF programs, made by hand: one that drops what a device hands to the host's stack, in [`xdp`]
+//! one that hands it to AF_XDP sockets, and in [`shortcut`] two that forward known packets.
 
 use crate::error::{Result, check};
 use std::mem::size_of_val;
@@ -15,7 +15,8 @@ pub struct DropProgram {
     fd: OwnedFd,
 }
 
-/// A program attached to a device; detached when this is dropped, or when the process ends in whatever way.
+/// A program attached to a device; detached when this is dropped, or when the process ends in
+/// whatever way.
 pub struct TcxLink {
     _fd: OwnedFd,
 }
@@ -57,7 +58,8 @@ const PROGRAM: [Instruction; 2] = [
     },
 ];
 
-/// The part of `union bpf_attr` for `BPF_PROG_LOAD` that is used; the kernel takes what is beyond for zero.
+/// The part of `union bpf_attr` for `BPF_PROG_LOAD` that is used; the kernel takes what is beyond
+/// for zero.
 #[repr(C)]
 struct LoadAttr {
     kind: u32,
@@ -96,7 +98,8 @@ impl DropProgram {
         Ok(DropProgram { fd })
     }
 
-    /// Attaches the program to what a device receives, before other programs there. Packet sockets still get the packets: they come first.
+    /// Attaches the program to what a device receives, before other programs there. Packet sockets
+    /// still get the packets: they come first.
     ///
     /// # Errors
     /// The kernel's: `EINVAL` before Linux 6.6, `ENODEV` where there is no such device.
@@ -130,8 +133,9 @@ fn load(name: &str, kind: u32, attach_type: u32, flags: u32, program: &[Instruct
         device: 0,
         attach_type,
     };
-    // SAFETY: the kernel reads the attributes, the instructions (as many as said) and the terminated text, which live through the call;
-    // without a log it writes nothing. The command makes a descriptor.
+    // SAFETY: the kernel reads the attributes, the instructions (as many as said) and the
+    // terminated text, which live through the call; without a log it writes nothing. The command
+    // makes a descriptor.
     unsafe { make("bpf(BPF_PROG_LOAD)", BPF_PROG_LOAD, &attr) }
 }
 
@@ -146,7 +150,8 @@ fn link(call: &'static str, program: BorrowedFd<'_>, ifindex: u32, attach_type: 
         _padding: 0,
         expected_revision: 0,
     };
-    // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers. The command makes a descriptor.
+    // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers.
+    // The command makes a descriptor.
     unsafe { make(call, BPF_LINK_CREATE, &attr) }
 }
 
@@ -171,7 +176,8 @@ unsafe fn make<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<
 /// A `bpf` call that only reads its attributes.
 ///
 /// # Safety
-/// `attr` has the layout of the command's part of `union bpf_attr`, and pointers in it satisfy what the command asks for.
+/// `attr` has the layout of the command's part of `union bpf_attr`, and pointers in it satisfy what
+/// the command asks for.
 unsafe fn bpf<T>(call: &'static str, command: libc::c_int, attr: &T) -> Result<libc::c_int> {
     // SAFETY: the caller's promise.
     unsafe { bpf_at(call, command, std::ptr::from_ref(attr), size_of_val(attr)) }

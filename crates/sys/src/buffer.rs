@@ -6,20 +6,21 @@ use std::ptr::NonNull;
 
 /// A piece of memory, owned by the handle.
 ///
-/// One from a [`PacketRing`](crate::PacketRing) goes back to the ring when it is dropped, wherever that happens; until then the ring has one place
-/// less, and the kernel stops where it comes to a place that is not back. So packets that are going to wait have to be copied out.
+/// One from a [`PacketRing`](crate::PacketRing) goes back to the ring when it is dropped, wherever
+/// that happens; until then the ring has one place less, and the kernel stops where it comes to a
+/// place that is not back. So packets that are going to wait have to be copied out.
 pub struct Buffer {
     bytes: NonNull<u8>,
-    /// How many there are, and [`LENT`]. Two words and no more: they are handed on in registers then, where a copy of three parts in one piece
-    /// waits for the writes of each (7 ns a packet).
+    /// How many there are, and [`LENT`]. Two words and no more: they are handed on in registers
+    /// then, where a copy of three parts in one piece waits for the writes of each (7 ns a packet).
     len: usize,
 }
 
 /// The bytes are to go back to a ring.
 const LENT: usize = 1 << (usize::BITS - 1);
 
-// SAFETY: a buffer owns its bytes, as a `Box<[u8]>` does: nobody else reads or writes them. What a lent one does when it is dropped may be done by any
-// thread (`Lender`).
+// SAFETY: a buffer owns its bytes, as a `Box<[u8]>` does: nobody else reads or writes them. What a
+// lent one does when it is dropped may be done by any thread (`Lender`).
 unsafe impl Send for Buffer {}
 // SAFETY: as above; through a shared reference bytes are only read.
 unsafe impl Sync for Buffer {}
@@ -34,7 +35,8 @@ impl Buffer {
     /// A buffer of a ring.
     ///
     /// # Safety
-    /// `bytes` are `len` initialised bytes that nobody else uses before the buffer is dropped, and which a [`Lender`] has prepared to get back.
+    /// `bytes` are `len` initialised bytes that nobody else uses before the buffer is dropped, and
+    /// which a [`Lender`] has prepared to get back.
     #[inline]
     pub(crate) unsafe fn lent(bytes: NonNull<u8>, len: u32) -> Buffer {
         Buffer {
@@ -72,7 +74,8 @@ impl Deref for Buffer {
 
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `bytes` are `len` initialised bytes that this buffer owns; for an empty one any aligned pointer is good.
+        // SAFETY: `bytes` are `len` initialised bytes that this buffer owns; for an empty one any
+        // aligned pointer is good.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len & !LENT) }
     }
 }
@@ -93,7 +96,8 @@ impl Drop for Buffer {
             unsafe { Lender::take_back(self.bytes) };
         } else if self.len > 0 {
             let bytes = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr(), self.len);
-            // SAFETY: the bytes are those of a box that was taken apart into this buffer, and that is put together once, here.
+            // SAFETY: the bytes are those of a box that was taken apart into this buffer, and that
+            // is put together once, here.
             drop(unsafe { Box::from_raw(bytes) });
         }
     }

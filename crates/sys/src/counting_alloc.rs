@@ -7,7 +7,8 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting what each thread asks of it. For a test's `#[global_allocator]`.
+/// The system's allocator, counting what each thread asks of it. For a test's
+/// `#[global_allocator]`.
 pub struct CountingAlloc;
 
 impl CountingAlloc {
@@ -22,8 +23,9 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call goes to `System`, which keeps the contract, with the arguments as they came. The counter is a `Cell` of plain data with a
-// constant initialiser and no destructor: to touch it allocates nothing and so does not come back here.
+// SAFETY: every call goes to `System`, which keeps the contract, with the arguments as they came.
+// The counter is a `Cell` of plain data with a constant initialiser and no destructor: to touch it
+// allocates nothing and so does not come back here.
 unsafe impl GlobalAlloc for CountingAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,10 +1,12 @@
 //! The processor's time stamp: the cheapest clock there is, in units of its own.
 
-/// Cycles of the processor's clock at its nominal rate, since some time; nanoseconds where the processor has no such counter.
+/// Cycles of the processor's clock at its nominal rate, since some time; nanoseconds where the
+/// processor has no such counter.
 #[inline(always)]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction reads a register; every processor of this architecture has it, and Linux lets processes use it.
+    // SAFETY: the instruction reads a register; every processor of this architecture has it, and
+    // Linux lets processes use it.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }

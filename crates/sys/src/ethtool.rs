@@ -76,7 +76,8 @@ struct Channels {
     combined: u32,
 }
 
-/// Structures of integers of which all-zero bytes are a value and whose first word says what the kernel reads and writes.
+/// Structures of integers of which all-zero bytes are a value and whose first word says what the
+/// kernel reads and writes.
 ///
 /// # Safety
 /// The type has the layout that the command in its first word stands for.
@@ -105,10 +106,12 @@ unsafe impl Request for Channels {
     }
 }
 
-/// Asks how many queues a device receives by. `socket` is any socket of the device's network namespace.
+/// Asks how many queues a device receives by. `socket` is any socket of the device's network
+/// namespace.
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such device.
+/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such
+/// device.
 pub fn receive_queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32> {
     let channels: Channels = request("ioctl(ETHTOOL_GCHANNELS)", socket, name, ETHTOOL_GCHANNELS)?;
     Ok(channels.rx.saturating_add(channels.combined))
@@ -117,7 +120,8 @@ pub fn receive_queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32> {
 /// Asks for a driver's name and versions. `socket` is any socket of the device's network namespace.
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such device.
+/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such
+/// device.
 pub fn driver_info(socket: BorrowedFd<'_>, name: &str) -> Result<DriverInfo> {
     let info: DrvInfo = request("ioctl(ETHTOOL_GDRVINFO)", socket, name, ETHTOOL_GDRVINFO)?;
     Ok(DriverInfo {
@@ -130,7 +134,8 @@ pub fn driver_info(socket: BorrowedFd<'_>, name: &str) -> Result<DriverInfo> {
 /// Asks for a link's speed and duplex. `socket` is any socket of the device's network namespace.
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such device.
+/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such
+/// device.
 pub fn link_settings(socket: BorrowedFd<'_>, name: &str) -> Result<LinkSettings> {
     let settings: Cmd = request("ioctl(ETHTOOL_GSET)", socket, name, ETHTOOL_GSET)?;
     let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed);
@@ -154,8 +159,8 @@ fn request<T: Request>(call: &'static str, socket: BorrowedFd<'_>, name: &str, c
     let mut request: T = unsafe { zeroed() };
     *request.command() = command;
     interface.ifr_ifru.ifru_data = (&raw mut request).cast();
-    // SAFETY: the kernel reads the `ifreq` and reads and writes what it points to, no more than `T` is long (the promise of `Request`); both
-    // live through the call.
+    // SAFETY: the kernel reads the `ifreq` and reads and writes what it points to, no more than `T`
+    // is long (the promise of `Request`); both live through the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut interface) };
     check(call, result)?;
     Ok(request)

@@ -1,12 +1,16 @@
-//! System calls that no safe library offers, each behind a safe function. Together with the kernel datapath's loader, the only place with
-//! `unsafe`.
+//! System calls that no safe library offers, each behind a safe function. Together with the kernel
+//! datapath's loader, the only place with `unsafe`.
 //!
 //! Rules of every function here
-//! - It is sound for whatever arguments a safe caller gives; the reasons stand at each `unsafe` block.
-//! - Its error names the call ([`Error`]), except in the two calls per batch of packets, which return the bare error.
-//! - It keeps no state: what has to live longer than the call is in a type that owns its file descriptor.
+//! - It is sound for whatever arguments a safe caller gives; the reasons stand at each `unsafe`
+//!   block.
+//! - Its error names the call ([`Error`]), except in the two calls per batch of packets, which
+//!   return the bare error.
+//! - It keeps no state: what has to live longer than the call is in a type that owns its file
+//!   descriptor.
 //!
-//! What `rustix` offers in a safe form (eventfd, epoll, netlink sockets, affinity of threads) is used from there.
+//! What `rustix` offers in a safe form (eventfd, epoll, netlink sockets, affinity of threads) is
+//! used from there.
 #![allow(unsafe_code, reason = "this is the crate that fences it")]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

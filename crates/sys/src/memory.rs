@@ -1,12 +1,14 @@
 //! Where memory lies and when the processor fetches it.
 
-/// Asks the processor to fetch the cache line in which a value begins, for it will be read or written soon. Costs a few instructions and waits
-/// for nothing; where the processor has no such hint it does nothing.
+/// Asks the processor to fetch the cache line in which a value begins, for it will be read or
+/// written soon. Costs a few instructions and waits for nothing; where the processor has no such
+/// hint it does nothing.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     let at = std::ptr::from_ref(value);
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction is a hint, which reads nothing into a register and never faults; the address is that of a reference anyway.
+    // SAFETY: the instruction is a hint, which reads nothing into a register and never faults; the
+    // address is that of a reference anyway.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(at.cast());
@@ -20,8 +22,8 @@ pub fn prefetch<T>(value: &T) {
     let _ = at;
 }
 
-/// Asks the kernel to back these words by huge pages, as far as they fill any: memory that is read at random is then found with fewer steps.
-/// A wish: a kernel that has none changes nothing.
+/// Asks the kernel to back these words by huge pages, as far as they fill any: memory that is read
+/// at random is then found with fewer steps. A wish: a kernel that has none changes nothing.
 pub fn prefer_huge_pages(words: &mut [u32]) {
     const HUGE: usize = 2 << 20;
     let whole = words.as_mut_ptr_range();
@@ -31,7 +33,8 @@ pub fn prefer_huge_pages(words: &mut [u32]) {
     );
     if start < end {
         let skipped = start - whole.start as usize;
-        // SAFETY: the range lies within the slice, which this call has for itself, and the advice does not change what is in it.
+        // SAFETY: the range lies within the slice, which this call has for itself, and the advice
+        // does not change what is in it.
         let _ = unsafe {
             libc::madvise(
                 whole.start.cast::<u8>().add(skipped).cast(),

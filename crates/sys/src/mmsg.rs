@@ -14,7 +14,8 @@ pub struct Received {
     pub len: usize,
     /// The packet was longer than the buffer.
     pub truncated: bool,
-    /// The VLAN tag (TPID, TCI) that the kernel took out of the packet, on a packet socket with auxdata.
+    /// The VLAN tag (TPID, TCI) that the kernel took out of the packet, on a packet socket with
+    /// auxdata.
     pub vlan: Option<(u16, u16)>,
 }
 
@@ -43,7 +44,8 @@ struct Control {
     _padding: u32,
 }
 
-/// Receives up to [`BATCH`] packets, each into one of the buffers, in order. Never waits. Returns how many; their lengths are in `received`.
+/// Receives up to [`BATCH`] packets, each into one of the buffers, in order. Never waits. Returns
+/// how many; their lengths are in `received`.
 ///
 /// # Errors
 /// The kernel's, where not even one packet was received; `EAGAIN` where there is none.
@@ -67,8 +69,9 @@ pub fn receive<'a>(
         header.msg_hdr.msg_controllen = size_of::<Control>() as _;
         n += 1;
     }
-    // SAFETY: the first `n` headers are initialised. Each points to one iovec over a buffer borrowed mutably for `'a`, which outlives this
-    // call, and to a control area of the length given; those two live in this frame and are not moved. The kernel writes nowhere else.
+    // SAFETY: the first `n` headers are initialised. Each points to one iovec over a buffer
+    // borrowed mutably for `'a`, which outlives this call, and to a control area of the length
+    // given; those two live in this frame and are not moved. The kernel writes nowhere else.
     let result = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -106,8 +109,9 @@ pub fn send<'a>(socket: BorrowedFd<'_>, packets: impl Iterator<Item = &'a [u8]>)
         header.msg_hdr.msg_iovlen = 1;
         n += 1;
     }
-    // SAFETY: the first `n` headers are initialised. Each points to one iovec, which lives in this frame and is not moved, over a packet
-    // borrowed for `'a`, which outlives this call. The kernel only reads the packets, and writes lengths into the headers.
+    // SAFETY: the first `n` headers are initialised. Each points to one iovec, which lives in this
+    // frame and is not moved, over a packet borrowed for `'a`, which outlives this call. The kernel
+    // only reads the packets, and writes lengths into the headers.
     let result = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -1,14 +1,20 @@
-//! Receiving from a packet socket through memory that is shared with the kernel (`PACKET_RX_RING`, `TPACKET_V2`).
+//! Receiving from a packet socket through memory that is shared with the kernel (`PACKET_RX_RING`,
+//! `TPACKET_V2`).
 //!
-//! The kernel copies a packet into the ring where the packet is sent, on the sender's processor, and whoever receives it finds it there without a
-//! system call. It can be sent on from there, too, without another copy.
+//! The kernel copies a packet into the ring where the packet is sent, on the sender's processor,
+//! and whoever receives it finds it there without a system call. It can be sent on from there, too,
+//! without another copy.
 //!
 //! How a place is used
-//! - The kernel writes into places in order, each only while its status is 0, and then sets the bit `TP_STATUS_USER`.
-//! - Of a packet that is longer than a place its beginning lies there, and the bit `TP_STATUS_COPY` says that the whole of it is to be had from the
-//!   socket, in its turn, by a system call; so places need not be as long as the longest packet.
-//! - Taken, it has the status [`LENT`], which neither side looks for: the kernel does not write there, and it is not taken a second time.
-//! - The [`Buffer`] that lends its bytes sets it to 0 when it is dropped. How to get from the bytes to the ring stands before them.
+//! - The kernel writes into places in order, each only while its status is 0, and then sets the bit
+//!   `TP_STATUS_USER`.
+//! - Of a packet that is longer than a place its beginning lies there, and the bit `TP_STATUS_COPY`
+//!   says that the whole of it is to be had from the socket, in its turn, by a system call; so
+//!   places need not be as long as the longest packet.
+//! - Taken, it has the status [`LENT`], which neither side looks for: the kernel does not write
+//!   there, and it is not taken a second time.
+//! - The [`Buffer`] that lends its bytes sets it to 0 when it is dropped. How to get from the bytes
+//!   to the ring stands before them.
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -24,20 +30,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Status of a place whose bytes are lent.
 const LENT: u32 = 1 << 30;
 
-/// Where in a place the bytes begin that are lent: behind the kernel's header, its address, and the way back to the ring.
+/// Where in a place the bytes begin that are lent: behind the kernel's header, its address, and the
+/// way back to the ring.
 const LENT_FROM: usize = 64;
 /// Where in a place the way back to the ring stands.
 const WAY_BACK: usize = LENT_FROM - size_of::<*const Shared>();
 
 /// Bytes that the kernel leaves free before the packet, beside what it needs for itself.
 const RESERVE: u32 = 128;
-/// Where in a place the Ethernet header stands at most: the kernel puts what follows it behind its own 52 bytes and 16 more or the link's header,
-/// at a multiple of 16, and the reserve and the vnet header's ten bytes behind that.
+/// Where in a place the Ethernet header stands at most: the kernel puts what follows it behind its
+/// own 52 bytes and 16 more or the link's header, at a multiple of 16, and the reserve and the vnet
+/// header's ten bytes behind that.
 const HEADER_AT: usize = 80 + RESERVE as usize + 10 - 14;
 
 const STATUS_USER: u32 = 1;
 const STATUS_COPY: u32 = 2;
-/// Bytes of a place that are left free behind its packet: for a tag's length more than is counted here.
+/// Bytes of a place that are left free behind its packet: for a tag's length more than is counted
+/// here.
 const SLACK: usize = 16;
 
 /// How large a ring is.
@@ -65,7 +74,8 @@ impl RingSize {
 
 /// A packet that was received.
 pub struct RingPacket {
-    /// What it lies in, with its vnet header of ten bytes before it, and at least 118 bytes before that.
+    /// What it lies in, with its vnet header of ten bytes before it, and at least 118 bytes before
+    /// that.
     pub buffer: Buffer,
     /// Where it begins in the buffer.
     pub start: usize,
@@ -92,7 +102,8 @@ struct Shared {
     len: usize,
 }
 
-// SAFETY: this is an address and a length; what may be done with the memory, and by whom, is said at `PacketRing` and `Buffer`.
+// SAFETY: this is an address and a length; what may be done with the memory, and by whom, is said
+// at `PacketRing` and `Buffer`.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -105,10 +116,12 @@ impl Drop for Shared {
 }
 
 impl PacketRing {
-    /// Makes the ring of a socket that is not bound yet, and has vnet headers already (the kernel refuses them afterwards).
+    /// Makes the ring of a socket that is not bound yet, and has vnet headers already (the kernel
+    /// refuses them afterwards).
     ///
     /// # Errors
-    /// `EINVAL` for sizes that the kernel does not take, `ENOMEM` where there is too little memory in one piece, and the kernel's others.
+    /// `EINVAL` for sizes that the kernel does not take, `ENOMEM` where there is too little memory
+    /// in one piece, and the kernel's others.
     pub fn new(socket: &PacketSocket, size: RingSize) -> Result<PacketRing> {
         if size.longest() < 1514 || !size.place.is_multiple_of(16) {
             return Err(Error::of("setsockopt(PACKET_RX_RING)")(rustix::io::Errno::INVAL));
@@ -151,8 +164,8 @@ impl PacketRing {
         })
     }
 
-    /// How many of the packets that are next, at most so many, are longer than a place: they are to be received from the socket, and then skipped
-    /// here.
+    /// How many of the packets that are next, at most so many, are longer than a place: they are to
+    /// be received from the socket, and then skipped here.
     #[inline]
     pub fn count_longer(&self, most: usize) -> usize {
         let is_longer = |n: &usize| {
@@ -162,18 +175,20 @@ impl PacketRing {
         (0..most.min(self.places)).take_while(is_longer).count()
     }
 
-    /// Gives the places of so many packets back to the kernel, which [`PacketRing::count_longer`] has counted.
+    /// Gives the places of so many packets back to the kernel, which [`PacketRing::count_longer`]
+    /// has counted.
     pub fn skip(&mut self, count: usize) {
         for _ in 0..self.count_longer(count) {
             let place = self.place(self.next);
-            // SAFETY: as for reading the status; the place is the receiver's, and nothing of it is lent.
+            // SAFETY: as for reading the status; the place is the receiver's, and nothing of it is
+            // lent.
             unsafe { place.cast::<AtomicU32>().as_ref() }.store(0, Ordering::Release);
             self.step();
         }
     }
 
-    /// The packet that is next; `None` where none is there, or one that is longer than a place, which may have come since
-    /// [`PacketRing::count_longer`] was asked.
+    /// The packet that is next; `None` where none is there, or one that is longer than a place,
+    /// which may have come since [`PacketRing::count_longer`] was asked.
     #[inline]
     pub fn take(&mut self) -> Option<RingPacket> {
         let header = self.header().filter(|header| header.tp_status & STATUS_COPY == 0)?;
@@ -203,13 +218,15 @@ impl PacketRing {
         if self.status(place) & STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the status says that the kernel has written the header and does not touch it before the status is 0 again.
+        // SAFETY: the status says that the kernel has written the header and does not touch it
+        // before the status is 0 again.
         Some(unsafe { place.cast::<libc::tpacket2_hdr>().read() })
     }
 
     #[inline]
     fn status(&self, place: NonNull<u8>) -> u32 {
-        // SAFETY: the status is the place's first word, aligned, within the mapping, and shared with the kernel as an atomic is.
+        // SAFETY: the status is the place's first word, aligned, within the mapping, and shared
+        // with the kernel as an atomic is.
         unsafe { place.cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire)
     }
 
@@ -217,7 +234,8 @@ impl PacketRing {
     #[inline]
     fn place(&self, number: usize) -> NonNull<u8> {
         assert!(number < self.places);
-        // SAFETY: all places lie within the mapping: blocks follow each other, and are filled by places.
+        // SAFETY: all places lie within the mapping: blocks follow each other, and are filled by
+        // places.
         unsafe { self.shared.memory.add(number * self.size.place as usize) }
     }
 
@@ -226,8 +244,9 @@ impl PacketRing {
     fn lend(&self) -> Buffer {
         let place = self.place(self.next);
         let way_back = Arc::into_raw(self.shared.clone());
-        // SAFETY: the place is the receiver's, by its status. The way back lies between the kernel's address, which ends at byte 52, and the
-        // bytes that are lent; places and so it are aligned to 16 bytes. The bytes behind are the place's others, initialised since the
+        // SAFETY: the place is the receiver's, by its status. The way back lies between the
+        // kernel's address, which ends at byte 52, and the bytes that are lent; places and so it
+        // are aligned to 16 bytes. The bytes behind are the place's others, initialised since the
         // kernel makes rings of zeroed pages. `take_back` finds both where it looks for them.
         unsafe {
             place.add(WAY_BACK).cast::<*const Shared>().write(way_back);
@@ -244,11 +263,12 @@ impl Lender {
     /// Gives a place back to the kernel.
     ///
     /// # Safety
-    /// `bytes` are those that [`PacketRing::lend`] lent, not used any more, and not given back before.
+    /// `bytes` are those that [`PacketRing::lend`] lent, not used any more, and not given back
+    /// before.
     #[inline]
     pub(crate) unsafe fn take_back(bytes: NonNull<u8>) {
-        // SAFETY: before the bytes lie the way back and the status, where `lend` has written them; the reference that stands there keeps the
-        // mapping alive until here, and is given up once.
+        // SAFETY: before the bytes lie the way back and the status, where `lend` has written them;
+        // the reference that stands there keeps the mapping alive until here, and is given up once.
         unsafe {
             let place = bytes.sub(LENT_FROM);
             let way_back = place.add(WAY_BACK).cast::<*const Shared>().read();

@@ -33,10 +33,12 @@ impl PacketSocket {
         Ok(PacketSocket { fd })
     }
 
-    /// Attaches the socket to a device. With `receive` it receives everything that the device does, else it only sends.
+    /// Attaches the socket to a device. With `receive` it receives everything that the device does,
+    /// else it only sends.
     ///
     /// # Errors
-    /// `ENODEV` where there is no such device, `ENETDOWN` is not reported here but by the first receive.
+    /// `ENODEV` where there is no such device, `ENETDOWN` is not reported here but by the first
+    /// receive.
     pub fn bind(&self, ifindex: u32, receive: bool) -> Result<()> {
         let protocol = if receive { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
         // SAFETY: all-zero bytes are a valid value of this structure of integers.
@@ -58,7 +60,8 @@ impl PacketSocket {
         self.set_packet_option("setsockopt(PACKET_VNET_HDR)", libc::PACKET_VNET_HDR, &1)
     }
 
-    /// Lets each packet bring its VLAN tag as control data, where the kernel took it out of the packet.
+    /// Lets each packet bring its VLAN tag as control data, where the kernel took it out of the
+    /// packet.
     ///
     /// # Errors
     /// The kernel's.
@@ -105,7 +108,8 @@ impl PacketSocket {
         )
     }
 
-    /// Sets how many bytes of packets wait to be received. Beyond the system's limit it needs `CAP_NET_ADMIN`; without, the limit is used.
+    /// Sets how many bytes of packets wait to be received. Beyond the system's limit it needs
+    /// `CAP_NET_ADMIN`; without, the limit is used.
     ///
     /// # Errors
     /// The kernel's.
@@ -119,8 +123,8 @@ impl PacketSocket {
         .or_else(|_| self.set_option("setsockopt(SO_RCVBUF)", libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
     }
 
-    /// Sets how many bytes of sent packets may be under way in the device. Beyond the system's limit it needs `CAP_NET_ADMIN`; without, the
-    /// limit is used.
+    /// Sets how many bytes of sent packets may be under way in the device. Beyond the system's
+    /// limit it needs `CAP_NET_ADMIN`; without, the limit is used.
     ///
     /// # Errors
     /// The kernel's.
@@ -134,13 +138,15 @@ impl PacketSocket {
         .or_else(|_| self.set_option("setsockopt(SO_SNDBUF)", libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
     }
 
-    /// Bytes of sent packets that are under way in the device, by the kernel's count, which includes its own overhead.
+    /// Bytes of sent packets that are under way in the device, by the kernel's count, which
+    /// includes its own overhead.
     ///
     /// # Errors
     /// The kernel's.
     pub fn under_way(&self) -> Result<usize> {
         let mut bytes: c_int = 0;
-        // SAFETY: the kernel writes one `int`, which lives through the call. The number is that of `SIOCOUTQ`.
+        // SAFETY: the kernel writes one `int`, which lives through the call. The number is that of
+        // `SIOCOUTQ`.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         check("ioctl(SIOCOUTQ)", result)?;
         Ok(usize::try_from(bytes).unwrap_or(0))
@@ -154,7 +160,8 @@ impl PacketSocket {
         // SAFETY: all-zero bytes are a valid value of this structure of integers.
         let mut stats: libc::tpacket_stats = unsafe { std::mem::zeroed() };
         let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes, the size of `stats`; both live through the call.
+        // SAFETY: the kernel writes at most `len` bytes, the size of `stats`; both live through the
+        // call.
         let result = unsafe {
             libc::getsockopt(
                 self.fd.as_raw_fd(),
@@ -177,7 +184,8 @@ impl PacketSocket {
 
     fn set_option<T: Plain>(&self, call: &'static str, level: c_int, option: c_int, value: &T) -> Result<()> {
         let len = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the pointer and the length are those of `value`, which lives through the call; the kernel only reads it.
+        // SAFETY: the pointer and the length are those of `value`, which lives through the call;
+        // the kernel only reads it.
         let result = unsafe {
             libc::setsockopt(
                 self.fd.as_raw_fd(),

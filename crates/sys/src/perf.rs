@@ -18,7 +18,8 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Counter(File);
 
-/// The beginning of `struct perf_event_attr`, which is a version of its own (`PERF_ATTR_SIZE_VER0`).
+/// The beginning of `struct perf_event_attr`, which is a version of its own
+/// (`PERF_ATTR_SIZE_VER0`).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -47,8 +48,8 @@ impl Counter {
     /// Begins to count what a thread does, by its number as `gettid(2)` gives it.
     ///
     /// # Errors
-    /// `ENOENT` where the processor, as in most virtual machines, has no such counter; `EACCES` or `EPERM` where the process may not; `ESRCH`
-    /// where there is no such thread.
+    /// `ENOENT` where the processor, as in most virtual machines, has no such counter; `EACCES` or
+    /// `EPERM` where the process may not; `ESRCH` where there is no such thread.
     pub fn of_thread(thread: u32, event: Event) -> Result<Counter> {
         let attributes = Attributes {
             kind: HARDWARE,
@@ -60,8 +61,8 @@ impl Counter {
             read_format: TIMES,
             ..Attributes::default()
         };
-        // SAFETY: the kernel reads `size` bytes of the structure, all of them initialised, and keeps no reference to it. -1 and -1: on any
-        // processor, in no group.
+        // SAFETY: the kernel reads `size` bytes of the structure, all of them initialised, and
+        // keeps no reference to it. -1 and -1: on any processor, in no group.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -80,8 +81,8 @@ impl Counter {
         Ok(Counter(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
     }
 
-    /// How many there were up to now. Where the processor has fewer counters than are asked for, the time that this one had to wait is filled in
-    /// in proportion.
+    /// How many there were up to now. Where the processor has fewer counters than are asked for,
+    /// the time that this one had to wait is filled in in proportion.
     ///
     /// # Errors
     /// The kernel's.

@@ -16,14 +16,15 @@ pub enum TapOffloads {
     None,
 }
 
-/// Makes a TAP device, which exists as long as the descriptor. Each packet read or written is preceded by a vnet header of ten bytes. With
-/// `exclusive` an existing device of that name is an error, else a persistent TAP device is joined.
+/// Makes a TAP device, which exists as long as the descriptor. Each packet read or written is
+/// preceded by a vnet header of ten bytes. With `exclusive` an existing device of that name is an
+/// error, else a persistent TAP device is joined.
 ///
 /// Needs `CAP_NET_ADMIN`; `name` is at most 15 bytes long.
 ///
 /// # Errors
-/// The kernel's: `EBUSY` where the name is taken, `EINVAL` where it is taken by another kind of device or is not a name, `ENOENT` without
-/// `/dev/net/tun`.
+/// The kernel's: `EBUSY` where the name is taken, `EINVAL` where it is taken by another kind of
+/// device or is not a name, `ENOENT` without `/dev/net/tun`.
 pub fn open(name: &str, exclusive: bool) -> Result<OwnedFd> {
     let mut request = interface_request(name).ok_or(Error {
         call: "ioctl(TUNSETIFF)",
@@ -33,7 +34,8 @@ pub fn open(name: &str, exclusive: bool) -> Result<OwnedFd> {
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | exclusive) as i16;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(Error::of("open(/dev/net/tun)"))?;
-    // SAFETY: the kernel reads and writes one `ifreq`, which `request` is and which lives through the call.
+    // SAFETY: the kernel reads and writes one `ifreq`, which `request` is and which lives through
+    // the call.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     check("ioctl(TUNSETIFF)", result)?;
     let header_len: libc::c_int = 10;
@@ -74,7 +76,8 @@ pub fn set_offloads(tap: BorrowedFd<'_>) -> Result<TapOffloads> {
     }
 }
 
-/// Sets how many bytes of packets that were written may wait in the host's stack; the rest is refused with `EAGAIN`.
+/// Sets how many bytes of packets that were written may wait in the host's stack; the rest is
+/// refused with `EAGAIN`.
 ///
 /// # Errors
 /// The kernel's.
@@ -85,13 +88,15 @@ pub fn set_send_buffer(tap: BorrowedFd<'_>, bytes: usize) -> Result<()> {
     check("ioctl(TUNSETSNDBUF)", result).map(drop)
 }
 
-/// An `ifreq` with a device's name; `None` where the name is empty, too long or has a zero byte in it.
+/// An `ifreq` with a device's name; `None` where the name is empty, too long or has a zero byte in
+/// it.
 pub(crate) fn interface_request(name: &str) -> Option<libc::ifreq> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
         return None;
     }
-    // SAFETY: all-zero bytes are a valid value of this structure: integers, and a union of integers and nullable pointers.
+    // SAFETY: all-zero bytes are a valid value of this structure: integers, and a union of integers
+    // and nullable pointers.
     let mut request: libc::ifreq = unsafe { zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
         *to = from.cast_signed();

@@ -25,7 +25,8 @@ pub fn info(socket: impl AsFd) -> Result<TcpInfo> {
     // SAFETY: all-zero bytes are a valid value of this structure of integers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `info`, and the length; both live through the call.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `info`, and the length; both live
+    // through the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

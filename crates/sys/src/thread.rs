@@ -29,8 +29,9 @@ pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).map_err(Error::of("sched_setaffinity"))
 }
 
-/// Asks the kernel to run this thread in slices of this length (0.1 to 100 ms; the kernel rounds into that range). Its share of the processor
-/// stays what it was, but a thread of short slices runs soon after it is woken, where others that are busy would keep the processor for theirs.
+/// Asks the kernel to run this thread in slices of this length (0.1 to 100 ms; the kernel rounds
+/// into that range). Its share of the processor stays what it was, but a thread of short slices
+/// runs soon after it is woken, where others that are busy would keep the processor for theirs.
 ///
 /// # Errors
 /// The kernel's. One older than Linux 6.12 takes the wish and does nothing about it.
@@ -38,7 +39,8 @@ pub fn set_slice(slice: std::time::Duration) -> Result<()> {
     set_attributes(libc::SCHED_OTHER, u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Lets this thread run only where a processor has nothing else to do; whatever wakes takes its place at once (`SCHED_IDLE`).
+/// Lets this thread run only where a processor has nothing else to do; whatever wakes takes its
+/// place at once (`SCHED_IDLE`).
 ///
 /// # Errors
 /// The kernel's.
@@ -53,7 +55,8 @@ fn set_attributes(policy: i32, runtime: u64) -> Result<()> {
     wish.sched_policy = policy.cast_unsigned();
     wish.sched_nice = nice()?;
     wish.sched_runtime = runtime;
-    // SAFETY: the kernel reads `size` bytes of the structure and keeps no reference to it; 0 is the calling thread, and no flags are given.
+    // SAFETY: the kernel reads `size` bytes of the structure and keeps no reference to it; 0 is the
+    // calling thread, and no flags are given.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
     check("sched_setattr", done as i32).map(drop)
 }
@@ -63,8 +66,9 @@ fn nice() -> Result<i32> {
     rustix::process::getpriority_process(None).map_err(Error::of("getpriority"))
 }
 
-/// Lets this thread go before others: gives it a nice value of at most `most` (-20 first, 19 last). A lower one, it keeps. Whoever has run a moment
-/// ago waits, where another thread has the same weight, until that has run as long, which the kernel may notice only at its next tick.
+/// Lets this thread go before others: gives it a nice value of at most `most` (-20 first, 19 last).
+/// A lower one, it keeps. Whoever has run a moment ago waits, where another thread has the same
+/// weight, until that has run as long, which the kernel may notice only at its next tick.
 ///
 /// # Errors
 /// The kernel's: `EACCES` or `EPERM` where the process may not.

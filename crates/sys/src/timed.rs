@@ -1,4 +1,5 @@
-//! Packets of a packet socket, each with the time at which the kernel received it, or handed it to the device.
+//! Packets of a packet socket, each with the time at which the kernel received it, or handed it to
+//! the device.
 
 use crate::error::{Error, Result};
 use crate::mmsg::{Received, tag};
@@ -8,7 +9,8 @@ use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Room for control data (a tag and three times): its words, aligned as control messages have to be.
+/// Room for control data (a tag and three times): its words, aligned as control messages have to
+/// be.
 type Control = [u64; 32];
 
 /// Lets each packet bring the time at which it was received.
@@ -19,8 +21,9 @@ pub fn enable(socket: BorrowedFd<'_>) -> Result<()> {
     set(socket, libc::SO_TIMESTAMPNS, 1, "setsockopt(SO_TIMESTAMPNS)")
 }
 
-/// Lets each packet that is sent leave the time at which a device's driver had it, for [`sent`] to take. It has to be taken: what nobody takes
-/// fills the socket's receive buffer, and a socket that has some is never waited for in vain (`POLLERR`).
+/// Lets each packet that is sent leave the time at which a device's driver had it, for [`sent`] to
+/// take. It has to be taken: what nobody takes fills the socket's receive buffer, and a socket that
+/// has some is never waited for in vain (`POLLERR`).
 ///
 /// # Errors
 /// The kernel's.
@@ -36,7 +39,8 @@ pub fn enable_sent(socket: BorrowedFd<'_>) -> Result<()> {
 }
 
 fn set(socket: BorrowedFd<'_>, option: c_int, value: c_int, call: &'static str) -> Result<()> {
-    // SAFETY: the pointer and the length are those of `value`, which lives through the call; the kernel only reads it.
+    // SAFETY: the pointer and the length are those of `value`, which lives through the call; the
+    // kernel only reads it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -49,8 +53,9 @@ fn set(socket: BorrowedFd<'_>, option: c_int, value: c_int, call: &'static str) 
     if result < 0 { Err(Error::last(call)) } else { Ok(()) }
 }
 
-/// When the first packet whose time was not taken yet was given to the device, by the system's clock, since 1970. Never waits. None where there is
-/// no such packet, or its device's driver does not tell.
+/// When the first packet whose time was not taken yet was given to the device, by the system's
+/// clock, since 1970. Never waits. None where there is no such packet, or its device's driver does
+/// not tell.
 ///
 /// # Errors
 /// The kernel's.
@@ -62,7 +67,8 @@ pub fn sent(socket: BorrowedFd<'_>) -> io::Result<Option<Duration>> {
     }
 }
 
-/// Receives a packet. Never waits. The time is that of the system's clock, since 1970; none where times are not [enabled](enable).
+/// Receives a packet. Never waits. The time is that of the system's clock, since 1970; none where
+/// times are not [enabled](enable).
 ///
 /// # Errors
 /// The kernel's; `EAGAIN` where there is no packet.
@@ -90,8 +96,9 @@ fn message(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: c_int) -> io::Resul
     header.msg_iovlen = 1;
     header.msg_control = (&raw mut control).cast();
     header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the header points to one iovec over `buffer`, which is borrowed mutably, and to a control area of the length given; all live
-    // through the call, and the kernel writes nowhere else.
+    // SAFETY: the header points to one iovec over `buffer`, which is borrowed mutably, and to a
+    // control area of the length given; all live through the call, and the kernel writes nowhere
+    // else.
     let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT | flags) };
     let len = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
     let (vlan, times) = parse(&control, header.msg_controllen as usize);
@@ -111,7 +118,8 @@ fn parse(control: &Control, len: usize) -> (Option<(u16, u16)>, Times) {
     }
     let mut rest = &bytes[..len.min(bytes.len())];
     let (mut vlan, mut times) = (None, Times::default());
-    // Each message: its length with this header (8 bytes), level and type (4 each), data; the next is aligned to 8.
+    // Each message: its length with this header (8 bytes), level and type (4 each), data; the next
+    // is aligned to 8.
     while let Some((header, data)) = rest.split_at_checked(16) {
         let length = word(header, 0) as usize;
         let (level, kind) = (int(header, 8), int(header, 12));

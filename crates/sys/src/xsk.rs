@@ -1,16 +1,20 @@
-//! AF_XDP sockets (`Documentation/networking/af_xdp.rst` of the kernel): packets of one queue of a device, in memory that is shared with the
-//! kernel.
+//! AF_XDP sockets (`Documentation/networking/af_xdp.rst` of the kernel): packets of one queue of a
+//! device, in memory that is shared with the kernel.
 //!
-//! A queue has an *area* of memory in *chunks* of equal size, half of them to receive into and half to send from, so that a [`Receiver`] and a
-//! [`Sender`] share nothing that changes and may belong to different threads. Four rings hand chunks over: *fill* (empty ones, to the kernel) and
-//! *receive* (full ones, from it); *transmit* (full ones, to it) and *completion* (those that were sent, from it).
+//! A queue has an *area* of memory in *chunks* of equal size, half of them to receive into and half
+//! to send from, so that a [`Receiver`] and a [`Sender`] share nothing that changes and may belong
+//! to different threads. Four rings hand chunks over: *fill* (empty ones, to the kernel) and
+//! *receive* (full ones, from it); *transmit* (full ones, to it) and *completion* (those that were
+//! sent, from it).
 //!
-//! Each half has a socket of its own. Who waits for packets is in the wait queue of the socket that receives, and the kernel goes through that of
-//! the one that sends for each packet that was sent; and to ask a socket that sends whether it has packets is to have it send.
+//! Each half has a socket of its own. Who waits for packets is in the wait queue of the socket that
+//! receives, and the kernel goes through that of the one that sends for each packet that was sent;
+//! and to ask a socket that sends whether it has packets is to have it send.
 //!
 //! Invariants
-//! - A chunk is in the hands of one side: the kernel has it from when it is published in the fill or transmit ring until it comes back in the
-//!   receive or completion ring. Only then is it read or written here.
+//! - A chunk is in the hands of one side: the kernel has it from when it is published in the fill
+//!   or transmit ring until it comes back in the receive or completion ring. Only then is it read
+//!   or written here.
 //! - What the kernel says of places in the area is checked before it is used.
 
 use crate::error::{Error, Result, check};
@@ -31,7 +35,8 @@ pub struct Config {
     pub chunk: u32,
     /// Let the device read and write the memory itself; else the kernel copies.
     pub zero_copy: bool,
-    /// The kernel says when it has to be called, else it is called for each batch that is sent (Linux 5.4).
+    /// The kernel says when it has to be called, else it is called for each batch that is sent
+    /// (Linux 5.4).
     pub need_wakeup: bool,
     /// Packets may take several chunks (Linux 6.6).
     pub fragments: bool,
@@ -78,11 +83,13 @@ pub struct Sender {
 #[derive(Clone)]
 pub struct Counts(std::sync::Weak<Queue>);
 
-/// Opens the sockets of a queue of a device. They receive nothing before an XDP program hands them packets. Needs `CAP_NET_RAW`.
+/// Opens the sockets of a queue of a device. They receive nothing before an XDP program hands them
+/// packets. Needs `CAP_NET_RAW`.
 ///
 /// # Errors
-/// The kernel's: `EBUSY` where another socket has the queue, `EINVAL` where the device has no such queue or the kernel does not know something of
-/// `config`, `EOPNOTSUPP` where the driver has no zero copy, `ENOBUFS` where the process may not lock so much memory, `ENODEV`.
+/// The kernel's: `EBUSY` where another socket has the queue, `EINVAL` where the device has no such
+/// queue or the kernel does not know something of `config`, `EOPNOTSUPP` where the driver has no
+/// zero copy, `ENOBUFS` where the process may not lock so much memory, `ENODEV`.
 pub fn open(ifindex: u32, queue: u32, config: &Config) -> Result<(Receiver, Sender)> {
     let invalid = || Error::of("setsockopt(XDP_UMEM_REG)")(rustix::io::Errno::INVAL);
     if !config.ring.is_power_of_two() || config.ring > 1 << 16 || !matches!(config.chunk, 2048 | 4096) {
@@ -137,7 +144,8 @@ impl Queue {
             libc::XDP_RX_RING,
             &size,
         )?;
-        // What is copied to be sent counts against the socket's buffer; the ring is the limit. Without it, fewer are under way.
+        // What is copied to be sent counts against the socket's buffer; the ring is the limit.
+        // Without it, fewer are under way.
         let buffer: libc::c_int = 32 << 20;
         let call = "setsockopt(SO_SNDBUFFORCE)";
         let _ = set_option(sends, call, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &buffer);
@@ -243,8 +251,9 @@ fn set_option<T: Plain>(
 ) -> Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_ref(value).cast();
-    // SAFETY: the pointer and the length are those of `value`, which lives through the call; the kernel only reads it. What it holds of
-    // addresses is the area's, which the queue owns and which outlives the descriptor's use of it: the kernel holds the pages itself.
+    // SAFETY: the pointer and the length are those of `value`, which lives through the call; the
+    // kernel only reads it. What it holds of addresses is the area's, which the queue owns and
+    // which outlives the descriptor's use of it: the kernel holds the pages itself.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
     check(call, result).map(drop)
 }
@@ -252,7 +261,8 @@ fn set_option<T: Plain>(
 fn get<T: Plain>(socket: BorrowedFd<'_>, call: &'static str, option: libc::c_int, value: &mut T) -> Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_mut(value).cast();
-    // SAFETY: the kernel writes at most `len` bytes, the size of `value`; both live through the call.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`; both live through the
+    // call.
     let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, value, &raw mut len) };
     check(call, result).map(drop)
 }
@@ -266,7 +276,8 @@ impl Plain for libc::xdp_mmap_offsets {}
 impl Plain for libc::xdp_statistics {}
 
 impl Receiver {
-    /// Gives up to `max` buffers to `take`, in order: their bytes, and whether the packet goes on in the next one. Returns how many. Never waits.
+    /// Gives up to `max` buffers to `take`, in order: their bytes, and whether the packet goes on
+    /// in the next one. Returns how many. Never waits.
     pub fn receive(&mut self, max: u32, mut take: impl FnMut(&[u8], bool)) -> u32 {
         let n = self.received.available().min(max);
         for ahead in 0..n {
@@ -292,15 +303,17 @@ impl Receiver {
         n
     }
 
-    /// The bytes of a received buffer; `None` where they would be outside of what packets are received into.
+    /// The bytes of a received buffer; `None` where they would be outside of what packets are
+    /// received into.
     #[inline]
     fn buffer(&self, desc: &libc::xdp_desc) -> Option<&[u8]> {
         let end = desc.addr.checked_add(u64::from(desc.len))?;
         if end > self.queue.chunk(self.queue.config.ring) {
             return None;
         }
-        // SAFETY: the bytes are in the half of the area that packets are received into, all of which is initialised. The kernel has handed the
-        // chunk over and does not write to it before it is in the fill ring again, which the borrow of `self` outlives.
+        // SAFETY: the bytes are in the half of the area that packets are received into, all of
+        // which is initialised. The kernel has handed the chunk over and does not write to it
+        // before it is in the fill ring again, which the borrow of `self` outlives.
         Some(unsafe {
             std::slice::from_raw_parts(
                 self.queue.area.address().as_ptr().add(desc.addr as usize),
@@ -346,8 +359,9 @@ impl Counts {
 }
 
 impl Sender {
-    /// Copies a packet into chunks and hands them over, as far as there is room; `false` where there is none, or the packet is longer than the
-    /// socket takes. The kernel learns of it by [`Sender::flush`].
+    /// Copies a packet into chunks and hands them over, as far as there is room; `false` where
+    /// there is none, or the packet is longer than the socket takes. The kernel learns of it by
+    /// [`Sender::flush`].
     pub fn put(&mut self, packet: &[u8]) -> bool {
         let chunk = self.queue.config.chunk as usize;
         let needed = packet.len().div_ceil(chunk).max(1);
@@ -364,8 +378,9 @@ impl Sender {
         for left in (0..needed).rev() {
             let Some(addr) = self.free.pop() else { return false };
             let (part, next) = rest.split_at(rest.len().min(chunk));
-            // SAFETY: `free` holds only places of whole chunks in the half that packets are sent from, none twice; the chunk is this side's
-            // until it is published, and the part is no longer than a chunk.
+            // SAFETY: `free` holds only places of whole chunks in the half that packets are sent
+            // from, none twice; the chunk is this side's until it is published, and the part is no
+            // longer than a chunk.
             unsafe {
                 let to = self.queue.area.address().as_ptr().add(addr as usize);
                 std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len());
@@ -392,10 +407,12 @@ impl Sender {
         }
     }
 
-    /// Hands over what was put, and has the kernel send it where it does not by itself. It may leave some: see [`Sender::pending`].
+    /// Hands over what was put, and has the kernel send it where it does not by itself. It may
+    /// leave some: see [`Sender::pending`].
     ///
     /// # Errors
-    /// The kernel's: `ENETDOWN` where the device is down, `ENXIO` where it is gone; `EAGAIN`, `EBUSY` and `ENOBUFS` where the device has no room.
+    /// The kernel's: `ENETDOWN` where the device is down, `ENXIO` where it is gone; `EAGAIN`,
+    /// `EBUSY` and `ENOBUFS` where the device has no room.
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         if self.queue.config.need_wakeup && !self.transmit.needs_wakeup() {

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-/// Seconds after which a command is killed: far beyond what any should take, so that a hang fails a test instead of stopping the run.
+/// Seconds after which a command is killed: far beyond what any should take, so that a hang fails a
+/// test instead of stopping the run.
 const LIMIT: u32 = 60;
 
 /// What a command left behind.

@@ -7,8 +7,8 @@ use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process in the background. It is killed when its value is dropped, and by the kernel when the thread that started it ends, so that not even
-/// a killed test leaves it behind.
+/// A process in the background. It is killed when its value is dropped, and by the kernel when the
+/// thread that started it ends, so that not even a killed test leaves it behind.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -17,7 +17,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `command` with the sandbox's environment; what it prints goes to `NAME.out` in the sandbox.
+    /// Starts `command` with the sandbox's environment; what it prints goes to `NAME.out` in the
+    /// sandbox.
     ///
     /// # Panics
     /// Where it cannot be started.
@@ -78,7 +79,8 @@ impl Daemon {
         let _ = self.child.wait();
     }
 
-    /// Asks it to end (SIGTERM) and waits for that; its exit status, `None` where it had to be killed after 10 s.
+    /// Asks it to end (SIGTERM) and waits for that; its exit status, `None` where it had to be
+    /// killed after 10 s.
     pub fn terminate(&mut self) -> Option<i32> {
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
             && self.is_running()
@@ -88,7 +90,8 @@ impl Daemon {
         self.wait(Duration::from_secs(10))
     }
 
-    /// Waits for it to end by itself; `None` where it had to be killed after `limit`, or a signal ended it.
+    /// Waits for it to end by itself; `None` where it had to be killed after `limit`, or a signal
+    /// ended it.
     pub fn wait(&mut self, limit: Duration) -> Option<i32> {
         let end = Instant::now() + limit;
         while Instant::now() < end {

@@ -1,22 +1,28 @@
 //! What tests need of the world: namespaces, links, switches in sandboxes, packets, captures.
 //!
-//! For tests only; no crate of the product depends on it outside its `dev-dependencies`, and it depends on none of them, so that what it
-//! builds and reads is a second opinion.
+//! For tests only; no crate of the product depends on it outside its `dev-dependencies`, and it
+//! depends on none of them, so that what it builds and reads is a second opinion.
 //!
-//! - [`Netns`]: a network namespace with links to others ([`Netns::veth`]), in which commands and closures run.
+//! - [`Netns`]: a network namespace with links to others ([`Netns::veth`]), in which commands and
+//!   closures run.
 //! - [`ping`], [`Iperf3`]: traffic between namespaces.
-//! - [`Sandbox`], [`Daemon`]: directories of a switch of a test's own, and processes that end with the test.
-//! - [`Vswitch`]: a whole switch in a sandbox, Debian's Open vSwitch as the oracle or our own binary, with the same client commands.
+//! - [`Sandbox`], [`Daemon`]: directories of a switch of a test's own, and processes that end with
+//!   the test.
+//! - [`Vswitch`]: a whole switch in a sandbox, Debian's Open vSwitch as the oracle or our own
+//!   binary, with the same client commands.
 //! - [`Unixctl`]: a daemon's control socket, spoken to directly.
 //! - [`Packet`], [`pcap`]: frames to send, and those that were captured.
-//! - [`Rng`]: numbers from a seed, the same on every run; [`random`]: rules and frames made of them.
+//! - [`Rng`]: numbers from a seed, the same on every run; [`random`]: rules and frames made of
+//!   them.
 //! - [`skip!`]: leaves a test early, saying why.
 //!
 //! Invariants
-//! - Everything made here carries its maker's process id in its name, and goes away with its value; what a killed process left behind is
-//!   removed by the next one.
-//! - Nothing outside the test's own namespaces and directories is touched, except the root end of [`Netns::veth_to_root`].
-//! - A helper that cannot do its work panics with the command and its output: that is the test's failure message.
+//! - Everything made here carries its maker's process id in its name, and goes away with its value;
+//!   what a killed process left behind is removed by the next one.
+//! - Nothing outside the test's own namespaces and directories is touched, except the root end of
+//!   [`Netns::veth_to_root`].
+//! - A helper that cannot do its work panics with the command and its output: that is the test's
+//!   failure message.
 
 mod command;
 mod daemon;

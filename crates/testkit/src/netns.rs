@@ -13,14 +13,16 @@ const NAMES: &str = "/run/netns";
 
 /// A network namespace, deleted with everything in it when its value is dropped.
 ///
-/// Its loopback is up, and IPv6 is off in it so that nothing is sent that a test did not send; [`Netns::enable_ipv6`] turns it on.
+/// Its loopback is up, and IPv6 is off in it so that nothing is sent that a test did not send;
+/// [`Netns::enable_ipv6`] turns it on.
 #[derive(Debug)]
 pub struct Netns {
     name: String,
 }
 
 impl Netns {
-    /// Makes one, named `oxvs-PID-N-LABEL`. What a process that is gone left behind is removed first.
+    /// Makes one, named `oxvs-PID-N-LABEL`. What a process that is gone left behind is removed
+    /// first.
     ///
     /// # Panics
     /// Where it cannot be made: without root, see [`skip!`](crate::skip).
@@ -67,7 +69,8 @@ impl Netns {
         other.ip(&format!("link set {there} up"));
     }
 
-    /// Makes a veth pair: `here` in this namespace, the other end in the root namespace under a name of its own, both up.
+    /// Makes a veth pair: `here` in this namespace, the other end in the root namespace under a
+    /// name of its own, both up.
     #[track_caller]
     pub fn veth_to_root(&self, here: &str) -> RootLink {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -103,7 +106,8 @@ impl Netns {
         self.try_run(command, &[]).expect_ok()
     }
 
-    /// Runs a command in this namespace with `env` added to its environment, whatever its exit status.
+    /// Runs a command in this namespace with `env` added to its environment, whatever its exit
+    /// status.
     #[track_caller]
     pub fn try_run(&self, command: &[&str], env: &[(String, String)]) -> Done {
         let mut words = self.prefix();
@@ -116,8 +120,8 @@ impl Netns {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
     }
 
-    /// Runs `work` on a thread in this namespace: sockets it opens belong to the namespace wherever they are used later. (`/sys` still shows the
-    /// devices of the namespace outside.)
+    /// Runs `work` on a thread in this namespace: sockets it opens belong to the namespace wherever
+    /// they are used later. (`/sys` still shows the devices of the namespace outside.)
     #[track_caller]
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let path = Path::new(NAMES).join(&self.name);
@@ -159,7 +163,8 @@ impl Drop for RootLink {
     }
 }
 
-/// Ends what runs in a namespace, then deletes it: a namespace lives on, without a name, while a process is in it.
+/// Ends what runs in a namespace, then deletes it: a namespace lives on, without a name, while a
+/// process is in it.
 fn delete(name: &str) {
     let pids = try_run(&["ip", "netns", "pids", name], &[]).stdout;
     for pid in pids.split_whitespace() {

@@ -1,6 +1,7 @@
 //! Frames for tests, written independently of the product's own codec.
 //!
-//! A frame is built from the outside in: `Packet::new(src, dst).vlan(10).ipv4(a, b).udp(1, 2, b"x").bytes()`. Lengths and checksums are
+//! A frame is built from the outside in:
+//! `Packet::new(src, dst).vlan(10).ipv4(a, b).udp(1, 2, b"x").bytes()`. Lengths and checksums are
 //! filled in as layers are added.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -65,7 +66,8 @@ impl Packet {
         self
     }
 
-    /// ARP for IPv4 over Ethernet; the sender's MAC address is the frame's source, the target's its destination (zero when broadcast).
+    /// ARP for IPv4 over Ethernet; the sender's MAC address is the frame's source, the target's its
+    /// destination (zero when broadcast).
     pub fn arp(mut self, op: ArpOp, sender: Ipv4Addr, target: Ipv4Addr) -> Packet {
         self.set_ether_type(0x0806);
         let (dst, src): ([u8; 6], [u8; 6]) = match self.bytes.first_chunk::<12>() {

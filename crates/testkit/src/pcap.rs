@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// Bytes before the first record.
 const HEADER: usize = 24;
 
-/// The frames of a capture file, in order. A record cut off at the end, as in a file still written to, is left out.
+/// The frames of a capture file, in order. A record cut off at the end, as in a file still written
+/// to, is left out.
 ///
 /// # Panics
 /// Where the file cannot be read or is no capture.
@@ -66,7 +67,8 @@ impl Tail {
     }
 }
 
-/// The frames of a capture in memory; `None` where it is none. An empty file is a capture of which nothing is written yet.
+/// The frames of a capture in memory; `None` where it is none. An empty file is a capture of which
+/// nothing is written yet.
 pub fn parse(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let Some(magic) = bytes.first_chunk::<4>() else {
         return Some(Vec::new());

@@ -1,6 +1,7 @@
 //! Numbers from a seed.
 
-/// SplitMix64: small, good enough to vary tests, and the same on every machine and in every version.
+/// SplitMix64: small, good enough to vary tests, and the same on every machine and in every
+/// version.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 

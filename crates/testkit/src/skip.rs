@@ -2,9 +2,11 @@
 
 use std::io::Write;
 
-/// Leaves the test, saying on standard error why, past the test runner's capture: a test that did not run is never taken for one that did.
+/// Leaves the test, saying on standard error why, past the test runner's capture: a test that did
+/// not run is never taken for one that did.
 ///
-/// `skip!("reason")` always; `skip!(unless root, "ip", "iperf3")` where not root or a tool is missing; `skip!(unless "ovs-vsctl")` for tools only.
+/// `skip!("reason")` always; `skip!(unless root, "ip", "iperf3")` where not root or a tool is
+/// missing; `skip!(unless "ovs-vsctl")` for tools only.
 #[macro_export]
 macro_rules! skip {
     (unless root $(, $tool:expr)* $(,)?) => {

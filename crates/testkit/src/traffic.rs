@@ -15,7 +15,8 @@ pub struct Ping {
     pub average_ms: Option<f64>,
 }
 
-/// Sends `count` echo requests from `from` to `address`, 10 a second, and waits a second for the last reply.
+/// Sends `count` echo requests from `from` to `address`, 10 a second, and waits a second for the
+/// last reply.
 #[track_caller]
 pub fn ping(from: &Netns, address: &str, count: u32) -> Ping {
     let count = count.to_string();
@@ -114,7 +115,8 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts capturing what `device` in `ns` receives and sends; `filter` in tcpdump's words, "" for all.
+    /// Starts capturing what `device` in `ns` receives and sends; `filter` in tcpdump's words, ""
+    /// for all.
     #[track_caller]
     pub fn start(ns: &Netns, device: &str, filter: &str) -> Capture {
         let sandbox = Sandbox::new();

@@ -1,4 +1,5 @@
-//! A control socket, spoken to directly: thousands of commands a second, where starting `ovs-appctl` for each would take the test's time.
+//! A control socket, spoken to directly: thousands of commands a second, where starting
+//! `ovs-appctl` for each would take the test's time.
 
 use serde_json::{Value, json};
 use std::io::{BufReader, Read, Write};

@@ -150,7 +150,8 @@ impl Vswitch {
         self.daemons.last_mut().expect("the switch runs")
     }
 
-    /// `ovs-vsctl` with the words of `args` (quotes are not looked at), which must succeed within a minute.
+    /// `ovs-vsctl` with the words of `args` (quotes are not looked at), which must succeed within a
+    /// minute.
     #[track_caller]
     pub fn vsctl(&self, args: &str) -> String {
         let words: Vec<&str> = args.split_whitespace().collect();
@@ -217,7 +218,8 @@ impl Vswitch {
         });
     }
 
-    /// Makes a host: a namespace whose `eth0`, with `address` (`10.0.0.1/24`), is linked to the device `port` in the switch's namespace `switch`.
+    /// Makes a host: a namespace whose `eth0`, with `address` (`10.0.0.1/24`), is linked to the
+    /// device `port` in the switch's namespace `switch`.
     #[track_caller]
     pub fn host(switch: &Netns, label: &str, port: &str, address: &str) -> Netns {
         let host = Netns::new(label);

@@ -1,4 +1,5 @@
-//! Runs one of the tools, or the server that they talk to: `cargo run -p tools --example tool -- ovsdb-client list-dbs`.
+//! Runs one of the tools, or the server that they talk to:
+//! `cargo run -p tools --example tool -- ovsdb-client list-dbs`.
 
 use std::process::ExitCode;
 

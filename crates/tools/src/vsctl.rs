@@ -2,14 +2,18 @@
 //!
 //! All commands of one invocation are one transaction. What happens, in order:
 //!
-//! 1. [`options`] and [`grammar`] cut the command line into global options and commands, and find each command's [`grammar::Spec`].
-//! 2. Each command *prepares*: it names the tables and columns it will look at, and refuses names that do not exist. No connection yet.
-//! 3. [`run`] connects, waits for the replica, and lets each command *run* against it and the transaction under construction: a later command
-//!    sees what an earlier one did ([`context::Context`]).
-//! 4. The transaction is sent, and all begins anew if what it relied on has changed meanwhile; then the outputs are printed, and unless
-//!    `--no-wait` was given the switch is awaited.
+//! 1. [`options`] and [`grammar`] cut the command line into global options and commands, and find
+//!    each command's [`grammar::Spec`].
+//! 2. Each command *prepares*: it names the tables and columns it will look at, and refuses names
+//!    that do not exist. No connection yet.
+//! 3. [`run`] connects, waits for the replica, and lets each command *run* against it and the
+//!    transaction under construction: a later command sees what an earlier one did
+//!    ([`context::Context`]).
+//! 4. The transaction is sent, and all begins anew if what it relied on has changed meanwhile; then
+//!    the outputs are printed, and unless `--no-wait` was given the switch is awaited.
 //!
-//! Outputs, exit codes and errors are those of ovs-vsctl(8), whose users have scripts; `tests/vsctl_oracle.rs` compares them.
+//! Outputs, exit codes and errors are those of ovs-vsctl(8), whose users have scripts;
+//! `tests/vsctl_oracle.rs` compares them.
 
 mod bridge;
 mod comment;

@@ -1,7 +1,8 @@
 //! `ofctl` against Debian's `ovs-ofctl`, both talking to Debian's switch with dummy devices.
 //!
-//! `oracle/ofctl_lines.txt` has a command line per line, in the words of a shell, with ` < FILE` for standard input. A line behind `+` changes the
-//! switch: what it is afterwards is compared too, and then put back.
+//! `oracle/ofctl_lines.txt` has a command line per line, in the words of a shell, with ` < FILE`
+//! for standard input. A line behind `+` changes the switch: what it is afterwards is compared too,
+//! and then put back.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -141,7 +142,8 @@ impl Oracle {
         let is_log = |line: &&str| line.split('|').nth(1).is_some_and(|n| n.parse::<u32>().is_ok());
         let err = text(&output.stderr);
         let (log, mut err): (Vec<&str>, Vec<&str>) = err.lines().partition(is_log);
-        // Of the log, what was left out of matches; theirs says it again of messages that it prints.
+        // Of the log, what was left out of matches; theirs says it again of messages that it
+        // prints.
         let mut notices: Vec<&str> = log
             .iter()
             .filter_map(|line| line.split_once("|ofp_match|INFO|").map(|(_, said)| said))
@@ -289,7 +291,8 @@ fn mask(text: &str) -> String {
     lines.join("\n")
 }
 
-/// A capture of two directions of a connection of OpenFlow, one message in two segments, and of another one.
+/// A capture of two directions of a connection of OpenFlow, one message in two segments, and of
+/// another one.
 fn capture() -> Vec<u8> {
     let hello = b"\x01\0\0\x08\0\0\0\x01";
     let echo = b"\x04\x02\0\x0c\0\0\0\x01abcd";
@@ -372,7 +375,8 @@ fn ofctl_answers_as_ovs_ofctl_does() {
     assert!(alike > 400, "{alike}");
 }
 
-/// What a monitor prints while the switch is changed and packets come, its transactions' numbers aside.
+/// What a monitor prints while the switch is changed and packets come, its transactions' numbers
+/// aside.
 fn monitored(oracle: &Oracle, mut command: Command, (version, echo): (&str, &str)) -> (String, String, Vec<String>) {
     let control = oracle.sandbox().arg("monitor.ctl");
     let unixctl = format!("--unixctl={control}");

@@ -1,8 +1,9 @@
 //! `ovs-vsctl` against Debian's: the same command lines, each tool with a database of its own.
 //!
-//! Every file of `tests/vsctl` is a session that starts with an empty database. Output, errors and exit status of each command line must
-//! agree byte for byte, but for UUIDs and times, and at the end both databases must hold the same. Where records are listed their order may
-//! differ: theirs is that of a hash table, ours that of names or UUIDs.
+//! Every file of `tests/vsctl` is a session that starts with an empty database. Output, errors and
+//! exit status of each command line must agree byte for byte, but for UUIDs and times, and at the
+//! end both databases must hold the same. Where records are listed their order may differ: theirs
+//! is that of a hash table, ours that of names or UUIDs.
 
 mod oracle;
 

@@ -1,8 +1,9 @@
 //! Makes bridges, ports and devices as the database wants them.
 //!
-//! [`Bridges::apply`] is declarative: it is given the whole desired state, compares it with what is there, and changes only what differs.
-//! The order keeps traffic right: devices that go away under the same name first, then new devices into the datapath, then the switch's
-//! tables in one step, then the devices nobody uses any more.
+//! [`Bridges::apply`] is declarative: it is given the whole desired state, compares it with what is
+//! there, and changes only what differs. The order keeps traffic right: devices that go away under
+//! the same name first, then new devices into the datapath, then the switch's tables in one step,
+//! then the devices nobody uses any more.
 
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::ofport::{LOCAL, OfPorts, Wish};
@@ -36,7 +37,8 @@ struct OpenDevice {
     spec: Spec,
     device: Arc<dyn Netdev>,
     port: PortNo,
-    /// As it was when it was opened or last heard of: asking each device at each change would make changes slower with their number.
+    /// As it was when it was opened or last heard of: asking each device at each change would make
+    /// changes slower with their number.
     link: State,
     details: BTreeMap<String, String>,
     qos: Applied,
@@ -124,8 +126,9 @@ impl Bridges {
         self.state.values().find_map(|bridge| bridge.interfaces.get(name))
     }
 
-    /// Whether the kernel's device for the interface of that name is open; `None` where there is no such interface, or its device is not the
-    /// kernel's but of memory, whatever the kernel may have of that name.
+    /// Whether the kernel's device for the interface of that name is open; `None` where there is no
+    /// such interface, or its device is not the kernel's but of memory, whatever the kernel may
+    /// have of that name.
     pub(crate) fn has_device(&self, name: &str) -> Option<bool> {
         let open = self.open.get(name);
         if open.is_some_and(|open| !open.spec.is_kernels()) {
@@ -455,7 +458,8 @@ fn refusal(port: &desired::Port, interface: &desired::Interface, failure: Option
     failure.cloned()
 }
 
-/// Devices that some attached interface needs. A name belongs to the first interface that claims it.
+/// Devices that some attached interface needs. A name belongs to the first interface that claims
+/// it.
 fn wanted_devices(desired: &Desired) -> BTreeMap<&str, &Spec> {
     let mut wanted = BTreeMap::new();
     for bridge in desired.bridges.values() {
@@ -470,8 +474,9 @@ fn wanted_devices(desired: &Desired) -> BTreeMap<&str, &Spec> {
     wanted
 }
 
-/// The bridge's own address: what the user chose, or the lowest of its devices' that somebody was assigned, or one of its own that stays the same.
-/// Addresses that were made up are left out, as in Open vSwitch: those of containers and guests come and go, and the bridge's identifier with them.
+/// The bridge's own address: what the user chose, or the lowest of its devices' that somebody was
+/// assigned, or one of its own that stays the same. Addresses that were made up are left out, as in
+/// Open vSwitch: those of containers and guests come and go, and the bridge's identifier with them.
 fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String, InterfaceState>) -> MacAddr {
     if let Some(mac) = bridge.hwaddr {
         return mac;
@@ -492,7 +497,8 @@ fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String
     })
 }
 
-/// Sets addresses and MTUs that the database or the bridge decides; the names of the devices that this changed.
+/// Sets addresses and MTUs that the database or the bridge decides; the names of the devices that
+/// this changed.
 fn settle_devices<'a>(
     name: &str,
     bridge: &'a desired::Bridge,

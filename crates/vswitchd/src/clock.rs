@@ -6,7 +6,8 @@ use wire::Nanos;
 
 /// Monotonic time since the daemon started, as the switch's tables see it.
 ///
-/// `time/stop` freezes it and `time/warp` moves it on, so that ageing can be tested in milliseconds.
+/// `time/stop` freezes it and `time/warp` moves it on, so that ageing can be tested in
+/// milliseconds.
 #[derive(Debug)]
 pub(crate) struct Clock {
     origin: Instant,

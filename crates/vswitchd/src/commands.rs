@@ -240,7 +240,8 @@ fn dummy_receive(state: &State, args: &[String]) -> Answer {
     Ok(String::new())
 }
 
-/// Packets in hexadecimal digits, or as flows in the words of `ovs-dpctl`, which are made so long as `--len` says behind them.
+/// Packets in hexadecimal digits, or as flows in the words of `ovs-dpctl`, which are made so long
+/// as `--len` says behind them.
 fn dummy_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> Result<Vec<Vec<u8>>, String> {
     let mut packets = Vec::new();
     let mut words = words.iter().peekable();
@@ -265,10 +266,12 @@ fn dummy_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> 
     Ok(packets)
 }
 
-/// The shortest packet that is made of a flow where a length is asked: the shortest frame of Ethernet.
+/// The shortest packet that is made of a flow where a length is asked: the shortest frame of
+/// Ethernet.
 const SHORTEST: usize = 60;
 
-/// The longest packet that is made of a flow: an IP packet that is as long as it can tell, behind an Ethernet header.
+/// The longest packet that is made of a flow: an IP packet that is as long as it can tell, behind
+/// an Ethernet header.
 const LONGEST: usize = 14 + u16::MAX as usize;
 
 /// A packet as hex digits; white space between them does not count.

@@ -1,5 +1,6 @@
-//! Controllers: who they are (`config`), their connections (`link`), and what a bridge does that depends on them: in-band control (`in_band`)
-//! and switching by itself when none answers (`fail_open`).
+//! Controllers: who they are (`config`), their connections (`link`), and what a bridge does that
+//! depends on them: in-band control (`in_band`) and switching by itself when none answers
+//! (`fail_open`).
 
 mod addresses;
 pub(crate) mod config;
@@ -29,7 +30,8 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
 use wire::{MacAddr, Nanos};
 
-/// How often it is looked up through which stations remotes are reached, while some are reached over bridges.
+/// How often it is looked up through which stations remotes are reached, while some are reached
+/// over bridges.
 const REFRESH: Duration = Duration::from_secs(10);
 
 /// How long the address of a name may take to find.
@@ -113,8 +115,8 @@ impl Controllers {
         }
     }
 
-    /// As Open vSwitch: when a bridge is given to controllers or taken from them, its rules go. One that is standalone without them is made anew
-    /// by that change itself.
+    /// As Open vSwitch: when a bridge is given to controllers or taken from them, its rules go. One
+    /// that is standalone without them is made anew by that change itself.
     fn hand_over(&self, state: &State, desired: &Desired) {
         let now: BTreeMap<String, bool> = desired
             .bridges

@@ -1,4 +1,5 @@
-//! The daemon's loop: one thread that follows the database and the devices, and writes back how things are.
+//! The daemon's loop: one thread that follows the database and the devices, and writes back how
+//! things are.
 
 use crate::bridges::Bridges;
 use crate::desired::Desired;
@@ -32,7 +33,8 @@ const LOCK: &str = "ovs_vswitchd";
 /// How often statistics are written unless `other_config:stats-update-interval` says more.
 const STATS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shortest time from one ageing of the switch's tables to the next: each asks the workers what all their megaflows have carried.
+/// Shortest time from one ageing of the switch's tables to the next: each asks the workers what all
+/// their megaflows have carried.
 const AGEING_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a start waits for bridges' sockets that another process listens at.
@@ -265,8 +267,8 @@ impl Daemon {
         self.state.openflow.unbound()
     }
 
-    /// When the switch's tables want to age. Stations that are learned meanwhile are not due before the statistics wake this loop again; for
-    /// rules, `rearm` rings.
+    /// When the switch's tables want to age. Stations that are learned meanwhile are not due before
+    /// the statistics wake this loop again; for rules, `rearm` rings.
     fn next_ageing(&self) -> Instant {
         let clock = &self.state.shared.clock;
         let due = self.state.next_event();

@@ -1,7 +1,8 @@
 //! What the database asks for, in the daemon's own terms.
 //!
-//! [`crate::rows`] makes these from typed rows; [`crate::bridges`] makes them so. Whatever a row asks that cannot be done is kept beside it
-//! as a problem, in words for the user, and ends up in the row's own status columns.
+//! [`crate::rows`] makes these from typed rows; [`crate::bridges`] makes them so. Whatever a row
+//! asks that cannot be done is kept beside it as a problem, in words for the user, and ends up in
+//! the row's own status columns.
 
 use crate::controllers::config::Controller;
 use crate::{qos, workers};

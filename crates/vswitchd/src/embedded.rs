@@ -1,7 +1,7 @@
 //! The database in the switch's own process.
 //!
-//! It is served as if it were a process of its own, pidfile and control socket included, so that `ovs-appctl -t ovsdb-server` and scripts
-//! find it.
+//! It is served as if it were a process of its own, pidfile and control socket included, so that
+//! `ovs-appctl -t ovsdb-server` and scripts find it.
 
 use crate::options::Options;
 use anyhow::{Context, anyhow};
@@ -34,7 +34,8 @@ pub(crate) fn pidfile(options: &Options) -> Result<Pidfile, PidfileError> {
     Pidfile::create(&path, options.daemon.overwrite_pidfile)
 }
 
-/// Makes the directories that sockets, pidfiles, databases and the log are to be in: on a machine that never had a switch there are none.
+/// Makes the directories that sockets, pidfiles, databases and the log are to be in: on a machine
+/// that never had a switch there are none.
 ///
 /// # Errors
 /// The directory that cannot be made, and why.

@@ -1,4 +1,5 @@
-//! The switch's keys for TLS: those of the row `Open_vSwitch.ssl` where there is one, else those of the command line.
+//! The switch's keys for TLS: those of the row `Open_vSwitch.ssl` where there is one, else those of
+//! the command line.
 
 use mgmt::stream::Tls;
 use mgmt::stream::tls::{Authority, Settings};

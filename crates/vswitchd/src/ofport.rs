@@ -8,7 +8,8 @@ pub(crate) const LOCAL: u16 = 0xfffe;
 /// The largest number an ordinary port may have (below OFPP_MAX of OpenFlow 1.0).
 const LARGEST: u16 = 0xfeff;
 
-/// Gives out numbers that stay with their interface as long as it exists, and are not soon used again.
+/// Gives out numbers that stay with their interface as long as it exists, and are not soon used
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct OfPorts {
     assigned: BTreeMap<String, u16>,
@@ -25,7 +26,8 @@ pub(crate) struct Wish {
 }
 
 impl OfPorts {
-    /// Assigns numbers to exactly these interfaces. An interface that gets none (all 65 279 are taken) is missing from the result.
+    /// Assigns numbers to exactly these interfaces. An interface that gets none (all 65 279 are
+    /// taken) is missing from the result.
     pub(crate) fn assign(&mut self, wishes: &BTreeMap<&str, Wish>) -> BTreeMap<String, u16> {
         let mut taken = BTreeSet::new();
         let mut result = BTreeMap::new();

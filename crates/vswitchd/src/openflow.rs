@@ -1,7 +1,9 @@
 //! OpenFlow: the sockets of bridges, and what ties their agents to the switch.
 //!
-//! Each bridge has an agent, which knows the protocol; here are the tasks that move its connections' bytes. Tools connect to `BRIDGE.mgmt` and,
-//! to listen to what is said with controllers, to `BRIDGE.snoop`. Whoever makes connections otherwise hands them to [`BridgeAgent::add`].
+//! Each bridge has an agent, which knows the protocol; here are the tasks that move its
+//! connections' bytes. Tools connect to `BRIDGE.mgmt` and, to listen to what is said with
+//! controllers, to `BRIDGE.snoop`. Whoever makes connections otherwise hands them to
+//! [`BridgeAgent::add`].
 
 mod bridge;
 mod connection;
@@ -98,7 +100,8 @@ impl OpenFlow {
         }
     }
 
-    /// Tells controllers of what has happened in the tables by itself: rules that ended, or that packets made.
+    /// Tells controllers of what has happened in the tables by itself: rules that ended, or that
+    /// packets made.
     pub(crate) fn tables_changed(&self, state: &State) {
         for agent in self.bridges.borrow().values() {
             agent.tables_changed(state);

@@ -1,8 +1,9 @@
 //! Packets on their way from workers to controllers.
 //!
-//! Workers must not wait: they leave a copy here, if there is room, and go on. The control thread takes them, one of each port in turn, so that
-//! a port that floods costs others nothing. What a packet's handle means is kept here too, for as
-//! long as the switch, which bounds the number of handles, knows it.
+//! Workers must not wait: they leave a copy here, if there is room, and go on. The control thread
+//! takes them, one of each port in turn, so that a port that floods costs others nothing. What a
+//! packet's handle means is kept here too, for as long as the switch, which bounds the number of
+//! handles, knows it.
 
 use dp::{PacketIn, PortNo};
 use parking_lot::{Mutex, RwLock};

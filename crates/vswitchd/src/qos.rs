@@ -1,7 +1,8 @@
 //! Queues and policers of interfaces: what rows ask for, what is in force, what is wrong.
 //!
-//! A row that is wrong leaves in force what was before it, and says so in `Port.status:error` (`QoS` and `Queue` rows) or `Interface.error`. Where bridges
-//! run in a kernel's datapath, [`Applied::settle`] is the place to use its disciplines instead.
+//! A row that is wrong leaves in force what was before it, and says so in `Port.status:error`
+//! (`QoS` and `Queue` rows) or `Interface.error`. Where bridges run in a kernel's datapath,
+//! [`Applied::settle`] is the place to use its disciplines instead.
 
 #[cfg(test)]
 mod tests;

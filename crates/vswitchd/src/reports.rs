@@ -1,4 +1,5 @@
-//! What workers report while somebody has the switch's tables: it waits for who has them next, so that no packet does.
+//! What workers report while somebody has the switch's tables: it waits for who has them next, so
+//! that no packet does.
 
 use dp::{Carried, Change, Credit, Effect};
 use parking_lot::Mutex;

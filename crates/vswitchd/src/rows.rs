@@ -346,7 +346,8 @@ fn number<T: std::str::FromStr>(map: &BTreeMap<String, String>, key: &str) -> Op
     map.get(key)?.trim().parse().ok()
 }
 
-/// `vlan-limit`: at most two tags are ever looked at, which 0 asks for; the default is for controllers that know only one.
+/// `vlan-limit`: at most two tags are ever looked at, which 0 asks for; the default is for
+/// controllers that know only one.
 fn vlan_limit(map: &BTreeMap<String, String>) -> u8 {
     match number(map, "vlan-limit") {
         Some(1_u64) | None => 1,

@@ -58,9 +58,11 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
     }
 }
 
-/// The nice value of all threads, where the process may have it: they inherit it from this one. Packets go before what else processors have to do, and
-/// so does this thread, for whose changes of the tables workers can have to wait. With much more weight (-10) a worker would interrupt whoever sends at
-/// each packet: it would carry them one by one, and TCP had three quarters of the throughput.
+/// The nice value of all threads, where the process may have it: they inherit it from this one.
+/// Packets go before what else processors have to do, and so does this thread, for whose changes of
+/// the tables workers can have to wait. With much more weight (-10) a worker would interrupt
+/// whoever sends at each packet: it would carry them one by one, and TCP had three quarters of the
+/// throughput.
 const NICE: i32 = -5;
 
 /// Serves until told to end; the number of the signal that did, if one did.

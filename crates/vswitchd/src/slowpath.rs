@@ -68,7 +68,8 @@ fn lock_within<T>(
     locked
 }
 
-/// The switch's tables, read by every worker in parallel, written by the control plane and by what packets teach.
+/// The switch's tables, read by every worker in parallel, written by the control plane and by what
+/// packets teach.
 pub(crate) struct Shared {
     pub(crate) switch: RwLock<Switch>,
     pub(crate) changes: Arc<Changes>,
@@ -149,7 +150,8 @@ impl Shared {
         true
     }
 
-    /// The caller has the tables locked: nobody may translate by the new ones before the old megaflows are on their way out.
+    /// The caller has the tables locked: nobody may translate by the new ones before the old
+    /// megaflows are on their way out.
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
         self.changes.publish(&change(switch, now));
         self.packets.forget(&switch.take_forgotten());

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use wire::Nanos;
 
-/// The daemon's state. It lives on the control thread; only [`Shared`] and the datapath are seen by workers.
+/// The daemon's state. It lives on the control thread; only [`Shared`] and the datapath are seen by
+/// workers.
 pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
     pub(crate) datapath: Arc<DpUser>,
@@ -61,7 +62,8 @@ impl State {
         &*self.datapath
     }
 
-    /// When the switch's tables have something to do by time. Who asks sleeps no longer than that, or until [`State::rearm`] rings.
+    /// When the switch's tables have something to do by time. Who asks sleeps no longer than that,
+    /// or until [`State::rearm`] rings.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let due = self.shared.switch.read().next_event();
         self.armed.set(due);

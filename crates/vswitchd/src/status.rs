@@ -1,8 +1,9 @@
 //! What the daemon writes back: the columns that say how things are.
 //!
-//! Everything goes through a [`Report`], which writes only what differs from the database, so that a switch where nothing happens writes
-//! nothing. After a change of the configuration all of it goes into one transaction with `cur_cfg`, because clients look at `ofport` and
-//! `error` the moment `cur_cfg` moves.
+//! Everything goes through a [`Report`], which writes only what differs from the database, so that
+//! a switch where nothing happens writes nothing. After a change of the configuration all of it
+//! goes into one transaction with `cur_cfg`, because clients look at `ofport` and `error` the
+//! moment `cur_cfg` moves.
 
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
@@ -195,7 +196,8 @@ fn up(up: bool) -> String {
     if up { "up" } else { "down" }.to_owned()
 }
 
-/// A port's counters under the names of `Interface.statistics`; drops by cause stand beside the sums where there were any.
+/// A port's counters under the names of `Interface.statistics`; drops by cause stand beside the
+/// sums where there were any.
 pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String, i64> {
     let mut map = BTreeMap::new();
     let mut put = |name: &str, value: u64| {
@@ -221,7 +223,8 @@ pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String,
     map
 }
 
-/// Warns of what the configuration asks in vain: once for each thing, until it is gone from the configuration.
+/// Warns of what the configuration asks in vain: once for each thing, until it is gone from the
+/// configuration.
 #[derive(Default)]
 pub(crate) struct Complaints {
     said: std::collections::BTreeSet<String>,

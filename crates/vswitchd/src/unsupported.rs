@@ -1,8 +1,9 @@
 //! What a row can ask that this version does not do.
 //!
-//! Nothing that the manual documents passes in silence: a column or a documented key of `other_config` that asks for a feature not built is
-//! named in the row's own status (`Bridge.status:unsupported`, `Port.status:error`, `Interface.error`) and in the log. Keys that no manual
-//! knows are the user's own and stay unmentioned.
+//! Nothing that the manual documents passes in silence: a column or a documented key of
+//! `other_config` that asks for a feature not built is named in the row's own status
+//! (`Bridge.status:unsupported`, `Port.status:error`, `Interface.error`) and in the log. Keys that
+//! no manual knows are the user's own and stay unmentioned.
 
 use ovsdb::rows;
 use std::collections::BTreeMap;
@@ -22,7 +23,8 @@ pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     found.list
 }
 
-/// What a controller's row asks in vain: addresses are the host's to give, and controllers find the switch by its own connection.
+/// What a controller's row asks in vain: addresses are the host's to give, and controllers find the
+/// switch by its own connection.
 pub(crate) fn controller(row: &rows::Controller) -> Vec<String> {
     let mut found = Found::default();
     found.column("controller:local_ip", row.local_ip.is_some());

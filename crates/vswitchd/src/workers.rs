@@ -1,7 +1,7 @@
 //! What the database asks of the datapath's workers: which cores, which queues where.
 //!
-//! The keys are Open vSwitch's for its poll-mode threads, which workers are but for two things: they sleep when there is nothing to do, and
-//! without `pmd-cpu-mask` none is bound to a core.
+//! The keys are Open vSwitch's for its poll-mode threads, which workers are but for two things:
+//! they sleep when there is nothing to do, and without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
 use dp_user::{Assign, AutoBalance, DpUser, QueueRules, ShortcutUse};

@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071) and the pseudo headers of IPv4 and IPv6.
 //!
-//! Sums are [`Sum`]s until the end, so that headers, pseudo headers and payloads in several pieces can be added in any order. Every piece but the
-//! last must have an even length.
+//! Sums are [`Sum`]s until the end, so that headers, pseudo headers and payloads in several pieces
+//! can be added in any order. Every piece but the last must have an even length.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,8 @@ impl Sum {
     /// Adds bytes; an odd last byte counts as followed by a zero.
     #[must_use]
     pub fn bytes(self, data: &[u8]) -> Sum {
-        // One's-complement addition does not care for the width of the words added (RFC 1071 §2 (C)): eight bytes a step, the carry put back.
+        // One's-complement addition does not care for the width of the words added (RFC 1071 §2
+        // (C)): eight bytes a step, the carry put back.
         let mut sum = self.0;
         let mut chunks = data.chunks_exact(8);
         for chunk in &mut chunks {
@@ -54,7 +55,8 @@ impl Sum {
         self.words(other.0)
     }
 
-    /// The sum folded to 16 bits, not complemented: what belongs in the field of a packet whose checksum the device is still to complete.
+    /// The sum folded to 16 bits, not complemented: what belongs in the field of a packet whose
+    /// checksum the device is still to complete.
     #[inline]
     pub const fn fold(self) -> u16 {
         let mut sum = (self.0 >> 32) + (self.0 & 0xffff_ffff);
@@ -64,7 +66,8 @@ impl Sum {
         sum as u16
     }
 
-    /// The checksum: the complement of the folded sum. Over data that contains its own checksum it is 0 where the checksum is right.
+    /// The checksum: the complement of the folded sum. Over data that contains its own checksum it
+    /// is 0 where the checksum is right.
     #[inline]
     pub const fn finish(self) -> u16 {
         !self.fold()
@@ -84,7 +87,8 @@ pub fn checksum(data: &[u8]) -> u16 {
     Sum::ZERO.bytes(data).finish()
 }
 
-/// The pseudo header of TCP, UDP and others over IPv4 (RFC 9293 §3.1). `len` counts the header and data of the upper layer.
+/// The pseudo header of TCP, UDP and others over IPv4 (RFC 9293 §3.1). `len` counts the header and
+/// data of the upper layer.
 pub fn pseudo_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u32) -> Sum {
     Sum::ZERO
         .bytes(&src.octets())

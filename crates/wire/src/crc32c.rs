@@ -1,7 +1,9 @@
-//! The checksum of SCTP (RFC 9260 §6.8, appendix A): the CRC of Castagnoli's polynomial, bits reflected.
+//! The checksum of SCTP (RFC 9260 §6.8, appendix A): the CRC of Castagnoli's polynomial, bits
+//! reflected.
 //!
-//! In the packet it stands with its least significant byte first. A CRC is linear: changing some bytes of the data changes it by something
-//! that depends on the change and on how many bytes follow, not on the rest; [`delta`] computes that.
+//! In the packet it stands with its least significant byte first. A CRC is linear: changing some
+//! bytes of the data changes it by something that depends on the change and on how many bytes
+//! follow, not on the rest; [`delta`] computes that.
 
 /// The polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -41,14 +43,16 @@ pub fn crc32c(data: &[u8]) -> u32 {
     !remainder(!0, data)
 }
 
-/// The checksum of an SCTP packet, which its own field at byte 8 has no part in; `None` where that field is not there.
+/// The checksum of an SCTP packet, which its own field at byte 8 has no part in; `None` where that
+/// field is not there.
 pub fn sctp(packet: &[u8]) -> Option<u32> {
     let (head, behind) = packet.split_at_checked(12)?;
     let state = remainder(!0, &head[..8]);
     Some(!remainder(remainder(state, &[0; 4]), behind))
 }
 
-/// What the checksum is to be XORed with when data changes by `change` (old XOR new) in a place that `behind` bytes follow.
+/// What the checksum is to be XORed with when data changes by `change` (old XOR new) in a place
+/// that `behind` bytes follow.
 pub fn delta(change: &[u8], behind: usize) -> u32 {
     let mut shift = 1 << 31;
     let (mut bytes, mut k) = (behind, 3);

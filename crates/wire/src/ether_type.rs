@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// The type of what an Ethernet header or a VLAN tag introduces. Values below 0x600 are lengths, not types.
+/// The type of what an Ethernet header or a VLAN tag introduces. Values below 0x600 are lengths,
+/// not types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EtherType(pub u16);
 

@@ -1,4 +1,5 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): type, code, checksum, and a word whose meaning the type gives.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): type, code, checksum, and a word whose meaning the type
+//! gives.
 
 use crate::Error;
 use crate::checksum::Sum;
@@ -72,7 +73,8 @@ impl<T: AsRef<[u8]>> View<T> {
         &self.data()[LEN..]
     }
 
-    /// Whether the checksum is right; `pseudo` is the sum of the pseudo header for ICMPv6, and zero for ICMP.
+    /// Whether the checksum is right; `pseudo` is the sum of the pseudo header for ICMPv6, and zero
+    /// for ICMP.
     pub fn verify(&self, pseudo: Sum) -> bool {
         pseudo.bytes(self.data()).finish() == 0
     }

@@ -1,12 +1,15 @@
 //! Packet headers and the small types that they are made of.
 //!
-//! Each header has a module with the same skeleton: the ranges of its fields, a checked [`View`](ethernet::View) over bytes with getters and
-//! setters, and a `Repr`, the header as a value, with `parse` and `emit`. Nothing here allocates, reads a clock or is unsafe.
+//! Each header has a module with the same skeleton: the ranges of its fields, a checked
+//! [`View`](ethernet::View) over bytes with getters and setters, and a `Repr`, the header as a
+//! value, with `parse` and `emit`. Nothing here allocates, reads a clock or is unsafe.
 //!
 //! Invariants
-//! - `View::new_checked` and `Repr::parse` never panic, whatever the bytes. The getters of a view panic only where its buffer is shorter than
-//!   what `new_checked` asks for, which cannot happen to a view made that way.
-//! - Setters and `emit` write only their own fields. They panic on a buffer shorter than the header.
+//! - `View::new_checked` and `Repr::parse` never panic, whatever the bytes. The getters of a view
+//!   panic only where its buffer is shorter than what `new_checked` asks for, which cannot happen
+//!   to a view made that way.
+//! - Setters and `emit` write only their own fields. They panic on a buffer shorter than the
+//!   header.
 #![no_std]
 #![forbid(unsafe_code)]
 

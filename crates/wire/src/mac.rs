@@ -45,7 +45,8 @@ impl MacAddr {
         self.0[0] & 2 != 0
     }
 
-    /// 01:80:c2:00:00:00 to 01:80:c2:00:00:0f, which bridges do not forward (IEEE 802.1Q table 8-1).
+    /// 01:80:c2:00:00:00 to 01:80:c2:00:00:0f, which bridges do not forward (IEEE 802.1Q table
+    /// 8-1).
     pub const fn is_reserved(self) -> bool {
         self.to_u64() & !0xf == 0x0180_c200_0000
     }

@@ -168,7 +168,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
         self.buffer.as_mut()[field::URGENT].copy_from_slice(&urgent.to_be_bytes());
     }
 
-    /// Computes and sets the checksum over the whole buffer; `pseudo` is the sum of the pseudo header.
+    /// Computes and sets the checksum over the whole buffer; `pseudo` is the sum of the pseudo
+    /// header.
     pub fn fill_checksum(&mut self, pseudo: Sum) {
         self.set_checksum(0);
         let sum = pseudo.bytes(self.data()).finish();

@@ -4,7 +4,8 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// A monotonic time in nanoseconds since an arbitrary origin. Arithmetic saturates at both ends (2⁶⁴ ns are 584 years).
+/// A monotonic time in nanoseconds since an arbitrary origin. Arithmetic saturates at both ends
+/// (2⁶⁴ ns are 584 years).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 

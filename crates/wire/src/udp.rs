@@ -87,7 +87,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> View<T> {
         self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// Computes and sets the checksum over the length in the header; `pseudo` is the sum of the pseudo header.
+    /// Computes and sets the checksum over the length in the header; `pseudo` is the sum of the
+    /// pseudo header.
     pub fn fill_checksum(&mut self, pseudo: Sum) {
         self.set_checksum(0);
         let sum = pseudo.bytes(&self.data()[..usize::from(self.length())]).finish_udp();

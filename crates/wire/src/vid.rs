@@ -3,7 +3,8 @@
 use crate::EtherType;
 use core::fmt;
 
-/// A VLAN identifier, 0 to 4095. 0 stands for "no VLAN" (a priority tag, or untagged); 4095 is reserved by the standard, but frames carry it.
+/// A VLAN identifier, 0 to 4095. 0 stands for "no VLAN" (a priority tag, or untagged); 4095 is
+/// reserved by the standard, but frames carry it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vid(u16);
 
@@ -63,7 +64,8 @@ impl fmt::Display for VidError {
 
 impl core::error::Error for VidError {}
 
-/// A VLAN tag as a frame carries it: the tag protocol identifier and the tag control information (PCP 3 bits, DEI 1 bit, VID 12 bits).
+/// A VLAN tag as a frame carries it: the tag protocol identifier and the tag control information
+/// (PCP 3 bits, DEI 1 bit, VID 12 bits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VlanTag {
     /// Tag protocol identifier: [`EtherType::VLAN`] (C-tag) or [`EtherType::QINQ`] (S-tag).

@@ -25,7 +25,8 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Defines a view: its type, `new_unchecked`, `new_checked`, `into_inner`, and how to reach its bytes. The caller defines `check`.
+/// Defines a view: its type, `new_unchecked`, `new_checked`, `into_inner`, and how to reach its
+/// bytes. The caller defines `check`.
 macro_rules! view {
     ($(#[$doc:meta])*) => {
         $(#[$doc])*
@@ -43,8 +44,9 @@ macro_rules! view {
             /// A view of bytes after a check.
             ///
             /// # Errors
-            /// [`Error::Truncated`](crate::Error::Truncated) where the bytes are fewer than the header (or a length in it) says,
-            /// [`Error::Malformed`](crate::Error::Malformed) where that length is impossible.
+            /// [`Error::Truncated`](crate::Error::Truncated) where the bytes are fewer than the
+            /// header (or a length in it) says, [`Error::Malformed`](crate::Error::Malformed) where
+            /// that length is impossible.
             pub fn new_checked(buffer: T) -> Result<View<T>, $crate::Error> {
                 let view = View { buffer };
                 view.check()?;

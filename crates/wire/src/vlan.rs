@@ -1,4 +1,5 @@
-//! What follows a VLAN tag's protocol identifier (IEEE 802.1Q §9.6): tag control information and the type of what comes next.
+//! What follows a VLAN tag's protocol identifier (IEEE 802.1Q §9.6): tag control information and
+//! the type of what comes next.
 
 use crate::view::{u16_at, view};
 use crate::{Error, EtherType, Vid};

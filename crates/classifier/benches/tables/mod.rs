@@ -103,8 +103,8 @@ pub(crate) fn addresses_table(rules: u64, scattered: bool) -> Table {
     table
 }
 
-/// `rules` of prefixes of two addresses with `masks` distinct pairs of lengths, longer ones with higher priority; and keys, each of which matches one
-/// of the rules and has random bits elsewhere.
+/// `rules` of prefixes of two addresses with `masks` distinct pairs of lengths, longer ones with
+/// higher priority; and keys, each of which matches one of the rules and has random bits elsewhere.
 pub(crate) fn prefixes_table(layout: Layout, rules: usize, masks: usize) -> (Table, Vec<Words>) {
     let mut table = Table::new(layout, 1);
     let mut random = Random(3);
@@ -125,8 +125,9 @@ pub(crate) fn prefixes_table(layout: Layout, rules: usize, masks: usize) -> (Tab
     (table, keys)
 }
 
-/// `rules` as lists of permissions have them, with up to `masks` distinct masks at random: prefixes of two addresses, mostly 0, 8, 16, 24 to 32 long, and of
-/// two ports; the protocol or not. Priorities are random. And keys, each of which matches one of the rules.
+/// `rules` as lists of permissions have them, with up to `masks` distinct masks at random: prefixes
+/// of two addresses, mostly 0, 8, 16, 24 to 32 long, and of two ports; the protocol or not.
+/// Priorities are random. And keys, each of which matches one of the rules.
 pub(crate) fn acl_table(layout: Layout, rules: usize, masks: usize) -> (Table, Vec<Words>) {
     let mut table = Table::new(layout, 1);
     let mut random = Random(11);

@@ -1,4 +1,5 @@
-//! Keys of six words as a switch would have them, random matches that meet each other, and a table that is a list.
+//! Keys of six words as a switch would have them, random matches that meet each other, and a table
+//! that is a list.
 
 #![allow(dead_code, reason = "each test uses its part")]
 

@@ -18,7 +18,8 @@ const BACKBONE: usize = MACS + 2 + 4;
 /// The type of a service instance tag (IEEE 802.1Q table 9-1).
 const I_TAG: u16 = 0x88e7;
 
-/// Puts a label stack entry in. What is pending is completed first: no device can be told to do it under a label.
+/// Puts a label stack entry in. What is pending is completed first: no device can be told to do it
+/// under a label.
 pub(super) fn push_mpls(frame: &mut Frame, layers: &mut Layers, ethertype: u16, lse: u32) -> Result<(), FrameError> {
     let start = match layers.locate(frame.data()) {
         Layers {

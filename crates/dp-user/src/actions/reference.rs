@@ -1,5 +1,5 @@
-//! A datapath that is slow and plain: every step is done on bytes of its own, segments are cut before anything else. What workers do must be
-//! the same.
+//! A datapath that is slow and plain: every step is done on bytes of its own, segments are cut
+//! before anything else. What workers do must be the same.
 
 use super::*;
 use crate::rewrite::model::{Sums, any_model};
@@ -120,7 +120,8 @@ impl Plain {
             Action::PopVlan if matches!(self.kind(12), 0x8100 | 0x88a8) && self.bytes.len() >= 18 => {
                 self.bytes.drain(12..16);
             }
-            // What has a length in its type's place, or ends within a tag, has no type that the label's could take the place of.
+            // What has a length in its type's place, or ends within a tag, has no type that the
+            // label's could take the place of.
             Action::PushMpls { ethertype, lse } if self.kind(at) >= 0x600 => {
                 self.bytes.splice(
                     at..at + 2,
@@ -171,7 +172,8 @@ impl Plain {
     }
 }
 
-/// A packet that ends with its type, which `kind` is, in a backbone header that is taken off before a label is put on.
+/// A packet that ends with its type, which `kind` is, in a backbone header that is taken off before
+/// a label is put on.
 fn bare(kind: u16) -> (Outcome, Outcome) {
     let inner = [&[3; 6][..], &[4; 6], &kind.to_be_bytes()].concat();
     let bytes = [&[1; 6][..], &[2; 6], &[0x88, 0xe7, 0, 0, 0, 5], &inner].concat();
@@ -318,7 +320,8 @@ proptest! {
         }
         let (mut outcome, fixture) = ours(frame, &actions);
         prop_assert_eq!(fixture.dropped(DropCause::Malformed), 0);
-        // Several outputs of a whole segment come one after the other, those of its packets in turn.
+        // Several outputs of a whole segment come one after the other, those of its packets in
+        // turn.
         for outcome in [&mut outcome, &mut expected] {
             outcome.sent.values_mut().for_each(|sent| sent.sort());
             outcome.again.sort();

@@ -1,9 +1,11 @@
 //! Which workers there are, and which of them serves which queue.
 //!
-//! A queue that moves is given up by one worker between two batches and taken over by another before its next: no packet is lost, and the order
-//! of its packets stays. The megaflows that they made stay with the old worker until they are idle; the new one makes its own.
+//! A queue that moves is given up by one worker between two batches and taken over by another
+//! before its next: no packet is lost, and the order of its packets stays. The megaflows that they
+//! made stay with the old worker until they are idle; the new one makes its own.
 //!
-//! A queue stays where it is unless something asks for it to move: another set of workers, another rule, a command, the automatic balance.
+//! A queue stays where it is unless something asks for it to move: another set of workers, another
+//! rule, a command, the automatic balance.
 
 use super::{DpUser, Handle, Port, Usage, open_tx};
 use crate::command::Command;
@@ -59,8 +61,8 @@ impl Default for QueueRules {
 type QueueId = (PortNo, u32);
 
 impl DpUser {
-    /// Runs a worker on each of these cores, and none elsewhere; `None` for the usual number of workers, where [`crate::Options`] put them. Does
-    /// nothing where that is so already.
+    /// Runs a worker on each of these cores, and none elsewhere; `None` for the usual number of
+    /// workers, where [`crate::Options`] put them. Does nothing where that is so already.
     ///
     /// # Errors
     /// Where the kernel gives no thread, epoll or eventfd; the workers are the same then.
@@ -103,7 +105,8 @@ impl DpUser {
         Ok(())
     }
 
-    /// Places queues by other rules. Returns what of them cannot be followed, in words for the user.
+    /// Places queues by other rules. Returns what of them cannot be followed, in words for the
+    /// user.
     pub fn set_queue_rules(&self, rules: QueueRules) -> Vec<String> {
         let _one_at_a_time = self.control.lock();
         let before = std::mem::replace(&mut *self.rules.lock(), rules.clone());
@@ -136,8 +139,8 @@ impl DpUser {
         self.replace(Scope::All, &[]);
     }
 
-    /// Takes note of what queues and workers have cost until now, and places queues anew where the rules ask for that. To be called every few
-    /// seconds. Returns whether queues were placed anew.
+    /// Takes note of what queues and workers have cost until now, and places queues anew where the
+    /// rules ask for that. To be called every few seconds. Returns whether queues were placed anew.
     pub fn sample(&self) -> bool {
         let _one_at_a_time = self.control.lock();
         let now = clock();
@@ -239,7 +242,8 @@ impl DpUser {
         found
     }
 
-    /// Moves the queues that are to be elsewhere, those of workers that are `leaving` too. The caller holds `control`.
+    /// Moves the queues that are to be elsewhere, those of workers that are `leaving` too. The
+    /// caller holds `control`.
     fn replace(&self, scope: Scope, leaving: &[Arc<Handle>]) {
         let rules = self.rules.lock().clone();
         let workers = self.workers.read().clone();
@@ -276,7 +280,8 @@ impl DpUser {
         intake.inlet.stats = stats;
         let (done, answer) = mpsc::channel();
         to.commands.push(Command::AddQueue { intake, device, done });
-        // It fails where the kernel cannot watch one descriptor more; the port is then as one whose device is gone.
+        // It fails where the kernel cannot watch one descriptor more; the port is then as one whose
+        // device is gone.
         let _ = answer.recv();
         if let Some(known) = self.ports.write().get_mut(&port)
             && let Some(queue) = known.queues.get_mut(number as usize)

@@ -76,7 +76,8 @@ pub struct WorkerReport {
     pub isolated: bool,
     /// Its queues, in the order of ports and numbers.
     pub queues: Vec<QueueReport>,
-    /// Percent of the time that it was busy with other things than its queues; `None` before it is known.
+    /// Percent of the time that it was busy with other things than its queues; `None` before it is
+    /// known.
     pub overhead: Option<u64>,
     /// What it has done since that was last cleared.
     pub perf: Perf,
@@ -151,7 +152,8 @@ perf! {
 }
 
 impl DpUser {
-    /// All workers, in the order of their cores, with what they have spent during about the last `window`.
+    /// All workers, in the order of their cores, with what they have spent during about the last
+    /// `window`.
     pub fn worker_reports(&self, window: Duration) -> Vec<WorkerReport> {
         let (now, stamp, hertz) = (clock(), sys::cycles::now(), self.hertz());
         let workers = self.workers.read().clone();

@@ -4,13 +4,15 @@ use dp::Dep;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// Entries looked at for each removal. A round over a list takes half as many removals as it has entries, so that no more than that are stale after it.
+/// Entries looked at for each removal. A round over a list takes half as many removals as it has
+/// entries, so that no more than that are stale after it.
 const LOOKS: usize = 2;
 
 /// Megaflows by what their translation depended on.
 ///
-/// A removed megaflow stays on the lists for a while, recognisable by its ticket: each removal looks at [`LOOKS`] entries of a list, one after the
-/// other and round again, and frees those that are stale. So a removal costs the same however long the lists are, and no single one costs more.
+/// A removed megaflow stays on the lists for a while, recognisable by its ticket: each removal
+/// looks at [`LOOKS`] entries of a list, one after the other and round again, and frees those that
+/// are stale. So a removal costs the same however long the lists are, and no single one costs more.
 #[derive(Default)]
 pub(super) struct DepIndex {
     lists: HashMap<Dep, List>,
@@ -45,7 +47,8 @@ impl DepIndex {
         self.lists.remove(&dep).map(|list| list.entries).unwrap_or_default()
     }
 
-    /// Notes that a megaflow with these dependencies is gone; `holds` says of a number and a ticket whether they are of one that is not.
+    /// Notes that a megaflow with these dependencies is gone; `holds` says of a number and a ticket
+    /// whether they are of one that is not.
     pub(super) fn removed(&mut self, deps: &[Dep], holds: impl Fn(u32, u32) -> bool) {
         for dep in deps {
             let Some(list) = self.lists.get_mut(dep) else {

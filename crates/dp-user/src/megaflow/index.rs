@@ -1,12 +1,16 @@
 //! Where the megaflows of one mask are found: a hash table that grows by pieces.
 //!
-//! Extendible hashing. The highest bits of a hash say which *segment* a megaflow is in, by a directory; the lowest say which line of the segment
-//! it is at home in. Where that is full it is in the line beside it, and where both are, the segment grows to twice its size or, at [`MOST`] lines,
-//! is split in two. So growing moves at most the megaflows of one segment, some thousands, however many there are in all.
+//! Extendible hashing. The highest bits of a hash say which *segment* a megaflow is in, by a
+//! directory; the lowest say which line of the segment it is at home in. Where that is full it is
+//! in the line beside it, and where both are, the segment grows to twice its size or, at [`MOST`]
+//! lines, is split in two. So growing moves at most the megaflows of one segment, some thousands,
+//! however many there are in all.
 //!
 //! Invariants
-//! - A megaflow that is not at home has a full home line: a search looks at the second line only then.
-//! - What finds no place by both rules (which takes seventeen hashes with the same bits everywhere) is in `spill`.
+//! - A megaflow that is not at home has a full home line: a search looks at the second line only
+//!   then.
+//! - What finds no place by both rules (which takes seventeen hashes with the same bits everywhere)
+//!   is in `spill`.
 
 use crate::lines::{self, Line, Lines, PLACES};
 use crate::signature::NONE;
@@ -61,7 +65,8 @@ impl Index {
         self.segment(hash).lines.line(hash)
     }
 
-    /// The first megaflow that is at home where this hash is and may have it; [`NONE`] where there is none at home.
+    /// The first megaflow that is at home where this hash is and may have it; [`NONE`] where there
+    /// is none at home.
     #[inline(always)]
     pub(super) fn candidate(&self, hash: u32) -> u32 {
         lines::first(self.home(hash), hash).unwrap_or(NONE)
@@ -111,7 +116,8 @@ impl Index {
             freed ^= 1;
             take(lines.line_mut(freed), hash, flow);
         }
-        // One of those that are beside it for want of this place comes home, which frees a place there.
+        // One of those that are beside it for want of this place comes home, which frees a place
+        // there.
         while let Some((place, tag, number)) = guest(lines.line(freed ^ 1), freed) {
             lines::add(lines.line_mut(freed), tag, number);
             freed ^= 1;
@@ -171,7 +177,8 @@ impl Index {
             lines: Lines::new(MOST),
             depth: depth + 1,
         });
-        // Of the hashes that were its, those whose next bit is set are the other's: the upper half of its part of the directory.
+        // Of the hashes that were its, those whose next bit is set are the other's: the upper half
+        // of its part of the directory.
         let part = 1usize << (self.depth - depth);
         let first = highest(hash, depth) * part;
         self.directory[first + part / 2..first + part].fill(other);
@@ -260,7 +267,8 @@ mod tests {
     }
 
     proptest! {
-        /// Hashes with few bits meet all the time: lines overflow, segments split to their end, what is left spills.
+        /// Hashes with few bits meet all the time: lines overflow, segments split to their end,
+        /// what is left spills.
         #[test]
         fn it_holds_what_was_put_in(
             changes in prop::collection::vec((any::<bool>(), 0u32..200), 1..600),

@@ -1,16 +1,20 @@
 //! The second cache: megaflows in a tuple space.
 //!
-//! A megaflow is a masked key and what becomes of every packet that equals it under the mask. Megaflows of one mask share a *subtable*, a hash
-//! table of masked keys; a lookup asks the subtables one after another, those with the most hits first. Megaflows may overlap: they come from
-//! translations, so where two cover a packet both are right, and the first found is taken.
+//! A megaflow is a masked key and what becomes of every packet that equals it under the mask.
+//! Megaflows of one mask share a *subtable*, a hash table of masked keys; a lookup asks the
+//! subtables one after another, those with the most hits first. Megaflows may overlap: they come
+//! from translations, so where two cover a packet both are right, and the first found is taken.
 //!
 //! Invariants
 //! - A megaflow that depends on what a [`Change`] names is gone when [`FlowTable::apply`] returns.
-//! - No call that workers make between batches takes long: sweeping, dumping and the freeing of a flushed table go in steps, and storage
-//!   grows by chunks, never by moving what is there.
-//! - At most [`MAX_MASKS`] subtables: beyond them megaflows get the mask of all bits, which is always correct. A sender that makes ever new
-//!   masks thereby costs itself upcalls, and nobody else lookups.
-//! - At most `limit` megaflows, which is less than configured where looking at all of them takes long: beyond it each new one replaces one of the port that holds most, so that a storm on a port displaces itself.
+//! - No call that workers make between batches takes long: sweeping, dumping and the freeing of a
+//!   flushed table go in steps, and storage grows by chunks, never by moving what is there.
+//! - At most [`MAX_MASKS`] subtables: beyond them megaflows get the mask of all bits, which is
+//!   always correct. A sender that makes ever new masks thereby costs itself upcalls, and nobody
+//!   else lookups.
+//! - At most `limit` megaflows, which is less than configured where looking at all of them takes
+//!   long: beyond it each new one replaces one of the port that holds most, so that a storm on a
+//!   port displaces itself.
 
 mod deps;
 mod index;
@@ -132,7 +136,8 @@ impl FlowTable {
         self.subtables.len()
     }
 
-    /// Grows with every removal: as long as it stands still, the numbers that lookups returned are good.
+    /// Grows with every removal: as long as it stands still, the numbers that lookups returned are
+    /// good.
     #[inline]
     pub(crate) fn removals(&self) -> u64 {
         self.removals
@@ -163,7 +168,8 @@ impl FlowTable {
         self.storage.prefetch(number);
     }
 
-    /// The megaflow, if there is one, that covers whatever comes in on a port and lets nothing begin anew.
+    /// The megaflow, if there is one, that covers whatever comes in on a port and lets nothing
+    /// begin anew.
     #[inline]
     pub(crate) fn of_all(&self, port: PortNo) -> Option<u32> {
         if self.wide.is_empty() {
@@ -174,7 +180,8 @@ impl FlowTable {
         (!flow.recirculates).then_some(number)
     }
 
-    /// Whether the first [`ETHERNET_WORDS`](flow::ETHERNET_WORDS) of a key are all that lookups read.
+    /// Whether the first [`ETHERNET_WORDS`](flow::ETHERNET_WORDS) of a key are all that lookups
+    /// read.
     #[inline]
     pub(crate) fn is_ethernet(&self) -> bool {
         self.subtables.is_ethernet()
@@ -186,7 +193,8 @@ impl FlowTable {
         self.lookup_newer(key, 0)
     }
 
-    /// The same for a key that none covered when [`FlowTable::made`] was `since`: only where megaflows have come since then it is looked for.
+    /// The same for a key that none covered when [`FlowTable::made`] was `since`: only where
+    /// megaflows have come since then it is looked for.
     #[inline]
     pub(crate) fn lookup_newer(&mut self, key: &Key, since: u64) -> Option<u32> {
         self.subtables.lookup(&self.hasher, key, since, &self.storage)
@@ -198,8 +206,9 @@ impl FlowTable {
         self.subtables.made()
     }
 
-    /// Finds megaflows for those of up to [`BATCH`] runs that have [`NONE`](crate::signature::NONE), and gives them their numbers. Returns of which
-    /// it found one, a bit each.
+    /// Finds megaflows for those of up to [`BATCH`] runs that have
+    /// [`NONE`](crate::signature::NONE), and gives them their numbers. Returns of which it found
+    /// one, a bit each.
     #[inline]
     pub(crate) fn lookup_batch(&mut self, runs: &mut [Run]) -> u32 {
         self.subtables.lookup_batch(&self.hasher, runs, &self.storage)
@@ -210,7 +219,9 @@ impl FlowTable {
         std::mem::take(&mut self.subtables.asked)
     }
 
-    /// Caches a translation of `key`, of a packet of so many bytes from `owner`, which counts among what the megaflow reports. Where a megaflow of the same key and mask is there, it is replaced.
+    /// Caches a translation of `key`, of a packet of so many bytes from `owner`, which counts among
+    /// what the megaflow reports. Where a megaflow of the same key and mask is there, it is
+    /// replaced.
     pub(crate) fn insert(
         &mut self,
         key: &Key,
@@ -301,7 +312,8 @@ impl FlowTable {
         self.looked_at = 0;
     }
 
-    /// Removes the megaflows that depend on `dep` and cover a packet of the region; `false`, with some of them left, where that takes long.
+    /// Removes the megaflows that depend on `dep` and cover a packet of the region; `false`, with
+    /// some of them left, where that takes long.
     fn remove_overlap(&mut self, dep: Dep, region: &Region) -> bool {
         if self.deps.live(dep) == 0 {
             return true;
@@ -338,7 +350,8 @@ impl FlowTable {
         self.sweep.restart();
     }
 
-    /// Frees a little of what was flushed, and notes what it has carried; returns whether there is more.
+    /// Frees a little of what was flushed, and notes what it has carried; returns whether there is
+    /// more.
     pub(crate) fn reap(&mut self) -> bool {
         if let Some(mut chunk) = self.graveyard.pop() {
             chunk.note(&mut self.credits);
@@ -346,7 +359,8 @@ impl FlowTable {
         !self.graveyard.is_empty()
     }
 
-    /// Notes what megaflows have carried, of numbers from `first` on, at most a chunk of them; returns the number to go on from.
+    /// Notes what megaflows have carried, of numbers from `first` on, at most a chunk of them;
+    /// returns the number to go on from.
     pub(crate) fn note_chunk(&mut self, first: u32) -> Option<u32> {
         self.storage.note_chunk(first, &mut self.credits)
     }
@@ -372,7 +386,8 @@ impl FlowTable {
         }
     }
 
-    /// The megaflows of numbers from `first` on, at most a chunk of them, and the number to go on from; `None` at the end.
+    /// The megaflows of numbers from `first` on, at most a chunk of them, and the number to go on
+    /// from; `None` at the end.
     pub(crate) fn walk(&self, first: u32, mut visit: impl FnMut(u32, &Flow, &Key, &Mask)) -> Option<u32> {
         let (numbers, next) = self.storage.chunk_from(first);
         for number in numbers {
@@ -413,13 +428,15 @@ impl FlowTable {
         }
     }
 
-    /// Whether so many megaflows are better forgotten together with all others than removed one by one, which would take long: to ask again
-    /// for the others takes longer in all, but not at once.
+    /// Whether so many megaflows are better forgotten together with all others than removed one by
+    /// one, which would take long: to ask again for the others takes longer in all, but not at
+    /// once.
     fn is_most(&self, flows: usize) -> bool {
         flows > 4096 && flows > self.len() / 2
     }
 
-    /// Removes a megaflow of the port that holds most: of a few taken at random, the one used longest ago.
+    /// Removes a megaflow of the port that holds most: of a few taken at random, the one used
+    /// longest ago.
     fn evict(&mut self) {
         let Some(owner) = self
             .owners

@@ -1,7 +1,9 @@
-//! Where megaflows lie: chunks that are made when needed and freed when empty, so that nothing moves when the table grows.
+//! Where megaflows lie: chunks that are made when needed and freed when empty, so that nothing
+//! moves when the table grows.
 //!
-//! What a packet needs of a megaflow is in two cache lines of its own: the first is compared, the second counts and says what to do. What is
-//! needed only when megaflows come, go or are looked at is apart from them.
+//! What a packet needs of a megaflow is in two cache lines of its own: the first is compared, the
+//! second counts and says what to do. What is needed only when megaflows come, go or are looked at
+//! is apart from them.
 
 use crate::hash::{Front, MaskPairs};
 use dp::{Action, Carried, Credit, Dep, DropCause, Effect};
@@ -25,7 +27,8 @@ pub(crate) struct Flow {
     /// The first words of its key.
     pub(super) front: Front,
     pub(super) actions: Arc<[Action]>,
-    /// The port, where all there is to do is to change the packet, if anything, and to send it out of one.
+    /// The port, where all there is to do is to change the packet, if anything, and to send it out
+    /// of one.
     pub(crate) direct: Option<PortNo>,
     /// It is to be changed before.
     pub(crate) edits: bool,
@@ -49,8 +52,8 @@ pub(super) struct Origin {
     pub(super) deps: SmallVec<[Dep; 4]>,
     pub(super) effects: SmallVec<[Effect; 2]>,
     pub(super) credits: Box<[Credit]>,
-    /// Packets and bytes that are reported. At first one packet less than none: that of the upcall is not among those that the megaflow
-    /// carries.
+    /// Packets and bytes that are reported. At first one packet less than none: that of the upcall
+    /// is not among those that the megaflow carries.
     pub(super) reported: (u64, u64),
     pub(super) owner: PortNo,
     /// Place in the owner's list.
@@ -194,7 +197,8 @@ impl Storage {
         (first..end, (chunk + 1 < self.chunks.len()).then_some(next))
     }
 
-    /// Notes what the megaflows of the chunk that `first` is in have carried, and returns where the next begins.
+    /// Notes what the megaflows of the chunk that `first` is in have carried, and returns where the
+    /// next begins.
     pub(super) fn note_chunk(&mut self, first: u32, credits: &mut Vec<(Credit, Carried)>) -> Option<u32> {
         let (chunk, _) = split(first);
         if let Some((Some(flows), chunk)) = self.flows.get(chunk).zip(self.chunks.get_mut(chunk)) {

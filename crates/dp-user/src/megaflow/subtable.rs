@@ -100,11 +100,13 @@ impl Subtables {
         None
     }
 
-    /// See [`FlowTable::lookup_batch`](super::FlowTable::lookup_batch). Each subtable is asked for all keys at once, so that what it reads of
-    /// memory for one comes while it asks for the others.
+    /// See [`FlowTable::lookup_batch`](super::FlowTable::lookup_batch). Each subtable is asked for
+    /// all keys at once, so that what it reads of memory for one comes while it asks for the
+    /// others.
     #[inline]
     pub(super) fn lookup_batch(&mut self, hasher: &KeyHasher, runs: &mut [Run], storage: &Storage) -> u32 {
-        // Of each key that is left: which it is, its hash under the mask, the first megaflow that may be it.
+        // Of each key that is left: which it is, its hash under the mask, the first megaflow that
+        // may be it.
         let mut open = [(0u8, 0u32, NONE); BATCH];
         let mut left = 0;
         for (n, flow) in runs.iter().map(|run| run.flow).enumerate().take(BATCH) {
@@ -152,8 +154,8 @@ impl Subtables {
             .find(hash as u32, |flow| storage.origin(flow).key == *masked)
     }
 
-    /// Adds the megaflows that cover a packet of a region to `found`; returns how many it looked at, or `None` where that would be more than
-    /// `most`.
+    /// Adds the megaflows that cover a packet of a region to `found`; returns how many it looked
+    /// at, or `None` where that would be more than `most`.
     pub(super) fn overlapping(
         &self,
         hasher: &KeyHasher,

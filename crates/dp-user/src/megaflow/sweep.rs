@@ -1,4 +1,5 @@
-//! Ageing: megaflows that carry nothing go, what the others' packets taught the switch is told again.
+//! Ageing: megaflows that carry nothing go, what the others' packets taught the switch is told
+//! again.
 
 use super::FlowTable;
 use super::storage::DEAD;
@@ -12,13 +13,16 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// A pass over the table that takes longer than this has too many megaflows to look at.
 const LONG: Duration = Duration::from_millis(1300);
 
-/// As long as this a step of a pass counts at most: a thread that has not come to the next one for longer was stopped, and not busy.
+/// As long as this a step of a pass counts at most: a thread that has not come to the next one for
+/// longer was stopped, and not busy.
 const STOPPED: Duration = Duration::from_millis(250);
 
-/// Megaflows looked at in a step: packets wait meanwhile, some ten microseconds where all of them go.
+/// Megaflows looked at in a step: packets wait meanwhile, some ten microseconds where all of them
+/// go.
 const PIECE: u32 = 64;
 
-/// Pieces looked at in one step, where a worker comes to it so seldom that a pass would take longer than [`PERIOD`].
+/// Pieces looked at in one step, where a worker comes to it so seldom that a pass would take longer
+/// than [`PERIOD`].
 const CATCH_UP: usize = 8;
 
 /// The limit on megaflows that long passes do not bring below.
@@ -90,7 +94,8 @@ impl FlowTable {
         self.sweep.traffic();
     }
 
-    /// When [`FlowTable::sweep`] wants to be called: at once where it is in the middle of a pass, never where there is nothing to age.
+    /// When [`FlowTable::sweep`] wants to be called: at once where it is in the middle of a pass,
+    /// never where there is nothing to age.
     pub(crate) fn next_sweep(&self) -> Option<Nanos> {
         if self.sweep.cursor.is_some() {
             return Some(Nanos::ZERO);
@@ -98,8 +103,8 @@ impl FlowTable {
         (self.len() > 0).then_some(self.sweep.due)
     }
 
-    /// Looks at the next few megaflows where a pass is due. Removes those unused for too long, and adds to `effects` those of the ones
-    /// used since the last pass.
+    /// Looks at the next few megaflows where a pass is due. Removes those unused for too long, and
+    /// adds to `effects` those of the ones used since the last pass.
     pub(crate) fn sweep(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         let first = match self.sweep.cursor {
             Some(first) => first,
@@ -179,8 +184,9 @@ impl FlowTable {
         self.sweep.took
     }
 
-    /// Lets fewer megaflows be cached after a pass that took long, as one does where the worker has little time, and again more, up to what is
-    /// configured, after others: a megaflow that is not looked at for long ages late, and what it carried is told late.
+    /// Lets fewer megaflows be cached after a pass that took long, as one does where the worker has
+    /// little time, and again more, up to what is configured, after others: a megaflow that is not
+    /// looked at for long ages late, and what it carried is told late.
     fn adapt(&mut self) {
         let took = self.sweep.took;
         self.limit = if took > LONG {

@@ -48,7 +48,8 @@ impl Run {
 }
 
 impl Batch {
-    /// Reads the keys of the packets; of those that visibly have the key of the one before, one key.
+    /// Reads the keys of the packets; of those that visibly have the key of the one before, one
+    /// key.
     #[inline(always)]
     pub(super) fn read(
         &mut self,

@@ -1,7 +1,7 @@
 //! Stages 2 to 4: which megaflow covers each packet of a batch.
 //!
-//! Each step is done for the whole batch before the next, and asks for the memory that the next one reads: what one packet waits for comes while
-//! the others are seen to.
+//! Each step is done for the whole batch before the next, and asks for the memory that the next one
+//! reads: what one packet waits for comes while the others are seen to.
 
 use super::Pipeline;
 use super::batch::{Batch, MALFORMED, Run};
@@ -42,7 +42,8 @@ impl Pipeline {
         self.ethernet && self.by_both == 0 && self.flows.is_ethernet()
     }
 
-    /// The hash by which a key's megaflow is remembered: of as much of it as megaflows look at, which is all that is read of packets.
+    /// The hash by which a key's megaflow is remembered: of as much of it as megaflows look at,
+    /// which is all that is read of packets.
     #[inline]
     pub(super) fn hash(&self, key: &Key) -> u64 {
         if self.hashes_ethernet() {

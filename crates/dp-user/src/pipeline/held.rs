@@ -1,4 +1,5 @@
-//! Packets that do not go their way at once: those that wait at the gate of the port they came by, and at the scheduler of the one they leave by.
+//! Packets that do not go their way at once: those that wait at the gate of the port they came by,
+//! and at the scheduler of the one they leave by.
 
 use super::{BATCH, Inlet, Pipeline};
 use crate::poll::Poller;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use wire::Nanos;
 
 impl Pipeline {
-    /// Between stages 1 and 2, for a port that has asked for it: leaves the frames that come through now.
+    /// Between stages 1 and 2, for a port that has asked for it: leaves the frames that come
+    /// through now.
     #[cold]
     pub(super) fn pass_through_gate(&mut self, frames: &mut Vec<Frame>, from: &mut Inlet, now: Nanos) {
         let Some(gate) = &from.gate else {
@@ -52,7 +54,8 @@ impl Pipeline {
         from.line.end();
     }
 
-    /// Schedules what leaves a port, or changes how; `None` sends it as it comes, once what is queued has gone.
+    /// Schedules what leaves a port, or changes how; `None` sends it as it comes, once what is
+    /// queued has gone.
     ///
     /// # Errors
     /// What the discipline refuses.

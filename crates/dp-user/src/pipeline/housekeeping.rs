@@ -1,4 +1,5 @@
-//! What a worker does aside from packets: it ages megaflows, frees what has gone, and tells the switch what was carried.
+//! What a worker does aside from packets: it ages megaflows, frees what has gone, and tells the
+//! switch what was carried.
 
 use super::Pipeline;
 use crate::megaflow::ShortcutTally;
@@ -29,7 +30,8 @@ impl Default for Push {
 }
 
 impl Pipeline {
-    /// Does a step of what is done aside from packets: ageing, freeing. Returns when it wants to be called again, if ever.
+    /// Does a step of what is done aside from packets: ageing, freeing. Returns when it wants to be
+    /// called again, if ever.
     pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
         self.apply_changes();
         self.flows.sweep(now, &mut self.effects);
@@ -42,8 +44,8 @@ impl Pipeline {
         let next = self.flows.next_sweep();
         let pass_done = next != Some(Nanos::ZERO);
         if self.effects.len() >= EFFECTS || (pass_done && !self.effects.is_empty()) {
-            // Megaflows that a change has outdated meanwhile must not teach what is no longer so; what races with this is for the switch to
-            // tell apart, as it is with two packets.
+            // Megaflows that a change has outdated meanwhile must not teach what is no longer so;
+            // what races with this is for the switch to tell apart, as it is with two packets.
             for effects in self.effects.chunks(EFFECTS) {
                 self.slowpath.refresh(effects, now);
             }
@@ -80,7 +82,8 @@ impl Pipeline {
         self.flows.set_limits(limits);
     }
 
-    /// Most megaflows that are cached now: what was said, or fewer where a pass over them takes longer than a second or so.
+    /// Most megaflows that are cached now: what was said, or fewer where a pass over them takes
+    /// longer than a second or so.
     pub fn flow_limit(&self) -> usize {
         self.flows.limit()
     }

@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use wire::Nanos;
 
-/// What a queue may ask of others: so many copies for controllers, or upcalls, a batch, and some more.
+/// What a queue may ask of others: so many copies for controllers, or upcalls, a batch, and some
+/// more.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: u32,
@@ -22,8 +23,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// `per_batch` copies for each batch while other ports wait too, and `burst` in reserve; `per_batch` upcalls a turn, and room for `burst` packets
-    /// that wait for theirs.
+    /// `per_batch` copies for each batch while other ports wait too, and `burst` in reserve;
+    /// `per_batch` upcalls a turn, and room for `burst` packets that wait for theirs.
     pub fn new(per_batch: u32, burst: u32) -> Budget {
         Budget {
             left: burst,

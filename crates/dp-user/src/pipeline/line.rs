@@ -1,19 +1,24 @@
 //! Packets of new flows that wait until their queue may ask the switch again.
 //!
-//! Goal: whoever opens new flows as fast as they can delays others by a few translations, and loses nothing as long as they are slower.
-//! - A queue may ask a few times a turn, fewer where several have packets. The rest of its packets of new flows stand in its line, in the order of
-//!   arrival, and ask in its next turns. While others without a line have packets, or had lately, one with a line asks hardly at all in a turn: what it
-//!   loses by that is the time to look at the others in between, and what they gain is that this is soon.
+//! Goal: whoever opens new flows as fast as they can delays others by a few translations, and loses
+//! nothing as long as they are slower.
+//! - A queue may ask a few times a turn, fewer where several have packets. The rest of its packets
+//!   of new flows stand in its line, in the order of arrival, and ask in its next turns. While
+//!   others without a line have packets, or had lately, one with a line asks hardly at all in a
+//!   turn: what it loses by that is the time to look at the others in between, and what they gain
+//!   is that this is soon.
 //! - While some stand there and nobody else has packets, or only queues with lines of their own,
 //!   the queue receives no packets: they wait in the device. It does receive while somebody changes
 //!   the switch's tables: see below.
-//! - Where others have packets and no line, those of flows that are known go on; for new ones that find the line full there is
-//!   [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
+//! - Where others have packets and no line, those of flows that are known go on; for new ones that
+//!   find the line full there is [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
 //! - While somebody changes the switch's tables nobody can ask. Packets of new flows stand in the
 //!   line for that time, and those of known flows go on.
-//! - A line that has run empty counts as one for some turns more: queues with as many new flows each do not run empty in the same turn.
-//! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others stand in the line goes to its end, known or not. When
-//!   the first of them has asked, the others go on with it, so that a flow that has become known is out of the line.
+//! - A line that has run empty counts as one for some turns more: queues with as many new flows
+//!   each do not run empty in the same turn.
+//! - Order within a flow is kept: a packet of a flow, by its addresses and ports, of which others
+//!   stand in the line goes to its end, known or not. When the first of them has asked, the others
+//!   go on with it, so that a flow that has become known is out of the line.
 
 use super::batch::Batch;
 use super::{BATCH, Inlet, Pipeline};
@@ -23,19 +28,23 @@ use netdev::Frame;
 use std::collections::VecDeque;
 use wire::Nanos;
 
-/// Places of the table of flows in a line: of most flows that are not in a full line, it tells that without a look at the line.
+/// Places of the table of flows in a line: of most flows that are not in a full line, it tells that
+/// without a look at the line.
 const PLACES: usize = 1024;
 
 /// Turns without a line after which a queue counts as one that has none.
 const LULL: u8 = 16;
 
-/// A queue with a line asks that many times less in a turn while others without one have packets, or had lately.
+/// A queue with a line asks that many times less in a turn while others without one have packets,
+/// or had lately.
 const SPARING: u32 = 4;
 
-/// And that many times more where none of those had packets for long: what is not done for packets is less of a longer turn.
+/// And that many times more where none of those had packets for long: what is not done for packets
+/// is less of a longer turn.
 const ALONE: u32 = 2;
 
-/// What is known of the queues that have no packets of new flows that wait, nor had in the last turns.
+/// What is known of the queues that have no packets of new flows that wait, nor had in the last
+/// turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// Some have packets in this turn.
@@ -245,7 +254,8 @@ impl Pipeline {
         self.act_in_order(batch, from, now);
     }
 
-    /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of its wait.
+    /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of
+    /// its wait.
     pub(super) fn ask_or_wait(&mut self, mut held: Held, from: &mut Inlet, now: Nanos) {
         if from.is_away(&held.key) && !from.line.has(&held.key) {
             return self.send_away(held, from, now);

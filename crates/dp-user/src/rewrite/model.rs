@@ -494,7 +494,8 @@ pub(crate) fn any_model() -> impl Strategy<Value = Model> {
     })
 }
 
-/// A write to some field; half of them to all of it. The kind of an option is left as it is: the option would be another.
+/// A write to some field; half of them to all of it. The kind of an option is left as it is: the
+/// option would be another.
 pub(crate) fn any_write() -> impl Strategy<Value = (Field, u128, u128)> {
     let mask = prop_oneof![2 => Just(u128::MAX), 1 => any::<u128>(), 1 => Just(0)];
     let field = (0..Field::ALL.len()).prop_map(|field| Field::ALL[field]);

@@ -1,8 +1,9 @@
-//! How many bytes may be under way in a device: enough that it never waits for more, and not much beyond, since they stand in a queue there that
-//! no scheduler orders.
+//! How many bytes may be under way in a device: enough that it never waits for more, and not much
+//! beyond, since they stand in a queue there that no scheduler orders.
 //!
-//! What Linux's byte queue limits do (`Documentation/ABI/testing/sysfs-class-net-queues`), with what can be seen of a device from outside: when it
-//! is full, when it has run empty, and how much it has taken in between.
+//! What Linux's byte queue limits do (`Documentation/ABI/testing/sysfs-class-net-queues`), with
+//! what can be seen of a device from outside: when it is full, when it has run empty, and how much
+//! it has taken in between.
 
 use std::time::Duration;
 use wire::Nanos;
@@ -14,7 +15,8 @@ const LASTS: Duration = Duration::from_millis(4);
 const LEAST: u64 = 16 << 10;
 const MOST: u64 = 4 << 20;
 
-/// What may be under way before anything is known: one large segment and another that is being taken.
+/// What may be under way before anything is known: one large segment and another that is being
+/// taken.
 const FIRST: u64 = 128 << 10;
 
 /// See the module's page.

@@ -1,7 +1,8 @@
-//! Packets that are held back until their time: those that wait at a scheduler, and those that wait at the gate of their port.
+//! Packets that are held back until their time: those that wait at a scheduler, and those that wait
+//! at the gate of their port.
 //!
-//! Goal: right to some ten microseconds, and a processor that sleeps in between. A sleeping thread wakes some ten microseconds late, so it wakes
-//! [`EARLY`] and looks from there on.
+//! Goal: right to some ten microseconds, and a processor that sleeps in between. A sleeping thread
+//! wakes some ten microseconds late, so it wakes [`EARLY`] and looks from there on.
 
 use super::{OUTLETS, Queue, Worker, clock};
 use std::time::Duration;

@@ -1,11 +1,15 @@
-//! Turns in which packets of new flows wait: whose turn it is first, and how little the others leave to them.
+//! Turns in which packets of new flows wait: whose turn it is first, and how little the others
+//! leave to them.
 //!
-//! Goal: a queue whose packets are all of new flows costs the other queues next to nothing, however long that lasts.
-//! - A worker that spins asks epoll in such a turn, as one does that does not: that is one system call for all queues, where to look into them would
-//!   be one for each, so that between two translations or so there is time for it.
+//! Goal: a queue whose packets are all of new flows costs the other queues next to nothing, however
+//! long that lasts.
+//! - A worker that spins asks epoll in such a turn, as one does that does not: that is one system
+//!   call for all queues, where to look into them would be one for each, so that between two
+//!   translations or so there is time for it.
 //! - Queues without a line are served first.
-//! - While one of those had packets lately, it is likely to have more of them soon. Then queues with lines ask little in a turn, so that the next
-//!   turn comes soon; where none had, turns are longer, and more of the time goes into translations.
+//! - While one of those had packets lately, it is likely to have more of them soon. Then queues
+//!   with lines ask little in a turn, so that the next turn comes soon; where none had, turns are
+//!   longer, and more of the time goes into translations.
 
 use super::{Queue, Worker};
 use crate::pipeline::Others;
@@ -16,7 +20,8 @@ use wire::Nanos;
 pub(super) const LATELY: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Adds the queues at which packets of new flows wait to those that are ready, puts those that have none first, and says what is known of the latter.
+    /// Adds the queues at which packets of new flows wait to those that are ready, puts those that
+    /// have none first, and says what is known of the latter.
     #[cold]
     pub(super) fn join_waiting(&mut self, ready: &mut Vec<u64>, now: Nanos) -> Others {
         self.waiting = false;

@@ -233,7 +233,8 @@ fn new_flows_of_a_port_wait_for_no_more_translations_of_a_storm_than_their_own()
     (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
     (0..1000).for_each(|n| assert!(quiet.inject(&packet(1 << 24 | n))));
     let mut arrived = 0;
-    // Fewer than its line has room for at once, and the rest stays with the device until there is room.
+    // Fewer than its line has room for at once, and the rest stays with the device until there is
+    // room.
     while arrived < 256 {
         fixture.turn();
         arrived += sink.take_sent().iter().filter(|packet| packet[8] == 1).count();
@@ -249,7 +250,8 @@ fn a_port_with_too_many_new_flows_loses_packets_only_while_others_wait() {
     (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
     (0..1280).for_each(|_| assert!(quiet.inject(&packet(1 << 24))));
     (0..40).for_each(|_| fixture.turn());
-    // 40 batches of 32 each: of the storm's, 4 went up in the first turn and 2 in each of the others, and 256 wait.
+    // 40 batches of 32 each: of the storm's, 4 went up in the first turn and 2 in each of the
+    // others, and 256 wait.
     let stats = fixture.worker.pipeline.cache_stats();
     let asked = 4 + 39 * 2;
     assert_eq!(stats.lost, 40 * 32 - asked - 256);
@@ -266,7 +268,8 @@ fn a_port_with_too_many_new_flows_loses_packets_only_while_others_wait() {
 fn ports_that_all_have_too_many_new_flows_lose_nothing_and_translate_without_a_break() {
     let mut fixture = Fixture::new();
     let (one, other, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
-    // Of the other's packets one in four is of a known flow, so that their lines run empty at different times.
+    // Of the other's packets one in four is of a known flow, so that their lines run empty at
+    // different times.
     (0..2048).for_each(|n| assert!(one.inject(&packet(n))));
     (0..2048).for_each(|n| assert!(other.inject(&packet(1 << 24 | if n % 4 == 0 { 0 } else { n }))));
     let mut turns = 0;

@@ -222,7 +222,8 @@ fn an_idle_datapath_sleeps() {
             })
             .sum()
     };
-    // Other tests' workers live in this process too; some moment comes at which nobody's worker moves.
+    // Other tests' workers live in this process too; some moment comes at which nobody's worker
+    // moves.
     eventually("no worker wakes for a while", || {
         let before = wakes();
         std::thread::sleep(std::time::Duration::from_millis(50));

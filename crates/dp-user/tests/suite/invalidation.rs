@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use wire::{Nanos, Vid};
 
-/// A switch that sends to the port that `table` says, whatever the destination; the destination is the dependency.
+/// A switch that sends to the port that `table` says, whatever the destination; the destination is
+/// the dependency.
 fn one_port(table: &Arc<AtomicU32>) -> Arc<FakeSwitch> {
     let table = table.clone();
     FakeSwitch::new(move |key| {
@@ -51,7 +52,8 @@ fn a_change_removes_the_megaflows_that_depend_on_it_and_no_others() {
 
 #[test]
 fn a_change_that_races_with_a_translation_is_applied_before_its_megaflow_is_used() {
-    // The table changes, and the change is published, after the answer was read from the table and before the worker has it.
+    // The table changes, and the change is published, after the answer was read from the table and
+    // before the worker has it.
     let changes = Arc::new(Changes::new());
     let raced = AtomicBool::new(false);
     let switch = {
@@ -92,7 +94,8 @@ fn an_upcall_that_outdates_megaflows_found_for_its_batch_has_them_looked_up_agai
     };
     let mut bench = Bench::with(3, switch, changes, 1000);
     bench.receive(0, &[packet(5, 1, 0)]);
-    // In one batch: a hit, the packet that changes the tables, and one whose megaflow was found before the change.
+    // In one batch: a hit, the packet that changes the tables, and one whose megaflow was found
+    // before the change.
     bench.receive(0, &[packet(5, 1, 1), packet(6, 9, 2), packet(5, 1, 3)]);
     assert_eq!(bench.numbers(1), [0, 1]);
     assert_eq!(bench.numbers(2), [2, 3]);
@@ -323,7 +326,8 @@ fn overlap(dep: u64, fields: &[(Field, u128, u128)]) -> Change {
 
 #[test]
 fn a_change_of_a_region_removes_what_depends_on_it_and_covers_packets_of_it() {
-    // Even stations' megaflows look at the destination, odd ones' at the source too; those from 100 on depend on another table.
+    // Even stations' megaflows look at the destination, odd ones' at the source too; those from 100
+    // on depend on another table.
     let switch = FakeSwitch::new(|key| {
         let dst = key.get(Field::EthDst) & 0xffff;
         let fields = [Field::EthDst, Field::EthSrc];

@@ -108,7 +108,8 @@ const SEEN_MAC: u64 = 0x0200_0000_0099;
 const TWO: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const TWO_MAC: u64 = 0x0200_0000_0002;
 
-/// Translates addresses and ports of host two; with `labels`, packets pass a link (ports 3 and 4) on which they have an MPLS label.
+/// Translates addresses and ports of host two; with `labels`, packets pass a link (ports 3 and 4)
+/// on which they have an MPLS label.
 fn translating(labels: bool) -> Arc<FakeSwitch> {
     let set = |field, value: u128| Action::SetField(SetField::new(field, value, u128::MAX).unwrap());
     FakeSwitch::new(move |key| {

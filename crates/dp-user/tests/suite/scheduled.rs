@@ -198,7 +198,8 @@ fn a_large_segment_is_cut_on_a_slow_link_and_stays_whole_on_a_fast_one() {
         let (packet, offload) = segment(40_000);
         assert!(bench.devices[0].inject_with(&packet, offload));
         bench.drain(0);
-        // The link is busy with what went first: on a slow one with one packet, or a few that make up for time before.
+        // The link is busy with what went first: on a slow one with one packet, or a few that make
+        // up for time before.
         let first = bench.sent(1).len();
         assert_eq!(first == 40, whole, "{first}");
         let begun = bench.now;

@@ -1,4 +1,5 @@
-//! What most packets are: TCP or UDP over IPv4, without tags, options and fragments. Their fields have fixed places, and are read at one go.
+//! What most packets are: TCP or UDP over IPv4, without tags, options and fragments. Their fields
+//! have fixed places, and are read at one go.
 
 use crate::ETHERNET_WORDS;
 use crate::field::{Field, word};
@@ -13,13 +14,16 @@ const WORDS: [usize; 7] = [0, 1, 2, 3, 4, 5, 10];
 pub(super) struct Plain([u64; WORDS.len()]);
 
 impl Plain {
-    /// `None` where the packet is not plain, or shorter than Ethernet, IPv4 and TCP's header: 54 bytes.
+    /// `None` where the packet is not plain, or shorter than Ethernet, IPv4 and TCP's header: 54
+    /// bytes.
     #[inline(always)]
     pub(super) fn read(data: &[u8], in_port: PortNo) -> Option<Plain> {
         let header: &[u8; 54] = data.first_chunk()?;
-        // EtherType, version and header length, type of service, total length, identification: 16, 8, 8, 16, 16 bits.
+        // EtherType, version and header length, type of service, total length, identification: 16,
+        // 8, 8, 16, 16 bits.
         let front = be64(header, 12);
-        // Flags and fragment offset, time to live, protocol, checksum, half an address: 16, 8, 8, 16, 16 bits.
+        // Flags and fragment offset, time to live, protocol, checksum, half an address: 16, 8, 8,
+        // 16, 16 bits.
         let back = be64(header, 20);
         let total_len = (front >> 16 & 0xffff) as usize;
         if front >> 40 != 0x08_0045 || back >> 48 & 0x3fff != 0 || total_len > data.len() - 14 {
@@ -59,7 +63,8 @@ impl Plain {
     #[inline(always)]
     pub(super) fn is_of(self, key: &Key) -> bool {
         let [a, b, c, d, ip, addresses, transport] = self.0;
-        // Word by word, addresses first, which is where most packets differ: a key that was just written is slow to be read in larger pieces.
+        // Word by word, addresses first, which is where most packets differ: a key that was just
+        // written is slow to be read in larger pieces.
         let words = &key.words;
         words[5] == addresses && words[10] == transport && words[4] == ip && begins_with(key, &[a, b, c, d])
     }
@@ -72,8 +77,9 @@ impl Plain {
     }
 }
 
-/// Whether a packet visibly has the key of another that came by the same port and was [`Same`](super::Reading::Same) itself: their lengths are the same, and
-/// all that a key has of their headers. It is seen sooner than by keys, and of fewer packets.
+/// Whether a packet visibly has the key of another that came by the same port and was
+/// [`Same`](super::Reading::Same) itself: their lengths are the same, and all that a key has of
+/// their headers. It is seen sooner than by keys, and of fewer packets.
 #[inline(always)]
 pub fn repeats(packet: &[u8], before: &[u8]) -> bool {
     const UDP_OR_TCP: [u64; 2] = [0, 0xffff];

@@ -5,11 +5,13 @@ use crate::{ETHERNET_WORDS, Field, Key, PortNo};
 use std::ops::Deref;
 use wire::EtherType;
 
-/// A key to read packets into, again and again: keys are long, and to copy one, or to empty one that is nearly empty, takes as long as to read
-/// a header. It dereferences to the key that was read last.
+/// A key to read packets into, again and again: keys are long, and to copy one, or to empty one
+/// that is nearly empty, takes as long as to read a header. It dereferences to the key that was
+/// read last.
 ///
-/// Packets of a connection come in bursts. Where a packet visibly has the key of the one before it, nothing is written: what is known of the one
-/// before holds for it, too. That is seen of what most packets are, TCP and UDP over IPv4 without tags, options and fragments.
+/// Packets of a connection come in bursts. Where a packet visibly has the key of the one before it,
+/// nothing is written: what is known of the one before holds for it, too. That is seen of what most
+/// packets are, TCP and UDP over IPv4 without tags, options and fragments.
 #[derive(Clone)]
 pub struct KeySlot {
     key: Key,
@@ -47,7 +49,8 @@ impl Deref for KeySlot {
 }
 
 impl KeySlot {
-    /// Reads a packet, as [`extract`](super::extract) does. `before` is where the packet before it was read in the same way, if there was one.
+    /// Reads a packet, as [`extract`](super::extract) does. `before` is where the packet before it
+    /// was read in the same way, if there was one.
     #[inline(always)]
     pub fn read(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
         let Some(plain) = Plain::read(data, in_port) else {
@@ -73,8 +76,8 @@ impl KeySlot {
         reading(read.is_some())
     }
 
-    /// The same for the first [`ETHERNET_WORDS`] words of a packet's key, which are those before its payload. What the other words say has no
-    /// meaning.
+    /// The same for the first [`ETHERNET_WORDS`] words of a packet's key, which are those before
+    /// its payload. What the other words say has no meaning.
     #[inline(always)]
     pub fn read_ethernet(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
         let Some(words) = untagged(data, in_port) else {

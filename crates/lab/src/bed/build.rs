@@ -117,13 +117,14 @@ pub(crate) fn set_up(host: &topology::Host, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Settings of a namespace, made on a thread in it before it has devices: nothing is sent that was not asked for, and one run leaves nothing that
-/// another one feels.
+/// Settings of a namespace, made on a thread in it before it has devices: nothing is sent that was
+/// not asked for, and one run leaves nothing that another one feels.
 fn settle() -> Result<()> {
     let settings = [
         ("net/ipv6/conf/all/disable_ipv6", "1"),
         ("net/ipv6/conf/default/disable_ipv6", "1"),
-        // Neither a router's advice nor its own view of where a packet should come from changes a host's way.
+        // Neither a router's advice nor its own view of where a packet should come from changes a
+        // host's way.
         ("net/ipv4/conf/all/rp_filter", "0"),
         ("net/ipv4/conf/default/rp_filter", "0"),
         ("net/ipv4/conf/all/send_redirects", "0"),
@@ -152,8 +153,9 @@ fn write(name: &str, value: &str) -> Result<()> {
     fs::write(&path, value).with_context(|| format!("{} = {value}", path.display()))
 }
 
-/// The offloads of a container's device on a bare cable, which are those that a container on a switch's port has, as `ethtool -k` names them;
-/// features that the device cannot have are left out. None where no testbed can be made to look.
+/// The offloads of a container's device on a bare cable, which are those that a container on a
+/// switch's port has, as `ethtool -k` names them; features that the device cannot have are left
+/// out. None where no testbed can be made to look.
 pub fn offloads() -> BTreeMap<String, String> {
     let topology = "host = [{ name = 'a', address = [] }, { name = 'b', address = [] }]\n\
                     link = [{ a = { at = 'a' }, b = { at = 'b' } }]";

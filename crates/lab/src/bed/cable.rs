@@ -1,12 +1,14 @@
 //! Cables: how each is made, and what it has lost.
 //!
-//! A bare cable is a veth pair. One with a rate has a namespace of its own with a plain bridge between the two ends and the kernel's token bucket
-//! (`tc-tbf(8)`) at the way out of each direction. One with a delay has a [program](super::delay) in the bridge's place, and one whose frames take
-//! their time to pass has it in the bucket's place too.
+//! A bare cable is a veth pair. One with a rate has a namespace of its own with a plain bridge
+//! between the two ends and the kernel's token bucket (`tc-tbf(8)`) at the way out of each
+//! direction. One with a delay has a [program](super::delay) in the bridge's place, and one whose
+//! frames take their time to pass has it in the bucket's place too.
 //!
-//! A token bucket counts whole frames only if it is handed whole frames: what it takes apart itself (a segment of 64 KB) it counts without the
-//! cable's overhead. So all four devices of such a cable take no offloads: frames are cut and have their checksums before they reach it, whoever
-//! sends them.
+//! A token bucket counts whole frames only if it is handed whole frames: what it takes apart itself
+//! (a segment of 64 KB) it counts without the cable's overhead. So all four devices of such a cable
+//! take no offloads: frames are cut and have their checksums before they reach it, whoever sends
+//! them.
 
 use super::names;
 use crate::topology::{End, Link, OVERHEAD, Topology};
@@ -72,7 +74,8 @@ impl Rate {
         let rate = link.rate?;
         let tagged = is_tagged(&link.a, topology) || is_tagged(&link.b, topology);
         let overhead = OVERHEAD + if tagged { TAG } else { 0 };
-        // Two frames at least: with one, the bucket is full while it waits for a late timer, and what it could not hold is lost to the rate.
+        // Two frames at least: with one, the bucket is full while it waits for a late timer, and
+        // what it could not hold is lost to the rate.
         let burst = (2 * (FRAME + OVERHEAD)).max(rate / 8 * LATENESS / 1_000_000);
         Some(Rate {
             rate,
@@ -94,7 +97,8 @@ impl Rate {
     }
 }
 
-/// Whether what passes an end is tagged: a bridge's trunk, or a host whose addresses are all in VLANs.
+/// Whether what passes an end is tagged: a bridge's trunk, or a host whose addresses are all in
+/// VLANs.
 fn is_tagged(end: &End, topology: &Topology) -> bool {
     let host = topology.hosts.iter().find(|host| host.name == end.at);
     let router = host.is_some_and(|host| !host.addresses.is_empty() && host.addresses.iter().all(|a| a.vlan.is_some()));
@@ -140,8 +144,8 @@ impl Cable {
             lines.push("link add bridge type bridge stp_state 0 mcast_snooping 0 ageing_time 0".to_owned());
             for device in devices {
                 lines.push(format!("link set {device} master bridge"));
-                // All that a cable carries passes, frames for the bridge itself (IEEE 802.1D's reserved addresses) too; but PAUSE, which no
-                // bridge of the kernel forwards.
+                // All that a cable carries passes, frames for the bridge itself (IEEE 802.1D's
+                // reserved addresses) too; but PAUSE, which no bridge of the kernel forwards.
                 lines.push(format!(
                     "link set {device} type bridge_slave learning off flood on group_fwd_mask 0xfffd"
                 ));
@@ -174,7 +178,8 @@ impl Cable {
         devices
     }
 
-    /// What has gone in at the other end and leaves through `inner`, for a reader: `PC1-s1 towards s1`.
+    /// What has gone in at the other end and leaves through `inner`, for a reader:
+    /// `PC1-s1 towards s1`.
     pub(crate) fn direction(&self, device: &str) -> String {
         let to = if device == self.a.inner { &self.a } else { &self.b };
         format!("{} towards {}", self.name, to.at)

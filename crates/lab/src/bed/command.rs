@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 /// Runs a command to its end and gives its standard output.
 ///
 /// # Errors
-/// The program is not there, or does not succeed; the error has the command and what it wrote to standard error.
+/// The program is not there, or does not succeed; the error has the command and what it wrote to
+/// standard error.
 pub fn run(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -30,7 +31,8 @@ pub fn run_words(words: &[&str]) -> Result<String> {
     run(Command::new(program).args(args))
 }
 
-/// As [`run_words`], run once in the life of this process: what the machine has is asked for every cell of every scenario.
+/// As [`run_words`], run once in the life of this process: what the machine has is asked for every
+/// cell of every scenario.
 ///
 /// # Errors
 /// As [`run`], in words.

@@ -12,7 +12,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Counts of a device, in packets and bytes as its namespace sees them: what a port receives (rx) came from its cable.
+/// Counts of a device, in packets and bytes as its namespace sees them: what a port receives (rx)
+/// came from its cable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets received.
@@ -109,8 +110,8 @@ fn loss(cause: &str, place: String, packets: u64) -> Loss {
     }
 }
 
-/// By direction. A veth device counts a packet as dropped when it sends it and the other side's backlog is full; the other side's own count of
-/// the same packet is left alone.
+/// By direction. A veth device counts a packet as dropped when it sends it and the other side's
+/// backlog is full; the other side's own count of the same packet is left alone.
 fn cable_losses(cable: &Cable, counted: &BTreeMap<&str, BTreeMap<String, Counters>>) -> Result<BTreeMap<String, u64>> {
     let mut losses = BTreeMap::new();
     let tx_dropped = |namespace: &str, device: &str| {
@@ -181,7 +182,8 @@ const USER_HZ: f64 = 100.0;
 /// Seconds of CPU that a process has used; none if it has ended.
 pub(crate) fn cpu(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the name in parentheses: the state, and as fields 14 and 15 of all the time in user and in system mode (proc_pid_stat(5)).
+    // After the name in parentheses: the state, and as fields 14 and 15 of all the time in user and
+    // in system mode (proc_pid_stat(5)).
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some(ticks as f64 / USER_HZ)

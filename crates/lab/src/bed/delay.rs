@@ -1,9 +1,11 @@
-//! A cable's delay: a program between two devices that holds every frame for a time, and, if asked, for as long as its bits take to pass.
+//! A cable's delay: a program between two devices that holds every frame for a time, and, if asked,
+//! for as long as its bits take to pass.
 //!
-//! The time counts from when the kernel received the frame, not from when the program was woken, and for the last moment before a frame is due
-//! the program does not sleep. It begins to send so much earlier as the kernel needs to have the frame on the device, which it learns from the time
-//! that the kernel notes there: between the two notes of the kernel lies the delay. A late wake-up delays frames, but not those behind them, so
-//! the rate is kept.
+//! The time counts from when the kernel received the frame, not from when the program was woken,
+//! and for the last moment before a frame is due the program does not sleep. It begins to send so
+//! much earlier as the kernel needs to have the frame on the device, which it learns from the time
+//! that the kernel notes there: between the two notes of the kernel lies the delay. A late wake-up
+//! delays frames, but not those behind them, so the rate is kept.
 
 use super::cable::{Cable, Rate};
 use super::process::{self, Input};
@@ -32,21 +34,25 @@ const BUFFER: i32 = 64 << 20;
 /// The longest frame that is received.
 const LONGEST: usize = 65_536;
 
-/// For how long before a frame is due the program keeps its processor, in nanoseconds: longer than a wake-up takes.
+/// For how long before a frame is due the program keeps its processor, in nanoseconds: longer than
+/// a wake-up takes.
 const SPIN: u64 = 60_000;
 
-/// The longest that a frame may have waited to be received, or its time to be taken, in nanoseconds: what is more, the system's clock was set.
+/// The longest that a frame may have waited to be received, or its time to be taken, in
+/// nanoseconds: what is more, the system's clock was set.
 const MOST_AGE: u64 = 100 * clock::MILLI;
 
-/// From the call that sends a frame to the frame on the device, in nanoseconds, as long as nothing is known of it. What the kernel does from there
-/// on (it hands the frame to the other end, and wakes who waits for it) it does on a bare cable too.
+/// From the call that sends a frame to the frame on the device, in nanoseconds, as long as nothing
+/// is known of it. What the kernel does from there on (it hands the frame to the other end, and
+/// wakes who waits for it) it does on a bare cable too.
 const ENTRY: u64 = 1_000;
 
 /// The most that the sending of a frame begins before it is due, in nanoseconds.
 const MOST_LEAD: u64 = 10_000;
 
-/// By how much the lead follows a frame that was late, or early, in nanoseconds: by little and always by the same, so that it finds the median, and
-/// the few frames before which the processor was taken away do not count for more.
+/// By how much the lead follows a frame that was late, or early, in nanoseconds: by little and
+/// always by the same, so that it finds the median, and the few frames before which the processor
+/// was taken away do not count for more.
 const STEP: u64 = 20;
 
 /// How many frames are received of one device before the others have their turn.
@@ -74,8 +80,8 @@ struct Line {
     pace: Pace,
     /// When the last bit of what was taken has passed.
     free: u64,
-    /// So much earlier than it is due the sending of a frame begins, in nanoseconds, to have it on the device when it is due: the median of what
-    /// that took of late, by the kernel's own times.
+    /// So much earlier than it is due the sending of a frame begins, in nanoseconds, to have it on
+    /// the device when it is due: the median of what that took of late, by the kernel's own times.
     lead: u64,
     frames: VecDeque<(u64, Vec<u8>)>,
     /// Bytes of them.
@@ -119,7 +125,8 @@ impl Line {
         self.frames.push_back((self.free + self.pace.delay, frame));
     }
 
-    /// Bytes that pass in so many nanoseconds: what a frame that has to wait as long finds before it.
+    /// Bytes that pass in so many nanoseconds: what a frame that has to wait as long finds before
+    /// it.
     fn waiting(&self, nanos: u64) -> u64 {
         let bits = self.pace.rate.map_or(0, |rate| {
             u128::from(nanos) * u128::from(rate.get()) / u128::from(clock::SECOND)
@@ -157,7 +164,8 @@ impl Line {
     }
 }
 
-/// `oxvs lab cable A B`: joins two devices of its namespace until its input ends; each line of it is answered with [`Counts`].
+/// `oxvs lab cable A B`: joins two devices of its namespace until its input ends; each line of it
+/// is answered with [`Counts`].
 ///
 /// # Errors
 /// There is no such device; this process may not have all its frames.

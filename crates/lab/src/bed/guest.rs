@@ -1,4 +1,5 @@
-//! Hosts that are virtual machines: their other end of the cable is a TAP device, and their agent is reached over a serial line.
+//! Hosts that are virtual machines: their other end of the cable is a TAP device, and their agent
+//! is reached over a serial line.
 
 use super::cable::{Cable, Plug};
 use super::host::{DEVICE, Host};
@@ -52,7 +53,8 @@ pub(crate) fn memory(host: &topology::Host) -> Option<u32> {
 }
 
 impl Cable {
-    /// Where the TAP devices of its guests are made: namespace, device, and the address that it has at a bridge.
+    /// Where the TAP devices of its guests are made: namespace, device, and the address that it has
+    /// at a bridge.
     pub(crate) fn taps(&self) -> impl Iterator<Item = (&str, &str, Option<[u8; 6]>)> {
         [(&self.a, &self.b), (&self.b, &self.a)]
             .into_iter()
@@ -68,7 +70,8 @@ impl Cable {
     }
 }
 
-/// Starts all guests of a testbed whose devices are there, and waits for their agents. `set_up`: commands of `ip` for a host.
+/// Starts all guests of a testbed whose devices are there, and waits for their agents. `set_up`:
+/// commands of `ip` for a host.
 pub(crate) fn start(
     topology: &Topology,
     hosts: &[Host],

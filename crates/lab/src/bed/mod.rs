@@ -1,8 +1,9 @@
 //! Namespaces, hosts and cables of a testbed on this machine.
 //!
-//! All bridges of a testbed live in one namespace, each host in its own, each cable with a rate or a delay in another, outside every switch.
-//! Everything is named `oxvs-lab-…`, and removed when the [`Bed`] is dropped, when its process ends in whatever way (a [warden](warden::watch)
-//! sees to that), or by [`clean`].
+//! All bridges of a testbed live in one namespace, each host in its own, each cable with a rate or
+//! a delay in another, outside every switch. Everything is named `oxvs-lab-…`, and removed when the
+//! [`Bed`] is dropped, when its process ends in whatever way (a [warden](warden::watch) sees to
+//! that), or by [`clean`].
 
 mod build;
 mod cable;
@@ -50,7 +51,8 @@ impl Bed {
     /// Makes hosts and cables, all of them up, but no bridge.
     ///
     /// # Errors
-    /// What [`missing`] tells; a name that is taken; a command that fails. What was begun is undone.
+    /// What [`missing`] tells; a name that is taken; a command that fails. What was begun is
+    /// undone.
     pub fn build(topology: &Topology) -> Result<Bed> {
         if let Some(reason) = missing(topology) {
             anyhow::bail!("{reason}");
@@ -91,7 +93,8 @@ impl Bed {
         self.record.directory()
     }
 
-    /// Sets huge pages of 2 MB apart for what runs in the testbed; what there was before comes back with its end.
+    /// Sets huge pages of 2 MB apart for what runs in the testbed; what there was before comes back
+    /// with its end.
     ///
     /// # Errors
     /// The kernel has none, or not so much memory in one piece.
@@ -124,7 +127,8 @@ impl Bed {
         ends.map(|(_, _, device)| device).collect()
     }
 
-    /// All ports of bridges, in the topology's order: the bridge, what its cable leads to, the device.
+    /// All ports of bridges, in the topology's order: the bridge, what its cable leads to, the
+    /// device.
     pub fn ports(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.ends().filter(|(at, _, _)| !self.plan.hosts.contains_key(*at))
     }
@@ -155,8 +159,10 @@ impl Bed {
         self.plan.hosts.values()
     }
 
-    /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's queue was full, or the machine could not take what
-    /// a device sent), `sender` and `receiver` (a host's stack dropped it; of the receiver, the socket's buffer was full or nobody listened).
+    /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's
+    /// queue was full, or the machine could not take what a device sent), `sender` and `receiver`
+    /// (a host's stack dropped it; of the receiver, the socket's buffer was full or nobody
+    /// listened).
     ///
     /// # Errors
     /// A namespace that is gone, a tool that fails.
@@ -172,7 +178,8 @@ impl Bed {
         counters::fragments(&self.plan)
     }
 
-    /// Whether a host still keeps fragments of datagrams that never became whole. They take room from what comes next: the testbed is not as it was.
+    /// Whether a host still keeps fragments of datagrams that never became whole. They take room
+    /// from what comes next: the testbed is not as it was.
     ///
     /// # Errors
     /// A namespace or a guest that is gone.
@@ -193,8 +200,9 @@ impl Bed {
         counters::devices(self.namespace())
     }
 
-    /// Switches offloads (checksums and segmentation left to the device) on or off at both ends of all bare cables. They are on at first, as veth
-    /// devices have them; at other cables they are always off.
+    /// Switches offloads (checksums and segmentation left to the device) on or off at both ends of
+    /// all bare cables. They are on at first, as veth devices have them; at other cables they are
+    /// always off.
     ///
     /// # Errors
     /// `ethtool` fails.

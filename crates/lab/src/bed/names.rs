@@ -6,8 +6,9 @@ const LONGEST: usize = 15;
 /// What all namespaces of the laboratory begin with.
 pub(crate) const PREFIX: &str = "oxvs-lab-";
 
-/// The device of an end: the port of `at` that leads to `to`, as `s1-PC1`; the second of two such is `s1-PC1.2`. Names that would be too long
-/// keep their beginning and get four digits that tell them apart.
+/// The device of an end: the port of `at` that leads to `to`, as `s1-PC1`; the second of two such
+/// is `s1-PC1.2`. Names that would be too long keep their beginning and get four digits that tell
+/// them apart.
 pub(crate) fn device(at: &str, to: &str, ordinal: usize) -> String {
     let full = if ordinal == 0 {
         format!("{at}-{to}")

@@ -9,7 +9,8 @@ use std::path::Path;
 /// Where `ip netns` keeps the namespaces' names.
 pub(crate) const NAMES: &str = "/run/netns";
 
-/// Runs `work` on a thread in a namespace: sockets it opens belong to it, and `/proc/thread-self/net` is the namespace's.
+/// Runs `work` on a thread in a namespace: sockets it opens belong to it, and
+/// `/proc/thread-self/net` is the namespace's.
 ///
 /// # Errors
 /// There is no such namespace, or this process may not enter it.

@@ -1,4 +1,5 @@
-//! What a topology comes to on this machine: namespaces, hosts and cables by name, nothing of it made.
+//! What a topology comes to on this machine: namespaces, hosts and cables by name, nothing of it
+//! made.
 
 use super::cable::{Cable, Plug, Rate, inner};
 use super::guest::memory;

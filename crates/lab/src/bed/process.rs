@@ -21,7 +21,8 @@ pub(crate) fn start(namespace: &str, args: &[impl AsRef<OsStr>]) -> Result<(Inpu
     Ok((Input { to, child }, from.context("no standard output")?))
 }
 
-/// What a process reads. Dropping it ends the input, waits for the process to end, and ends it if it does not.
+/// What a process reads. Dropping it ends the input, waits for the process to end, and ends it if
+/// it does not.
 pub(crate) struct Input {
     to: Option<ChildStdin>,
     child: Child,

@@ -1,7 +1,10 @@
-//! What a bed has made is written down before it is made, so that whoever comes later can remove it.
+//! What a bed has made is written down before it is made, so that whoever comes later can remove
+//! it.
 //!
-//! A bed has a directory under `/run/oxvs-lab`, named after its id: the file `owner` in it has the number of the process and the time that it
-//! was started at, the file `namespaces` a name a line, the file `hugepages` how many of those there were before. What a system under test puts into it goes with it.
+//! A bed has a directory under `/run/oxvs-lab`, named after its id: the file `owner` in it has the
+//! number of the process and the time that it was started at, the file `namespaces` a name a line,
+//! the file `hugepages` how many of those there were before. What a system under test puts into it
+//! goes with it.
 
 use super::command::run_words;
 use super::names::{PREFIX, maker};
@@ -34,7 +37,8 @@ impl Record {
         let pid = std::process::id();
         let id = format!("{pid}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = Path::new(ROOT).join(&id);
-        // Written apart and put in place at once: a directory without an owner could not be told from one that is being made.
+        // Written apart and put in place at once: a directory without an owner could not be told
+        // from one that is being made.
         let draft = Path::new(ROOT).join(format!(".{id}"));
         let make = || -> std::io::Result<()> {
             let _ = fs::remove_dir_all(&draft);
@@ -83,7 +87,8 @@ impl Record {
         run_words(&["ip", "netns", "add", name]).map(drop)
     }
 
-    /// Sets so many huge pages of 2 MB apart, if there are fewer; as many as before are left when the bed is removed.
+    /// Sets so many huge pages of 2 MB apart, if there are fewer; as many as before are left when
+    /// the bed is removed.
     pub(crate) fn reserve_hugepages(&self, pages: u64) -> Result<()> {
         let count = || -> Result<u64> {
             let text = fs::read_to_string(HUGEPAGES).context("this kernel has no huge pages of 2 MB")?;
@@ -105,7 +110,8 @@ impl Record {
         Ok(())
     }
 
-    /// Ends the processes of the bed, removes its namespaces, its directory, in this order. What is gone already is no error.
+    /// Ends the processes of the bed, removes its namespaces, its directory, in this order. What is
+    /// gone already is no error.
     pub(crate) fn remove(&self) -> Result<()> {
         let list = fs::read_to_string(self.directory.join("namespaces")).unwrap_or_default();
         for name in list.lines().filter(|name| name.starts_with(PREFIX)) {
@@ -134,8 +140,8 @@ impl Record {
     }
 }
 
-/// Removes what runs that are gone have left, and says what that was: namespaces with the processes in them, and directories. What belongs to
-/// a process that runs stays.
+/// Removes what runs that are gone have left, and says what that was: namespaces with the processes
+/// in them, and directories. What belongs to a process that runs stays.
 ///
 /// # Errors
 /// No root; a command that fails. What else can be removed has been removed by then.
@@ -179,7 +185,8 @@ pub fn clean() -> Result<Vec<String>> {
     failed.map_or(Ok(removed), Err)
 }
 
-/// Ends what runs in a namespace, then deletes it: a namespace lives on, without a name, while a process is in it.
+/// Ends what runs in a namespace, then deletes it: a namespace lives on, without a name, while a
+/// process is in it.
 fn remove_namespace(name: &str) -> Result<()> {
     if !Path::new(NAMES).join(name).exists() {
         return Ok(());
@@ -211,10 +218,12 @@ fn remove_namespace(name: &str) -> Result<()> {
     }
 }
 
-/// When a process was started, in ticks since the machine was; none if there is no such process, or it has ended and waits for its parent.
+/// When a process was started, in ticks since the machine was; none if there is no such process, or
+/// it has ended and waits for its parent.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may have blanks; the third is the state, the 22nd the time.
+    // The second field is the program's name in parentheses and may have blanks; the third is the
+    // state, the 22nd the time.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     (state != "Z").then(|| fields.nth(18)?.parse().ok()).flatten()

@@ -18,7 +18,8 @@ pub(crate) struct Warden {
 impl Warden {
     pub(crate) fn start(id: &str) -> Result<Warden> {
         let mut command = program::command(&["warden", id])?;
-        // Of a group of its own: what interrupts the run at the terminal leaves the warden to do its work.
+        // Of a group of its own: what interrupts the run at the terminal leaves the warden to do
+        // its work.
         command
             .process_group(0)
             .stdin(Stdio::piped())

@@ -1,6 +1,7 @@
 //! How long memory takes to answer, which tells whether the machine is the same as a moment ago.
 //!
-//! What forwards a million flows waits for memory; on a machine that others use too, that changes from minute to minute and is nobody's merit.
+//! What forwards a million flows waits for memory; on a machine that others use too, that changes
+//! from minute to minute and is nobody's merit.
 
 use crate::stats::{Series, SplitMix};
 use anyhow::{Result, anyhow};

@@ -75,7 +75,8 @@ impl Case {
         }
     }
 
-    /// Whether so many flows are worth to be measured with these rules where nobody asks for them by number.
+    /// Whether so many flows are worth to be measured with these rules where nobody asks for them
+    /// by number.
     pub(crate) fn is_usual(&self) -> bool {
         (self.rules.least_flows()..=self.rules.most_flows()).contains(&self.flows)
     }

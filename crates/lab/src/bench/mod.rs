@@ -1,15 +1,19 @@
 //! How fast a datapath is: packets from memory, through the whole switch, to nowhere.
 //!
-//! Each switch runs as its own daemon with real ports, tables, caches and counters; only devices are memory: a source that copies the packets of
-//! a file into fresh frames, as fast as they are taken, and a sink that frees them. oxvs has them as interfaces of type `pcap` and `null`, DPDK as
-//! `net_pcap` and `net_null`. What a switch moved is read from its ports' counters over OpenFlow, the same way of both.
+//! Each switch runs as its own daemon with real ports, tables, caches and counters; only devices
+//! are memory: a source that copies the packets of a file into fresh frames, as fast as they are
+//! taken, and a sink that frees them. oxvs has them as interfaces of type `pcap` and `null`, DPDK
+//! as `net_pcap` and `net_null`. What a switch moved is read from its ports' counters over
+//! OpenFlow, the same way of both.
 //!
-//! Both run in turns of a second or so, the other one stopped meanwhile (`SIGSTOP`), A B, B A, A B. A round's ratio is of two turns of the same
-//! moment; what counts is the median of the rounds'. Before each turn a [canary](canary::Canary) measures the machine's memory: a round in which
-//! it moved is left out and repeated.
+//! Both run in turns of a second or so, the other one stopped meanwhile (`SIGSTOP`), A B, B A, A B.
+//! A round's ratio is of two turns of the same moment; what counts is the median of the rounds'.
+//! Before each turn a [canary](canary::Canary) measures the machine's memory: a round in which it
+//! moved is left out and repeated.
 //!
 //! - [`Case`]: rules, flows, packets, workers. `rules`, `trace`: what they are made of.
-//! - `subject`: a switch that is measured. `tune`: the peer's caches, each of which is best for something.
+//! - `subject`: a switch that is measured. `tune`: the peer's caches, each of which is best for
+//!   something.
 //! - `turns`: rounds. `report`: the table and the file.
 
 mod canary;
@@ -50,7 +54,8 @@ pub struct Options {
     pub peer: bool,
 }
 
-/// Measures cases, and hands each over when it is done; a case that fails is told with its error and the next one begun.
+/// Measures cases, and hands each over when it is done; a case that fails is told with its error
+/// and the next one begun.
 ///
 /// # Errors
 /// No root, another benchmark that runs.

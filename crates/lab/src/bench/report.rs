@@ -82,7 +82,8 @@ pub struct Turn {
     pub received: f64,
     /// Packets a second that went out by the sink.
     pub sent: f64,
-    /// Cycles and instructions of its workers for each packet that came in, where the processor counts them.
+    /// Cycles and instructions of its workers for each packet that came in, where the processor
+    /// counts them.
     pub executed: Option<(f64, f64)>,
 }
 
@@ -246,7 +247,8 @@ mod tests {
     #[test]
     fn the_interval_of_a_median_leaves_out_what_95_percent_allow() {
         let of = |n: usize| ratio(&Series::new((1..=n).map(|n| n as f64)));
-        // With five values nothing can be left out, with nine one on either side (96.1 %), with twelve two (96.1 %).
+        // With five values nothing can be left out, with nine one on either side (96.1 %), with
+        // twelve two (96.1 %).
         assert_eq!((of(5).low, of(5).median, of(5).high), (1.0, 3.0, 5.0));
         assert_eq!((of(9).low, of(9).high), (2.0, 8.0));
         assert_eq!((of(12).low, of(12).high), (3.0, 10.0));

@@ -36,7 +36,8 @@ pub enum Rules {
     VlanPop,
     /// Both MAC addresses, TTL and an IP address are changed
     Rewrite,
-    /// Every packet is of a new connection: what asking the switch costs. Connections have a megaflow each, and all are forgotten before each turn
+    /// Every packet is of a new connection: what asking the switch costs. Connections have a
+    /// megaflow each, and all are forgotten before each turn
     New,
     /// One rule, to a port with an egress-policer, the one kind of QoS that both have
     Qos,
@@ -129,7 +130,8 @@ impl fmt::Display for Rules {
     }
 }
 
-/// The source that a flow comes from depends on how the trace is cut, so that is the one field which is left out.
+/// The source that a flow comes from depends on how the trace is cut, so that is the one field
+/// which is left out.
 fn exact(number: usize) -> String {
     let flow = Flow::new(number);
     format!(
@@ -143,8 +145,9 @@ fn exact(number: usize) -> String {
     )
 }
 
-/// Half of the rules admit what some flow is part of, half refuse what no flow has. Prefixes and ports are as they are in lists of firewalls:
-/// any, a network or a host on either side, a port, a range of ports or none, UDP, TCP or any.
+/// Half of the rules admit what some flow is part of, half refuse what no flow has. Prefixes and
+/// ports are as they are in lists of firewalls: any, a network or a host on either side, a port, a
+/// range of ports or none, UDP, TCP or any.
 fn acl(flows: usize) -> String {
     const PREFIXES: [u32; 7] = [0, 8, 16, 20, 24, 28, 32];
     let mut random = SplitMix(1000);

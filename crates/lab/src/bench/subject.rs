@@ -1,4 +1,5 @@
-//! A switch that is measured: oxvs, or Open vSwitch with DPDK, each as its own daemon, told the same by the same tools.
+//! A switch that is measured: oxvs, or Open vSwitch with DPDK, each as its own daemon, told the
+//! same by the same tools.
 
 use super::case::Case;
 use super::report::Turn;
@@ -268,8 +269,9 @@ impl Subject {
             mask(cpus)
         );
         self.vsctl(&settings)?;
-        // In memory: no file system of huge pages is needed, and nothing is left of it. Without a device nobody needs physical addresses, for
-        // which pages would have to be sorted for minutes.
+        // In memory: no file system of huge pages is needed, and nothing is left of it. Without a
+        // device nobody needs physical addresses, for which pages would have to be sorted for
+        // minutes.
         let extra = "other_config:dpdk-extra=\"--no-pci --in-memory --iova-mode=va\"";
         self.script
             .note(&format!("oxvs vsctl --no-wait set open_vswitch . '{extra}'"));
@@ -334,7 +336,8 @@ impl Subject {
             .collect()
     }
 
-    /// Keeps each worker on a processor of its own, before others there, and everything else off them where there are more processors.
+    /// Keeps each worker on a processor of its own, before others there, and everything else off
+    /// them where there are more processors.
     fn place_workers(&mut self, case: &Case, cpus: &[usize]) -> Result<()> {
         let workers = self.workers();
         ensure!(
@@ -435,7 +438,8 @@ impl Subject {
         Ok(Moved::turn(from, self.moved(&mut connection)?))
     }
 
-    /// The same of packets that were looked up by rules with success; who forgets what it knew refuses some meanwhile.
+    /// The same of packets that were looked up by rules with success; who forgets what it knew
+    /// refuses some meanwhile.
     ///
     /// # Errors
     /// It does not answer.
@@ -453,8 +457,9 @@ impl Subject {
         Ok(turn)
     }
 
-    /// Lets it run until it has looked up all rules that it needs: caches are full, stations learned. After two minutes it is as it is; the result
-    /// says then how many packets it still looks up.
+    /// Lets it run until it has looked up all rules that it needs: caches are full, stations
+    /// learned. After two minutes it is as it is; the result says then how many packets it still
+    /// looks up.
     ///
     /// # Errors
     /// It does not answer, or moves nothing.
@@ -491,7 +496,8 @@ impl Subject {
         self.appctl("revalidator/purge").map(drop)
     }
 
-    /// Which of its caches have known how many packets, and which had to be looked up, since it was started.
+    /// Which of its caches have known how many packets, and which had to be looked up, since it was
+    /// started.
     ///
     /// # Errors
     /// It does not answer.
@@ -503,7 +509,8 @@ impl Subject {
         Ok(counted(&said))
     }
 
-    /// As [`Subject::hits`], of one that is paused: it goes on for the moment that the answer takes.
+    /// As [`Subject::hits`], of one that is paused: it goes on for the moment that the answer
+    /// takes.
     ///
     /// # Errors
     /// It does not answer.
@@ -533,7 +540,8 @@ pub(crate) fn upcalls(hits: &BTreeMap<String, u64>) -> u64 {
     upcalls.map(|(_, n)| n).sum()
 }
 
-/// Open vSwitch shares a pool of buffers between ports whose largest packets need buffers of the same size, steps of 1 KB.
+/// Open vSwitch shares a pool of buffers between ports whose largest packets need buffers of the
+/// same size, steps of 1 KB.
 fn pool_mtu(source: usize) -> usize {
     1500 + 1000 * source
 }

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Most packets of a file: DPDK keeps a file in one pool of buffers, and Open vSwitch makes none of more than 262 144.
+/// Most packets of a file: DPDK keeps a file in one pool of buffers, and Open vSwitch makes none of
+/// more than 262 144.
 const MOST: usize = 250_000;
 
 /// Most packets of all files whose buffers come from the same pool.
@@ -45,7 +46,8 @@ impl Flow {
         }
     }
 
-    /// Makes its sender a station of one source: one that sent from several would move at every packet.
+    /// Makes its sender a station of one source: one that sent from several would move at every
+    /// packet.
     fn sends_from(&mut self, source: usize) {
         self.src[2] = source as u8;
     }

@@ -1,4 +1,5 @@
-//! The peer's caches: each is best for some numbers of flows and worse than none for others, so all of them are tried.
+//! The peer's caches: each is best for some numbers of flows and worse than none for others, so all
+//! of them are tried.
 
 use super::subject::Subject;
 use crate::run::Stop;
@@ -11,7 +12,8 @@ const TRIAL: Duration = Duration::from_millis(300);
 /// How long a setting needs until caches are as it makes them.
 const CHANGE: Duration = Duration::from_millis(400);
 
-/// A way to set caches up: a name, one packet of how many enters the exact-match cache (0: none), and whether there is a signature cache.
+/// A way to set caches up: a name, one packet of how many enters the exact-match cache (0: none),
+/// and whether there is a signature cache.
 const SETTINGS: [(&str, u32, bool); 5] = [
     ("EMC", 100, false),
     ("EMC always", 1, false),

@@ -10,7 +10,8 @@ use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a switch runs before its turn is measured: the other one has used caches and branch predictors meanwhile.
+/// How long a switch runs before its turn is measured: the other one has used caches and branch
+/// predictors meanwhile.
 const BEFORE: Duration = Duration::from_millis(200);
 
 /// How long a turn is at most in which all connections are to be new.

@@ -27,7 +27,8 @@ Examples:
 
 A run needs root: it makes network namespaces, all named oxvs-lab-…, and removes them.";
 
-/// Experiments with virtual switches on testbeds of this machine, and what was published about them.
+/// Experiments with virtual switches on testbeds of this machine, and what was published about
+/// them.
 #[derive(Debug, Parser)]
 #[command(name = "oxvs lab", bin_name = "oxvs lab", after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
@@ -41,7 +42,8 @@ enum Command {
     List,
     /// Run experiments; without a name all of them
     Run(run::Run),
-    /// Write the report of a run: report/index.html in its directory, and every sample as JSON and CSV beside it
+    /// Write the report of a run: report/index.html in its directory, and every sample as JSON and
+    /// CSV beside it
     Report {
         /// A run's directory
         dir: PathBuf,
@@ -54,7 +56,8 @@ enum Command {
     },
     /// Compare two runs: ratio, significance and size of every difference
     Compare(compare::Compare),
-    /// Measure how fast the datapath is: packets from memory through rules to nowhere, beside Open vSwitch with DPDK
+    /// Measure how fast the datapath is: packets from memory through rules to nowhere, beside Open
+    /// vSwitch with DPDK
     Bench(bench::Bench),
     /// Show a run's report in a browser, renewed while the run goes on
     Serve {
@@ -72,7 +75,8 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
-    /// Run a command in a virtual machine with Debian's cloud kernel, for what this machine's kernel lacks
+    /// Run a command in a virtual machine with Debian's cloud kernel, for what this machine's
+    /// kernel lacks
     Guest(guest::Guest),
     /// Sends, receives and measures in a host's namespace; started by `run`
     #[command(hide = true)]

@@ -16,10 +16,12 @@ use std::path::{Path, PathBuf};
     after_help = "A run that was interrupted, or whose budget was spent, goes on where it ended when it is run again with the same --out."
 )]
 pub(super) struct Run {
-    /// Names of experiments (`S0.rtt.l3`; `S0` and `S0.rtt` mean all that begin so), or files of your own
+    /// Names of experiments (`S0.rtt.l3`; `S0` and `S0.rtt` mean all that begin so), or files of
+    /// your own
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Two points of everything that is varied, briefly, on oxvs and one peer (what is done unless --full is asked for)
+    /// Two points of everything that is varied, briefly, on oxvs and one peer (what is done unless
+    /// --full is asked for)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Every point, with the durations and repetitions of the study: many hours
@@ -28,7 +30,8 @@ pub(super) struct Run {
     /// A switch to test (repeat for several); `oxvs lab list` names them
     #[arg(long = "switch", value_name = "NAME")]
     switches: Vec<String>,
-    /// Where results go; a run that is there is gone on with. Without it: lab-DATE-TIME in this directory
+    /// Where results go; a run that is there is gone on with. Without it: lab-DATE-TIME in this
+    /// directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Stop before a repetition that would end later than this
@@ -138,7 +141,8 @@ impl Run {
     }
 }
 
-/// What words on the command line mean: files of a user's own, and built-in experiments; without a word all of those.
+/// What words on the command line mean: files of a user's own, and built-in experiments; without a
+/// word all of those.
 pub(super) fn scenarios(words: &[String]) -> Result<Vec<Scenario>> {
     let known = built_in()?;
     if words.is_empty() {

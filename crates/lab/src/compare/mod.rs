@@ -1,7 +1,8 @@
 //! Two runs: what differs between them, whether that could be chance, and how much it is.
 //!
-//! Every metric that a scenario shows is compared in every cell and on every system that both runs have. Many comparisons find something by chance
-//! alone: their probabilities are corrected by Holm's method, so that of runs of the same thing not one comparison in twenty, nor even one run
+//! Every metric that a scenario shows is compared in every cell and on every system that both runs
+//! have. Many comparisons find something by chance alone: their probabilities are corrected by
+//! Holm's method, so that of runs of the same thing not one comparison in twenty, nor even one run
 //! in twenty, is called different.
 
 use crate::results::{Results, Sample};
@@ -36,7 +37,8 @@ pub struct Comparison {
     pub a: Summary,
     /// The second.
     pub b: Summary,
-    /// Mean of the second over mean of the first, and its 95 % interval; none where one is not positive.
+    /// Mean of the second over mean of the first, and its 95 % interval; none where one is not
+    /// positive.
     pub ratio: Option<[f64; 3]>,
     /// Probability of such a difference by chance, of this comparison alone.
     pub p: f64,
@@ -159,8 +161,8 @@ fn comparison(
     }
 }
 
-/// By Welch's test; where no repetition differs from the next, which that test takes for certainty, by the number of ways in which the same values
-/// could have been dealt.
+/// By Welch's test; where no repetition differs from the next, which that test takes for certainty,
+/// by the number of ways in which the same values could have been dealt.
 fn probability(a: &Series, b: &Series, welch: f64) -> f64 {
     if a.deviation() > 0.0 || b.deviation() > 0.0 || a.mean() == b.mean() {
         return welch;
@@ -175,7 +177,8 @@ fn probability(a: &Series, b: &Series, welch: f64) -> f64 {
     (2.0 / ways).min(1.0)
 }
 
-/// Holm's method: the smallest probability counts as often as there are comparisons, the next once less, and none less than the one before.
+/// Holm's method: the smallest probability counts as often as there are comparisons, the next once
+/// less, and none less than the one before.
 fn correct(comparisons: &mut [Comparison]) {
     let mut order: Vec<usize> = (0..comparisons.len()).collect();
     order.sort_by(|a, b| comparisons[*a].p.total_cmp(&comparisons[*b].p));

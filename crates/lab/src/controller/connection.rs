@@ -231,7 +231,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and waits for the reply with its number that is the last one; an error with that number is an answer as well.
+    /// Sends a request and waits for the reply with its number that is the last one; an error with
+    /// that number is an answer as well.
     fn await_reply(
         &mut self,
         request: Body,

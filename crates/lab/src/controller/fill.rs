@@ -20,7 +20,8 @@ pub struct Filled {
     pub took: Duration,
 }
 
-/// Adds rules until the table has `at_most` of them or is full. Every field is matched, or only the two IP addresses.
+/// Adds rules until the table has `at_most` of them or is full. Every field is matched, or only the
+/// two IP addresses.
 ///
 /// # Errors
 /// The switch refuses a rule for another reason, or does not answer.

@@ -1,4 +1,5 @@
-//! What a switch's OpenFlow costs: statistics, rules and barriers (as OFLOPS measures them), packets from the controller.
+//! What a switch's OpenFlow costs: statistics, rules and barriers (as OFLOPS measures them),
+//! packets from the controller.
 
 use super::connection::Connection;
 use super::fill::{drain, fill, filler};

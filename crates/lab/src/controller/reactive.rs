@@ -1,4 +1,5 @@
-//! A controller that switches ask: it learns where addresses are, as a learning switch does, and answers each new flow.
+//! A controller that switches ask: it learns where addresses are, as a learning switch does, and
+//! answers each new flow.
 
 use super::connection::Connection;
 use super::rules::mac;
@@ -19,7 +20,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What it does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Learns its source; sends it on, and leaves a rule for its two addresses (idle for 10 s at most), as soon as it knows where its destination is.
+    /// Learns its source; sends it on, and leaves a rule for its two addresses (idle for 10 s at
+    /// most), as soon as it knows where its destination is.
     Learn,
     /// Learns and sends on, but leaves no rule: every packet is asked about.
     Forward,
@@ -42,7 +44,8 @@ struct Shared {
 }
 
 impl Learning {
-    /// Listens on 127.0.0.1 in the namespace of the calling thread; any number of switches may come.
+    /// Listens on 127.0.0.1 in the namespace of the calling thread; any number of switches may
+    /// come.
     ///
     /// # Errors
     /// No socket.

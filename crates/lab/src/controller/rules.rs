@@ -36,7 +36,8 @@ pub struct Endpoint {
     pub transport_port: u16,
 }
 
-/// What an endpoint's Ethernet address, IP address and port become where a rule changes them: nobody has these.
+/// What an endpoint's Ethernet address, IP address and port become where a rule changes them:
+/// nobody has these.
 impl Endpoint {
     fn other_mac(self) -> [u8; 6] {
         let mut mac = self.mac;
@@ -66,7 +67,8 @@ impl Conversation {
     }
 }
 
-/// The rules for both directions, as `ovs-ofctl` writes them. The way there is changed, and the way back so that it arrives as an answer.
+/// The rules for both directions, as `ovs-ofctl` writes them. The way there is changed, and the way
+/// back so that it arrives as an answer.
 pub fn conversation_rules(conversation: Conversation, matching: Matching, rewrite: Rewrite) -> Vec<String> {
     let there = conversation;
     let mut back = conversation.reply();
@@ -206,7 +208,8 @@ mod tests {
     fn an_exact_match_has_all_fields_of_an_untagged_packet() {
         let rules = conversation_rules(CONVERSATION, Matching::Exact, Rewrite::None);
         let rule = parse_flow(FlowCommand::Add, &rules[0], &Names::default()).unwrap();
-        // Ingress port, two MAC addresses, VLAN, Ethertype, two IP addresses, protocol, ToS, two ports.
+        // Ingress port, two MAC addresses, VLAN, Ethertype, two IP addresses, protocol, ToS, two
+        // ports.
         assert_eq!(rule.matching.entries().len(), 11, "{:?}", rule.matching);
     }
 }

@@ -5,8 +5,9 @@ use crate::table::{Cell, Table};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A statement about a table that holds, or does not. In all of them `at` chooses cells, `each` makes the statement for every value of some
-/// dimensions, and several cells where one is meant stand for their average.
+/// A statement about a table that holds, or does not. In all of them `at` chooses cells, `each`
+/// makes the statement for every value of some dimensions, and several cells where one is meant
+/// stand for their average.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Check {
@@ -226,7 +227,8 @@ impl Check {
 }
 
 impl Check {
-    /// Whether it chooses values of a dimension, or compares them; doing the same for each of them is neither.
+    /// Whether it chooses values of a dimension, or compares them; doing the same for each of them
+    /// is neither.
     pub fn names(&self, dimension: &str) -> bool {
         let at = |wheres: &[&Where]| wheres.iter().any(|at| at.contains_key(dimension));
         match self {
@@ -295,7 +297,8 @@ fn is_below(ratio: Ratio, number: f64) -> Option<bool> {
     }
 }
 
-/// "At least" is a claim that only the opposite refutes: what does not differ from the bound bears it out.
+/// "At least" is a claim that only the opposite refutes: what does not differ from the bound bears
+/// it out.
 fn not(opposite: Option<bool>) -> Option<bool> {
     Some(opposite != Some(true))
 }

@@ -1,7 +1,8 @@
 //! What a study concluded, as checks on a table, and the verdict.
 //!
-//! A finding is a sentence of the study and checks of it. The same checks are made on the study's own printed table and on what was measured:
-//! some claims are contradicted by the table that they were drawn from, and those are marked.
+//! A finding is a sentence of the study and checks of it. The same checks are made on the study's
+//! own printed table and on what was measured: some claims are contradicted by the table that they
+//! were drawn from, and those are marked.
 
 mod check;
 mod file;

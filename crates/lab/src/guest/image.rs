@@ -1,5 +1,5 @@
-//! A guest's root file system: an archive that the kernel unpacks at boot (`newc` of cpio(5); the kernel's
-//! `Documentation/driver-api/early-userspace/buffer-format.rst`).
+//! A guest's root file system: an archive that the kernel unpacks at boot (`newc` of cpio(5); the
+//! kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`).
 
 use super::kernel::{Kernel, said};
 use anyhow::{Context, Result};
@@ -45,7 +45,8 @@ impl<W: Write> Image<W> {
 
     /// A program in `bin`, with the libraries that it is linked with.
     pub(super) fn program(&mut self, file: &Path) -> Result<()> {
-        // A process's own program is named by a link, to which the kernel adds a word when the file is replaced.
+        // A process's own program is named by a link, to which the kernel adds a word when the file
+        // is replaced.
         let real = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let named = if file.starts_with("/proc") { &real } else { file };
         let name = named.file_name().context("a program has a name")?.to_string_lossy();

@@ -1,4 +1,5 @@
-//! The laboratory in a guest: switches, hosts and cables all inside, on a kernel that has what this machine's may lack.
+//! The laboratory in a guest: switches, hosts and cables all inside, on a kernel that has what this
+//! machine's may lack.
 
 use super::image::find;
 use super::kernel::{Kernel, said};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Programs that the guest gets where this machine has them. What a switch needs and is missing is missing there too, and the run says so.
+/// Programs that the guest gets where this machine has them. What a switch needs and is missing is
+/// missing there too, and the run says so.
 const PROGRAMS: &[&str] = &[
     "bridge",
     "ethtool",
@@ -26,7 +28,8 @@ const PROGRAMS: &[&str] = &[
     "tcpdump",
 ];
 
-/// Modules of what the studies use: switches, VLANs, guests' and containers' devices, schedulers, policers.
+/// Modules of what the studies use: switches, VLANs, guests' and containers' devices, schedulers,
+/// policers.
 const MODULES: &[&str] = &[
     "act_gact",
     "act_mirred",
@@ -71,8 +74,9 @@ const MEMORY: u32 = 6144;
 /// Minutes that one guest works: what is lost if it is killed.
 const SHIFT: f64 = 10.0;
 
-/// Runs `oxvs lab run ARGS… --out DIR` in guests, one after the other, until the run is complete or the minutes are spent. Files of scenarios among the
-/// arguments are taken along. What the runs print goes to `printed`.
+/// Runs `oxvs lab run ARGS… --out DIR` in guests, one after the other, until the run is complete or
+/// the minutes are spent. Files of scenarios among the arguments are taken along. What the runs
+/// print goes to `printed`.
 ///
 /// # Errors
 /// A guest cannot be run, or the run in it failed.
@@ -118,7 +122,8 @@ pub fn run(
     }
 }
 
-/// The arguments as the guest gets them, and the files of scenarios among them: where the guest has each, beside its results, and where it is here.
+/// The arguments as the guest gets them, and the files of scenarios among them: where the guest has
+/// each, beside its results, and where it is here.
 fn taken_along(args: &[String]) -> (Vec<String>, Vec<(String, PathBuf)>) {
     let mut files = Vec::new();
     let mut inside = |arg: &String| {

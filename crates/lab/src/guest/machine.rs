@@ -14,7 +14,8 @@ use tempfile::TempDir;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Programs that every guest has: those that start others, since busybox's would start its own `ip` and `tc`, and these.
+/// Programs that every guest has: those that start others, since busybox's would start its own `ip`
+/// and `tc`, and these.
 const PROGRAMS: &[&str] = &["sh", "env", "timeout", "unshare", "ip", "tc"];
 
 /// What a device does not offer that takes no offloads.
@@ -30,7 +31,8 @@ const KVM_BOOT: Duration = Duration::from_secs(10);
 /// A guest that can be started.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// Programs that it gets beside a shell, `ip` and `tc`; by path, or by name as a shell finds them.
+    /// Programs that it gets beside a shell, `ip` and `tc`; by path, or by name as a shell finds
+    /// them.
     pub programs: Vec<String>,
     /// Other files: the name there, and the file here.
     pub files: Vec<(String, PathBuf)>,
@@ -40,7 +42,8 @@ pub struct Guest {
     pub memory: u32,
     /// How many processors.
     pub processors: u32,
-    /// Its time passes with its instructions, and is skipped while it idles: a run is the same on a busy machine. Needs one processor.
+    /// Its time passes with its instructions, and is skipped while it idles: a run is the same on a
+    /// busy machine. Needs one processor.
     pub virtual_time: bool,
     /// Its Ethernet devices, `eth0` and on.
     pub networks: Vec<Network>,
@@ -155,7 +158,8 @@ impl Guest {
     /// Runs a command to its end; what it prints goes to `printed`.
     ///
     /// # Errors
-    /// QEMU or a program is missing, the guest does not boot or does not end within `limit`: with what its console says.
+    /// QEMU or a program is missing, the guest does not boot or does not end within `limit`: with
+    /// what its console says.
     pub fn run(
         &self,
         kernel: &Kernel,
@@ -375,7 +379,8 @@ impl Machine {
         read_file(&self.file("console"))
     }
 
-    /// Reads up to the word that its first process says before it starts the command. A terminal echoes until that process has told it not to.
+    /// Reads up to the word that its first process says before it starts the command. A terminal
+    /// echoes until that process has told it not to.
     fn wait_until_ready(&mut self, boot: Duration) -> Result<()> {
         let until = Instant::now() + boot;
         let mut heard = Vec::new();

@@ -1,8 +1,10 @@
-//! Virtual machines on Debian's cloud kernel, for what the kernel of this machine lacks, and for hosts that are guests.
+//! Virtual machines on Debian's cloud kernel, for what the kernel of this machine lacks, and for
+//! hosts that are guests.
 //!
-//! A guest has no disk: its system is an initramfs with busybox, the programs asked for and the libraries they need. Kernel and busybox are
-//! fetched with `apt-get download` into a cache and not installed. [`Guest::run`] runs one command to its end; [`Guest::spawn`] leaves it running,
-//! with its standard input and output on a socket.
+//! A guest has no disk: its system is an initramfs with busybox, the programs asked for and the
+//! libraries they need. Kernel and busybox are fetched with `apt-get download` into a cache and not
+//! installed. [`Guest::run`] runs one command to its end; [`Guest::spawn`] leaves it running, with
+//! its standard input and output on a socket.
 
 mod image;
 mod kernel;

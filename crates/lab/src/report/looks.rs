@@ -3,7 +3,8 @@
 /// Class of a system's colour, and shape of its marker.
 pub(crate) type Look = (String, usize);
 
-/// Systems that are known, in the order they stand in; a system's place is its colour and its shape.
+/// Systems that are known, in the order they stand in; a system's place is its colour and its
+/// shape.
 const KNOWN: &[(&str, &str)] = &[
     ("oxvs", "oxvs"),
     ("bridge", "Linux bridge"),

@@ -8,8 +8,9 @@ use std::net::Ipv4Addr;
 /// More hosts than this are not drawn.
 const HOSTS: usize = 16;
 
-/// The network that Mininet is asked for in a cell, with its own names and addresses. None where it is asked for none, and where the drawing has no
-/// place for it: switches that are not in a row, or too many hosts.
+/// The network that Mininet is asked for in a cell, with its own names and addresses. None where it
+/// is asked for none, and where the drawing has no place for it: switches that are not in a row, or
+/// too many hosts.
 pub(crate) fn network(setup: &Setup) -> Option<Topology> {
     let asked = setup.observed.iter().find_map(|one| match &one.what {
         Observe::Mininet { topology, rate } => Some((topology, *rate)),

@@ -1,13 +1,18 @@
 //! The report of a run: one page that needs nothing else, and every sample beside it.
 //!
-//! - [`Input`]: a run's directory, read. [`write`]: the report, as files of `report/` in it. [`serve`]: the same, over HTTP.
-//! - `summary`: samples by cell and system; `printed`: what a study printed for a cell; `verdicts`: findings, judged by tables made of samples.
-//! - `figure` and `svg`, `mininet`, `tables`, `words`, `studies`: what a page is made of; `page` puts it together for the template `report.html`.
+//! - [`Input`]: a run's directory, read. [`write`]: the report, as files of `report/` in it.
+//!   [`serve`]: the same, over HTTP.
+//! - `summary`: samples by cell and system; `printed`: what a study printed for a cell; `verdicts`:
+//!   findings, judged by tables made of samples.
+//! - `figure` and `svg`, `mininet`, `tables`, `words`, `studies`: what a page is made of; `page`
+//!   puts it together for the template `report.html`.
 //! - `export`: the samples as JSON and CSV.
 //!
 //! Invariants
-//! - The page has no script and loads nothing. All text of a run is escaped: the template escapes what is not marked, and only drawings are.
-//! - A system has the same colour and shape in every figure, and every scenario of the laboratory has a section, also one that was not run.
+//! - The page has no script and loads nothing. All text of a run is escaped: the template escapes
+//!   what is not marked, and only drawings are.
+//! - A system has the same colour and shape in every figure, and every scenario of the laboratory
+//!   has a section, also one that was not run.
 
 mod export;
 mod figure;
@@ -40,7 +45,8 @@ use std::path::Path;
 pub struct Input {
     /// The run.
     pub results: Results,
-    /// The laboratory's scenarios, as they were run where they were run; then those of the user's own.
+    /// The laboratory's scenarios, as they were run where they were run; then those of the user's
+    /// own.
     pub scenarios: Vec<Scenario>,
     /// Of the instruments.
     pub trust: Option<Vec<Check>>,

@@ -1,7 +1,8 @@
 //! A report over HTTP on this machine, made anew when the run has gone on.
 //!
-//! Files are served from memory, by their names: a request never becomes a path. Only requests for this machine by its own name are answered,
-//! so that a page elsewhere cannot read the report by a name that it made point here.
+//! Files are served from memory, by their names: a request never becomes a path. Only requests for
+//! this machine by its own name are answered, so that a page elsewhere cannot read the report by a
+//! name that it made point here.
 
 use super::{Input, write};
 use anyhow::{Context, Result};
@@ -27,7 +28,8 @@ pub struct Server {
     report: Arc<Report>,
 }
 
-/// Serves the report of a run's directory on 127.0.0.1 until the process ends, and says where; port 0: any that is free.
+/// Serves the report of a run's directory on 127.0.0.1 until the process ends, and says where; port
+/// 0: any that is free.
 ///
 /// # Errors
 /// No run is there; the port is taken.

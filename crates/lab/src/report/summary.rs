@@ -134,7 +134,8 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// The values that a dimension has here: numbers in their order, others after them in that of the scenario.
+    /// The values that a dimension has here: numbers in their order, others after them in that of
+    /// the scenario.
     pub(crate) fn values_of(&self, dimension: &str) -> Vec<String> {
         let known = self.scenario.varied.iter().find(|known| known.name == dimension);
         known.map_or_else(Vec::new, |known| ordered(&self.cells, known))

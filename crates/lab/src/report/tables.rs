@@ -1,4 +1,5 @@
-//! Tables of an experiment: results beside what was printed, who reached whom, where packets were lost.
+//! Tables of an experiment: results beside what was printed, who reached whom, where packets were
+//! lost.
 
 use super::looks;
 use super::printed::Printed;
@@ -190,7 +191,8 @@ fn best(values: &[Series], metric: &Metric) -> Option<usize> {
     (0..values.len()).find(ahead).filter(|_| !alone)
 }
 
-/// Who reached whom, for each matrix that the scenario asks for, each cell and system: metrics `NAME.FROM-TO`.
+/// Who reached whom, for each matrix that the scenario asks for, each cell and system: metrics
+/// `NAME.FROM-TO`.
 pub(crate) fn matrices(summary: &Summary) -> Vec<View> {
     let asked = summary.scenario.figures.iter().filter_map(|form| match form {
         Form::Matrix { of } => Some(of),

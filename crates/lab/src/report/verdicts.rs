@@ -84,7 +84,8 @@ pub(crate) fn rows(findings: &Findings, printed: &Printed, scenarios: &[Scenario
 /// What was measured, with one system in the place of Open vSwitch.
 struct Measured<'a> {
     system: &'a str,
-    /// Its own results, and those of the bridge where that stands for something else, as for the hardware of a baseline.
+    /// Its own results, and those of the bridge where that stands for something else, as for the
+    /// hardware of a baseline.
     alone: BTreeMap<String, Table>,
     /// The bridge too where switches are compared.
     beside: BTreeMap<String, Table>,
@@ -113,7 +114,8 @@ impl<'a> Measured<'a> {
         for ((scenario, at, of), samples) in groups {
             let scenario = &scenarios[scenario];
             let place = if of == BRIDGE { BRIDGE } else { PLACE };
-            // The bridge's results have no part in a table that both would fill, but for those that compare switches.
+            // The bridge's results have no part in a table that both would fill, but for those that
+            // compare switches.
             let others = if of == system {
                 Vec::new()
             } else {
@@ -169,7 +171,8 @@ fn cell(fed: &Fed, samples: &[&Sample]) -> Option<Cell> {
     })
 }
 
-/// A verdict of a system's results, or without one of the study's own. `names` stand for the system in the evidence.
+/// A verdict of a system's results, or without one of the study's own. `names` stand for the system
+/// in the evidence.
 fn mark(system: &str, judgement: Judgement, names: &BTreeSet<String>) -> Mark {
     let (class, sign, text) = match (judgement.verdict, system) {
         (Verdict::Reproduced, "") => ("reproduced", "✓", "borne out"),

@@ -53,7 +53,8 @@ pub fn write(dir: &Path) -> Result<PathBuf> {
     Ok(to.join(PAGE))
 }
 
-/// Writes each figure as an SVG of its own, `SCENARIO-NUMBER.svg`, or those of them that are named so; returns their paths.
+/// Writes each figure as an SVG of its own, `SCENARIO-NUMBER.svg`, or those of them that are named
+/// so; returns their paths.
 ///
 /// # Errors
 /// As [`write`]; a name that no figure has.

@@ -26,13 +26,15 @@ pub struct Machine {
     pub virtualized: bool,
     /// Mean number of processes that ran or wanted to, over the minute before.
     pub load: f64,
-    /// Offloads of a host's interface ([`crate::bed::offloads`]), as `ethtool -k` names them; empty where that is not known.
+    /// Offloads of a host's interface ([`crate::bed::offloads`]), as `ethtool -k` names them; empty
+    /// where that is not known.
     #[serde(default)]
     pub offloads: BTreeMap<String, String>,
 }
 
 impl Machine {
-    /// The one that this runs on. What cannot be found out is empty, and so are the offloads, for which a testbed is needed.
+    /// The one that this runs on. What cannot be found out is empty, and so are the offloads, for
+    /// which a testbed is needed.
     pub fn here() -> Machine {
         let cpuinfo = text("/proc/cpuinfo");
         let field = |name: &str| cpuinfo.lines().find_map(|line| value(line, ':', name));
@@ -68,7 +70,8 @@ impl Machine {
         }
     }
 
-    /// In what it differs from another so that their results do not belong together; none if in nothing.
+    /// In what it differs from another so that their results do not belong together; none if in
+    /// nothing.
     pub fn differs(&self, other: &Machine) -> Option<String> {
         let pairs = [
             ("kernel", &self.kernel, &other.kernel),

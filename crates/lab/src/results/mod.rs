@@ -1,9 +1,12 @@
-//! What a run leaves: samples as they were taken, what was left out and why, and the machine they were taken on.
+//! What a run leaves: samples as they were taken, what was left out and why, and the machine they
+//! were taken on.
 //!
 //! A run is a directory ([`Store`]):
 //! - `run.json`: a [`Run`], what was asked for and where it ran;
-//! - `samples.jsonl`: a [`Record`] a line, appended when it is complete, so that a run that was interrupted goes on where it ended;
-//! - `configuration/SCENARIO/SYSTEM.txt`: the commands that set the system up, as a user would type them.
+//! - `samples.jsonl`: a [`Record`] a line, appended when it is complete, so that a run that was
+//!   interrupted goes on where it ended;
+//! - `configuration/SCENARIO/SYSTEM.txt`: the commands that set the system up, as a user would type
+//!   them.
 
 mod machine;
 mod store;
@@ -129,14 +132,16 @@ pub struct Sample {
 pub struct Distribution {
     /// How many.
     pub count: u64,
-    /// Share of the values (0 to 1) and the value that so many do not exceed; ascending. At most 200.
+    /// Share of the values (0 to 1) and the value that so many do not exceed; ascending. At most
+    /// 200.
     pub quantiles: Vec<(f64, f64)>,
 }
 
 /// Packets lost for one cause at one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Which part: `sender`, `port`, `policer`, `queue`, `upcall`, `cable`, `receiver`, `unexplained`.
+    /// Which part: `sender`, `port`, `policer`, `queue`, `upcall`, `cable`, `receiver`,
+    /// `unexplained`.
     pub cause: String,
     /// Where, as a port's or host's name.
     pub place: String,

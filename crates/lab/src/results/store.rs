@@ -1,8 +1,8 @@
 //! A run's directory: made, gone on with, read.
 //!
 //! Invariants
-//! - A line of `samples.jsonl` ends in a newline, or it is not there: what follows the last newline is what a crash has left, and is
-//!   overwritten.
+//! - A line of `samples.jsonl` ends in a newline, or it is not there: what follows the last newline
+//!   is what a crash has left, and is overwritten.
 //! - `run.json` is replaced whole.
 //! - Two processes never write to one directory: the writer holds a lock on `lock`.
 
@@ -113,7 +113,8 @@ pub struct Store {
 struct Lock(File);
 
 impl Drop for Lock {
-    /// Closing the file would not do where a program is being started just now: the child has the file, and so the lock, until it is that program.
+    /// Closing the file would not do where a program is being started just now: the child has the
+    /// file, and so the lock, until it is that program.
     fn drop(&mut self) {
         // Nothing else can be done where it fails, and the lock ends with the process anyway.
         let _ = flock(&self.0, FlockOperation::Unlock);
@@ -124,8 +125,8 @@ impl Store {
     /// Goes on with the run that is in a directory, or makes one there, and the directory.
     ///
     /// # Errors
-    /// The directory holds something else, a run on another machine or with another profile, or one that somebody is working on; it cannot
-    /// be made; a file of it is damaged.
+    /// The directory holds something else, a run on another machine or with another profile, or one
+    /// that somebody is working on; it cannot be made; a file of it is damaged.
     pub fn open(dir: &Path, fresh: Run) -> Result<Store> {
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made", dir.display()))?;
         let lock = Lock(open(
@@ -397,7 +398,8 @@ fn read_records(file: &File, path: &Path) -> Result<(Vec<Record>, u64)> {
     Ok((records, length))
 }
 
-/// A file of a directory without a run that is not what a run leaves which could not begin, as on a full disk.
+/// A file of a directory without a run that is not what a run leaves which could not begin, as on a
+/// full disk.
 fn stranger(dir: &Path) -> Result<Option<String>> {
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let entry = entry?;

@@ -6,7 +6,8 @@ const TICKS: f64 = 100.0;
 /// Seconds of CPU up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// All processors of the machine, by anybody, idle time (and what [keeps processors awake](crate::awake)) and waiting for disks apart; with what the hypervisor gave to others.
+    /// All processors of the machine, by anybody, idle time (and what [keeps processors
+    /// awake](crate::awake)) and waiting for disks apart; with what the hypervisor gave to others.
     pub(crate) all: f64,
     /// The kernel's own threads for packets (`ksoftirqd`).
     pub(crate) packets: f64,
@@ -45,7 +46,8 @@ impl Usage {
     }
 }
 
-/// Of the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; what guests use is in user.
+/// Of the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; what
+/// guests use is in user.
 fn busy(stat: &str) -> f64 {
     let Some(line) = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")) else {
         return 0.0;

@@ -1,4 +1,5 @@
-//! Repetition after repetition: what was done before is left out, what fails is recorded and the rest goes on.
+//! Repetition after repetition: what was done before is left out, what fails is recorded and the
+//! rest goes on.
 
 use super::plan::{Block, Job, blocks};
 use super::progress::Progress;
@@ -17,7 +18,8 @@ pub(crate) trait Stage {
     /// What could not be made, for a reader of the report. Nothing of it is left.
     fn stand(&mut self, system: &str, setup: &Setup) -> Result<Box<dyn Standing>>;
 
-    /// Something went wrong on the testbed, or it is not as it was: the next one is to be a new one.
+    /// Something went wrong on the testbed, or it is not as it was: the next one is to be a new
+    /// one.
     fn clear(&mut self);
 }
 
@@ -221,7 +223,8 @@ impl Engine<'_> {
                     Err(error) => {
                         let reason = format!("{error:#}");
                         self.progress.say(&format!("{} on {}: {reason}", job.id, block.system));
-                        // What cannot be set up for one cell cannot be for the others of the testbed.
+                        // What cannot be set up for one cell cannot be for the others of the
+                        // testbed.
                         let all = block.cells.iter().map(|(cell, _)| *cell);
                         let failed: BTreeSet<usize> = if stood.is_none() { all.collect() } else { [*cell].into() };
                         for cell in failed {
@@ -294,7 +297,8 @@ fn sample(job: &Job, block: &Block, (cell, repetition): (usize, u32), measured: 
     }
 }
 
-/// For which cells a testbed is: the values that all of its cells have in common and others have not.
+/// For which cells a testbed is: the values that all of its cells have in common and others have
+/// not.
 fn heading(job: &Job, bed: usize) -> String {
     let beds = job.beds();
     let (here, there): (Vec<_>, Vec<_>) = job.cells.iter().zip(&beds).partition(|(_, of)| **of == bed);

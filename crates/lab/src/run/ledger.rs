@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// What remains when every cause has been counted.
 pub(crate) const UNEXPLAINED: &str = "unexplained";
 
-/// Counters after less counters before; a counter that is new began at 0. One that went back was begun anew, by a switch that was.
+/// Counters after less counters before; a counter that is new began at 0. One that went back was
+/// begun anew, by a switch that was.
 pub(crate) fn since(after: Vec<Loss>, before: &[Loss]) -> Vec<Loss> {
     let earlier = |loss: &Loss| {
         let same = before
@@ -48,8 +49,9 @@ pub(crate) fn missing(accounts: &[Account]) -> u64 {
     accounts.iter().map(of).sum()
 }
 
-/// What a host received of datagrams in fragments and could give to nobody, as other fragments were lost or there was no room for them; and of
-/// datagrams that became whole and were dropped then, which the host counts as one packet each, the others.
+/// What a host received of datagrams in fragments and could give to nobody, as other fragments were
+/// lost or there was no room for them; and of datagrams that became whole and were dropped then,
+/// which the host counts as one packet each, the others.
 pub(crate) fn fragments(
     hosts: &BTreeMap<String, Fragments>,
     before: &BTreeMap<String, Fragments>,
@@ -59,7 +61,8 @@ pub(crate) fn fragments(
     let mut losses = Vec::new();
     for (host, now) in hosts {
         let counted = now.since(before.get(host).copied().unwrap_or_default());
-        // Flows whose datagrams come in fragments to this host, and those that do so on their way back.
+        // Flows whose datagrams come in fragments to this host, and those that do so on their way
+        // back.
         let (mut here, mut back) = (Vec::new(), false);
         for account in accounts.iter().filter(|account| account.packets > 1) {
             let flow = setup.measured.iter().chain(&setup.background);
@@ -107,7 +110,8 @@ fn receiver(place: String, packets: f64) -> Loss {
     }
 }
 
-/// Closes the ledger: what is `missing` and has no cause is unexplained; and what to say where more was counted than is missing.
+/// Closes the ledger: what is `missing` and has no cause is unexplained; and what to say where more
+/// was counted than is missing.
 pub(crate) fn close(mut losses: Vec<Loss>, missing: u64) -> (Vec<Loss>, Option<String>) {
     let named: u64 = losses.iter().map(|loss| loss.packets).sum();
     if named < missing {
@@ -198,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_lost_fragment_loses_the_others_of_its_datagram_at_the_receiver() {
-        // Of 10 datagrams, 3 lost a fragment in a queue, and one more was whole and found no room in the socket's buffer.
+        // Of 10 datagrams, 3 lost a fragment in a queue, and one more was whole and found no room
+        // in the socket's buffer.
         let (setup, account) = long(10, 6);
         let before = BTreeMap::from([(
             "b".to_owned(),

@@ -1,7 +1,9 @@
-//! A run: cells × systems × repetitions, in an order drawn by lot, each on a testbed of its own kind, and what it leaves.
+//! A run: cells × systems × repetitions, in an order drawn by lot, each on a testbed of its own
+//! kind, and what it leaves.
 //!
-//! `plan` is the order, `engine` goes through it and records, `stage` is the machine with its testbeds; `cpu` and `ledger` say who used the
-//! processors and where packets were lost; `observe` measures what is no flow.
+//! `plan` is the order, `engine` goes through it and records, `stage` is the machine with its
+//! testbeds; `cpu` and `ledger` say who used the processors and where packets were lost; `observe`
+//! measures what is no flow.
 
 mod cpu;
 mod engine;
@@ -47,7 +49,8 @@ pub struct Options {
 /// Runs what is not there yet.
 ///
 /// # Errors
-/// A switch that does not exist, a directory that cannot be used, results that cannot be written. What was recorded is kept.
+/// A switch that does not exist, a directory that cannot be used, results that cannot be written.
+/// What was recorded is kept.
 pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     let began = Instant::now();
     let systems = crate::systems::all();

@@ -20,10 +20,12 @@ pub(crate) struct Chosen {
 /// The system that every profile begins with.
 const OURS: &str = "oxvs";
 
-/// Peers of the quick profile: the first that can run most of a scenario is its peer. The studies compare with the first two.
+/// Peers of the quick profile: the first that can run most of a scenario is its peer. The studies
+/// compare with the first two.
 const PEERS: &[&str] = &["ovs-kernel", "bridge", "ovs-tso", "ovs-userspace"];
 
-/// Chooses systems: those named, or all, or in the quick profile oxvs and for each scenario the first peer that can run it.
+/// Chooses systems: those named, or all, or in the quick profile oxvs and for each scenario the
+/// first peer that can run it.
 pub(crate) fn choose(
     scenarios: &[Scenario],
     systems: &[Box<dyn System>],
@@ -85,7 +87,8 @@ fn bound(cells: &[Cell]) -> BTreeSet<String> {
         .collect()
 }
 
-/// oxvs; the systems that cells are `bound` to; and of the peers each for the cells that none before it can run, until there is one for every cell.
+/// oxvs; the systems that cells are `bound` to; and of the peers each for the cells that none
+/// before it can run, until there is one for every cell.
 fn quick(candidates: &[Considered], bound: &BTreeSet<String>) -> Vec<Considered> {
     let of = |name: &str| candidates.iter().find(|one| one.candidate.name == name);
     let mut wanted: Vec<Considered> = of(OURS).into_iter().cloned().collect();

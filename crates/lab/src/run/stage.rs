@@ -201,8 +201,8 @@ impl Table {
         }
     }
 
-    /// Sends what there is to send, and observes meanwhile, with an eye on the system. With what was counted at the beginning of what is
-    /// measured, and at its end.
+    /// Sends what there is to send, and observes meanwhile, with an eye on the system. With what
+    /// was counted at the beginning of what is measured, and at its end.
     fn traffic(
         &mut self,
         setup: &Setup,

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asked by ^C, by SIGTERM, or by a terminal that goes away. A second time ends the process at once, and `oxvs lab clean` has to clean up.
+    /// Asked by ^C, by SIGTERM, or by a terminal that goes away. A second time ends the process at
+    /// once, and `oxvs lab clean` has to clean up.
     ///
     /// # Errors
     /// The system refuses to tell of signals.

@@ -50,8 +50,8 @@ pub fn built_in() -> Result<Vec<Scenario>, ScenarioError> {
     FILES.iter().map(|(file, text)| Scenario::parse(file, text)).collect()
 }
 
-/// Those of the scenarios that a word on the command line means: an id (`S0.rtt.l3`), or the beginning of ids up to a dot (`S0`, `S0.rtt`), in
-/// upper or lower case.
+/// Those of the scenarios that a word on the command line means: an id (`S0.rtt.l3`), or the
+/// beginning of ids up to a dot (`S0`, `S0.rtt`), in upper or lower case.
 pub fn find<'a>(scenarios: &'a [Scenario], word: &str) -> Vec<&'a Scenario> {
     let word = word.to_ascii_lowercase();
     let means = |scenario: &&Scenario| {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 /// To make and remove a cable and the host at its end, a guest apart, in seconds.
 const CABLE_SECONDS: f64 = 0.15;
-/// To start and stop the guests of a testbed, all at the same time, in seconds; also under emulation, on two processors.
+/// To start and stop the guests of a testbed, all at the same time, in seconds; also under
+/// emulation, on two processors.
 const GUEST_SECONDS: f64 = 6.0;
 /// To start, set up and stop a switch, in seconds.
 const SWITCH_SECONDS: f64 = 0.6;
@@ -18,7 +19,8 @@ pub(crate) fn repetition(setup: &Setup) -> f64 {
     setup.duration() + REPETITION_SECONDS
 }
 
-/// What a switch on a testbed takes, in seconds; with the testbed, if there is to be another than before.
+/// What a switch on a testbed takes, in seconds; with the testbed, if there is to be another than
+/// before.
 pub(crate) fn bed(topology: &Topology, anew: bool) -> f64 {
     if !anew {
         return SWITCH_SECONDS;
@@ -28,8 +30,8 @@ pub(crate) fn bed(topology: &Topology, anew: bool) -> f64 {
     SWITCH_SECONDS + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
 }
 
-/// How long these scenarios take on so many systems. A switch is set up for each of its set-ups, a testbed made once for all switches on it; in the
-/// full profile for each repetition.
+/// How long these scenarios take on so many systems. A switch is set up for each of its set-ups, a
+/// testbed made once for all switches on it; in the full profile for each repetition.
 pub fn estimate<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>, profile: Profile, systems: usize) -> Duration {
     let all: f64 = scenarios
         .into_iter()

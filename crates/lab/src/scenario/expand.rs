@@ -1,5 +1,5 @@
-//! Values for names: `$name`, `${name}`, `= arithmetic`, and elements of arrays that are there only `when`, or `count` times, or once for each
-//! pair of a `mesh`.
+//! Values for names: `$name`, `${name}`, `= arithmetic`, and elements of arrays that are there only
+//! `when`, or `count` times, or once for each pair of a `mesh`.
 
 use super::expression::evaluate;
 use super::node::{Fault, Key, Node, Value};

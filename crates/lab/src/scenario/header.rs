@@ -21,7 +21,8 @@ impl Profile {
         }
     }
 
-    /// Whether testbed and switch are made anew for each repetition; else repetitions follow each other on the same.
+    /// Whether testbed and switch are made anew for each repetition; else repetitions follow each
+    /// other on the same.
     pub fn rebuilds(self) -> bool {
         self == Profile::Full
     }
@@ -50,7 +51,8 @@ pub enum Combine {
     /// Every one.
     #[default]
     All,
-    /// The first value of each dimension; and each other value of each dimension while the others keep their first.
+    /// The first value of each dimension; and each other value of each dimension while the others
+    /// keep their first.
     OneByOne,
 }
 
@@ -83,7 +85,8 @@ impl Dimension {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// The flow or observation and what of it, as `probe.rtt`; the key in [`crate::results::Sample::metrics`].
+    /// The flow or observation and what of it, as `probe.rtt`; the key in
+    /// [`crate::results::Sample::metrics`].
     pub name: String,
     /// For a reader.
     pub title: String,
@@ -110,8 +113,9 @@ pub enum Better {
     Higher,
 }
 
-/// A figure of the report. A series, where none is named, is a switch; `panels` are dimensions with a drawing of its own for each value.
-/// Dimensions that are neither axis, series nor panel are panels too.
+/// A figure of the report. A series, where none is named, is a switch; `panels` are dimensions with
+/// a drawing of its own for each value. Dimensions that are neither axis, series nor panel are
+/// panels too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Figure {
@@ -130,7 +134,8 @@ pub enum Figure {
         #[serde(default)]
         log: bool,
     },
-    /// A group of bars for each value of a dimension, a bar for each series, with its confidence interval.
+    /// A group of bars for each value of a dimension, a bar for each series, with its confidence
+    /// interval.
     Bars {
         /// The dimension of the groups; none: one group.
         groups: Option<String>,
@@ -142,7 +147,8 @@ pub enum Figure {
         #[serde(default)]
         panels: Vec<String>,
     },
-    /// What each of several flows received, a group for each combination of offered loads, within it bars for each switch and flow.
+    /// What each of several flows received, a group for each combination of offered loads, within
+    /// it bars for each switch and flow.
     Shares {
         /// The dimension of the groups.
         groups: String,
@@ -199,7 +205,8 @@ pub struct Fed {
     pub table: String,
     /// The metric's name.
     pub metric: String,
-    /// What the metric, as it is in [`crate::results::Sample::metrics`], is multiplied with to be in the table's unit.
+    /// What the metric, as it is in [`crate::results::Sample::metrics`], is multiplied with to be
+    /// in the table's unit.
     pub scale: f64,
     /// Of the repetitions.
     pub statistic: Statistic,

@@ -1,8 +1,10 @@
 //! An experiment as a file says it, and its cells.
 //!
-//! A scenario is a TOML file that a reader of the study understands: the testbed ([`crate::topology`]), what is sent ([`crate::traffic`]) or
-//! observed ([`Observe`]), what is varied. A name with a `$` stands for the value of what is varied, so that one description makes many cells.
-//! Everything is checked when the file is read, for every cell: a scenario that was read can be run. `docs/lab-scenarios.md` has every key.
+//! A scenario is a TOML file that a reader of the study understands: the testbed
+//! ([`crate::topology`]), what is sent ([`crate::traffic`]) or observed ([`Observe`]), what is
+//! varied. A name with a `$` stands for the value of what is varied, so that one description makes
+//! many cells. Everything is checked when the file is read, for every cell: a scenario that was
+//! read can be run. `docs/lab-scenarios.md` has every key.
 
 mod builtin;
 mod check;
@@ -90,8 +92,8 @@ impl Scenario {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// Where results of a cell on a system belong in the tables of the findings. To judge a system in the place of another, as oxvs in that of
-    /// Open vSwitch, give the other's name.
+    /// Where results of a cell on a system belong in the tables of the findings. To judge a system
+    /// in the place of another, as oxvs in that of Open vSwitch, give the other's name.
     ///
     /// # Errors
     /// A name without a value, for a cell that the scenario does not have.

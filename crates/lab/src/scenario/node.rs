@@ -97,7 +97,8 @@ impl Node {
         Some(entries.remove(place).1)
     }
 
-    /// The place of what a path of keys, and of numbers in arrays, leads to, as far as it leads anywhere.
+    /// The place of what a path of keys, and of numbers in arrays, leads to, as far as it leads
+    /// anywhere.
     pub(super) fn place(&self, path: &[&str]) -> &Range<usize> {
         let Some((first, rest)) = path.split_first() else {
             return &self.span;

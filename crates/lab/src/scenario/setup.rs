@@ -24,7 +24,8 @@ pub struct Cell {
 /// A testbed, and what happens on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// Two cells with equal topologies can share the testbed and the switch on it; two with an equal [`Topology::cabling`] the testbed.
+    /// Two cells with equal topologies can share the testbed and the switch on it; two with an
+    /// equal [`Topology::cabling`] the testbed.
     pub topology: Topology,
     /// Traffic that nobody measures, from before the warm-up until the end.
     pub background: Vec<Flow>,
@@ -104,7 +105,8 @@ impl Setup {
         self.seconds.round().clamp(1.0, 3600.0) as u32
     }
 
-    /// How long a repetition takes: warm-up, what is measured, second witnesses, and networks that Mininet makes.
+    /// How long a repetition takes: warm-up, what is measured, second witnesses, and networks that
+    /// Mininet makes.
     pub fn duration(&self) -> f64 {
         let witnesses = self
             .observed
@@ -147,17 +149,21 @@ pub struct Observation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "observe", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Observe {
-    /// Every host pings every other, and all capture what they hear. Metrics `A-B` for each pair (1: B answered A, 0: it did not), `leaks` (pairs
-    /// that reach each other though none of `groups` holds both, and ARP requests heard outside the asker's group), `missing` (pairs of one group
-    /// that do not), `heard.A-B` (ARP requests of A that B heard), `heard.other` (those heard outside the asker's group).
+    /// Every host pings every other, and all capture what they hear. Metrics `A-B` for each pair
+    /// (1: B answered A, 0: it did not), `leaks` (pairs that reach each other though none of
+    /// `groups` holds both, and ARP requests heard outside the asker's group), `missing` (pairs of
+    /// one group that do not), `heard.A-B` (ARP requests of A that B heard), `heard.other` (those
+    /// heard outside the asker's group).
     Reachability {
         /// Hosts that should reach each other.
         groups: Vec<Vec<String>>,
     },
-    /// Nothing is sent: frames that come out of the switch by itself. Metrics `frames` (a minute, all hosts), `frames.HOST`.
+    /// Nothing is sent: frames that come out of the switch by itself. Metrics `frames` (a minute,
+    /// all hosts), `frames.HOST`.
     Idle {},
-    /// A host sends broadcasts, everybody else counts them. Metrics `share` (received/due at the hosts of its VLAN), `leaks` (received elsewhere),
-    /// `cost` (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it).
+    /// A host sends broadcasts, everybody else counts them. Metrics `share` (received/due at the
+    /// hosts of its VLAN), `leaks` (received elsewhere), `cost` (CPU of the switch for a broadcast,
+    /// µs), `copy` (the same for a copy of it).
     Broadcast {
         /// The host that sends.
         from: String,
@@ -166,26 +172,31 @@ pub enum Observe {
         /// UDP payload in bytes.
         payload: u32,
     },
-    /// What a flow's tool says it transferred against what a capture at its receiver says: payload bytes of the frames over the time. Metrics
-    /// `tool`, `capture` (bit/s), `ratio` (tool/capture).
+    /// What a flow's tool says it transferred against what a capture at its receiver says: payload
+    /// bytes of the frames over the time. Metrics `tool`, `capture` (bit/s), `ratio`
+    /// (tool/capture).
     Capture {
         /// Name of a measured flow.
         flow: String,
     },
-    /// `iperf3`, where it is installed, sends the same as a flow of `cbr` or `tcp_stream`, after it, alone and for whole seconds. Metrics `tool`,
-    /// `iperf3` (bit/s received), `difference` ((tool - iperf3)/iperf3), of `cbr` `jitter` (µs).
+    /// `iperf3`, where it is installed, sends the same as a flow of `cbr` or `tcp_stream`, after
+    /// it, alone and for whole seconds. Metrics `tool`, `iperf3` (bit/s received), `difference`
+    /// ((tool - iperf3)/iperf3), of `cbr` `jitter` (µs).
     Witness {
         /// Name of a measured flow.
         flow: String,
     },
-    /// How several flows share what there is. Metrics `sum` (received by all, bit/s), `jain` (Jain's index of received/offered, 0 to 1),
-    /// `unproportional` (the largest distance of a flow's share of the received from its share of the offered, 0 to 1). See [`Setup::fairness`].
+    /// How several flows share what there is. Metrics `sum` (received by all, bit/s), `jain`
+    /// (Jain's index of received/offered, 0 to 1), `unproportional` (the largest distance of a
+    /// flow's share of the received from its share of the offered, 0 to 1). See
+    /// [`Setup::fairness`].
     Fairness {
         /// Measured flows' names; none: all.
         #[serde(default)]
         flows: Vec<String>,
     },
-    /// A cable is cut while traffic flows. Metrics `silence.FLOW` (longest time without a packet of a measured flow after the cut, ms).
+    /// A cable is cut while traffic flows. Metrics `silence.FLOW` (longest time without a packet of
+    /// a measured flow after the cut, ms).
     Cut {
         /// The two ends, as of a link.
         between: (String, String),
@@ -195,8 +206,9 @@ pub enum Observe {
         /// When, as a share of the measured time, 0 to 1.
         after: f64,
     },
-    /// How many rules fit. Metrics `rules`, `full` (1: the switch said that its table is full, 0: it took `at_most`), `seconds` (to install them),
-    /// `lost` (exchanges of a probe through the full table that were not answered), `answered` (1: the switch answers an echo while full).
+    /// How many rules fit. Metrics `rules`, `full` (1: the switch said that its table is full, 0:
+    /// it took `at_most`), `seconds` (to install them), `lost` (exchanges of a probe through the
+    /// full table that were not answered), `answered` (1: the switch answers an echo while full).
     Capacity {
         /// Every field is matched, or some are wildcarded.
         exact: bool,
@@ -205,21 +217,25 @@ pub enum Observe {
         /// A limit that is set on the table beforehand, where the switch can be told one.
         limit: Option<u32>,
     },
-    /// How many addresses a learning switch remembers. Metrics `rules` (addresses), `full`, `seconds`, `lost`, `answered` as with capacity.
+    /// How many addresses a learning switch remembers. Metrics `rules` (addresses), `full`,
+    /// `seconds`, `lost`, `answered` as with capacity.
     Addresses {
         /// Where to stop.
         at_most: u32,
     },
-    /// Mininet makes a network of its own out of bridges of the system under test, which is to be Mininet's switch; the bed has neither hosts nor
-    /// bridges. Metrics of its tests: `dropped` (share of the pings between all hosts that were not answered), `received`, `sent` (by `iperf` from
-    /// the first to the last host, bit/s), `of_asked` (received/rate), `hosts`, `switches`.
+    /// Mininet makes a network of its own out of bridges of the system under test, which is to be
+    /// Mininet's switch; the bed has neither hosts nor bridges. Metrics of its tests: `dropped`
+    /// (share of the pings between all hosts that were not answered), `received`, `sent` (by
+    /// `iperf` from the first to the last host, bit/s), `of_asked` (received/rate), `hosts`,
+    /// `switches`.
     Mininet {
         /// As `mn --topo` takes it: `single,3`, `linear,2`, `tree,2`.
         topology: String,
         /// bit/s that each link is asked to have; none: as many as it can.
         rate: Option<u64>,
     },
-    /// The statistics of all rules are asked for. Metrics `delay` (mean until the last part has come, ms); distribution `delay`.
+    /// The statistics of all rules are asked for. Metrics `delay` (mean until the last part has
+    /// come, ms); distribution `delay`.
     FlowStatistics {
         /// Seconds between the beginnings of two requests.
         every: f64,
@@ -229,17 +245,20 @@ pub enum Observe {
         /// Seconds between the beginnings of two requests.
         every: f64,
     },
-    /// Rules are added, then changed, then deleted, a barrier at the end of each. Metrics `install`, `modify`, `delete` (rules/s).
+    /// Rules are added, then changed, then deleted, a barrier at the end of each. Metrics
+    /// `install`, `modify`, `delete` (rules/s).
     Rules {
         /// How many.
         rules: u32,
     },
-    /// A rule and a barrier at a time. Metrics `delay` (until the barrier's reply, mean, ms); distribution `delay`.
+    /// A rule and a barrier at a time. Metrics `delay` (until the barrier's reply, mean, ms);
+    /// distribution `delay`.
     Barrier {},
-    /// The switch asks about every new flow (cbench). Metrics `throughput` (questions/s with as many outstanding as come), `latency` (ms with one
-    /// outstanding).
+    /// The switch asks about every new flow (cbench). Metrics `throughput` (questions/s with as
+    /// many outstanding as come), `latency` (ms with one outstanding).
     PacketIn {},
-    /// The controller sends packets through the switch. Metrics `rate` (arrived/s), `share` (arrived/sent).
+    /// The controller sends packets through the switch. Metrics `rate` (arrived/s), `share`
+    /// (arrived/sent).
     PacketOut {
         /// UDP payload in bytes.
         payload: u32,

@@ -12,8 +12,8 @@ pub struct Comparison {
     pub welch: f64,
     /// Probability of ranks as uneven where there is no difference, by Mann and Whitney's test.
     pub ranks: f64,
-    /// Cliff's delta, -1 to 1: how much more often a value of the first is the larger of two than the smaller. To 0.147 negligible, to 0.33 small,
-    /// to 0.474 medium.
+    /// Cliff's delta, -1 to 1: how much more often a value of the first is the larger of two than
+    /// the smaller. To 0.147 negligible, to 0.33 small, to 0.474 medium.
     pub delta: f64,
 }
 

@@ -27,7 +27,8 @@ pub enum Estimate {
     },
     /// A number without its uncertainty, taken for exact.
     Point(f64),
-    /// One repetition: how far others would lie from it nobody knows, so that it does not differ from anything.
+    /// One repetition: how far others would lie from it nobody knows, so that it does not differ
+    /// from anything.
     Single(f64),
 }
 
@@ -61,7 +62,8 @@ impl Estimate {
         }
     }
 
-    /// The standard error of the best guess, 0 where nothing is known of it, and its degrees of freedom.
+    /// The standard error of the best guess, 0 where nothing is known of it, and its degrees of
+    /// freedom.
     fn error(self) -> (f64, f64) {
         match self {
             Estimate::Mean { deviation, n, .. } => (deviation / (n as f64).sqrt(), n.saturating_sub(1).max(1) as f64),
@@ -202,7 +204,8 @@ impl Ratio {
         }
     }
 
-    /// Whether both means are the same but for a tolerance (0.1: 0.9 to 1.1): the 90 % interval lies within; `None` where it lies partly within.
+    /// Whether both means are the same but for a tolerance (0.1: 0.9 to 1.1): the 90 % interval
+    /// lies within; `None` where it lies partly within.
     pub fn similar(self, tolerance: f64) -> Option<bool> {
         let interval = self.interval(0.9);
         let allowed = Interval {
@@ -218,7 +221,8 @@ impl Ratio {
         }
     }
 
-    /// Whether it is above a number: the 99 % interval lies on one side of it; `None` where it does not.
+    /// Whether it is above a number: the 99 % interval lies on one side of it; `None` where it does
+    /// not.
     pub fn above(self, number: f64) -> Option<bool> {
         let interval = self.interval(0.99);
         if interval.low > number {

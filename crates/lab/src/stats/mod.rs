@@ -1,6 +1,7 @@
 //! Numbers with their uncertainty.
 //!
-//! - [`Series`]: repetitions of one measurement. [`Estimate`]: what is known of its mean, from a series or from print.
+//! - [`Series`]: repetitions of one measurement. [`Estimate`]: what is known of its mean, from a
+//!   series or from print.
 //! - [`Ratio`]: of two estimates, with intervals; [`Relation`] is what follows from it.
 //! - [`compare`]: whether two series differ, and by how much.
 //! - [`jain`], [`proportional`]: how evenly something is shared.

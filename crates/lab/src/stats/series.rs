@@ -28,7 +28,8 @@ impl Series {
         self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
     }
 
-    /// The standard deviation of the population that these are drawn from (divisor n - 1); 0 of fewer than two.
+    /// The standard deviation of the population that these are drawn from (divisor n - 1); 0 of
+    /// fewer than two.
     pub fn deviation(&self) -> f64 {
         if self.0.len() < 2 {
             return 0.0;
@@ -38,7 +39,8 @@ impl Series {
         (squares / (self.0.len() - 1) as f64).sqrt()
     }
 
-    /// The value below which a share of 0 to 1 of them lies, between neighbours in proportion; 0 of none.
+    /// The value below which a share of 0 to 1 of them lies, between neighbours in proportion; 0 of
+    /// none.
     pub fn quantile(&self, share: f64) -> f64 {
         let sorted = self.sorted();
         let Some(last) = sorted.len().checked_sub(1) else {
@@ -50,7 +52,8 @@ impl Series {
         sorted[below] + (above - sorted[below]) * part
     }
 
-    /// Values outside of Tukey's fences, one and a half times the distance of the quartiles beyond them: kept, but marked.
+    /// Values outside of Tukey's fences, one and a half times the distance of the quartiles beyond
+    /// them: kept, but marked.
     pub fn outliers(&self) -> Vec<f64> {
         let (low, high) = (self.quantile(0.25), self.quantile(0.75));
         let fence = 1.5 * (high - low);
@@ -65,12 +68,14 @@ impl Series {
         self.sorted().into_iter().enumerate().map(share).collect()
     }
 
-    /// Student's interval that the mean lies in with this probability; of fewer than two values, that one.
+    /// Student's interval that the mean lies in with this probability; of fewer than two values,
+    /// that one.
     pub fn interval(&self, level: f64) -> Interval {
         self.estimate().interval(level)
     }
 
-    /// The interval of the mean by resampling (percentile bootstrap, 2000 resamples from `seed`): no distribution is assumed.
+    /// The interval of the mean by resampling (percentile bootstrap, 2000 resamples from `seed`):
+    /// no distribution is assumed.
     pub fn bootstrap(&self, level: f64, seed: u64) -> Interval {
         const RESAMPLES: usize = 2000;
         if self.0.is_empty() {

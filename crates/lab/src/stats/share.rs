@@ -10,7 +10,8 @@ pub fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// The largest distance of a received share of the sum from its share of what was offered: 0 where shares are proportional to the load.
+/// The largest distance of a received share of the sum from its share of what was offered: 0 where
+/// shares are proportional to the load.
 pub fn proportional(offered: &[f64], received: &[f64]) -> f64 {
     let (all_offered, all_received) = (offered.iter().sum::<f64>(), received.iter().sum::<f64>());
     if all_offered == 0.0 || all_received == 0.0 {

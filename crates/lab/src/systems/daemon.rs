@@ -13,7 +13,8 @@ const READY: Duration = Duration::from_secs(20);
 /// Lines of a log that an error quotes.
 const LINES: usize = 5;
 
-/// A process in the background. It is ended when its value is dropped; should this process be killed, it goes with the namespace that it is in.
+/// A process in the background. It is ended when its value is dropped; should this process be
+/// killed, it goes with the namespace that it is in.
 pub(crate) struct Daemon {
     name: &'static str,
     child: Child,
@@ -22,7 +23,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a command. What it prints goes to the file `NAME.out` in `directory`, where it keeps its log as `log`.
+    /// Starts a command. What it prints goes to the file `NAME.out` in `directory`, where it keeps
+    /// its log as `log`.
     pub(crate) fn start(name: &'static str, mut command: Command, directory: &Path, log: &str) -> Result<Daemon> {
         let out = directory.join(format!("{name}.out"));
         let file = File::create(&out).with_context(|| out.display().to_string())?;

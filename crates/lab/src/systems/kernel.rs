@@ -1,4 +1,5 @@
-//! What this kernel has of what switches are made of: tried out once, in a namespace without a name that goes with the process that tries.
+//! What this kernel has of what switches are made of: tried out once, in a namespace without a name
+//! that goes with the process that tries.
 
 use crate::topology::QosKind;
 use anyhow::Result;

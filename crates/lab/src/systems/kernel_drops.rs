@@ -1,4 +1,5 @@
-//! What the kernel has dropped in the namespace of a switch: in queues, by policers, before sockets, on the way between networks.
+//! What the kernel has dropped in the namespace of a switch: in queues, by policers, before
+//! sockets, on the way between networks.
 
 use super::layout::Layout;
 use crate::bed::{command::run_words, device_counters, namespace};
@@ -17,8 +18,8 @@ pub(crate) fn loss(cause: &str, device: &str, places: &BTreeMap<String, String>,
     }
 }
 
-/// Drops of queueing disciplines (`queue`) and policers (`policer`) at ports' devices and at those of the switch itself, and drops of these
-/// devices and of routing (`port`).
+/// Drops of queueing disciplines (`queue`) and policers (`policer`) at ports' devices and at those
+/// of the switch itself, and drops of these devices and of routing (`port`).
 pub(crate) fn of_devices(name: &str, layout: &Layout) -> Result<Vec<Loss>> {
     let places = layout.places();
     let internal: Vec<&str> = layout.internal().collect();
@@ -76,7 +77,8 @@ fn queues(text: &str) -> Result<Vec<(String, String, u64)>> {
     Ok(queues.iter().filter_map(read).collect())
 }
 
-/// Device and drops of every packet socket of a process that `ss -0 -m -p` tells of: in `skmem:(…)`, `d` counts what did not fit.
+/// Device and drops of every packet socket of a process that `ss -0 -m -p` tells of: in
+/// `skmem:(…)`, `d` counts what did not fit.
 fn sockets(text: &str, pid: u32) -> Vec<(String, u64)> {
     let own = format!("pid={pid},");
     let read = |line: &str| {

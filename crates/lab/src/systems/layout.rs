@@ -53,7 +53,8 @@ impl Layout {
         })
     }
 
-    /// `devices` gives the devices of a bridge's ports to a neighbour, in the order of the topology.
+    /// `devices` gives the devices of a bridge's ports to a neighbour, in the order of the
+    /// topology.
     pub(crate) fn of(topology: &Topology, devices: &dyn Fn(&str, &str) -> Vec<String>) -> Result<Layout> {
         let addresses = |host: &crate::topology::Host| host.addresses.iter().map(|address| address.ip).collect();
         let hosts = topology.hosts.iter().map(|host| (host.name.clone(), addresses(host)));

@@ -2,10 +2,11 @@
 //!
 //! - [`all`] lists them, those that cannot run here too: [`System::missing`] says why.
 //! - [`System::start`] sets one up on a [`Bed`]; what runs is a [`Running`].
-//! - `layout`: what a topology asks of a switch, with the devices of a bed. `script`: commands that are kept as text. `daemon`: processes.
-//!   `kernel`: what this kernel has. `kernel_drops`: what it has dropped.
-//! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch: one language, `ovs-vsctl`'s. `bridge`: the kernel's bridge, in the
-//!   language of `ip`, `bridge` and `tc`.
+//! - `layout`: what a topology asks of a switch, with the devices of a bed. `script`: commands that
+//!   are kept as text. `daemon`: processes. `kernel`: what this kernel has. `kernel_drops`: what it
+//!   has dropped.
+//! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch: one language,
+//!   `ovs-vsctl`'s. `bridge`: the kernel's bridge, in the language of `ip`, `bridge` and `tc`.
 
 mod bridge;
 pub(crate) mod daemon;
@@ -35,7 +36,8 @@ pub trait System {
     /// Why it cannot run such a topology on this machine; none if it can.
     fn missing(&self, topology: &Topology) -> Option<String>;
 
-    /// Makes the bridges of a testbed whose hosts and cables are there, and waits until they forward.
+    /// Makes the bridges of a testbed whose hosts and cables are there, and waits until they
+    /// forward.
     ///
     /// # Errors
     /// A command that fails, with what it said. What was begun is undone.
@@ -53,9 +55,10 @@ pub trait Running {
     /// Seconds of CPU that its processes have used so far.
     fn cpu(&self) -> f64;
 
-    /// What it has dropped so far, by cause and place: `port`, `policer`, `queue` and `upcall` at the port `BRIDGE:NEIGHBOUR`, or at an
-    /// internal device, or `datapath` where it does not tell more. What the kernel counts as not sent at a port's device is not among them: the
-    /// testbed counts that as the cable's ([`Bed::losses`]).
+    /// What it has dropped so far, by cause and place: `port`, `policer`, `queue` and `upcall` at
+    /// the port `BRIDGE:NEIGHBOUR`, or at an internal device, or `datapath` where it does not tell
+    /// more. What the kernel counts as not sent at a port's device is not among them: the testbed
+    /// counts that as the cable's ([`Bed::losses`]).
     ///
     /// # Errors
     /// It does not answer.
@@ -73,13 +76,15 @@ pub trait Running {
     /// There is no such port, or it does not answer.
     fn port_number(&self, bridge: &str, to: &str) -> Result<u32>;
 
-    /// Makes a bridge connect to a controller there, an address in the switch's namespace; none: to nobody any more.
+    /// Makes a bridge connect to a controller there, an address in the switch's namespace; none: to
+    /// nobody any more.
     ///
     /// # Errors
     /// It has no OpenFlow.
     fn set_controller(&mut self, bridge: &str, controller: Option<SocketAddr>) -> Result<()>;
 
-    /// Tells a bridge how many rules its first table may have; none: as many as it takes. False: it cannot be told.
+    /// Tells a bridge how many rules its first table may have; none: as many as it takes. False: it
+    /// cannot be told.
     ///
     /// # Errors
     /// It refuses.

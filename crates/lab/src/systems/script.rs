@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What runs commands in the namespace of a bed's bridges. Dropping it undoes, in reverse order, what was said to be undone.
+/// What runs commands in the namespace of a bed's bridges. Dropping it undoes, in reverse order,
+/// what was said to be undone.
 pub(crate) struct Script {
     namespace: String,
     /// Variables of the commands' environment.
@@ -42,7 +43,8 @@ impl Script {
         &self.lines
     }
 
-    /// A variable that commands run with. Where its value stands in a command, the text has `$NAME`.
+    /// A variable that commands run with. Where its value stands in a command, the text has
+    /// `$NAME`.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         if !self.shown.iter().any(|(shown, _)| shown == value) {
             self.shown.push((value.to_owned(), format!("${name}")));
@@ -92,7 +94,8 @@ impl Script {
         self.lines.push(line);
     }
 
-    /// Sets a setting of the namespace's network, `net.ipv4.ip_forward`; what it was before comes back.
+    /// Sets a setting of the namespace's network, `net.ipv4.ip_forward`; what it was before comes
+    /// back.
     pub(crate) fn sysctl(&mut self, name: &'static str, value: &str) -> Result<()> {
         self.note(&format!("sysctl -w {name}={value}"));
         let before = crate::bed::namespace::enter(&self.namespace, || exchange(name, value))?;

@@ -1,7 +1,9 @@
-//! The agent: the part of the lab that runs where traffic begins and ends, in a host's namespace or in a guest.
+//! The agent: the part of the lab that runs where traffic begins and ends, in a host's namespace or
+//! in a guest.
 //!
-//! It reads requests from its input and writes answers to its output ([`super::protocol`]), each task in a thread of its own. Whatever it is
-//! sent, it answers; only the end of its input ends it, and with it all that it does.
+//! It reads requests from its input and writes answers to its output ([`super::protocol`]), each
+//! task in a thread of its own. Whatever it is sent, it answers; only the end of its input ends it,
+//! and with it all that it does.
 
 use super::protocol::{Answer, Ask, LONGEST_LINE, Outcome, Request, Said, Task};
 use super::task::{Control, Output};
@@ -53,7 +55,8 @@ enum Line {
     TooLong,
 }
 
-/// The next line without its end; none at the end of the input. Of a line that is too long nothing is kept.
+/// The next line without its end; none at the end of the input. Of a line that is too long nothing
+/// is kept.
 fn next_line(input: &mut impl BufRead) -> std::io::Result<Option<Line>> {
     let mut line = Vec::new();
     let limit = LONGEST_LINE as u64 + 1;

@@ -1,4 +1,5 @@
-//! What arrives at a host, counted by kind: evidence that does not come from the programs that send and receive.
+//! What arrives at a host, counted by kind: evidence that does not come from the programs that send
+//! and receive.
 
 use super::clock::{SECOND, now, seconds};
 use super::coverage::Coverage;
@@ -67,13 +68,15 @@ pub struct Captured {
 pub struct Seen {
     /// Which.
     pub kind: FrameKind,
-    /// How many. What the sender's kernel handed on as one (a segment of up to 64 KB, on a cable that leaves it to the device to cut it) is one.
+    /// How many. What the sender's kernel handed on as one (a segment of up to 64 KB, on a cable
+    /// that leaves it to the device to cut it) is one.
     pub frames: u64,
     /// From the destination's address to the end of the payload.
     pub bytes: u64,
     /// Of TCP and UDP: what is behind their headers.
     pub payload: u64,
-    /// Of TCP: bytes of that payload whose sequence numbers had been seen before. They were sent again.
+    /// Of TCP: bytes of that payload whose sequence numbers had been seen before. They were sent
+    /// again.
     #[serde(default)]
     pub again: u64,
     /// When the first arrived, in seconds since the capture began.
@@ -111,14 +114,16 @@ const UDP: u8 = 17;
 /// Bytes of frames that wait to be looked at, by the kernel's count.
 const BUFFER: i32 = 64 << 20;
 
-/// The most bytes of a frame that are received: of longer ones, their headers say how long they are.
+/// The most bytes of a frame that are received: of longer ones, their headers say how long they
+/// are.
 const SNAP: usize = 2048;
 
 impl Capture {
     pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
         let socket = self.open()?;
         control.ready(Vec::new());
-        // Frames have the kernel's times, by the system's clock: when this thread comes to look at one may be a millisecond later.
+        // Frames have the kernel's times, by the system's clock: when this thread comes to look at
+        // one may be a millisecond later.
         let (begun, begun_there) = (now(), since_1970());
         let mut kinds: BTreeMap<FrameKind, (Seen, Coverage)> = BTreeMap::new();
         let mut captured = Captured::default();
@@ -279,7 +284,8 @@ fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<Looked> {
     })
 }
 
-/// The sequence number in TCP's header; a segment that opens a connection has one of its own, before the first byte's.
+/// The sequence number in TCP's header; a segment that opens a connection has one of its own,
+/// before the first byte's.
 fn number(transport: &[u8]) -> Option<u32> {
     let opens = u32::from(transport.get(13)? & 2 != 0);
     Some(u32::from_be_bytes(*transport.get(4..)?.first_chunk()?).wrapping_add(opens))

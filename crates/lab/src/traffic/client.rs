@@ -17,7 +17,8 @@ const PREPARED: Duration = Duration::from_secs(20);
 /// How long an agent may take to end a task that it was told to.
 const STOPPED: Duration = Duration::from_secs(30);
 
-/// A connection to an agent. Clones share it; when the last is dropped, with all tasks, the agent's input ends.
+/// A connection to an agent. Clones share it; when the last is dropped, with all tasks, the agent's
+/// input ends.
 #[derive(Clone)]
 pub struct Agent(Arc<Inner>);
 
@@ -178,7 +179,8 @@ impl Remote {
         self.outcome(STOPPED)
     }
 
-    /// Ends tasks at the same time, as each may take a while to see that no more comes, and takes what they measured, in their order.
+    /// Ends tasks at the same time, as each may take a while to see that no more comes, and takes
+    /// what they measured, in their order.
     ///
     /// # Errors
     /// Those of [`Remote::stop`], of the first that has any.

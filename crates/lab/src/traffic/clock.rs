@@ -12,7 +12,8 @@ pub(crate) const MILLI: u64 = 1_000_000;
 /// A microsecond.
 pub(crate) const MICRO: u64 = 1_000;
 
-/// Now. Only differences mean something, and only on one machine (network namespaces share the clock, guests have their own).
+/// Now. Only differences mean something, and only on one machine (network namespaces share the
+/// clock, guests have their own).
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * SECOND + time.tv_nsec.unsigned_abs()
@@ -33,8 +34,9 @@ pub(crate) fn micros(nanos: u64) -> f64 {
     nanos as f64 / MICRO as f64
 }
 
-/// Asks the kernel to end this thread's sleeps on time, not up to 50 µs later with others' (its default), and to run it soon after it is woken,
-/// where others keep the processors busy. Where it refuses, this is later, and what is reported of lateness says so.
+/// Asks the kernel to end this thread's sleeps on time, not up to 50 µs later with others' (its
+/// default), and to run it soon after it is woken, where others keep the processors busy. Where it
+/// refuses, this is later, and what is reported of lateness says so.
 pub(crate) fn be_punctual() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let _ = sys::thread::set_slice(SLICE);
@@ -43,8 +45,8 @@ pub(crate) fn be_punctual() {
 /// A thread that measures works for less than this at a time.
 const SLICE: std::time::Duration = std::time::Duration::from_micros(100);
 
-/// Returns at this time or (by what the scheduler takes to wake a thread) later: sleeps, but for the last `spin` nanoseconds, in which it
-/// keeps its processor.
+/// Returns at this time or (by what the scheduler takes to wake a thread) later: sleeps, but for
+/// the last `spin` nanoseconds, in which it keeps its processor.
 pub(crate) fn wait_until(at: u64, spin: u64) {
     let rise = at.saturating_sub(spin);
     if now() < rise {

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-/// How many runs of bytes that do not join are kept; beyond that, what is missing before the first of them counts as if it had passed.
+/// How many runs of bytes that do not join are kept; beyond that, what is missing before the first
+/// of them counts as if it had passed.
 const MOST: usize = 4096;
 
 /// Bytes of one direction of a connection that were seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coverage {
-    /// Beginnings and ends, not joined and not overlapping. Numbers go on beyond 2^32 where those of the segments wrap.
+    /// Beginnings and ends, not joined and not overlapping. Numbers go on beyond 2^32 where those
+    /// of the segments wrap.
     runs: BTreeMap<u64, u64>,
     /// The highest end.
     end: Option<u64>,
@@ -18,7 +20,8 @@ pub(super) struct Coverage {
 const ORIGIN: u64 = 1 << 33;
 
 impl Coverage {
-    /// Sees a segment of so many bytes at a sequence number, and tells how many of them were not seen before.
+    /// Sees a segment of so many bytes at a sequence number, and tells how many of them were not
+    /// seen before.
     pub(super) fn add(&mut self, sequence: u32, length: u64) -> u64 {
         let end = *self.end.get_or_insert(ORIGIN + u64::from(sequence));
         let from = end.wrapping_add_signed(i64::from(sequence.wrapping_sub(end as u32).cast_signed()));

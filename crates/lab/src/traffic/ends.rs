@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wire::MacAddr;
 
-/// The hosts of a testbed, an agent on each. It is made once for a testbed and serves any number of runs.
+/// The hosts of a testbed, an agent on each. It is made once for a testbed and serves any number of
+/// runs.
 #[derive(Default)]
 pub struct Ends {
     hosts: BTreeMap<String, End>,
@@ -49,7 +50,8 @@ impl Ends {
         Ok(&self.end(name)?.agent)
     }
 
-    /// The address of `to` for what `from` sends: one of a network that both are in, else its first.
+    /// The address of `to` for what `from` sends: one of a network that both are in, else its
+    /// first.
     ///
     /// # Errors
     /// There is no host of such a name, or it has no address.

@@ -4,7 +4,8 @@ use super::clock::micros;
 use crate::results::Distribution;
 use hdrhistogram::Histogram;
 
-/// Durations up to an hour, each kept within 0.1 % of its value; their number, sum and squares exactly.
+/// Durations up to an hour, each kept within 0.1 % of its value; their number, sum and squares
+/// exactly.
 #[derive(Clone, Debug)]
 pub(crate) struct Durations {
     values: Histogram<u64>,

@@ -12,8 +12,9 @@ pub struct Measured {
     pub metrics: BTreeMap<String, f64>,
     /// By flow and metric.
     pub distributions: BTreeMap<String, Distribution>,
-    /// Datagrams lost at the hosts: `sender` (the kernel refused them) and `receiver` (the receiver's socket was full). The kernel's own counts,
-    /// [`crate::bed::Bed::losses`], know the same datagrams: add up one or the other.
+    /// Datagrams lost at the hosts: `sender` (the kernel refused them) and `receiver` (the
+    /// receiver's socket was full). The kernel's own counts, [`crate::bed::Bed::losses`], know the
+    /// same datagrams: add up one or the other.
     pub losses: Vec<Loss>,
     /// What was sent and received of every flow of datagrams, warm-up and background included.
     pub accounts: Vec<Account>,
@@ -28,7 +29,8 @@ pub struct Account {
     pub flow: String,
     /// Datagrams that the sender's kernel took.
     pub sent: u64,
-    /// Datagrams that the receiving program got. Of round trips: those that came back, so what was lost is of both ways.
+    /// Datagrams that the receiving program got. Of round trips: those that came back, so what was
+    /// lost is of both ways.
     pub received: u64,
     /// IP packets that a datagram is, at an MTU of 1500 bytes.
     pub packets: u64,
@@ -117,7 +119,8 @@ impl Measured {
         );
     }
 
-    /// Takes what was sent and received of a flow of datagrams; what others should know of it only if it is a measured one.
+    /// Takes what was sent and received of a flow of datagrams; what others should know of it only
+    /// if it is a measured one.
     pub(super) fn datagrams(
         &mut self,
         flow: &crate::traffic::Flow,

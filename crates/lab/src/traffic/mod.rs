@@ -1,11 +1,13 @@
 //! What is sent across a testbed, and what is measured of it.
 //!
-//! - [`agent`]: the program that sends and receives, in a host's namespace or in a guest; [`protocol`]: what is said with it.
+//! - [`agent`]: the program that sends and receives, in a host's namespace or in a guest;
+//!   [`protocol`]: what is said with it.
 //! - [`Agent`]: the lab's side of it.
 //! - [`capture`]: what arrives at a host, as evidence.
 //! - [`udp`]: round trips, and flows of datagrams; [`streams`]: the five tests of netperf.
 //! - [`ping`]: who answers; [`iperf`]: a second witness.
-//! - [`run`]: all of that together, between the hosts of a testbed ([`Ends`]); [`observe`]: what is no flow from one host to another.
+//! - [`run`]: all of that together, between the hosts of a testbed ([`Ends`]); [`observe`]: what is
+//!   no flow from one host to another.
 
 pub mod agent;
 pub mod capture;
@@ -52,10 +54,11 @@ pub struct Flow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "test", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Test {
-    /// A datagram goes and comes back, both timestamps on the host that asks. Metrics `rtt` (mean over the exchanges, µs), `deviation` (their
-    /// standard deviation), `median`, `p99`, `jitter` (mean difference between an exchange and the one before), all in µs, `exchanges` (answered),
-    /// `loss` (share of the sent that was not answered in a second, 0 to 1); distributions `rtt`, `jitter`, and with an interval `pacing` (by how
-    /// much exchanges began late, µs).
+    /// A datagram goes and comes back, both timestamps on the host that asks. Metrics `rtt` (mean
+    /// over the exchanges, µs), `deviation` (their standard deviation), `median`, `p99`, `jitter`
+    /// (mean difference between an exchange and the one before), all in µs, `exchanges` (answered),
+    /// `loss` (share of the sent that was not answered in a second, 0 to 1); distributions `rtt`,
+    /// `jitter`, and with an interval `pacing` (by how much exchanges began late, µs).
     Rtt {
         /// UDP payload in bytes.
         payload: u32,
@@ -65,12 +68,15 @@ pub enum Test {
         #[serde(default)]
         interval: u64,
     },
-    /// UDP at a constant bit rate, each datagram with its number and its time; within its interval it wanders a little, by lots that are the same in
-    /// every run, lest senders of one rate keep step. Metrics `rate` (received, bit/s of UDP payload), `offered` (what was
-    /// tried to send, bit/s), `share` (received/sent), `loss` (share of the sent that was not received, 0 to 1), `jitter` (RFC 3550 section 6.4.1,
-    /// the mean of the estimate over the arrivals, µs), `jitter_last` (the estimate at the end, as `iperf` prints it), `silence` (longest time
-    /// without a datagram, ms), `reordered`, `duplicates` (datagrams); distributions `jitter` (by how much the spacing of two datagrams changed on
-    /// the way, µs), `pacing` (by how much datagrams were sent late, µs).
+    /// UDP at a constant bit rate, each datagram with its number and its time; within its interval
+    /// it wanders a little, by lots that are the same in every run, lest senders of one rate keep
+    /// step. Metrics `rate` (received, bit/s of UDP payload), `offered` (what was tried to send,
+    /// bit/s), `share` (received/sent), `loss` (share of the sent that was not received, 0 to 1),
+    /// `jitter` (RFC 3550 section 6.4.1, the mean of the estimate over the arrivals, µs),
+    /// `jitter_last` (the estimate at the end, as `iperf` prints it), `silence` (longest time
+    /// without a datagram, ms), `reordered`, `duplicates` (datagrams); distributions `jitter` (by
+    /// how much the spacing of two datagrams changed on the way, µs), `pacing` (by how much
+    /// datagrams were sent late, µs).
     Cbr {
         /// UDP payload in bytes.
         payload: u32,
@@ -79,22 +85,26 @@ pub enum Test {
         /// The receiver's socket buffer in bytes; none: the system's.
         buffer: Option<u32>,
     },
-    /// netperf's TCP_STREAM. Metrics `throughput` (bit/s received, mean of a stream), `total` (of all streams), `transfer` (bytes received, mean of a
-    /// stream), `lost` (streams; the other figures are of those that are not), `retransmissions` (segments, of all streams). A stream is lost when its
-    /// control or data connection cannot be made or breaks; the reason is in the sample's remarks.
+    /// netperf's TCP_STREAM. Metrics `throughput` (bit/s received, mean of a stream), `total` (of
+    /// all streams), `transfer` (bytes received, mean of a stream), `lost` (streams; the other
+    /// figures are of those that are not), `retransmissions` (segments, of all streams). A stream
+    /// is lost when its control or data connection cannot be made or breaks; the reason is in the
+    /// sample's remarks.
     TcpStream(Streams),
-    /// netperf's UDP_STREAM: as fast as it goes. Metrics as TCP_STREAM without `retransmissions`, and `sent` (bit/s, mean of a
-    /// stream), `loss` (share of the sent that was not received, 0 to 1).
+    /// netperf's UDP_STREAM: as fast as it goes. Metrics as TCP_STREAM without `retransmissions`,
+    /// and `sent` (bit/s, mean of a stream), `loss` (share of the sent that was not received, 0 to
+    /// 1).
     UdpStream(Streams),
-    /// netperf's TCP_RR. Metrics `rate` (transactions/s, mean of a stream), `latency` (1/rate, µs), `lost` (streams), `retransmissions`; distribution
-    /// `latency` (of each transaction, µs).
+    /// netperf's TCP_RR. Metrics `rate` (transactions/s, mean of a stream), `latency` (1/rate, µs),
+    /// `lost` (streams), `retransmissions`; distribution `latency` (of each transaction, µs).
     TcpRr(Streams),
     /// netperf's TCP_CRR: a connection for each transaction. Metrics as TCP_RR.
     TcpCrr(Streams),
-    /// netperf's UDP_RR. Metrics as TCP_RR, with `again` (requests sent again) instead of `retransmissions`.
+    /// netperf's UDP_RR. Metrics as TCP_RR, with `again` (requests sent again) instead of
+    /// `retransmissions`.
     UdpRr(Streams),
-    /// Datagrams, each from a port that was not used before. Metrics `rate` (new flows received/s), `offered` (tried to send/s), `share`
-    /// (received/sent), `loss`.
+    /// Datagrams, each from a port that was not used before. Metrics `rate` (new flows received/s),
+    /// `offered` (tried to send/s), `share` (received/sent), `loss`.
     NewFlows {
         /// New flows a second; none: as fast as it goes.
         rate: Option<u64>,
@@ -110,7 +120,8 @@ pub struct Streams {
     /// How many at a time; each with a control connection of its own across the same ports.
     #[serde(default = "one")]
     pub streams: u32,
-    /// Bytes of a message (request and response for the RR tests); none: the socket buffer's size (1 for the RR tests).
+    /// Bytes of a message (request and response for the RR tests); none: the socket buffer's size
+    /// (1 for the RR tests).
     pub message: Option<u32>,
     /// Bytes of the send and receive socket buffers at both ends; none: the system's (autotuned).
     pub buffer: Option<u32>,

@@ -1,5 +1,5 @@
-//! What is measured and is no flow from one host to another: who reaches whom, what a switch says by itself, broadcasts, and whether the tool's
-//! own numbers are right.
+//! What is measured and is no flow from one host to another: who reaches whom, what a switch says
+//! by itself, broadcasts, and whether the tool's own numbers are right.
 
 use super::capture::{Capture, Captured, Seen};
 use super::ends::broadcast as broadcast_address;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// How often a host is asked before it counts as out of reach, and how long each answer is waited for, µs. A switch may need some packets to
-/// learn, or a controller its time.
+/// How often a host is asked before it counts as out of reach, and how long each answer is waited
+/// for, µs. A switch may need some packets to learn, or a controller its time.
 const PINGS: (u16, u64) = (3, 300_000);
 
 /// Protocols of IPv4.
@@ -35,10 +35,12 @@ const SLACK: Duration = Duration::from_secs(60);
 /// What happens on the wire after the last of a host's frames was sent.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Every host pings every other, and all capture the ARP requests that they hear. Metrics, after `name.`: `A-B` for each pair of hosts (1: B
-/// answered A, 0: it did not), `leaks` (pairs that reach each other though none of `groups` holds both, and ARP requests heard outside the
-/// asker's group), `missing` (pairs of one group that do not), `heard.A-B` (ARP requests of A that B heard), `heard.other` (those heard outside
-/// the asker's groups). It is asked on neighbour tables that are empty: a host that knows an address does not ask for it.
+/// Every host pings every other, and all capture the ARP requests that they hear. Metrics, after
+/// `name.`: `A-B` for each pair of hosts (1: B answered A, 0: it did not), `leaks` (pairs that
+/// reach each other though none of `groups` holds both, and ARP requests heard outside the asker's
+/// group), `missing` (pairs of one group that do not), `heard.A-B` (ARP requests of A that B
+/// heard), `heard.other` (those heard outside the asker's groups). It is asked on neighbour tables
+/// that are empty: a host that knows an address does not ask for it.
 ///
 /// # Errors
 /// An agent that has gone; no permission for raw sockets.
@@ -94,8 +96,9 @@ pub fn reachability(ends: &Ends, name: &str, groups: &[Vec<String>]) -> Result<M
     Ok(measured)
 }
 
-/// Nothing is sent for so many seconds, and all hosts capture. Metrics, after `name.`: `frames` (a minute, heard by all hosts together, that came
-/// from none of them), `frames.HOST` (heard by that host), `others` (a minute, that came from another host by itself).
+/// Nothing is sent for so many seconds, and all hosts capture. Metrics, after `name.`: `frames` (a
+/// minute, heard by all hosts together, that came from none of them), `frames.HOST` (heard by that
+/// host), `others` (a minute, that came from another host by itself).
 ///
 /// # Errors
 /// An agent that has gone; no permission for raw sockets.
@@ -133,9 +136,10 @@ pub struct Broadcasts<'a> {
     pub payload: u32,
 }
 
-/// A host sends broadcasts, everybody else counts them. Metrics, after `name.`: `share` (received/due at the hosts of its VLAN), `leaks`
-/// (received elsewhere), `sent`, `copies` (received in all), `cost` (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it).
-/// `cpu` tells the seconds of CPU that the switch has used.
+/// A host sends broadcasts, everybody else counts them. Metrics, after `name.`: `share`
+/// (received/due at the hosts of its VLAN), `leaks` (received elsewhere), `sent`, `copies`
+/// (received in all), `cost` (CPU of the switch for a broadcast, µs), `copy` (the same for a copy
+/// of it). `cpu` tells the seconds of CPU that the switch has used.
 ///
 /// # Errors
 /// An agent that has gone, a host that is unknown; no permission for raw sockets.
@@ -239,10 +243,11 @@ fn segments(topology: &Topology, host: &str) -> Vec<u16> {
     vlans
 }
 
-/// What a flow's tool says it transferred against what a capture at its receiver says: payload bytes of the frames over the time from the first
-/// to the last. Of TCP, bytes whose sequence numbers were captured before do not count: the tool did not get them twice either. Metrics, after
-/// `name.`: `tool`, `capture` (bit/s), `ratio` (tool/capture), of TCP `again` (share of the captured payload that had been captured before, 0 to
-/// 1). For CBR and TCP_STREAM.
+/// What a flow's tool says it transferred against what a capture at its receiver says: payload
+/// bytes of the frames over the time from the first to the last. Of TCP, bytes whose sequence
+/// numbers were captured before do not count: the tool did not get them twice either. Metrics,
+/// after `name.`: `tool`, `capture` (bit/s), `ratio` (tool/capture), of TCP `again` (share of the
+/// captured payload that had been captured before, 0 to 1). For CBR and TCP_STREAM.
 ///
 /// # Errors
 /// Those of [`run`]; another kind of flow; a capture that saw fewer than two frames.
@@ -264,7 +269,8 @@ pub fn check(ends: &Ends, name: &str, flow: &Flow, seconds: f64) -> Result<Measu
         seen.kind.protocol == Some(protocol) && seen.payload > 0 && (protocol == TCP || to == Some(ports(0).1))
     };
     let ours: Vec<&Seen> = captured.seen.iter().filter(ours).collect();
-    // Connections over which streams are arranged, and their results fetched long after the last byte, carry next to nothing.
+    // Connections over which streams are arranged, and their results fetched long after the last
+    // byte, carry next to nothing.
     let most = ours.iter().map(|seen| seen.payload).max().unwrap_or(0);
     let ours: Vec<&Seen> = ours.into_iter().filter(|seen| seen.payload >= most / 100).collect();
     let frames: u64 = ours.iter().map(|seen| seen.frames).sum();
@@ -300,8 +306,9 @@ pub(crate) fn witnessed(test: &Test) -> Option<&'static str> {
     }
 }
 
-/// The same traffic again by `iperf3`, for whole seconds, when the lab's own tool has measured `tool` (bit/s received by all streams). Metrics,
-/// after `name.`: `tool`, `iperf3` (bit/s), `difference` ((tool - iperf3)/iperf3), of CBR `jitter` (µs, as `iperf3` says). For CBR and
+/// The same traffic again by `iperf3`, for whole seconds, when the lab's own tool has measured
+/// `tool` (bit/s received by all streams). Metrics, after `name.`: `tool`, `iperf3` (bit/s),
+/// `difference` ((tool - iperf3)/iperf3), of CBR `jitter` (µs, as `iperf3` says). For CBR and
 /// TCP_STREAM. Where `iperf3` is missing or fails there are no metrics, and a remark says why.
 ///
 /// # Errors

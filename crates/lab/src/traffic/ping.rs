@@ -12,7 +12,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Asks addresses, one after the other, until each has answered or was asked so many times. Needs `CAP_NET_RAW`.
+/// Asks addresses, one after the other, until each has answered or was asked so many times. Needs
+/// `CAP_NET_RAW`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ping {

@@ -1,8 +1,10 @@
 //! What is said between the lab and an agent: requests and answers, a line of JSON each.
 //!
-//! A task begins with [`Ask::Start`]. When its sockets are there the agent answers [`Said::Ready`]. A server (echo, receive, netperf's, capture)
-//! then works until [`Ask::Stop`]; any other waits for [`Ask::Go`], so that many can begin at the same moment, and ends by itself or, earlier,
-//! at [`Ask::Stop`]. Its last answer is [`Said::Done`] or [`Said::Error`]. The end of the agent's input ends all its tasks.
+//! A task begins with [`Ask::Start`]. When its sockets are there the agent answers [`Said::Ready`].
+//! A server (echo, receive, netperf's, capture) then works until [`Ask::Stop`]; any other waits for
+//! [`Ask::Go`], so that many can begin at the same moment, and ends by itself or, earlier, at
+//! [`Ask::Stop`]. Its last answer is [`Said::Done`] or [`Said::Error`]. The end of the agent's
+//! input ends all its tasks.
 
 use super::capture::{Capture, Captured};
 use super::iperf::{IperfClient, IperfServer, Witnessed};

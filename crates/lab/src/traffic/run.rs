@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// The ports that the datagrams of a run's flow come from and go to, by the flow's place: measured flows first, then those of the background.
-/// Rules that match ports can be made before the run.
+/// The ports that the datagrams of a run's flow come from and go to, by the flow's place: measured
+/// flows first, then those of the background. Rules that match ports can be made before the run.
 pub const fn ports(flow: u16) -> (u16, u16) {
     (20_000 + flow, 21_000 + flow)
 }
@@ -20,7 +20,8 @@ pub const fn ports(flow: u16) -> (u16, u16) {
 /// The most flows of a run.
 pub const MOST_FLOWS: usize = 900;
 
-/// The first port that new flows go to, by the flow's place; they go to [`NEW_FLOW_PORTS`] from there on.
+/// The first port that new flows go to, by the flow's place; they go to [`NEW_FLOW_PORTS`] from
+/// there on.
 pub const fn new_flow_ports(flow: u16) -> u16 {
     22_000 + flow * NEW_FLOW_PORTS
 }
@@ -28,12 +29,14 @@ pub const fn new_flow_ports(flow: u16) -> u16 {
 /// How many ports new flows of one flow go to.
 pub const NEW_FLOW_PORTS: u16 = 8;
 
-/// For how long a prober looks for an answer without sleeping, µs, where the next exchange begins when the last has ended. On two processors and
-/// a bare veth cable an exchange then takes 20 µs on average, whether the other processor is idle or always busy, as one is where a switch polls;
-/// without, 15 to 70 µs, by how deeply idle processors sleep. Looking for longer keeps a processor from the echo server and the switch: with one
-/// that polls, one exchange in a hundred then took just as long as the prober had looked. With an interval nothing is gained: processors idle
-/// between exchanges anyway. Nor for senders: they send up to 50 µs earlier, jitter stays the same, and half a processor is gone. Echo servers
-/// never do it.
+/// For how long a prober looks for an answer without sleeping, µs, where the next exchange begins
+/// when the last has ended. On two processors and a bare veth cable an exchange then takes 20 µs on
+/// average, whether the other processor is idle or always busy, as one is where a switch polls;
+/// without, 15 to 70 µs, by how deeply idle processors sleep. Looking for longer keeps a processor
+/// from the echo server and the switch: with one that polls, one exchange in a hundred then took
+/// just as long as the prober had looked. With an interval nothing is gained: processors idle
+/// between exchanges anyway. Nor for senders: they send up to 50 µs earlier, jitter stays the same,
+/// and half a processor is gone. Echo servers never do it.
 const LOOKS: u64 = 50;
 
 /// What a task may take beyond its time.
@@ -44,13 +47,14 @@ const FOR_EVER: f64 = 1e6;
 
 /// Sends `background` and `measured` at the same time, and measures the latter for `seconds`.
 ///
-/// The background begins first. Flows of datagrams and round trips begin with a warm-up of `warmup` seconds that counts nowhere but in
-/// [`Measured::accounts`]; a warm-up of round trips goes on until the first is answered, so no cell begins with unknown addresses. Streams begin
-/// when the warm-up is over, and what their connections need to get going counts, as with netperf.
+/// The background begins first. Flows of datagrams and round trips begin with a warm-up of `warmup`
+/// seconds that counts nowhere but in [`Measured::accounts`]; a warm-up of round trips goes on
+/// until the first is answered, so no cell begins with unknown addresses. Streams begin when the
+/// warm-up is over, and what their connections need to get going counts, as with netperf.
 ///
 /// # Errors
-/// A host that is unknown, an agent that has gone, a task that cannot be done: with the host and the reason. What was begun is stopped. That
-/// nothing arrives is no error.
+/// A host that is unknown, an agent that has gone, a task that cannot be done: with the host and
+/// the reason. What was begun is stopped. That nothing arrives is no error.
 pub fn run(ends: &Ends, background: &[Flow], measured: &[Flow], seconds: f64, warmup: f64) -> Result<Measured> {
     if background.len() + measured.len() > MOST_FLOWS {
         bail!("{} flows: at most {MOST_FLOWS}", background.len() + measured.len());

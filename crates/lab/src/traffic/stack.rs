@@ -18,13 +18,15 @@ pub struct Count {}
 pub struct Stack {
     /// Packets that were to be sent and were dropped.
     pub sent: u64,
-    /// Packets that were received and dropped: a socket's buffer was full, nobody listened, or they were wrong.
+    /// Packets that were received and dropped: a socket's buffer was full, nobody listened, or they
+    /// were wrong.
     pub received: u64,
     /// Fragments that were kept until the rest of their datagrams would come.
     pub fragments: u64,
     /// Datagrams that became whole.
     pub whole: u64,
-    /// Datagrams that are not whole now. They take room from others until their time is over, half a minute.
+    /// Datagrams that are not whole now. They take room from others until their time is over, half
+    /// a minute.
     pub incomplete: u64,
 }
 
@@ -33,7 +35,8 @@ impl Count {
         control.ready(Vec::new());
         control.await_go();
         let mut stack = Stack::here()?;
-        // It counts for all namespaces of a kernel: of a guest's, which has no other, it is the host's.
+        // It counts for all namespaces of a kernel: of a guest's, which has no other, it is the
+        // host's.
         stack.sent += unknown_neighbours();
         Ok(Outcome::Counted(stack))
     }
@@ -86,12 +89,14 @@ fn incomplete(text: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Packets that this kernel, in whatever namespace, dropped as too many waited for the address of a neighbour. 0 where it does not tell.
+/// Packets that this kernel, in whatever namespace, dropped as too many waited for the address of a
+/// neighbour. 0 where it does not tell.
 fn unknown_neighbours() -> u64 {
     discards(&fs::read_to_string("/proc/net/stat/arp_cache").unwrap_or_default())
 }
 
-/// Of `/proc/net/stat/arp_cache`: a line of names, then for each processor one of hexadecimal numbers.
+/// Of `/proc/net/stat/arp_cache`: a line of names, then for each processor one of hexadecimal
+/// numbers.
 fn discards(table: &str) -> u64 {
     let mut lines = table.lines();
     let names = lines.next().unwrap_or_default();

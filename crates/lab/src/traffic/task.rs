@@ -80,7 +80,8 @@ impl Output {
         Output(Arc::new(Mutex::new(out)))
     }
 
-    /// Writes an answer. Who does not read it any more has gone, and the end of the input will tell.
+    /// Writes an answer. Who does not read it any more has gone, and the end of the input will
+    /// tell.
     pub(crate) fn say(&self, answer: &Answer) {
         let Ok(mut line) = serde_json::to_vec(answer) else {
             return;

@@ -50,7 +50,8 @@ pub enum Stream {
 /// Connects to a remote that is not passive, with the keys of `tls` where it needs them.
 ///
 /// # Errors
-/// The system's; `InvalidInput` for a passive remote, or when TLS is not configured as it should; why the handshake failed.
+/// The system's; `InvalidInput` for a passive remote, or when TLS is not configured as it should;
+/// why the handshake failed.
 pub async fn connect(remote: &Remote, tls: &Tls) -> io::Result<Stream> {
     match remote {
         Remote::Unix(file) => {
@@ -87,7 +88,8 @@ pub async fn connect_or_accept(remote: &Remote, tls: &Tls) -> io::Result<Stream>
     connect(remote, tls).await
 }
 
-/// The class of traffic of management connections unless another is configured (ovs-vswitchd.conf.db(5), `other_config:dscp`).
+/// The class of traffic of management connections unless another is configured
+/// (ovs-vswitchd.conf.db(5), `other_config:dscp`).
 pub const DEFAULT_DSCP: u8 = 48;
 
 impl Stream {
@@ -141,7 +143,8 @@ pub enum ReadHalf {
     Tls(tokio::io::ReadHalf<Secure>),
 }
 
-/// The writing half of a [`Stream`]; dropping it ends the peer's reading, under TLS when the other half is dropped too.
+/// The writing half of a [`Stream`]; dropping it ends the peer's reading, under TLS when the other
+/// half is dropped too.
 #[derive(Debug)]
 pub enum WriteHalf {
     /// Over a Unix socket.
@@ -178,7 +181,8 @@ enum ListenSocket {
 
 impl Listener {
     /// Listens on a passive remote. A Unix socket that nobody answers on any more is replaced; its
-    /// mode is 0770. Peers under TLS are shown the keys of `tls`, and are heard of when their handshake is done.
+    /// mode is 0770. Peers under TLS are shown the keys of `tls`, and are heard of when their
+    /// handshake is done.
     ///
     /// # Errors
     /// The system's: `AddrInUse` when somebody else listens there, whom the text names where the
@@ -230,8 +234,8 @@ impl Listener {
         }
     }
 
-    /// The next stream, and a name for its peer to log: `unix#3`, `tcp:192.0.2.1:40000`, `ssl:192.0.2.1:40000`. May be given up
-    /// without a loss.
+    /// The next stream, and a name for its peer to log: `unix#3`, `tcp:192.0.2.1:40000`,
+    /// `ssl:192.0.2.1:40000`. May be given up without a loss.
     ///
     /// # Errors
     /// The system's. Being out of descriptors is one; wait a moment then and go on.

@@ -25,7 +25,8 @@ pub struct Secure(Option<TlsStream<TcpStream>>);
 impl Secure {
     /// Does the handshake as the side that connected to `host`.
     pub(super) async fn connect(tcp: TcpStream, host: &str, loaded: &Loaded) -> io::Result<Secure> {
-        // The name only tells the server which of its certificates we would like to see, and an address tells it nothing.
+        // The name only tells the server which of its certificates we would like to see, and an
+        // address tells it nothing.
         let nobody = ServerName::from(std::net::IpAddr::from([0, 0, 0, 0]));
         let name = ServerName::try_from(host.to_owned()).unwrap_or(nobody);
         let connector = TlsConnector::from(loaded.client.clone());
@@ -111,7 +112,8 @@ impl io::Write for AtOnce<'_> {
 }
 
 impl AsyncRead for Secure {
-    /// What travels here frames itself, so a stream that just ends, as some peers let it, has ended.
+    /// What travels here frames itself, so a stream that just ends, as some peers let it, has
+    /// ended.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match ready!(self.get_mut().stream()?.poll_read(cx, buf)) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
@@ -134,7 +136,8 @@ impl AsyncWrite for Secure {
     }
 }
 
-/// Handshakes that are under way at a listener. Where there are too many, the oldest is given up: an honest peer's takes milliseconds.
+/// Handshakes that are under way at a listener. Where there are too many, the oldest is given up:
+/// an honest peer's takes milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     tasks: tokio::task::JoinSet<(io::Result<Secure>, String)>,
@@ -159,7 +162,8 @@ impl Handshakes {
         self.oldest.push_back(task);
     }
 
-    /// The next stream whose handshake succeeded; those that did not are logged. Waits for ever while there are none.
+    /// The next stream whose handshake succeeded; those that did not are logged. Waits for ever
+    /// while there are none.
     pub(super) async fn next(&mut self) -> (Secure, String) {
         loop {
             match self.tasks.join_next().await {

@@ -26,7 +26,8 @@ impl Session {
         &self.tcp
     }
 
-    /// Reads what there is. Less than fits into the buffer means that the socket is empty too, or at its end.
+    /// Reads what there is. Less than fits into the buffer means that the socket is empty too, or
+    /// at its end.
     ///
     /// # Errors
     /// The system's, `WouldBlock` among them; a peer that breaks the protocol.
@@ -68,7 +69,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes as many bytes as it may at once. They are on their way when [`Session::flush`] says so.
+    /// Takes as many bytes as it may at once. They are on their way when [`Session::flush`] says
+    /// so.
     ///
     /// # Errors
     /// The system's; `WouldBlock` while bytes taken before are not on their way.

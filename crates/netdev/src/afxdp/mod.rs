@@ -1,14 +1,17 @@
 //! Devices of the kernel, through AF_XDP sockets: `type=afxdp`.
 //!
-//! An XDP program (`sys::bpf::xdp`) hands what the device receives to one socket for each of its queues, before the host's stack sees it; the
-//! program goes away with the port, and with the process, however that ends. Packets are copied between the sockets' memory and frames: a frame
+//! An XDP program (`sys::bpf::xdp`) hands what the device receives to one socket for each of its
+//! queues, before the host's stack sees it; the program goes away with the port, and with the
+//! process, however that ends. Packets are copied between the sockets' memory and frames: a frame
 //! may live for as long as a scheduler holds it, and the kernel gets its buffers back at once.
 //!
 //! What AF_XDP takes away
-//! - Segments of more than the MTU do not exist: a veth's peer loses its segmentation offload, and may have an MTU of 3506 at most (Linux before
-//!   6.6; 73 138 after). Frames from other ports are cut in software.
-//! - Bytes are all that there is. A checksum that the host behind a virtual device has left to it is recognised by its value ([`pending`]); a VLAN
-//!   tag that it has left to the device is lost, so that hosts must not do that (`ethtool -K DEVICE txvlan off`).
+//! - Segments of more than the MTU do not exist: a veth's peer loses its segmentation offload, and
+//!   may have an MTU of 3506 at most (Linux before 6.6; 73 138 after). Frames from other ports are
+//!   cut in software.
+//! - Bytes are all that there is. A checksum that the host behind a virtual device has left to it
+//!   is recognised by its value ([`pending`]); a VLAN tag that it has left to the device is lost,
+//!   so that hosts must not do that (`ethtool -K DEVICE txvlan off`).
 
 use crate::claim::Claim;
 use crate::kernel::{KernelDevice, contenders};
@@ -42,13 +45,13 @@ const RING: u32 = 2048;
 const XDP_HEADROOM: u32 = 256;
 /// Ethernet header and two tags.
 const HEADERS: u32 = 14 + 8;
-/// How often, and after what time, something is tried again that another has, who may be about to go: a process that ends, a socket that the kernel
-/// lets go of later.
+/// How often, and after what time, something is tried again that another has, who may be about to
+/// go: a process that ends, a socket that the kernel lets go of later.
 const RETRIES: u32 = 20;
 const RETRY: Duration = Duration::from_millis(5);
 
-/// A device of the kernel that exists on its own, through AF_XDP sockets. Its queues are to be opened by threads of the network namespace it was
-/// found in.
+/// A device of the kernel that exists on its own, through AF_XDP sockets. Its queues are to be
+/// opened by threads of the network namespace it was found in.
 pub struct Afxdp {
     device: KernelDevice,
     config: AfxdpConfig,
@@ -273,7 +276,8 @@ impl Netdev for Afxdp {
         let Opened { counts, lost, .. } = &mut *opened;
         for (counts, lost) in counts.iter().zip(lost) {
             if let Some(Lost { ring_full, dropped, .. }) = counts.lost() {
-                // There are as many buffers as places in the ring: the kernel finds no buffer where the ring is full.
+                // There are as many buffers as places in the ring: the kernel finds no buffer where
+                // the ring is full.
                 *lost = ring_full + dropped;
             }
         }

@@ -1,9 +1,11 @@
 //! Recognising a checksum that the sender left to a device.
 //!
-//! XDP sees bytes only. A virtual device hands over packets whose checksum the host behind it has left to the device, and no one says so: the
-//! field holds the sum of the pseudo header (RFC 9293 §3.1), or for SCTP zero. That is what is looked for here. A packet whose complete checksum
-//! happens to be that very sum is none the worse for being taken for such: computing it gives the same value, because
-//! `pseudo + data + checksum = 0xffff` with `checksum = pseudo` means `!(pseudo + data) = pseudo`.
+//! XDP sees bytes only. A virtual device hands over packets whose checksum the host behind it has
+//! left to the device, and no one says so: the field holds the sum of the pseudo header (RFC 9293
+//! §3.1), or for SCTP zero. That is what is looked for here. A packet whose complete checksum
+//! happens to be that very sum is none the worse for being taken for such: computing it gives the
+//! same value, because `pseudo + data + checksum = 0xffff` with `checksum = pseudo` means
+//! `!(pseudo + data) = pseudo`.
 
 use crate::{Csum, checksum::SCTP};
 use wire::EtherType;

@@ -15,7 +15,8 @@ const PATIENCE: u32 = 64;
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
-/// A socket's sending half. Held for a batch at a time; where each worker has a queue of its own, nobody waits for it.
+/// A socket's sending half. Held for a batch at a time; where each worker has a queue of its own,
+/// nobody waits for it.
 pub(super) struct SharedSender {
     sender: Mutex<Sender>,
     /// The kernel has left packets in the ring.
@@ -50,7 +51,8 @@ impl SharedSender {
                 down = true;
                 break;
             }
-            // It sends so many at a time and no more, or has no room; some of what is under way may be done.
+            // It sends so many at a time and no more, or has no room; some of what is under way may
+            // be done.
             if sender.pending() == 0 {
                 break;
             }
@@ -89,7 +91,8 @@ impl AfxdpTx {
     fn transmit(&mut self, frames: &mut [Frame], report: &mut TxReport) -> usize {
         let mut sender = self.shared.sender.lock();
         sender.reap();
-        // What was put into the ring of a device that is down would go out when it is up again, too late.
+        // What was put into the ring of a device that is down would go out when it is up again, too
+        // late.
         if self.down {
             self.down = self.shared.push(&mut sender);
         }
@@ -165,8 +168,8 @@ impl Batch<'_> {
         true
     }
 
-    /// Cuts a large segment and puts its packets into the ring; `false` where it has no room for the first. Those after it that find none are
-    /// lost.
+    /// Cuts a large segment and puts its packets into the ring; `false` where it has no room for
+    /// the first. Those after it that find none are lost.
     #[cold]
     fn put_segments(&mut self, frame: &mut Frame, segments: &mut Vec<Frame>, report: &mut TxReport) -> bool {
         segments.clear();

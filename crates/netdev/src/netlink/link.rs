@@ -53,7 +53,8 @@ pub struct Link {
     pub master: u32,
 }
 
-/// Reads the content of an `RTM_NEWLINK` or `RTM_DELLINK`; `None` where it is about something else, as a bridge's port.
+/// Reads the content of an `RTM_NEWLINK` or `RTM_DELLINK`; `None` where it is about something else,
+/// as a bridge's port.
 pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
     const AF_UNSPEC: u8 = 0;
     if *payload.first()? != AF_UNSPEC {

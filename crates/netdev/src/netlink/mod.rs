@@ -22,7 +22,8 @@ pub(crate) const RTM_DELLINK: u16 = 17;
 /// Enough for the largest datagram that the kernel makes of a dump.
 const BUFFER: usize = 32 * 1024;
 
-/// A socket to the kernel's routing and link configuration, in the network namespace of the thread that opened it.
+/// A socket to the kernel's routing and link configuration, in the network namespace of the thread
+/// that opened it.
 pub(crate) struct Netlink {
     fd: OwnedFd,
     sequence: u32,
@@ -34,7 +35,8 @@ impl Netlink {
         Netlink::open_with(SocketFlags::empty(), 0)
     }
 
-    /// Opens a non-blocking socket that receives the notifications of groups (a mask of `RTMGRP_*`).
+    /// Opens a non-blocking socket that receives the notifications of groups (a mask of
+    /// `RTMGRP_*`).
     pub(crate) fn subscribe(groups: u32) -> io::Result<Netlink> {
         Netlink::open_with(SocketFlags::NONBLOCK, groups)
     }
@@ -52,7 +54,8 @@ impl Netlink {
         self.exchange(message.acknowledged(), |_, _| {})
     }
 
-    /// Sends a request and hands each reply's type and content to `reply`, until the kernel has acknowledged it or said that it is done.
+    /// Sends a request and hands each reply's type and content to `reply`, until the kernel has
+    /// acknowledged it or said that it is done.
     pub(crate) fn exchange(&mut self, message: Message, mut reply: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let sequence = self.sequence;

@@ -39,7 +39,8 @@ pub(crate) struct Filter {
     info: u32,
 }
 
-/// Gives the device a `clsact` qdisc, unless it has one or an `ingress` qdisc. Returns whether it was made.
+/// Gives the device a `clsact` qdisc, unless it has one or an `ingress` qdisc. Returns whether it
+/// was made.
 pub(crate) fn ensure_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<bool> {
     let fixed = fixed(ifindex, CLSACT_HANDLE, TC_H_CLSACT, 0);
     let message = Message::new(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, &fixed).text(TCA_KIND, "clsact");

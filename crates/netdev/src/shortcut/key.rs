@@ -3,8 +3,9 @@
 use sys::bpf::shortcut::{KEY, Key};
 use wire::EtherType;
 
-/// The key of a packet: where it came in, its tag, and its headers without what differs from packet to packet of a flow (lengths, identification,
-/// checksums). Of packets of one key `flow::extract` reads the same, but for TCP's flags.
+/// The key of a packet: where it came in, its tag, and its headers without what differs from packet
+/// to packet of a flow (lengths, identification, checksums). Of packets of one key `flow::extract`
+/// reads the same, but for TCP's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShortcutKey(Key);
 
@@ -18,8 +19,9 @@ const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
 impl ShortcutKey {
-    /// The key of a packet with at most one tag, which is TCP, UDP or ICMP over IPv4 without options or IPv6 without extension headers, whole, and
-    /// not neighbour discovery; `None` for others. `sys::bpf::shortcut` has the same in the kernel.
+    /// The key of a packet with at most one tag, which is TCP, UDP or ICMP over IPv4 without
+    /// options or IPv6 without extension headers, whole, and not neighbour discovery; `None` for
+    /// others. `sys::bpf::shortcut` has the same in the kernel.
     pub fn of(port: u32, packet: &[u8]) -> Option<ShortcutKey> {
         let mut key = [0; KEY];
         key[..4].copy_from_slice(&port.to_ne_bytes());

@@ -83,7 +83,8 @@ fn a_key_has_the_port_and_the_tag_and_not_what_differs_within_a_flow() {
 }
 
 proptest! {
-    /// The kernel's program puts the same key together, from whatever packets: it takes those that have the key of a shortcut, and no others.
+    /// The kernel's program puts the same key together, from whatever packets: it takes those that
+    /// have the key of a shortcut, and no others.
     #[test]
     fn the_kernel_takes_packets_of_the_same_key(
         kind in 0..6_usize,

@@ -1,9 +1,10 @@
 //! Receiving from a device through a ring that is shared with the kernel.
 //!
-//! Packets as they are on a wire are handed over where they lie, and sent on from there; the kernel gets their places back when they are dropped.
-//! Segments that the sender left to the device to cut do not fit into a place: they wait with the socket, and are received by system calls, in
-//! their turn. A ring takes memory whether packets come or not: all together no more than [`MOST`], and devices that are opened when that is used
-//! up receive by system calls alone.
+//! Packets as they are on a wire are handed over where they lie, and sent on from there; the kernel
+//! gets their places back when they are dropped. Segments that the sender left to the device to cut
+//! do not fit into a place: they wait with the socket, and are received by system calls, in their
+//! turn. A ring takes memory whether packets come or not: all together no more than [`MOST`], and
+//! devices that are opened when that is used up receive by system calls alone.
 
 use super::{BATCH, Counters, SystemRx, errno};
 use crate::shortcut::ShortcutPort;
@@ -24,7 +25,8 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 const RING: u32 = 2 << 20;
 const BLOCK: u32 = 1 << 20;
 
-/// The ring of a device with such an MTU: places in which its packets fit, or where those are longer than the longest that there are, many.
+/// The ring of a device with such an MTU: places in which its packets fit, or where those are
+/// longer than the longest that there are, many.
 fn size(mtu: u32) -> RingSize {
     let of = |place| RingSize {
         place,
@@ -122,13 +124,15 @@ impl Rx for RingRx {
 }
 
 impl SystemRx {
-    /// Receives so many packets, which are there. How many the kernel has none of any more: those that are of no use are counted.
+    /// Receives so many packets, which are there. How many the kernel has none of any more: those
+    /// that are of no use are counted.
     fn receive_waiting(&mut self, out: &mut Vec<Frame>, count: usize) -> io::Result<usize> {
         match self.receive(out, count) {
             Ok(received) => Ok(received),
             Err(error) => match errno(&error) {
                 Some(Errno::INTR | Errno::NETDOWN) => Ok(0),
-                // This one packet cannot be handed over: its kind of segment has no vnet header, or memory was short.
+                // This one packet cannot be handed over: its kind of segment has no vnet header, or
+                // memory was short.
                 Some(Errno::AGAIN | Errno::INVAL | Errno::NOMEM | Errno::NOBUFS) => {
                     self.counters.rx_errors.fetch_add(1, Ordering::Relaxed);
                     Ok(1)
@@ -139,7 +143,8 @@ impl SystemRx {
     }
 }
 
-/// The frame of a packet, with what is pending on it and the tag that the kernel took out; one of no use is counted instead.
+/// The frame of a packet, with what is pending on it and the tag that the kernel took out; one of
+/// no use is counted instead.
 fn frame(packet: RingPacket, counters: &Counters) -> Option<Frame> {
     if packet.truncated {
         counters.queue_full.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! The control plane's side: states, names, links that come and go, and what is left of a process that was killed.
+//! The control plane's side: states, names, links that come and go, and what is left of a process
+//! that was killed.
 
 use crate::lab::{Lab, Queues};
 use netdev::{Frame, Isolation, Kind, Spec, System, Tap};
@@ -232,7 +233,8 @@ fn a_killed_process_leaves_no_device_without_a_host_stack() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!answers());
-    // The first ping may wait for an address that was asked for before, and is asked for again a second later.
+    // The first ping may wait for an address that was asked for before, and is asked for again a
+    // second later.
     drop(lab.port("oxp1"));
     eventually("the stack has its device back", || answers().then_some(()));
     drop(lab.port_with("oxp1", Isolation::Filter));

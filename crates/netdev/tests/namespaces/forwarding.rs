@@ -1,4 +1,5 @@
-//! Real traffic between namespaces through packet sockets and TAP devices, with the offloads that devices have by default.
+//! Real traffic between namespaces through packet sockets and TAP devices, with the offloads that
+//! devices have by default.
 
 use crate::lab::{Forwarder, Lab, Queues};
 use netdev::{Csum, Frame, Gso, Isolation, Offload, Tap};
@@ -7,7 +8,8 @@ use testkit::{Iperf3, eventually, ping, skip};
 use wire::VlanTag;
 use wire::checksum::pseudo_ipv4;
 
-/// A TCP packet whose checksum, and where it is longer than `mss` segmentation, is left to the device.
+/// A TCP packet whose checksum, and where it is longer than `mss` segmentation, is left to the
+/// device.
 fn pending_tcp(payload: usize, mss: u16) -> Frame {
     let src = [192, 168, 77, 1];
     let dst = [192, 168, 77, 2];

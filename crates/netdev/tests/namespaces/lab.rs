@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use testkit::Netns;
 
-/// Hosts with `eth0` and the addresses 192.168.77.1 and .2, whose other ends are `oxp1` and `oxp2` in the switch's namespace.
+/// Hosts with `eth0` and the addresses 192.168.77.1 and .2, whose other ends are `oxp1` and `oxp2`
+/// in the switch's namespace.
 pub(crate) struct Lab {
     pub(crate) h1: Netns,
     pub(crate) h2: Netns,

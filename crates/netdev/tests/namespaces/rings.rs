@@ -1,11 +1,13 @@
-//! Receiving from rings: order, what is lent and comes back, and what happens when there is none left.
+//! Receiving from rings: order, what is lent and comes back, and what happens when there is none
+//! left.
 
 use crate::lab::{Lab, Queues};
 use netdev::{Frame, Netdev, Rx, System};
 use std::sync::{Arc, Mutex, PoisonError};
 use testkit::skip;
 
-/// Held by each test here: one takes all the memory that there is for rings, and the others want to have some.
+/// Held by each test here: one takes all the memory that there is for rings, and the others want to
+/// have some.
 static MEMORY: Mutex<()> = Mutex::new(());
 
 /// A frame with a number, of a protocol for experiments, as long as asked for.
@@ -28,7 +30,8 @@ fn receive(rx: &mut dyn Rx, frames: &mut Vec<Frame>) {
     frames.retain(|frame| number(frame).is_some());
 }
 
-/// A lab whose device `eth0` on one side sends packets of up to 9000 bytes, and the port on the other, opened when its MTU was the usual.
+/// A lab whose device `eth0` on one side sends packets of up to 9000 bytes, and the port on the
+/// other, opened when its MTU was the usual.
 fn jumbo() -> (Lab, Queues, Queues) {
     let lab = Lab::new();
     let (host, port) = (lab.host(&lab.h1), lab.port("oxp1"));

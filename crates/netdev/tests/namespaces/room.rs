@@ -21,7 +21,8 @@ fn frames(count: u32) -> Vec<Frame> {
         .collect()
 }
 
-/// Offers frames until all are taken; says how often there was no room, and how often it could be waited for.
+/// Offers frames until all are taken; says how often there was no room, and how often it could be
+/// waited for.
 fn offer_all(tx: &mut dyn Tx, frames: &mut Vec<Frame>) -> (TxReport, u32, u32) {
     let (mut report, mut full, mut waited) = (TxReport::default(), 0, 0);
     while !frames.is_empty() {

@@ -1,5 +1,6 @@
-//! Every field and every action in every version: what the registry has and is acted upon is taken and comes back as it was sent, and the rest is
-//! refused with the error that the specification has for it.
+//! Every field and every action in every version: what the registry has and is acted upon is taken
+//! and comes back as it was sent, and the rest is refused with the error that the specification has
+//! for it.
 
 use crate::world::{BRIDGE, Lab, errors, rule};
 use flow::{MatchField as F, MatchPrerequisite as P};
@@ -9,7 +10,8 @@ use openflow::text::{Names, parse_flow};
 use openflow::{Codec, OfError, Version};
 use switch::tables::Condition;
 
-/// Fields that matches cannot have yet: of connections, of service headers, of tunnels' options; of what only the switch knows.
+/// Fields that matches cannot have yet: of connections, of service headers, of tunnels' options; of
+/// what only the switch knows.
 fn is_refused(field: F) -> bool {
     let name = field.name();
     let beginnings = ["ct_", "nsh_", "tun_metadata"];
@@ -59,7 +61,8 @@ fn rule_for(field: F) -> FlowMod {
     change
 }
 
-/// What becomes of a rule: the match and the instructions that the table has, or the error; nothing where a version cannot say it.
+/// What becomes of a rule: the match and the instructions that the table has, or the error; nothing
+/// where a version cannot say it.
 fn outcome(version: Version, change: &FlowMod) -> Option<Result<(Match, Instructions), OfError>> {
     let mut lab = Lab::new();
     let id = lab.open(Kind::Service, version);
@@ -201,7 +204,8 @@ fn every_field_is_set_loaded_and_moved_or_refused_in_every_version() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Rules, one for each action and instruction; the first version that has it; the error that it is refused with.
+/// Rules, one for each action and instruction; the first version that has it; the error that it is
+/// refused with.
 const ACTIONS: &[(&str, Version, Option<OfError>)] = {
     use OfError as E;
     use Version::{V10, V11, V13};

@@ -11,7 +11,8 @@ use switch::tables::{Condition, Overflow, TableSettings};
 const REQUESTER: Version = Version::V15;
 const CONTROLLERS: [Version; 6] = Version::ALL;
 
-/// A switch whose rules' ends are told to controllers of every version, with one that asked not to be told and one that is no master.
+/// A switch whose rules' ends are told to controllers of every version, with one that asked not to
+/// be told and one that is no master.
 struct Watched {
     lab: Lab,
     requester: ConnId,

@@ -1,7 +1,8 @@
 //! Actions in messages.
 //!
-//! Every version has its own numbers; Nicira's extensions are the same in all. What a version cannot say in its own words is said in Nicira's,
-//! as Open vSwitch does, so that any list of actions can be sent in any version.
+//! Every version has its own numbers; Nicira's extensions are the same in all. What a version
+//! cannot say in its own words is said in Nicira's, as Open vSwitch does, so that any list of
+//! actions can be sent in any version.
 
 mod ct;
 mod learn;
@@ -93,7 +94,8 @@ fn fixed_len(version: Version, kind: u16) -> Option<usize> {
     }
 }
 
-/// The error for an action of a type that there is none of: that comes before what is wrong with its length.
+/// The error for an action of a type that there is none of: that comes before what is wrong with
+/// its length.
 fn unknown(version: Version, kind: u16, data: &[u8]) -> Option<OfError> {
     if kind == EXPERIMENTER {
         let mut data = Reader::new(data.get(4..)?, OfError::BacBadLen);
@@ -122,7 +124,8 @@ fn experimenter(scope: Scope, mut body: Reader<'_>) -> Result<Action, OfError> {
     nicira::decode(scope, subtype, body)
 }
 
-/// What an encoder has to know beyond the action: an action of an older version may be said differently for different packets.
+/// What an encoder has to know beyond the action: an action of an older version may be said
+/// differently for different packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoder {
     version: Version,
@@ -175,7 +178,8 @@ fn put(out: &mut Writer, kind: u16, body: impl FnOnce(&mut Writer)) {
     out.patch_len(start + 2, start);
 }
 
-/// Reads a port number of OpenFlow 1.1 and later. Numbers between the ports and the reserved ones are none.
+/// Reads a port number of OpenFlow 1.1 and later. Numbers between the ports and the reserved ones
+/// are none.
 pub(crate) fn port11(number: u32, error: OfError) -> Result<Port, OfError> {
     match number {
         0xff00..=0xffff_feff => Err(error),

@@ -208,7 +208,8 @@ fn stack(out: &mut Writer, subtype: u16, part: &Subfield) {
     });
 }
 
-/// Sets a field with loads: of 64 bits each, and of each run of ones in the mask. Fields too wide for that are set with the second form.
+/// Sets a field with loads: of 64 bits each, and of each run of ones in the mask. Fields too wide
+/// for that are set with the second form.
 fn set_field(encoder: &Encoder, out: &mut Writer, field: MatchField, value: &Value, mask: Option<&Value>) {
     let (Value::Word(word), None | Some(Value::Word(_))) = (value, mask) else {
         nx(out, 33, |out| {

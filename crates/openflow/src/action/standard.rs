@@ -42,7 +42,8 @@ pub(super) fn decode10(kind: u16, mut body: Reader<'_>) -> Result<Action, OfErro
     Ok(action)
 }
 
-/// OpenFlow 1.1 and later (1.1 §A.2.5, 1.3.1 §7.2.5, 1.5 §7.2.6). The actions that 1.1 alone has are no types of later versions.
+/// OpenFlow 1.1 and later (1.1 §A.2.5, 1.3.1 §7.2.5, 1.5 §7.2.6). The actions that 1.1 alone has
+/// are no types of later versions.
 pub(super) fn decode11(version: Version, kind: u16, mut body: Reader<'_>) -> Result<Action, OfError> {
     let action = match kind {
         0 => {

@@ -5,7 +5,8 @@ use flow::MatchField;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
 
-/// A port as OpenFlow 1.1 and later number it; OpenFlow 1.0's reserved ports are the highest numbers here.
+/// A port as OpenFlow 1.1 and later number it; OpenFlow 1.0's reserved ports are the highest
+/// numbers here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port(pub u32);
 
@@ -33,7 +34,8 @@ impl Port {
 /// Sent whole, in an output to the controller.
 pub const MAX_LEN_WHOLE: u16 = 0xffff;
 
-/// One action. Those that a switch does not act upon are here too, so that it can say which it refuses.
+/// One action. Those that a switch does not act upon are here too, so that it can say which it
+/// refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send out of a port.
@@ -215,7 +217,8 @@ pub enum Action {
         /// What the header shall have.
         properties: Vec<EncapProperty>,
     },
-    /// Take off the outermost header; what is behind it has this packet type, 0xfffe to tell it from the header.
+    /// Take off the outermost header; what is behind it has this packet type, 0xfffe to tell it
+    /// from the header.
     Decap(u32),
     /// Take one from the network service header's time to live.
     DecNshTtl,

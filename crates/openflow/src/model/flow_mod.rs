@@ -73,7 +73,8 @@ pub struct FlowMod {
     pub cookie_mask: u64,
     /// The cookie of new rules, and of changed ones where there is one.
     pub new_cookie: Option<u64>,
-    /// Whether rules that are changed keep their cookies, and `new_cookie` is for one that is made: a modification of OpenFlow 1.1.
+    /// Whether rules that are changed keep their cookies, and `new_cookie` is for one that is made:
+    /// a modification of OpenFlow 1.1.
     pub keeps_cookies: bool,
     /// Seconds without packets until the rule ends; 0 for never.
     pub idle_timeout: u16,
@@ -232,7 +233,8 @@ pub struct AggregateStats {
 pub struct FlowRemoved {
     /// The table; OpenFlow 1.0 does not tell.
     pub table: Option<u8>,
-    /// Why: 0 idle timeout, 1 hard timeout, 2 deleted, 3 its group was deleted, 4 its meter was, 5 eviction.
+    /// Why: 0 idle timeout, 1 hard timeout, 2 deleted, 3 its group was deleted, 4 its meter was, 5
+    /// eviction.
     pub reason: u8,
     /// The priority.
     pub priority: u16,
@@ -272,8 +274,8 @@ pub struct FlowMonitorRequest {
     pub id: u32,
     /// What to do.
     pub command: MonitorCommand,
-    /// What is told: 1 rules there are, 2 new ones, 4 their ends, 8 changes; 0x10 with their actions, 0x20 the asker's own in full too, 0x40
-    /// the asker's own only (OpenFlow 1.4).
+    /// What is told: 1 rules there are, 2 new ones, 4 their ends, 8 changes; 0x10 with their
+    /// actions, 0x20 the asker's own in full too, 0x40 the asker's own only (OpenFlow 1.4).
     pub flags: u16,
     /// Rules that send here.
     pub out_port: Port,
@@ -304,8 +306,8 @@ impl Default for FlowMonitorRequest {
 pub enum FlowUpdate {
     /// A rule came, went or changed.
     Full {
-        /// 0 came, 1 went, 2 changed, 3 was there when the monitor was made: OpenFlow 1.4 tells that from those that came, Nicira's message
-        /// does not.
+        /// 0 came, 1 went, 2 changed, 3 was there when the monitor was made: OpenFlow 1.4 tells
+        /// that from those that came, Nicira's message does not.
         event: u16,
         /// Why it went.
         reason: u16,
@@ -329,7 +331,8 @@ pub enum FlowUpdate {
         /// The message's.
         xid: u32,
     },
-    /// No more updates for now, since the controller is slow; OpenFlow 1.4. Nicira has a message of its own for this.
+    /// No more updates for now, since the controller is slow; OpenFlow 1.4. Nicira has a message of
+    /// its own for this.
     Paused,
     /// Updates go on: OpenFlow 1.4.
     Resumed,

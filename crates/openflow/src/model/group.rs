@@ -84,11 +84,13 @@ pub struct Selection {
     pub method: String,
     /// Its parameter.
     pub param: u64,
-    /// What of a packet the method looks at, in the order of the fields: the bits that are one in the value.
+    /// What of a packet the method looks at, in the order of the fields: the bits that are one in
+    /// the value.
     pub fields: Vec<(MatchField, Value)>,
 }
 
-/// Numbers of buckets that a change of a group means more or other buckets by; numbers above [`bucket_ids::MAX`] are no bucket's own.
+/// Numbers of buckets that a change of a group means more or other buckets by; numbers above
+/// [`bucket_ids::MAX`] are no bucket's own.
 pub mod bucket_ids {
     /// The highest that a bucket can have.
     pub const MAX: u32 = 0xffff_ff00;
@@ -243,7 +245,8 @@ pub struct MeterFeatures {
     pub max_bands: u8,
     /// How many colours there are.
     pub max_color: u8,
-    /// Bits of OpenFlow 1.5: 1 is meters in action sets, 2 any position in a list, 4 several in a list. Where there are none, the message is
-    /// as short as in OpenFlow 1.3, which is all that `ovs-ofctl` takes.
+    /// Bits of OpenFlow 1.5: 1 is meters in action sets, 2 any position in a list, 4 several in a
+    /// list. Where there are none, the message is as short as in OpenFlow 1.3, which is all that
+    /// `ovs-ofctl` takes.
     pub features: u32,
 }

@@ -2,7 +2,8 @@
 
 use super::Action;
 
-/// A rule's instructions, at most one of each kind. They are carried out in the order of the members.
+/// A rule's instructions, at most one of each kind. They are carried out in the order of the
+/// members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Instructions {
     /// Police by this meter first.
@@ -28,7 +29,8 @@ impl Instructions {
         }
     }
 
-    /// A kind of action or instruction that stands beside a conjunction and may not: only notes may.
+    /// A kind of action or instruction that stands beside a conjunction and may not: only notes
+    /// may.
     pub fn beside_conjunction(&self) -> Option<&'static str> {
         let conjunction = |a: &Action| matches!(a, Action::Conjunction { .. });
         if !self.apply.iter().any(conjunction) {

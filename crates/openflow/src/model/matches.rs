@@ -21,12 +21,14 @@ impl Entry {
     }
 }
 
-/// A condition on a tunnel metadata field, whose width is what the switch maps to it: up to 124 bytes.
+/// A condition on a tunnel metadata field, whose width is what the switch maps to it: up to 124
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TunMetadata {
     /// The field's number, 0 to 63.
     pub number: u8,
-    /// The bits to be found, the last byte is the lowest. No bytes where it is enough that the field is there.
+    /// The bits to be found, the last byte is the lowest. No bytes where it is enough that the
+    /// field is there.
     pub value: Vec<u8>,
     /// The bits that count, as long as the value.
     pub mask: Vec<u8>,
@@ -36,8 +38,9 @@ pub struct TunMetadata {
 
 /// What packets a rule is for: a set of conditions, all of which must hold.
 ///
-/// Conditions are kept in canonical fields, in their order, so that two matches that say the same are equal. What is said by a view
-/// (`vlan_vid`, `ip_dscp`, `xreg0`, `in_port`) is said of the fields that own its bits.
+/// Conditions are kept in canonical fields, in their order, so that two matches that say the same
+/// are equal. What is said by a view (`vlan_vid`, `ip_dscp`, `xreg0`, `in_port`) is said of the
+/// fields that own its bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Match {
     entries: Vec<Entry>,
@@ -89,8 +92,8 @@ impl Match {
         self.entries.is_empty() && self.tun_metadata.is_empty()
     }
 
-    /// The condition on a field of at most 128 bits, canonical or a view: value and mask. `None` where no bit of it counts. Of `in_port`, as
-    /// of `in_port_oxm`, the value is the 32-bit port.
+    /// The condition on a field of at most 128 bits, canonical or a view: value and mask. `None`
+    /// where no bit of it counts. Of `in_port`, as of `in_port_oxm`, the value is the 32-bit port.
     pub fn get(&self, field: MatchField) -> Option<(u128, u128)> {
         if field.info().canonical {
             return self.entry(field).map(|entry| (entry.value, entry.mask));
@@ -121,7 +124,8 @@ impl Match {
         (mask == all).then_some(value)
     }
 
-    /// Adds a condition as messages do: only where what it needs has been said before, once for each field.
+    /// Adds a condition as messages do: only where what it needs has been said before, once for
+    /// each field.
     ///
     /// # Errors
     /// The error that the specification has for what is wrong with it.
@@ -169,7 +173,8 @@ impl Match {
         Ok(())
     }
 
-    /// Adds a condition on tunnel metadata; all of the field's bits count where there is no mask. One of zeros asks for nothing but that the field is there.
+    /// Adds a condition on tunnel metadata; all of the field's bits count where there is no mask.
+    /// One of zeros asks for nothing but that the field is there.
     ///
     /// # Errors
     /// As [`Match::add`].
@@ -210,8 +215,9 @@ impl Match {
         self.tun_metadata.retain(|t| t.number != number);
     }
 
-    /// Says that the bits of a field in `mask` are those in `value`, whatever was said of these bits before and whether or not the match says
-    /// what the field needs; [`Match::normalized`] takes out what does not hold. Bits that may not be one are ignored, and so are tunnel
+    /// Says that the bits of a field in `mask` are those in `value`, whatever was said of these
+    /// bits before and whether or not the match says what the field needs; [`Match::normalized`]
+    /// takes out what does not hold. Bits that may not be one are ignored, and so are tunnel
     /// metadata fields.
     pub fn set(&mut self, field: MatchField, value: u128, mask: u128) {
         let info = field.info();
@@ -224,7 +230,8 @@ impl Match {
                 MatchField::InPort => (port_from_of10(value as u16).into(), u32::MAX.into()),
                 _ => (take(value, &piece), take(mask, &piece)),
             };
-            // A tag's identifier and priority speak of a tag that is there, except the identifier's own bit for that.
+            // A tag's identifier and priority speak of a tag that is there, except the identifier's
+            // own bit for that.
             let (value, mask) = match field {
                 MatchField::DlVlan | MatchField::DlVlanPcp | MatchField::VlanPcp if mask != 0 => {
                     (value | TAGGED, mask | TAGGED)
@@ -290,7 +297,8 @@ impl Match {
         }
     }
 
-    /// The Ethernet type of the packets, if there is one for all; of packets that are no Ethernet frames, what their type says.
+    /// The Ethernet type of the packets, if there is one for all; of packets that are no Ethernet
+    /// frames, what their type says.
     pub fn eth_type(&self) -> Option<u128> {
         match self.exact(MatchField::PacketType) {
             Some(kind) if kind >> 16 == 1 => Some(kind & 0xffff),
@@ -333,7 +341,8 @@ impl Match {
         }
     }
 
-    /// The condition on a table's state; `None` where there are conditions on tunnel metadata, which no state has.
+    /// The condition on a table's state; `None` where there are conditions on tunnel metadata,
+    /// which no state has.
     pub fn to_state(&self) -> Option<StateMatch> {
         let mut state = StateMatch::ANY;
         for entry in &self.entries {
@@ -348,8 +357,8 @@ impl Match {
         Match::from_fields(canonical.map(|field| (*field, state.value().get(*field), state.mask().get(*field))))
     }
 
-    /// The match that conditions on canonical fields came from: value and mask of each, in the order of [`MatchField::ALL`]. Conditions on what no
-    /// packet of the match has are left out.
+    /// The match that conditions on canonical fields came from: value and mask of each, in the
+    /// order of [`MatchField::ALL`]. Conditions on what no packet of the match has are left out.
     pub fn from_fields(fields: impl Iterator<Item = (MatchField, u128, u128)>) -> Match {
         let mut result = Match::ANY;
         for (field, value, mask) in fields {
@@ -360,7 +369,8 @@ impl Match {
         result
     }
 
-    /// What is in a packet-in's match: the ingress port, and the metadata fields of a state that are not zero.
+    /// What is in a packet-in's match: the ingress port, and the metadata fields of a state that
+    /// are not zero.
     pub fn metadata_of(state: &FlowState) -> Match {
         let mut result = Match::ANY;
         for field in MatchField::ALL.iter().filter(|f| f.info().canonical) {
@@ -374,7 +384,8 @@ impl Match {
         result
     }
 
-    /// Whether controllers are told of a field beside the packet: metadata that any packet may have, and that no datapath keeps.
+    /// Whether controllers are told of a field beside the packet: metadata that any packet may
+    /// have, and that no datapath keeps.
     pub fn is_metadata(field: MatchField) -> bool {
         let info = field.info();
         let meta = matches!(info.home, Home::Meta { .. });

@@ -51,8 +51,8 @@ pub enum Body {
     RoleStatus(RoleStatus),
     /// OpenFlow 1.4.
     TableStatus(TableStatus),
-    /// Another controller's change of a group or a meter, or the switch's own; OpenFlow 1.4, and the foundation's for 1.3. In it is a
-    /// [`Body::GroupMod`] or a [`Body::MeterMod`].
+    /// Another controller's change of a group or a meter, or the switch's own; OpenFlow 1.4, and
+    /// the foundation's for 1.3. In it is a [`Body::GroupMod`] or a [`Body::MeterMod`].
     RequestForward(Box<Message>),
     /// OpenFlow 1.5.
     ControllerStatus(ControllerStatus),

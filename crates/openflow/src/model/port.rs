@@ -55,10 +55,12 @@ impl Default for PortDesc {
     }
 }
 
-/// What an optical port can do (OpenFlow 1.4 §7.2.1). Frequencies in MHz or wavelengths in hundredths of a nanometre, power in tenths of dBm.
+/// What an optical port can do (OpenFlow 1.4 §7.2.1). Frequencies in MHz or wavelengths in
+/// hundredths of a nanometre, power in tenths of dBm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpticalPort {
-    /// 1 receiver tunable, 2 transmitter tunable, 4 power configurable, 8 frequencies rather than wavelengths.
+    /// 1 receiver tunable, 2 transmitter tunable, 4 power configurable, 8 frequencies rather than
+    /// wavelengths.
     pub supported: u32,
     /// The least, the most and the grid that it transmits at.
     pub tx: [u32; 3],
@@ -71,7 +73,8 @@ pub struct OpticalPort {
 /// An optical port's measurements (OpenFlow 1.4 §7.3.5.6), in the units of [`OpticalPort`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpticalStats {
-    /// 1 receiver tuned, 2 transmitter tuned, 4 transmit power, 16 receive power, 32 bias, 64 temperature.
+    /// 1 receiver tuned, 2 transmitter tuned, 4 transmit power, 16 receive power, 32 bias, 64
+    /// temperature.
     pub flags: u32,
     /// Where it transmits: frequency, offset, grid.
     pub tx: [u32; 3],
@@ -192,7 +195,8 @@ impl Default for PortStats {
     }
 }
 
-/// The names of the counters in [`PortStats::rfc2819`], as Open vSwitch has them in `Interface.statistics`.
+/// The names of the counters in [`PortStats::rfc2819`], as Open vSwitch has them in
+/// `Interface.statistics`.
 pub const RFC2819: [&str; 21] = [
     "rx_1_to_64_packets",
     "rx_65_to_127_packets",

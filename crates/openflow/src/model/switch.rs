@@ -73,7 +73,8 @@ pub struct TableStats {
     pub wildcards: u32,
     /// How many rules it can have; until OpenFlow 1.2.
     pub max_entries: u32,
-    /// What becomes of packets without rule: 0 for controllers, 1 the next table, 2 dropped; OpenFlow 1.1 and 1.2.
+    /// What becomes of packets without rule: 0 for controllers, 1 the next table, 2 dropped;
+    /// OpenFlow 1.1 and 1.2.
     pub miss: u32,
     /// How many rules it has.
     pub active: u32,
@@ -88,7 +89,8 @@ pub struct TableStats {
 pub struct TableMod {
     /// Which; 255 is all.
     pub table: u8,
-    /// How packets without rule are treated until OpenFlow 1.2; [`table_config`] from OpenFlow 1.4 on.
+    /// How packets without rule are treated until OpenFlow 1.2; [`table_config`] from OpenFlow 1.4
+    /// on.
     pub config: u32,
     /// Which rules go when the table is full: see [`eviction`]; OpenFlow 1.4 and later.
     pub eviction: Option<u32>,
@@ -96,7 +98,8 @@ pub struct TableMod {
     pub vacancy: Option<Vacancy>,
 }
 
-/// Bits of a table's configuration: OpenFlow 1.1 and 1.2 say what becomes of packets without rule, 1.4 and later what else is done.
+/// Bits of a table's configuration: OpenFlow 1.1 and 1.2 say what becomes of packets without rule,
+/// 1.4 and later what else is done.
 pub mod table_config {
     /// Packets without rule go on with the next table.
     pub const MISS_CONTINUE: u32 = 1;
@@ -158,7 +161,8 @@ pub struct TableStatus {
 pub struct TableFeatures {
     /// The table.
     pub table: u8,
-    /// What to do with it in requests: 0 replace all tables by those given, 1 change it, 2 enable, 3 disable; OpenFlow 1.5.
+    /// What to do with it in requests: 0 replace all tables by those given, 1 change it, 2 enable,
+    /// 3 disable; OpenFlow 1.5.
     pub command: u8,
     /// 1 ingress, 2 egress, 4 the first of the egress tables; OpenFlow 1.5.
     pub features: u32,
@@ -201,8 +205,8 @@ pub struct FieldId {
     pub masked: bool,
 }
 
-/// A part of what a table can do. Of each there are two: for rules, and (`miss`) for the rule of all packets at priority 0; without the second,
-/// the first holds for both.
+/// A part of what a table can do. Of each there are two: for rules, and (`miss`) for the rule of
+/// all packets at priority 0; without the second, the first holds for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TableProperty {
@@ -307,7 +311,8 @@ pub struct ControllerStatus {
     pub short_id: u16,
     /// Its role.
     pub role: Role,
-    /// Why it is told: 0 asked for, 1 channel, 2 role, 3 added, 4 removed, 5 its number, 6 an experimenter's reason.
+    /// Why it is told: 0 asked for, 1 channel, 2 role, 3 added, 4 removed, 5 its number, 6 an
+    /// experimenter's reason.
     pub reason: u8,
     /// Whether its channel is up.
     pub up: bool,
@@ -315,11 +320,13 @@ pub struct ControllerStatus {
     pub uris: Vec<String>,
 }
 
-/// Which events a controller hears of, as bits of reasons: the first of each is for masters and equals, the second for slaves.
+/// Which events a controller hears of, as bits of reasons: the first of each is for masters and
+/// equals, the second for slaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncConfig {
-    /// Which of the masks a message gives: bit n for property type n of OpenFlow 1.4, which is twice the mask's place below and one more for
-    /// masters. The others stay as they were: see [`AsyncConfig::over`].
+    /// Which of the masks a message gives: bit n for property type n of OpenFlow 1.4, which is
+    /// twice the mask's place below and one more for masters. The others stay as they were: see
+    /// [`AsyncConfig::over`].
     pub given: u16,
     /// Packets.
     pub packet_in: [u32; 2],
@@ -384,7 +391,8 @@ impl AsyncConfig {
         }
     }
 
-    /// What holds after this message where `before` held: the masks that it gives, and those of before for the others. All are given then.
+    /// What holds after this message where `before` held: the masks that it gives, and those of
+    /// before for the others. All are given then.
     #[must_use]
     pub fn over(&self, before: &AsyncConfig) -> AsyncConfig {
         let (new, mut masks) = (self.masks(), before.masks());
@@ -445,13 +453,15 @@ pub struct BundleSchedule {
 /// What of bundles there is, or is asked for (OpenFlow 1.5 §7.3.5.20).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BundleFeatures {
-    /// In a request: 1 with the clock, 2 set the schedule. In a reply: 1 atomic, 2 ordered, 4 at a time.
+    /// In a request: 1 with the clock, 2 set the schedule. In a reply: 1 atomic, 2 ordered, 4 at a
+    /// time.
     pub flags: u32,
     /// How time is kept.
     pub schedule: Option<BundleSchedule>,
 }
 
-/// What is known of one direction of a connection. IPv4 addresses are in their IPv6 form (`::ffff:0:0/96`).
+/// What is known of one direction of a connection. IPv4 addresses are in their IPv6 form
+/// (`::ffff:0:0/96`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CtTuple {
     /// Its source.

@@ -137,7 +137,8 @@ fn reasons(version: Version, kind: u16) -> u32 {
     }
 }
 
-/// Reads masks as properties. Replies may have more than is known here; of requests, what is not known is refused.
+/// Reads masks as properties. Replies may have more than is known here; of requests, what is not
+/// known is refused.
 pub(super) fn decode_async14(codec: &Codec, data: &mut Reader<'_>, request: bool) -> Result<AsyncConfig, OfError> {
     let mut masks = [[0; 2]; 8];
     let mut given = 0;
@@ -173,7 +174,8 @@ pub(super) fn encode_async(codec: &Codec, out: &mut Writer, config: &AsyncConfig
     encode_async14(codec, out, config);
 }
 
-/// Writes the masks that are given as properties, without the bits of reasons that there are none of.
+/// Writes the masks that are given as properties, without the bits of reasons that there are none
+/// of.
 pub(super) fn encode_async14(codec: &Codec, out: &mut Writer, config: &AsyncConfig) {
     let masks = config.masks();
     for kind in 0..=last(codec.version) {

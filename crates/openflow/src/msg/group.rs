@@ -207,7 +207,8 @@ fn decode_selection(data: &mut Reader<'_>) -> Result<Option<Selection>, OfError>
     Ok(selection)
 }
 
-/// Whether a version has buckets as OpenFlow 1.5 does: OpenFlow 1.0's are in Nicira's messages only.
+/// Whether a version has buckets as OpenFlow 1.5 does: OpenFlow 1.0's are in Nicira's messages
+/// only.
 fn new_buckets(codec: &Codec) -> bool {
     matches!(codec.version, Version::V10 | Version::V15)
 }

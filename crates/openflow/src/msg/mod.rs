@@ -87,7 +87,8 @@ impl Codec {
         Ok(Message { xid, body })
     }
 
-    /// Whether messages of a type are made of parts of 8 bytes: their last are matches, actions or properties.
+    /// Whether messages of a type are made of parts of 8 bytes: their last are matches, actions or
+    /// properties.
     fn aligned(&self, kind: u8, data: &[u8]) -> bool {
         const STATS: [u16; 5] = [1, 2, 12, 16, 17];
         let version = self.version;
@@ -125,7 +126,8 @@ impl Codec {
         match &message.body {
             Body::StatsRequest { more, request } => stats::encode_request(self, out, xid, *more, request),
             Body::StatsReply { more, reply } => stats::encode_reply(self, out, xid, *more, reply),
-            // From OpenFlow 1.4 on, what is told of monitors is among their updates, and a monitor's end is a request.
+            // From OpenFlow 1.4 on, what is told of monitors is among their updates, and a
+            // monitor's end is a request.
             Body::FlowMonitorPaused | Body::FlowMonitorResumed if self.version >= Version::V14 => {
                 let update = match message.body {
                     Body::FlowMonitorPaused => FlowUpdate::Paused,
@@ -281,7 +283,8 @@ impl Codec {
     }
 }
 
-/// Reads a request that is told to other controllers: a whole message, of a change of a group or a meter.
+/// Reads a request that is told to other controllers: a whole message, of a change of a group or a
+/// meter.
 fn decode_forwarded(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfError> {
     const GROUP_MOD: u8 = 15;
     const METER_MOD: u8 = 29;
@@ -383,13 +386,15 @@ fn header(out: &mut Writer, version: u8, kind: u8, xid: u32) {
     out.u32(xid);
 }
 
-/// Fills in the length of the message that began at `start`. What is too long for a message is cut off: only texts and payloads can be.
+/// Fills in the length of the message that began at `start`. What is too long for a message is cut
+/// off: only texts and payloads can be.
 fn finish(out: &mut Writer, start: usize) {
     out.0.truncate(start + MAX_LEN);
     out.patch_len(start + 2, start);
 }
 
-/// Reads a match in a version's own form. From OpenFlow 1.1 on, a match says which form it has; Open vSwitch uses the newer in 1.1 too.
+/// Reads a match in a version's own form. From OpenFlow 1.1 on, a match says which form it has;
+/// Open vSwitch uses the newer in 1.1 too.
 fn decode_match(version: Version, data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<Match, OfError> {
     const FIXED: [u8; 2] = [0; 2];
     match version {
@@ -399,7 +404,8 @@ fn decode_match(version: Version, data: &mut Reader<'_>, unknown: oxm::Unknown) 
     }
 }
 
-/// Writes a match in a version's own form; in OpenFlow 1.1, in the newer one where its own cannot say all.
+/// Writes a match in a version's own form; in OpenFlow 1.1, in the newer one where its own cannot
+/// say all.
 fn encode_match(version: Version, out: &mut Writer, matching: &Match) {
     match version {
         Version::V10 => fixed::encode10(out, matching),

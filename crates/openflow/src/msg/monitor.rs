@@ -38,7 +38,8 @@ pub(super) fn encode_nx(out: &mut Writer, r: &FlowMonitorRequest) {
     encode_nx_match(out, len_at, &r.matching, (0, 0));
 }
 
-/// The form of the foundation's extension of OpenFlow 1.3: Nicira's, with the version's ports and matches.
+/// The form of the foundation's extension of OpenFlow 1.3: Nicira's, with the version's ports and
+/// matches.
 pub(super) fn decode_onf(version: Version, data: &mut Reader<'_>) -> Result<FlowMonitorRequest, OfError> {
     let (id, flags, match_len) = (data.u32()?, data.u16()?, data.u16()?);
     let out_port = port11(data.u32()?, OfError::BacBadOutPort)?;
@@ -169,8 +170,8 @@ pub(super) fn decode_update_nx(version: Version, data: &mut Reader<'_>) -> Resul
     })
 }
 
-/// Writes an update in Nicira's form, or the foundation's of OpenFlow 1.3. They have no word for pauses, and tell rules that were there as if
-/// they came.
+/// Writes an update in Nicira's form, or the foundation's of OpenFlow 1.3. They have no word for
+/// pauses, and tell rules that were there as if they came.
 pub(super) fn encode_update_nx(version: Version, out: &mut Writer, update: &FlowUpdate) {
     let start = out.len();
     match update {

@@ -73,7 +73,8 @@ pub(super) fn aligned(message: &[u8]) -> bool {
     word(12).is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// Whether a request for an experimenter's statistics, whose header is at `at`, is made of parts of 8 bytes.
+/// Whether a request for an experimenter's statistics, whose header is at `at`, is made of parts of
+/// 8 bytes.
 pub(super) fn aligned_stats(message: &[u8], at: usize) -> bool {
     let word = |at: usize| {
         message

@@ -68,7 +68,8 @@ pub(super) fn decode_in(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketIn
     Ok(packet)
 }
 
-/// Why a packet is sent, in the words of a version: OpenFlow 1.4 tells apart what was an action before.
+/// Why a packet is sent, in the words of a version: OpenFlow 1.4 tells apart what was an action
+/// before.
 fn reason(version: Version, reason: u8) -> u8 {
     const ACTION: u8 = 1;
     match reason {
@@ -146,7 +147,8 @@ pub(super) fn encode_nx(out: &mut Writer, packet: &PacketIn) {
     out.bytes(&packet.data);
 }
 
-/// Nicira's second message, and the one that resumes a pipeline: properties, from behind the vendor's header.
+/// Nicira's second message, and the one that resumes a pipeline: properties, from behind the
+/// vendor's header.
 pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<PacketIn, OfError> {
     let mut packet = PacketIn {
         format: PacketInFormat::Nxt2,

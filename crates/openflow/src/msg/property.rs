@@ -1,4 +1,5 @@
-//! Properties, of which later versions make most of their messages: type, length, value, padding to 8 bytes that the length does not count.
+//! Properties, of which later versions make most of their messages: type, length, value, padding to
+//! 8 bytes that the length does not count.
 
 use crate::OfError;
 use crate::buf::{Reader, Writer};

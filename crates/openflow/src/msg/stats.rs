@@ -1,4 +1,5 @@
-//! Questions and answers of many parts: OpenFlow 1.0's statistics, later versions' multipart messages.
+//! Questions and answers of many parts: OpenFlow 1.0's statistics, later versions' multipart
+//! messages.
 
 use super::{
     Codec, Moved, bundle, decode_port, encode_port, event, finish, flow_stats as flow, group, header, monitor, nicira,
@@ -318,8 +319,9 @@ impl Parts<'_> {
             if self.out.len() - self.start <= MAX_LEN {
                 continue;
             }
-            // No message holds it, and its own lengths are wrong already. Nothing better can be said of it: a part goes into one message, an error
-            // would take away the other parts too, and a part cut short would be something else than what is there.
+            // No message holds it, and its own lengths are wrong already. Nothing better can be
+            // said of it: a part goes into one message, an error would take away the other parts
+            // too, and a part cut short would be something else than what is there.
             if header + (self.out.len() - before) > MAX_LEN {
                 self.out.0.truncate(before);
                 continue;
@@ -336,7 +338,8 @@ impl Parts<'_> {
 }
 
 impl GroupDesc {
-    /// Whether each version's messages hold the description of the group and its statistics, which cannot go on in another message.
+    /// Whether each version's messages hold the description of the group and its statistics, which
+    /// cannot go on in another message.
     pub fn fits(&self) -> bool {
         let stats = GroupStats {
             group: self.group,

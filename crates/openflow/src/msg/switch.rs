@@ -49,7 +49,8 @@ pub(super) fn decode_config(data: &mut Reader<'_>) -> Result<Config, OfError> {
 /// Reads how a switch shall be set.
 pub(super) fn decode_set_config(codec: &Codec, data: &mut Reader<'_>) -> Result<Config, OfError> {
     const FRAGMENTS: u16 = 3;
-    /// Packets whose time to live ends go to controllers; OpenFlow 1.1 and 1.2, and Open vSwitch's tool says it in 1.0 too.
+    /// Packets whose time to live ends go to controllers; OpenFlow 1.1 and 1.2, and Open vSwitch's
+    /// tool says it in 1.0 too.
     const INVALID_TTL: u16 = 4;
     let config = decode_config(data)?;
     let known = match codec.version {

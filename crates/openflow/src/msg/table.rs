@@ -136,10 +136,12 @@ pub(super) fn encode_status(out: &mut Writer, status: &TableStatus) {
 
 const NAME: usize = 32;
 
-/// What OpenFlow 1.1's match has, by its own numbers (`OFPFMF_*`): all of it but the number of the kind of match.
+/// What OpenFlow 1.1's match has, by its own numbers (`OFPFMF_*`): all of it but the number of the
+/// kind of match.
 const FIELDS_11: u32 = 0xffff & !(1 << 10);
 
-/// The fields that rules can match in OpenFlow 1.2, by their OXM numbers: all but the physical port.
+/// The fields that rules can match in OpenFlow 1.2, by their OXM numbers: all but the physical
+/// port.
 const FIELDS_12: u64 = u64::MAX >> 24 & !(1 << 1);
 
 pub(super) fn decode_stats(codec: &Codec, data: &mut Reader<'_>) -> Result<TableStats, OfError> {
@@ -184,7 +186,8 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &TableStats) {
         Version::V11 => {
             out.zeros(7);
             out.text(&s.name, NAME);
-            // Wildcards, match, instructions, write and apply actions as bits of OpenFlow 1.1, and the treatment of misses.
+            // Wildcards, match, instructions, write and apply actions as bits of OpenFlow 1.1, and
+            // the treatment of misses.
             for bits in [FIELDS_11, FIELDS_11, 0x3e, 0x01ff_ffff, 0x01ff_ffff, s.miss] {
                 out.u32(bits);
             }
@@ -193,13 +196,14 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &TableStats) {
         Version::V12 => {
             out.zeros(7);
             out.text(&s.name, NAME);
-            // Fields matched and wildcarded, actions written and applied, fields set by either, metadata matched and written, instructions,
-            // and the treatment of misses.
+            // Fields matched and wildcarded, actions written and applied, fields set by either,
+            // metadata matched and written, instructions, and the treatment of misses.
             out.u64(FIELDS_12);
             out.u64(FIELDS_12);
             out.u32(0x03ff_9801);
             out.u32(0x03ff_9801);
-            // Neither what says of which kind a packet is can be set, nor what follows from its headers.
+            // Neither what says of which kind a packet is can be set, nor what follows from its
+            // headers.
             let sets = FIELDS_12 & !(1 << 5 | 1 << 10 | 1 << 36 | 1 << 39);
             out.u64(sets);
             out.u64(sets);

@@ -1,4 +1,5 @@
-//! What tables can do: lists of instructions, tables, actions and fields (OpenFlow 1.3.1 §7.3.5.5.2, 1.5 §7.3.5.18.2).
+//! What tables can do: lists of instructions, tables, actions and fields (OpenFlow 1.3.1
+//! §7.3.5.5.2, 1.5 §7.3.5.18.2).
 
 use super::property::{Properties, raw};
 use crate::buf::{Reader, Writer};
@@ -8,7 +9,8 @@ use TableProperty as P;
 
 /// In place of a type: an experimenter's.
 const EXPERIMENTER: u16 = 0xffff;
-/// The type of what packets without rule have is one more than the type for rules, where there are two.
+/// The type of what packets without rule have is one more than the type for rules, where there are
+/// two.
 const MISS: u16 = 1;
 
 const INSTRUCTIONS: u16 = 0;
@@ -122,8 +124,8 @@ fn ids(data: &mut Reader<'_>) -> Result<Vec<FeatureId>, OfError> {
     Ok(ids)
 }
 
-/// Fields: their headers. Those that are not known here are additions of the other side, and left out. Only of matches is it said whether they
-/// may be masked.
+/// Fields: their headers. Those that are not known here are additions of the other side, and left
+/// out. Only of matches is it said whether they may be masked.
 fn fields(data: &mut Reader<'_>, masks: bool) -> Result<Vec<FieldId>, OfError> {
     let mut fields = Vec::new();
     while !data.is_empty() {

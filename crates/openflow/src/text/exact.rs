@@ -4,8 +4,8 @@ use super::{Names, ParseError, field, match_out::PROTOCOLS, names, token};
 use crate::model::{Match, Value};
 use flow::MatchField as F;
 
-/// Reads the fields of one packet: as a match has them, each only where what it needs stands before it, once, and without a mask. What is not
-/// said is not in the match.
+/// Reads the fields of one packet: as a match has them, each only where what it needs stands before
+/// it, once, and without a mask. What is not said is not in the match.
 ///
 /// # Errors
 /// What is wrong, in the words of Open vSwitch.
@@ -64,7 +64,8 @@ fn put(packet: &mut Match, of: F, key: &str, value: u128) -> Result<(), ParseErr
     if !packet.meets(of.info().prerequisite) {
         return Err(ParseError::new(format!("prerequisites not met for setting {key}")));
     }
-    // A tag's parts may be said one by one; that there is one, which each of them says, need not be said first.
+    // A tag's parts may be said one by one; that there is one, which each of them says, need not be
+    // said first.
     let part_of_tag = matches!(of, F::DlVlan | F::DlVlanPcp | F::VlanPcp);
     let said = packet.get(of).is_some_and(|(_, mask)| match part_of_tag {
         true => mask & of.info().valid != 0,

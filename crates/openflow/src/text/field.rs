@@ -23,7 +23,8 @@ const FRAGS: [(&str, u128, u128); 5] = [
     ("not_later", 0, 2),
 ];
 
-/// A value and mask as text. `mask` has the field's valid bits only; all of them where the value is exact.
+/// A value and mask as text. `mask` has the field's valid bits only; all of them where the value is
+/// exact.
 pub(super) fn format(field: MatchField, value: u128, mask: u128, style: Style<'_>) -> String {
     let mut out = String::new();
     put_value(&mut out, field, value, mask, style);

@@ -42,8 +42,8 @@ impl Fields {
     }
 }
 
-/// Reads a flow, for a command: its match, its properties, and behind `actions=` what it does. Conditions that speak of what the packets need not
-/// have are left out.
+/// Reads a flow, for a command: its match, its properties, and behind `actions=` what it does.
+/// Conditions that speak of what the packets need not have are left out.
 ///
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.
@@ -51,7 +51,8 @@ pub fn parse_flow(command: FlowCommand, text: &str, names: &Names) -> Result<Flo
     Ok(read(command, Fields::of(command), text, names)?.0)
 }
 
-/// Reads a flow as [`parse_flow`] does, sees that its actions suit its match, and says which flow formats it can be sent in.
+/// Reads a flow as [`parse_flow`] does, sees that its actions suit its match, and says which flow
+/// formats it can be sent in.
 ///
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.
@@ -205,7 +206,8 @@ pub(super) fn split_actions(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A cookie, which with a mask asks for rules, and without is the new one; commands that add no rule ask with both.
+/// A cookie, which with a mask asks for rules, and without is the new one; commands that add no
+/// rule ask with both.
 fn cookie(m: &mut FlowMod, allowed: Fields, text: &str) -> Result<(), ParseError> {
     match text.split_once('/') {
         Some(_) if m.command == FlowCommand::Add => {
@@ -247,7 +249,8 @@ pub(super) struct Conditions {
     matching: Match,
     /// In which flow formats it can be said.
     pub(super) usable: Usable,
-    /// Addresses and numbers of IPv4 or ARP, which only the Ethernet type tells apart; in the order in which they came.
+    /// Addresses and numbers of IPv4 or ARP, which only the Ethernet type tells apart; in the order
+    /// in which they came.
     later: [Option<Condition>; 7],
     /// How many of them came.
     came: u8,
@@ -424,7 +427,8 @@ impl Conditions {
         self.came = self.came.saturating_add(1);
     }
 
-    /// The match, in which every condition is about the field of the packets' protocol, and what was asked for, if that may have been more.
+    /// The match, in which every condition is about the field of the packets' protocol, and what
+    /// was asked for, if that may have been more.
     pub(super) fn finish(mut self, names: &Names) -> (Match, Option<Match>) {
         // The protocol comes first: the others go by it.
         let first = self.later[Later::NwProto as usize].map(|(order, ..)| order);
@@ -470,7 +474,8 @@ impl Conditions {
         }
         let mut matching = self.matching;
         let asked = names.notices.before(&matching);
-        // What is asked of headers that the packets need not have is left out where OpenFlow 1.0 had it; the rest is the switch's to refuse.
+        // What is asked of headers that the packets need not have is left out where OpenFlow 1.0
+        // had it; the rest is the switch's to refuse.
         let newer = |entry: &&Entry| {
             let needs = entry.field.info().prerequisite;
             matches!(needs, P::Ct | P::CtIpv4 | P::CtIpv6 | P::Nsh | P::Pbb)

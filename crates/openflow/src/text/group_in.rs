@@ -15,9 +15,11 @@ const MAX: u32 = 0xffff_ff00;
 /// What begins a bucket.
 const BUCKET: &str = "bucket=";
 
-/// Reads a change of a group: its number, its type, how it selects, the buckets it is about, and its buckets.
+/// Reads a change of a group: its number, its type, how it selects, the buckets it is about, and
+/// its buckets.
 ///
-/// Buckets without a number get the lowest that no other of the text has. Says which flow formats it can be sent in, too.
+/// Buckets without a number get the lowest that no other of the text has. Says which flow formats
+/// it can be sent in, too.
 ///
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.

@@ -54,7 +54,8 @@ fn keyword<T: Copy>(line: &mut &str, words: &[(&str, T)]) -> Option<T> {
     Some(*found)
 }
 
-/// Reads a flow that may say first what to do: `add`, `delete`, `delete_strict`, `modify` or `modify_strict`; nothing is `add`.
+/// Reads a flow that may say first what to do: `add`, `delete`, `delete_strict`, `modify` or
+/// `modify_strict`; nothing is `add`.
 ///
 /// # Errors
 /// As [`parse_flow_usable`].
@@ -71,7 +72,8 @@ pub fn parse_flow_line(text: &str, names: &Names) -> Result<(FlowMod, Protocols)
     parse_flow_usable(command, rest, names)
 }
 
-/// Reads a group that may say first what to do: `add`, `delete`, `modify`, `add_or_mod`, `insert_bucket` or `remove_bucket`; nothing is `add`.
+/// Reads a group that may say first what to do: `add`, `delete`, `modify`, `add_or_mod`,
+/// `insert_bucket` or `remove_bucket`; nothing is `add`.
 ///
 /// # Errors
 /// As [`parse_group_mod`].
@@ -89,8 +91,8 @@ pub fn parse_group_line(text: &str, names: &Names) -> Result<(GroupMod, Protocol
     parse_group_mod(command, rest, names)
 }
 
-/// Reads a file of flows, one a line. Without a command, each line may say what to do with its flow. The name is for errors only, which
-/// begin `NAME:LINE: `.
+/// Reads a file of flows, one a line. Without a command, each line may say what to do with its
+/// flow. The name is for errors only, which begin `NAME:LINE: `.
 pub fn parse_flow_file<'a>(
     name: &'a str,
     text: &'a str,
@@ -127,7 +129,8 @@ pub enum BundleStep {
     PacketOut(Box<PacketOut>),
 }
 
-/// Reads a bundle's file: flows, groups and packets, one a line, each behind a word that says which it is.
+/// Reads a bundle's file: flows, groups and packets, one a line, each behind a word that says which
+/// it is.
 pub fn parse_bundle_file<'a>(
     name: &'a str,
     text: &'a str,

@@ -240,7 +240,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Says the packet type and the protocol's short name. Returns whether the Ethernet type and the protocol number are said with it.
+    /// Says the packet type and the protocol's short name. Returns whether the Ethernet type and
+    /// the protocol number are said with it.
     fn protocol(&mut self) -> (bool, bool) {
         let m = self.matching;
         let kind = m.exact(F::EthType);

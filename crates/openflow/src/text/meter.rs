@@ -48,7 +48,8 @@ fn cut<'a>(text: &mut &'a str, ends: impl Fn(char) -> bool) -> Option<&'a str> {
     (!word.is_empty()).then_some(word)
 }
 
-/// Reads a change of a meter: its number, its unit, its flags and its bands; a deletion has the number only.
+/// Reads a change of a meter: its number, its unit, its flags and its bands; a deletion has the
+/// number only.
 ///
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.

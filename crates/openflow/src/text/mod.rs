@@ -1,13 +1,17 @@
-//! The text of matches, actions and flows, as `ovs-ofctl(8)`, `ovs-fields(7)` and `ovs-actions(7)` define it.
+//! The text of matches, actions and flows, as `ovs-ofctl(8)`, `ovs-fields(7)` and `ovs-actions(7)`
+//! define it.
 //!
-//! What is printed here parses here, to the same value. What parses may have been written in many ways; it is printed in one.
+//! What is printed here parses here, to the same value. What parses may have been written in many
+//! ways; it is printed in one.
 //!
 //! Open vSwitch lacks some of what OpenFlow has. The text of that is ours:
-//! - `pbb` is short for `dl_type=0x88e7`, which backbone bridges' frames have. Such a frame's `pbb_isid` is a number of 24 bits, with or
-//!   without a mask, and its `pbb_uca` 0 or 1. The actions are `push_pbb:0x88e7` and `pop_pbb`, and `set_field` of both fields.
-//! - `ipv6_exthdr` says which extension headers IPv6 packets have: `hop|auth` for these and no others, `+frag-esp` for one and not another,
-//!   or a number with or without a mask. The names, from the lowest bit: `nonext`, `esp`, `auth`, `dest`, `frag`, `router`, `hop`, `unrep`
-//!   (one of them twice), `unseq` (not in the order that is preferred).
+//! - `pbb` is short for `dl_type=0x88e7`, which backbone bridges' frames have. Such a frame's
+//!   `pbb_isid` is a number of 24 bits, with or without a mask, and its `pbb_uca` 0 or 1. The
+//!   actions are `push_pbb:0x88e7` and `pop_pbb`, and `set_field` of both fields.
+//! - `ipv6_exthdr` says which extension headers IPv6 packets have: `hop|auth` for these and no
+//!   others, `+frag-esp` for one and not another, or a number with or without a mask. The names,
+//!   from the lowest bit: `nonext`, `esp`, `auth`, `dest`, `frag`, `router`, `hop`, `unrep` (one of
+//!   them twice), `unseq` (not in the order that is preferred).
 //! - `copy_ttl_in` and `copy_ttl_out`.
 
 mod action_args;
@@ -68,7 +72,8 @@ impl ParseError {
     }
 }
 
-/// The names of a switch's ports and tables, and who hears of what is left out of matches that are read with them.
+/// The names of a switch's ports and tables, and who hears of what is left out of matches that are
+/// read with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// Ports.

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A match of which something was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The match as it was asked for, as text. Addresses of IPv6, ARP and neighbor discovery have no words without their protocol.
+    /// The match as it was asked for, as text. Addresses of IPv6, ARP and neighbor discovery have
+    /// no words without their protocol.
     pub pre: String,
     /// What remains, as text.
     pub post: String,
 }
 
-/// Where those who read matches are told of what was left out of them; by default nobody listens. Clones share what they hear, and all are
-/// equal, as they change nothing of what is read.
+/// Where those who read matches are told of what was left out of them; by default nobody listens.
+/// Clones share what they hear, and all are equal, as they change nothing of what is read.
 #[derive(Clone, Debug, Default)]
 pub struct Notices(Option<Arc<Mutex<Vec<LeftOut>>>>);
 
@@ -86,7 +87,8 @@ fn silent(field: F) -> bool {
     matches!(field, F::TcpFlags | F::IpFrag | F::CtTpSrc | F::CtTpDst)
 }
 
-/// Whether a condition can be said of packets that need not have the field: those that OpenFlow 1.0 had can, under their names of then.
+/// Whether a condition can be said of packets that need not have the field: those that OpenFlow 1.0
+/// had can, under their names of then.
 fn has_words(field: F, m: &Match) -> bool {
     match field {
         F::IpSrc | F::IpDst | F::ArpSpa | F::ArpTpa => !m.meets(P::Ipv6) && (m.meets(P::Ip) || !m.meets(P::Arp)),

@@ -10,7 +10,8 @@ fn error<T>(message: impl Into<String>) -> Result<T, ParseError> {
     Err(ParseError::new(message))
 }
 
-/// Whether packets from controllers can have this field: what tables see of a packet that is not in it.
+/// Whether packets from controllers can have this field: what tables see of a packet that is not in
+/// it.
 fn of_pipeline(field: F) -> bool {
     let name = field.name();
     let register = name.trim_start_matches('x').strip_prefix("reg").is_some();
@@ -19,8 +20,8 @@ fn of_pipeline(field: F) -> bool {
     register || tunnel || other
 }
 
-/// Reads a packet to send: `in_port`, which is the controller without it, metadata fields, `packet` in hexadecimal, and `actions`.
-/// Says which flow formats it can be sent in, too.
+/// Reads a packet to send: `in_port`, which is the controller without it, metadata fields, `packet`
+/// in hexadecimal, and `actions`. Says which flow formats it can be sent in, too.
 ///
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.
@@ -77,8 +78,8 @@ fn packet(digits: &str) -> Result<Vec<u8>, ParseError> {
     }
 }
 
-/// Reads which rules are asked for, as `dump-flows` and `dump-aggregate` do: a match, `table`, `out_port`, `out_group`, `cookie=VALUE/MASK`.
-/// Says which flow formats can ask so, too.
+/// Reads which rules are asked for, as `dump-flows` and `dump-aggregate` do: a match, `table`,
+/// `out_port`, `out_group`, `cookie=VALUE/MASK`. Says which flow formats can ask so, too.
 ///
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.
@@ -96,7 +97,8 @@ pub fn parse_flow_stats_request(text: &str, names: &Names) -> Result<(FlowStatsR
     Ok((request, usable))
 }
 
-/// What monitors tell if nothing is said of it: rules there are, new ones, ends, changes, with actions, the asker's own too.
+/// What monitors tell if nothing is said of it: rules there are, new ones, ends, changes, with
+/// actions, the asker's own too.
 const ALL: u16 = 0x3f;
 
 /// Words that take something from what a monitor tells.
@@ -109,8 +111,8 @@ const WITHOUT: [(&str, u16); 6] = [
     ("!own", 0x20),
 ];
 
-/// Reads what a monitor watches, behind `watch:` of `monitor`: a match, `table`, `out_port`, `out_group`, and what is not to be told.
-/// Says which flow formats can ask so, too.
+/// Reads what a monitor watches, behind `watch:` of `monitor`: a match, `table`, `out_port`,
+/// `out_group`, and what is not to be told. Says which flow formats can ask so, too.
 ///
 /// # Errors
 /// What is wrong, in the words of `ovs-ofctl`.

@@ -54,7 +54,8 @@ pub enum TableSetting {
     Miss(TableMiss),
     /// Whether rules may be evicted.
     Eviction(bool),
-    /// Whether it is told when the table fills or empties: at how many percent of room left it is full, and at how many it has room again.
+    /// Whether it is told when the table fills or empties: at how many percent of room left it is
+    /// full, and at how many it has room again.
     Vacancy(Option<(u8, u8)>),
 }
 
@@ -109,8 +110,9 @@ fn vacancy(text: &str) -> Result<(u8, u8), ParseError> {
     }
 }
 
-/// Reads tunnel options and the fields that have them: `{class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN`, with commas between.
-/// Whether a length or a field's number can be is left to the switch.
+/// Reads tunnel options and the fields that have them:
+/// `{class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN`, with commas between. Whether a length or a
+/// field's number can be is left to the switch.
 ///
 /// # Errors
 /// Anything else, and numbers that messages have no room for.

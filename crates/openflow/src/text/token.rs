@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair<'a> {
     pub(super) key: &'a str,
-    /// What follows `=` or `:`, or is in parentheses (with what follows them up to the next separator); empty without any.
+    /// What follows `=` or `:`, or is in parentheses (with what follows them up to the next
+    /// separator); empty without any.
     pub(super) value: &'a str,
     /// Whether anything followed.
     pub(super) given: bool,
@@ -23,7 +24,8 @@ fn trimmed(text: &str) -> &str {
     &text[start..]
 }
 
-/// Cuts the next pair off a text: `key`, `key=value`, `key:value` or `key(value)`, up to a comma or space outside of parentheses.
+/// Cuts the next pair off a text: `key`, `key=value`, `key:value` or `key(value)`, up to a comma or
+/// space outside of parentheses.
 pub(super) fn next<'a>(text: &mut &'a str) -> Option<Pair<'a>> {
     let rest = trimmed(text);
     if rest.is_empty() {

@@ -1,4 +1,5 @@
-//! What the server's operator and its own files change: databases come, go and get other schemas; and the database about them, `_Server`.
+//! What the server's operator and its own files change: databases come, go and get other schemas;
+//! and the database about them, `_Server`.
 
 use ovsdb::server_db::{self, ServedDatabase};
 use ovsdb::{Database, Error, ErrorKind, Outcome, TxnCtx};
@@ -31,7 +32,8 @@ impl Core {
         }
     }
 
-    /// Serves a database. No batch may be open, and one of `_Server` is open afterwards. False when there is one of its name.
+    /// Serves a database. No batch may be open, and one of `_Server` is open afterwards. False when
+    /// there is one of its name.
     pub(crate) fn add_database(&mut self, db: Database, now: Now) -> bool {
         let name = db.schema().name().to_owned();
         if self.databases.contains_key(&name) {
@@ -59,7 +61,8 @@ impl Core {
         true
     }
 
-    /// A conversion was written to the database's file, or could not be. Batches as for [`Core::add_database`].
+    /// A conversion was written to the database's file, or could not be. Batches as for
+    /// [`Core::add_database`].
     pub(crate) fn converted(&mut self, conversion: Conversion, result: std::io::Result<()>, now: Now) {
         let Conversion { name, new, session, id } = conversion;
         if let Err(error) = result {
@@ -87,8 +90,8 @@ impl Core {
         std::mem::take(&mut self.watch_fired)
     }
 
-    /// Changes a database on the server's own account, which its watch does not count as news. The batch must be empty or of that
-    /// database. Returns the results.
+    /// Changes a database on the server's own account, which its watch does not count as news. The
+    /// batch must be empty or of that database. Returns the results.
     pub(crate) fn write_own(&mut self, db: &str, ops: &[Value], now: Now) -> Option<Value> {
         let outcome = self.databases.get_mut(db)?.db.transact(ops, &TxnCtx::PLAIN);
         let Outcome::Done { reply, commit } = outcome else {

@@ -63,8 +63,9 @@ impl Core {
         &self.batch
     }
 
-    /// The open batch was written, or nothing was to be written, or writing failed and nothing of it is in the file. Afterwards everything
-    /// in the outboxes may be sent. Returns the replies that have to wait until the file is on the disk: for [`Core::synced`].
+    /// The open batch was written, or nothing was to be written, or writing failed and nothing of
+    /// it is in the file. Afterwards everything in the outboxes may be sent. Returns the replies
+    /// that have to wait until the file is on the disk: for [`Core::synced`].
     pub(crate) fn flushed(&mut self, result: Result<(), &std::io::Error>) -> Vec<HeldReply> {
         if let Err(error) = result {
             self.take_back(&io_error(error));
@@ -231,7 +232,8 @@ impl Core {
         self.batch.commits.push(commit);
     }
 
-    /// All that a session could be sent was sent: tells it what changed since its outbox was too full. No batch may be open.
+    /// All that a session could be sent was sent: tells it what changed since its outbox was too
+    /// full. No batch may be open.
     pub(crate) fn drained(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -258,7 +260,8 @@ impl Core {
         self.databases.get(db).is_some_and(|hosted| hosted.persistent)
     }
 
-    /// Tries the transactions again that wait for a change of `db`, until none of them changes it further.
+    /// Tries the transactions again that wait for a change of `db`, until none of them changes it
+    /// further.
     pub(super) fn retry_blocked(&mut self, db: &str, now: Now) {
         let mut seen = self.batch.commits.len().saturating_sub(1);
         while !self.blocked.is_empty() && seen < self.batch.commits.len() {
@@ -282,7 +285,8 @@ impl Core {
         }
     }
 
-    /// Tries a waiting transaction again. Returns whether it is over, and not at its place any more.
+    /// Tries a waiting transaction again. Returns whether it is over, and not at its place any
+    /// more.
     pub(super) fn retry(&mut self, at: usize, now: Now) -> bool {
         let blocked = &mut self.blocked[at];
         let (session, waited) = (blocked.session, elapsed(blocked.since, now.monotonic));

@@ -1,7 +1,8 @@
 //! Locks that clients take by name (RFC 7047 §4.1.8 to §4.1.10).
 //!
-//! A lock belongs to the whole server, not to a database. Each has a queue: its first waiter owns it. `lock` queues up behind, `steal`
-//! goes to the front; whoever loses or gains a lock by the doing of another is told.
+//! A lock belongs to the whole server, not to a database. Each has a queue: its first waiter owns
+//! it. `lock` queues up behind, `steal` goes to the front; whoever loses or gains a lock by the
+//! doing of another is told.
 
 use std::collections::{BTreeMap, VecDeque};
 

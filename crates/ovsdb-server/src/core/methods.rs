@@ -1,4 +1,5 @@
-//! The requests of clients (RFC 7047 §4.1, ovsdb-server(7)), and the words in which wrong ones are refused.
+//! The requests of clients (RFC 7047 §4.1, ovsdb-server(7)), and the words in which wrong ones are
+//! refused.
 
 use mgmt::jsonrpc::Message;
 use ovsdb::{DatabaseSchema, Error, ErrorKind, Json, is_id};

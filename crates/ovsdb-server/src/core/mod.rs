@@ -1,21 +1,27 @@
 //! What the server does, without sockets, files, clocks or threads.
 //!
-//! Goal: everything that clients can observe, but for time and bytes on their way, is decided here, one request after the other.
+//! Goal: everything that clients can observe, but for time and bytes on their way, is decided here,
+//! one request after the other.
 //!
 //! The driver calls, in this order, again and again:
 //! 1. [`Core::must_flush`] with the next message of a session; if so it does step 3 first.
-//! 2. [`Core::handle`], which changes databases in memory and puts replies and updates, staged, into outboxes.
-//! 3. [`Core::batch`]: writes its records to the database's file and says how it went with [`Core::flushed`], which releases what is staged,
-//!    or takes the transactions back and has their clients told of an I/O error.
-//! 4. [`Core::take_dirty`]: the sessions whose outboxes grew; it sends what is sendable and calls [`Core::drained`] when all is sent.
+//! 2. [`Core::handle`], which changes databases in memory and puts replies and updates, staged,
+//!    into outboxes.
+//! 3. [`Core::batch`]: writes its records to the database's file and says how it went with
+//!    [`Core::flushed`], which releases what is staged, or takes the transactions back and has
+//!    their clients told of an I/O error.
+//! 4. [`Core::take_dirty`]: the sessions whose outboxes grew; it sends what is sendable and calls
+//!    [`Core::drained`] when all is sent.
 //!
 //! Invariants
-//! - A batch holds transactions of one database, and nothing but transactions happens while it is open. So taking it back takes back all
-//!   that was seen of it.
+//! - A batch holds transactions of one database, and nothing but transactions happens while it is
+//!   open. So taking it back takes back all that was seen of it.
 //! - An update of a transaction is in a client's outbox before the reply to it.
-//! - A session whose backlog exceeds [`BACKLOG`] gets no requests handled and no updates encoded: what changes meanwhile is merged, and told
-//!   when the backlog is gone. So a client that does not read costs a bounded amount of memory.
-//! - What a session keeps in the server (waiting transactions, monitors, locks) weighs at most [`MAX_HELD`].
+//! - A session whose backlog exceeds [`BACKLOG`] gets no requests handled and no updates encoded:
+//!   what changes meanwhile is merged, and told when the backlog is gone. So a client that does not
+//!   read costs a bounded amount of memory.
+//! - What a session keeps in the server (waiting transactions, monitors, locks) weighs at most
+//!   [`MAX_HELD`].
 //! - All sessions together keep no more than a memory budget: that, messages that have not arrived
 //!   as a whole, and bytes to be sent. A request that would exceed a session's part of it is
 //!   refused with `resources exhausted`. See [`hold`].
@@ -53,7 +59,8 @@ use waits::Blocked;
 /// The bytes that may wait for a client before the server stops listening to it.
 pub(crate) const BACKLOG: usize = 1 << 20;
 
-/// What a session's waiting transactions, monitors and locks may weigh together, in bytes and roughly.
+/// What a session's waiting transactions, monitors and locks may weigh together, in bytes and
+/// roughly.
 const MAX_HELD: usize = 16 << 20;
 
 /// What each of them weighs besides the client's own words.
@@ -69,7 +76,8 @@ pub(crate) const SERVER_DB: &str = "_Server";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
 
-/// What is kept for each session. The keys are ours and count up: they are spread well enough by a multiplication.
+/// What is kept for each session. The keys are ours and count up: they are spread well enough by a
+/// multiplication.
 pub(crate) type SessionMap<T> = HashMap<SessionId, T, BuildHasherDefault<SessionHasher>>;
 
 /// Hashes a [`SessionId`].

@@ -1,7 +1,7 @@
 //! Who is told of a database's changes.
 //!
-//! Clients mostly watch the same: monitors that are alike form a group, whose update is made once for each commit and copied to its
-//! members, each under its own id.
+//! Clients mostly watch the same: monitors that are alike form a group, whose update is made once
+//! for each commit and copied to its members, each under its own id.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -61,7 +61,8 @@ impl Lag {
         }
     }
 
-    /// All of it as if one transaction had done it. Transactions that were taken back since leave no trace.
+    /// All of it as if one transaction had done it. Transactions that were taken back since leave
+    /// no trace.
     pub(super) fn into_commit(self, db: &Database) -> Commit {
         let changes = self.before.into_iter().filter_map(|((table, uuid), old)| {
             let new = db.row(table, uuid).cloned();
@@ -124,7 +125,8 @@ impl Monitors {
         });
     }
 
-    /// Calls `tell`, for each monitor whose client must hear of the commit, with the session and what appends the notification.
+    /// Calls `tell`, for each monitor whose client must hear of the commit, with the session and
+    /// what appends the notification.
     pub(super) fn deliver(&mut self, commit: &Commit, mut tell: impl FnMut(SessionId, &dyn Fn(&mut Vec<u8>))) {
         for group in self.groups.values() {
             let Some(updates) = group.monitor.update(commit) else {

@@ -1,7 +1,8 @@
 //! What a session still has to be sent.
 //!
-//! Bytes enter staged: they speak of transactions that are not in the database's file yet. Once they are, [`Outbox::release`] lets them
-//! go; when writing failed, [`Outbox::retract`] takes them back. Only released bytes may be sent.
+//! Bytes enter staged: they speak of transactions that are not in the database's file yet. Once
+//! they are, [`Outbox::release`] lets them go; when writing failed, [`Outbox::retract`] takes them
+//! back. Only released bytes may be sent.
 
 /// The bytes on their way to one session, oldest first.
 ///

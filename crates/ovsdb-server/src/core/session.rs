@@ -32,7 +32,8 @@ pub(crate) struct SessionOptions {
 pub(super) struct Session {
     pub(super) options: SessionOptions,
     pub(super) outbox: Outbox,
-    /// What changed in a database since the outbox was too full for updates, by the database's name.
+    /// What changed in a database since the outbox was too full for updates, by the database's
+    /// name.
     pub(super) lags: BTreeMap<String, Lag>,
     /// Its monitors by the JSON text of their ids.
     pub(super) monitors: BTreeMap<String, MonitorRef>,
@@ -41,7 +42,8 @@ pub(super) struct Session {
     pub(super) n_blocked: usize,
     /// What it keeps in the server.
     pub(super) holding: Holding,
-    /// The last commit that updates were made of, and whether they had to be merged: the same for all monitors of the session.
+    /// The last commit that updates were made of, and whether they had to be merged: the same for
+    /// all monitors of the session.
     decided: (u64, bool),
     last_heard: Nanos,
     probed: bool,
@@ -127,7 +129,8 @@ impl Core {
         id
     }
 
-    /// A client has gone: its monitors, waiting transactions and locks go with it. No batch may be open.
+    /// A client has gone: its monitors, waiting transactions and locks go with it. No batch may be
+    /// open.
     pub(crate) fn disconnect(&mut self, id: SessionId) {
         debug_assert!(self.batch.is_empty());
         let Some(session) = self.sessions.remove(&id) else {
@@ -182,7 +185,8 @@ impl Core {
         }
     }
 
-    /// The sessions to close, each once, with the reason. What their outboxes hold may still be sent.
+    /// The sessions to close, each once, with the reason. What their outboxes hold may still be
+    /// sent.
     pub(crate) fn take_closing(&mut self) -> Vec<(SessionId, Close)> {
         let closing = std::mem::take(&mut self.closing);
         let reason = |id: SessionId| Some((id, self.sessions.get(&id)?.closing.clone()?));

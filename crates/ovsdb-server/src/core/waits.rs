@@ -1,4 +1,5 @@
-//! Transactions whose `wait` is not met yet: kept, tried again when a table that they wait for changes, and ended by time or `cancel`.
+//! Transactions whose `wait` is not met yet: kept, tried again when a table that they wait for
+//! changes, and ended by time or `cancel`.
 
 use std::time::Duration;
 
@@ -64,8 +65,8 @@ impl Blocked {
 }
 
 impl Core {
-    /// Ends the transactions whose time is over: of one database, because a batch has no more. The others follow at the next tick, which
-    /// is due at once.
+    /// Ends the transactions whose time is over: of one database, because a batch has no more. The
+    /// others follow at the next tick, which is due at once.
     pub(super) fn time_out_waits(&mut self, now: Now) {
         let over = |blocked: &Blocked| blocked.deadline.is_some_and(|deadline| deadline <= now.monotonic);
         let Some(db) = self

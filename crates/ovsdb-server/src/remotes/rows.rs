@@ -1,7 +1,7 @@
 //! Remotes that rows of a database name: `db:DATABASE,TABLE,COLUMN` (ovsdb-server(1), `--remote`).
 //!
-//! The column either holds targets, or refers to rows whose column `target` does; such a row is told in `is_connected` and `status` how its
-//! remote fares.
+//! The column either holds targets, or refers to rows whose column `target` does; such a row is
+//! told in `is_connected` and `status` how its remote fares.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -129,7 +129,8 @@ pub(super) async fn connect(
                 note(&state, &machine);
                 mark(&stream, &name, &settings);
                 let session = inner.connect(session_options(name.clone(), &name, &remote, &settings));
-                // The session must end properly even when the remote is removed: it has a task of its own.
+                // The session must end properly even when the remote is removed: it has a task of
+                // its own.
                 let (done, ended) = tokio::sync::oneshot::channel();
                 let server = inner.clone();
                 inner.spawn(async move {

@@ -1,7 +1,9 @@
-//! The file of a database as bytes: opened under its lock, appended to, cut off, replaced as a whole.
+//! The file of a database as bytes: opened under its lock, appended to, cut off, replaced as a
+//! whole.
 //!
-//! Invariant: after each call the file is `len` bytes long, all of them whole records, unless [`LogFile::append`] could not take back a
-//! half-written record; then the file is broken and refuses every further write.
+//! Invariant: after each call the file is `len` bytes long, all of them whole records, unless
+//! [`LogFile::append`] could not take back a half-written record; then the file is broken and
+//! refuses every further write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -124,7 +126,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// What writes a file to take this one's place, on any thread, under a name with this suffix at first.
+    /// What writes a file to take this one's place, on any thread, under a name with this suffix at
+    /// first.
     pub(crate) fn replacement(&self, suffix: &'static str) -> io::Result<Replacement> {
         let meta = self.file.metadata()?;
         let (mode, owner) = (meta.mode() & 0o7777, Some((meta.uid(), meta.gid())));
@@ -136,8 +139,8 @@ impl LogFile {
         })
     }
 
-    /// Puts a written replacement, with `tail` after it, in the place of everything: either all of it is on the disk afterwards, or
-    /// nothing changed.
+    /// Puts a written replacement, with `tail` after it, in the place of everything: either all of
+    /// it is on the disk afterwards, or nothing changed.
     pub(crate) fn install(&mut self, mut new: Replaced, tail: &[u8]) -> io::Result<()> {
         if !tail.is_empty() {
             new.file.write_all_at(tail, new.len)?;

@@ -1,7 +1,8 @@
 //! The lock file that keeps two servers from one database: `.conf.db.~lock~` beside `conf.db`.
 //!
-//! It is locked the way Open vSwitch does it (a POSIX record lock), so that its server and tools respect ours and we theirs. Such a
-//! lock does not hold against the same process, for which there is a list of our own.
+//! It is locked the way Open vSwitch does it (a POSIX record lock), so that its server and tools
+//! respect ours and we theirs. Such a lock does not hold against the same process, for which there
+//! is a list of our own.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +20,8 @@ static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// How long a server that starts waits for another process that has the database locked.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A lock on a database, given back when dropped. The file stays: removing it would race with others who lock.
+/// A lock on a database, given back when dropped. The file stays: removing it would race with
+/// others who lock.
 #[derive(Debug)]
 pub(crate) struct DbLock {
     canonical: PathBuf,

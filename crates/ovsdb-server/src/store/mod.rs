@@ -1,4 +1,5 @@
-//! A database's file: read when the server starts, written by every transaction, compacted now and then.
+//! A database's file: read when the server starts, written by every transaction, compacted now and
+//! then.
 
 mod aside;
 mod file;
@@ -75,7 +76,8 @@ pub(crate) struct Store {
     compacted_at: Nanos,
     /// What was written since a compaction began that is not finished.
     since_snapshot: Option<Vec<u8>>,
-    /// The number of times that the database was replaced: a snapshot of an older one is worth nothing.
+    /// The number of times that the database was replaced: a snapshot of an older one is worth
+    /// nothing.
     generation: u64,
 }
 
@@ -157,7 +159,8 @@ impl Store {
             && now >= self.compacted_at + COMPACT_INTERVAL
     }
 
-    /// Begins a compaction: what the database holds now, to be written on any thread. `None` while one is under way.
+    /// Begins a compaction: what the database holds now, to be written on any thread. `None` while
+    /// one is under way.
     pub(crate) fn snapshot(&mut self, db: &Database, date_ms: i64, comment: &str) -> io::Result<Option<Snapshot>> {
         if self.since_snapshot.is_some() {
             return Ok(None);
@@ -180,8 +183,8 @@ impl Store {
         }))
     }
 
-    /// Ends a compaction: the written snapshot, and what was written since it was taken, become the file. When this fails, the file is what
-    /// it would have been without the compaction.
+    /// Ends a compaction: the written snapshot, and what was written since it was taken, become the
+    /// file. When this fails, the file is what it would have been without the compaction.
     pub(crate) fn compacted(&mut self, written: io::Result<Written>, now: Nanos) -> io::Result<()> {
         if written
             .as_ref()

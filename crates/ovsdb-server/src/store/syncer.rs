@@ -1,7 +1,8 @@
 //! Group commit: a thread that brings what was written to a database's file onto the disk.
 //!
-//! Writes are announced with [`Syncer::wrote`], which is free while a sync is due anyway. The thread lets them gather for [`GATHER`], so
-//! that at most about 100 ms of acknowledged transactions are lost when the machine loses power; a durable transaction asks with
+//! Writes are announced with [`Syncer::wrote`], which is free while a sync is due anyway. The
+//! thread lets them gather for [`GATHER`], so that at most about 100 ms of acknowledged
+//! transactions are lost when the machine loses power; a durable transaction asks with
 //! [`Syncer::sync`] and is told as soon as its own write is on the disk.
 
 use std::fs::File;

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A message of the server, or the state of the client, is not what it must be: the connection is of no more use.
+/// A message of the server, or the state of the client, is not what it must be: the connection is
+/// of no more use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdlError {
     /// A message that does not follow RFC 7047.
@@ -98,8 +99,8 @@ pub struct Idl {
 }
 
 impl Idl {
-    /// A client of the database `db` that keeps what `selection` names. `seed` (random in a process, fixed in a test) decides the
-    /// provisional UUIDs of its transactions.
+    /// A client of the database `db` that keeps what `selection` names. `seed` (random in a
+    /// process, fixed in a test) decides the provisional UUIDs of its transactions.
     pub fn new(db: &str, selection: Selection, seed: u128) -> Idl {
         let mut idl = Idl {
             db: db.to_owned(),
@@ -122,8 +123,8 @@ impl Idl {
         idl
     }
 
-    /// Wants the lock `name`, and makes every transaction fail with [`TxnStatus::NotLocked`] unless it holds it. Call it before the first
-    /// message is sent.
+    /// Wants the lock `name`, and makes every transaction fail with [`TxnStatus::NotLocked`] unless
+    /// it holds it. Call it before the first message is sent.
     pub fn set_lock(&mut self, name: &str) {
         self.lock = Some(name.to_owned());
         self.lock_state = LockState::Waiting;
@@ -143,7 +144,8 @@ impl Idl {
         &self.db
     }
 
-    /// A number that moves when the contents change, other than in quiet columns; 0 before the first contents.
+    /// A number that moves when the contents change, other than in quiet columns; 0 before the
+    /// first contents.
     pub fn seqno(&self) -> u64 {
         self.seqno
     }
@@ -169,7 +171,8 @@ impl Idl {
         table.is_some_and(|table| table.column(column).is_some())
     }
 
-    /// Whether the replica is being kept fresh: after the first contents, until the connection breaks.
+    /// Whether the replica is being kept fresh: after the first contents, until the connection
+    /// breaks.
     pub fn is_synced(&self) -> bool {
         self.phase == Phase::Synced
     }
@@ -189,8 +192,8 @@ impl Idl {
         Some(View::new(self.schema.as_ref()?, &self.tables, txn))
     }
 
-    /// Sends `txn`; its number, which [`Event::Committed`] will name. Where no answer is needed or possible that event is in the result of
-    /// the next [`Idl::handle`] or [`Idl::take_events`].
+    /// Sends `txn`; its number, which [`Event::Committed`] will name. Where no answer is needed or
+    /// possible that event is in the result of the next [`Idl::handle`] or [`Idl::take_events`].
     pub fn commit(&mut self, txn: Txn) -> u64 {
         let status = match &self.schema {
             _ if txn.is_empty() => Some(TxnStatus::Unchanged),
@@ -215,8 +218,8 @@ impl Idl {
         }
     }
 
-    /// Asks whether some client holds the lock `name`; the answer is [`Event::Holder`]. Where none does, this client holds it for an
-    /// instant.
+    /// Asks whether some client holds the lock `name`; the answer is [`Event::Holder`]. Where none
+    /// does, this client holds it for an instant.
     pub fn ask_for_holder(&mut self, name: &str) {
         self.request("lock", json!([name]), Pending::Holder(name.to_owned()));
     }
@@ -251,7 +254,8 @@ impl Idl {
         result.map(|()| self.take_events())
     }
 
-    /// The connection broke: forgets what was under way (transactions end with [`TxnStatus::TryAgain`]) and starts a new conversation.
+    /// The connection broke: forgets what was under way (transactions end with
+    /// [`TxnStatus::TryAgain`]) and starts a new conversation.
     pub fn reset(&mut self) {
         self.outbox.clear();
         for (id, pending) in std::mem::take(&mut self.pending) {

@@ -59,7 +59,8 @@ impl Selection {
         self
     }
 
-    /// Columns whose changes do not move [`super::Idl::seqno`]: those that the client itself writes. They stay so when they are selected again.
+    /// Columns whose changes do not move [`super::Idl::seqno`]: those that the client itself
+    /// writes. They stay so when they are selected again.
     pub fn quiet(&mut self, table: &str, columns: &[&str]) -> &mut Selection {
         let known = self.tables.entry(table.to_owned()).or_default();
         for column in columns {
@@ -235,7 +236,8 @@ impl Tables {
         })
     }
 
-    /// Applies the `<table-updates2>` of `monitor_cond`, `update2` and `update3` (ovsdb-server(7) §4.1.12 to 4.1.15).
+    /// Applies the `<table-updates2>` of `monitor_cond`, `update2` and `update3` (ovsdb-server(7)
+    /// §4.1.12 to 4.1.15).
     pub(super) fn apply_updates2(&mut self, updates: &Value, changes: &mut Changes) -> Result<(), IdlError> {
         self.each(updates, |table, name, uuid, update| {
             let members = update
@@ -347,8 +349,9 @@ impl Row {
         })
     }
 
-    /// Applies the differences of a `modify`: the new value where a column holds at most one element; else the elements that came or went,
-    /// and the pairs that came, went (as they were) or have a new value.
+    /// Applies the differences of a `modify`: the new value where a column holds at most one
+    /// element; else the elements that came or went, and the pairs that came, went (as they were)
+    /// or have a new value.
     fn apply_difference(&mut self, content: &Value) -> Result<(), IdlError> {
         self.each(content, |kind, value, json| {
             if !kind.is_composite() {

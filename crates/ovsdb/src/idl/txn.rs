@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Changes that shall happen together or not at all.
 ///
-/// A row inserted here has a UUID at once, to be referred to in other columns; the server gives it another, which
-/// [`TxnStatus::Success`] tells.
+/// A row inserted here has a UUID at once, to be referred to in other columns; the server gives it
+/// another, which [`TxnStatus::Success`] tells.
 #[derive(Debug, Clone)]
 pub struct Txn {
     uuids: UuidGen,
@@ -35,8 +35,8 @@ pub enum TxnStatus {
         /// The new value of the column that was incremented.
         increment: Option<i64>,
     },
-    /// A verified column has changed meanwhile, or the connection broke: build it anew from the fresh replica. After a broken
-    /// connection it may have happened.
+    /// A verified column has changed meanwhile, or the connection broke: build it anew from the
+    /// fresh replica. After a broken connection it may have happened.
     TryAgain,
     /// The client does not hold its lock.
     NotLocked,
@@ -91,7 +91,8 @@ impl Mutation {
 }
 
 impl Txn {
-    /// An empty transaction; `seed` decides the provisional UUIDs. Most callers want [`super::Idl::txn`].
+    /// An empty transaction; `seed` decides the provisional UUIDs. Most callers want
+    /// [`super::Idl::txn`].
     pub fn new(seed: u128) -> Txn {
         Txn {
             uuids: UuidGen::new(seed),
@@ -110,7 +111,8 @@ impl Txn {
         uuid
     }
 
-    /// A provisional UUID for a row that [`Txn::insert_reserved`] shall insert, to be referred to before that.
+    /// A provisional UUID for a row that [`Txn::insert_reserved`] shall insert, to be referred to
+    /// before that.
     pub fn reserve(&mut self) -> Uuid {
         self.uuids.next_uuid()
     }
@@ -120,7 +122,8 @@ impl Txn {
         self.edit(table, uuid).kind = EditKind::Insert;
     }
 
-    /// Inserts a row of defaults into `table` that shall have the UUID `uuid` (an extension of ovsdb-server ≥ 2.17).
+    /// Inserts a row of defaults into `table` that shall have the UUID `uuid` (an extension of
+    /// ovsdb-server ≥ 2.17).
     pub fn insert_as(&mut self, table: &str, uuid: Uuid) {
         self.edit(table, uuid).kind = EditKind::InsertAs;
     }
@@ -141,7 +144,8 @@ impl Txn {
         });
     }
 
-    /// Takes an element out of a set, or the pair of that key out of a map, whatever else others do to it.
+    /// Takes an element out of a set, or the pair of that key out of a map, whatever else others do
+    /// to it.
     pub fn set_delete(&mut self, table: &str, uuid: Uuid, column: &str, key: impl Into<Atom>) {
         let key = key.into();
         self.mutate(table, uuid, column, |mutation| {
@@ -164,7 +168,8 @@ impl Txn {
         self.set_delete(table, uuid, column, key);
     }
 
-    /// Deletes a row. In tables that are not roots it takes effect only when nothing refers to the row any more.
+    /// Deletes a row. In tables that are not roots it takes effect only when nothing refers to the
+    /// row any more.
     pub fn delete(&mut self, table: &str, uuid: Uuid) {
         let edit = self.edit(table, uuid);
         edit.kind = match edit.kind {
@@ -177,8 +182,8 @@ impl Txn {
         edit.verified.clear();
     }
 
-    /// Makes the transaction fail with [`TxnStatus::TryAgain`] if the column no longer has the value that `tables` shows. Rows and columns
-    /// that `tables` lacks are not verified.
+    /// Makes the transaction fail with [`TxnStatus::TryAgain`] if the column no longer has the
+    /// value that `tables` shows. Rows and columns that `tables` lacks are not verified.
     pub fn verify(&mut self, tables: &Tables, table: &str, uuid: Uuid, column: &str) {
         if let Some(value) = tables.row(table, uuid).and_then(|row| row.get(column)) {
             let edit = self.edit(table, uuid);
@@ -198,7 +203,8 @@ impl Txn {
         self.comments.push(text.into());
     }
 
-    /// Adds 1 to an integer column and reports its new value, if the transaction changes anything else.
+    /// Adds 1 to an integer column and reports its new value, if the transaction changes anything
+    /// else.
     pub fn increment(&mut self, table: &str, uuid: Uuid, column: &str) {
         self.increment = Some((table.to_owned(), uuid, column.to_owned()));
     }

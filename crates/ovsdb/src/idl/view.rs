@@ -1,4 +1,5 @@
-//! The replica as it will look when a transaction has happened: what later steps of the same transaction read.
+//! The replica as it will look when a transaction has happened: what later steps of the same
+//! transaction read.
 
 use super::tables::Tables;
 use super::txn::{EditKind, Txn};
@@ -46,7 +47,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The rows of `table`: those of the replica sorted by UUID, then the inserted ones in their order.
+    /// The rows of `table`: those of the replica sorted by UUID, then the inserted ones in their
+    /// order.
     pub fn rows(&self, table: &str) -> Vec<Uuid> {
         let kept = self
             .tables

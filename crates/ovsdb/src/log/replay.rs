@@ -18,16 +18,19 @@ pub struct Loaded {
     pub database: Database,
     /// The number of transactions read.
     pub transactions: u64,
-    /// The length of the part of the file that is good, in bytes: cut it off there and go on writing.
+    /// The length of the part of the file that is good, in bytes: cut it off there and go on
+    /// writing.
     pub good_length: u64,
     /// What is wrong after it.
     pub damage: Option<Damage>,
 }
 
-/// Reads a database file to its end or to the first record that is damaged or does not fit the schema.
+/// Reads a database file to its end or to the first record that is damaged or does not fit the
+/// schema.
 ///
 /// # Errors
-/// `I/O error` or `syntax error` only when there is no schema to begin with: the file is empty, or its first record is bad.
+/// `I/O error` or `syntax error` only when there is no schema to begin with: the file is empty, or
+/// its first record is bad.
 pub fn load(input: impl BufRead, seed: u128) -> Result<Loaded, Error> {
     let mut reader = Reader::new(input);
     let Some(first) = reader.next() else {
@@ -61,7 +64,8 @@ pub fn load(input: impl BufRead, seed: u128) -> Result<Loaded, Error> {
     Ok(loaded)
 }
 
-/// Applies one transaction record. References and indexes follow; constraints were checked when it was written.
+/// Applies one transaction record. References and indexes follow; constraints were checked when it
+/// was written.
 ///
 /// # Errors
 /// When the record does not fit the schema or the rows; then nothing changes.

@@ -21,7 +21,8 @@ impl<'a> Fanout<'a> {
         }
     }
 
-    /// The text of the `<table-updates>` for a monitor, or `None` if its client need not hear of the commit.
+    /// The text of the `<table-updates>` for a monitor, or `None` if its client need not hear of
+    /// the commit.
     pub fn text(&mut self, monitor: &Monitor) -> Option<Arc<str>> {
         if let Some(text) = self.made.get(monitor) {
             return text.clone();

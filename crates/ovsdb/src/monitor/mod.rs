@@ -1,7 +1,9 @@
-//! Monitors: what a client wants to hear about, and what it is told (RFC 7047 §4.1.5, ovsdb-server(7) §4.1.12 to §4.1.16).
+//! Monitors: what a client wants to hear about, and what it is told (RFC 7047 §4.1.5,
+//! ovsdb-server(7) §4.1.12 to §4.1.16).
 //!
-//! A [`Monitor`] is pure: from a commit it makes the [`Updates`] that its client must see. Clients mostly ask for the same; [`Fanout`]
-//! makes the text of an update once for all monitors that are alike.
+//! A [`Monitor`] is pure: from a commit it makes the [`Updates`] that its client must see. Clients
+//! mostly ask for the same; [`Fanout`] makes the text of an update once for all monitors that are
+//! alike.
 
 mod fanout;
 mod updates;
@@ -161,8 +163,8 @@ impl Monitor {
         (!rows.is_empty()).then(|| self.updates(rows))
     }
 
-    /// The reply to `monitor_cond_since`: whether the history reaches back to transaction `last`, and the changes since then or, if not,
-    /// all that the database holds.
+    /// The reply to `monitor_cond_since`: whether the history reaches back to transaction `last`,
+    /// and the changes since then or, if not, all that the database holds.
     pub fn since(&self, db: &Database, last: Uuid) -> (bool, Updates) {
         let Some(commits) = db.since(last) else {
             return (false, self.initial(db));
@@ -178,7 +180,8 @@ impl Monitor {
         (true, self.updates(self.row_updates(&changes)))
     }
 
-    /// Changes conditions (`monitor_cond_change`); the result tells of rows that come into view or leave it.
+    /// Changes conditions (`monitor_cond_change`); the result tells of rows that come into view or
+    /// leave it.
     ///
     /// # Errors
     /// As [`Monitor::new`]; then nothing changes.
@@ -235,7 +238,8 @@ impl Monitor {
         Updates::new(self.clone(), rows)
     }
 
-    /// The changes that the client must hear about. `changes` are grouped by table, as `self.tables` are sorted.
+    /// The changes that the client must hear about. `changes` are grouped by table, as
+    /// `self.tables` are sorted.
     fn row_updates(&self, changes: &[RowChange]) -> Vec<RowUpdate> {
         let mut rows = Vec::new();
         let mut tables = self.tables.iter().enumerate().peekable();

@@ -1,4 +1,5 @@
-//! The updates that a monitor sends: `<table-updates>` (RFC 7047 §4.1.6) and `<table-updates2>` (ovsdb-server(7) §4.1.14).
+//! The updates that a monitor sends: `<table-updates>` (RFC 7047 §4.1.6) and `<table-updates2>`
+//! (ovsdb-server(7) §4.1.14).
 
 use super::{Monitor, MonitorTable, MonitorVersion};
 use crate::row::Row;
@@ -40,7 +41,8 @@ impl RowUpdate {
     }
 }
 
-/// What a client is told: an object from table names to objects from UUIDs to row updates. Serialize it, or ask for a [`Value`].
+/// What a client is told: an object from table names to objects from UUIDs to row updates.
+/// Serialize it, or ask for a [`Value`].
 #[derive(Debug, Clone)]
 pub struct Updates {
     monitor: Monitor,

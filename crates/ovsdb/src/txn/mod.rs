@@ -1,8 +1,10 @@
-//! Transactions (RFC 7047 §4.1.3): operations run one after the other on the tables themselves; what they change is noted, so that a
-//! failure puts it back. [`settle`] then checks what holds only for the whole, and [`finish`] makes it so.
+//! Transactions (RFC 7047 §4.1.3): operations run one after the other on the tables themselves;
+//! what they change is noted, so that a failure puts it back. [`settle`] then checks what holds
+//! only for the whole, and [`finish`] makes it so.
 //!
 //! Invariants
-//! - Reference counts, weak references and indexes are those of the last commit until [`finish`], which cannot fail.
+//! - Reference counts, weak references and indexes are those of the last commit until [`finish`],
+//!   which cannot fail.
 //! - A row that the transaction changed is in [`Txn::touched`] with its committed state.
 
 mod ops;
@@ -149,7 +151,8 @@ fn finish(mut txn: Txn<'_>, settled: Settled) -> Arc<Commit> {
     for change in &mut changes {
         if change.old.is_some() && change.new.is_some() {
             let version = db.uuids.next_uuid();
-            // The table's own reference goes first, so that the row is changed in place and not copied.
+            // The table's own reference goes first, so that the row is changed in place and not
+            // copied.
             change.new = None;
             if let Some(row) = db.tables[change.table].rows.get_mut(&change.uuid) {
                 Arc::make_mut(row).set(COL_VERSION, Datum::one(version));
@@ -228,7 +231,8 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// Notes the committed state of a row before its first change. Call it while the table still holds that state.
+    /// Notes the committed state of a row before its first change. Call it while the table still
+    /// holds that state.
     fn touch(&mut self, table: usize, uuid: Uuid) {
         if let hashbrown::hash_map::Entry::Vacant(entry) = self.touched_at.entry((table, uuid)) {
             entry.insert(self.touched.len());

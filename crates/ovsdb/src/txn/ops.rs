@@ -354,7 +354,8 @@ impl Txn<'_> {
         rows
     }
 
-    /// Calls `found` for each row that meets every clause: looks it up by UUID or index where the clauses allow, else scans the table.
+    /// Calls `found` for each row that meets every clause: looks it up by UUID or index where the
+    /// clauses allow, else scans the table.
     fn each(&self, table: usize, condition: &Condition, mut found: impl FnMut(&Row)) {
         let contents = &self.db.tables[table];
         let mut try_row = |row: &Row| {
@@ -374,7 +375,8 @@ impl Txn<'_> {
             let Some(key) = values.collect::<Option<Box<[Datum]>>>() else {
                 continue;
             };
-            // The index knows the last commit: rows that this transaction changed are looked at one by one.
+            // The index knows the last commit: rows that this transaction changed are looked at one
+            // by one.
             if let Some(uuid) = index.get(&key)
                 && !self.touched_at.contains_key(&(table, *uuid))
                 && let Some(row) = contents.rows.get(uuid)

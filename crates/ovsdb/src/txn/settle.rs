@@ -1,5 +1,5 @@
-//! What is checked and done when all operations have run (RFC 7047 §4.1.3, "deferred" constraints): strong references, garbage
-//! collection, limits on rows, weak references, indexes.
+//! What is checked and done when all operations have run (RFC 7047 §4.1.3, "deferred" constraints):
+//! strong references, garbage collection, limits on rows, weak references, indexes.
 //!
 //! Everything is incremental: the work grows with what changed, not with the database.
 
@@ -133,7 +133,8 @@ fn check_deletions(txn: &Txn<'_>, counts: &Counts) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes rows of tables that are not roots when nothing refers to them any more, and what only these referred to.
+/// Deletes rows of tables that are not roots when nothing refers to them any more, and what only
+/// these referred to.
 fn collect_garbage(txn: &mut Txn<'_>, counts: &mut Counts) {
     let mut candidates: Vec<RowId> = txn
         .touched
@@ -183,8 +184,8 @@ fn check_max_rows(txn: &Txn<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes references to rows that do not exist out of weak columns. Whether strong references went with them, as the other half of a
-/// map's pair: then there may be new garbage.
+/// Takes references to rows that do not exist out of weak columns. Whether strong references went
+/// with them, as the other half of a map's pair: then there may be new garbage.
 fn clean_weak_references(txn: &mut Txn<'_>, counts: &mut Counts) -> Result<bool, Error> {
     let mut referrers: HashSet<RowId, FixedState> = HashSet::with_hasher(txn.touched_at.hasher().clone());
     let mut rows: Vec<RowId> = Vec::new();
@@ -206,7 +207,8 @@ fn clean_weak_references(txn: &mut Txn<'_>, counts: &mut Counts) -> Result<bool,
     Ok(lost_strong)
 }
 
-/// Cleans one row; `lost` says that a row it refers to was deleted, so that unchanged columns count as well.
+/// Cleans one row; `lost` says that a row it refers to was deleted, so that unchanged columns count
+/// as well.
 fn clean_row(txn: &mut Txn<'_>, counts: &mut Counts, (table, uuid): RowId, lost: bool) -> Result<bool, Error> {
     let mut lost_strong = false;
     let references = txn.db.tables[table].references.clone();
@@ -268,7 +270,8 @@ fn clean_row(txn: &mut Txn<'_>, counts: &mut Counts, (table, uuid): RowId, lost:
     Ok(lost_strong)
 }
 
-/// The datum without the elements that dangle, and how many of these were zero UUIDs; `None` if none dangles.
+/// The datum without the elements that dangle, and how many of these were zero UUIDs; `None` if
+/// none dangles.
 fn without(value: &Datum, side: Side, dangles: impl Fn(&Atom) -> bool) -> Option<(Datum, usize)> {
     let zero = |atom: &Atom| atom.as_uuid().is_some_and(Uuid::is_zero);
     if value.pairs().is_empty() {
@@ -320,7 +323,8 @@ fn check_indexes(txn: &Txn<'_>, changes: &[RowChange]) -> Result<(), Error> {
                 continue;
             }
             let key = index_key(new, columns);
-            // A changed row that still has this key would be in the way; one that gave it up is not.
+            // A changed row that still has this key would be in the way; one that gave it up is
+            // not.
             if let Some(&other) = txn.db.tables[change.table].indexes[at].get(&key)
                 && other != change.uuid
                 && let Some(row) = txn.db.tables[change.table].rows.get(&other)

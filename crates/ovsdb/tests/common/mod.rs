@@ -71,8 +71,8 @@ pub(crate) fn commit(db: &mut Database, ops: Value) -> Arc<Commit> {
     commit.unwrap_or_else(|| panic!("nothing changed: {reply:?}"))
 }
 
-/// Runs a transaction that must fail and change nothing: the failing operation's number (one past the last for errors at commit), and
-/// the error's kind and details.
+/// Runs a transaction that must fail and change nothing: the failing operation's number (one past
+/// the last for errors at commit), and the error's kind and details.
 pub(crate) fn fails(db: &mut Database, ops: Value) -> (usize, String, String) {
     let before = dump(db);
     let n = ops.as_array().unwrap().len();

@@ -1,4 +1,5 @@
-//! What a reactive controller reaches: packets through it and back a second, and new connections a second.
+//! What a reactive controller reaches: packets through it and back a second, and new connections a
+//! second.
 
 use crate::system::{ADDRESSES, Kind, System};
 use crate::{line, median};
@@ -17,7 +18,8 @@ use testkit::eventually;
 const TIME: Duration = Duration::from_secs(3);
 /// Packets under way at once.
 const WINDOW: u64 = 64;
-/// The receiver's first port, and how many it has: connections differ by both ports, so that none comes twice.
+/// The receiver's first port, and how many it has: connections differ by both ports, so that none
+/// comes twice.
 const RECEIVER: u16 = 9000;
 const RECEIVERS: u16 = 16;
 const SENDERS: u64 = 60_000;
@@ -117,7 +119,8 @@ fn send(received: &AtomicU64) -> f64 {
     received.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// A controller that sends each packet on to port 2, with a rule for its connection if it `installs` them.
+/// A controller that sends each packet on to port 2, with a rule for its connection if it
+/// `installs` them.
 fn serve(mut stream: UnixStream, installs: bool, ready: &AtomicBool) -> std::io::Result<()> {
     let codec = Codec::new(Version::V13);
     let (mut framer, mut buffer, mut out) = (Framer::new(), vec![0; 1 << 16], Vec::new());

@@ -1,4 +1,5 @@
-//! Whether the delay depends on what rules match, or on how many there are (studies of OpenFlow switches ask both).
+//! Whether the delay depends on what rules match, or on how many there are (studies of OpenFlow
+//! switches ask both).
 
 use crate::rules;
 use crate::system::{ADDRESSES, Kind, System};

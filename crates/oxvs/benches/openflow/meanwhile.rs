@@ -1,4 +1,5 @@
-//! What others notice while a switch is busy with rules: a ping through it, and a client of its database.
+//! What others notice while a switch is busy with rules: a ping through it, and a client of its
+//! database.
 
 use crate::system::{ADDRESSES, Kind, System};
 use std::io::{Read, Write};

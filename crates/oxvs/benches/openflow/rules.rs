@@ -1,4 +1,5 @@
-//! Rules in and out: by each switch's own tool and by Debian's for both, and what others notice meanwhile.
+//! Rules in and out: by each switch's own tool and by Debian's for both, and what others notice
+//! meanwhile.
 
 use crate::meanwhile::{self, Noticed, noticed};
 use crate::system::{Kind, System};
@@ -14,7 +15,8 @@ struct Figures {
     megabytes: [f64; 2],
 }
 
-/// What is done in turn: with the system's own tool or Debian's; what is left to make ready for the next is not measured.
+/// What is done in turn: with the system's own tool or Debian's; what is left to make ready for the
+/// next is not measured.
 const WHAT: [(&str, bool, &[&str]); 11] = [
     ("add-flows, own tool", true, &["add-flows", "br0", "FILE"]),
     ("dump-flows, own tool", true, &["dump-flows", "br0"]),

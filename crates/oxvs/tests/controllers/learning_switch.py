@@ -33,7 +33,8 @@ class LearningSwitch(app_manager.OSKenApp):
         say("features", hex(event.msg.datapath_id), "version", hex(event.msg.version), "tables", event.msg.n_tables)
         datapath = event.msg.datapath
         if not V10:
-            # A switch of 1.3 and later drops what no rule is for; 1.2 sends it here, and is told so all the same.
+            # From OpenFlow 1.3 on, a switch drops packets that match no rule. One of 1.2 sends them
+            # to the controller; the rule is installed on both.
             parser, ofp = datapath.ofproto_parser, datapath.ofproto
             out = [parser.OFPActionOutput(ofp.OFPP_CONTROLLER, ofp.OFPCML_NO_BUFFER)]
             self.add_rule(datapath, 0, parser.OFPMatch(), out, 0)

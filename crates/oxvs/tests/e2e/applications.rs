@@ -1,4 +1,5 @@
-//! Controllers as their users run them: Faucet, and applications of os-ken, from the virtual environment that `scripts/setup.sh` makes.
+//! Controllers as their users run them: Faucet, and applications of os-ken, from the virtual
+//! environment that `scripts/setup.sh` makes.
 
 use crate::fixture::in_namespace;
 use std::path::{Path, PathBuf};

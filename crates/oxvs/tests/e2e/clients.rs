@@ -1,4 +1,5 @@
-//! Clients as they are: Debian's programs, and the command lines of those that configure Open vSwitch.
+//! Clients as they are: Debian's programs, and the command lines of those that configure Open
+//! vSwitch.
 
 use crate::fixture::{binary, dummy, dummy_bridge, in_namespace, ours, stand_in};
 use testkit::{Netns, Options, Packet, Vswitch, eventually, mac, skip};

@@ -29,7 +29,8 @@ const BARRIER_REQUEST: u8 = 20;
 /// A message's type and the bytes behind its header.
 type Heard = (u8, Vec<u8>);
 
-/// A controller of a few lines: says hello, asks for features, answers echoes, and notes what it hears.
+/// A controller of a few lines: says hello, asks for features, answers echoes, and notes what it
+/// hears.
 struct Controller {
     port: u16,
     heard: Arc<Mutex<Vec<Heard>>>,
@@ -497,7 +498,8 @@ fn controllers_that_flood_stall_or_hang_up_disturb_nobody() {
             })
         })
         .collect();
-    // Says half of something and no more; hangs up in the middle of it; never says hello; talks nonsense.
+    // Says half of something and no more; hangs up in the middle of it; never says hello; talks
+    // nonsense.
     let mut half = connect();
     half.write_all(&message(HELLO, &[])).expect("it is sent");
     half.write_all(&message(FLOW_MOD, &[0; 40])[..20]).expect("it is sent");

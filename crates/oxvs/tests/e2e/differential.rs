@@ -1,8 +1,10 @@
-//! The same random configurations and packets through the switch under test and Debian's Open vSwitch: what comes out of each port must be
-//! the same, byte for byte, also after changes to the configuration and moves of addresses.
+//! The same random configurations and packets through the switch under test and Debian's Open
+//! vSwitch: what comes out of each port must be the same, byte for byte, also after changes to the
+//! configuration and moves of addresses.
 //!
-//! This looks at the whole way, caches included. That each single decision is Open vSwitch's, in the corners too where it is not and why, is
-//! tested in the crate `switch`; here configurations and packets keep out of those: no tunnels, no double tags.
+//! This looks at the whole way, caches included. That each single decision is Open vSwitch's, in
+//! the corners too where it is not and why, is tested in the crate `switch`; here configurations
+//! and packets keep out of those: no tunnels, no double tags.
 
 use crate::fixture::start;
 use std::collections::BTreeMap;
@@ -25,7 +27,8 @@ fn packets_come_out_where_open_vswitch_sends_them() {
     let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let first = number("OXVS_SEED").unwrap_or(1);
     for seed in first..first + CASES * number("OXVS_SOAK").unwrap_or(1) {
-        // A packet that waits in a queue while the next is sent is no fault: only what happens again at leisure is.
+        // A packet that waits in a queue while the next is sent is no fault: only what happens
+        // again at leisure is.
         if let Err(quick) = pair.case(seed, Duration::from_millis(4)) {
             println!("seed {seed}, once more and slowly, after\n{quick}");
             if let Err(fault) = pair.case(seed, Duration::from_millis(60)) {
@@ -86,7 +89,8 @@ impl Side {
         sent.unwrap_or_else(|e| panic!("netdev-dummy/receive {port} {hex}: {e}"));
     }
 
-    /// Makes Open vSwitch decide anew about every packet. What it has decided it goes by for up to half a second, whatever was learned since.
+    /// Makes Open vSwitch decide anew about every packet. What it has decided it goes by for up to
+    /// half a second, whatever was learned since.
     fn forget_flows(&mut self) {
         let purged = self.control.call("revalidator/purge", &[]);
         purged.unwrap_or_else(|e| panic!("revalidator/purge: {e}"));
@@ -102,7 +106,8 @@ impl Side {
         any
     }
 
-    /// What comes out until nothing more has come for `quiet`, or, where it is known, until that much has come.
+    /// What comes out until nothing more has come for `quiet`, or, where it is known, until that
+    /// much has come.
     fn output(&mut self, quiet: Duration, expected: Option<&Output>) -> Output {
         let mut output = Output::new();
         let begin = Instant::now();
@@ -179,8 +184,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Configures both. What they learned under the old configuration is forgotten: Open vSwitch sends to a learned port what it would not flood
-    /// there any more.
+    /// Configures both. What they learned under the old configuration is forgotten: Open vSwitch
+    /// sends to a learned port what it would not flood there any more.
     fn both(&mut self, command: &str, story: &mut String) {
         *story += &format!("ovs-vsctl {command}\n");
         for side in [&mut self.oracle, &mut self.mine] {

@@ -34,7 +34,8 @@ fn bridge(options: &str) -> Vswitch {
     switch
 }
 
-/// What the counters of ports say: packets that the source has received, and that have left by the sink.
+/// What the counters of ports say: packets that the source has received, and that have left by the
+/// sink.
 fn moved(switch: &Vswitch) -> (u64, u64) {
     let count = |port: &str, counter: &str| -> u64 {
         let said = switch.tool("ovs-ofctl", &["dump-ports", "br0", port]).expect_ok();
@@ -53,7 +54,8 @@ fn packets_of_a_file_come_once() {
     let switch = bridge("");
     eventually("all packets are in", || (moved(&switch).0 == 3).then_some(()));
     assert_eq!(switch.get("interface", "source", "error"), "[]");
-    // As many as are in the file, and no more. They may have come before the rule was in force for their port.
+    // As many as are in the file, and no more. They may have come before the rule was in force for
+    // their port.
     let (received, sent) = moved(&switch);
     assert!(received == 3 && sent <= 3, "{received} {sent}");
 }

@@ -1,7 +1,8 @@
 //! Full ports shared by their schedulers, and ports policed, with real traffic.
 //!
-//! Times are the machine's, and one that has other work does not let a switch send when it wants to. So clocks tick beside each measurement: where they
-//! were kept waiting it proves nothing, and only what fails again and again without that is a fault.
+//! Times are the machine's, and one that has other work does not let a switch send when it wants
+//! to. So clocks tick beside each measurement: where they were kept waiting it proves nothing, and
+//! only what fails again and again without that is a fault.
 
 use crate::fixture::{in_namespace, stand_in};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -36,7 +37,8 @@ struct Star {
     _ns: Netns,
 }
 
-/// What was sent by each sender, all told, and what arrived of each, all told and in the time that counts.
+/// What was sent by each sender, all told, and what arrived of each, all told and in the time that
+/// counts.
 #[derive(Debug)]
 struct Traffic {
     sent: [u64; 3],
@@ -87,7 +89,8 @@ impl Star {
         }
     }
 
-    /// Sends from all senders at these rates, in bit/s of frames, and waits until nothing more comes.
+    /// Sends from all senders at these rates, in bit/s of frames, and waits until nothing more
+    /// comes.
     fn send(&self, rates: [f64; 3]) -> Traffic {
         let to = SocketAddr::from((address(3), 9_000));
         let receiver = self.sink.enter(|| UdpSocket::bind(to)).expect("a socket");
@@ -186,7 +189,8 @@ fn address(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 1, 0, n + 1)
 }
 
-/// Sends at a rate, the gaps between packets being uneven so that no sender is always the first to find room.
+/// Sends at a rate, the gaps between packets being uneven so that no sender is always the first to
+/// find room.
 fn pace(socket: &UdpSocket, rate: f64, begin: Instant, until: Instant, seed: u64) -> u64 {
     let gap = FRAME * 8e9 / rate;
     let mut random = Rng::new(seed + 1);
@@ -230,7 +234,8 @@ fn tick(time: &Range<Instant>) -> f64 {
     late.as_secs_f64() / (time.end - time.start).as_secs_f64()
 }
 
-/// Sends until what it makes is as wanted. It is a fault if it never was, though the machine had time for it each time.
+/// Sends until what it makes is as wanted. It is a fault if it never was, though the machine had
+/// time for it each time.
 #[track_caller]
 fn in_some_try(star: &Star, rates: [f64; 3], what: &str, wanted: impl Fn(&Traffic) -> Result<(), String>) {
     let mut failures = vec![];
@@ -274,7 +279,8 @@ enum Fairness {
     Queues,
 }
 
-/// Offers 4, 4 and 8 Mbit/s to a port of 10 Mbit/s, or ten times that to one of ten times that; `qos` are the words for `ovs-vsctl` at a speed.
+/// Offers 4, 4 and 8 Mbit/s to a port of 10 Mbit/s, or ten times that to one of ten times that;
+/// `qos` are the words for `ovs-vsctl` at a speed.
 fn shares_of_a_full_port(fairness: Fairness, qos: impl Fn(u64) -> String) {
     let star = match Star::new() {
         Ok(star) => star,
@@ -302,7 +308,8 @@ fn kind(kind: &str) -> String {
     format!(" -- set port sink qos=@q -- --id=@q create qos type={kind}")
 }
 
-/// Three queues of a kind with classes, which are sure of these parts of a rate, in percent, and have these keys too.
+/// Three queues of a kind with classes, which are sure of these parts of a rate, in percent, and
+/// have these keys too.
 fn classes(kind: &str, rate: u64, parts: [u64; 3], keys: impl Fn(u64) -> String) -> String {
     let queue = |(n, part): (usize, u64)| {
         let rate = rate * part / 100;
@@ -391,7 +398,8 @@ fn what_is_over_the_policed_rate_is_counted_as_policed_and_nothing_else_is_lost(
     in_some_try(&star, [20e6, 40e6, 20e6], "policing", |traffic| {
         let (drops, rx_dropped) = before.replace((star.drops(), star.rx_dropped()));
         let (drops_now, rx_dropped_now) = &*before.borrow();
-        // Nothing is policed at the third; what is lost at the others is the excess, to the last packet.
+        // Nothing is policed at the third; what is lost at the others is the excess, to the last
+        // packet.
         let lost = [0, 1, 2].map(|n| traffic.sent[n] - traffic.received[n]);
         let pairs = rx_dropped_now.iter().zip(&rx_dropped);
         let counted: Vec<u64> = pairs.map(|(now, before)| now - before).collect();

@@ -12,7 +12,8 @@ const HTB: &str = "set port p2 qos=@q -- --id=@q create qos type=linux-htb other
     -- --id=@three create queue other_config:min-rate=2000000 other_config:max-rate=5000000 other_config:burst=800000 \
     other_config:priority=4 -- --id=@seven create queue other_config:min-rate=1000000 dscp=46";
 
-/// A bridge of two test devices, and its switch; `None` without the tools, or for a switch that has no disciplines of its own.
+/// A bridge of two test devices, and its switch; `None` without the tools, or for a switch that has
+/// no disciplines of its own.
 fn switch() -> Result<Vswitch, String> {
     if stand_in() {
         return Err("Open vSwitch has no disciplines for test devices".to_owned());
@@ -269,7 +270,8 @@ fn a_key_that_has_no_effect_is_a_warning_and_no_error() {
     assert_eq!(show(&switch), "QoS not configured on p2\n");
 }
 
-/// The commands in a document: lines that are set in, those that end in a backslash with the next, without what is behind a `#`.
+/// The commands in a document: lines that are set in, those that end in a backslash with the next,
+/// without what is behind a `#`.
 fn commands(document: &str) -> Vec<Vec<String>> {
     let lines = document.lines().filter_map(|line| line.strip_prefix("    "));
     let joined = lines.fold(String::new(), |all, line| {
@@ -455,7 +457,8 @@ fn disciplines_and_queues_are_told_as_debians_switch_tells_them() {
             &["-O", "OpenFlow14", "queue-get-config", "br0", "77"],
             &["-O", "OpenFlow14", "queue-get-config", "br0", "p2", "5"],
         ] {
-            // Where the device could have queues, Open vSwitch has a word of its own for a description of one that is not there.
+            // Where the device could have queues, Open vSwitch has a word of its own for a
+            // description of one that is not there.
             let told = ofctl(&switch, args).replace("NXQOFC_QUEUE_ERROR", "OFPQOFC_BAD_QUEUE");
             lines.extend(told.lines().map(|line| format!("{args:?} {line}")));
         }

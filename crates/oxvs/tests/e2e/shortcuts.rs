@@ -1,4 +1,5 @@
-//! Packets that the kernel forwards by itself are switched, counted and stopped as those that workers forward.
+//! Packets that the kernel forwards by itself are switched, counted and stopped as those that
+//! workers forward.
 
 use crate::fixture::{in_namespace, stand_in};
 use std::net::UdpSocket;

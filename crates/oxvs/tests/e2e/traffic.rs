@@ -11,7 +11,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// A host for each of `tags` (`tag=1` or any other words after the port's name), with addresses from 10.1.0.1 upward.
+    /// A host for each of `tags` (`tag=1` or any other words after the port's name), with addresses
+    /// from 10.1.0.1 upward.
     fn new(tags: &[&str]) -> Lab {
         let ns = Netns::new("sw");
         let switch = in_namespace(&ns);
@@ -31,7 +32,8 @@ impl Lab {
         ping(&self.hosts[from], &address(to), 2).received > 0
     }
 
-    /// [`reaches`](Lab::reaches) right after a change: at once with our switch, in its own time with Open vSwitch.
+    /// [`reaches`](Lab::reaches) right after a change: at once with our switch, in its own time
+    /// with Open vSwitch.
     fn reaches_now(&self, from: usize, to: usize) -> bool {
         (0..if stand_in() { 5 } else { 1 }).any(|_| self.reaches(from, to))
     }
@@ -105,7 +107,8 @@ fn tcp_passes_with_default_offloads_whole_and_unharmed() {
     });
 }
 
-/// Two bridges joined by a veth trunk: tags are put on and taken off around kernel devices, which keep them beside the packet.
+/// Two bridges joined by a veth trunk: tags are put on and taken off around kernel devices, which
+/// keep them beside the packet.
 #[test]
 fn a_trunk_between_two_bridges_carries_each_vlan_and_no_other() {
     if let Some(reason) = cannot() {

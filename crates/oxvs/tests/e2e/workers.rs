@@ -1,4 +1,5 @@
-//! Workers and their queues, by the keys and commands of Open vSwitch's poll-mode threads, beside Debian's where that is installed.
+//! Workers and their queues, by the keys and commands of Open vSwitch's poll-mode threads, beside
+//! Debian's where that is installed.
 
 use crate::fixture::{binary, stand_in, start};
 use testkit::{Options, Packet, Vswitch, eventually, mac, skip};

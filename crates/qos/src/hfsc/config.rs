@@ -35,7 +35,8 @@ impl HfscClass {
         })
     }
 
-    /// With `min-rate` as real-time and link-share curve, at least 12 000 bit/s, and `max-rate`, not below it, as upper limit, if given.
+    /// With `min-rate` as real-time and link-share curve, at least 12 000 bit/s, and `max-rate`,
+    /// not below it, as upper limit, if given.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `min-rate` or `max-rate`.
@@ -51,7 +52,8 @@ impl HfscClass {
         })
     }
 
-    /// As a child of another queue's class. A queue with children takes no packets; what is sent to it goes to queue 0.
+    /// As a child of another queue's class. A queue with children takes no packets; what is sent to
+    /// it goes to queue 0.
     pub fn parent(self, parent: u32) -> HfscClass {
         HfscClass {
             parent: Some(parent),
@@ -59,7 +61,8 @@ impl HfscClass {
         }
     }
 
-    /// With a real-time curve: what the class gets whatever its ancestors do. Together such curves must stay below the link's rate. Leaves only.
+    /// With a real-time curve: what the class gets whatever its ancestors do. Together such curves
+    /// must stay below the link's rate. Leaves only.
     pub fn rt(self, curve: Curve) -> HfscClass {
         HfscClass {
             rt: Some(curve),
@@ -98,11 +101,13 @@ pub struct HfscConfig {
 }
 
 impl HfscConfig {
-    /// With the port's rate in bit/s, which limits all link-sharing, and its classes. A queue 0 is added if there is none.
+    /// With the port's rate in bit/s, which limits all link-sharing, and its classes. A queue 0 is
+    /// added if there is none.
     ///
     /// # Errors
-    /// [`ConfigError`]: the rate is out of range (`max-rate`), the classes are not a tree, a parent has a real-time or no link-share curve (`rt`, `ls`), a
-    /// queue has neither, or an upper limit without a link-share curve (`ul`), or a link-share or upper-limit curve ends flat.
+    /// [`ConfigError`]: the rate is out of range (`max-rate`), the classes are not a tree, a parent
+    /// has a real-time or no link-share curve (`rt`, `ls`), a queue has neither, or an upper limit
+    /// without a link-share curve (`ul`), or a link-share or upper-limit curve ends flat.
     pub fn new(max_rate: u64, mut classes: Vec<HfscClass>) -> Result<HfscConfig, ConfigError> {
         if !classes.iter().any(|class| class.number == 0) {
             classes.push(HfscClass::new(0)?.rates(0, None)?);

@@ -1,10 +1,12 @@
 //! Service curves of two pieces, and their running versions.
 //!
-//! A curve says how many bytes a class is due, so long after it began: at slope `m1` for a time `d`, at `m2` from then on. A running curve is one that
-//! begins at a moment and an amount already served; it is brought up to date by taking the minimum with the curve begun anew (section 4 of the paper).
+//! A curve says how many bytes a class is due, so long after it began: at slope `m1` for a time
+//! `d`, at `m2` from then on. A running curve is one that begins at a moment and an amount already
+//! served; it is brought up to date by taking the minimum with the curve begun anew (section 4 of
+//! the paper).
 //!
-//! Slopes are bytes a nanosecond with 48 binary places, their inverses nanoseconds a byte with 30. Each point is computed from where the curve begins, so
-//! errors do not add up.
+//! Slopes are bytes a nanosecond with 48 binary places, their inverses nanoseconds a byte with 30.
+//! Each point is computed from where the curve begins, so errors do not add up.
 
 use crate::units::Nanos;
 use crate::{ConfigError, Rate};
@@ -35,8 +37,8 @@ impl Curve {
         })
     }
 
-    /// A curve of `m1` bit/s for `d` microseconds (up to 60 000 000), then `m2` bit/s. One of the rates may be 0, but for a concave curve (`m1` above
-    /// `m2`) `d` must not be 0.
+    /// A curve of `m1` bit/s for `d` microseconds (up to 60 000 000), then `m2` bit/s. One of the
+    /// rates may be 0, but for a concave curve (`m1` above `m2`) `d` must not be 0.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`].
@@ -89,7 +91,8 @@ impl Slope {
     }
 }
 
-/// The time for so many bytes at the inverse of a slope, rounded up: never before the bytes are due. `u64::MAX` is never.
+/// The time for so many bytes at the inverse of a slope, rounded up: never before the bytes are
+/// due. `u64::MAX` is never.
 #[inline]
 fn nanos(bytes: u64, nanos_per_byte: u64) -> u64 {
     if bytes == 0 {
@@ -102,7 +105,8 @@ fn nanos(bytes: u64, nanos_per_byte: u64) -> u64 {
     u64::try_from((product + ((1 << TIME) - 1)) >> TIME).unwrap_or(u64::MAX)
 }
 
-/// A running curve of one piece: half as large as [`Running`], for records that each packet touches.
+/// A running curve of one piece: half as large as [`Running`], for records that each packet
+/// touches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     x: u64,
@@ -146,7 +150,8 @@ impl Line {
     }
 }
 
-/// A curve that began at a moment (`x`) when `y` bytes had been served, with what each packet needs of it; the rest is asked of the [`Curve`].
+/// A curve that began at a moment (`x`) when `y` bytes had been served, with what each packet needs
+/// of it; the rest is asked of the [`Curve`].
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     x: u64,
@@ -222,7 +227,8 @@ impl Running {
             *self = fresh;
             return;
         }
-        // They cross while the fresh one is in its first piece and the running one in its second: m1 up to there, then m2.
+        // They cross while the fresh one is in its first piece and the running one in its second:
+        // m1 up to there, then m2.
         let above = self.bytes_at(curve, x) - y;
         let gain = (curve.m1.bytes_per_nano - curve.m2.bytes_per_nano).max(1);
         let mut until = ((u128::from(above) << BYTES) / u128::from(gain)).min(u128::from(u64::MAX / 2)) as u64;
@@ -323,7 +329,8 @@ mod tests {
                 for later in [0, 1_000_000, 10_000_000, 60_000_000, 1_000_000_000] {
                     let (is, wanted) = (running.bytes_at(&curve, x + later) as f64, due(&begun, x + later));
                     let convex_allowance = if m1 > m2 { 0.0 } else { d as f64 * 1e3 * (m2 - m1) as f64 / 8e9 };
-                    // Whole bytes: where two curves cross, three roundings down add up, each time one begins.
+                    // Whole bytes: where two curves cross, three roundings down add up, each time
+                    // one begins.
                     let rounding = 3.0 * begun.len() as f64;
                     prop_assert!((is - wanted).abs() <= rounding + wanted * 1e-6 + convex_allowance, "{is} is not {wanted}");
                 }

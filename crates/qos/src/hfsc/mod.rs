@@ -1,19 +1,26 @@
 //! HFSC: classes with service curves, by which delay and rate are set apart.
 //!
-//! Source: I. Stoica, H. Zhang, T. S. E. Ng, "A Hierarchical Fair Service Curve Algorithm for Link-Sharing, Real-Time and Priority Services", IEEE/ACM ToN
-//! 8(2), 2000. Upper-limit curves are an addition of its first implementations (tc-hfsc(7)); keys as in ovs-vswitchd.conf.db(5).
+//! Source: I. Stoica, H. Zhang, T. S. E. Ng, "A Hierarchical Fair Service Curve Algorithm for
+//! Link-Sharing, Real-Time and Priority Services", IEEE/ACM ToN 8(2), 2000. Upper-limit curves are
+//! an addition of its first implementations (tc-hfsc(7)); keys as in ovs-vswitchd.conf.db(5).
 //!
-//! - **Real time.** Packets of a leaf with such a curve have an eligible time and a deadline. While one is eligible, the one of the earliest deadline
-//!   leaves, whatever the tree says. No deadline is missed by more than the time of one maximum packet, if the curves together stay below the link.
-//! - **Link sharing.** Else, from the root down, the active child of least virtual time is chosen. Virtual time is what the child has been served, counted
-//!   by its link-share curve. Bytes served by either criterion count here; only those by the first count for deadlines: a class is not punished for having
-//!   used what others left.
-//! - **Upper limit.** A class takes part in link sharing only once its limit curve has come to what it has been served. A limit not used is not saved up.
+//! - **Real time.** Packets of a leaf with such a curve have an eligible time and a deadline. While
+//!   one is eligible, the one of the earliest deadline leaves, whatever the tree says. No deadline
+//!   is missed by more than the time of one maximum packet, if the curves together stay below the
+//!   link.
+//! - **Link sharing.** Else, from the root down, the active child of least virtual time is chosen.
+//!   Virtual time is what the child has been served, counted by its link-share curve. Bytes served
+//!   by either criterion count here; only those by the first count for deadlines: a class is not
+//!   punished for having used what others left.
+//! - **Upper limit.** A class takes part in link sharing only once its limit curve has come to what
+//!   it has been served. A limit not used is not saved up.
 //!
-//! Cost: for each class from leaf to root a handful of steps in heaps of its siblings; for real time, in two heaps of all such leaves.
+//! Cost: for each class from leaf to root a handful of steps in heaps of its siblings; for real
+//! time, in two heaps of all such leaves.
 //!
-//! Invariant: a class with a link-share curve is in its parent's [`Siblings`] exactly while it or one below it has packets; a leaf with a real-time curve
-//! is in one of the heaps `early` (by eligible time) and `eligible` (by deadline) exactly while it has packets.
+//! Invariant: a class with a link-share curve is in its parent's [`Siblings`] exactly while it or
+//! one below it has packets; a leaf with a real-time curve is in one of the heaps `early` (by
+//! eligible time) and `eligible` (by deadline) exactly while it has packets.
 
 mod config;
 mod curve;
@@ -34,7 +41,8 @@ use siblings::Siblings;
 /// How far an upper limit can be made up for by calls that come late.
 const SLACK: u64 = 500_000;
 
-/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is worth a look at whose turn comes next.
+/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is
+/// worth a look at whose turn comes next.
 const LARGE: usize = 2_048;
 
 /// Hierarchical fair service curves.
@@ -119,8 +127,10 @@ impl<P: Packet> Hfsc<P> {
         })
     }
 
-    /// Takes other classes and curves. Packets stay in the queue of their number with its counters, and the progress of its real-time and upper-limit
-    /// curves as far as these stay the same; packets of queues that are no more go to queue 0. Only what finds no room in another discipline is dropped.
+    /// Takes other classes and curves. Packets stay in the queue of their number with its counters,
+    /// and the progress of its real-time and upper-limit curves as far as these stay the same;
+    /// packets of queues that are no more go to queue 0. Only what finds no room in another
+    /// discipline is dropped.
     ///
     /// # Errors
     /// As [`HfscConfig::new`]; then nothing changes.
@@ -184,7 +194,8 @@ impl<P: Packet> Hfsc<P> {
         }
     }
 
-    /// A class with a link-share curve becomes active among its siblings, and its parent too if it is the first.
+    /// A class with a link-share curve becomes active among its siblings, and its parent too if it
+    /// is the first.
     fn join(&mut self, mut at: u32, now: Nanos) {
         loop {
             let from = self.children_from(at);
@@ -258,7 +269,8 @@ impl<P: Packet> Hfsc<P> {
         }
     }
 
-    /// Bytes were served, or none and the leaf is empty; from the leaf to the root everything is brought up to date.
+    /// Bytes were served, or none and the leaf is empty; from the leaf to the root everything is
+    /// brought up to date.
     #[inline]
     fn serve(&mut self, leaf: u32, cost: u32, mut empty: bool, now: Nanos) {
         let mut at = leaf;

@@ -1,7 +1,9 @@
-//! What a packet touches of the classes that it passes: of each its record, a cache line, and another of those that have a real-time or upper-limit curve.
+//! What a packet touches of the classes that it passes: of each its record, a cache line, and
+//! another of those that have a real-time or upper-limit curve.
 //!
-//! With thousands of classes these lines come from far away, and that is most of what a packet costs. Curves of one piece, which nearly all are, run in
-//! them; only of others the running curves are elsewhere.
+//! With thousands of classes these lines come from far away, and that is most of what a packet
+//! costs. Curves of one piece, which nearly all are, run in them; only of others the running curves
+//! are elsewhere.
 
 use super::curve::{Curve, Line, Running};
 
@@ -130,7 +132,8 @@ impl Bent {
         self.0[kind as usize].get_mut(class as usize)?.as_mut()
     }
 
-    /// A curve of a class, which has one of this kind, as it runs: this line, unless it has two pieces.
+    /// A curve of a class, which has one of this kind, as it runs: this line, unless it has two
+    /// pieces.
     #[inline]
     pub(super) fn run<'a>(&'a mut self, kind: Kind, class: u32, has: Has, line: &'a mut Line) -> Run<'a> {
         if has.is_bent(kind)

@@ -1,8 +1,10 @@
-//! The children of a class that compete for what it has: who is next in virtual time, among those that their upper limit lets send.
+//! The children of a class that compete for what it has: who is next in virtual time, among those
+//! that their upper limit lets send.
 
 use crate::tournament::Tournament;
 
-/// Active children, by their ordinal among all. Each is either ready, or held by its upper limit or that of all its own children.
+/// Active children, by their ordinal among all. Each is either ready, or held by its upper limit or
+/// that of all its own children.
 #[derive(Debug)]
 pub(crate) struct Siblings {
     /// By virtual time.
@@ -14,7 +16,8 @@ pub(crate) struct Siblings {
     pub(crate) active: u32,
     /// The virtual time of the child chosen last: a child that was held comes back no earlier.
     pub(crate) floor: u64,
-    /// The greatest virtual time that a child had when it ran out of packets: the next period of activity begins there.
+    /// The greatest virtual time that a child had when it ran out of packets: the next period of
+    /// activity begins there.
     offset: u64,
 }
 
@@ -30,8 +33,9 @@ impl Siblings {
         }
     }
 
-    /// The virtual time of the class: where a child begins that becomes active. Half-way between the first and the last, by which no child gets ahead of
-    /// another by more than a constant, however many there are (section 5 of the paper).
+    /// The virtual time of the class: where a child begins that becomes active. Half-way between
+    /// the first and the last, by which no child gets ahead of another by more than a constant,
+    /// however many there are (section 5 of the paper).
     pub(crate) fn time(&self) -> u64 {
         match self.latest.first() {
             Some((key, _)) => self.floor + (!key).saturating_sub(self.floor) / 2,
@@ -47,8 +51,8 @@ impl Siblings {
         self.active += 1;
     }
 
-    /// Gives a child its virtual time, and the time from which it may send. `held` is whether it is held by then, of which the caller keeps account: what
-    /// a child is not among is not looked at.
+    /// Gives a child its virtual time, and the time from which it may send. `held` is whether it is
+    /// held by then, of which the caller keeps account: what a child is not among is not looked at.
     #[inline]
     pub(crate) fn set(&mut self, child: u32, held: &mut bool, virtual_time: u64, from: u64, now: u64) {
         self.latest.set(child, !virtual_time);

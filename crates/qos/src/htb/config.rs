@@ -39,7 +39,8 @@ impl HtbClass {
         })
     }
 
-    /// As a child of another queue's class. A queue with children takes no packets; what is sent to it goes to queue 0.
+    /// As a child of another queue's class. A queue with children takes no packets; what is sent to
+    /// it goes to queue 0.
     pub fn parent(self, parent: u32) -> HtbClass {
         HtbClass {
             parent: Some(parent),
@@ -47,8 +48,8 @@ impl HtbClass {
         }
     }
 
-    /// With what it is sure of, in bit/s (default, and least, 12 000). The children of a class should not be sure of more than it is itself: they get it
-    /// nevertheless.
+    /// With what it is sure of, in bit/s (default, and least, 12 000). The children of a class
+    /// should not be sure of more than it is itself: they get it nevertheless.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `min-rate`.
@@ -59,7 +60,8 @@ impl HtbClass {
         })
     }
 
-    /// With what it can come to by borrowing, in bit/s (default: its parent's; not below `min-rate`).
+    /// With what it can come to by borrowing, in bit/s (default: its parent's; not below
+    /// `min-rate`).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `max-rate`.
@@ -70,7 +72,8 @@ impl HtbClass {
         })
     }
 
-    /// With what it can send at once after a pause, up to 2^42 bits (default, and least, two packets of 1514 bytes or a millisecond).
+    /// With what it can send at once after a pause, up to 2^42 bits (default, and least, two
+    /// packets of 1514 bytes or a millisecond).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `burst`.
@@ -81,8 +84,9 @@ impl HtbClass {
         })
     }
 
-    /// With the bytes that it sends at its turn when classes compete for what they borrow, 64 to 2^24. Default: in proportion to `min-rate`, 1514 for
-    /// the least among its siblings, or less so that the greatest has at most sixteen times that.
+    /// With the bytes that it sends at its turn when classes compete for what they borrow, 64 to
+    /// 2^24. Default: in proportion to `min-rate`, 1514 for the least among its siblings, or less
+    /// so that the greatest has at most sixteen times that.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `quantum`.

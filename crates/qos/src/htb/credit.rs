@@ -74,7 +74,8 @@ impl Credit {
         mode(self.tokens + passed, self.ceil_tokens + passed)
     }
 
-    /// A packet went through: at its own expense or (`lent`) only counted against the ceiling. Tells as [`Credit::state`] what it can do then.
+    /// A packet went through: at its own expense or (`lent`) only counted against the ceiling.
+    /// Tells as [`Credit::state`] what it can do then.
     #[inline]
     pub(crate) fn charge(&mut self, bytes: u32, lent: bool, now: Nanos) -> (Mode, i64) {
         let passed = now.since(self.at).picos_up_to(LONGEST);
@@ -87,7 +88,8 @@ impl Credit {
         mode(self.tokens, self.ceil_tokens)
     }
 
-    /// As [`Credit::charge`] of a class that has nobody to borrow from: in how many picoseconds it can send again.
+    /// As [`Credit::charge`] of a class that has nobody to borrow from: in how many picoseconds it
+    /// can send again.
     #[inline]
     pub(crate) fn charge_ceiling(&mut self, bytes: u32, now: Nanos) -> i64 {
         let passed = now.since(self.at).picos_up_to(LONGEST);

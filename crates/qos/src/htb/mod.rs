@@ -1,22 +1,32 @@
 //! HTB: classes with a rate that they are sure of and one that they can come to by borrowing.
 //!
-//! Sources: M. Devera, "Hierarchical token bucket theory" (2002); S. Floyd and V. Jacobson, "Link-sharing and Resource Management Models for Packet
-//! Networks", IEEE/ACM ToN 3(4), 1995 (the formal link-sharing guidelines); keys as in ovs-vswitchd.conf.db(5).
+//! Sources: M. Devera, "Hierarchical token bucket theory" (2002); S. Floyd and V. Jacobson,
+//! "Link-sharing and Resource Management Models for Packet Networks", IEEE/ACM ToN 3(4), 1995 (the
+//! formal link-sharing guidelines); keys as in ovs-vswitchd.conf.db(5).
 //!
-//! - Each class has tokens at its rate and at its ceiling ([`credit`]). With both it is **green** and sends on its own; with ceiling tokens only it is
-//!   **yellow** and sends what its parent lends, that again on its own or by borrowing; else it is **red**.
-//! - A packet sent by a class that a class `height` steps above lends for is charged to that one and all above it, and to every class's ceiling.
-//! - What can send is found top down by height: first leaves that are green, then those fed by green parents, and so on; on each height by priority. Among
-//!   equals deficit round robin decides, at each class among its children, so that what is lent is shared by quanta whatever is below.
-//! - Only classes with packets are in these lists, and only such that wait for tokens in a heap by their time.
+//! - Each class has tokens at its rate and at its ceiling ([`credit`]). With both it is **green**
+//!   and sends on its own; with ceiling tokens only it is **yellow** and sends what its parent
+//!   lends, that again on its own or by borrowing; else it is **red**.
+//! - A packet sent by a class that a class `height` steps above lends for is charged to that one
+//!   and all above it, and to every class's ceiling.
+//! - What can send is found top down by height: first leaves that are green, then those fed by
+//!   green parents, and so on; on each height by priority. Among equals deficit round robin
+//!   decides, at each class among its children, so that what is lent is shared by quanta whatever
+//!   is below.
+//! - Only classes with packets are in these lists, and only such that wait for tokens in a heap by
+//!   their time.
 //!
-//! Cost: a packet passes the classes between leaf and root twice, and the waiting once for each of them that is not green.
+//! Cost: a packet passes the classes between leaf and root twice, and the waiting once for each of
+//! them that is not green.
 //!
-//! Invariants: a class is active for a priority exactly when a leaf of that priority has packets and no class from the leaf to it, itself apart, is red. An
-//! active class that is not red is in its parent's feed, a green one also in the row of its height; one not green waits. A green class in a feed
-//! is never chosen there, for it is in a row below, so it need not lose its turn there when it comes to tokens of its own.
+//! Invariants: a class is active for a priority exactly when a leaf of that priority has packets
+//! and no class from the leaf to it, itself apart, is red. An active class that is not red is in
+//! its parent's feed, a green one also in the row of its height; one not green waits. A green class
+//! in a feed is never chosen there, for it is in a row below, so it need not lose its turn there
+//! when it comes to tokens of its own.
 //!
-//! The root has no parent to borrow from and nobody beside it: it is in no list and does not wait among the others; when it has tokens is one number.
+//! The root has no parent to borrow from and nobody beside it: it is in no list and does not wait
+//! among the others; when it has tokens is one number.
 
 mod config;
 mod credit;
@@ -36,7 +46,8 @@ const PRIORITIES: u32 = 8;
 /// The class of the port.
 const ROOT: u32 = 0;
 
-/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is worth a look at whose turn comes next.
+/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is
+/// worth a look at whose turn comes next.
 const LARGE: usize = 2_048;
 
 /// What each packet touches of the classes that it passes: one cache line.
@@ -59,7 +70,8 @@ const _: () = assert!(size_of::<Class>() == 64);
 #[derive(Clone, Copy)]
 struct Inner {
     height: u32,
-    /// Its links, in rows and in its parent's feeds in turn, two for each priority. Those of a leaf are a pair of the class's own number.
+    /// Its links, in rows and in its parent's feeds in turn, two for each priority. Those of a leaf
+    /// are a pair of the class's own number.
     links: u32,
     /// The first of the lists of its children.
     feeds: u32,
@@ -75,11 +87,13 @@ pub struct Htb<P> {
     rounds: Rounds,
     /// By height, the root's apart: the priorities that classes can send at.
     rows: Vec<u8>,
-    /// By when they change for the better: all active classes that are not green, but the root. One that has become inactive meanwhile stays until then.
+    /// By when they change for the better: all active classes that are not green, but the root. One
+    /// that has become inactive meanwhile stays until then.
     waiting: Tournament,
     /// When the root has tokens.
     root_at: u64,
-    /// The lists, and links in them, from the row or the root down to the parent of the leaf chosen.
+    /// The lists, and links in them, from the row or the root down to the parent of the leaf
+    /// chosen.
     path: Vec<(u32, u32)>,
 }
 
@@ -156,8 +170,9 @@ impl<P: Packet> Htb<P> {
         Ok(htb)
     }
 
-    /// Takes other classes and parameters. Packets stay in the queue of their number with its tokens and counters; those of queues that are no more go
-    /// to queue 0. Only what finds no room in another discipline is dropped.
+    /// Takes other classes and parameters. Packets stay in the queue of their number with its
+    /// tokens and counters; those of queues that are no more go to queue 0. Only what finds no room
+    /// in another discipline is dropped.
     ///
     /// # Errors
     /// As [`HtbConfig::new`]; then nothing changes.
@@ -262,8 +277,9 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// The first of the lists of a class's height, and the link that it has in rows for the first priority; how far that of the next is from it. The link
-    /// after each is for its parent's feeds.
+    /// The first of the lists of a class's height, and the link that it has in rows for the first
+    /// priority; how far that of the next is from it. The link after each is for its parent's
+    /// feeds.
     #[inline(always)]
     fn place_of(&self, at: u32) -> (u32, u32, u32) {
         if self.classes[at as usize].is_leaf {
@@ -297,7 +313,8 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Puts a class into the lists of its mode for these priorities, and the classes above that become active by it.
+    /// Puts a class into the lists of its mode for these priorities, and the classes above that
+    /// become active by it.
     fn place(&mut self, at: u32, priorities: u8, now: Nanos) {
         let (mut parent, mut new) = self.enter(at, priorities);
         while new != 0 {
@@ -314,7 +331,8 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Takes a class out of the lists of its mode for these priorities, and the classes above that become inactive by it.
+    /// Takes a class out of the lists of its mode for these priorities, and the classes above that
+    /// become inactive by it.
     fn unplace(&mut self, at: u32, priorities: u8) {
         let (mut parent, mut gone) = self.leave(at, priorities);
         while gone != 0 {
@@ -326,7 +344,8 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Puts a class into the lists of its mode. The parent, and for what priorities it becomes active by that.
+    /// Puts a class into the lists of its mode. The parent, and for what priorities it becomes
+    /// active by that.
     #[inline(always)]
     fn enter(&mut self, at: u32, priorities: u8) -> (u32, u8) {
         let Class { mode, parent, .. } = self.classes[at as usize];
@@ -346,7 +365,8 @@ impl<P: Packet> Htb<P> {
         (parent, new)
     }
 
-    /// Takes a class out of the lists of its mode. The parent, and for what priorities it becomes inactive by that.
+    /// Takes a class out of the lists of its mode. The parent, and for what priorities it becomes
+    /// inactive by that.
     #[inline(always)]
     fn leave(&mut self, at: u32, priorities: u8) -> (u32, u8) {
         let Class { mode, parent, .. } = self.classes[at as usize];
@@ -403,8 +423,9 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Brings nearer what the next packets will touch, where that is too much to be near anyway: the leaf whose turn comes after the next one of a
-    /// list, the next one's packet, and the class that waits no longer soon.
+    /// Brings nearer what the next packets will touch, where that is too much to be near anyway:
+    /// the leaf whose turn comes after the next one of a list, the next one's packet, and the class
+    /// that waits no longer soon.
     #[inline]
     fn look_ahead(&self, list: u32) {
         if self.classes.len() < LARGE {
@@ -446,7 +467,8 @@ impl<P: Packet> Htb<P> {
             let parent = class.parent;
             let lent = own < height;
             let (mode, wait) = class.credit.charge(cost, lent, now);
-            // Nothing is other than it was: neither the mode nor, as only ceiling tokens were spent, what a yellow class waits for.
+            // Nothing is other than it was: neither the mode nor, as only ceiling tokens were
+            // spent, what a yellow class waits for.
             let same = class.mode == mode && (mode == Mode::Green || (mode == Mode::Yellow && lent));
             if class.active != 0 && !same {
                 self.turn(at, mode, now);

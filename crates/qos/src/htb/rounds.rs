@@ -9,11 +9,13 @@ struct Link {
     previous: u32,
     next: u32,
     class: u32,
-    /// It left its list in the middle of a turn, and goes on with it when it comes back. Classes leave a list whenever their tokens are used up: if
-    /// that cost them their turn, shares would follow from how often it happens.
+    /// It left its list in the middle of a turn, and goes on with it when it comes back. Classes
+    /// leave a list whenever their tokens are used up: if that cost them their turn, shares would
+    /// follow from how often it happens.
     interrupted: bool,
     quantum: i64,
-    /// Bytes that it may still send before the turn is the next one's; above 0 but for packets larger than the quantum.
+    /// Bytes that it may still send before the turn is the next one's; above 0 but for packets
+    /// larger than the quantum.
     deficit: i64,
 }
 
@@ -56,7 +58,8 @@ impl Rounds {
         &mut self.pairs[link as usize / 2].0[link as usize % 2]
     }
 
-    /// The link at the head of a list, and the one after it; [`NIL`] in an empty list. No look is taken at the latter, which may be far away.
+    /// The link at the head of a list, and the one after it; [`NIL`] in an empty list. No look is
+    /// taken at the latter, which may be far away.
     #[inline]
     pub(crate) fn coming(&self, list: u32) -> (u32, u32) {
         let head = self.heads[list as usize];

@@ -59,7 +59,8 @@ impl Family {
         self.inner.contains(&number)
     }
 
-    /// What is promised to children together, and to whom it is more than the parent has: `None` is the port.
+    /// What is promised to children together, and to whom it is more than the parent has: `None` is
+    /// the port.
     pub(super) fn overcommitted(&self, promised: &BTreeMap<u32, u64>, rate: u64) -> Vec<(Option<u32>, u64, u64)> {
         let mut sums: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         for (number, promise) in promised {

@@ -1,9 +1,11 @@
 //! From a database's strings to configurations, and to what is shown of them.
 //!
-//! Source of the documented keys: the tables QoS and Queue of ovs-vswitchd.conf.db(5). Keys of our own, in `Queue.other_config`: `parent`, `rt`, `ls`,
-//! `ul`, `leaf` with the keys of that discipline, and `ecn`.
+//! Source of the documented keys: the tables QoS and Queue of ovs-vswitchd.conf.db(5). Keys of our
+//! own, in `Queue.other_config`: `parent`, `rt`, `ls`, `ul`, `leaf` with the keys of that
+//! discipline, and `ecn`.
 //!
-//! A value that is wrong refuses the whole: [`KeyError`] names row, key, value and the rule that it breaks. A key that nobody reads is a warning.
+//! A value that is wrong refuses the whole: [`KeyError`] names row, key, value and the rule that it
+//! breaks. A key that nobody reads is a warning.
 //!
 //! - [`reader`]: a row's keys, one by one.
 //! - [`leaves`]: disciplines without classes. [`others`]: netem and the policers.
@@ -87,7 +89,8 @@ pub struct Configured {
     pub details: Details,
     /// Its queues; queue 0 is always there.
     pub queues: BTreeMap<u32, Queue>,
-    /// The DSCP that packets are given by the number of the queue that they were put in, whether the kind has such queues or not.
+    /// The DSCP that packets are given by the number of the queue that they were put in, whether
+    /// the kind has such queues or not.
     pub dscp: BTreeMap<u32, u8>,
     /// What has no effect, or not the one that might be expected.
     pub warnings: Vec<String>,
@@ -190,7 +193,8 @@ pub fn port_speed(other_config: &Strings) -> Result<Option<(u64, PortSpeed)>, Ke
     Ok(Some((bits, speed)))
 }
 
-/// Reads the columns `ingress_policing_rate`, `_burst`, `_kpkts_rate` and `_kpkts_burst` of an interface; `None` where nothing is policed.
+/// Reads the columns `ingress_policing_rate`, `_burst`, `_kpkts_rate` and `_kpkts_burst` of an
+/// interface; `None` where nothing is policed.
 ///
 /// # Errors
 /// A number below 0 or above 2^32.

@@ -36,7 +36,8 @@ impl<'a> Reader<'a> {
         self.map.get(key).map(String::as_str)
     }
 
-    /// A whole number in a unit. One that is too large for 64 bits is the largest of them, for a range to refuse.
+    /// A whole number in a unit. One that is too large for 64 bits is the largest of them, for a
+    /// range to refuse.
     pub(super) fn number(&mut self, key: &'static str, unit: &str) -> Result<Option<u64>, KeyError> {
         let Some(text) = self.text(key) else {
             return Ok(None);

@@ -333,7 +333,8 @@ fn curves_that_are_none_or_never_send_are_refused() {
 
 #[test]
 fn what_is_read_can_always_be_built() {
-    // Whatever is not refused here is a scheduler's to accept: an error there would leave the port without one.
+    // Whatever is not refused here is a scheduler's to accept: an error there would leave the port
+    // without one.
     struct Frame;
     impl crate::Packet for Frame {
         fn bytes(&self) -> u32 {

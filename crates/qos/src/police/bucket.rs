@@ -1,4 +1,5 @@
-//! A token bucket that is exact: it holds units of 1/10^9 token, so that whole tokens a second fill it without rounding.
+//! A token bucket that is exact: it holds units of 1/10^9 token, so that whole tokens a second fill
+//! it without rounding.
 
 use crate::Nanos;
 

@@ -1,7 +1,8 @@
 //! The policer of one rate at a port's way out.
 //!
-//! Source: RFC 2697's committed bucket; keys as `egress-policer` has them in ovs-vswitchd.conf.db(5): `cir` in bytes a second, counted from the IP
-//! header on, `cbs` in bytes, which must hold the largest packet.
+//! Source: RFC 2697's committed bucket; keys as `egress-policer` has them in
+//! ovs-vswitchd.conf.db(5): `cir` in bytes a second, counted from the IP header on, `cbs` in bytes,
+//! which must hold the largest packet.
 
 use super::bucket::Bucket;
 use crate::{ConfigError, Nanos};

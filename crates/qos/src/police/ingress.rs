@@ -1,7 +1,9 @@
 //! The policer of what a port receives.
 //!
-//! Source: `ingress_policing_*` in ovs-vswitchd.conf.db(5): a rate in kbit/s with a burst in kbit (0 is 8000), a rate in kpkts/s with a burst in kpkts
-//! (0 is 16). A rate of 0 does not police. With both a packet passes only if both buckets cover it, and a packet that does not pass takes from none.
+//! Source: `ingress_policing_*` in ovs-vswitchd.conf.db(5): a rate in kbit/s with a burst in kbit
+//! (0 is 8000), a rate in kpkts/s with a burst in kpkts (0 is 16). A rate of 0 does not police.
+//! With both a packet passes only if both buckets cover it, and a packet that does not pass takes
+//! from none.
 
 use super::bucket::Bucket;
 use crate::{ConfigError, Nanos};
@@ -16,7 +18,8 @@ pub struct IngressPolicerConfig {
 }
 
 impl IngressPolicerConfig {
-    /// With a rate of 0 to 2^32 kbit/s and a burst of 0 to 2^32 kbit, a rate of 0 to 2^32 kpkts/s and a burst of 0 to 2^32 kpkts.
+    /// With a rate of 0 to 2^32 kbit/s and a burst of 0 to 2^32 kbit, a rate of 0 to 2^32 kpkts/s
+    /// and a burst of 0 to 2^32 kpkts.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming the column.
@@ -75,7 +78,8 @@ impl IngressPolicer {
         );
     }
 
-    /// Whether a packet that counts as so many frames of so many bytes together may pass; then its tokens are taken.
+    /// Whether a packet that counts as so many frames of so many bytes together may pass; then its
+    /// tokens are taken.
     #[inline]
     pub fn pass(&mut self, bytes: u32, segments: u32, now: Nanos) -> bool {
         let wanted = [

@@ -1,7 +1,8 @@
 //! Policers: they let a packet pass or not, and keep none.
 //!
-//! A bucket holds tokens (bytes, or packets) and is filled at a rate up to its depth; a packet that finds enough takes them. [`EgressPolicer`] has one
-//! bucket, [`TrTcm`] two, [`IngressPolicer`] one for bytes and one for packets.
+//! A bucket holds tokens (bytes, or packets) and is filled at a rate up to its depth; a packet that
+//! finds enough takes them. [`EgressPolicer`] has one bucket, [`TrTcm`] two, [`IngressPolicer`] one
+//! for bytes and one for packets.
 
 mod bucket;
 mod egress;

@@ -1,7 +1,8 @@
 //! The two-rate three-color marker with in-profile traffic handled apart.
 //!
-//! Source: RFC 4115, section 3 (the marker). A packet that the committed bucket covers is green; else one that the excess bucket covers is yellow; else it
-//! is red. In color-aware mode a packet that arrives yellow can at best stay so, and one that arrives red stays red.
+//! Source: RFC 4115, section 3 (the marker). A packet that the committed bucket covers is green;
+//! else one that the excess bucket covers is yellow; else it is red. In color-aware mode a packet
+//! that arrives yellow can at best stay so, and one that arrives red stays red.
 
 use super::bucket::Bucket;
 use crate::{ConfigError, Nanos};
@@ -27,7 +28,8 @@ pub struct TrTcmConfig {
 }
 
 impl TrTcmConfig {
-    /// With a committed and an excess rate of 0 to 2^40 bytes a second, and bursts of 0 to 2^40 bytes. One of the bursts must be above 0 (section 3).
+    /// With a committed and an excess rate of 0 to 2^40 bytes a second, and bursts of 0 to 2^40
+    /// bytes. One of the bursts must be above 0 (section 3).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `cir`, `cbs`, `eir` or `ebs`.
@@ -68,7 +70,8 @@ impl TrTcm {
         self.excess.change(config.eir, config.ebs, now);
     }
 
-    /// The color of a packet of so many bytes that comes with a color: green for all is the color-blind mode.
+    /// The color of a packet of so many bytes that comes with a color: green for all is the
+    /// color-blind mode.
     #[inline]
     pub fn color(&mut self, bytes: u32, was: Color, now: Nanos) -> Color {
         self.committed.fill(now);

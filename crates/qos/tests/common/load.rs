@@ -9,7 +9,8 @@ pub const TRIP: Nanos = Nanos::from_millis(20);
 /// CoDel's interval.
 const INTERVAL: u64 = 100_000_000;
 
-/// A source like TCP: so many packets on their way as its window, which grows by one a round trip and halves on a loss or mark, once a round trip.
+/// A source like TCP: so many packets on their way as its window, which grows by one a round trip
+/// and halves on a loss or mark, once a round trip.
 struct Source {
     window: f64,
     out: u32,
@@ -25,11 +26,13 @@ struct Load {
     ecn: bool,
 }
 
-/// The delays of the thin flow's packets, and of the others', and standing queues, each sorted; marks and drops.
+/// The delays of the thin flow's packets, and of the others', and standing queues, each sorted;
+/// marks and drops.
 pub struct Outcome {
     pub thin: Vec<u64>,
     pub bulk: Vec<u64>,
-    /// The least delay in each of CoDel's intervals: the standing queue (RFC 8289, section 3.1), which the others stand behind.
+    /// The least delay in each of CoDel's intervals: the standing queue (RFC 8289, section 3.1),
+    /// which the others stand behind.
     pub standing: Vec<u64>,
     pub marks: u64,
     pub drops: u64,

@@ -114,7 +114,8 @@ fn moved(kernel: &Record, ours: &Record) -> usize {
     moves.max().unwrap_or(0)
 }
 
-/// A scenario's packets by their class (or, where there is one class only, their flow) and by the quarter of the time in which they left.
+/// A scenario's packets by their class (or, where there is one class only, their flow) and by the
+/// quarter of the time in which they left.
 struct Series<'a> {
     scenario: &'a Scenario,
     one_class: bool,
@@ -135,7 +136,8 @@ impl Series<'_> {
         }
     }
 
-    /// Of each class and quarter: bytes that left, packets that did, and the µs that they had waited.
+    /// Of each class and quarter: bytes that left, packets that did, and the µs that they had
+    /// waited.
     fn sums(&self, record: &Record) -> Vec<[f64; 3]> {
         let mut sums = vec![[0.0; 3]; self.keys * 4];
         for (fate, offer) in record.fates.iter().zip(&self.scenario.offers) {
@@ -150,7 +152,8 @@ impl Series<'_> {
         sums
     }
 
-    /// A line for each class that sent anything, with packets and mean waits (µs) in each quarter: the kernel's, ours.
+    /// A line for each class that sent anything, with packets and mean waits (µs) in each quarter:
+    /// the kernel's, ours.
     fn table(&self, kernel: &Record, ours: &Record) -> String {
         let (kernel, ours) = (self.sums(kernel), self.sums(ours));
         let mut text = String::new();
@@ -181,7 +184,8 @@ impl Series<'_> {
         apart.fold(0.0, f64::max)
     }
 
-    /// The most that the mean wait of a class's packets differs in a quarter in which either sent 20 of them, in µs.
+    /// The most that the mean wait of a class's packets differs in a quarter in which either sent
+    /// 20 of them, in µs.
     fn waits_apart(&self, kernel: &Record, ours: &Record, path: i64) -> u64 {
         let (kernel, ours) = (self.sums(kernel), self.sums(ours));
         let mean = |sum: &[f64; 3]| sum[2] / sum[1].max(1.0);

@@ -1,4 +1,5 @@
-//! A scenario on the kernel that runs here: its qdisc on one end of a veth pair, what leaves is read at the other.
+//! A scenario on the kernel that runs here: its qdisc on one end of a veth pair, what leaves is
+//! read at the other.
 
 use crate::offer;
 use crate::record::{Fate, Record};
@@ -13,8 +14,8 @@ use testkit::Netns;
 /// Nothing came for so long: nothing will.
 const SILENCE: Duration = Duration::from_millis(400);
 
-/// Runs a scenario; the error is what `tc` said to a command that failed. A polite sender lets the kernel and the receiver go first, where all are on one
-/// processor.
+/// Runs a scenario; the error is what `tc` said to a command that failed. A polite sender lets the
+/// kernel and the receiver go first, where all are on one processor.
 pub(crate) fn run(scenario: &Scenario, polite: bool) -> Result<Record, String> {
     let from = Netns::new("from");
     let to = Netns::new("to");

@@ -1,7 +1,10 @@
-//! Our disciplines beside the kernel's: the same packets at the same moments, and what left, when, in which order, and what was dropped.
+//! Our disciplines beside the kernel's: the same packets at the same moments, and what left, when,
+//! in which order, and what was dropped.
 //!
-//! What a kernel did was recorded in a virtual machine with Debian's cloud kernel, in which time passes with the instructions (`oxvs lab guest`), and is
-//! in `recorded/`; `make kernel-qdiscs` records it anew. Where the kernel that runs here has the qdisc, it is asked too, in its own time.
+//! What a kernel did was recorded in a virtual machine with Debian's cloud kernel, in which time
+//! passes with the instructions (`oxvs lab guest`), and is in `recorded/`; `make kernel-qdiscs`
+//! records it anew. Where the kernel that runs here has the qdisc, it is asked too, in its own
+//! time.
 #![allow(missing_docs)]
 
 #[path = "../common/mod.rs"]
@@ -103,7 +106,8 @@ mod live {
     }
 }
 
-/// How near they are where time is not ours: what a machine that stops for a while changes is not compared.
+/// How near they are where time is not ours: what a machine that stops for a while changes is not
+/// compared.
 const LIVE: Near = Near {
     moved: usize::MAX,
     fates: usize::MAX,

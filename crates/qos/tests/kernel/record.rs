@@ -30,7 +30,8 @@ impl Record {
         left.into_iter().map(|(_, n)| n).collect()
     }
 
-    /// As text: the kernel, the scenario, and for each packet when it was sent, how long it stayed (`-`: dropped), and `m` if it was marked.
+    /// As text: the kernel, the scenario, and for each packet when it was sent, how long it stayed
+    /// (`-`: dropped), and `m` if it was marked.
     pub(crate) fn to_text(&self, scenario: &Scenario) -> String {
         let mut text = format!("# {}\n# kernel {}\n{}", scenario.name, self.kernel, setup(scenario));
         for fate in &self.fates {

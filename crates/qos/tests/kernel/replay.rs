@@ -1,4 +1,5 @@
-//! The same packets through one of our disciplines, on virtual time, at the moments at which the kernel got them.
+//! The same packets through one of our disciplines, on virtual time, at the moments at which the
+//! kernel got them.
 
 use crate::common::Parcel;
 use crate::record::{Fate, Record};

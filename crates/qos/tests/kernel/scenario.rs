@@ -1,4 +1,5 @@
-//! What a scenario is: the kernel's commands, our configuration, what is offered, and how near the two must be.
+//! What a scenario is: the kernel's commands, our configuration, what is offered, and how near the
+//! two must be.
 
 use crate::common::Parcel;
 use crate::offer::{CLASS_PORT, FLOW_PORT, Offer};
@@ -34,17 +35,19 @@ pub(crate) struct Near {
     pub fates: usize,
     /// By how many the numbers of dropped, and of marked, packets may differ.
     pub drops: usize,
-    /// By how many µs a packet may leave earlier or later than the others do: all but the worst twentieth, for a machine that sends a burst reads
-    /// nothing meanwhile.
+    /// By how many µs a packet may leave earlier or later than the others do: all but the worst
+    /// twentieth, for a machine that sends a burst reads nothing meanwhile.
     pub late: u64,
-    /// By how much a class's bytes may differ, in each quarter of the time, as a part of what all classes sent in it.
+    /// By how much a class's bytes may differ, in each quarter of the time, as a part of what all
+    /// classes sent in it.
     pub share: f64,
     /// By how many µs the mean wait of a class's packets may differ, in each quarter of the time.
     pub wait: u64,
 }
 
 impl Near {
-    /// The same packets in the same order, each at the same time but for what the kernel's path takes.
+    /// The same packets in the same order, each at the same time but for what the kernel's path
+    /// takes.
     pub(crate) const SAME: Near = Near {
         moved: 0,
         fates: 0,
@@ -64,7 +67,8 @@ impl Near {
     };
 }
 
-/// A qdisc under a single HTB class that is the link: the commands before it, and `1:1` as its parent.
+/// A qdisc under a single HTB class that is the link: the commands before it, and `1:1` as its
+/// parent.
 pub(crate) fn on_a_link(qdisc: &str) -> Vec<String> {
     vec![
         format!("qdisc add dev {DEV} root handle 1: htb default 1"),

@@ -101,8 +101,9 @@ fn codel_config(limit: u64, ecn: bool) -> CodelConfig {
     CodelConfig::new(5_000, 100_000, limit, ecn).unwrap()
 }
 
-/// The kernel estimates 1/√count by steps of Newton's method, of which the first is far off: there the second drop comes after half an interval, where
-/// RFC 8289 and we wait 0.7 of it. From then on other packets are dropped, but as many.
+/// The kernel estimates 1/√count by steps of Newton's method, of which the first is far off: there
+/// the second drop comes after half an interval, where RFC 8289 and we wait 0.7 of it. From then on
+/// other packets are dropped, but as many.
 fn codel_near(wait: u64) -> Near {
     Near {
         moved: 0,
@@ -128,7 +129,8 @@ pub(crate) fn codel_comes_back() -> Scenario {
     Scenario {
         name: "codel-again",
         tc: on_a_link("codel limit 1000 target 5ms interval 100ms noecn"),
-        // The third follows at once and takes up the count of the second; the fourth comes too late for that.
+        // The third follows at once and takes up the count of the second; the fourth comes too late
+        // for that.
         offers: together([
             load(0, SECOND / 2),
             load(SECOND * 8 / 10, SECOND * 15 / 10),
@@ -190,7 +192,8 @@ pub(crate) fn the_fattest_flow_pays() -> Scenario {
     Scenario {
         name: "fq_codel-limit",
         tc: fq_codel("limit 100 target 900ms interval 1s noecn"),
-        // So patient a CoDel drops nothing. One flow has far more to send than the link carries, the others less than their share.
+        // So patient a CoDel drops nothing. One flow has far more to send than the link carries,
+        // the others less than their share.
         offers: together([
             steady(Offer::new(5_000, 120), 9_000, SECOND / 2),
             steady(Offer::new(0, 1400).flow(1), 800, SECOND / 2),
@@ -346,13 +349,15 @@ pub(crate) fn a_token_bucket() -> Scenario {
             burst(Offer::new(50_000, 1000), 60),
             steady(Offer::new(200_000, 1000), 790, SECOND),
         ]),
-        // A bucket passes a packet that it has tokens for, a link one that it is free for: a packet less.
+        // A bucket passes a packet that it has tokens for, a link one that it is free for: a packet
+        // less.
         ours: || Box::new(Shaper::new(Single::new(&fifo(1000)), Some(link(4_000)))),
         near: Near::SAME,
     }
 }
 
-/// Classes of HFSC: number, parent (0: the port's), then real-time, link-share and upper-limit curves as (m1, d in µs, m2).
+/// Classes of HFSC: number, parent (0: the port's), then real-time, link-share and upper-limit
+/// curves as (m1, d in µs, m2).
 type HfscRow = (u32, u32, Option<HfscCurve>, Option<HfscCurve>, Option<HfscCurve>);
 type HfscCurve = (u64, u64, u64);
 
@@ -492,7 +497,8 @@ const FENCED: &[HfscRow] = &[
     (12, 1, linear(1_000_000), linear(3_000_000), None),
 ];
 
-/// All have too much to send all the time: what a class leaves of its limit it may catch up with later in the kernel, but not here.
+/// All have too much to send all the time: what a class leaves of its limit it may catch up with
+/// later in the kernel, but not here.
 pub(crate) fn upper_limits() -> Scenario {
     Scenario {
         name: "hfsc-limits",

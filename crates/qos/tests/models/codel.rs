@@ -60,7 +60,8 @@ impl Queue {
         (Some(parcel), ok_to_drop)
     }
 
-    /// Section 5 says "drop"; section 3 lets it mark instead, and then this is the packet that leaves.
+    /// Section 5 says "drop"; section 3 lets it mark instead, and then this is the packet that
+    /// leaves.
     fn marks(&self, parcel: &mut Option<Parcel>) -> bool {
         let able = parcel.as_mut().filter(|parcel| self.ecn && parcel.ecn);
         able.map(|parcel| parcel.marked = true).is_some()

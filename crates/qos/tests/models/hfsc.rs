@@ -1,9 +1,12 @@
-//! The paper's algorithm where its curves are lines, by their definition in units of bytes and nanoseconds that come out even.
+//! The paper's algorithm where its curves are lines, by their definition in units of bytes and
+//! nanoseconds that come out even.
 //!
-//! With lines a real-time curve is a virtual clock (L. Zhang, 1990): a class is eligible when its clock is not ahead of the time, and its deadline is
-//! when the clock will have passed the next packet. A class that wakes up sets its clock to the time, if it is behind. Virtual times of classes that
-//! always have packets are what they were served over their rates, and the least at each height is next. Curves of two pieces, and classes that come
-//! and go, are measured in `../hfsc.rs` by what is promised of them.
+//! With lines a real-time curve is a virtual clock (L. Zhang, 1990): a class is eligible when its
+//! clock is not ahead of the time, and its deadline is when the clock will have passed the next
+//! packet. A class that wakes up sets its clock to the time, if it is behind. Virtual times of
+//! classes that always have packets are what they were served over their rates, and the least at
+//! each height is next. Curves of two pieces, and classes that come and go, are measured in
+//! `../hfsc.rs` by what is promised of them.
 
 use crate::common::{Parcel, nothing_dropped};
 use proptest::prelude::*;

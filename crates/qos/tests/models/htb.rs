@@ -1,8 +1,10 @@
-//! Devera's theory: tokens of rate and ceiling at every class; who may send is found anew each time, by looking at all.
+//! Devera's theory: tokens of rate and ceiling at every class; who may send is found anew each
+//! time, by looking at all.
 //!
-//! A leaf with packets may send if it is green, or if it is yellow and so are all above it up to one that is green, which lends. The lowest lender comes
-//! first, among its borrowers the first priority; whose turn it is among equals the model leaves open. Times of bytes are whole picoseconds here, so
-//! that there is nothing to round.
+//! A leaf with packets may send if it is green, or if it is yellow and so are all above it up to
+//! one that is green, which lends. The lowest lender comes first, among its borrowers the first
+//! priority; whose turn it is among equals the model leaves open. Times of bytes are whole
+//! picoseconds here, so that there is nothing to round.
 
 use crate::common::{Parcel, fifo, nothing_dropped};
 use proptest::prelude::*;

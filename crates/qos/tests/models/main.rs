@@ -1,7 +1,10 @@
-//! Each discipline against an independent model: slow, obvious, written from the primary source and not from the crate.
+//! Each discipline against an independent model: slow, obvious, written from the primary source and
+//! not from the crate.
 //!
-//! The same packets at the same moments have to come out, be marked and be dropped as the model says. Where the source leaves a choice (the fattest of
-//! equal flows, whose turn it is among equals) the model accepts each. `pfifo_fast` and SFQ have theirs in `disciplines.rs`, the trTCM in `police.rs`.
+//! The same packets at the same moments have to come out, be marked and be dropped as the model
+//! says. Where the source leaves a choice (the fattest of equal flows, whose turn it is among
+//! equals) the model accepts each. `pfifo_fast` and SFQ have theirs in `disciplines.rs`, the trTCM
+//! in `police.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -44,7 +47,8 @@ fn steps(flows: u64, pause: u64, most: usize) -> impl Strategy<Value = Vec<Step>
 
 /// What a model of a discipline without classes does.
 trait Model {
-    /// Takes a packet in. `seen` is what the discipline dropped for it, by which the model settles what is left open; the answer is what it drops.
+    /// Takes a packet in. `seen` is what the discipline dropped for it, by which the model settles
+    /// what is left open; the answer is what it drops.
     fn enqueue(&mut self, parcel: Parcel, now: Nanos, seen: &[Parcel]) -> Vec<Parcel>;
     /// The next packet, marked if it is so, and what is dropped on the way to it.
     fn dequeue(&mut self, now: Nanos) -> (Option<Parcel>, Vec<Parcel>);

@@ -1,4 +1,5 @@
-//! tc-netem(8): each packet by itself leaves after the latency, give or take the jitter, or is lost.
+//! tc-netem(8): each packet by itself leaves after the latency, give or take the jitter, or is
+//! lost.
 
 use crate::common::{Parcel, nothing_dropped};
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Policers by what a token bucket promises, without one: in no time since the beginning more than the burst and the rate's part of that time.
+//! Policers by what a token bucket promises, without one: in no time since the beginning more than
+//! the burst and the rate's part of that time.
 
 use proptest::prelude::*;
 use qos::Nanos;
@@ -9,7 +10,8 @@ use qos::police::{EgressPolicer, EgressPolicerConfig, IngressPolicer, IngressPol
 struct Passed(Vec<(u64, u64)>);
 
 impl Passed {
-    /// Whether `amount` more at `now` keeps what passed since any moment within burst and rate (a second).
+    /// Whether `amount` more at `now` keeps what passed since any moment within burst and rate (a
+    /// second).
     fn has_room(&self, amount: u64, now: u64, rate: u64, burst: u64) -> bool {
         let mut sum = u128::from(amount);
         let within = |sum: u128, since: u64| {

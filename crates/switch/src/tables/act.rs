@@ -118,7 +118,8 @@ impl Pipeline<'_> {
             Action::Exit => self.exit = true,
             Action::Meter(meter) => self.meter(*meter),
             Action::WriteMetadata { value, mask } => self.write(MatchField::Metadata, (*value).into(), (*mask).into()),
-            // What a rule may not have is refused when it comes; a note and a dimension of a match do nothing.
+            // What a rule may not have is refused when it comes; a note and a dimension of a match
+            // do nothing.
             _ => {}
         }
         true
@@ -197,7 +198,8 @@ impl Pipeline<'_> {
     }
 }
 
-/// Whether tables see the packet behind the action as before it, whatever the packet. A controller that pauses it may do anything.
+/// Whether tables see the packet behind the action as before it, whatever the packet. A controller
+/// that pauses it may do anything.
 fn leaves_packet(action: &Action) -> bool {
     match action {
         Action::Learn(learn) => learn.result.is_none(),

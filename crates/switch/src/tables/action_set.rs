@@ -1,4 +1,5 @@
-//! The action set (OpenFlow 1.3.5 §5.10): actions that are kept for the end of the pipeline, at most one of most kinds.
+//! The action set (OpenFlow 1.3.5 §5.10): actions that are kept for the end of the pipeline, at
+//! most one of most kinds.
 
 use super::packet::Owner;
 use super::pipeline::Pipeline;
@@ -6,7 +7,8 @@ use super::report::Kind;
 use flow::{MatchField, PORT_UNSET};
 use openflow::model::Action;
 
-/// When an action of a set is run; those of one step, which set fields, in the order in which they came.
+/// When an action of a set is run; those of one step, which set fields, in the order in which they
+/// came.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     CopyTtlIn,

@@ -1,7 +1,8 @@
 //! Rules that are to come together, kept small.
 //!
-//! Of very many rules, most differ in nothing but priority, cookie and the values of their matches. What they have in common is kept once, so that
-//! what is left of each is less than the message that asks for it, and little is to be done when they come.
+//! Of very many rules, most differ in nothing but priority, cookie and the values of their matches.
+//! What they have in common is kept once, so that what is left of each is less than the message
+//! that asks for it, and little is to be done when they come.
 
 use super::words::WORDS;
 use super::{TunnelOptions, condition};
@@ -64,7 +65,8 @@ impl<'a> Wanted<'a> {
 const MOST_FORMS: usize = 1024;
 
 impl Additions {
-    /// Takes in a rule that is to be added. What is no addition, or so unlike others that nothing would be saved, comes back.
+    /// Takes in a rule that is to be added. What is no addition, or so unlike others that nothing
+    /// would be saved, comes back.
     ///
     /// # Errors
     /// The change as it was.

@@ -75,8 +75,8 @@ impl Pipeline<'_> {
         self.close(1);
     }
 
-    /// One of the live buckets, by their weights and a hash of the packet: the same for the packets of a flow, and another for no more flows
-    /// than must when a bucket dies.
+    /// One of the live buckets, by their weights and a hash of the packet: the same for the packets
+    /// of a flow, and another for no more flows than must when a bucket dies.
     fn select(&mut self, group: &Group) -> Option<usize> {
         let mut live = Vec::new();
         for (at, bucket) in group.buckets.iter().enumerate() {
@@ -93,7 +93,8 @@ impl Pipeline<'_> {
         let hash = self.hash_for(group.selection.as_ref());
         let score = |at: &usize| {
             let bucket = &group.buckets[*at];
-            // A random number between 0 and 1 to the power of 1 / weight, as its logarithm: the highest wins in proportion to the weights.
+            // A random number between 0 and 1 to the power of 1 / weight, as its logarithm: the
+            // highest wins in proportion to the weights.
             let random = (flow::mix(hash, bucket.id.into()) >> 11) as f64 + 0.5;
             (random / (1u64 << 53) as f64).ln() / f64::from(bucket.weight)
         };

@@ -25,7 +25,8 @@ pub struct Changed {
     pub added: Vec<RuleRef>,
     /// The rules whose instructions, or cookies, changed.
     pub modified: Vec<RuleRef>,
-    /// The rules that went, but for those that gave their place to another of the same match and priority.
+    /// The rules that went, but for those that gave their place to another of the same match and
+    /// priority.
     pub removed: Vec<Removed>,
 }
 
@@ -103,7 +104,8 @@ impl FlowTables {
         self.builtin &= log.stale.is_empty();
     }
 
-    /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout anew, and nothing has changed.
+    /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout
+    /// anew, and nothing has changed.
     pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let change = &learned.change;
         let matching = accepted(&change.matching, &self.options)?;

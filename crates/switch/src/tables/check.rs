@@ -1,4 +1,5 @@
-//! What a rule may ask for. What is not acted upon is refused when the rule comes, not when its packets do.
+//! What a rule may ask for. What is not acted upon is refused when the rule comes, not when its
+//! packets do.
 
 use super::condition::each_action;
 use super::{FlowTables, TABLES, TunnelOptions};
@@ -145,7 +146,8 @@ fn learn(learn: &Learn, options: &TunnelOptions) -> Result<(), OfError> {
 
 fn output(port: Port) -> Result<(), OfError> {
     match port {
-        // Not number 0, which no port has: a rule learned from a packet whose port was taken off sends there, that is, nowhere.
+        // Not number 0, which no port has: a rule learned from a packet whose port was taken off
+        // sends there, that is, nowhere.
         Port::ANY | Port::TABLE | Port::UNSET => Err(OfError::BacBadOutPort),
         _ => Ok(()),
     }

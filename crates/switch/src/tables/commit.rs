@@ -26,8 +26,8 @@ const BEFORE_PAYLOAD: Mask = {
 };
 
 impl Pipeline<'_> {
-    /// The packet as far as its tags count: behind the last one that does, nothing is known but a type. [`Pipeline::mask`] says that this was
-    /// looked at where it made a difference.
+    /// The packet as far as its tags count: behind the last one that does, nothing is known but a
+    /// type. [`Pipeline::mask`] says that this was looked at where it made a difference.
     pub(super) fn visible(&self, key: &Key) -> Key {
         let mut seen = *key;
         seen.set(Field::RecircId, 0);
@@ -46,14 +46,16 @@ impl Pipeline<'_> {
         self.switch.vlan_limit < 2 && self.original.tag(1).is_some()
     }
 
-    /// The bits of the key that were looked at. Of packets of which nothing behind the outermost tag was, it does not matter what is there: so
-    /// one megaflow can cover all that comes in on a port.
+    /// The bits of the key that were looked at. Of packets of which nothing behind the outermost
+    /// tag was, it does not matter what is there: so one megaflow can cover all that comes in on a
+    /// port.
     pub(super) fn mask(&mut self) -> Mask {
         if self.switch.vlan_limit < 2 && !BEFORE_PAYLOAD.covers(&mask_of(&self.consulted)) {
             self.consult(Field::VlanTci1, TAG_PRESENT.into());
             if self.has_uncounted_tag() {
                 self.consult(Field::VlanTpid1, u128::MAX);
-                // What rules say of such packets, keys do not show: any change of those tables is a change.
+                // What rules say of such packets, keys do not show: any change of those tables is a
+                // change.
                 let tables = std::mem::take(&mut self.uncounted);
                 tables.into_iter().for_each(|table| self.depend(table));
             }
@@ -61,8 +63,8 @@ impl Pipeline<'_> {
         mask_of(&self.consulted)
     }
 
-    /// Appends the actions that make the datapath's packet the one that tables see. All bits that can differ are in the mask: whoever writes a
-    /// field puts the bits that he writes there.
+    /// Appends the actions that make the datapath's packet the one that tables see. All bits that
+    /// can differ are in the mask: whoever writes a field puts the bits that he writes there.
     pub(super) fn commit(&mut self) {
         if self.packet.base.key == self.packet.state.key && self.packet.base.buried == self.packet.buried {
             return;
@@ -87,7 +89,8 @@ impl Pipeline<'_> {
         for field in Field::ALL.iter().filter(others) {
             let (have, want) = (self.packet.base.key.get(*field), self.packet.state.key.get(*field));
             if have != want
-                // Bits that differ would do; a reader of the actions rather sees all that are known.
+                // Bits that differ would do; a reader of the actions rather sees all that are
+                // known.
                 && let Some(set) = SetField::new(*field, want, consulted.get(*field) | (have ^ want))
             {
                 self.actions.push(Action::SetField(set));
@@ -97,7 +100,8 @@ impl Pipeline<'_> {
         self.packet.base.buried.clone_from(&self.packet.buried);
     }
 
-    /// Writes to the outermost label; one that was put on by the last step is put on as it shall be.
+    /// Writes to the outermost label; one that was put on by the last step is put on as it shall
+    /// be.
     fn commit_label(&mut self) {
         let (have, want) = (
             self.packet.base.key.get(Field::MplsLse0) as u32,

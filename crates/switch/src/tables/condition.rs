@@ -73,7 +73,8 @@ impl Condition {
     }
 }
 
-/// Whether instructions send to a port and a group; any will do for [`Port::ANY`] and [`ANY_GROUP`].
+/// Whether instructions send to a port and a group; any will do for [`Port::ANY`] and
+/// [`ANY_GROUP`].
 pub(super) fn sends_to(instructions: &model::Instructions, port: Port, group: u32) -> bool {
     let sends = |to: &dyn Fn(&Action) -> bool| {
         let lists = [&instructions.apply, &instructions.write];

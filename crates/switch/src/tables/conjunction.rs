@@ -1,7 +1,9 @@
-//! The lookup of a rule, with matches of several dimensions (ovs-fields(7), "Conjunctive Match Fields").
+//! The lookup of a rule, with matches of several dimensions (ovs-fields(7), "Conjunctive Match
+//! Fields").
 //!
-//! Rules with `conjunction` actions stand for dimensions of a match. Where for each dimension of one a rule of one priority is for the packet, and
-//! no other rule of a higher one is, the packet is looked up again with that match's number in `conj_id`.
+//! Rules with `conjunction` actions stand for dimensions of a match. Where for each dimension of
+//! one a rule of one priority is for the packet, and no other rule of a higher one is, the packet
+//! is looked up again with that match's number in `conj_id`.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;

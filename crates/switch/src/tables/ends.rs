@@ -22,11 +22,13 @@ pub enum Reason {
     Eviction = 5,
 }
 
-/// Most rules that end in one call: one who holds the tables meanwhile does so for about a millisecond.
+/// Most rules that end in one call: one who holds the tables meanwhile does so for about a
+/// millisecond.
 const AT_ONCE: usize = 2048;
 
 impl FlowTables {
-    /// Takes out rules whose time is over, in the order of their ends; not more than some thousands, so that the next call may be due at once.
+    /// Takes out rules whose time is over, in the order of their ends; not more than some
+    /// thousands, so that the next call may be due at once.
     pub fn tick(&mut self, now: Nanos) -> Vec<Removed> {
         let mut log = Log {
             everything: true,
@@ -61,7 +63,8 @@ impl FlowTables {
         }
     }
 
-    /// Lets a rule end sooner: after so many seconds without packets, and in all, where that is not 0 and less than it has.
+    /// Lets a rule end sooner: after so many seconds without packets, and in all, where that is not
+    /// 0 and less than it has.
     pub(crate) fn shorten(&mut self, at: RuleRef, idle: u16, hard: u16) {
         let there = self
             .tables

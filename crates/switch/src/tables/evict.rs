@@ -50,7 +50,8 @@ impl Eviction {
         }
     }
 
-    /// The rule that goes next, if one may: of the largest groups, of the least importance, the one that ends first.
+    /// The rule that goes next, if one may: of the largest groups, of the least importance, the one
+    /// that ends first.
     fn first(&self) -> Option<RuleId> {
         let (largest, _) = self.by_size.last()?;
         let groups = self.by_size.range((*largest, 0)..);
@@ -75,7 +76,8 @@ fn rank(rule: &Rule, id: RuleId) -> Option<Rank> {
 }
 
 impl FlowTables {
-    /// Sets what the database says of a table, and takes out rules that are too many then, where they may be evicted.
+    /// Sets what the database says of a table, and takes out rules that are too many then, where
+    /// they may be evicted.
     pub fn set_table(&mut self, table: u8, settings: TableSettings, now: Nanos) -> Vec<super::Removed> {
         let mut log = Log {
             everything: true,
@@ -192,7 +194,8 @@ impl FlowTables {
         }));
     }
 
-    /// Sets how many rules a table may have (any number for `None`) and what it does beyond. Rules that are too many already stay.
+    /// Sets how many rules a table may have (any number for `None`) and what it does beyond. Rules
+    /// that are too many already stay.
     pub fn set_limit(&mut self, table: u8, limit: Option<usize>, overflow: Overflow) {
         if table >= TABLES {
             return;

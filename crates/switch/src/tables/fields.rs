@@ -9,7 +9,8 @@ use wire::{EtherType, VlanTag};
 impl<'a> Pipeline<'a> {
     pub(super) fn push_vlan(&mut self, tpid: u16) {
         self.touch_tags();
-        // As in Open vSwitch, which programs count on; OpenFlow 1.3.5 §5.12.1 would copy the outermost tag's VLAN and priority.
+        // As in Open vSwitch, which programs count on; OpenFlow 1.3.5 §5.12.1 would copy the
+        // outermost tag's VLAN and priority.
         self.push_tag(VlanTag { tpid, tci: 0 });
     }
 
@@ -19,7 +20,8 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Writes to the outermost tag's control information; a tag comes or goes with the bit that says that there is one.
+    /// Writes to the outermost tag's control information; a tag comes or goes with the bit that
+    /// says that there is one.
     pub(super) fn set_tci(&mut self, value: u16, mask: u16) {
         self.touch_tags();
         let old = self.packet.state.key.get(Field::VlanTci0) as u16;

@@ -1,9 +1,10 @@
 //! A packet's way through the tables, interrupted: what is left to do, and how it goes on.
 //!
-//! A packet freezes where an action makes visible what its key does not show (behind a label), where what follows depends on what no key says
-//! (its length), or where a controller shall see it first. The lists of actions that it is in end there; what they have left is kept as
-//! [`Frame`]s, the innermost first. How far that reaches are the parts behind which the packet is as it was before: a copy, a group's bucket, a
-//! bridge. These go on at once.
+//! A packet freezes where an action makes visible what its key does not show (behind a label),
+//! where what follows depends on what no key says (its length), or where a controller shall see it
+//! first. The lists of actions that it is in end there; what they have left is kept as [`Frame`]s,
+//! the innermost first. How far that reaches are the parts behind which the packet is as it was
+//! before: a copy, a group's bucket, a bridge. These go on at once.
 
 use super::budget::{Limit, cost};
 use super::packet::Place;
@@ -27,7 +28,8 @@ pub(super) struct Frame {
     pub(super) then: Option<Arc<Instructions>>,
 }
 
-/// Where a packet goes on that was sent through the datapath again, or to a controller. Its fields are the packet's own then; this has the rest.
+/// Where a packet goes on that was sent through the datapath again, or to a controller. Its fields
+/// are the packet's own then; this has the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frozen {
     bridge: u32,

@@ -21,7 +21,8 @@ pub struct Group {
     pub selection: Option<Selection>,
     /// Its buckets, in the order in which they are tried.
     pub buckets: Vec<Bucket>,
-    /// Differs between groups of the same number that were there at different times, and before and after a change.
+    /// Differs between groups of the same number that were there at different times, and before and
+    /// after a change.
     pub generation: u32,
 }
 
@@ -122,7 +123,8 @@ impl GroupTable {
         groups.map(|(_, counted)| describe(&counted.group)).collect()
     }
 
-    /// The counters of the first groups of these numbers, up to `most`; `references` says how many rules use one.
+    /// The counters of the first groups of these numbers, up to `most`; `references` says how many
+    /// rules use one.
     pub(super) fn stats(
         &self,
         numbers: RangeInclusive<u32>,
@@ -162,8 +164,8 @@ impl GroupTable {
         ids
     }
 
-    /// Puts a group in, in the place of any of its number: for packets at once, or when the bundle is committed. One that was there keeps its
-    /// age.
+    /// Puts a group in, in the place of any of its number: for packets at once, or when the bundle
+    /// is committed. One that was there keeps its age.
     pub(super) fn put(&mut self, mut group: Group, now: Nanos, in_bundle: bool) {
         self.generation = self.generation.wrapping_add(1);
         group.generation = self.generation;
@@ -228,7 +230,8 @@ pub fn group_features(version: Version) -> model::GroupFeatures {
         Version::V10 => 0xfff,
         // All that there are, from output to the time to live's.
         Version::V11 => 0x1ff_ffff,
-        // Output, copies of the time to live, MPLS time to live, VLAN tags, MPLS labels, queue, group, time to live, set-field.
+        // Output, copies of the time to live, MPLS time to live, VLAN tags, MPLS labels, queue,
+        // group, time to live, set-field.
         Version::V12 => 0x3ff_9801,
         // And PBB.
         _ => 0xfff_9801,

@@ -1,7 +1,7 @@
 //! Group-mods (OpenFlow 1.5.1 §7.3.4.4).
 //!
-//! A group may send to one that is not there (packets that get so far are dropped), so that a controller may make groups in any order; it may
-//! not send to itself, through whatever others.
+//! A group may send to one that is not there (packets that get so far are dropped), so that a
+//! controller may make groups in any order; it may not send to itself, through whatever others.
 
 use super::update::Log;
 use super::{FlowTables, Group, MAX_GROUP, Reason, check, group, users};
@@ -91,7 +91,8 @@ impl FlowTables {
         if self.reaches(group, group.id) {
             return Err(OfError::GmfcLoop);
         }
-        // Nobody could be told of it as a whole. A request holds no more either, but buckets come one by one too.
+        // Nobody could be told of it as a whole. A request holds no more either, but buckets come
+        // one by one too.
         if !group::describe(group).fits() {
             return Err(OfError::GmfcOutOfBuckets);
         }

@@ -1,7 +1,8 @@
-//! Rules that are the switch's own: above every priority that a controller can name, in the way of every packet that table 0 is asked about,
-//! and in no dump, count or timeout.
+//! Rules that are the switch's own: above every priority that a controller can name, in the way of
+//! every packet that table 0 is asked about, and in no dump, count or timeout.
 //!
-//! They let the switch reach its controllers over its own ports, and go on switching when none answers.
+//! They let the switch reach its controllers over its own ports, and go on switching when none
+//! answers.
 
 use super::rule::Rule;
 use super::rules::Rules;
@@ -79,8 +80,9 @@ impl Switch {
         self.changes([Read::Bridge(id)])
     }
 
-    /// Says whether a bridge is controlled in-band. Then its local port gets what DHCP servers answer to clients, whatever the tables do with it
-    /// besides, lest the switch never have the address from which it reaches its controllers.
+    /// Says whether a bridge is controlled in-band. Then its local port gets what DHCP servers
+    /// answer to clients, whatever the tables do with it besides, lest the switch never have the
+    /// address from which it reaches its controllers.
     pub fn set_in_band(&mut self, bridge: &str, in_band: bool) -> Vec<Change> {
         let id = self.bridge_ids.get(bridge);
         let Some(bridge) = id.and_then(|id| self.bridges.get_mut(id)) else {

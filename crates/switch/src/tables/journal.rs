@@ -1,8 +1,10 @@
 //! Bundles: changes that packets see all at once, or never.
 //!
-//! Between [`FlowTables::open`] and [`FlowTables::commit`] or [`FlowTables::abort`], changes that are made with [`FlowTables::in_bundle`] set are
-//! of a version that only who changes rules sees. What is left to do when that is decided is done by [`FlowTables::settle`], in as many steps as
-//! one likes. Other changes meanwhile (rules end, packets make rules) are in force at once, and are to the bundle as if they came after it.
+//! Between [`FlowTables::open`] and [`FlowTables::commit`] or [`FlowTables::abort`], changes that
+//! are made with [`FlowTables::in_bundle`] set are of a version that only who changes rules sees.
+//! What is left to do when that is decided is done by [`FlowTables::settle`], in as many steps as
+//! one likes. Other changes meanwhile (rules end, packets make rules) are in force at once, and are
+//! to the bundle as if they came after it.
 
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
@@ -136,7 +138,8 @@ impl FlowTables {
         self.groups.abort();
     }
 
-    /// Does up to `most` of what is left to do after a bundle. Whether that was all. What is stale by it was told by the commit.
+    /// Does up to `most` of what is left to do after a bundle. Whether that was all. What is stale
+    /// by it was told by the commit.
     pub(crate) fn settle(&mut self, most: usize, log: &mut Log, now: Nanos) -> bool {
         for _ in 0..most {
             let step = match self.journal.aborted {
@@ -221,7 +224,8 @@ impl FlowTables {
         }
     }
 
-    /// Whether a rule has come meanwhile that has the match and priority of one that was to go and stays.
+    /// Whether a rule has come meanwhile that has the match and priority of one that was to go and
+    /// stays.
     fn has_twin(&self, at: RuleRef) -> bool {
         let Some(table) = self.table(at.table) else {
             return false;

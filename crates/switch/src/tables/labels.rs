@@ -1,4 +1,5 @@
-//! Headers before the packet's own: MPLS label stacks (RFC 3032) and backbone headers (IEEE 802.1Q §9.7).
+//! Headers before the packet's own: MPLS label stacks (RFC 3032) and backbone headers (IEEE 802.1Q
+//! §9.7).
 //!
 //! A key does not show what is behind a header that a packet came with. Once such a header is off,
 //! an action or a table that looks at what was behind it recirculates the packet first
@@ -79,7 +80,8 @@ fn is_ip(key: &Key) -> bool {
 }
 
 impl Pipeline<'_> {
-    /// Interrupts the packet's way before an action that asks for what no key shows. Whether it did.
+    /// Interrupts the packet's way before an action that asks for what no key shows. Whether it
+    /// did.
     pub(super) fn hides(&mut self, action: &Action) -> bool {
         let hides = self.packet.hidden && (looks_behind(action) || self.selects(action));
         if hides {
@@ -105,7 +107,8 @@ impl Pipeline<'_> {
         };
         let deepest = self.packet.state.key.get(Field::MplsLse2) as u32;
         if depth == STACK.len() && deepest & BOTTOM == 0 {
-            // Whether it is there at all is the question; which one it was that is there by now, depends on what was put on before.
+            // Whether it is there at all is the question; which one it was that is there by now,
+            // depends on what was put on before.
             STACK.iter().for_each(|field| self.consult(*field, u128::MAX));
         }
         if depth == STACK.len() && deepest != 0 {
@@ -129,7 +132,8 @@ impl Pipeline<'_> {
         self.packet.base.key = self.packet.state.key;
     }
 
-    /// The first label of a packet: explicit null (RFC 3032 §2.1), with the priority and the time to live of an IP packet.
+    /// The first label of a packet: explicit null (RFC 3032 §2.1), with the priority and the time
+    /// to live of an IP packet.
     fn first_lse(&mut self) -> u32 {
         let kind = self.read(Field::EthType);
         let label: u32 = if kind == 0x86dd { 2 } else { 0 };
@@ -323,7 +327,8 @@ impl Pipeline<'_> {
         self.commit();
         self.touch_tags();
         self.actions.push(Step::PopPbb);
-        // The addresses behind it are its own, and its tags: nothing of the packet is known but where it came in.
+        // The addresses behind it are its own, and its tags: nothing of the packet is known but
+        // where it came in.
         self.packet.base.key = self.packet.state.key;
         self.packet.base.key.set(Field::EthType, 0);
         self.packet.covered.pop();

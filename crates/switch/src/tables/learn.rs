@@ -1,7 +1,8 @@
 //! Rules that packets make (`learn`), and rules that end with a TCP connection (`fin_timeout`).
 //!
-//! A translation changes nothing: a rule to be made is an effect, which the caller applies, and again while the megaflow carries packets. The packet
-//! itself goes through the tables as they were when it came.
+//! A translation changes nothing: a rule to be made is an effect, which the caller applies, and
+//! again while the megaflow carries packets. The packet itself goes through the tables as they were
+//! when it came.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -93,7 +94,8 @@ impl FlowTables {
     }
 }
 
-/// A rule that this translation makes, in the words of the tables: one of those that a limit counts.
+/// A rule that this translation makes, in the words of the tables: one of those that a limit
+/// counts.
 pub(super) struct Overlay {
     bridge: u32,
     table: u8,

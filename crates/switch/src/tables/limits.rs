@@ -29,7 +29,8 @@ impl Pipeline<'_> {
         self.may(entered)
     }
 
-    /// Whether there may be another lookup. At the limit there is none, even of a later table, which is no deeper.
+    /// Whether there may be another lookup. At the limit there is none, even of a later table,
+    /// which is no deeper.
     pub(super) fn has_room(&mut self) -> bool {
         let has = self.deeper(1);
         if has {

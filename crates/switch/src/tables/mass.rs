@@ -1,5 +1,5 @@
-//! Changes of very many rules, which are looked for in steps, and changed in steps of a bundle: whoever else wants the tables waits for one
-//! step, and packets see all or nothing of it.
+//! Changes of very many rules, which are looked for in steps, and changed in steps of a bundle:
+//! whoever else wants the tables waits for one step, and packets see all or nothing of it.
 
 use super::condition::accepted;
 use super::update::Log;
@@ -26,7 +26,8 @@ impl FlowTables {
         self.chosen(change.table).map(cost).sum::<usize>() > few
     }
 
-    /// Looks at up to `most` rules from `from` on, and adds those that a change is about. Where to go on; `None` behind the last rule.
+    /// Looks at up to `most` rules from `from` on, and adds those that a change is about. Where to
+    /// go on; `None` behind the last rule.
     pub(crate) fn find_meant(
         &self,
         change: &FlowMod,
@@ -40,7 +41,8 @@ impl FlowTables {
         }))
     }
 
-    /// Does to rules what a change asks that is about them, as far as they are still there and meant.
+    /// Does to rules what a change asks that is about them, as far as they are still there and
+    /// meant.
     pub(crate) fn change_meant(
         &mut self,
         change: &FlowMod,

@@ -1,4 +1,5 @@
-//! What the handles of actions and effects mean: kept as long as megaflows that have them are used, and no longer.
+//! What the handles of actions and effects mean: kept as long as megaflows that have them are used,
+//! and no longer.
 //!
 //! A translation, which changes nothing, *proposes* a handle for what it has to say
 //! ([`Memos::handle_of`]): the handle that this has, or a free one. [`Memos::keep`] refuses a

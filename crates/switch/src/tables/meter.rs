@@ -29,7 +29,8 @@ pub enum MeterChange {
         /// What it measures and does.
         config: dp::MeterConfig,
     },
-    /// [`Datapath::del_meter`](dp::Datapath::del_meter), once the changes are published that came with this.
+    /// [`Datapath::del_meter`](dp::Datapath::del_meter), once the changes are published that came
+    /// with this.
     Delete {
         /// The datapath's number.
         number: u32,
@@ -66,7 +67,8 @@ impl MeterNumbers {
     }
 }
 
-/// Meters that are not for rules: of packets to the slow path, to controllers, and of all there are.
+/// Meters that are not for rules: of packets to the slow path, to controllers, and of all there
+/// are.
 const SLOWPATH: u32 = 0xffff_fffd;
 /// See [`MeterTable::controller`].
 const CONTROLLER: u32 = 0xffff_fffe;
@@ -139,7 +141,8 @@ impl MeterTable {
 }
 
 impl FlowTables {
-    /// Does what a controller asks: what the datapath is to be told. The numbers of meters that go are for others once it was told.
+    /// Does what a controller asks: what the datapath is to be told. The numbers of meters that go
+    /// are for others once it was told.
     pub(crate) fn meter_mod(
         &mut self,
         change: &model::MeterMod,
@@ -168,7 +171,8 @@ impl FlowTables {
     }
 }
 
-/// A meter's counters as messages have them, from what the datapath has measured by it; `flows` rules use it.
+/// A meter's counters as messages have them, from what the datapath has measured by it; `flows`
+/// rules use it.
 pub fn meter_stats(meter: &Meter, flows: usize, measured: &dp::MeterStats, now: Nanos) -> model::MeterStats {
     let mut bands: Vec<(u64, u64)> = measured.bands.iter().map(|band| (band.packets, band.bytes)).collect();
     bands.resize(meter.config.bands.len(), (0, 0));

@@ -1,21 +1,26 @@
 //! The OpenFlow tables of a bridge: rules, groups and meters, how they change, how they end.
 //!
-//! [`FlowTables`] is told what controllers ask ([`FlowTables::flow_mod`], and through [`Switch`](crate::Switch) the rest), what datapaths have
-//! carried ([`FlowTables::credit`]) and that time passed ([`FlowTables::tick`], due at [`FlowTables::next_event`]). What each of these changed
-//! comes back as values: what is stale, and events for those who asked to hear of them.
+//! [`FlowTables`] is told what controllers ask ([`FlowTables::flow_mod`], and through
+//! [`Switch`](crate::Switch) the rest), what datapaths have carried ([`FlowTables::credit`]) and
+//! that time passed ([`FlowTables::tick`], due at [`FlowTables::next_event`]). What each of these
+//! changed comes back as values: what is stale, and events for those who asked to hear of them.
 //!
-//! Where things are: flow-mods in `change`, those of very many rules in `mass`, group-mods in `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and
-//! what packets see of them meanwhile in `rules`; timeouts in `ends`, eviction in `evict`; which packets a change is about in `stale`; what
-//! monitors hear in `update`.
+//! Where things are: flow-mods in `change`, those of very many rules in `mass`, group-mods in
+//! `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and what
+//! packets see of them meanwhile in `rules`; timeouts in `ends`, eviction in `evict`; which packets
+//! a change is about in `stale`; what monitors hear in `update`.
 //!
 //! Invariants
-//! - A flow-mod is done as a whole or refused as a whole; a bundle too, and packets see all of it at one moment.
-//! - Each rule with a timeout has one place in the queue of ends, never later than its end. A packet leaves the queue alone: a rule that is
-//!   found used when its place is due gets another.
-//! - A rule's handle is not used again, so what a datapath credits to a rule that is gone is lost, not given to another.
-//! - No call takes longer than in proportion to the rules that it changes, and those that may change many rules can be made in steps: bundles,
-//!   ends, walks.
-//! - Until the first change, [`FlowTables::is_builtin`] holds: the tables do what the fail mode says, and nobody needs to look into them.
+//! - A flow-mod is done as a whole or refused as a whole; a bundle too, and packets see all of it
+//!   at one moment.
+//! - Each rule with a timeout has one place in the queue of ends, never later than its end. A
+//!   packet leaves the queue alone: a rule that is found used when its place is due gets another.
+//! - A rule's handle is not used again, so what a datapath credits to a rule that is gone is lost,
+//!   not given to another.
+//! - No call takes longer than in proportion to the rules that it changes, and those that may
+//!   change many rules can be made in steps: bundles, ends, walks.
+//! - Until the first change, [`FlowTables::is_builtin`] holds: the tables do what the fail mode
+//!   says, and nobody needs to look into them.
 #![deny(missing_docs)]
 
 pub mod abilities;
@@ -132,8 +137,8 @@ pub struct FlowTables {
 }
 
 impl FlowTables {
-    /// The tables of a bridge without controller: as standalone it has one rule, to do as a switch without OpenFlow does. Who chooses packets
-    /// must not know the seed.
+    /// The tables of a bridge without controller: as standalone it has one rule, to do as a switch
+    /// without OpenFlow does. Who chooses packets must not know the seed.
     pub fn new(mode: FailMode, seed: u64, now: Nanos) -> FlowTables {
         let mut tables = FlowTables {
             seed,
@@ -165,7 +170,8 @@ impl FlowTables {
         tables
     }
 
-    /// Tables as [`FlowTables::new`] makes them, in which no handle of these means a rule. They take over groups, meters and settings.
+    /// Tables as [`FlowTables::new`] makes them, in which no handle of these means a rule. They
+    /// take over groups, meters and settings.
     pub(crate) fn renewed(&mut self, mode: FailMode, now: Nanos) -> FlowTables {
         let mut tables = FlowTables::new(mode, flow::mix(self.seed, 1), now);
         tables.groups = std::mem::take(&mut self.groups);
@@ -279,7 +285,8 @@ impl FlowTables {
         }
     }
 
-    /// Adds what a datapath has carried by a rule since the last time, `used` being when the last packet came.
+    /// Adds what a datapath has carried by a rule since the last time, `used` being when the last
+    /// packet came.
     pub fn credit(&mut self, at: RuleRef, packets: u64, bytes: u64, used: Nanos) {
         if let Some(rule) = self.there(at.table).and_then(|table| table.rules.get_mut(at.id)) {
             rule.credit(packets, bytes, used);

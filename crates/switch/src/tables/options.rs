@@ -1,7 +1,8 @@
 //! Which options of tunnels are which `tun_metadata` fields, and where a state has them.
 //!
-//! A controller maps options to fields before it speaks of these. A field's value has as many bytes as its option; in matches and actions that are
-//! shorter what is missing is zero. A field is told from one that is not there, and there are conditions on nothing else.
+//! A controller maps options to fields before it speaks of these. A field's value has as many bytes
+//! as its option; in matches and actions that are shorter what is missing is zero. A field is told
+//! from one that is not there, and there are conditions on nothing else.
 
 use super::words;
 use super::{FlowTables, Rule, WORDS, check};
@@ -59,7 +60,8 @@ impl TunnelOptions {
         self.get(number(field)?)
     }
 
-    /// Whether a match is of fields that options are mapped to, and says nothing of them that none of their values can be.
+    /// Whether a match is of fields that options are mapped to, and says nothing of them that none
+    /// of their values can be.
     pub(super) fn check_match(&self, matching: &model::Match) -> Result<(), OfError> {
         matching.tun_metadata().iter().try_for_each(|condition| {
             let field = self.get(condition.number).ok_or(OfError::NxFmfcInvalidTlvField)?;
@@ -140,7 +142,8 @@ impl TunnelOptions {
         }
     }
 
-    /// Gives a state the fields that a match has exact values of; those that no option is mapped to are left out.
+    /// Gives a state the fields that a match has exact values of; those that no option is mapped to
+    /// are left out.
     pub fn give(&self, matching: &model::Match, state: &mut FlowState) {
         for condition in matching.tun_metadata() {
             if let Some(field) = self.get(condition.number)
@@ -314,7 +317,8 @@ impl FlowTables {
     /// Maps options to fields, or takes that back: all that is asked for, or nothing.
     ///
     /// # Errors
-    /// That of the first map that cannot be; [`OfError::NxTtmfcInvalidTlvDel`] where rules use a field whose option would go.
+    /// That of the first map that cannot be; [`OfError::NxTtmfcInvalidTlvDel`] where rules use a
+    /// field whose option would go.
     pub fn change_options(&mut self, command: u16, maps: &[TlvMap]) -> Result<(), OfError> {
         let new = self.options.changed(command, maps)?;
         let gone = |field: &&Mapped| new.get(field.map.index as u8).is_none();

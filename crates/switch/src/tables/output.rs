@@ -17,7 +17,8 @@ use openflow::model::{self, Controller, Port, Subfield};
 /// The bits of a type of service that are the DSCP.
 const DSCP: u128 = 0xfc;
 
-/// Why a controller gets a packet that an action sends: a rule's, an action set's, a bucket's, a packet-out's.
+/// Why a controller gets a packet that an action sends: a rule's, an action set's, a bucket's, a
+/// packet-out's.
 const ACTION: u8 = 1;
 const ACTION_SET: u8 = 3;
 const GROUP: u8 = 4;
@@ -77,7 +78,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Why a controller gets a packet, as it is told: what a table-miss rule sends it is no action's doing (OpenFlow 1.3.5 §5.4).
+    /// Why a controller gets a packet, as it is told: what a table-miss rule sends it is no
+    /// action's doing (OpenFlow 1.3.5 §5.4).
     pub(super) fn told_reason(&self, reason: u8) -> u8 {
         let is_miss = || {
             let at = self.packet.place.rule?.rule;
@@ -140,7 +142,8 @@ impl Pipeline<'_> {
         self.send(member.map_or(Egress::None, |member| member.egress));
     }
 
-    /// Sends what a DHCP server answers to the local port too, where that is under in-band control and does not get it anyway.
+    /// Sends what a DHCP server answers to the local port too, where that is under in-band control
+    /// and does not get it anyway.
     pub(super) fn output_in_band(&mut self) {
         const IPV4: u128 = 0x0800;
         const UDP: u128 = 17;

@@ -33,8 +33,9 @@ impl Found<'_> {
 }
 
 impl FlowTables {
-    /// Looks at up to `max` rules from `from` on and shows those of a table, or of all, that meet a condition. Where to go on; `None` after the
-    /// last rule. A rule that is there all the time is met once, whatever comes and goes between the steps.
+    /// Looks at up to `max` rules from `from` on and shows those of a table, or of all, that meet a
+    /// condition. Where to go on; `None` after the last rule. A rule that is there all the time is
+    /// met once, whatever comes and goes between the steps.
     pub fn page(
         &self,
         table: Option<u8>,
@@ -46,7 +47,8 @@ impl FlowTables {
         self.walk((table, false), condition, from, max, show)
     }
 
-    /// As [`FlowTables::page`], of the rules that there are for who changes rules, where `latest` is set.
+    /// As [`FlowTables::page`], of the rules that there are for who changes rules, where `latest`
+    /// is set.
     pub(super) fn walk(
         &self,
         (table, latest): (Option<u8>, bool),

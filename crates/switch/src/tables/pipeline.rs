@@ -34,7 +34,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) packet_out: bool,
     /// Whether the datapath gets the packet from a controller, and with it no mark.
     unmarked: bool,
-    /// Tables that saw it so although it has a tag that does not count, and so is not quite what the datapath got.
+    /// Tables that saw it so although it has a tag that does not count, and so is not quite what
+    /// the datapath got.
     pub(super) uncounted: SmallVec<[Read; 4]>,
     pub(super) consulted: words::StateWords,
     pub(super) actions: Vec<Action>,
@@ -56,7 +57,8 @@ pub(crate) struct Pipeline<'a> {
 
 /// Where a packet begins its way, if that is not the port of its key.
 pub(crate) enum Start<'s> {
-    /// In the first table of a bridge, with metadata; the OpenFlow port is that of the metadata, whether there is one or not.
+    /// In the first table of a bridge, with metadata; the OpenFlow port is that of the metadata,
+    /// whether there is one or not.
     At(u32, FlowState),
     /// With actions, in a bridge.
     Actions(u32, FlowState, &'s [model::Action]),
@@ -88,7 +90,8 @@ impl<'a> Pipeline<'a> {
         pipeline.finish()
     }
 
-    /// What becomes of a packet that a controller lets go on, with what the controller says of its metadata.
+    /// What becomes of a packet that a controller lets go on, with what the controller says of its
+    /// metadata.
     pub(crate) fn resume(
         switch: &'a Switch,
         state: &'a FlowState,
@@ -265,8 +268,9 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Does what the rule says that a table has for the packet, and those of the tables that it goes on with. `misses` says whether what the
-    /// table is told to do with packets that it has no rule for is done.
+    /// Does what the rule says that a table has for the packet, and those of the tables that it
+    /// goes on with. `misses` says whether what the table is told to do with packets that it has no
+    /// rule for is done.
     pub(super) fn look_up(&mut self, table: u8, in_port: Option<u32>, misses: bool) {
         let (mut table, mut in_port, mut misses) = (table, in_port, misses);
         let mut opened = 0;
@@ -499,7 +503,8 @@ impl<'a> Pipeline<'a> {
             return None;
         }
         if self.failed {
-            // A part of the copies is worth nothing. What was learned before stays learned, as in Open vSwitch: its action was carried out.
+            // A part of the copies is worth nothing. What was learned before stays learned, as in
+            // Open vSwitch: its action was carried out.
             self.actions.clear();
             self.controllers.clear();
             self.memos.retain(|(_, memo)| memo.acts());

@@ -1,4 +1,5 @@
-//! What a translation tells someone who watches it (`ofproto/trace`): the rules, what their actions did, in Open vSwitch's words.
+//! What a translation tells someone who watches it (`ofproto/trace`): the rules, what their actions
+//! did, in Open vSwitch's words.
 //!
 //! Nothing is written where nobody watches: texts are made by closures that are not called then.
 
@@ -121,7 +122,8 @@ impl Report {
         }
     }
 
-    /// The text: parts within parts are indented, but the last of a list, behind which nothing of it comes.
+    /// The text: parts within parts are indented, but the last of a list, behind which nothing of
+    /// it comes.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         print(&mut out, &self.done, 0);
@@ -170,7 +172,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// What comes behind the lookup of a bridge's first table is told with it. Returns how many parts are to be closed then.
+    /// What comes behind the lookup of a bridge's first table is told with it. Returns how many
+    /// parts are to be closed then.
     pub(super) fn reopen(&mut self) -> usize {
         let Some(report) = &mut self.report else { return 0 };
         let before = report.open.len();

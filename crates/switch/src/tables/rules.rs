@@ -1,7 +1,8 @@
 //! A table's rules, some of which packets do not see yet, or still see.
 //!
-//! While a bundle is under way, rules that it brings are *coming* and rules that it takes are *going*. Lookups see what is committed; who changes
-//! rules sees what will be. To commit is to raise one number; the rules are made plain afterwards, little by little.
+//! While a bundle is under way, rules that it brings are *coming* and rules that it takes are
+//! *going*. Lookups see what is committed; who changes rules sees what will be. To commit is to
+//! raise one number; the rules are made plain afterwards, little by little.
 
 use super::{Rule, WORDS};
 use classifier::{Classifier, Cursor, Entry, Found, Match, RuleId};
@@ -170,7 +171,8 @@ impl Rules {
         self.count(span, 1);
     }
 
-    /// Says what is seen: what is latest becomes committed, or what is committed the latest, or something new the latest.
+    /// Says what is seen: what is latest becomes committed, or what is committed the latest, or
+    /// something new the latest.
     pub(super) fn set_versions(&mut self, committed: u32, latest: u32) {
         if committed != self.committed {
             self.len_committed = self.len;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// The different instructions of the rules of a bridge.
 ///
-/// One is forgotten when its last rule goes. Where somebody else holds it at that moment it stays, until it is used again and let go or there
-/// are as many that nobody uses as others.
+/// One is forgotten when its last rule goes. Where somebody else holds it at that moment it stays,
+/// until it is used again and let go or there are as many that nobody uses as others.
 #[derive(Debug)]
 pub(super) struct Shared {
     known: HashTable<Arc<Instructions>>,

@@ -116,7 +116,8 @@ impl Pipeline<'_> {
         let port = chosen.unwrap_or(Port::ANY);
         match &choice.dst {
             Some(dst) => {
-                // Without a port it is OFPP_NONE, in the numbers of OpenFlow 1.0 where there is no room for others.
+                // Without a port it is OFPP_NONE, in the numbers of OpenFlow 1.0 where there is no
+                // room for others.
                 let number = if dst.n_bits() <= 16 {
                     flow::port_to_of10(port.0).into()
                 } else {

@@ -4,9 +4,11 @@ use super::WORDS;
 use classifier::Match;
 use smallvec::SmallVec;
 
-/// For each table that was changed, matches that have all packets about which its answers may have changed.
+/// For each table that was changed, matches that have all packets about which its answers may have
+/// changed.
 ///
-/// Many matches are made one that has all their packets and others, so that what comes of a change is short whatever the change was.
+/// Many matches are made one that has all their packets and others, so that what comes of a change
+/// is short whatever the change was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stale {
     tables: SmallVec<[(u8, Vec<Match<WORDS>>); 1]>,

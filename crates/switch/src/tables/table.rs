@@ -12,7 +12,8 @@ pub enum Overflow {
     /// It refuses more.
     #[default]
     Refuse,
-    /// A rule with a timeout goes: of the largest group, of the least importance, the one that ends first.
+    /// A rule with a timeout goes: of the largest group, of the least importance, the one that ends
+    /// first.
     Evict,
 }
 
@@ -157,7 +158,8 @@ impl FlowTables {
         Ok(())
     }
 
-    /// How many rules a table may have, as messages tell: 1 000 000 where there is no limit, though more may come.
+    /// How many rules a table may have, as messages tell: 1 000 000 where there is no limit, though
+    /// more may come.
     pub fn max_entries(&self, table: u8) -> u32 {
         let limit = self.table(table).and_then(|table| table.settings.limit);
         limit.map_or(NOMINAL_LIMIT, |limit| u32::try_from(limit).unwrap_or(u32::MAX))

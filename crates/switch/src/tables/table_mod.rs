@@ -9,11 +9,13 @@ use openflow::{OfError, Version};
 /// Every table, in a table-mod.
 const ALL: u8 = 255;
 
-/// What eviction goes by: other things (the largest group), importance, lifetime. Nobody can change it.
+/// What eviction goes by: other things (the largest group), importance, lifetime. Nobody can change
+/// it.
 const EVICTION_FLAGS: u32 = eviction::OTHER | eviction::IMPORTANCE | eviction::LIFETIME;
 
 impl FlowTables {
-    /// Does what a controller asks. Returns the tables of which packets that have no rule may be treated otherwise.
+    /// Does what a controller asks. Returns the tables of which packets that have no rule may be
+    /// treated otherwise.
     pub(crate) fn table_mod(&mut self, change: &TableMod, version: Version, log: &mut Log) -> Result<Vec<u8>, OfError> {
         let numbers = match change.table {
             ALL => 0..TABLES,
@@ -39,7 +41,8 @@ impl FlowTables {
         }
         let watches = change.config & table_config::VACANCY != 0;
         for number in numbers {
-            // Tables of which nobody has said anything are not there, and stay so where this says nothing either.
+            // Tables of which nobody has said anything are not there, and stay so where this says
+            // nothing either.
             if self.table(number).is_none() && !evicts && !watches {
                 continue;
             }
@@ -82,8 +85,8 @@ impl FlowTables {
         Ok(changed)
     }
 
-    /// A table's configuration as messages of a version tell it: what becomes of packets without rule until OpenFlow 1.2, eviction and vacancy
-    /// events from OpenFlow 1.4 on.
+    /// A table's configuration as messages of a version tell it: what becomes of packets without
+    /// rule until OpenFlow 1.2, eviction and vacancy events from OpenFlow 1.4 on.
     pub fn table_config(&self, table: u8, version: Version) -> u32 {
         if version < Version::V13 {
             return match self.miss(table) {

@@ -27,7 +27,8 @@ pub struct ForController {
     pub bridge: u32,
     /// To which controllers.
     pub controller: u16,
-    /// Why, as OpenFlow 1.4 and later number it, [`ForController::TABLE_MISS`] or [`ForController::MISS`].
+    /// Why, as OpenFlow 1.4 and later number it, [`ForController::TABLE_MISS`] or
+    /// [`ForController::MISS`].
     pub reason: u8,
     /// The table of the rule; of a miss, the table that had none.
     pub table: u8,
@@ -39,25 +40,28 @@ pub struct ForController {
     pub meter: Option<u32>,
     /// The metadata: the ingress port at least.
     pub metadata: model::Match,
-    /// Most bytes that the action asks for. There are no buffers that could keep the rest, so controllers get packets whole (OpenFlow 1.3.5
-    /// §7.4.1), and this is only told.
+    /// Most bytes that the action asks for. There are no buffers that could keep the rest, so
+    /// controllers get packets whole (OpenFlow 1.3.5 §7.4.1), and this is only told.
     pub max_len: u16,
-    /// What is to be done when the controller lets the packet go on: a handle of [`Memo::Frozen`], for `Switch::resume`.
+    /// What is to be done when the controller lets the packet go on: a handle of [`Memo::Frozen`],
+    /// for `Switch::resume`.
     pub continuation: Option<u32>,
 }
 
 impl ForController {
-    /// The reason of a packet that a table-miss rule hands over: to controllers with OpenFlow 1.3 and later that no rule was for it, to others
-    /// an action.
+    /// The reason of a packet that a table-miss rule hands over: to controllers with OpenFlow 1.3
+    /// and later that no rule was for it, to others an action.
     pub const TABLE_MISS: u8 = 6;
     /// The reason of a packet that a table has no rule for.
     pub const MISS: u8 = 7;
 }
 
-/// Something that actions and effects of a translation speak of by a handle. The switch keeps it as long as megaflows that do are used.
+/// Something that actions and effects of a translation speak of by a handle. The switch keeps it as
+/// long as megaflows that do are used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Memo {
-    /// Where a packet goes on when it comes again: what [`dp::Action::Recirc`] names, and continuations.
+    /// Where a packet goes on when it comes again: what [`dp::Action::Recirc`] names, and
+    /// continuations.
     Frozen(Box<Frozen>),
     /// A rule that packets make.
     Learned(Box<Learned>),
@@ -84,7 +88,8 @@ pub struct Translated {
     /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the
     /// meaning is; 0 means that there was no room for it.
     pub controllers: Vec<(u32, ForController)>,
-    /// What the switch has to know of before the translation is used ([`Switch::accept`](crate::Switch::accept)), by handle.
+    /// What the switch has to know of before the translation is used
+    /// ([`Switch::accept`](crate::Switch::accept)), by handle.
     pub memos: Vec<(u32, Arc<Memo>)>,
     /// How much work it was, in units of the budget: at most 2^20, and the step that went beyond.
     pub work: u32,

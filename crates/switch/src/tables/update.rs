@@ -47,7 +47,8 @@ impl RuleUpdate {
 /// Something that controllers may have asked to hear of.
 #[derive(Clone, Debug)]
 pub enum TableEvent {
-    /// A rule went that was made with the wish to be told ([`Removed::message`]), or whose end monitors hear of.
+    /// A rule went that was made with the wish to be told ([`Removed::message`]), or whose end
+    /// monitors hear of.
     Removed(Removed),
     /// A change of a rule; only while the tables are monitored ([`FlowTables::set_monitored`]).
     Update(RuleUpdate),

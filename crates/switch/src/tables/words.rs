@@ -66,7 +66,8 @@ pub(crate) fn match_words(matching: &model::Match) -> Match<WORDS> {
     words
 }
 
-/// By field, in the order of [`MatchField::ALL`]: which words it is in, one bit each; 0 for those that are no canonical ones.
+/// By field, in the order of [`MatchField::ALL`]: which words it is in, one bit each; 0 for those
+/// that are no canonical ones.
 static WORDS_OF: [u64; MatchField::ALL.len()] = {
     assert!(WORDS <= 64);
     let mut all = [0; MatchField::ALL.len()];

@@ -51,7 +51,8 @@ fn is_of_tunnel(field: F) -> bool {
     field.name().starts_with("tun_") && field != F::TunId
 }
 
-/// Whether something of a tunnel is told: all of it where it is known where the tunnel leads, and what belongs to its kind.
+/// Whether something of a tunnel is told: all of it where it is known where the tunnel leads, and
+/// what belongs to its kind.
 fn shows_tunnel(state: &FlowState, field: F) -> bool {
     let leads = state.get(F::TunDst) != 0 || state.get(F::TunIpv6Dst) != 0;
     let version = state.get(F::TunErspanVer);

@@ -89,7 +89,8 @@ impl Lab {
         self.switch.translate(&key, self.now)
     }
 
-    /// Sends a packet, and learns from it. What comes out: `a b` for ports `a` and `b`, with the tags as in [`show`] where there are any.
+    /// Sends a packet, and learns from it. What comes out: `a b` for ports `a` and `b`, with the
+    /// tags as in [`show`] where there are any.
     pub(crate) fn send_packet(
         &mut self,
         port: &str,
@@ -137,7 +138,8 @@ impl Lab {
     }
 }
 
-/// Tags in short: `10` a C-tag, `s10` an S-tag, `10p5` with priority 5, `10+20` one inside the other, nothing for none.
+/// Tags in short: `10` a C-tag, `s10` an S-tag, `10p5` with priority 5, `10+20` one inside the
+/// other, nothing for none.
 pub(crate) fn show(tags: &[VlanTag]) -> String {
     let one = |tag: &VlanTag| {
         let service = if tag.tpid == 0x88a8 { "s" } else { "" };

@@ -1,4 +1,5 @@
-//! How tags map to VLANs and back: the expectations are those of "VLAN Configuration" in ovs-vswitchd.conf.db(5).
+//! How tags map to VLANs and back: the expectations are those of "VLAN Configuration" in
+//! ovs-vswitchd.conf.db(5).
 
 use crate::lab::{Lab, show, tags, vid};
 use dp::{Action, DropCause};
@@ -6,7 +7,8 @@ use flow::Field;
 use switch::{PortConfig, PriorityTags, VlanMode};
 use testkit::Packet;
 
-/// `access10`, `trunk`, `trunk:10,20`, `tagged10:20`, `untagged10:20`, `tunnel10` (with `:` the customer VLANs).
+/// `access10`, `trunk`, `trunk:10,20`, `tagged10:20`, `untagged10:20`, `tunnel10` (with `:` the
+/// customer VLANs).
 fn port(text: &str) -> PortConfig {
     let (mode, vlans) = text.split_once(':').unwrap_or((text, ""));
     let digits = mode.find(|c: char| c.is_ascii_digit()).unwrap_or(mode.len());
@@ -34,7 +36,8 @@ fn port(text: &str) -> PortConfig {
     port
 }
 
-/// What leaves `to` when a packet with tags `sent` comes into `from`: its tags, `bare` without any, `-` where nothing leaves.
+/// What leaves `to` when a packet with tags `sent` comes into `from`: its tags, `bare` without any,
+/// `-` where nothing leaves.
 fn cross(from: PortConfig, sent: &str, to: PortConfig, limit: u8) -> String {
     let mut lab = Lab::new();
     lab.config.vlan_limit = limit;

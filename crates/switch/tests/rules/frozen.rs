@@ -1,4 +1,5 @@
-//! Packets that go on where they were interrupted: behind a label, by their length, after a controller; and groups that choose.
+//! Packets that go on where they were interrupted: behind a label, by their length, after a
+//! controller; and groups that choose.
 
 use crate::model::Topology;
 use dp::{Action as Step, DropCause};

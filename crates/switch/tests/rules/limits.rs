@@ -67,7 +67,8 @@ fn met(groups: &[&str], rules: &[String]) -> (usize, usize) {
     (translated.rules.len(), left)
 }
 
-/// Rules by which a packet is looked up again in the first table so many times, and the last of these does something.
+/// Rules by which a packet is looked up again in the first table so many times, and the last of
+/// these does something.
 fn again(times: u32, last: &str) -> Vec<String> {
     let next = |n: u32| format!("reg0={n},actions=load:{}->NXM_NX_REG0[],resubmit(,0)", n + 1);
     let end = format!("reg0={times},actions={last}");
@@ -249,7 +250,8 @@ fn a_cached_translation_is_right_until_a_change_of_rules_says_otherwise() {
             };
             cache.retain(|(key, cached)| !changes.iter().any(|change| cached.is_stale_for(key, change)));
             for (key, cached) in &cache {
-                // What it depends on may be more or less by now: a mask that is another one needs other proof.
+                // What it depends on may be more or less by now: a mask that is another one needs
+                // other proof.
                 let again = switch.translate(key, now);
                 assert_eq!(
                     (&cached.actions, &cached.effects, cached.drop),

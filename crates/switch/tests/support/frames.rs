@@ -66,7 +66,8 @@ impl Frame {
     }
 }
 
-/// What comes out of which port, sorted; `long` says whether the packet is longer than any length that is asked for.
+/// What comes out of which port, sorted; `long` says whether the packet is longer than any length
+/// that is asked for.
 pub(crate) fn run(actions: &[Action], frame: &Frame, long: bool) -> Vec<(u32, String)> {
     let mut out = Vec::new();
     go(actions, frame.clone(), long, &mut out);

@@ -9,7 +9,8 @@ use switch::trace::Request;
 use testkit::{Options, Packet, Vswitch, mac, skip, to_hex};
 use wire::Nanos;
 
-/// Rules of the first bridge, `in_port=1` its port `a1`; how the packets that they are for are traced is to be the same.
+/// Rules of the first bridge, `in_port=1` its port `a1`; how the packets that they are for are
+/// traced is to be the same.
 const PROGRAMS: &[&[&str]] = &[
     &[
         "in_port=1,actions=set_field:5->tun_id,set_field:1.2.3.4->tun_dst,set_field:1.2.3.5->tun_src,set_field:0x12->pkt_mark,resubmit(,1)",

@@ -7,7 +7,8 @@ use testkit::{ArpOp, Packet, Rng, mac};
 pub(crate) fn random(rng: &mut Rng, topology: &Topology) -> (u32, Vec<u8>) {
     let port = *rng.pick(&topology.inputs());
     let mut packet = Packet::new(mac(1 + rng.below(4) as u32), mac(1 + rng.below(5) as u32));
-    // A tag inside a priority tag, and the other way round, is the matter of the comparison of plain switching.
+    // A tag inside a priority tag, and the other way round, is the matter of the comparison of
+    // plain switching.
     if rng.chance(35) {
         packet = packet.tag(0x8100, *rng.pick(&[10, 20, 30]) | (rng.below(3) as u16) << 13);
     }

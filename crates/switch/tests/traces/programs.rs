@@ -15,7 +15,8 @@ pub(crate) fn rules(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<Str
     for _ in 0..count {
         let rule = rule(rng, topology, bridge);
         let (head, _) = rule.split_once("actions=").unwrap();
-        // Of two rules of one match and priority the second replaces the first; of overlapping ones it is not said which wins.
+        // Of two rules of one match and priority the second replaces the first; of overlapping ones
+        // it is not said which wins.
         if seen.insert(head.to_owned()) {
             rules.push(rule);
         }
@@ -65,7 +66,8 @@ enum Class {
 
 fn rule(rng: &mut Rng, topology: &Topology, bridge: &str) -> String {
     let table = if rng.chance(45) { 0 } else { rng.below(TABLES) };
-    // No two rules of a table have the same priority: whichever wins is the same one in both switches.
+    // No two rules of a table have the same priority: whichever wins is the same one in both
+    // switches.
     let priority = 1 + rng.below(60_000);
     let mut parts = vec![format!("table={table}"), format!("priority={priority}")];
     if rng.chance(20) {
@@ -215,7 +217,8 @@ fn action(rng: &mut Rng, ports: &[u16], table: usize, class: Class, tagged: bool
             14 if tagged => format!("set_field:{}->vlan_vid", 0x1000 + 10 * rng.below(3)),
             15 if tagged => format!("set_field:{}->vlan_pcp", rng.below(8)),
             16 if tagged => "strip_vlan".to_owned(),
-            // The new tag is written to: by the specification it begins as the one that is there, there as zero.
+            // The new tag is written to: by the specification it begins as the one that is there,
+            // there as zero.
             17 => format!(
                 "push_vlan:{},set_field:{}->vlan_vid,set_field:{}->vlan_pcp",
                 rng.pick(&["0x8100", "0x88a8"]),

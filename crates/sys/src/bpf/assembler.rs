@@ -1,4 +1,5 @@
-//! Putting BPF programs together, instruction by instruction, with jumps to named places (RFC 9669).
+//! Putting BPF programs together, instruction by instruction, with jumps to named places (RFC
+//! 9669).
 
 use super::Instruction;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -159,7 +160,8 @@ impl Assembler {
     /// The program, with its jumps.
     ///
     /// # Panics
-    /// Where a jump leads to a place that has no name, or too far: whoever wrote the program has to mend it.
+    /// Where a jump leads to a place that has no name, or too far: whoever wrote the program has to
+    /// mend it.
     pub(super) fn finish(mut self) -> Vec<Instruction> {
         for (from, name) in &self.jumps {
             let to = self.places.iter().find(|(place, _)| place == name);

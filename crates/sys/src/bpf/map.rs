@@ -25,7 +25,8 @@ pub(super) enum Kind {
     Sockets = 17,
 }
 
-/// An entry's memory is its own, and is used for no other before every program that has found it has ended.
+/// An entry's memory is its own, and is used for no other before every program that has found it
+/// has ended.
 pub(super) const NO_PREALLOC: u32 = 1;
 /// A process can have an array's values in its memory.
 const MMAPABLE: u32 = 1 << 10;
@@ -61,10 +62,12 @@ struct ElementAttr {
 }
 
 impl Map {
-    /// An empty map of entries with keys and values of so many bytes. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`.
+    /// An empty map of entries with keys and values of so many bytes. Needs `CAP_BPF` and
+    /// `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`.
     ///
     /// # Errors
-    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` for what it does not know, or without entries.
+    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` for what it does not know, or without
+    /// entries.
     pub(super) fn new(name: &str, kind: Kind, (key, value): (usize, usize), entries: u32, flags: u32) -> Result<Map> {
         let mut padded = [0; 16];
         padded[..name.len()].copy_from_slice(name.as_bytes());
@@ -78,7 +81,8 @@ impl Map {
             numa_node: 0,
             name: padded,
         };
-        // SAFETY: the kernel reads the attributes, which live through the call and hold no pointers. The command makes a descriptor.
+        // SAFETY: the kernel reads the attributes, which live through the call and hold no
+        // pointers. The command makes a descriptor.
         let fd = unsafe { make("bpf(BPF_MAP_CREATE)", BPF_MAP_CREATE, &attr) }?;
         Ok(Map {
             fd,
@@ -90,7 +94,8 @@ impl Map {
     /// Makes an entry, or gives it another value.
     ///
     /// # Errors
-    /// `E2BIG` where the map is full, or the key of an array beyond its end; `EINVAL` where key or value are of another length; the kernel's others.
+    /// `E2BIG` where the map is full, or the key of an array beyond its end; `EINVAL` where key or
+    /// value are of another length; the kernel's others.
     pub(super) fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.update(key, value, BPF_ANY)
     }
@@ -112,8 +117,8 @@ impl Map {
             flags,
             ..self.element(key, value.as_ptr() as u64)
         };
-        // SAFETY: the kernel reads the attributes and as many bytes of key and value as the map's have, which is how many there are; all live
-        // through the call.
+        // SAFETY: the kernel reads the attributes and as many bytes of key and value as the map's
+        // have, which is how many there are; all live through the call.
         unsafe { bpf(CALL, BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
     }
 
@@ -127,8 +132,8 @@ impl Map {
             return Err(Error::of(CALL)(rustix::io::Errno::INVAL));
         }
         let attr = self.element(key, 0);
-        // SAFETY: the kernel reads the attributes and as many bytes of the key as the map's have, which is how many there are; both live through
-        // the call.
+        // SAFETY: the kernel reads the attributes and as many bytes of the key as the map's have,
+        // which is how many there are; both live through the call.
         unsafe { bpf(CALL, BPF_MAP_DELETE_ELEM, &attr) }.map(drop)
     }
 
@@ -149,7 +154,8 @@ impl AsFd for Map {
     }
 }
 
-/// An array of rows of counters and other words, which programs and the process have in their memory at once.
+/// An array of rows of counters and other words, which programs and the process have in their
+/// memory at once.
 pub(super) struct SharedArray {
     map: Map,
     memory: NonNull<AtomicU64>,
@@ -192,8 +198,8 @@ impl SharedArray {
     /// # Panics
     /// Where there is none of that number.
     pub(super) fn row(&self, number: u32) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped from that address on, which is a page's, until this is dropped; programs and other threads change them
-        // as atomics only.
+        // SAFETY: so many words are mapped from that address on, which is a page's, until this is
+        // dropped; programs and other threads change them as atomics only.
         let words = unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.words) };
         &words[number as usize * self.row..][..self.row]
     }

@@ -1,9 +1,12 @@
 //! Programs that forward known packets from device to device inside the kernel.
 //!
-//! A packet that a device receives meets two programs on its way, one right after the other on the same processor:
-//! - The *filter* of the device's packet socket looks for the packet's key among the ways. Where there is one in force, it counts the packet, notes
-//!   where it goes, and keeps it from the socket.
-//! - The *redirect* on the device's ingress sends what was noted on its way, and drops what was not, which the socket has.
+//! A packet that a device receives meets two programs on its way, one right after the other on the
+//! same processor:
+//! - The *filter* of the device's packet socket looks for the packet's key among the ways. Where
+//!   there is one in force, it counts the packet, notes where it goes, and keeps it from the
+//!   socket.
+//! - The *redirect* on the device's ingress sends what was noted on its way, and drops what was
+//!   not, which the socket has.
 //!
 //! So whether a packet goes through the process is decided once.
 //!
@@ -44,11 +47,14 @@ const EPOCHS_AT_ONCE: usize = 4;
 /// Bytes of a key; what is in them is said at [`Key`].
 pub const KEY: usize = 72;
 
-/// What a packet must have in common with another to go the same way, as the filter puts it together:
+/// What a packet must have in common with another to go the same way, as the filter puts it
+/// together:
 /// - bytes 0 to 3: the port that it came in by, in the machine's order;
-/// - bytes 4 to 7: the VLAN tag that the kernel took out of it, its TCI, and the TPID in the network's order above it; 0 without one;
-/// - from byte 8 on: its headers, with zeros in the place of the lengths, the identification and the checksum of an IPv4 header, of the length in
-///   an IPv6 header, of an ICMP checksum; up to the ports or the type and code.
+/// - bytes 4 to 7: the VLAN tag that the kernel took out of it, its TCI, and the TPID in the
+///   network's order above it; 0 without one;
+/// - from byte 8 on: its headers, with zeros in the place of the lengths, the identification and
+///   the checksum of an IPv4 header, of the length in an IPv6 header, of an ICMP checksum; up to
+///   the ports or the type and code.
 pub type Key = [u8; KEY];
 
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
@@ -111,7 +117,8 @@ pub struct Ways {
     ports: SharedArray,
     /// Epochs by number, in one row.
     epochs: SharedArray,
-    /// Of each processor, between the two programs: the port that a packet came in by, the device that it goes out by, and what becomes of its tag.
+    /// Of each processor, between the two programs: the port that a packet came in by, the device
+    /// that it goes out by, and what becomes of its tag.
     noted: Map,
 }
 
@@ -122,11 +129,12 @@ pub struct Way {
     pub port: u32,
     /// The kernel's number of its device.
     pub ifindex: u32,
-    /// The longest packet, in bytes from the Ethernet header on without a tag that the kernel took out; what is longer goes through the process, but
-    /// for what the device cuts.
+    /// The longest packet, in bytes from the Ethernet header on without a tag that the kernel took
+    /// out; what is longer goes through the process, but for what the device cuts.
     pub longest: u32,
-    /// Packets go to the other end of the device, a veth in another network namespace, as if it had received them: that is sooner, and passes by the
-    /// device's qdisc, captures and counters. To other devices they are lost.
+    /// Packets go to the other end of the device, a veth in another network namespace, as if it had
+    /// received them: that is sooner, and passes by the device's qdisc, captures and counters. To
+    /// other devices they are lost.
     pub to_peer: bool,
     /// What becomes of their VLAN tag.
     pub tag: TagChange,
@@ -167,7 +175,8 @@ pub struct Carried {
     pub packets: u64,
     /// Their bytes, with tags.
     pub bytes: u64,
-    /// When the last one did, in nanoseconds of the monotonic clock, some milliseconds early; 0 where none has.
+    /// When the last one did, in nanoseconds of the monotonic clock, some milliseconds early; 0
+    /// where none has.
     pub used: u64,
 }
 
@@ -300,8 +309,9 @@ impl Ways {
         }
     }
 
-    /// Loads the programs for what comes in by a port. To be attached first is the redirect: without the filter it drops all, which the socket has;
-    /// what the filter keeps from the socket is lost without it.
+    /// Loads the programs for what comes in by a port. To be attached first is the redirect:
+    /// without the filter it drops all, which the socket has; what the filter keeps from the socket
+    /// is lost without it.
     ///
     /// # Errors
     /// The kernel's: `EINVAL` before Linux 5.11, which has no coarse time for programs.
@@ -449,7 +459,8 @@ impl Ways {
     }
 }
 
-/// In what is noted between the programs: the bit that says that the packet goes to the device's peer, above the numbers of ports.
+/// In what is noted between the programs: the bit that says that the packet goes to the device's
+/// peer, above the numbers of ports.
 const PEER_BIT: i32 = 48;
 
 impl Programs {

@@ -1,7 +1,9 @@
-//! An XDP program that hands what a device receives to AF_XDP sockets, each queue's packets to the socket of that queue.
+//! An XDP program that hands what a device receives to AF_XDP sockets, each queue's packets to the
+//! socket of that queue.
 //!
-//! It is attached by a link (Linux 5.9), so that the kernel takes it away with the process, however that ends. What comes in by a queue without a
-//! socket is dropped: a device that is a port belongs to the switch.
+//! It is attached by a link (Linux 5.9), so that the kernel takes it away with the process, however
+//! that ends. What comes in by a queue without a socket is dropped: a device that is a port belongs
+//! to the switch.
 
 use super::map::{Kind, Map};
 use super::{Instruction, link, load};
@@ -40,16 +42,19 @@ pub struct RedirectProgram {
     fd: OwnedFd,
 }
 
-/// A program attached to a device; detached when this is dropped, or when the process ends in whatever way.
+/// A program attached to a device; detached when this is dropped, or when the process ends in
+/// whatever way.
 pub struct XdpLink {
     _fd: OwnedFd,
 }
 
 impl SocketMap {
-    /// An empty map for queues of numbers below `queues`. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`.
+    /// An empty map for queues of numbers below `queues`. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or
+    /// `CAP_SYS_ADMIN`.
     ///
     /// # Errors
-    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` without AF_XDP or where `queues` is zero.
+    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` without AF_XDP or where `queues` is
+    /// zero.
     pub fn new(queues: u32) -> Result<SocketMap> {
         Ok(SocketMap {
             map: Map::new(NAME, Kind::Sockets, (4, 4), queues, 0)?,
@@ -59,14 +64,16 @@ impl SocketMap {
     /// Lets a queue's packets go to a socket that is bound to that queue.
     ///
     /// # Errors
-    /// `E2BIG` where the queue's number is too large, `EINVAL` or `EOPNOTSUPP` where the descriptor is not an AF_XDP socket's.
+    /// `E2BIG` where the queue's number is too large, `EINVAL` or `EOPNOTSUPP` where the descriptor
+    /// is not an AF_XDP socket's.
     pub fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<()> {
         self.map.set(&queue.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
     }
 }
 
 impl RedirectProgram {
-    /// Loads the program for a map. With `fragments`, packets may be in several buffers (Linux 5.18).
+    /// Loads the program for a map. With `fragments`, packets may be in several buffers (Linux
+    /// 5.18).
     ///
     /// # Errors
     /// The kernel's: `EPERM`, `EINVAL` for `fragments` where it does not know them.
@@ -85,9 +92,10 @@ impl RedirectProgram {
     /// Attaches the program to what a device receives.
     ///
     /// # Errors
-    /// The kernel's: `EBUSY` or `EEXIST` where another program is attached, `EOPNOTSUPP` where the driver has no place for it, `EINVAL` before
-    /// Linux 5.9, `ERANGE` or `EINVAL` where the device's, or its peer's, MTU is too large for it, `ENOSPC` where a veth's peer sends by more queues
-    /// than it receives by.
+    /// The kernel's: `EBUSY` or `EEXIST` where another program is attached, `EOPNOTSUPP` where the
+    /// driver has no place for it, `EINVAL` before Linux 5.9, `ERANGE` or `EINVAL` where the
+    /// device's, or its peer's, MTU is too large for it, `ENOSPC` where a veth's peer sends by more
+    /// queues than it receives by.
     pub fn link(&self, ifindex: u32, hook: Hook) -> Result<XdpLink> {
         let flags = match hook {
             Hook::Native => XDP_FLAGS_DRV_MODE,
@@ -104,7 +112,8 @@ impl RedirectProgram {
     }
 }
 
-/// `return bpf_redirect_map(map, ctx->rx_queue_index, XDP_DROP)`: the last is what happens where there is no socket.
+/// `return bpf_redirect_map(map, ctx->rx_queue_index, XDP_DROP)`: the last is what happens where
+/// there is no socket.
 fn program(map: i32) -> [Instruction; 6] {
     let instruction = |code, registers, offset, value| Instruction {
         code,

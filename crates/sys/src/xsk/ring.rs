@@ -1,7 +1,8 @@
 //! The rings that a process and the kernel hand buffers to each other by.
 //!
-//! Each has one producer and one consumer; each side writes its own index and reads the other's. An entry between the indices belongs to the
-//! consumer, the others to the producer: a release store of the index hands over, an acquire load of it takes over.
+//! Each has one producer and one consumer; each side writes its own index and reads the other's. An
+//! entry between the indices belongs to the consumer, the others to the producer: a release store
+//! of the index hands over, an acquire load of it takes over.
 
 use crate::error::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -15,7 +16,8 @@ pub(super) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the memory belongs to the value, not to a thread; what is in it is reached by the owner's methods only.
+// SAFETY: the memory belongs to the value, not to a thread; what is in it is reached by the owner's
+// methods only.
 unsafe impl Send for Mapping {}
 // SAFETY: a shared reference gives nothing but the address.
 unsafe impl Sync for Mapping {}
@@ -49,7 +51,8 @@ impl Mapping {
             )
         };
         let mapping = Mapping::new(address, len)?;
-        // SAFETY: the memory is the mapping's; the advice changes nothing about what is in it. Without it, it is as good, only slower.
+        // SAFETY: the memory is the mapping's; the advice changes nothing about what is in it.
+        // Without it, it is as good, only slower.
         let _ = unsafe { rustix::mm::madvise(mapping.address.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage) };
         Ok(mapping)
     }
@@ -72,7 +75,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the memory was mapped with this length, and whoever has pointers into it owns the mapping too and is gone with it.
+        // SAFETY: the memory was mapped with this length, and whoever has pointers into it owns the
+        // mapping too and is gone with it.
         let _ = unsafe { munmap(self.address.as_ptr().cast(), self.len) };
     }
 }
@@ -106,7 +110,8 @@ impl<T: Copy> Ring<T> {
         if !fits || !aligned(offsets.desc, align_of::<T>()) {
             return Err(Error::of("getsockopt(XDP_MMAP_OFFSETS)")(rustix::io::Errno::INVAL));
         }
-        // SAFETY: all offsets were found to be within the mapping and aligned; a mapping begins at a page's boundary.
+        // SAFETY: all offsets were found to be within the mapping and aligned; a mapping begins at
+        // a page's boundary.
         unsafe {
             Ok(Ring {
                 producer: base.add(offsets.producer as usize).cast(),
@@ -121,7 +126,8 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: it is in the mapping, aligned, and only ever accessed atomically, by the kernel too.
+        // SAFETY: it is in the mapping, aligned, and only ever accessed atomically, by the kernel
+        // too.
         unsafe { self.producer.as_ref() }
     }
 
@@ -140,7 +146,8 @@ impl<T: Copy> Ring<T> {
     /// Whether the kernel has to be called to look at the ring.
     #[inline]
     fn needs_wakeup(&self) -> bool {
-        // What was put into the ring is seen before this is read: the other side does it the other way round.
+        // What was put into the ring is seen before this is read: the other side does it the other
+        // way round.
         fence(Ordering::SeqCst);
         // SAFETY: as `producer`.
         unsafe { self.flags.as_ref() }.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
@@ -186,7 +193,8 @@ impl<T: Copy> Producer<T> {
     pub(super) fn put(&mut self, entry: T) -> bool {
         let room = self.has_room(1);
         if room {
-            // SAFETY: the entry is in the mapping, and belongs to the producer, since there is room.
+            // SAFETY: the entry is in the mapping, and belongs to the producer, since there is
+            // room.
             unsafe { self.ring.entry(self.head).write(entry) };
             self.head = self.head.wrapping_add(1);
         }
@@ -248,8 +256,8 @@ impl<T: Copy> Consumer<T> {
         if n >= self.head.wrapping_sub(self.tail).min(self.ring.size) {
             return None;
         }
-        // SAFETY: the entry is in the mapping, and belongs to the consumer, since it is between the indices. Any bytes are an entry: they are
-        // structures of integers.
+        // SAFETY: the entry is in the mapping, and belongs to the consumer, since it is between the
+        // indices. Any bytes are an entry: they are structures of integers.
         Some(unsafe { self.ring.entry(self.tail.wrapping_add(n)).read() })
     }
 

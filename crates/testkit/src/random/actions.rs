@@ -286,7 +286,8 @@ fn ethernet(rng: &mut Rng) -> String {
 fn vlan(rng: &mut Rng, known: &mut Known) -> Option<String> {
     let vid = rng.pick(&VIDS);
     Some(match rng.below(7) {
-        // Where it is not known that there is one, later versions put one before those that there are.
+        // Where it is not known that there is one, later versions put one before those that there
+        // are.
         0 if known.tagged || known.oldest => {
             known.tagged = true;
             format!("mod_vlan_vid:{vid}")
@@ -302,7 +303,8 @@ fn vlan(rng: &mut Rng, known: &mut Known) -> Option<String> {
         3 if !known.oldest => {
             known.tagged = true;
             let tpid = if rng.chance(70) { "0x8100" } else { "0x88a8" };
-            // Both are set: OpenFlow has a new tag begin as the one it is put before, Open vSwitch with zeros.
+            // Both are set: OpenFlow has a new tag begin as the one it is put before, Open vSwitch
+            // with zeros.
             let pcp = rng.pick(&[0, 3]);
             format!(
                 "push_vlan:{tpid},set_field:{}->vlan_vid,set_field:{pcp}->vlan_pcp",

@@ -1,7 +1,8 @@
-//! Random OpenFlow rules, as text for `ovs-ofctl`, and random frames that meet them: for comparisons of two switches, or of a cache with what
-//! filled it.
+//! Random OpenFlow rules, as text for `ovs-ofctl`, and random frames that meet them: for
+//! comparisons of two switches, or of a cache with what filled it.
 //!
-//! Both are drawn from a few values, so that rules often match; nearly every frame is well-formed, and a few of each kind are not.
+//! Both are drawn from a few values, so that rules often match; nearly every frame is well-formed,
+//! and a few of each kind are not.
 
 mod actions;
 mod matches;

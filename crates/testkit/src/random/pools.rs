@@ -1,4 +1,5 @@
-//! The few values that packets have and rules look for: from many, no rule would ever meet its packet.
+//! The few values that packets have and rules look for: from many, no rule would ever meet its
+//! packet.
 
 use crate::Rng;
 use std::net::{Ipv4Addr, Ipv6Addr};

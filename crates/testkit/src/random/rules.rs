@@ -5,7 +5,8 @@ use super::matches;
 use super::pools::{MACS, PORTS, VIDS, ip, ip6};
 use crate::Rng;
 
-/// Frames of this type mark the end of a batch: they go to a port of their own before any other rule is looked at.
+/// Frames of this type mark the end of a batch: they go to a port of their own before any other
+/// rule is looked at.
 pub const MARK: u16 = 0x88b6;
 /// Where they go.
 pub const MARK_PORT: u16 = 9;
@@ -21,7 +22,8 @@ pub struct RuleSet {
     pub groups: Vec<String>,
     /// Whether packets change what happens to later ones.
     pub learning: bool,
-    /// Whether a controller is told of packets and of the end of rules, and then in which form, for `ovs-ofctl monitor -P`.
+    /// Whether a controller is told of packets and of the end of rules, and then in which form, for
+    /// `ovs-ofctl monitor -P`.
     pub telling: Option<&'static str>,
     /// Changes of ports, for `ovs-ofctl mod-port`: the port and the word.
     pub ports: Vec<(&'static str, &'static str)>,

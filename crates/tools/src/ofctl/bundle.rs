@@ -14,7 +14,8 @@ const OPEN: u16 = 0;
 const COMMIT: u16 = 4;
 const ATOMIC_ORDERED: u16 = 3;
 
-/// How much is sent at once: less than a socket holds, so that the switch has something to do while the next piece is made.
+/// How much is sent at once: less than a socket holds, so that the switch has something to do while
+/// the next piece is made.
 const PIECE: usize = 64 << 10;
 
 /// An open bundle.
@@ -152,7 +153,8 @@ pub(crate) struct Ended {
     errors: Vec<Vec<u8>>,
 }
 
-/// Prints a bundle's errors; `find` tells the change of a number, since errors quote only its beginning.
+/// Prints a bundle's errors; `find` tells the change of a number, since errors quote only its
+/// beginning.
 pub(crate) fn transaction_end(
     ctl: &Ctl,
     target: &str,
@@ -191,11 +193,12 @@ pub(crate) fn transaction_end(
     Err(Failure::new(format!("talking to {} (Protocol error)", ended.name)))
 }
 
-/// Carries out what the lines of a source ask for as one bundle. `parse` reads a line, with the words that errors in it begin with; `body` is the message
-/// of a version for it.
+/// Carries out what the lines of a source ask for as one bundle. `parse` reads a line, with the
+/// words that errors in it begin with; `body` is the message of a version for it.
 ///
-/// Lines are sent as they are read: of a mistake in the last one remains a bundle that nobody commits. In which format, the first says; where a later one
-/// has no such format, or there is no switch, all are read for what is wrong with them before it is tried again.
+/// Lines are sent as they are read: of a mistake in the last one remains a bundle that nobody
+/// commits. In which format, the first says; where a later one has no such format, or there is no
+/// switch, all are read for what is wrong with them before it is tried again.
 pub(super) fn bundled<M>(
     (ctl, target, source): (&Ctl, &str, &Source),
     reading: &Reading<'_>,

@@ -1,4 +1,5 @@
-//! A connection to a switch: opened, its version agreed on, messages sent and received one after the other.
+//! A connection to a switch: opened, its version agreed on, messages sent and received one after
+//! the other.
 
 use super::{Ctl, secure};
 use crate::common::Failure;
@@ -150,7 +151,8 @@ fn is_socket(path: &Path) -> bool {
 }
 
 fn unix(path: &Path) -> io::Result<Stream> {
-    // Names longer than a socket's address can hold are reached through a descriptor of the directory.
+    // Names longer than a socket's address can hold are reached through a descriptor of the
+    // directory.
     const MAX: usize = 107;
     if path.as_os_str().len() <= MAX {
         return UnixStream::connect(path).map(Stream::Unix);
@@ -332,7 +334,8 @@ impl Conn {
         }
     }
 
-    /// Sends what is in `bytes` while messages come in, which `heard` is told of. Returns early when `heard` says so.
+    /// Sends what is in `bytes` while messages come in, which `heard` is told of. Returns early
+    /// when `heard` says so.
     pub(crate) fn stream_out(&mut self, mut bytes: &[u8], heard: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
         self.stream.set_nonblocking(true)?;
         let result = loop {
@@ -389,7 +392,8 @@ impl Conn {
         }
     }
 
-    /// Sends a request that is answered only if it fails, and waits until it is carried out. Returns the error.
+    /// Sends a request that is answered only if it fails, and waits until it is carried out.
+    /// Returns the error.
     pub(crate) fn transact_noreply(&mut self, ctl: &Ctl, request: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let barrier = ctl.xid();
         let mut bytes = request.to_vec();
@@ -413,7 +417,8 @@ impl Conn {
         talk(self).map_err(|e| self.talking(e))
     }
 
-    /// Sends a request for statistics, and tells of each part of the answer, the last of which may be an error.
+    /// Sends a request for statistics, and tells of each part of the answer, the last of which may
+    /// be an error.
     pub(crate) fn statistics(
         &mut self,
         ctl: &Ctl,

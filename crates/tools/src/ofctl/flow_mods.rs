@@ -1,7 +1,8 @@
 //! Changes of flows: `add-flow`, `add-flows`, `mod-flows`, `del-flows`.
 //!
-//! A file is read twice: first to see that all of it makes sense and in which formats it can be sent, then to send it. So a mistake in its
-//! last line changes nothing, and no more of it is held than a piece on its way. (A bundle is sent at once: it can be given up.)
+//! A file is read twice: first to see that all of it makes sense and in which formats it can be
+//! sent, then to send it. So a mistake in its last line changes nothing, and no more of it is held
+//! than a piece on its way. (A bundle is sent at once: it can be given up.)
 
 use super::bundle::bundled;
 use super::conn::{Conn, is_error};
@@ -16,7 +17,8 @@ use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, stdin};
 
-/// How much is sent at once: less than a socket holds, so that the switch has something to do while the next piece is made.
+/// How much is sent at once: less than a socket holds, so that the switch has something to do while
+/// the next piece is made.
 const PIECE: usize = 64 << 10;
 
 /// Where texts come from, one a line, as often as is wanted.
@@ -98,7 +100,8 @@ fn lines(
     }
 }
 
-/// Reads texts that may name ports and tables of a switch, which is asked for their names only when a text cannot be read without them.
+/// Reads texts that may name ports and tables of a switch, which is asked for their names only when
+/// a text cannot be read without them.
 pub(crate) struct Reading<'a> {
     ctl: &'a Ctl,
     target: &'a str,
@@ -179,8 +182,9 @@ pub(crate) fn for_version(mut m: FlowMod, version: Version) -> FlowMod {
     m
 }
 
-/// Carries out what the lines of a source ask for, as one bundle if that is wanted, else one after the other. `parse` reads a line, with the words
-/// that errors in it begin with; `body` is the message of a version for it.
+/// Carries out what the lines of a source ask for, as one bundle if that is wanted, else one after
+/// the other. `parse` reads a line, with the words that errors in it begin with; `body` is the
+/// message of a version for it.
 pub(crate) fn change<M>(
     (ctl, target, source): (&Ctl, &str, &Source),
     reading: &Reading<'_>,

@@ -20,7 +20,8 @@ fn all() -> GroupMod {
     }
 }
 
-/// That a version has the change: parts of groups can be changed in OpenFlow 1.5, and in 1.0 by Nicira's messages.
+/// That a version has the change: parts of groups can be changed in OpenFlow 1.5, and in 1.0 by
+/// Nicira's messages.
 pub(super) fn possible(m: &GroupMod, version: Version) -> Result<(), Failure> {
     let name = match m.command {
         GroupCommand::InsertBucket => "insert-bucket",

@@ -1,8 +1,8 @@
 //! `ofctl`: asks and tells OpenFlow switches (ovs-ofctl(8)).
 //!
-//! A command opens a [`conn::Conn`] to a switch, agrees with it on a flow format ([`format`]), and sends and prints messages. What is
-//! printed is in `openflow::text::print`. Flows stream: neither a dump nor a file of flows is ever held whole, unless it has to be sorted or
-//! compared.
+//! A command opens a [`conn::Conn`] to a switch, agrees with it on a flow format ([`format`]), and
+//! sends and prints messages. What is printed is in `openflow::text::print`. Flows stream: neither
+//! a dump nor a file of flows is ever held whole, unless it has to be sorted or compared.
 
 mod bundle;
 mod color;
@@ -77,7 +77,8 @@ struct Command {
     usage: &'static str,
     min: usize,
     max: usize,
-    /// Whether it changes the switch, or is about flows and messages that need not be a switch's: neither is carried out in read-only mode.
+    /// Whether it changes the switch, or is about flows and messages that need not be a switch's:
+    /// neither is carried out in read-only mode.
     writes: bool,
     run: Run,
 }

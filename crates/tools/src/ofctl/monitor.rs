@@ -1,4 +1,5 @@
-//! What a switch says: `monitor` and `snoop`, in the foreground or as a daemon that a control socket directs.
+//! What a switch says: `monitor` and `snoop`, in the foreground or as a daemon that a control
+//! socket directs.
 
 use super::conn::{Conn, Stream, Target, echo_reply, is_error, reason, xid_of};
 use super::names::Wanted;

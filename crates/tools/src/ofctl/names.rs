@@ -17,7 +17,8 @@ pub(crate) enum Wanted {
 }
 
 impl Ctl {
-    /// Reads a text that may name ports and tables of a switch, which is asked for their names only if the text cannot be read without them.
+    /// Reads a text that may name ports and tables of a switch, which is asked for their names only
+    /// if the text cannot be read without them.
     pub(crate) fn read_with_names<T>(
         &self,
         target: &str,

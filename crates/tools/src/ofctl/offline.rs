@@ -61,7 +61,8 @@ pub(super) fn ofp_parse(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     print(&out)
 }
 
-/// Says in which formats flows can be sent, and how each looks in the first of them that is allowed.
+/// Says in which formats flows can be sent, and how each looks in the first of them that is
+/// allowed.
 fn show_flows(ctl: &Ctl, flows: Vec<openflow::model::FlowMod>, usable: Protocols) -> Result<(), Failure> {
     let mut out = format!("usable protocols: {usable}\n");
     let chosen = (usable & ctl.options.protocols).iter().next();
@@ -124,7 +125,8 @@ pub(super) fn parse_group(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     print(&out)
 }
 
-/// Reads lists of actions or instructions in hexadecimal digits from standard input, one a line, and prints each.
+/// Reads lists of actions or instructions in hexadecimal digits from standard input, one a line,
+/// and prints each.
 fn parse_hex(word: &str, what: &str, instructions: bool) -> Result<(), Failure> {
     let version: Version = word
         .parse()

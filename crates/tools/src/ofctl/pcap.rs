@@ -117,7 +117,8 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
     out.flush()
 }
 
-/// The records behind a file's header, whether its numbers begin with the low byte, and whether it counts nanoseconds.
+/// The records behind a file's header, whether its numbers begin with the low byte, and whether it
+/// counts nanoseconds.
 fn header(data: &[u8]) -> Option<(&[u8], bool, bool)> {
     let (little, nanos) = match data.first_chunk()? {
         [0xd4, 0xc3, 0xb2, 0xa1] => (true, false),
@@ -129,7 +130,8 @@ fn header(data: &[u8]) -> Option<(&[u8], bool, bool)> {
     Some((data.get(24..)?, little, nanos))
 }
 
-/// The TCP segment in a frame: its direction, where it belongs, whether it begins a stream, and its bytes.
+/// The TCP segment in a frame: its direction, where it belongs, whether it begins a stream, and its
+/// bytes.
 fn segment(frame: &[u8]) -> Option<(Flow, u32, bool, &[u8])> {
     let half = |data: &[u8], at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
     let mut at = 12;

@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 
-/// Connects to `ssl:HOST[:PORT]`. A thread does the work between the network and the socket; whoever waits for answers, as every command does
-/// that changes something, has had everything sent.
+/// Connects to `ssl:HOST[:PORT]`. A thread does the work between the network and the socket;
+/// whoever waits for answers, as every command does that changes something, has had everything
+/// sent.
 pub(super) fn connect(target: &str, settings: &Settings) -> io::Result<UnixStream> {
     let remote = Remote::parse(target, OPENFLOW_PORT).map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

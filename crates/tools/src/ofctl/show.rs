@@ -46,7 +46,8 @@ impl Ctl {
         self.print_statistics(&mut conn, target, request)
     }
 
-    /// Sends a request that is answered only if it fails; then the error is printed and the program ends.
+    /// Sends a request that is answered only if it fails; then the error is printed and the program
+    /// ends.
     pub(crate) fn carry_out(&self, conn: &mut Conn, target: &str, request: &[u8]) -> Result<(), Failure> {
         match conn.transact_noreply(self, request)? {
             None => Ok(()),

@@ -209,7 +209,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Inserts a row into `table`, named `name` if there is one (`@name`, or the UUID that it shall have).
+    /// Inserts a row into `table`, named `name` if there is one (`@name`, or the UUID that it shall
+    /// have).
     pub(super) fn create(&mut self, table: &str, name: Option<&str>) -> Result<Uuid, Stop> {
         let Some(name) = name else {
             return Ok(self.txn().insert(table));

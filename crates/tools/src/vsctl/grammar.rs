@@ -1,4 +1,5 @@
-//! Commands: what they are called, what options and arguments they take, and how a command line is cut into them.
+//! Commands: what they are called, what options and arguments they take, and how a command line is
+//! cut into them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ pub(super) struct Spec {
     pub(super) max: usize,
     /// Its options, with a `=` at the end where a value must follow.
     pub(super) options: &'static [&'static str],
-    /// Its arguments as `--commands` lists them: `!` one, `?` one or none, `+` one or more, `*` any number.
+    /// Its arguments as `--commands` lists them: `!` one, `?` one or none, `+` one or more, `*` any
+    /// number.
     pub(super) usage: &'static str,
     /// Selects what the command will read, before there is a connection.
     pub(super) prepare: fn(&mut Prepare<'_>, &Command) -> Result<(), Stop>,
@@ -454,7 +456,8 @@ pub(super) static COMMANDS: &[Spec] = &[
     ),
 ];
 
-/// The options of all commands, to be told apart from global ones when they precede the first command.
+/// The options of all commands, to be told apart from global ones when they precede the first
+/// command.
 pub(super) fn local_options() -> &'static [Opt] {
     const LOCAL: &[Opt] = &[
         Opt::flag("may-exist", None),
@@ -476,7 +479,8 @@ pub(super) fn local_options() -> &'static [Opt] {
     LOCAL
 }
 
-/// Cuts `words` at each `--` into commands; `leading` are options of the first that stood among the global ones.
+/// Cuts `words` at each `--` into commands; `leading` are options of the first that stood among the
+/// global ones.
 pub(super) fn parse(mut leading: Vec<String>, words: &[String]) -> Result<Vec<Command>, Stop> {
     let mut commands = Vec::new();
     for part in words.split(|word| word == "--").filter(|part| !part.is_empty()) {

@@ -1,4 +1,5 @@
-//! Tables, columns and records by the names that users give them: abbreviated, in any case, `-` for `_`.
+//! Tables, columns and records by the names that users give them: abbreviated, in any case, `-` for
+//! `_`.
 
 use ovsdb::idl::Selection;
 use ovsdb::rows::{autoattach, ipfix, netflow, qos, sflow};
@@ -24,7 +25,8 @@ pub(super) enum By {
     Dot,
     /// By the value of one of its columns.
     Column(&'static str),
-    /// By the name of a row of another table that refers to it: table, its name column, its column of references.
+    /// By the name of a row of another table that refers to it: table, its name column, its column
+    /// of references.
     Referrer(&'static str, &'static str, &'static str),
 }
 

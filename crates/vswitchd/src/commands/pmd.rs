@@ -1,7 +1,9 @@
-//! `dpif-netdev/pmd-*`: how busy workers and their queues are, in Open vSwitch's formats for its poll-mode threads.
+//! `dpif-netdev/pmd-*`: how busy workers and their queues are, in Open vSwitch's formats for its
+//! poll-mode threads.
 //!
-//! A worker's *core* is the one that `pmd-cpu-mask` has bound it to; one that is not bound goes by its number. Its *idle* time is all that in which
-//! it forwarded nothing, asleep or not. There is one datapath: a name behind the options makes no difference.
+//! A worker's *core* is the one that `pmd-cpu-mask` has bound it to; one that is not bound goes by
+//! its number. Its *idle* time is all that in which it forwarded nothing, asleep or not. There is
+//! one datapath: a name behind the options makes no difference.
 
 use super::Answer;
 use crate::state::State;
@@ -85,7 +87,8 @@ impl Asked {
                         .filter(|secs| (1..=WINDOW).contains(secs))
                         .unwrap_or(WINDOW)
                 }
-                // Histograms and histories are recorded only under pmd-perf-metrics, which is not there.
+                // Histograms and histories are recorded only under pmd-perf-metrics, which is not
+                // there.
                 "-nh" => {}
                 "-it" | "-ms" => _ = number()?,
                 option if option.starts_with('-') => return Err(format!("{option}: no such option")),

@@ -1,4 +1,5 @@
-//! `qos/*`: disciplines of interfaces, in Open vSwitch's format, and behind its lines of a queue those that only this switch has.
+//! `qos/*`: disciplines of interfaces, in Open vSwitch's format, and behind its lines of a queue
+//! those that only this switch has.
 
 use super::Answer;
 use crate::state::State;
@@ -80,7 +81,8 @@ fn held(report: Option<&QosReport>) -> String {
     }
 }
 
-/// Open vSwitch's three counters, then what is in the queue, what was lost and why, what was marked, and how long packets stood.
+/// Open vSwitch's three counters, then what is in the queue, what was lost and why, what was
+/// marked, and how long packets stood.
 fn counters(stats: &Stats) -> String {
     let mut out = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| _ = writeln!(out, "  {key}: {value}");

@@ -1,10 +1,12 @@
-//! How the host reaches an address: by which device, and which station there. From what the kernel shows in `/proc/net`.
+//! How the host reaches an address: by which device, and which station there. From what the kernel
+//! shows in `/proc/net`.
 
 use std::fs;
 use std::net::Ipv4Addr;
 use wire::MacAddr;
 
-/// The station of a device's network through which the host reaches an address, if it does and has heard of it.
+/// The station of a device's network through which the host reaches an address, if it does and has
+/// heard of it.
 pub(super) fn next_hop(to: Ipv4Addr, device: &str) -> Option<MacAddr> {
     let route = route(&fs::read_to_string("/proc/net/route").ok()?, to)?;
     if route.device != device {

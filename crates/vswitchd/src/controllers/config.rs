@@ -70,8 +70,9 @@ pub(crate) fn controller(bridge: &str, row: &rows::Controller) -> Controller {
     }
 }
 
-/// Whoever may write to the database, perhaps from far away, must not have the switch open any socket of this machine: as Open vSwitch, it
-/// connects to those in the run directory, and makes one of the bridge's own name there.
+/// Whoever may write to the database, perhaps from far away, must not have the switch open any
+/// socket of this machine: as Open vSwitch, it connects to those in the run directory, and makes
+/// one of the bridge's own name there.
 fn harmless(bridge: &str, remote: Remote) -> Result<Remote, String> {
     let own = paths::in_rundir(format!("{bridge}.controller"));
     match &remote {

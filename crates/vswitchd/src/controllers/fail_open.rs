@@ -1,5 +1,6 @@
-//! When a bridge of fail mode `standalone` begins to switch by itself: when none of its primary controllers has answered for three times the
-//! longest interval of probes (ovs-vswitchd.conf.db(5), `fail_mode`).
+//! When a bridge of fail mode `standalone` begins to switch by itself: when none of its primary
+//! controllers has answered for three times the longest interval of probes
+//! (ovs-vswitchd.conf.db(5), `fail_mode`).
 
 use std::time::Duration;
 use wire::Nanos;
@@ -14,13 +15,15 @@ pub(super) struct Contact {
     pub(super) probe: Option<Duration>,
 }
 
-/// Who connects and asks for nothing may be about to hang up again; after so long it is taken to stay.
+/// Who connects and asks for nothing may be about to hang up again; after so long it is taken to
+/// stay.
 pub(super) const TRIAL: Duration = Duration::from_secs(30);
 
 /// The interval of probes where there are none.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// When the bridge is to switch by itself, if nothing changes until then; `None` for never: a controller is there, or none is wanted.
+/// When the bridge is to switch by itself, if nothing changes until then; `None` for never: a
+/// controller is there, or none is wanted.
 pub(super) fn due(contacts: &[Contact]) -> Option<Nanos> {
     if contacts.is_empty() || contacts.iter().any(|contact| contact.connected) {
         return None;

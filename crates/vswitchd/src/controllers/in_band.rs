@@ -1,7 +1,9 @@
-//! In-band control: the rules that let a bridge reach its controllers over its own ports, whatever its tables say.
+//! In-band control: the rules that let a bridge reach its controllers over its own ports, whatever
+//! its tables say.
 //!
-//! The traffic is what the local port needs to have an address (DHCP, ARP), what others need to find the controllers (ARP), and the
-//! controllers' own TCP. Priorities are those that Open vSwitch's administrators see in `bridge/dump-flows`.
+//! The traffic is what the local port needs to have an address (DHCP, ARP), what others need to
+//! find the controllers (ARP), and the controllers' own TCP. Priorities are those that Open
+//! vSwitch's administrators see in `bridge/dump-flows`.
 
 use flow::MatchField as F;
 use openflow::model::{Action, Instructions, Match, Port};

@@ -35,7 +35,8 @@ pub(super) struct Shown {
     pub(super) machine: Option<Reconnect>,
     /// The connections that are up, with their beginnings.
     pub(super) up: BTreeMap<ConnId, Nanos>,
-    /// When somebody who meant to control the bridge was last connected, or the controller was first asked for.
+    /// When somebody who meant to control the bridge was last connected, or the controller was
+    /// first asked for.
     pub(super) last: Nanos,
     /// Whether somebody was there when it was last looked.
     pub(super) was_there: bool,

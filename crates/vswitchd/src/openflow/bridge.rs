@@ -180,7 +180,8 @@ impl BridgeAgent {
         self.wake();
     }
 
-    /// Sets what the database says of tables; those that it does not speak of any more are as they were made.
+    /// Sets what the database says of tables; those that it does not speak of any more are as they
+    /// were made.
     pub(crate) fn set_tables(&self, wanted: &BTreeMap<u8, TableSettings>, state: &State) {
         let bridge = self.agent.borrow().config().bridge.clone();
         let mut known = self.tables.borrow_mut();

@@ -1,10 +1,12 @@
 //! The whole way of packets beside a plain one.
 //!
-//! [`plain`] is a datapath as one would explain it: it reads each packet from its bytes, walks the rules from the highest priority down, does one
-//! action after the other on the bytes, and counts. The other side is the one that users run: caches, batches, megaflows of many masks, limits
-//! that make megaflows go, changes that make them stale, translation by the classifier, learning, statistics that are reported now and then.
-//! Both get the same random rules, packets and changes; what leaves each port must be the same bytes in the same order, and so must every
-//! counter of every rule and port.
+//! [`plain`] is a datapath as one would explain it: it reads each packet from its bytes, walks the
+//! rules from the highest priority down, does one action after the other on the bytes, and counts.
+//! The other side is the one that users run: caches, batches, megaflows of many masks, limits that
+//! make megaflows go, changes that make them stale, translation by the classifier, learning,
+//! statistics that are reported now and then. Both get the same random rules, packets and changes;
+//! what leaves each port must be the same bytes in the same order, and so must every counter of
+//! every rule and port.
 //!
 //! `OXVS_SOAK` in the environment asks for that many times as many cases, `OXVS_SEED` for others.
 
@@ -87,7 +89,8 @@ impl Fast {
             let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
             pipeline.add_port(PortNo(port), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
-            // So many that no packet has to wait: packets that wait are overtaken by those of other flows, which may teach what these ask for.
+            // So many that no packet has to wait: packets that wait are overtaken by those of other
+            // flows, which may teach what these ask for.
             inlets.push(Pipeline::inlet(PortNo(port), rx, Budget::new(BATCH as u32, 256)));
             devices.push(device);
         }

@@ -25,7 +25,8 @@ pub(super) struct Panel {
     pub(super) data: Vec<Datum>,
 }
 
-/// Results of a metric by panel; `x` and `series` are dimensions, without `series` a series is a system.
+/// Results of a metric by panel; `x` and `series` are dimensions, without `series` a series is a
+/// system.
 pub(super) fn gather(
     summary: &Summary,
     printed: &Printed,
@@ -164,7 +165,8 @@ pub(super) fn scales_by(panels: &[Panel], scale: fn(Vec<f64>) -> Scale) -> Vec<S
     let values = |panel: &Panel| -> Vec<f64> {
         let of = |datum: &Datum| {
             let ends = datum.interval.into_iter().flat_map(|(low, high)| [low, high]);
-            // Intervals of two or three repetitions would leave the results themselves no room: they are cut off where they leave the frame.
+            // Intervals of two or three repetitions would leave the results themselves no room:
+            // they are cut off where they leave the frame.
             let near = datum.value / 2.0..=datum.value * 1.5;
             let ends = ends.filter(|end| near.contains(end)).collect::<Vec<_>>();
             [

@@ -296,7 +296,8 @@ fn draw_bars(panel: &Panel, values: &[String], x: &Axis, y: Axis, scale: Scale) 
     })
 }
 
-/// Bars for each flow of each system, with the load that was offered where a sample's flow tells it.
+/// Bars for each flow of each system, with the load that was offered where a sample's flow tells
+/// it.
 fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
     let first = summary.scenario.metric(flows.first()?)?;
     let mut panels: Vec<Panel> = Vec::new();

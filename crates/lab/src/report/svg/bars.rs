@@ -1,4 +1,5 @@
-//! Results of things that have no order: grouped bars, with intervals; dots on a logarithmic scale where they are far apart, which bars cannot show.
+//! Results of things that have no order: grouped bars, with intervals; dots on a logarithmic scale
+//! where they are far apart, which bars cannot show.
 
 use super::canvas::{Anchor, Canvas, Drawing, width};
 use super::lines::{TOP, frame, title_height, whisker, wrapped};

@@ -16,7 +16,8 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    /// An element for an HTML page, which has the style sheet. It is never wider than the page, nor narrower than its text can be read.
+    /// An element for an HTML page, which has the style sheet. It is never wider than the page, nor
+    /// narrower than its text can be read.
     pub(crate) fn inline(&self) -> String {
         let (width, height) = (Number(self.width), Number(self.height));
         let least = Number((self.width * 0.8).min(self.width.max(320.0)));

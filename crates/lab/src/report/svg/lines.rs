@@ -120,7 +120,8 @@ pub(crate) fn lines(plot: &Plot) -> Drawing {
     )
 }
 
-/// Title, grid and the axis upwards. `at` is the width, the margins left, right and above, and the height within.
+/// Title, grid and the axis upwards. `at` is the width, the margins left, right and above, and the
+/// height within.
 pub(super) fn frame(canvas: &mut Canvas, title: &[String], y: &Axis, scale: &Scale, at: (f64, f64, f64, f64, f64)) {
     let (width, left, right, top, height) = at;
     for (n, line) in title.iter().enumerate() {

@@ -4,7 +4,8 @@
 //! - [`Scale`]: from numbers to places, with ticks.
 //! - [`lines`], [`bars`]: the two plots. [`testbed`]: hosts, bridges and cables.
 //!
-//! Sizes are in CSS pixels at the size that a figure is made for: a panel fits a phone without being scaled down.
+//! Sizes are in CSS pixels at the size that a figure is made for: a panel fits a phone without
+//! being scaled down.
 
 mod bars;
 mod canvas;

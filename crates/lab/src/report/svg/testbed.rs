@@ -1,4 +1,5 @@
-//! A testbed, drawn: bridges in a row, hosts beside and below them, and on the cables what they are.
+//! A testbed, drawn: bridges in a row, hosts beside and below them, and on the cables what they
+//! are.
 
 use super::canvas::{Anchor, Canvas, Drawing, width};
 use crate::topology::{Address, Attachment, Bridge, Control, Host, Link, Port, QosKind, Topology};
@@ -11,7 +12,8 @@ const GAP: f64 = 122.0;
 const ROW: f64 = 74.0;
 const LINE: f64 = 14.0;
 
-/// Draws testbeds that have the same shape, as the cells of a scenario do: where they differ, all values stand side by side.
+/// Draws testbeds that have the same shape, as the cells of a scenario do: where they differ, all
+/// values stand side by side.
 pub(crate) fn testbed(all: &[&Topology]) -> Drawing {
     let Some(topology) = all.first() else {
         return Drawing::default();
@@ -107,7 +109,8 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
     let height = row * rows as f64;
     let mut places = BTreeMap::new();
     for (n, bridge) in bridges.iter().enumerate() {
-        // A switch with several hosts beside it is as tall as they are together: their cables run level.
+        // A switch with several hosts beside it is as tall as they are together: their cables run
+        // level.
         let own = bridge_height(bridge).max(height - 22.0);
         let place = Place {
             x: column + n as f64 * (wide + GAP),
@@ -213,7 +216,8 @@ fn side<'a>(topology: &'a Topology, bridges: &[&Bridge], host: &'a Host) -> (&'a
         };
         return (host, side, bridge);
     }
-    // Around one switch: the first VLAN's hosts on the left, the others on the right; without VLANs half and half.
+    // Around one switch: the first VLAN's hosts on the left, the others on the right; without VLANs
+    // half and half.
     let others: Vec<&Host> = topology.hosts.iter().filter(|host| !host.forwards).collect();
     let first = others.first().and_then(|host| at(host)).map(|(_, port)| port.access);
     let mixed = others.iter().any(|host| at(host).map(|(_, port)| port.access) != first);
@@ -299,7 +303,8 @@ fn wrapped(text: &str, most: f64) -> Vec<String> {
     lines
 }
 
-/// Where a cable begins and ends: at the sides of boxes that stand beside each other, level where one box reaches the other's height.
+/// Where a cable begins and ends: at the sides of boxes that stand beside each other, level where
+/// one box reaches the other's height.
 fn ends(a: Place, b: Place) -> ((f64, f64), (f64, f64)) {
     let (am, bm) = (a.middle(), b.middle());
     let beside = a.x + a.width <= b.x || b.x + b.width <= a.x;

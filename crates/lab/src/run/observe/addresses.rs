@@ -1,7 +1,8 @@
 //! How many addresses a learning switch remembers.
 //!
-//! It is asked without its help: frames from so many addresses come from the first host; then that host sends a frame to each of them. One that the
-//! switch remembers lies where the frame comes from, so that it goes nowhere; any other is flooded, and the second host hears it.
+//! It is asked without its help: frames from so many addresses come from the first host; then that
+//! host sends a frame to each of them. One that the switch remembers lies where the frame comes
+//! from, so that it goes nowhere; any other is flooded, and the second host hears it.
 
 use super::captured;
 use super::openflow::{two_hosts, while_full};
@@ -16,7 +17,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use sys::PacketSocket;
 
-/// EtherType for experiments (IEEE 802), which no host's stack takes; another than that of packets from a controller.
+/// EtherType for experiments (IEEE 802), which no host's stack takes; another than that of packets
+/// from a controller.
 const EXPERIMENT: u16 = 0x88b6;
 
 /// Frames between two pauses: a host's queue holds them.

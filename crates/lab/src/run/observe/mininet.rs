@@ -1,7 +1,9 @@
-//! Mininet with one of its own topologies on the switch under test: its `pingall` and its `iperf` test.
+//! Mininet with one of its own topologies on the switch under test: its `pingall` and its `iperf`
+//! test.
 //!
-//! Mininet makes hosts, links and bridges itself, in the namespace of a system whose bridges are Mininet's. It runs in a namespace of processes
-//! of its own, as its `iperf` test kills all processes of that name that it can see, and as its hosts are to end with it however it ends.
+//! Mininet makes hosts, links and bridges itself, in the namespace of a system whose bridges are
+//! Mininet's. It runs in a namespace of processes of its own, as its `iperf` test kills all
+//! processes of that name that it can see, and as its hosts are to end with it however it ends.
 
 use super::{Meanwhile, Observer, Seen};
 use crate::controller::Measured;
@@ -13,7 +15,8 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What is run by the Python that Mininet is installed for, its topology and the asked rate as arguments.
+/// What is run by the Python that Mininet is installed for, its topology and the asked rate as
+/// arguments.
 const PROGRAM: &str = include_str!("mininet.py");
 
 /// Between two looks at whether it has ended.

@@ -1,7 +1,9 @@
 //! What is observed and is no flow.
 //!
-//! [`work`] is what hosts do: traffic, and what [`crate::traffic::observe`] has beside it. An [`Observer`] begins before that and ends after it:
-//! `cut`: a cable; `openflow`: what is asked of the switch meanwhile, and rules before the run; `addresses`: what a learning switch remembers; `mininet`: Mininet's own tests.
+//! [`work`] is what hosts do: traffic, and what [`crate::traffic::observe`] has beside it. An
+//! [`Observer`] begins before that and ends after it: `cut`: a cable; `openflow`: what is asked of
+//! the switch meanwhile, and rules before the run; `addresses`: what a learning switch remembers;
+//! `mininet`: Mininet's own tests.
 
 mod addresses;
 mod cut;
@@ -21,7 +23,8 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Work that is done while traffic flows, from the end of the warm-up on, for as long as is measured or as it takes.
+/// Work that is done while traffic flows, from the end of the warm-up on, for as long as is
+/// measured or as it takes.
 pub(crate) type Meanwhile = Box<dyn FnOnce() -> Result<Measured> + Send>;
 
 /// Something that observes. Dropping it ends it.
@@ -128,7 +131,8 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
                     rate: *rate,
                     payload: *payload,
                 };
-                // What it costs follows from the switch's own account, which is not for this thread.
+                // What it costs follows from the switch's own account, which is not for this
+                // thread.
                 broadcast(ends, &setup.topology, name, broadcasts, setup.seconds, &|| 0.0)?
             }
             Observe::Capture { flow } => {
@@ -183,7 +187,8 @@ fn add(all: &mut traffic::Measured, more: traffic::Measured) {
     all.remarks.extend(more.remarks);
 }
 
-/// What broadcasts cost, out of the CPU that the system used: µs for each, and for each copy. Of a system in the kernel nobody knows.
+/// What broadcasts cost, out of the CPU that the system used: µs for each, and for each copy. Of a
+/// system in the kernel nobody knows.
 pub(crate) fn costs(setup: &Setup, used: f64, metrics: &mut BTreeMap<String, f64>) {
     for observation in setup
         .observed

@@ -1,7 +1,8 @@
 //! The kernel's bridge, set up by `ip`, `bridge` and `tc`.
 //!
-//! Where the kernel has VLAN filtering, a bridge of the topology that has VLANs is one such bridge. Where it has not, it is a bridge for each
-//! VLAN, each with the ports of its VLAN: to the same effect, as long as no port carries more than one.
+//! Where the kernel has VLAN filtering, a bridge of the topology that has VLANs is one such bridge.
+//! Where it has not, it is a bridge for each VLAN, each with the ports of its VLAN: to the same
+//! effect, as long as no port carries more than one.
 
 mod setup;
 

@@ -7,7 +7,8 @@ use crate::systems::openvswitch::leaf;
 use crate::topology::{Bond, BondMode, Policing, Qos, QosKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a class gets that is not told its rate: as much as Open vSwitch takes a port for whose speed it does not know.
+/// What a class gets that is not told its rate: as much as Open vSwitch takes a port for whose
+/// speed it does not know.
 const UNLIMITED: u64 = 10_000_000_000;
 
 /// A command, and what undoes it where that is not what undoes another one.

@@ -164,7 +164,8 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
     }
     if switch.layout.routes() {
         if kind.datapath() == "netdev" && !kind.is_oxvs() {
-            // The stack sees what Open vSwitch's packet sockets take, and would answer for addresses of other devices.
+            // The stack sees what Open vSwitch's packet sockets take, and would answer for
+            // addresses of other devices.
             switch.script.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
         }
         switch.script.sysctl("net.ipv4.ip_forward", "1")?;
@@ -172,8 +173,8 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Hosts leave checksums and segmentation to their devices, which this datapath does not make up for: it would pass on packets with wrong
-/// checksums, and TCP would hang.
+/// Hosts leave checksums and segmentation to their devices, which this datapath does not make up
+/// for: it would pass on packets with wrong checksums, and TCP would hang.
 fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &Topology, bed: &Bed) -> Result<()> {
     if !matches!(kind, Kind::Userspace | Kind::Afxdp) {
         return Ok(());
@@ -211,7 +212,8 @@ pub(crate) fn mininet_missing() -> Option<String> {
     None
 }
 
-/// oxvs under the names of Open vSwitch's programs, and Mininet's switches on it: a program of Mininet's user that ends with its input.
+/// oxvs under the names of Open vSwitch's programs, and Mininet's switches on it: a program of
+/// Mininet's user that ends with its input.
 fn boot_mininet(switch: &mut RunningSwitch) -> Result<()> {
     boot_oxvs(switch, Kind::Mininet)?;
     let links = switch.programs();
@@ -308,7 +310,8 @@ impl RunningSwitch {
         }
     }
 
-    /// Errors that the switch keeps in its database, and schedulers that are not what they should be.
+    /// Errors that the switch keeps in its database, and schedulers that are not what they should
+    /// be.
     fn verify(&mut self) -> Result<()> {
         for daemon in &mut self.daemons {
             daemon.check()?;

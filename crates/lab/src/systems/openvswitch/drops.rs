@@ -52,7 +52,8 @@ pub(crate) fn ports(text: &str) -> Vec<PortDrops> {
     ports
 }
 
-/// Losses at a port of oxvs. What its device did not take is counted by the kernel too, unless it was full before: that part is the cable's.
+/// Losses at a port of oxvs. What its device did not take is counted by the kernel too, unless it
+/// was full before: that part is the cable's.
 pub(crate) fn of_oxvs_port(port: &PortDrops, places: &BTreeMap<String, String>, kernel: Counters) -> Vec<Loss> {
     let mut losses = vec![loss("port", &port.name, places, port.overruns)];
     for (cause, packets) in &port.causes {
@@ -70,13 +71,15 @@ pub(crate) fn of_oxvs_port(port: &PortDrops, places: &BTreeMap<String, String>, 
     losses
 }
 
-/// Packets that were lost because nobody could be asked in time what to do with them: `lost` of `dpctl/show`.
+/// Packets that were lost because nobody could be asked in time what to do with them: `lost` of
+/// `dpctl/show`.
 pub(crate) fn lost_upcalls(text: &str) -> u64 {
     let lines = text.lines().filter(|line| line.trim_start().starts_with("lookups:"));
     lines.map(|line| number(line, "lost")).sum()
 }
 
-/// Drops that `coverage/show` of Open vSwitch counts, without those of upcalls, which are lost ones.
+/// Drops that `coverage/show` of Open vSwitch counts, without those of upcalls, which are lost
+/// ones.
 pub(crate) fn of_coverage(text: &str) -> u64 {
     let drops = text
         .lines()
@@ -98,7 +101,8 @@ fn number(line: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The first interface that could not be set up, and why, of `list interface` with columns name, error and ofport in JSON.
+/// The first interface that could not be set up, and why, of `list interface` with columns name,
+/// error and ofport in JSON.
 pub(crate) fn interface_error(text: &str) -> Result<Option<(String, String)>> {
     let table: Value = serde_json::from_str(text).with_context(|| format!("list interface: {text}"))?;
     let rows = table["data"].as_array().context("list interface: no rows")?;

@@ -234,7 +234,8 @@ fn no_dpdk() -> String {
 
 /// A program of Open vSwitch; none if there is none, or if what is there under its name is oxvs.
 pub(crate) fn open_vswitch(program: &str) -> Option<PathBuf> {
-    // Which one `ovs-vswitchd` is, with or without DPDK, is a matter of alternatives; this one is always without.
+    // Which one `ovs-vswitchd` is, with or without DPDK, is a matter of alternatives; this one is
+    // always without.
     let first = PathBuf::from("/usr/lib/openvswitch-switch").join(program);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = ["/usr/sbin", "/usr/bin"]

@@ -73,7 +73,8 @@ impl RunningSwitch {
         }
     }
 
-    /// The directory of the names of Open vSwitch's programs that are oxvs; Mininet's switch alone has it.
+    /// The directory of the names of Open vSwitch's programs that are oxvs; Mininet's switch alone
+    /// has it.
     pub(crate) fn programs(&self) -> PathBuf {
         self.directory.join("bin")
     }
@@ -222,7 +223,8 @@ fn drop_text(_: String) {}
 impl Drop for RunningSwitch {
     fn drop(&mut self) {
         if self.tools == Tools::OpenVswitch && self.daemons.len() > 1 {
-            // Its internal devices, and its flows in the kernel, would stay; the bed removes them with its namespace if this fails.
+            // Its internal devices, and its flows in the kernel, would stay; the bed removes them
+            // with its namespace if this fails.
             let _ = self.appctl("exit --cleanup");
             if let Some(switch) = self.daemons.last_mut() {
                 switch.wait_for_end(ENDING);

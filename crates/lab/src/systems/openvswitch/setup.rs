@@ -143,7 +143,8 @@ pub(crate) fn leaf(kind: QosKind) -> Option<&'static str> {
     }
 }
 
-/// What Open vSwitch does not put into the classes that it has the kernel make: commands of `tc`, whole.
+/// What Open vSwitch does not put into the classes that it has the kernel make: commands of `tc`,
+/// whole.
 pub(crate) fn leaves(port: &PortLayout, kind: Kind) -> Vec<String> {
     let Some(qos) = port.port.qos.as_ref().filter(|_| !kind.is_oxvs()) else {
         return Vec::new();
@@ -185,7 +186,8 @@ pub(crate) fn bond(bridge: &str, name: &str, bond: &Bond, members: &[&PortLayout
     line
 }
 
-/// Rules that put what hosts send into their classes, in the words of `ovs-ofctl add-flow`. The first class is that of all others.
+/// Rules that put what hosts send into their classes, in the words of `ovs-ofctl add-flow`. The
+/// first class is that of all others.
 pub(crate) fn class_rules(layout: &Layout, bridge: &BridgeLayout) -> Vec<String> {
     let mut rules: Vec<String> = Vec::new();
     for qos in bridge.ports.iter().filter_map(|port| port.port.qos.as_ref()) {

@@ -1,4 +1,5 @@
-//! The client's side of streams: their threads, their control connections, and what is made of their results.
+//! The client's side of streams: their threads, their control connections, and what is made of
+//! their results.
 
 use super::control::{Arranged, Finished, Got, Line, Wanted};
 use super::server::set_congestion;

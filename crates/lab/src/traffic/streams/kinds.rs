@@ -50,7 +50,8 @@ pub(super) fn tcp_stream(one: &One<'_>, to: SocketAddrV4, result: &mut Stream) -
     let times = Times::begin(one);
     let mut at = 0;
     while !times.over() {
-        // What is left of a message that did not fit goes first: a message is one call where there is room.
+        // What is left of a message that did not fit goes first: a message is one call where there
+        // is room.
         match stream.write(&message[at..]) {
             Ok(len) => {
                 result.sent += len as u64;
@@ -193,7 +194,8 @@ pub(super) fn udp_rr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, laten
     let mut message = vec![0; one.message];
     let mut number = 0_u64;
     let times = Times::begin(one);
-    // A message too short for its number cannot be told from an answer to an earlier one that was given up: those few count as they come.
+    // A message too short for its number cannot be told from an answer to an earlier one that was
+    // given up: those few count as they come.
     let tagged = message.len().min(8);
     while !times.over() {
         number += 1;

@@ -1,11 +1,13 @@
 //! The five tests of netperf, by many streams at a time.
 //!
-//! As there, each stream has a control connection of its own, which crosses the same ports as its data: over it the stream is arranged before and
-//! its result fetched after. A stream is lost when its control connection or its data connection cannot be made or breaks, or when the result does
+//! As there, each stream has a control connection of its own, which crosses the same ports as its
+//! data: over it the stream is arranged before and its result fetched after. A stream is lost when
+//! its control connection or its data connection cannot be made or breaks, or when the result does
 //! not come within the time that the client has patience for; its reason is kept.
 //!
-//! What differs from netperf: all streams of a test are threads of one process at each end; a server with nothing to do for the length of a
-//! message has none to allocate; in TCP_CRR the server closes first, so that the client does not run out of ports; in UDP_RR a request that is
+//! What differs from netperf: all streams of a test are threads of one process at each end; a
+//! server with nothing to do for the length of a message has none to allocate; in TCP_CRR the
+//! server closes first, so that the client does not run out of ports; in UDP_RR a request that is
 //! not answered in [`AGAIN`] is sent again (netperf waits for ever).
 
 mod client;
@@ -58,8 +60,8 @@ pub struct StreamClient {
     pub kind: Kind,
     /// How many at a time, 1 to 1000.
     pub streams: u32,
-    /// Bytes of a message, of request and response for the RR tests; none: the size of the send buffer, 1 for the RR tests. At most 65507 in
-    /// datagrams.
+    /// Bytes of a message, of request and response for the RR tests; none: the size of the send
+    /// buffer, 1 for the RR tests. At most 65507 in datagrams.
     pub message: Option<u32>,
     /// Bytes of the send and receive buffers at both ends; none: the system's.
     pub buffer: Option<u32>,
@@ -87,7 +89,8 @@ pub struct Streamed {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
-    /// Why it is lost; none if it is not. The other figures of one that is lost are what was known of it.
+    /// Why it is lost; none if it is not. The other figures of one that is lost are what was known
+    /// of it.
     pub lost: Option<String>,
     /// Seconds of its data: until all was acknowledged in TCP_STREAM.
     pub seconds: f64,

@@ -26,7 +26,8 @@ const BACKLOG: i32 = 1024;
 /// Bytes read at a time.
 const READ: usize = 256 * 1024;
 
-/// After the client has said that it has sent all, datagrams may still be on their way for so long, in nanoseconds.
+/// After the client has said that it has sent all, datagrams may still be on their way for so long,
+/// in nanoseconds.
 const QUIET: u64 = 100 * MILLI;
 
 impl StreamServer {

@@ -1,13 +1,16 @@
 //! Datagrams a little off their even distances.
 //!
-//! Two senders of one rate would keep step: the same one's datagrams would come to a full queue just before there is room in it, and be lost, for as
-//! long as the run lasts. So each flow's datagrams wander through the interval between two of them, from its beginning to its end and back, each
-//! way in as many steps as a lot says: at any moment a datagram is as likely early in its interval as late, whatever the other sender does, and
-//! as there is one in each interval, the rate is what was asked for.
+//! Two senders of one rate would keep step: the same one's datagrams would come to a full queue
+//! just before there is room in it, and be lost, for as long as the run lasts. So each flow's
+//! datagrams wander through the interval between two of them, from its beginning to its end and
+//! back, each way in as many steps as a lot says: at any moment a datagram is as likely early in
+//! its interval as late, whatever the other sender does, and as there is one in each interval, the
+//! rate is what was asked for.
 
 use crate::traffic::clock::MILLI;
 
-/// In how many datagrams the way through the interval is made, at least and at most: the distance of two differs by a tenth at most.
+/// In how many datagrams the way through the interval is made, at least and at most: the distance
+/// of two differs by a tenth at most.
 const STEPS: std::ops::RangeInclusive<u64> = 10..=30;
 
 /// The longest way, in nanoseconds: datagrams that are seldom stay near their times.
@@ -88,7 +91,8 @@ mod tests {
 
     #[test]
     fn two_flows_of_one_rate_are_as_often_before_each_other() {
-        // Who comes first after room was made in a full queue is in: the share of a flow is that of the time that the other was last.
+        // Who comes first after room was made in a full queue is in: the share of a flow is that of
+        // the time that the other was last.
         for phase in [0, INTERVAL / 10, INTERVAL / 2] {
             let (mut a, mut b) = (Dither::new(INTERVAL, 0), Dither::new(INTERVAL, 1));
             let mut times: Vec<(u64, bool)> = (0..20_000)

@@ -15,16 +15,18 @@ pub struct Echo {
     /// Its port; 0: any.
     #[serde(default)]
     pub port: u16,
-    /// For how long after a datagram it looks for the next one without sleeping, in µs. It then has a processor for itself, which the switch
-    /// cannot use.
+    /// For how long after a datagram it looks for the next one without sleeping, in µs. It then has
+    /// a processor for itself, which the switch cannot use.
     #[serde(default)]
     pub spin: u64,
-    /// How long each datagram is kept before it goes back, in ns; the others wait. For the last moment the server has a processor for itself.
+    /// How long each datagram is kept before it goes back, in ns; the others wait. For the last
+    /// moment the server has a processor for itself.
     #[serde(default)]
     pub hold: u64,
 }
 
-/// For how long before it answers a server that has held a datagram has a processor for itself, in nanoseconds.
+/// For how long before it answers a server that has held a datagram has a processor for itself, in
+/// nanoseconds.
 const LAST_MOMENT: u64 = 60 * MICRO;
 
 impl Echo {
@@ -35,7 +37,8 @@ impl Echo {
         be_punctual();
         let mut buffer = vec![0; super::MOST_PAYLOAD as usize];
         while !control.stopped() {
-            // A time that is out, or news of an answer that could not be delivered: nothing to send back.
+            // A time that is out, or news of an answer that could not be delivered: nothing to send
+            // back.
             let Ok((len, from)) = socket.recv_from(&mut buffer) else {
                 continue;
             };

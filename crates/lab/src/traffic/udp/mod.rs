@@ -1,7 +1,8 @@
 //! Datagrams: their round trips, and flows of them by a schedule.
 //!
-//! All times are taken by the programs, in user space, as the studies took them: just before the call that sends and just after the call that
-//! received. So an RTT holds two system calls and a wake-up at each end beside the way itself; the floor of the instrument, measured on a bare
+//! All times are taken by the programs, in user space, as the studies took them: just before the
+//! call that sends and just after the call that received. So an RTT holds two system calls and a
+//! wake-up at each end beside the way itself; the floor of the instrument, measured on a bare
 //! cable, says how much that is.
 
 mod dither;

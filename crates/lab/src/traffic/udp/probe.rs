@@ -2,10 +2,11 @@
 //!
 //! Both timestamps of an exchange are taken here, so the clocks of two hosts never meet.
 //!
-//! With an interval, exchanges have times at which they are to begin. When an answer is so late that the next exchange's time has passed, the
-//! latency of that exchange counts from its intended time, not from when it could at last be sent: who leaves that out measures only what went
-//! well (coordinated omission). When nothing was outstanding and this program alone woke late, latency counts from the sending, and the
-//! lateness is reported as error of pacing.
+//! With an interval, exchanges have times at which they are to begin. When an answer is so late
+//! that the next exchange's time has passed, the latency of that exchange counts from its intended
+//! time, not from when it could at last be sent: who leaves that out measures only what went well
+//! (coordinated omission). When nothing was outstanding and this program alone woke late, latency
+//! counts from the sending, and the lateness is reported as error of pacing.
 
 use super::socket::bind;
 use crate::results::Distribution;
@@ -38,7 +39,8 @@ pub struct Probe {
     /// Between the beginnings of two exchanges, µs; 0: the next begins when the last has ended.
     #[serde(default)]
     pub interval: u64,
-    /// Seconds of exchanges that do not count, before. They go on until the first answer, at most as long as three exchanges may take.
+    /// Seconds of exchanges that do not count, before. They go on until the first answer, at most
+    /// as long as three exchanges may take.
     #[serde(default)]
     pub warmup: f64,
     /// The most seconds to measure.
@@ -46,7 +48,8 @@ pub struct Probe {
     /// After how long an exchange is lost, µs; 1 or more.
     #[serde(default = "timeout")]
     pub timeout: u64,
-    /// For how long it looks for an answer without sleeping, and how long before its time an exchange has a processor for itself, in µs.
+    /// For how long it looks for an answer without sleeping, and how long before its time an
+    /// exchange has a processor for itself, in µs.
     #[serde(default)]
     pub spin: u64,
 }
@@ -63,7 +66,8 @@ pub struct Probed {
     pub sent: u64,
     /// That were answered in time.
     pub answered: u64,
-    /// Datagrams sent and received in the warm-up, and answers that came after their time, all of which count nowhere else.
+    /// Datagrams sent and received in the warm-up, and answers that came after their time, all of
+    /// which count nowhere else.
     pub uncounted: (u64, u64),
     /// Exchanges that could not be begun because of an error.
     pub errors: u64,

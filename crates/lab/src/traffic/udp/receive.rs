@@ -18,7 +18,8 @@ use std::net::UdpSocket;
 pub struct Receive {
     /// The flows.
     pub flows: Vec<ReceiveFlow>,
-    /// Once it is stopped it goes on until nothing has arrived for so many milliseconds, at most 3 seconds: what is on its way is not lost.
+    /// Once it is stopped it goes on until nothing has arrived for so many milliseconds, at most 3
+    /// seconds: what is on its way is not lost.
     #[serde(default = "quiet")]
     pub quiet: u64,
 }
@@ -75,9 +76,11 @@ pub struct ReceivedFlow {
     pub missing: u64,
     /// Datagrams that came to its ports and are not of this flow.
     pub foreign: u64,
-    /// Datagrams, of whichever phase, that the kernel dropped at the sockets, as their buffers were full; none where it does not tell.
+    /// Datagrams, of whichever phase, that the kernel dropped at the sockets, as their buffers were
+    /// full; none where it does not tell.
     pub dropped: Option<u64>,
-    /// Jitter by RFC 3550 section 6.4.1, the mean of the estimate over the arrivals, µs; none before the second datagram.
+    /// Jitter by RFC 3550 section 6.4.1, the mean of the estimate over the arrivals, µs; none
+    /// before the second datagram.
     pub jitter: Option<f64>,
     /// The estimate after the last datagram, µs.
     pub jitter_last: Option<f64>,

@@ -2,7 +2,8 @@
 
 use crate::traffic::clock::SECOND;
 
-/// Beginnings of a flow's datagrams at a constant bit rate, counted from the flow's first, without any error that adds up.
+/// Beginnings of a flow's datagrams at a constant bit rate, counted from the flow's first, without
+/// any error that adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Schedule {
     /// Bits of payload of a datagram.

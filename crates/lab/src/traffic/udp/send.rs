@@ -1,4 +1,5 @@
-//! Flows of datagrams by a schedule that no delay shifts: what is late is sent at once, and the lateness reported.
+//! Flows of datagrams by a schedule that no delay shifts: what is late is sent at once, and the
+//! lateness reported.
 
 use super::dither::Dither;
 use super::header::{self, Header};
@@ -27,11 +28,12 @@ pub struct Send {
     pub warmup: f64,
     /// Seconds of datagrams that count.
     pub seconds: f64,
-    /// Before all, a datagram of each flow that does not count, and a wait until addresses on the way are known: while they are not, a stack keeps
-    /// some packets and drops the others.
+    /// Before all, a datagram of each flow that does not count, and a wait until addresses on the
+    /// way are known: while they are not, a stack keeps some packets and drops the others.
     #[serde(default)]
     pub knock: bool,
-    /// How long before a datagram's time this has a processor for itself, in µs. Without, a datagram is late by what a wake-up takes.
+    /// How long before a datagram's time this has a processor for itself, in µs. Without, a
+    /// datagram is late by what a wake-up takes.
     #[serde(default)]
     pub spin: u64,
 }
@@ -53,7 +55,8 @@ pub struct SendFlow {
     pub payload: u32,
     /// In bit/s of UDP payload; 0: as fast as it goes.
     pub rate: u64,
-    /// Each datagram comes from a port, or goes to one, that no other did, until all pairs were used. Needs `CAP_NET_RAW`.
+    /// Each datagram comes from a port, or goes to one, that no other did, until all pairs were
+    /// used. Needs `CAP_NET_RAW`.
     #[serde(default)]
     pub new_flows: bool,
 }
@@ -177,7 +180,8 @@ impl Send {
     }
 }
 
-/// Sends a datagram of each flow, and waits until the next stops on their ways are known, and a little for those behind them.
+/// Sends a datagram of each flow, and waits until the next stops on their ways are known, and a
+/// little for those behind them.
 fn knock(control: &Control, senders: &mut [Sender<'_>]) {
     let begin = now();
     for sender in &mut *senders {
@@ -191,7 +195,8 @@ fn knock(control: &Control, senders: &mut [Sender<'_>]) {
     wait_until(now() + BEHIND, 0);
 }
 
-/// Whether packets wait for the address of a neighbour, as `/proc/net/arp` tells: one that is asked for has no flags.
+/// Whether packets wait for the address of a neighbour, as `/proc/net/arp` tells: one that is asked
+/// for has no flags.
 fn unknown_addresses() -> bool {
     let table = std::fs::read_to_string("/proc/thread-self/net/arp").unwrap_or_default();
     let flags = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2));
@@ -205,7 +210,8 @@ struct Sender<'a> {
     source: u16,
     schedule: Schedule,
     dither: Dither,
-    /// Nanoseconds after the beginning of a phase that its first is due: flows of one sender do not begin all at once.
+    /// Nanoseconds after the beginning of a phase that its first is due: flows of one sender do not
+    /// begin all at once.
     offset: u64,
     begin: u64,
     end: u64,
@@ -247,8 +253,9 @@ impl Sender<'_> {
             let source = socket.local_addr()?.port();
             (OwnedFd::from(socket), source, 0)
         };
-        // What waits in a queue on the way is charged to the socket: where it has no room for a whole queue, datagrams are refused here that the
-        // queue had taken. Without the permission the system's room has to do, and what it refuses is counted.
+        // What waits in a queue on the way is charged to the socket: where it has no room for a
+        // whole queue, datagrams are refused here that the queue had taken. Without the permission
+        // the system's room has to do, and what it refuses is counted.
         let _ = set_buffers(&socket, Some(ROOM), None);
         let schedule = Schedule::new(flow.payload, flow.rate);
         Ok(Sender {
@@ -319,7 +326,8 @@ impl Sender<'_> {
         self.due = self.next_due(at);
     }
 
-    /// When the next one is due, off its even distance by a lot, but not after the end. Flows without a rate take turns.
+    /// When the next one is due, off its even distance by a lot, but not after the end. Flows
+    /// without a rate take turns.
     fn next_due(&mut self, now: u64) -> u64 {
         if self.flow.rate == 0 {
             return now;
@@ -328,7 +336,8 @@ impl Sender<'_> {
         even.saturating_add(self.dither.next()).min(self.end.max(even))
     }
 
-    /// Writes the header of a new flow; returns the port that it goes to. Its checksum is left out, as RFC 768 allows.
+    /// Writes the header of a new flow; returns the port that it goes to. Its checksum is left out,
+    /// as RFC 768 allows.
     fn next_pair(&mut self) -> u16 {
         let sources = u64::from(SOURCES.end() - SOURCES.start()) + 1;
         let ports = self.flow.ports.len() as u64;

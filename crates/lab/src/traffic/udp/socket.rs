@@ -5,7 +5,8 @@ use rustix::net::sockopt;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 
-/// A socket on all of the host's addresses; port 0 is any. A task before this one may still be about to leave the port: it is given a second.
+/// A socket on all of the host's addresses; port 0 is any. A task before this one may still be
+/// about to leave the port: it is given a second.
 pub(super) fn bind(port: u16) -> Result<UdpSocket> {
     let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
     for _ in 0..100 {
@@ -19,8 +20,8 @@ pub(super) fn bind(port: u16) -> Result<UdpSocket> {
     bail!("bind UDP {address}: somebody has it")
 }
 
-/// Sets the sizes of a socket's buffers, in bytes as `SO_SNDBUF` and `SO_RCVBUF` take them: Linux doubles them for its bookkeeping. Beyond the
-/// system's limit only with `CAP_NET_ADMIN`.
+/// Sets the sizes of a socket's buffers, in bytes as `SO_SNDBUF` and `SO_RCVBUF` take them: Linux
+/// doubles them for its bookkeeping. Beyond the system's limit only with `CAP_NET_ADMIN`.
 ///
 /// # Errors
 /// The kernel's, and a buffer smaller than was asked for.
@@ -49,7 +50,8 @@ pub(crate) fn set_buffers(socket: impl AsFd, send: Option<u32>, receive: Option<
     Ok(())
 }
 
-/// Datagrams that the kernel has dropped at the sockets of this port since they were made, as `/proc/net/udp` tells; `None` where it does not.
+/// Datagrams that the kernel has dropped at the sockets of this port since they were made, as
+/// `/proc/net/udp` tells; `None` where it does not.
 pub(super) fn drops(port: u16) -> Option<u64> {
     drops_in(&std::fs::read_to_string("/proc/thread-self/net/udp").ok()?, port)
 }

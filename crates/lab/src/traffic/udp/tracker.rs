@@ -1,11 +1,14 @@
-//! What arrives of one flow: how many, which are missing, which came late or twice, and how unevenly.
+//! What arrives of one flow: how many, which are missing, which came late or twice, and how
+//! unevenly.
 
 use crate::traffic::histogram::Durations;
 
-/// How far back a datagram can be told from one that came already. What is older counts as a duplicate.
+/// How far back a datagram can be told from one that came already. What is older counts as a
+/// duplicate.
 const WINDOW: u64 = 1 << 16;
 
-/// Accounts of the datagrams of one flow, by their numbers and times. Numbers begin at 0 and wrap after 2^32.
+/// Accounts of the datagrams of one flow, by their numbers and times. Numbers begin at 0 and wrap
+/// after 2^32.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     /// One past the highest number so far, unwrapped.
@@ -49,7 +52,8 @@ impl Tracker {
         }
     }
 
-    /// A datagram has arrived: its number, its times by the two ends' clocks in nanoseconds, and the length of its payload.
+    /// A datagram has arrived: its number, its times by the two ends' clocks in nanoseconds, and
+    /// the length of its payload.
     pub(crate) fn arrived(&mut self, sequence: u32, sent: u64, at: u64, len: usize) {
         let number = self.unwrap(sequence);
         if number >= self.next {
@@ -106,8 +110,9 @@ impl Tracker {
     }
 }
 
-/// Interarrival jitter as RFC 3550 section 6.4.1 estimates it, J += (|D| - J)/16, where D is by how much the spacing of two datagrams, in the
-/// order of their arrival, changed on the way; and the distribution of |D| itself.
+/// Interarrival jitter as RFC 3550 section 6.4.1 estimates it, J += (|D| - J)/16, where D is by how
+/// much the spacing of two datagrams, in the order of their arrival, changed on the way; and the
+/// distribution of |D| itself.
 #[derive(Debug)]
 pub(crate) struct Jitter {
     /// When the last was sent, and when it arrived.
@@ -130,7 +135,8 @@ impl Jitter {
         }
     }
 
-    /// One has arrived: when it was sent and when it came, each by a clock of its own, in nanoseconds.
+    /// One has arrived: when it was sent and when it came, each by a clock of its own, in
+    /// nanoseconds.
     pub(crate) fn arrived(&mut self, sent: u64, at: u64) {
         if let Some((sent_before, at_before)) = self.last {
             let spacing = i128::from(at) - i128::from(at_before) - (i128::from(sent) - i128::from(sent_before));
@@ -232,8 +238,8 @@ mod tests {
     fn jitter_is_as_computed_by_hand_from_rfc_3550() {
         let mut jitter = Jitter::new();
         assert_eq!((jitter.last(), jitter.mean()), (None, None));
-        // Sent every 20 ms; the way takes 5, 6, 4, 4 ms: D = 1, -2, 0 ms.
-        // J = 1/16 = 0.0625; 0.0625 + (2 - 0.0625)/16 = 0.18359375; 0.18359375 * 15/16 = 0.172119140625 ms.
+        // Sent every 20 ms; the way takes 5, 6, 4, 4 ms: D = 1, -2, 0 ms. J = 1/16 = 0.0625; 0.0625
+        // + (2 - 0.0625)/16 = 0.18359375; 0.18359375 * 15/16 = 0.172119140625 ms.
         for (i, transit) in [5_u64, 6, 4, 4].into_iter().enumerate() {
             let sent = i as u64 * 20_000_000;
             jitter.arrived(sent, 1_000_000_000 + sent + transit * 1_000_000);

@@ -1,8 +1,8 @@
 //! `--ssl-protocols`, `--ssl-ciphers` and `--ssl-ciphersuites`: which versions and ciphers a
 //! handshake may choose, in OpenSSL's words (openssl-ciphers(1)).
 //!
-//! Only what rustls has can be chosen: TLS 1.2 and 1.3, ciphers with forward secrecy and authentication. A list that leaves none of these is
-//! an error, never a silent choice of others.
+//! Only what rustls has can be chosen: TLS 1.2 and 1.3, ciphers with forward secrecy and
+//! authentication. A list that leaves none of these is an error, never a silent choice of others.
 
 use rustls::crypto::ring::ALL_CIPHER_SUITES;
 use rustls::version::{TLS12, TLS13};
@@ -92,7 +92,8 @@ pub(super) fn ciphers(list: &str) -> Result<Vec<SupportedCipherSuite>, CipherErr
             }
             ("-", kinds) => chosen.retain(|(name, _)| !is(name, kinds)),
             ("+", kinds) => chosen.sort_by_key(|(name, _)| is(name, kinds)),
-            // A level of security or an order: what is here is above every level, and ordered by strength.
+            // A level of security or an order: what is here is above every level, and ordered by
+            // strength.
             ("@", _) => {}
             _ => {
                 let more = NAMES

@@ -128,7 +128,8 @@ pub(super) fn private_key(file: &Path, provider: &CryptoProvider) -> Result<Arc<
     })
 }
 
-/// `chain` with the issuers that are found among `others`, up to one that issued itself: what peers need that do not know these.
+/// `chain` with the issuers that are found among `others`, up to one that issued itself: what peers
+/// need that do not know these.
 pub(super) fn with_issuers(
     mut chain: Vec<CertificateDer<'static>>,
     others: &[CertificateDer<'static>],

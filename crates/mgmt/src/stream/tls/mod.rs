@@ -1,7 +1,8 @@
-//! TLS as Open vSwitch uses it: each side has a certificate, and trusts whoever its authority certified (ovs-pki(8)). Names are not
-//! compared.
+//! TLS as Open vSwitch uses it: each side has a certificate, and trusts whoever its authority
+//! certified (ovs-pki(8)). Names are not compared.
 //!
-//! A [`Tls`] is what a program is configured with; streams ask it anew for each handshake, so that files that changed are read again.
+//! A [`Tls`] is what a program is configured with; streams ask it anew for each handshake, so that
+//! files that changed are read again.
 
 mod ciphers;
 mod files;
@@ -38,7 +39,8 @@ pub enum Authority {
     Anyone,
     /// By the authorities in a file.
     File(PathBuf),
-    /// By the authorities in a file, which is made of what the first peer offers if it does not exist.
+    /// By the authorities in a file, which is made of what the first peer offers if it does not
+    /// exist.
     Bootstrap(PathBuf),
 }
 
@@ -125,7 +127,8 @@ impl Tls {
         self.lock().settings.clone()
     }
 
-    /// The files' contents, read again if they changed. While changed files are faulty, the former contents count.
+    /// The files' contents, read again if they changed. While changed files are faulty, the former
+    /// contents count.
     ///
     /// # Errors
     /// A file that was not named or cannot be used.

@@ -32,7 +32,8 @@ PKI configuration (required to use SSL):
 "
 }
 
-/// Takes an option if it is one of [`OPTIONS`]; false if it is not. Files are read when they are needed.
+/// Takes an option if it is one of [`OPTIONS`]; false if it is not. Files are read when they are
+/// needed.
 ///
 /// # Errors
 /// Protocols or ciphers that cannot be had.
@@ -105,8 +106,8 @@ impl Settings {
     }
 }
 
-/// A file, from the root: a daemon leaves the directory that it was started in. `db:DATABASE,TABLE,COLUMN`, which ovsdb-server takes in place
-/// of a file, stays as it is.
+/// A file, from the root: a daemon leaves the directory that it was started in.
+/// `db:DATABASE,TABLE,COLUMN`, which ovsdb-server takes in place of a file, stays as it is.
 fn file(name: &str) -> PathBuf {
     match name.starts_with("db:") {
         true => PathBuf::from(name),

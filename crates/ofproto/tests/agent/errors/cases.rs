@@ -4,7 +4,8 @@ use super::wire::*;
 use openflow::model::*;
 use openflow::{OfError as E, Version};
 
-/// An error, the first and the last version in which it is provoked, and by which messages: the last one is refused.
+/// An error, the first and the last version in which it is provoked, and by which messages: the
+/// last one is refused.
 pub(crate) struct Case(
     pub(crate) E,
     pub(crate) Version,

@@ -1,4 +1,5 @@
-//! Every error there is: what provokes it, here and, where it is installed, in Debian's Open vSwitch; or why it cannot come.
+//! Every error there is: what provokes it, here and, where it is installed, in Debian's Open
+//! vSwitch; or why it cannot come.
 
 mod cases;
 mod debian;

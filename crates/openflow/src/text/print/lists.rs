@@ -4,7 +4,8 @@ use crate::Version;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Actions, in the order in which they are listed: their names, and their bits in OpenFlow 1.0, 1.1 and later.
+/// Actions, in the order in which they are listed: their names, and their bits in OpenFlow 1.0, 1.1
+/// and later.
 const ACTIONS: [(&str, u8, u8, u8); 25] = [
     ("output", 0, 0, 0),
     ("group", NONE, 22, 22),

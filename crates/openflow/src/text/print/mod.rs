@@ -1,6 +1,8 @@
-//! Messages in text, as `ovs-ofctl(8)` prints them: a line that names the message, and what it says.
+//! Messages in text, as `ovs-ofctl(8)` prints them: a line that names the message, and what it
+//! says.
 //!
-//! What cannot be understood is printed as bytes, with the error that a switch would answer. Nothing here fails.
+//! What cannot be understood is printed as bytes, with the error that a switch would answer.
+//! Nothing here fails.
 
 mod asynchronous;
 mod bundle;
@@ -29,7 +31,8 @@ pub use port::port_desc;
 use std::fmt::Write;
 pub use table::TablePrinter;
 
-/// A message as text that ends with a newline. `verbosity` 0 and 1 say what there is, 2 shows payloads as bytes, 3 more of them.
+/// A message as text that ends with a newline. `verbosity` 0 and 1 say what there is, 2 shows
+/// payloads as bytes, 3 more of them.
 pub fn message(data: &[u8], names: Option<&Names>, verbosity: u8) -> String {
     let mut out = String::new();
     message_to(&mut out, data, names, verbosity);
@@ -132,7 +135,8 @@ fn known(
     printer.body(&message)
 }
 
-/// Reads a change of a group or a meter whose number no group or meter can have, which is said where such a change is refused.
+/// Reads a change of a group or a meter whose number no group or meter can have, which is said
+/// where such a change is refused.
 fn beyond(codec: Codec, data: &[u8], error: OfError) -> Result<Message, OfError> {
     const NUMBER: std::ops::Range<usize> = 12..16;
     let mut possible = data.to_vec();
@@ -155,7 +159,8 @@ fn beyond(codec: Codec, data: &[u8], error: OfError) -> Result<Message, OfError>
 }
 
 impl Printer<'_> {
-    /// Prints a message of which the model does not keep all that is shown. Returns whether it was one.
+    /// Prints a message of which the model does not keep all that is shown. Returns whether it was
+    /// one.
     fn raw(&mut self, name: &name::Name) -> Result<bool, OfError> {
         match name.text() {
             "OFPT_GET_ASYNC_REPLY" | "OFPT_SET_ASYNC" | "NXT_SET_ASYNC_CONFIG" | "NXT_SET_ASYNC_CONFIG2" => {
@@ -327,7 +332,8 @@ impl Printer<'_> {
     }
 }
 
-/// The names of the bits that are set, the lowest first, apart by `separator`; `0` for none, a number for bits without a name.
+/// The names of the bits that are set, the lowest first, apart by `separator`; `0` for none, a
+/// number for bits without a name.
 fn bits(out: &mut String, bits: u32, separator: char, name: impl Fn(u32) -> Option<&'static str>) {
     if bits == 0 {
         out.push('0');

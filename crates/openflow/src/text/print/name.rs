@@ -18,7 +18,8 @@ pub(super) struct Name {
 const NICIRA: u32 = 0x0000_2320;
 const ONF: u32 = 0x4f4e_4600;
 
-/// Messages whose type is the same in every version that has them: type, first version, last version, name.
+/// Messages whose type is the same in every version that has them: type, first version, last
+/// version, name.
 const MESSAGES: [(u8, u8, u8, &str); 43] = [
     (0, 1, 255, "OFPT_HELLO"),
     (1, 1, 6, "OFPT_ERROR"),

@@ -2,7 +2,8 @@
 
 use testkit::random::RuleSet;
 
-/// Why the packet `frame`, whose way through Open vSwitch `trace` tells, may come out differently; `None` where it may not.
+/// Why the packet `frame`, whose way through Open vSwitch `trace` tells, may come out differently;
+/// `None` where it may not.
 pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'static str> {
     let tags = tags(frame);
     let mut pushed = trace.matches("push_vlan:").count();
@@ -161,7 +162,8 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
 /// Why rules may have been learned differently.
 const LIMIT: &str = "by the manual no rule is added beyond a limit; there none is changed either, once it is reached";
 
-/// Why packets may come out differently after both have learned different rules: `rules` are those of Open vSwitch and those here.
+/// Why packets may come out differently after both have learned different rules: `rules` are those
+/// of Open vSwitch and those here.
 pub(super) fn learned(set: &RuleSet, rules: &[Vec<String>; 2]) -> Option<&'static str> {
     let limited = set.rules.iter().any(|rule| rule.contains("limit="));
     (limited && rules[0] != rules[1]).then_some(LIMIT)
@@ -182,14 +184,16 @@ impl Uncounted {
     };
 
     pub(super) fn of(set: &RuleSet) -> Uncounted {
-        // Open vSwitch has rules count what comes by a port that receives nothing, before it drops it.
+        // Open vSwitch has rules count what comes by a port that receives nothing, before it drops
+        // it.
         let unheard = set.ports.iter().any(|(_, word)| *word == "no-receive");
-        // What comes behind check_pkt_larger is done, and counted, for either answer; but there not what comes behind a return from a table, a
-        // bucket or a clone.
+        // What comes behind check_pkt_larger is done, and counted, for either answer; but there not
+        // what comes behind a return from a table, a bucket or a clone.
         let returns = |rule: &String| !rule.starts_with("table=0,") || rule.contains("clone(");
         let twice = |rule: &String| rule.contains("check_pkt_larger") && returns(rule);
-        // It looks anew at what is behind a label that was put on by the same rules, and at what a group of its own choice is for, and counts
-        // that with the tags and labels that there are by then, and of check_pkt_larger's answers for the right one only.
+        // It looks anew at what is behind a label that was put on by the same rules, and at what a
+        // group of its own choice is for, and counts that with the tags and labels that there are
+        // by then, and of check_pkt_larger's answers for the right one only.
         let select = set.groups.iter().any(|group| group.contains("type=select"));
         let answered = |rule: &String| twice(rule) || select && rule.contains("check_pkt_larger");
         let packets = unheard || set.rules.iter().chain(&set.groups).any(answered);
@@ -212,7 +216,8 @@ impl Uncounted {
         // What is sent by a device that is down, a dummy of Open vSwitch's does not tell.
         let down = set.ports.iter().filter(|(_, word)| *word == "down");
         let down = down.map(|(port, _)| port.replace('p', "port ") + ":");
-        // A label or a tag is put on there, or taken off, when the packet goes out, and a meter before that counts it as it was.
+        // A label or a tag is put on there, or taken off, when the packet goes out, and a meter
+        // before that counts it as it was.
         let sizes = ["_mpls", "_vlan", "vlan_vid", "vlan_pcp", "vlan_tci", "VLAN_TCI"];
         let labelled = set
             .rules
@@ -224,7 +229,8 @@ impl Uncounted {
     }
 }
 
-/// What frames have in common that may come out differently for the same reason: their tags, or their type, protocol and whether they are fragments.
+/// What frames have in common that may come out differently for the same reason: their tags, or
+/// their type, protocol and whether they are fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Tagged,
@@ -286,8 +292,9 @@ fn no_labels(stack: &[u8]) -> bool {
     false
 }
 
-/// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole one, or one of bits that are all zero, Open
-/// vSwitch cannot read the key of the flow that it makes of it, and no rule is told of what else that flow carries until it is forgotten.
+/// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole
+/// one, or one of bits that are all zero, Open vSwitch cannot read the key of the flow that it
+/// makes of it, and no rule is told of what else that flow carries until it is forgotten.
 pub(super) fn loses_count(frame: &[u8]) -> bool {
     is_labelled(frame) && no_labels(frame.get(14 + 4 * tags(frame)..).unwrap_or_default())
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 /// What was counted, by what it is called.
 pub(super) type Counters = BTreeMap<String, i64>;
 
-/// Every number that is given as `name=number` or `name:number`, named by what stands before it too. What lines begin with names those below
-/// them that begin with nothing.
+/// Every number that is given as `name=number` or `name:number`, named by what stands before it
+/// too. What lines begin with names those below them that begin with nothing.
 pub(super) fn of(texts: &[String]) -> Counters {
     let mut counters = Counters::new();
     for (at, text) in texts.iter().enumerate() {

@@ -1,9 +1,11 @@
-//! The same random OpenFlow rules and the same random packets through the switch under test and Debian's Open vSwitch: what comes out of each
-//! port must be the same, byte for byte, and what controllers are told, and so must what rules, groups, meters, tables and ports have counted
+//! The same random OpenFlow rules and the same random packets through the switch under test and
+//! Debian's Open vSwitch: what comes out of each port must be the same, byte for byte, and what
+//! controllers are told, and so must what rules, groups, meters, tables and ports have counted
 //! afterwards.
 //!
-//! `OXVS_SOAK` multiplies the rule sets and gives each more packets, `OXVS_SEED` names the first one, `OXVS_CASES` says how many. With
-//! `OXVS_EACH`, statistics are compared after so many packets, which at 1 names the one that is counted otherwise.
+//! `OXVS_SOAK` multiplies the rule sets and gives each more packets, `OXVS_SEED` names the first
+//! one, `OXVS_CASES` says how many. With `OXVS_EACH`, statistics are compared after so many
+//! packets, which at 1 names the one that is counted otherwise.
 
 mod allowed;
 mod counters;
@@ -182,7 +184,8 @@ impl Pair {
         }
     }
 
-    /// A random frame, unlike those of which it is known that they may come out differently: to single out each takes long.
+    /// A random frame, unlike those of which it is known that they may come out differently: to
+    /// single out each takes long.
     fn frame(&self, rng: &mut Rng) -> Vec<u8> {
         let mut frame = random::frame(rng);
         for _ in 0..20 {
@@ -194,7 +197,8 @@ impl Pair {
         frame
     }
 
-    /// Why packets may come out differently by what was learned before them, and is not when they are tried alone.
+    /// Why packets may come out differently by what was learned before them, and is not when they
+    /// are tried alone.
     fn lesson(&mut self, set: &RuleSet, part: &[(&'static str, Vec<u8>)]) -> Option<&'static str> {
         if !set.learning {
             return None;
@@ -221,7 +225,8 @@ impl Pair {
         format!("there\n{}\nhere\n{}", tell(&mut self.oracle), tell(&mut self.mine))
     }
 
-    /// Makes both decide anew: Open vSwitch goes by what it has decided for up to half a second, whatever was learned since.
+    /// Makes both decide anew: Open vSwitch goes by what it has decided for up to half a second,
+    /// whatever was learned since.
     fn forget_flows(&mut self) {
         self.oracle.command("revalidator/purge", &[]);
     }
@@ -274,7 +279,8 @@ impl Pair {
         Outputs { expected, found }
     }
 
-    /// Finds the packet of a batch that makes the difference, sent alone through both: the story of its way. `together` is what came of the batch.
+    /// Finds the packet of a batch that makes the difference, sent alone through both: the story of
+    /// its way. `together` is what came of the batch.
     fn single_out(&mut self, set: &RuleSet, batch: &[(&'static str, Vec<u8>)], together: &Outputs) -> Cause {
         if set.learning {
             let programmed = self.oracle.program(set).and_then(|()| self.mine.program(set));
@@ -318,7 +324,8 @@ impl Pair {
         trace
     }
 
-    /// Sends a packet alone through both, of which neither knows its flow: what comes out, or why that differs.
+    /// Sends a packet alone through both, of which neither knows its flow: what comes out, or why
+    /// that differs.
     fn judge_alone(&mut self, set: &RuleSet, packet: &(&'static str, Vec<u8>)) -> Result<Outputs, Cause> {
         let mut patience = PATIENCE / 10;
         loop {
@@ -349,7 +356,8 @@ impl Pair {
         }
     }
 
-    /// Rules and groups must have counted the same, and controllers be told the same when the rules are removed at last.
+    /// Rules and groups must have counted the same, and controllers be told the same when the rules
+    /// are removed at last.
     fn compare_statistics(&mut self, set: &RuleSet) -> Result<(), String> {
         self.compare_rules(set)?;
         if set.telling.is_none() {

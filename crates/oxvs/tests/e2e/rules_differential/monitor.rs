@@ -47,7 +47,8 @@ impl Monitor {
         for (at, start) in starts.iter().enumerate() {
             let message = &text[*start..starts.get(at + 1).copied().unwrap_or(text.len())];
             let mark = message.contains(&format!("dl_type=0x{MARK:04x}"));
-            // Of the last one, it is not known whether it is whole, but of a mark, which ends in this line.
+            // Of the last one, it is not known whether it is whole, but of a mark, which ends in
+            // this line.
             let last = message.lines().last().unwrap_or_default();
             let whole = match mark {
                 true => last.starts_with("00000030") && message.ends_with('\n'),
@@ -67,7 +68,8 @@ impl Monitor {
     }
 }
 
-/// A message without what depends on the time, and without where the action set sends to, which Open vSwitch does not tell.
+/// A message without what depends on the time, and without where the action set sends to, which
+/// Open vSwitch does not tell.
 fn still(message: &str) -> String {
     let words = message.split(' ');
     let words = words.filter(|word| {

@@ -5,12 +5,14 @@ use super::{Cause, Pair, TOGETHER, allowed};
 use testkit::random::RuleSet;
 
 impl Pair {
-    /// Sends `packets` once more through both, programmed anew, to find the one that makes the difference.
+    /// Sends `packets` once more through both, programmed anew, to find the one that makes the
+    /// difference.
     pub(super) fn recount(&mut self, set: &RuleSet, packets: &[(&'static str, Vec<u8>)]) -> Cause {
         let cause = self.recount_by(set, packets, false);
         if set.learning && matches!(cause, Cause::Fault(_)) {
-            // What a packet met may have been another thing than what it left behind. To be told of its way before it is sent changes counts
-            // in Open vSwitch (of meters, for one), so that only what it allows counts.
+            // What a packet met may have been another thing than what it left behind. To be told of
+            // its way before it is sent changes counts in Open vSwitch (of meters, for one), so
+            // that only what it allows counts.
             if let Cause::Allowed = self.recount_by(set, packets, true) {
                 return Cause::Allowed;
             }
@@ -18,7 +20,8 @@ impl Pair {
         cause
     }
 
-    /// The same; where it is asked to `foretell`, Open vSwitch says of a packet's way before the packet comes.
+    /// The same; where it is asked to `foretell`, Open vSwitch says of a packet's way before the
+    /// packet comes.
     fn recount_by(&mut self, set: &RuleSet, packets: &[(&'static str, Vec<u8>)], foretell: bool) -> Cause {
         let mut cause = Cause::Unknown;
         let mut before = None;
@@ -56,8 +59,8 @@ impl Pair {
         cause
     }
 
-    /// Sends some packets, of which neither switch knows any flow, and compares what was counted since both were programmed, which they are where
-    /// there is no `before`.
+    /// Sends some packets, of which neither switch knows any flow, and compares what was counted
+    /// since both were programmed, which they are where there is no `before`.
     fn count(
         &mut self,
         set: &RuleSet,
@@ -77,7 +80,8 @@ impl Pair {
             .map_or(Ok(()), |before| self.compare_counters(set, before))
     }
 
-    /// Whether a packet may be counted differently; `unlearned` is what Open vSwitch said of its way before it came.
+    /// Whether a packet may be counted differently; `unlearned` is what Open vSwitch said of its
+    /// way before it came.
     fn judge(
         &mut self,
         set: &RuleSet,

@@ -137,7 +137,8 @@ impl Pair {
                 }
             }));
             let case = case.unwrap_or_else(|why| {
-                // Labels put on and taken off make Open vSwitch fail an assertion now and then, and end.
+                // Labels put on and taken off make Open vSwitch fail an assertion now and then, and
+                // end.
                 let lost = self.oracle.is_lost();
                 assert!(lost || !self.mine.has_ended(), "OXVS_SEED={seed}: the switch ended");
                 self.begin_anew();
@@ -164,8 +165,9 @@ impl Pair {
         }
     }
 
-    /// Tries a rule set again of which a difference was seen, which is none where Open vSwitch does not show it again at that step, and what is
-    /// seen here of that step and all before is the same.
+    /// Tries a rule set again of which a difference was seen, which is none where Open vSwitch does
+    /// not show it again at that step, and what is seen here of that step and all before is the
+    /// same.
     fn again(&mut self, seed: u64, mut fault: String) -> Result<(), String> {
         for _ in 0..AGAIN {
             if self.oracle.has_ended() {

@@ -63,7 +63,8 @@ impl Side {
         })
     }
 
-    /// Whether the switch has ended, or answers no more: a trace of Open vSwitch's now and then does not come to an end.
+    /// Whether the switch has ended, or answers no more: a trace of Open vSwitch's now and then
+    /// does not come to an end.
     pub(super) fn is_lost(&mut self) -> bool {
         if self.has_ended() {
             return true;
@@ -95,7 +96,8 @@ impl Side {
                 }
                 None => String::new(),
             };
-            // Of what is too large for a port Open vSwitch drops whatever is sent with it, which depends on the time.
+            // Of what is too large for a port Open vSwitch drops whatever is sent with it, which
+            // depends on the time.
             words += &format!(
                 "set interface {port} mtu_request=9000 options:tx_pcap={}",
                 file.display()
@@ -113,11 +115,13 @@ impl Side {
         }
     }
 
-    /// Puts a rule set in place of the one there is; what the switch answered, where it refused any of it.
+    /// Puts a rule set in place of the one there is; what the switch answered, where it refused any
+    /// of it.
     pub(super) fn program(&mut self, set: &RuleSet) -> Result<(), String> {
         self.generation.1 += 1;
         self.monitor = None;
-        // What Open vSwitch's flows have counted and its rules were not told yet, it would tell the new ones.
+        // What Open vSwitch's flows have counted and its rules were not told yet, it would tell the
+        // new ones.
         self.command("revalidator/purge", &[]);
         self.change_ports(set)?;
         self.command("fdb/flush", &["br0"]);
@@ -242,7 +246,8 @@ impl Side {
         self.receive(&ports, None);
     }
 
-    /// What comes out until the marks have, and, where it is known, as much as is expected, for which so many looks are taken.
+    /// What comes out until the marks have, and, where it is known, as much as is expected, for
+    /// which so many looks are taken.
     pub(super) fn receive(&mut self, ports: &[&'static str], expected: Option<(&Output, u32)>) -> Output {
         self.await_marks(ports.len());
         // What is sent with a mark may be there after it, but not after one that is sent later.
@@ -323,7 +328,8 @@ impl Side {
         }
         let counted = |message: &String| {
             let words = message.split(' ').filter(|word| !uncounted.word(word));
-            // What OpenFlow 1.0 has no words for is left out here, and said as if it were something else there.
+            // What OpenFlow 1.0 has no words for is left out here, and said as if it were something
+            // else there.
             let words = words.filter(|word| version != "OpenFlow10" || !word.starts_with("priority="));
             words.collect::<Vec<_>>().join(" ")
         };
@@ -360,7 +366,8 @@ impl Side {
         if version != "OpenFlow10" {
             let groups = self.ofctl(version, &["dump-group-stats", "br0"]);
             let groups = groups.unwrap_or_else(|e| panic!("dump-group-stats: {e}"));
-            // A group without buckets counts nothing there. A rule that has a group twice is one reference by OpenFlow, and two there.
+            // A group without buckets counts nothing there. A rule that has a group twice is one
+            // reference by OpenFlow, and two there.
             let varies = |word: &&str| {
                 ["duration=", "ref_count="].iter().any(|name| word.starts_with(name)) || uncounted.word(word)
             };

@@ -1,4 +1,5 @@
-//! Random changes, one by one and in bundles, of tables and of a list that is gone through from end to end.
+//! Random changes, one by one and in bundles, of tables and of a list that is gone through from end
+//! to end.
 
 use super::*;
 use crate::tables::update::Log;

@@ -34,8 +34,9 @@ fn copy(p: &mut Assembler, from: i16, to: i16) {
     p.jump_if(If::Ne, R0, 0, "through the process");
 }
 
-/// With the packet in `R6`: puts its key together and leaves its length in `R9`. Jumps away with what is not TCP, UDP or ICMP in whole headers
-/// that directly follow each other: there the key has all that a switch reads of a packet, but for TCP's flags.
+/// With the packet in `R6`: puts its key together and leaves its length in `R9`. Jumps away with
+/// what is not TCP, UDP or ICMP in whole headers that directly follow each other: there the key has
+/// all that a switch reads of a packet, but for TCP's flags.
 pub(super) fn put_key_together(p: &mut Assembler, port: u32) {
     p.store_value(Size::U32, FP, AT_KEY, port.cast_signed());
     p.store_value(Size::U32, FP, AT_KEY + 4, 0);
@@ -128,7 +129,8 @@ fn ipv6(p: &mut Assembler) {
     p.jump("key");
 }
 
-/// Goes on with ICMP, by its number, of eight bytes at least; jumps to TCP, to UDP, or away. `at` is where the protocol's number is.
+/// Goes on with ICMP, by its number, of eight bytes at least; jumps to TCP, to UDP, or away. `at`
+/// is where the protocol's number is.
 fn by_protocol(p: &mut Assembler, at: i16, icmp: i32) {
     p.load(Size::U8, R1, FP, AT_PACKET + at);
     p.jump_if(If::Eq, R1, 6, "TCP");

@@ -52,8 +52,8 @@ impl Probe {
             repeat: 1,
             duration: 0,
         };
-        // SAFETY: the kernel reads the attributes and so many bytes of the packet, and writes into the attributes alone, to which nothing else refers;
-        // all live through the call.
+        // SAFETY: the kernel reads the attributes and so many bytes of the packet, and writes into
+        // the attributes alone, to which nothing else refers; all live through the call.
         unsafe { bpf_mut("bpf(BPF_PROG_TEST_RUN)", BPF_PROG_TEST_RUN, &mut attr) }?;
         Ok(attr.result == 0)
     }

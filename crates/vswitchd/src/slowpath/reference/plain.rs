@@ -15,7 +15,8 @@ pub(super) struct Plain {
     pub(super) stations: Stations,
     /// Packets and bytes by table and priority.
     counters: BTreeMap<(u8, u16), (u64, u64)>,
-    /// Rules that counted packets without the label that they came with: with it or without it is both right.
+    /// Rules that counted packets without the label that they came with: with it or without it is
+    /// both right.
     vague: BTreeSet<(u8, u16)>,
     /// Packets and bytes received and sent.
     ports: BTreeMap<u32, [u64; 4]>,

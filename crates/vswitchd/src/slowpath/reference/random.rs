@@ -235,7 +235,8 @@ fn tidy(actions: &mut Vec<Action>, class: Class, table: u8) {
     actions.retain_mut(|action| match action {
         Action::Resubmit(to) => *to > table,
         Action::Clone(inner) => {
-            // What a copy begins anew comes behind the rest of the packet, which is right too, but another order.
+            // What a copy begins anew comes behind the rest of the packet, which is right too, but
+            // another order.
             inner.retain(|action| !matches!(action, Action::PopLabel));
             tidy(inner, class, table);
             !inner.is_empty()
