@@ -6,7 +6,7 @@
 
 use crate::dep_epochs::OffloadPort;
 use crate::devices::DeviceFacts;
-use crate::gate::Gate;
+use crate::ingress::Gate;
 use crate::load::QueueLoad;
 use crate::options::{Limits, ShortcutUse};
 use crate::pipeline::Inlet;

@@ -3,13 +3,13 @@
 use crate::command::{Command, CommandQueue, Intake};
 use crate::dep_epochs::{DepEpochs, OffloadPort};
 use crate::devices::{DeviceFacts, Devices};
-use crate::gate::Gate;
+use crate::ingress::Gate;
+use crate::latency_request;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::meters::Meters;
 use crate::pipeline::{Budget, Inlet, Pipeline};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, PortStats, SHORTCUT_EVENTS, WorkerStats};
-use crate::vigil;
 use crate::worker::{SpinTime, Worker, clock};
 use crate::{Limits, Options, ShortcutUse};
 use dp::{
@@ -163,9 +163,9 @@ impl DpUser {
     /// says; workers spin all the same.
     pub fn set_spin(&self, spin: Duration) -> io::Result<()> {
         self.spin.set(spin);
-        match spin < vigil::SHORTEST {
+        match spin < latency_request::SHORTEST {
             true => Ok(()),
-            false => vigil::request().map(drop),
+            false => latency_request::request().map(drop),
         }
     }
 

@@ -19,8 +19,9 @@ mod dep_epochs;
 mod devices;
 mod egress;
 mod flow_look;
-mod gate;
 mod hash;
+mod ingress;
+mod latency_request;
 mod layers;
 mod lines;
 mod load;
@@ -35,7 +36,6 @@ mod rewrite;
 mod scheduled;
 mod signature;
 mod stats;
-mod vigil;
 mod worker;
 
 pub use datapath::{AutoBalance, DpUser, Perf, QueueReport, QueueRules, WorkerReport};

@@ -3,12 +3,12 @@
 //! | | stage | where |
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
-//! | | where the port asks for it: let packets come at its speed, police them | `gate` |
+//! | | where the port asks for it: let packets come at its speed, police them | `ingress` |
 //! | 2 | extract each frame's key, as far as megaflows look at it | [`flow::KeySlot`] |
 //! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
 //! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
 //! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::try_upcall`], `ask` |
-//! | | where a queue has asked enough in this turn: wait for the next | `line` |
+//! | | where a queue has asked enough in this turn: wait for the next | `upcall_queue` |
 //! | 6 | run the actions | `actions` |
 //! | 7 | collect what is sent by port | `egress` |
 //! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send) |
@@ -57,19 +57,19 @@ mod batch;
 mod find;
 mod held;
 mod housekeeping;
-mod inlet;
-mod line;
+mod rx_queue;
 mod shortcut;
+mod upcall_queue;
 
 pub(crate) use ask::AGAIN;
 pub(crate) use batch::Run;
 pub(crate) use housekeeping::Push;
-pub use inlet::{Budget, Inlet};
+pub use rx_queue::{Budget, Inlet};
 
-pub use line::Others;
+pub use upcall_queue::Others;
 
 use batch::{Batch, MALFORMED};
-use line::Held;
+use upcall_queue::Held;
 
 /// Frames in a batch.
 pub const BATCH: usize = 32;

@@ -4,7 +4,7 @@
 //! Goal: fair between ports, idle when there is nothing to do.
 //! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one
 //!   batch's time. A queue's upcalls in a turn are few; what has to wait for its next turn makes
-//!   that come at once: `storms`.
+//!   that come at once: `backlog`.
 //! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age
 //!   them, at most once a second.
 //! - Queues that lie in memory are looked into again after packets came, until there are none: that
@@ -18,11 +18,11 @@
 
 use crate::command::{Command, CommandQueue, Intake};
 use crate::devices::{Devices, Request, What};
-use crate::gate::Gate;
+use crate::ingress::Gate;
+use crate::latency_request::Vigil;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::pipeline::{AGAIN, BATCH, Inlet, Others, Pipeline, Push};
 use crate::poll::Poller;
-use crate::vigil::Vigil;
 use dp::Slowpath;
 use flow::PortNo;
 use netdev::Netdev;
@@ -177,7 +177,7 @@ impl Worker {
             gated: false,
             waiting: false,
             away: false,
-            lately: storms::LATELY,
+            lately: backlog::LATELY,
             housekeeping: None,
             ready: Vec::new(),
             taken: Vec::new(),
@@ -560,9 +560,9 @@ pub(crate) fn clock() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+mod backlog;
 mod dump;
 mod failing;
 mod pacing;
-mod storms;
 #[cfg(test)]
 mod tests;

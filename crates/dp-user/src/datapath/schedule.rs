@@ -2,7 +2,7 @@
 
 use super::{DpUser, Port};
 use crate::command::Command;
-use crate::gate::Gate;
+use crate::ingress::Gate;
 use crate::scheduled::PortQueue;
 use crate::worker::clock;
 use dp::{DpError, DropCause};

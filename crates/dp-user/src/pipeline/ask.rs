@@ -11,7 +11,7 @@
 //! - `upcalls` counts a packet when its answer is there, `lost` one that is dropped before. No
 //!   packet counts in both.
 
-use super::line::Held;
+use super::upcall_queue::Held;
 use super::{Inlet, Pipeline};
 use crate::stats::DropSink;
 use dp::{Answer, Carried, DropCause, Translation, Upcall};

@@ -1,6 +1,5 @@
 //! What the userspace datapath does, seen from outside.
 
-mod away;
 mod common;
 mod credits;
 mod datapath;
@@ -8,8 +7,9 @@ mod equivalence;
 mod forwarding;
 mod invalidation;
 mod kernel;
-mod line;
+mod pending;
 mod queues;
 mod recirculation;
 mod scheduled;
 mod signatures;
+mod upcall_queue;

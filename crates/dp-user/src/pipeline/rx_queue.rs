@@ -2,8 +2,8 @@
 
 use super::BATCH;
 use super::ask::Away;
-use super::line::Line;
-use crate::gate::Gate;
+use super::upcall_queue::Line;
+use crate::ingress::Gate;
 use crate::stats::PortStats;
 use dp::PortCounters;
 use flow::PortNo;
