@@ -11,7 +11,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
-use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
+use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use flow::{Field, Mask};
 use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
 use rustix::event::{EventfdFlags, eventfd};
@@ -228,19 +228,19 @@ impl Slowpath for Looks {
     fn port_failed(&self, _: PortNo) {}
 }
 
-fn pipeline(looks: Looks, flows: u32, limit: usize) -> (Pipeline, Inlet) {
+fn pipeline(looks: Looks, flows: u32, limit: usize) -> (Pipeline, RxQueue) {
     let device = Arc::new(Memory::new(flows));
     let mut pipeline = Pipeline::new(limit, Duration::from_secs(10), Arc::new(looks), Arc::default());
     pipeline.add_port(PortNo(2), device.clone());
     pipeline.add_port(PortNo(3), device.clone());
-    let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(BATCH as u32, 256));
+    let mut rx_queue = Pipeline::rx_queue(PortNo(1), device.end(), Budget::new(BATCH as u32, 256));
     // Until the caches have the size that they will have.
     for _ in 0..=8 * flows as usize / BATCH {
         pipeline
-            .receive(&mut inlet, false, Nanos(1))
+            .receive(&mut rx_queue, false, Nanos(1))
             .expect("memory does not fail");
     }
-    (pipeline, inlet)
+    (pipeline, rx_queue)
 }
 
 fn batches(c: &mut Criterion) {
@@ -265,15 +265,15 @@ fn batches(c: &mut Criterion) {
         ] {
             let mut made = None;
             group.bench_function(format!("{name}/{flows}"), |b| {
-                let (pipeline, inlet) = made.get_or_insert_with(|| pipeline(looks, flows, 1_000_000));
-                b.iter(|| black_box(pipeline.receive(inlet, false, Nanos(2)).is_ok()));
+                let (pipeline, rx_queue) = made.get_or_insert_with(|| pipeline(looks, flows, 1_000_000));
+                b.iter(|| black_box(pipeline.receive(rx_queue, false, Nanos(2)).is_ok()));
             });
         }
     }
     let mut made = None;
     group.bench_function("storm", |b| {
-        let (pipeline, inlet) = made.get_or_insert_with(|| pipeline(Looks::Stations, 50_000, 25_000));
-        b.iter(|| black_box(pipeline.receive(inlet, false, Nanos(2)).is_ok()));
+        let (pipeline, rx_queue) = made.get_or_insert_with(|| pipeline(Looks::Stations, 50_000, 25_000));
+        b.iter(|| black_box(pipeline.receive(rx_queue, false, Nanos(2)).is_ok()));
     });
     group.finish();
 }
@@ -286,8 +286,8 @@ fn rewrites(c: &mut Criterion) {
     for (name, rewrite) in Rewrite::ALL {
         let mut made = None;
         group.bench_function(name, |b| {
-            let (pipeline, inlet) = made.get_or_insert_with(|| pipeline(Looks::Rewrite(rewrite), 1000, 1_000_000));
-            b.iter(|| black_box(pipeline.receive(inlet, false, Nanos(2)).is_ok()));
+            let (pipeline, rx_queue) = made.get_or_insert_with(|| pipeline(Looks::Rewrite(rewrite), 1000, 1_000_000));
+            b.iter(|| black_box(pipeline.receive(rx_queue, false, Nanos(2)).is_ok()));
         });
     }
     group.finish();

@@ -12,7 +12,7 @@ mod headers;
 use crate::egress::Egress;
 use crate::layers::Layers;
 use crate::meters::{self, MeterView, Verdict};
-use crate::pipeline::{Budget, Inlet};
+use crate::pipeline::{Budget, RxQueue};
 use crate::rewrite::{self, set_field};
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, PacketIn, SetField, Slowpath};
@@ -32,17 +32,17 @@ pub(crate) struct Actor {
     meters: MeterView,
     slowpath: Arc<dyn Slowpath>,
     stats: Arc<WorkerStats>,
-    /// What begins anew, in order.
-    again: VecDeque<Again>,
+    /// Recirculated packets, in order.
+    recirculated: VecDeque<Recirculated>,
 }
 
-/// A packet that begins anew.
-pub(crate) struct Again {
+/// A recirculated packet.
+pub(crate) struct Recirculated {
     pub(crate) frame: Frame,
     /// The number of the recirculation.
     pub(crate) id: u32,
     pub(crate) in_port: PortNo,
-    /// How often it has begun anew by then.
+    /// Number of recirculations until then.
     pub(crate) depth: u32,
 }
 
@@ -55,8 +55,8 @@ pub(crate) struct Context<'a> {
     budget: Option<&'a mut Budget>,
     in_port: PortNo,
     drops: DropSink<'a>,
-    again: &'a mut VecDeque<Again>,
-    /// How often the packet has begun anew.
+    recirculated: &'a mut VecDeque<Recirculated>,
+    /// Number of recirculations of the packet.
     depth: u32,
     /// Whether the packet was given to somebody, or its drop counted.
     settled: bool,
@@ -70,13 +70,13 @@ impl Actor {
             meters,
             slowpath,
             stats,
-            again: VecDeque::new(),
+            recirculated: VecDeque::new(),
         }
     }
 
     /// For packets from a queue.
     #[inline]
-    pub(crate) fn for_inlet<'a>(&'a mut self, from: &'a mut Inlet, now: Nanos) -> Context<'a> {
+    pub(crate) fn for_rx_queue<'a>(&'a mut self, from: &'a mut RxQueue, now: Nanos) -> Context<'a> {
         Context {
             egress: &mut self.egress,
             meters: &mut self.meters,
@@ -87,7 +87,7 @@ impl Actor {
                 worker: &self.stats,
                 port: Some(&from.stats),
             },
-            again: &mut self.again,
+            recirculated: &mut self.recirculated,
             depth: 0,
             settled: false,
             now,
@@ -106,7 +106,7 @@ impl Actor {
                 worker: &self.stats,
                 port: None,
             },
-            again: &mut self.again,
+            recirculated: &mut self.recirculated,
             depth: 0,
             settled: false,
             now,
@@ -116,20 +116,20 @@ impl Actor {
     /// For packets from a queue, or of the control plane.
     pub(crate) fn for_origin<'a>(
         &'a mut self,
-        from: Option<&'a mut Inlet>,
+        from: Option<&'a mut RxQueue>,
         in_port: PortNo,
         now: Nanos,
     ) -> Context<'a> {
         match from {
-            Some(from) => self.for_inlet(from, now),
+            Some(from) => self.for_rx_queue(from, now),
             None => self.for_control(in_port, now),
         }
     }
 
-    /// Takes the next packet that begins anew.
+    /// Takes the next recirculated packet.
     #[inline]
-    pub(crate) fn next_again(&mut self) -> Option<Again> {
-        self.again.pop_front()
+    pub(crate) fn next_recirculated(&mut self) -> Option<Recirculated> {
+        self.recirculated.pop_front()
     }
 
     /// Sends what waits.
@@ -194,7 +194,7 @@ fn edit(action: &Action, frame: &mut Frame, layers: &mut Layers) -> Result<(), F
 }
 
 impl Context<'_> {
-    /// For a packet that has begun anew so often.
+    /// For a packet with this number of recirculations.
     pub(crate) fn at_depth(mut self, depth: u32) -> Self {
         self.depth = depth;
         self
@@ -415,14 +415,14 @@ impl Context<'_> {
         }
     }
 
-    /// Lets a frame begin anew, behind what is being done now.
+    /// Recirculates a frame, behind what is being done now.
     #[cold]
     fn recirculate(&mut self, id: u32, frame: Frame) {
         self.settled = true;
         if self.depth >= MAX_RECIRCULATIONS {
             return self.dropped(DropCause::Recirculation);
         }
-        self.again.push_back(Again {
+        self.recirculated.push_back(Recirculated {
             frame,
             id,
             in_port: self.in_port,

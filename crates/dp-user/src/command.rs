@@ -6,10 +6,10 @@
 
 use crate::dep_epochs::OffloadPort;
 use crate::devices::DeviceFacts;
-use crate::ingress::Gate;
+use crate::ingress::Ingress;
 use crate::load::QueueLoad;
 use crate::options::{Limits, ShortcutUse};
-use crate::pipeline::Inlet;
+use crate::pipeline::RxQueue;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use dp::{Action, FlowDump};
@@ -27,8 +27,8 @@ use std::sync::mpsc::Sender;
 const EXECUTES: usize = 4096;
 
 /// A receive queue on its way to a worker.
-pub(crate) struct Intake {
-    pub(crate) inlet: Inlet,
+pub(crate) struct AssignedQueue {
+    pub(crate) rx_queue: RxQueue,
     /// Its number among its port's.
     pub(crate) number: u32,
     /// The kernel's number of its device.
@@ -47,18 +47,18 @@ pub(crate) enum Command {
         stats: Arc<PortStats>,
         /// The same in the kernel, where shortcuts can lead there.
         exit: Option<OffloadPort>,
-        intakes: Vec<Intake>,
+        assigned_queues: Vec<AssignedQueue>,
         done: Sender<io::Result<()>>,
     },
     /// Give a port's receive queue up, to be another worker's.
     TakeQueue {
         port: PortNo,
         queue: u32,
-        done: Sender<Intake>,
+        done: Sender<AssignedQueue>,
     },
     /// Receive from a queue of a port that is known.
     AddQueue {
-        intake: Intake,
+        assigned: AssignedQueue,
         device: Arc<dyn Netdev>,
         done: Sender<io::Result<()>>,
     },
@@ -74,10 +74,10 @@ pub(crate) enum Command {
         queue: Arc<PortQueue>,
         done: Sender<()>,
     },
-    /// Let a port's packets come through a gate, whose configuration may have changed.
-    Gate {
+    /// Let a port's packets pass an ingress shaper and policer, whose configuration may have changed.
+    Ingress {
         port: PortNo,
-        gate: Arc<Mutex<Gate>>,
+        ingress: Arc<Mutex<Ingress>>,
         done: Sender<()>,
     },
     /// Use shortcuts in this way.

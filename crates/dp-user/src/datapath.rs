@@ -1,13 +1,13 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
-use crate::command::{Command, CommandQueue, Intake};
+use crate::command::{AssignedQueue, Command, CommandQueue};
 use crate::dep_epochs::{DepEpochs, OffloadPort};
 use crate::devices::{DeviceFacts, Devices};
-use crate::ingress::Gate;
+use crate::ingress::Ingress;
 use crate::latency_request;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::meters::Meters;
-use crate::pipeline::{Budget, Inlet, Pipeline};
+use crate::pipeline::{Budget, Pipeline, RxQueue};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, PortStats, SHORTCUT_EVENTS, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
@@ -97,7 +97,7 @@ struct Port {
     /// What it is in the kernel, where shortcuts can lead there.
     shortcut: Option<OffloadPort>,
     /// What its packets pass as they come, once there was something.
-    gate: Option<Arc<Mutex<Gate>>>,
+    ingress: Option<Arc<Mutex<Ingress>>>,
     /// Queued packets that were dropped when the configuration changed.
     drops: ControlDrops,
 }
@@ -393,15 +393,15 @@ impl Datapath for DpUser {
         let workers = self.workers.read().clone();
         let stats: Vec<(u64, Arc<PortStats>)> = workers.iter().map(|worker| (worker.id, Arc::default())).collect();
         let placed = self.place_new(port, queues.len(), &workers);
-        let mut intakes: Vec<Vec<Intake>> = workers.iter().map(|_| Vec::new()).collect();
+        let mut assigned_queues: Vec<Vec<AssignedQueue>> = workers.iter().map(|_| Vec::new()).collect();
         let mut places = Vec::new();
         for ((number, rx), worker) in queues.into_iter().enumerate().zip(placed) {
             let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
             let load = Arc::<QueueLoad>::default();
-            let mut inlet = Inlet::new(port, rx, stats[worker].1.clone(), budget);
-            inlet.entrance = shortcut.as_ref().map(|shortcut| shortcut.port.clone());
-            intakes[worker].push(Intake {
-                inlet,
+            let mut rx_queue = RxQueue::new(port, rx, stats[worker].1.clone(), budget);
+            rx_queue.entrance = shortcut.as_ref().map(|shortcut| shortcut.port.clone());
+            assigned_queues[worker].push(AssignedQueue {
+                rx_queue,
                 number: number as u32,
                 ifindex: facts.ifindex,
                 load: load.clone(),
@@ -413,7 +413,7 @@ impl Datapath for DpUser {
             });
         }
         let (done, answers) = mpsc::channel();
-        for ((worker, intakes), (_, stats)) in workers.iter().zip(intakes).zip(&stats) {
+        for ((worker, assigned_queues), (_, stats)) in workers.iter().zip(assigned_queues).zip(&stats) {
             worker.commands.push(Command::AddPort {
                 port,
                 device: device.clone(),
@@ -421,7 +421,7 @@ impl Datapath for DpUser {
                 tx: open_tx(&*device),
                 stats: stats.clone(),
                 exit: shortcut.clone(),
-                intakes,
+                assigned_queues,
                 done: done.clone(),
             });
         }
@@ -438,7 +438,7 @@ impl Datapath for DpUser {
             shortcut,
             queue: None,
             scheduled: false,
-            gate: None,
+            ingress: None,
             drops: ControlDrops::default(),
         };
         self.ports.write().insert(port, added);
@@ -533,8 +533,8 @@ impl Datapath for DpUser {
     }
 
     fn set_policing(&self, port: PortNo, config: Option<&IngressPolicerConfig>) -> Result<(), DpError> {
-        self.change_gate(port, |gate, now| {
-            gate.police(config, now);
+        self.change_gate(port, |ingress, now| {
+            ingress.police(config, now);
             Ok(())
         })
     }

@@ -28,7 +28,7 @@ const NEVER: Nanos = Nanos(u64::MAX);
 /// A worker's side of all ports that it can send on.
 pub(crate) struct Egress {
     ports: HashMap<PortNo, u32>,
-    places: Vec<Option<Outlet>>,
+    places: Vec<Option<TxPort>>,
     /// Places with frames waiting.
     waiting: Vec<u32>,
     /// Places with a scheduler.
@@ -41,7 +41,7 @@ pub(crate) struct Egress {
     closed: Vec<u32>,
 }
 
-struct Outlet {
+struct TxPort {
     port: PortNo,
     /// The device's speed in bit/s, where it is known.
     speed: Option<u64>,
@@ -88,7 +88,7 @@ impl Egress {
         tx: Option<Box<dyn Tx>>,
         stats: Arc<PortStats>,
     ) {
-        let outlet = Some(Outlet {
+        let tx_port = Some(TxPort {
             port,
             speed,
             device,
@@ -101,11 +101,11 @@ impl Egress {
         });
         let place = match self.places.iter().position(Option::is_none) {
             Some(place) => {
-                self.places[place] = outlet;
+                self.places[place] = tx_port;
                 place
             }
             None => {
-                self.places.push(outlet);
+                self.places.push(tx_port);
                 self.places.len() - 1
             }
         };
@@ -115,16 +115,16 @@ impl Egress {
     /// What has been sent to a port.
     pub(crate) fn counters(&self, port: PortNo) -> Option<PortCounters> {
         let mut sum = PortCounters::default();
-        self.outlet(port)?.stats.add_to(&mut sum);
+        self.tx_port(port)?.stats.add_to(&mut sum);
         Some(sum)
     }
 
     /// Lets go of a port's device. Must not be called while frames wait.
     pub(crate) fn remove(&mut self, port: PortNo, worker: &WorkerStats) {
         if let Some(place) = self.ports.remove(&port) {
-            let outlet = self.places[place as usize].take();
+            let tx_port = self.places[place as usize].take();
             self.scheduled.retain(|scheduled| *scheduled != place);
-            if let Some(own) = outlet.and_then(|outlet| outlet.scheduled).filter(|queue| queue.own) {
+            if let Some(own) = tx_port.and_then(|tx_port| tx_port.scheduled).filter(|queue| queue.own) {
                 let drops = DropSink { worker, port: None };
                 drops.count(DropCause::QueueRemoved, own.queue.clear());
             }
@@ -135,8 +135,8 @@ impl Egress {
     #[inline]
     pub(crate) fn take_closed(&mut self) -> Option<(PortNo, Arc<dyn Netdev>)> {
         while let Some(place) = self.closed.pop() {
-            if let Some(Some(outlet)) = self.places.get(place as usize) {
-                return Some((outlet.port, outlet.device.clone()));
+            if let Some(Some(tx_port)) = self.places.get(place as usize) {
+                return Some((tx_port.port, tx_port.device.clone()));
             }
         }
         None
@@ -145,45 +145,45 @@ impl Egress {
     /// Gives a port a way to send.
     pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) {
         let place = self.ports.get(&port).copied();
-        let Some(Some(outlet)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
+        let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
             return;
         };
-        match &outlet.scheduled {
+        match &tx_port.scheduled {
             Some(scheduled) => drop(scheduled.queue.lend(Some(tx))),
-            None => outlet.tx = Some(tx),
+            None => tx_port.tx = Some(tx),
         }
     }
 
     /// Takes note of the speed of a port's link, in bit/s where it is known.
     pub(crate) fn set_speed(&mut self, port: PortNo, speed: Option<u64>) {
         let place = self.ports.get(&port).copied();
-        let Some(Some(outlet)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
+        let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
             return;
         };
-        outlet.speed = speed;
-        let scheduled = outlet.scheduled.as_ref().map(|scheduled| &scheduled.queue);
-        for queue in scheduled.into_iter().chain(&outlet.spare) {
+        tx_port.speed = speed;
+        let scheduled = tx_port.scheduled.as_ref().map(|scheduled| &scheduled.queue);
+        for queue in scheduled.into_iter().chain(&tx_port.spare) {
             queue.set_speed(speed);
         }
     }
 
     /// The device of a port.
     pub(crate) fn device(&self, port: PortNo) -> Option<Arc<dyn Netdev>> {
-        Some(self.outlet(port)?.device.clone())
+        Some(self.tx_port(port)?.device.clone())
     }
 
     /// The queue of a port that has one for all workers.
     pub(crate) fn port_queue(&self, port: PortNo) -> Option<Arc<PortQueue>> {
-        let scheduled = self.outlet(port)?.scheduled.as_ref();
+        let scheduled = self.tx_port(port)?.scheduled.as_ref();
         Some(scheduled.filter(|scheduled| !scheduled.own)?.queue.clone())
     }
 
     /// Whether frames for a port go to its device as they come.
     pub(crate) fn is_direct(&self, port: PortNo) -> bool {
-        self.outlet(port).is_some_and(|outlet| outlet.scheduled.is_none())
+        self.tx_port(port).is_some_and(|tx_port| tx_port.scheduled.is_none())
     }
 
-    fn outlet(&self, port: PortNo) -> Option<&Outlet> {
+    fn tx_port(&self, port: PortNo) -> Option<&TxPort> {
         self.places[*self.ports.get(&port)? as usize].as_ref()
     }
 
@@ -193,19 +193,19 @@ impl Egress {
         let Some(&place) = self.ports.get(&port) else {
             return;
         };
-        let Some(outlet) = &mut self.places[place as usize] else {
+        let Some(tx_port) = &mut self.places[place as usize] else {
             return;
         };
-        if let Some(own) = outlet.scheduled.take_if(|scheduled| scheduled.own) {
+        if let Some(own) = tx_port.scheduled.take_if(|scheduled| scheduled.own) {
             // What waits here goes first into the other, with this visit.
-            own.queue.take_out(&mut outlet.frames);
-            outlet.tx = own.queue.lend(None);
+            own.queue.take_out(&mut tx_port.frames);
+            tx_port.tx = own.queue.lend(None);
             self.scheduled.retain(|scheduled| *scheduled != place);
         }
-        if outlet.scheduled.is_none() {
+        if tx_port.scheduled.is_none() {
             self.scheduled.push(place);
-            outlet.spare = None;
-            outlet.scheduled = Some(Scheduled {
+            tx_port.spare = None;
+            tx_port.scheduled = Some(Scheduled {
                 visitor: queue.join(),
                 queue,
                 wake: None,
@@ -221,13 +221,13 @@ impl Egress {
         let Some(&place) = self.ports.get(&port) else {
             return Err(frame);
         };
-        let Some(outlet) = &mut self.places[place as usize] else {
+        let Some(tx_port) = &mut self.places[place as usize] else {
             return Err(frame);
         };
-        if outlet.frames.is_empty() {
+        if tx_port.frames.is_empty() {
             self.waiting.push(place);
         }
-        outlet.frames.push(frame);
+        tx_port.frames.push(frame);
         Ok(())
     }
 
@@ -235,18 +235,18 @@ impl Egress {
     #[inline]
     pub(crate) fn queue_all(&mut self, port: PortNo, frames: &mut Vec<Frame>, drops: DropSink<'_>) {
         let place = self.ports.get(&port).copied();
-        let Some((place, outlet)) = place.and_then(|n| Some((n, self.places[n as usize].as_mut()?))) else {
+        let Some((place, tx_port)) = place.and_then(|n| Some((n, self.places[n as usize].as_mut()?))) else {
             drops.count(DropCause::PortDown, frames.len() as u64);
             frames.clear();
             return;
         };
-        if outlet.frames.is_empty() {
+        if tx_port.frames.is_empty() {
             self.waiting.push(place);
             // Both vectors have room for a batch and stay in use: nothing is moved, nothing
             // allocated.
-            std::mem::swap(&mut outlet.frames, frames);
+            std::mem::swap(&mut tx_port.frames, frames);
         } else {
-            outlet.frames.append(frames);
+            tx_port.frames.append(frames);
         }
     }
 
@@ -254,14 +254,14 @@ impl Egress {
     pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
         while let Some(place) = self.waiting.pop() {
             match &mut self.places[place as usize] {
-                Some(outlet) if outlet.scheduled.is_none() => {
-                    if !outlet.flush(worker, now) {
+                Some(tx_port) if tx_port.scheduled.is_none() => {
+                    if !tx_port.flush(worker, now) {
                         self.closed.push(place);
                     }
-                    let Some(outlet) = &self.places[place as usize] else {
+                    let Some(tx_port) = &self.places[place as usize] else {
                         continue;
                     };
-                    if !outlet.frames.is_empty() {
+                    if !tx_port.frames.is_empty() {
                         self.overflow(place, worker, now);
                     }
                 }
@@ -274,8 +274,8 @@ impl Egress {
     /// Lets the frames that a device had no room for wait until it has.
     #[cold]
     fn overflow(&mut self, place: u32, worker: &WorkerStats, now: Nanos) {
-        if let Some(Some(outlet)) = self.places.get_mut(place as usize)
-            && outlet.overflow(worker)
+        if let Some(Some(tx_port)) = self.places.get_mut(place as usize)
+            && tx_port.overflow(worker)
         {
             self.scheduled.push(place);
             self.visit(place, false, worker, now);
@@ -314,7 +314,7 @@ impl Egress {
     #[inline]
     pub(crate) fn watch(&mut self, poller: &Poller, flag: u64) {
         while let Some(place) = self.full.pop() {
-            if let Some(Some(Outlet {
+            if let Some(Some(TxPort {
                 scheduled: Some(scheduled),
                 ..
             })) = self.places.get(place as usize)
@@ -332,18 +332,18 @@ impl Egress {
     }
 
     fn visit(&mut self, place: u32, has_room: bool, worker: &WorkerStats, now: Nanos) {
-        let Some(Some(outlet)) = self.places.get_mut(place as usize) else {
+        let Some(Some(tx_port)) = self.places.get_mut(place as usize) else {
             return;
         };
-        let Some(scheduled) = &mut outlet.scheduled else {
+        let Some(scheduled) = &mut tx_port.scheduled else {
             return;
         };
         let visitor = Visitor {
             number: scheduled.visitor,
-            stats: &outlet.stats,
+            stats: &tx_port.stats,
             drops: DropSink {
                 worker,
-                port: Some(&outlet.stats),
+                port: Some(&tx_port.stats),
             },
         };
         let Visit {
@@ -354,7 +354,7 @@ impl Egress {
         } = if has_room {
             scheduled.queue.resume(&visitor, now)
         } else {
-            scheduled.queue.visit(&mut outlet.frames, &visitor, now)
+            scheduled.queue.visit(&mut tx_port.frames, &visitor, now)
         };
         scheduled.wake = wake;
         if let Some(wake) = wake {
@@ -367,16 +367,16 @@ impl Egress {
             self.closed.push(place);
         }
         if over {
-            if let Some(Scheduled { queue, own: true, .. }) = outlet.scheduled.take() {
-                outlet.tx = queue.lend(None);
-                outlet.spare = Some(queue);
+            if let Some(Scheduled { queue, own: true, .. }) = tx_port.scheduled.take() {
+                tx_port.tx = queue.lend(None);
+                tx_port.spare = Some(queue);
             }
             self.scheduled.retain(|scheduled| *scheduled != place);
         }
     }
 }
 
-impl Outlet {
+impl TxPort {
     /// Sends directly. What the device has no room for stays. `false` where there is no way to
     /// send, and it is time to ask for one.
     fn flush(&mut self, worker: &WorkerStats, now: Nanos) -> bool {

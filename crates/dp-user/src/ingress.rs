@@ -16,7 +16,7 @@ use wire::Nanos;
 
 /// See the module's page.
 #[derive(Default)]
-pub(crate) struct Gate {
+pub(crate) struct Ingress {
     link: Option<Link>,
     policer: Option<IngressPolicer>,
     scratch: Vec<Frame>,
@@ -31,7 +31,7 @@ struct Link {
     released: bool,
 }
 
-impl Gate {
+impl Ingress {
     /// Changes the policer; `None` lets everything pass.
     pub(crate) fn police(&mut self, config: Option<&IngressPolicerConfig>, now: Nanos) {
         match (&mut self.policer, config.filter(|config| !config.is_off())) {
@@ -193,13 +193,15 @@ mod tests {
 
     #[test]
     fn a_link_lets_packets_come_at_its_speed_and_loses_what_its_queue_has_no_room_for() {
-        let mut gate = Gate::default();
+        let mut ingress = Ingress::default();
         let mut now = Nanos::from_secs(1);
-        gate.set_speed(Some(PortSpeed::new(10_000_000).unwrap()), now).unwrap();
+        ingress
+            .set_speed(Some(PortSpeed::new(10_000_000).unwrap()), now)
+            .unwrap();
         let mut lost = 0;
         // 1 ms each, with the overhead of Ethernet.
         let mut batch = frames(1_050, 1_226);
-        let mut next = gate.pass(&mut batch, 32, now, &mut |cause| {
+        let mut next = ingress.pass(&mut batch, 32, now, &mut |cause| {
             assert_eq!(cause, DropCause::QueueFull);
             lost += 1;
         });
@@ -207,7 +209,7 @@ mod tests {
         let mut came: Vec<u32> = batch.drain(..).map(|frame| number(&frame)).collect();
         while let Some(at) = next {
             now = at;
-            next = gate.pass(&mut batch, 32, now, &mut never);
+            next = ingress.pass(&mut batch, 32, now, &mut never);
             came.extend(batch.drain(..).map(|frame| number(&frame)));
         }
         assert!(came.iter().copied().eq(0..1_000));
@@ -217,33 +219,35 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_link_goes_on_when_the_port_has_no_speed_any_more() {
-        let mut gate = Gate::default();
+        let mut ingress = Ingress::default();
         let now = Nanos::from_secs(1);
-        gate.set_speed(Some(PortSpeed::new(10_000_000).unwrap()), now).unwrap();
+        ingress
+            .set_speed(Some(PortSpeed::new(10_000_000).unwrap()), now)
+            .unwrap();
         let mut batch = frames(100, 1_226);
-        assert!(gate.pass(&mut batch, 32, now, &mut never).is_some());
+        assert!(ingress.pass(&mut batch, 32, now, &mut never).is_some());
         let before = batch.len();
-        gate.set_speed(None, now).unwrap();
-        assert_eq!(gate.waiting() as usize + before, 100);
+        ingress.set_speed(None, now).unwrap();
+        assert_eq!(ingress.waiting() as usize + before, 100);
         let mut more = Vec::new();
-        assert_eq!(gate.pass(&mut more, 200, now, &mut never), None);
+        assert_eq!(ingress.pass(&mut more, 200, now, &mut never), None);
         assert_eq!(more.len() + before, 100);
-        assert!(gate.is_open());
+        assert!(ingress.is_open());
     }
 
     #[test]
     fn a_policer_counts_what_it_drops_and_takes_a_large_segment_apart_rather_than_dropping_it() {
-        let mut gate = Gate::default();
+        let mut ingress = Ingress::default();
         let now = Nanos::from_secs(1);
         // 1 kbit at once: 125 bytes of frames.
-        gate.police(Some(&IngressPolicerConfig::new(1, 80, 0, 0).unwrap()), now);
+        ingress.police(Some(&IngressPolicerConfig::new(1, 80, 0, 0).unwrap()), now);
         let mut lost = Vec::new();
         let mut batch = frames(5, 4_000);
-        gate.pass(&mut batch, 32, now, &mut |cause| lost.push(cause));
+        ingress.pass(&mut batch, 32, now, &mut |cause| lost.push(cause));
         assert_eq!((batch.len(), &lost[..]), (2, &[DropCause::Policed; 3][..]));
 
-        let mut gate = Gate::default();
-        gate.police(Some(&IngressPolicerConfig::new(1, 80, 0, 0).unwrap()), now);
+        let mut ingress = Ingress::default();
+        ingress.police(Some(&IngressPolicerConfig::new(1, 80, 0, 0).unwrap()), now);
         let mut segment = vec![0; 54 + 20_000];
         segment[12..14].copy_from_slice(&[8, 0]);
         segment[14] = 0x45;
@@ -255,9 +259,9 @@ mod tests {
         frame.offload.csum = netdev::Csum::Partial { start: 34, offset: 16 };
         let mut batch = vec![frame];
         lost.clear();
-        gate.pass(&mut batch, 32, now, &mut |cause| lost.push(cause));
+        ingress.pass(&mut batch, 32, now, &mut |cause| lost.push(cause));
         assert_eq!((batch.len(), lost.len()), (10, 12));
-        gate.police(None, now);
-        assert!(gate.is_open());
+        ingress.police(None, now);
+        assert!(ingress.is_open());
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A worker's part of it.
 #[derive(Default)]
-pub(crate) struct Vigil {
+pub(crate) struct LatencyRequest {
     request: Option<File>,
     /// Packets that had taken shortcuts when it last looked.
     carried: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Vigil {
     next: Option<Nanos>,
 }
 
-impl Vigil {
+impl LatencyRequest {
     /// Asks for awake processors where packets have taken shortcuts since it looked, `spin` ago,
     /// and for nothing where none have. `carried` counts them, as long as there are shortcuts. To
     /// be called at every turn.
@@ -43,7 +43,7 @@ impl Vigil {
 
     fn look(&mut self, now: Nanos, spin: Duration, carried: Option<u64>) {
         let Some(carried) = carried else {
-            *self = Vigil::default();
+            *self = LatencyRequest::default();
             return;
         };
         if carried == self.carried {

@@ -37,7 +37,7 @@
 //!   with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
-use crate::actions::{Actor, Again, edit_all};
+use crate::actions::{Actor, Recirculated, edit_all};
 use crate::devices::DeviceFacts;
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
@@ -64,9 +64,9 @@ mod upcall_queue;
 pub(crate) use ask::AGAIN;
 pub(crate) use batch::Run;
 pub(crate) use housekeeping::Push;
-pub use rx_queue::{Budget, Inlet};
+pub use rx_queue::{Budget, RxQueue};
 
-pub use upcall_queue::Others;
+pub use upcall_queue::OtherQueues;
 
 use batch::{Batch, MALFORMED};
 use upcall_queue::Held;
@@ -92,17 +92,17 @@ pub struct Pipeline {
     epoch: u64,
     stats: Arc<WorkerStats>,
     batch: Batch,
-    pending: Vec<Change>,
+    changed: Vec<Change>,
     effects: Vec<Effect>,
     /// Number of receive queues with packets in this poll round.
     sharing: u32,
     /// What is known of those without packets of new flows that wait.
-    others: Others,
+    others: OtherQueues,
     /// The switch's tables could not be had: packets of new flows wait until this time, and are
     /// asked for again.
     retry: Option<Nanos>,
     /// Packets of the control plane that wait for an answer.
-    control_away: ask::ControlAway,
+    control_pending: ask::ControlPending,
 }
 
 impl Pipeline {
@@ -134,24 +134,24 @@ impl Pipeline {
             changes,
             stats,
             batch: Batch::default(),
-            pending: Vec::new(),
+            changed: Vec::new(),
             effects: Vec::new(),
             sharing: 1,
-            others: Others::Ready,
+            others: OtherQueues::Ready,
             retry: None,
-            control_away: ask::ControlAway::default(),
+            control_pending: ask::ControlPending::default(),
         }
     }
 
     /// Makes a port available to send on.
     pub fn add_port(&mut self, port: PortNo, device: Arc<dyn Netdev>) {
         let (facts, tx) = (DeviceFacts::of(&*device), device.open_tx().ok());
-        self.add_outlet(port, device, facts, tx, Arc::default());
+        self.add_tx_port(port, device, facts, tx, Arc::default());
     }
 
     /// A receive queue of a port, for [`Pipeline::receive`].
-    pub fn inlet(port: PortNo, rx: Box<dyn Rx>, budget: Budget) -> Inlet {
-        Inlet::new(port, rx, Arc::default(), budget)
+    pub fn rx_queue(port: PortNo, rx: Box<dyn Rx>, budget: Budget) -> RxQueue {
+        RxQueue::new(port, rx, Arc::default(), budget)
     }
 
     /// Takes one batch from a queue through all stages, as far as packets of new flows do not have
@@ -163,16 +163,16 @@ impl Pipeline {
     /// # Errors
     /// What the queue's device says; frames received before the error have gone their way.
     #[inline]
-    pub fn receive(&mut self, from: &mut Inlet, contended: bool, now: Nanos) -> io::Result<usize> {
+    pub fn receive(&mut self, from: &mut RxQueue, contended: bool, now: Nanos) -> io::Result<usize> {
         self.apply_changes();
-        from.line.begin(self.sharing, self.others);
-        if from.has_away() {
-            self.come_back(from, now);
+        from.upcalls.begin(self.sharing, self.others);
+        if from.has_pending() {
+            self.retry_pending(from, now);
         }
-        let waited = from.line.len();
+        let waited = from.upcalls.len();
         if waited > 0 {
             self.go_on(from, now);
-            if from.waits() && self.retry.is_none() && !(contended && self.others == Others::Ready) {
+            if from.waits() && self.retry.is_none() && !(contended && self.others == OtherQueues::Ready) {
                 return Ok(gone(waited, from));
             }
         }
@@ -182,8 +182,8 @@ impl Pipeline {
         if frames > 0 {
             from.packet_ins.begin(contended);
             count_received(&batch.frames, &from.stats);
-            if from.is_gated() {
-                self.pass_through_gate(&mut batch.frames, from, now);
+            if from.has_ingress() {
+                self.pass_ingress(&mut batch.frames, from, now);
             }
             let candidate = from.entrance.is_some().then(|| self.candidate(&batch, from));
             self.forward(&mut batch, from, now);
@@ -192,14 +192,14 @@ impl Pipeline {
             }
         }
         self.batch = batch;
-        from.line.end();
+        from.upcalls.end();
         received.map(|_| gone(waited + frames, from))
     }
 
     /// Stages 2 to 8.
     #[inline]
-    fn forward(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
-        if from.waits() || from.has_away() {
+    fn forward(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
+        if from.waits() || from.has_pending() {
             self.forward_behind(batch, from, now);
         } else if let Some(number) = self.of_all(batch, from.port) {
             self.act_alike(number, batch, from, now);
@@ -225,7 +225,7 @@ impl Pipeline {
 
     /// Stages 6 and 7 where all packets have one megaflow.
     #[inline]
-    fn act_alike(&mut self, number: u32, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+    fn act_alike(&mut self, number: u32, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
         let packets = batch.frames.len() as u64;
         self.stats.exact_hits.add(packets);
         let flow = self.flows.flow_mut(number);
@@ -247,7 +247,7 @@ impl Pipeline {
 
     /// Stage 7 for a batch that goes to one port as it is.
     #[inline]
-    fn queue_all(&mut self, port: PortNo, batch: &mut Batch, from: &Inlet) {
+    fn queue_all(&mut self, port: PortNo, batch: &mut Batch, from: &RxQueue) {
         let drops = DropSink {
             worker: &self.stats,
             port: Some(&from.stats),
@@ -264,7 +264,7 @@ impl Pipeline {
 
     /// Stages 6 and 7 where nothing is to be asked.
     #[inline(never)]
-    fn act(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+    fn act(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
         if self.flows.recirculates(batch.runs()) {
             return self.act_in_order(batch, from, now);
         }
@@ -299,7 +299,7 @@ impl Pipeline {
         {
             return self.queue_all(port, batch, from);
         }
-        let mut context = self.actor.for_inlet(from, now);
+        let mut context = self.actor.for_rx_queue(from, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a
         // `Drain` it is taken apart first.
         let (runs, frames) = batch.parts_mut();
@@ -341,7 +341,7 @@ impl Pipeline {
     /// Counts packets that actions have left without a byte, for want of room for another header:
     /// nobody's packet has so many.
     #[cold]
-    fn lose_emptied(&self, batch: &mut Batch, from: &Inlet) {
+    fn lose_emptied(&self, batch: &mut Batch, from: &RxQueue) {
         let (runs, frames) = batch.parts_mut();
         let mut rest = &frames[..];
         for run in runs {
@@ -357,7 +357,7 @@ impl Pipeline {
 
     /// Stages 5 to 7, packet by packet.
     #[cold]
-    fn act_in_order(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+    fn act_in_order(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
         self.flows.traffic();
         let removals = self.flows.removals();
         let (is_ethernet, asked_at) = (batch.is_ethernet, batch.asked_at);
@@ -384,29 +384,29 @@ impl Pipeline {
     }
 
     /// Stage 6 for a packet whose megaflow is known.
-    fn run_flow(&mut self, number: u32, frame: Frame, depth: u32, from: &mut Inlet, now: Nanos) {
+    fn run_flow(&mut self, number: u32, frame: Frame, depth: u32, from: &mut RxQueue, now: Nanos) {
         let flow = self.flows.flow_mut(number);
         flow.carried(1, frame.len() as u64, now);
         let (actions, drop) = flow.actions();
         self.actor
-            .for_inlet(from, now)
+            .for_rx_queue(from, now)
             .at_depth(depth)
             .run(actions, drop, frame);
         self.recirculate(Some(from), now);
     }
 
-    /// Packets that begin anew: stages 2 to 6 for each, in order.
+    /// Recirculated packets: stages 2 to 6 for each, in order.
     #[inline]
-    fn recirculate(&mut self, mut from: Option<&mut Inlet>, now: Nanos) {
-        while let Some(again) = self.actor.next_again() {
-            self.begin_anew(again, from.as_deref_mut(), now);
+    fn recirculate(&mut self, mut from: Option<&mut RxQueue>, now: Nanos) {
+        while let Some(again) = self.actor.next_recirculated() {
+            self.recirculate_one(again, from.as_deref_mut(), now);
         }
     }
 
     #[cold]
-    fn begin_anew(&mut self, again: Again, from: Option<&mut Inlet>, now: Nanos) {
+    fn recirculate_one(&mut self, again: Recirculated, from: Option<&mut RxQueue>, now: Nanos) {
         self.stats.recirculations.add(1);
-        let Again {
+        let Recirculated {
             frame,
             id,
             in_port,
@@ -458,7 +458,7 @@ impl Pipeline {
     /// A packet for which there was no megaflow when `since` had been made, or whose megaflow may
     /// have gone since.
     #[cold]
-    fn miss(&mut self, key: &Key, since: u64, frame: Frame, from: &mut Inlet, now: Nanos) {
+    fn miss(&mut self, key: &Key, since: u64, frame: Frame, from: &mut RxQueue, now: Nanos) {
         let found = self.flows.lookup_newer(key, since);
         let asked_at = self.asked_at(found);
         let Some(number) = found.filter(|_| !from.is_behind(key)) else {
@@ -470,13 +470,13 @@ impl Pipeline {
     }
 
     /// Counts packets from a queue that are not let in.
-    fn refuse(&self, from: &Inlet, cause: DropCause, packets: u64) {
+    fn refuse(&self, from: &RxQueue, cause: DropCause, packets: u64) {
         self.sink(from).count(cause, packets);
         from.stats.rx_dropped.add(packets);
     }
 
     /// Where drops of packets from a queue are counted.
-    fn sink<'a>(&'a self, from: &'a Inlet) -> DropSink<'a> {
+    fn sink<'a>(&'a self, from: &'a RxQueue) -> DropSink<'a> {
         DropSink {
             worker: &self.stats,
             port: Some(&from.stats),
@@ -493,15 +493,15 @@ impl Pipeline {
 
     #[cold]
     fn read_changes(&mut self) {
-        self.epoch = self.changes.since(self.epoch, &mut self.pending);
+        self.epoch = self.changes.since(self.epoch, &mut self.changed);
         self.flows.begin_changes();
-        for change in &self.pending {
+        for change in &self.changed {
             self.flows.apply(change);
         }
-        self.pending.clear();
+        self.changed.clear();
     }
 
-    pub(crate) fn add_outlet(
+    pub(crate) fn add_tx_port(
         &mut self,
         port: PortNo,
         device: Arc<dyn Netdev>,
@@ -572,8 +572,8 @@ impl Drop for Pipeline {
 /// How many of so many packets do not wait; one at least, since each turn lets some begin that wait
 /// again, behind what they had to ask first.
 #[inline]
-fn gone(packets: usize, from: &Inlet) -> usize {
-    packets.saturating_sub(from.line.len()).max(packets.min(1))
+fn gone(packets: usize, from: &RxQueue) -> usize {
+    packets.saturating_sub(from.upcalls.len()).max(packets.min(1))
 }
 
 #[inline]

@@ -111,7 +111,7 @@ pub(crate) struct WorkerStats {
     pub(crate) lost: Counter,
     /// Subtables that were asked for those that a megaflow answered.
     pub(crate) subtables: Counter,
-    /// Packets that began anew after an action asked for it.
+    /// Packets that an action recirculated.
     pub(crate) recirculations: Counter,
     /// Packets that devices took, and in how many batches.
     pub(crate) tx_packets: Counter,

@@ -16,12 +16,12 @@
 //!   `pacing`.
 //! - A queue whose device fails is not asked again at once: `failing`.
 
-use crate::command::{Command, CommandQueue, Intake};
+use crate::command::{AssignedQueue, Command, CommandQueue};
 use crate::devices::{Devices, Request, What};
-use crate::ingress::Gate;
-use crate::latency_request::Vigil;
+use crate::ingress::Ingress;
+use crate::latency_request::LatencyRequest;
 use crate::load::{QueueLoad, WorkerLoad};
-use crate::pipeline::{AGAIN, BATCH, Inlet, Others, Pipeline, Push};
+use crate::pipeline::{AGAIN, BATCH, OtherQueues, Pipeline, Push, RxQueue};
 use crate::poll::Poller;
 use dp::Slowpath;
 use flow::PortNo;
@@ -40,8 +40,8 @@ use wire::Nanos;
 const COMMANDS: u64 = u64::MAX;
 
 /// Set in the number of an event of a device that has room again; the rest is the place of its
-/// outlet.
-const OUTLETS: u64 = 1 << 32;
+/// transmit port.
+const TX_PORTS: u64 = 1 << 32;
 
 /// Most queues that a spinning worker looks into by itself; with more of them epoll tells sooner
 /// which have packets.
@@ -75,7 +75,7 @@ pub(crate) struct Worker {
     /// Reports of statistics under way, and who waits for them.
     pushes: Vec<(Push, Sender<()>)>,
     spin: Arc<SpinTime>,
-    vigil: Vigil,
+    latency_request: LatencyRequest,
     load: Arc<WorkerLoad>,
     /// Packets that this turn has received.
     packets: usize,
@@ -89,12 +89,12 @@ pub(crate) struct Worker {
     look_until: Nanos,
     /// Queues that had packets when it last looked.
     busy: usize,
-    /// Some port's packets come through a gate.
-    gated: bool,
+    /// Some port has an ingress shaper or policer.
+    shaped: bool,
     /// Packets of new flows wait at some queue.
     waiting: bool,
     /// Packets wait for answers that take long.
-    away: bool,
+    pending: bool,
     /// For so long a queue's last packets count as those of one that will have more.
     lately: Duration,
     /// When housekeeping wants its next turn.
@@ -126,7 +126,7 @@ impl SpinTime {
 
 /// A receive queue as the worker sees it.
 struct Queue {
-    inlet: Inlet,
+    rx_queue: RxQueue,
     number: u32,
     load: Arc<QueueLoad>,
     device: Arc<dyn Netdev>,
@@ -166,7 +166,7 @@ impl Worker {
             dumps: Vec::new(),
             pushes: Vec::new(),
             spin,
-            vigil: Vigil::default(),
+            latency_request: LatencyRequest::default(),
             load: Arc::default(),
             packets: 0,
             now: Nanos::ZERO,
@@ -174,9 +174,9 @@ impl Worker {
             looks: 0,
             look_until: Nanos::ZERO,
             busy: 0,
-            gated: false,
+            shaped: false,
             waiting: false,
-            away: false,
+            pending: false,
             lately: backlog::LATELY,
             housekeeping: None,
             ready: Vec::new(),
@@ -229,21 +229,21 @@ impl Worker {
             ready.swap_remove(at);
             go_on = self.obey(now);
         }
-        let mut others = Others::Ready;
+        let mut others = OtherQueues::Ready;
         if self.waiting {
             others = self.join_waiting(&mut ready, now);
         }
         let contended = ready.len() > 1;
         self.pipeline.share(ready.len(), others);
         for place in &ready {
-            if *place & OUTLETS == 0 {
+            if *place & TX_PORTS == 0 {
                 self.serve(*place as usize, contended, now);
             } else {
                 self.pipeline.resume(*place as u32, now);
             }
         }
-        if self.away {
-            self.come_back(now);
+        if self.pending {
+            self.retry_pending(now);
         }
         self.pace(now);
         while let Some((port, device)) = self.pipeline.take_closed() {
@@ -264,7 +264,7 @@ impl Worker {
         self.pushes.retain_mut(|(push, _)| self.pipeline.push_step(push, now));
         self.housekeeping = self.pipeline.housekeep(now);
         let carried = || self.pipeline.carried_by_shortcuts();
-        self.vigil.keep(now, self.spin.get(), carried);
+        self.latency_request.keep(now, self.spin.get(), carried);
         self.load.turn(self.packets, cycles::now().wrapping_sub(awake));
         go_on
     }
@@ -280,10 +280,10 @@ impl Worker {
         }
         let retry = retry.filter(|_| self.waiting);
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
-        let again = self.away.then(|| self.now + AGAIN);
+        let again = self.pending.then(|| self.now + AGAIN);
         let next = parked
             .chain(self.housekeeping)
-            .chain(self.vigil.next())
+            .chain(self.latency_request.next())
             .chain(retry)
             .chain(again)
             .min();
@@ -311,25 +311,25 @@ impl Worker {
         let began = cycles::now();
         self.packets = 0;
         let (contended, spins) = (self.busy > 1, self.spins());
-        self.pipeline.share(self.busy, Others::Ready);
+        self.pipeline.share(self.busy, OtherQueues::Ready);
         let rest = self.busy > 0 && !self.looks.is_multiple_of(LOOK_AT_IDLE);
         self.busy = 0;
         for place in 0..self.queues.len() {
             let Some(queue) = self.queues[place]
                 .as_mut()
                 .filter(|queue| queue.parked.is_none() && !queue.gone && !(rest && queue.idle))
-                .filter(|queue| spins || queue.inlet.rx.is_free_to_ask())
+                .filter(|queue| spins || queue.rx_queue.rx.is_free_to_ask())
             else {
                 continue;
             };
             let before = cycles::now();
-            match self.pipeline.receive(&mut queue.inlet, contended, self.now) {
-                Ok(0) => queue.idle = !queue.inlet.rx.is_free_to_ask(),
+            match self.pipeline.receive(&mut queue.rx_queue, contended, self.now) {
+                Ok(0) => queue.idle = !queue.rx_queue.rx.is_free_to_ask(),
                 Ok(packets) => {
                     queue.brought_packets(before, self.now);
                     self.packets += packets;
-                    self.waiting |= queue.inlet.waits();
-                    self.away |= queue.inlet.has_away();
+                    self.waiting |= queue.rx_queue.waits();
+                    self.pending |= queue.rx_queue.has_pending();
                     self.busy += 1;
                     self.active = self.now;
                 }
@@ -351,8 +351,8 @@ impl Worker {
         let (before, mut time) = (cycles::now(), now);
         let mut packets = 0;
         let end = loop {
-            match self.pipeline.receive(&mut queue.inlet, contended, time) {
-                Ok(received) if received >= BATCH && batches > 1 && !queue.inlet.waits() => packets += received,
+            match self.pipeline.receive(&mut queue.rx_queue, contended, time) {
+                Ok(received) if received >= BATCH && batches > 1 && !queue.rx_queue.waits() => packets += received,
                 Ok(received) => {
                     packets += received;
                     break Ok(());
@@ -365,15 +365,15 @@ impl Worker {
                 break Ok(());
             }
         };
-        self.waiting |= queue.inlet.waits();
-        self.away |= queue.inlet.has_away();
+        self.waiting |= queue.rx_queue.waits();
+        self.pending |= queue.rx_queue.has_pending();
         if packets > 0 {
             queue.brought_packets(before, now);
             self.packets += packets;
         }
         match end {
             Err(error) => self.receive_failed(place, &error, now),
-            Ok(()) if packets == 0 => match queue.inlet.rx.woken_in_vain() {
+            Ok(()) if packets == 0 => match queue.rx_queue.rx.woken_in_vain() {
                 Ok(()) => self.received_nothing(place, now),
                 Err(error) => self.receive_failed(place, &error, now),
             },
@@ -396,23 +396,23 @@ impl Worker {
                     tx,
                     stats,
                     exit,
-                    intakes,
+                    assigned_queues,
                     done,
                 } => {
-                    self.pipeline.add_outlet(port, device.clone(), facts, tx, stats);
+                    self.pipeline.add_tx_port(port, device.clone(), facts, tx, stats);
                     self.pipeline.add_exit(port, exit);
-                    let added = intakes
+                    let added = assigned_queues
                         .into_iter()
-                        .try_for_each(|intake| self.add_queue(intake, &device));
+                        .try_for_each(|assigned| self.add_queue(assigned, &device));
                     let _ = done.send(added);
                 }
                 Command::TakeQueue { port, queue, done } => {
-                    if let Some(intake) = self.take_queue(port, queue) {
-                        let _ = done.send(intake);
+                    if let Some(assigned) = self.take_queue(port, queue) {
+                        let _ = done.send(assigned);
                     }
                 }
-                Command::AddQueue { intake, device, done } => {
-                    let _ = done.send(self.add_queue(intake, &device));
+                Command::AddQueue { assigned, device, done } => {
+                    let _ = done.send(self.add_queue(assigned, &device));
                 }
                 Command::Checked { port, queue, vanished } => self.checked(port, queue, vanished),
                 Command::Opened { port, tx } => self.pipeline.opened(port, tx),
@@ -424,8 +424,8 @@ impl Worker {
                     self.pipeline.schedule(port, queue, now);
                     let _ = done.send(());
                 }
-                Command::Gate { port, gate, done } => {
-                    self.gate(port, &gate);
+                Command::Ingress { port, ingress, done } => {
+                    self.ingress(port, &ingress);
                     let _ = done.send(());
                 }
                 Command::Shortcuts { usage, done } => {
@@ -446,7 +446,7 @@ impl Worker {
                     actions,
                 } => {
                     self.pipeline.execute(in_port, frame, &actions, now);
-                    self.away = true;
+                    self.pending = true;
                 }
                 Command::Stop => go_on = false,
             }
@@ -456,37 +456,37 @@ impl Worker {
     }
 
     /// Lets go of a queue of a port that stays.
-    fn take_queue(&mut self, port: PortNo, number: u32) -> Option<Intake> {
-        let is_it = |queue: &Queue| queue.inlet.port == port && queue.number == number;
+    fn take_queue(&mut self, port: PortNo, number: u32) -> Option<AssignedQueue> {
+        let is_it = |queue: &Queue| queue.rx_queue.port == port && queue.number == number;
         let place = self.queues.iter_mut().find(|place| place.as_ref().is_some_and(is_it))?;
         let Queue {
-            inlet,
+            rx_queue,
             number,
             ifindex,
             load,
             ..
         } = place.take()?;
-        self.poller.remove(inlet.rx.fd());
+        self.poller.remove(rx_queue.rx.fd());
         self.pipeline.stop_shortcuts(port);
-        Some(Intake {
-            inlet,
+        Some(AssignedQueue {
+            rx_queue,
             number,
             ifindex,
             load,
         })
     }
 
-    fn add_queue(&mut self, intake: Intake, device: &Arc<dyn Netdev>) -> io::Result<()> {
-        let Intake {
-            inlet,
+    fn add_queue(&mut self, assigned: AssignedQueue, device: &Arc<dyn Netdev>) -> io::Result<()> {
+        let AssignedQueue {
+            rx_queue,
             number,
             ifindex,
             load,
-        } = intake;
-        // What its gate holds back is this worker's to let go.
-        self.gated |= inlet.is_gated();
-        self.waiting |= inlet.waits();
-        self.away |= inlet.has_away();
+        } = assigned;
+        // Packets that its ingress shaper holds are this worker's to let go.
+        self.shaped |= rx_queue.has_ingress();
+        self.waiting |= rx_queue.waits();
+        self.pending |= rx_queue.has_pending();
         let place = match self.queues.iter().position(Option::is_none) {
             Some(place) => place,
             None => {
@@ -494,9 +494,9 @@ impl Worker {
                 self.queues.len() - 1
             }
         };
-        self.poller.add(inlet.rx.fd(), place as u64)?;
+        self.poller.add(rx_queue.rx.fd(), place as u64)?;
         self.queues[place] = Some(Queue {
-            inlet,
+            rx_queue,
             number,
             load,
             device: device.clone(),
@@ -511,12 +511,12 @@ impl Worker {
         Ok(())
     }
 
-    fn gate(&mut self, port: PortNo, gate: &Arc<Mutex<Gate>>) {
+    fn ingress(&mut self, port: PortNo, ingress: &Arc<Mutex<Ingress>>) {
         for queue in self.queues.iter_mut().flatten() {
-            if queue.inlet.port == port {
-                queue.inlet.set_gate(gate.clone());
+            if queue.rx_queue.port == port {
+                queue.rx_queue.set_ingress(ingress.clone());
                 self.pipeline.stop_shortcuts(port);
-                self.gated = true;
+                self.shaped = true;
             }
         }
     }
@@ -524,10 +524,10 @@ impl Worker {
     fn del_port(&mut self, port: PortNo) {
         for place in &mut self.queues {
             if let Some(queue) = place
-                && queue.inlet.port == port
+                && queue.rx_queue.port == port
             {
-                self.poller.remove(queue.inlet.rx.fd());
-                self.pipeline.give_up(&mut queue.inlet);
+                self.poller.remove(queue.rx_queue.rx.fd());
+                self.pipeline.give_up(&mut queue.rx_queue);
                 *place = None;
             }
         }

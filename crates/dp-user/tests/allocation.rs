@@ -198,12 +198,12 @@ fn forward(discipline: Option<&PortConfig>) {
     let mut pipeline = Pipeline::new(1000, Duration::from_secs(10), Arc::new(Switch), Arc::default());
     pipeline.add_port(PortNo(1), device.clone());
     pipeline.add_port(PortNo(2), device.clone());
-    let mut inlet = Pipeline::inlet(PortNo(1), device.end(), Budget::new(8, 256));
+    let mut rx_queue = Pipeline::rx_queue(PortNo(1), device.end(), Budget::new(8, 256));
     pipeline.set_qos(PortNo(2), discipline, Nanos::from_secs(1)).unwrap();
     let mut run = |batches: u32, mut now: Nanos| {
         for _ in 0..batches {
             now += Duration::from_millis(1);
-            pipeline.receive(&mut inlet, true, now).unwrap();
+            pipeline.receive(&mut rx_queue, true, now).unwrap();
             pipeline.pace(now);
             pipeline.housekeep(now);
         }

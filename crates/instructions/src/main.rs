@@ -152,10 +152,10 @@ fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
         name: "sink".to_owned(),
     })?;
     pipeline.add_port(PortNo(2), sink);
-    let mut inlet = Pipeline::inlet(PortNo(1), queues.remove(0), Budget::new(BATCH as u32, 256));
+    let mut rx_queue = Pipeline::rx_queue(PortNo(1), queues.remove(0), Budget::new(BATCH as u32, 256));
     let warm = 2 * case.flows as usize;
     for _ in 0..(warm + packets) / BATCH {
-        pipeline.receive(&mut inlet, false, Nanos(1))?;
+        pipeline.receive(&mut rx_queue, false, Nanos(1))?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ struct Outcome {
     sent: BTreeMap<u32, Vec<Vec<u8>>>,
     /// Handle, and what the controller gets.
     controllers: Vec<(u32, Vec<u8>)>,
-    /// Number, bytes, queue and mark of what begins anew.
+    /// Number, bytes, queue and mark of recirculated packets.
     again: Vec<(u32, Vec<u8>, u32, u32)>,
 }
 
@@ -253,7 +253,7 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
 /// What workers make of a frame.
 fn ours(frame: Frame, actions: &[Action]) -> (Outcome, Fixture) {
     let mut fixture = Fixture::new();
-    let budget = &mut fixture.inlet.packet_ins;
+    let budget = &mut fixture.rx_queue.packet_ins;
     budget.begin(false);
     let sent = fixture.run(frame, actions);
     let sent = (1..).zip(sent).filter(|(_, sent)| !sent.is_empty());
@@ -263,7 +263,7 @@ fn ours(frame: Frame, actions: &[Action]) -> (Outcome, Fixture) {
     };
     let taken = std::mem::take(&mut *fixture.controllers.taken.lock());
     outcome.controllers = taken.into_iter().map(|(handle, _, bytes, _)| (handle, bytes)).collect();
-    while let Some(again) = fixture.actor.next_again() {
+    while let Some(again) = fixture.actor.next_recirculated() {
         for packet in gso::segment(again.frame).unwrap() {
             let bytes = packet.data().to_vec();
             outcome.again.push((again.id, bytes, packet.priority, packet.mark));

@@ -47,7 +47,7 @@ struct Fixture {
     devices: Vec<Arc<Dummy>>,
     controllers: Arc<Controllers>,
     meters: Arc<Meters>,
-    inlet: Inlet,
+    rx_queue: RxQueue,
 }
 
 impl Fixture {
@@ -68,21 +68,21 @@ impl Fixture {
                 .add(PortNo(number), device.clone(), None, tx, Arc::default());
         }
         let rx = devices[0].open_rx().unwrap().remove(0);
-        let mut inlet = Pipeline::inlet(PortNo(9), rx, Budget::new(2, 4));
-        inlet.packet_ins.begin(true);
+        let mut rx_queue = Pipeline::rx_queue(PortNo(9), rx, Budget::new(2, 4));
+        rx_queue.packet_ins.begin(true);
         Fixture {
             actor,
             devices,
             controllers,
             meters,
-            inlet,
+            rx_queue,
         }
     }
 
     /// Runs actions on a frame; what came out of ports 1 to 3.
     fn run(&mut self, frame: Frame, actions: &[Action]) -> [Vec<Vec<u8>>; 3] {
         self.actor
-            .for_inlet(&mut self.inlet, Nanos(1))
+            .for_rx_queue(&mut self.rx_queue, Nanos(1))
             .run(actions, None, frame);
         self.actor.flush(Nanos(1));
         [0, 1, 2].map(|n| self.devices[n].take_sent())
@@ -366,11 +366,11 @@ fn copies_for_controllers_are_bounded_by_a_budget_and_by_their_queue() {
     };
     assert_eq!(send(&mut fixture, 10), 4);
     assert_eq!(fixture.dropped(DropCause::ControllerBudget), 6);
-    fixture.inlet.packet_ins.begin(true);
+    fixture.rx_queue.packet_ins.begin(true);
     assert_eq!(send(&mut fixture, 10), 6);
     // A port that is alone has as many as a batch may need; then the queue is full.
     (0..5).for_each(|_| {
-        fixture.inlet.packet_ins.begin(false);
+        fixture.rx_queue.packet_ins.begin(false);
         send(&mut fixture, 32);
     });
     assert_eq!(send(&mut fixture, 0), 100);

@@ -31,11 +31,11 @@ pub struct QueueRules {
     pub isolate: bool,
     /// Queues that are pinned: of a port, by number, to the worker of a core.
     pub affinity: BTreeMap<PortNo, BTreeMap<u32, usize>>,
-    /// Whether queues are placed anew by themselves.
+    /// Whether queues are rebalanced automatically.
     pub balance: Option<AutoBalance>,
 }
 
-/// When queues are placed anew by themselves.
+/// When queues are rebalanced automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoBalance {
     /// At most once in so long.
@@ -133,7 +133,7 @@ impl DpUser {
         missing
     }
 
-    /// Places all queues anew by what they have cost lately.
+    /// Rebalances all queues by their recent load.
     pub fn rebalance(&self) {
         let _one_at_a_time = self.control.lock();
         self.replace(Scope::All, &[]);
@@ -275,11 +275,11 @@ impl DpUser {
             queue: number,
             done,
         });
-        let Ok(mut intake) = answer.recv() else { return };
+        let Ok(mut assigned) = answer.recv() else { return };
         // A counter has one writer.
-        intake.inlet.stats = stats;
+        assigned.rx_queue.stats = stats;
         let (done, answer) = mpsc::channel();
-        to.commands.push(Command::AddQueue { intake, device, done });
+        to.commands.push(Command::AddQueue { assigned, device, done });
         // It fails where the kernel cannot watch one descriptor more; the port is then as one whose
         // device is gone.
         let _ = answer.recv();
@@ -322,7 +322,7 @@ impl DpUser {
                 tx: open_tx(&*known.device),
                 stats,
                 exit: known.shortcut.clone(),
-                intakes: Vec::new(),
+                assigned_queues: Vec::new(),
                 done,
             });
             if let Some(queue) = known.queue.as_ref().filter(|_| known.scheduled) {

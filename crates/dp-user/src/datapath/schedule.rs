@@ -2,7 +2,7 @@
 
 use super::{DpUser, Port};
 use crate::command::Command;
-use crate::ingress::Gate;
+use crate::ingress::Ingress;
 use crate::scheduled::PortQueue;
 use crate::worker::clock;
 use dp::{DpError, DropCause};
@@ -32,7 +32,7 @@ impl DpUser {
             self.ask_all(schedule).for_each(drop);
         }
         let speed = config.and_then(|config| config.speed);
-        self.open_gate(port, speed.is_some(), |gate, now| gate.set_speed(speed, now))
+        self.open_gate(port, speed.is_some(), |ingress, now| ingress.set_speed(speed, now))
     }
 
     /// The port's queue, where workers have to hear of it.
@@ -55,40 +55,40 @@ impl DpUser {
     pub(super) fn change_gate(
         &self,
         port: PortNo,
-        change: impl FnOnce(&mut Gate, Nanos) -> Result<(), ConfigError>,
+        change: impl FnOnce(&mut Ingress, Nanos) -> Result<(), ConfigError>,
     ) -> Result<(), DpError> {
         let _one_at_a_time = self.control.lock();
         self.open_gate(port, true, change)
     }
 
-    /// The same, where the caller holds `control`. A gate that is not there is made only where it
+    /// The same, where the caller holds `control`. An ingress shaper that is not there is made only where it
     /// is `needed`.
     fn open_gate(
         &self,
         port: PortNo,
         needed: bool,
-        change: impl FnOnce(&mut Gate, Nanos) -> Result<(), ConfigError>,
+        change: impl FnOnce(&mut Ingress, Nanos) -> Result<(), ConfigError>,
     ) -> Result<(), DpError> {
-        let gate = {
+        let ingress = {
             let mut ports = self.ports.write();
             let port = ports.get_mut(&port).ok_or(DpError::NoPort(port))?;
-            if port.gate.is_none() && !needed {
+            if port.ingress.is_none() && !needed {
                 return Ok(());
             }
-            port.gate.get_or_insert_with(Arc::default).clone()
+            port.ingress.get_or_insert_with(Arc::default).clone()
         };
         // Workers that have it may hold it for a batch, and nobody else.
         let unchanged = {
-            let mut gate = gate.lock();
-            let was_open = gate.is_open();
-            change(&mut gate, clock())?;
-            was_open && gate.is_open()
+            let mut ingress = ingress.lock();
+            let was_open = ingress.is_open();
+            change(&mut ingress, clock())?;
+            was_open && ingress.is_open()
         };
         if !unchanged {
-            let gate: &Arc<Mutex<Gate>> = &gate;
-            self.ask_all(|done| Command::Gate {
+            let ingress: &Arc<Mutex<Ingress>> = &ingress;
+            self.ask_all(|done| Command::Ingress {
                 port,
-                gate: gate.clone(),
+                ingress: ingress.clone(),
                 done,
             })
             .for_each(drop);
@@ -99,7 +99,7 @@ impl DpUser {
     /// Counts what still waited at a port that is gone.
     pub(super) fn drop_queued(&self, port: &Port) {
         let queued = port.queue.as_ref().map_or(0, |queue| queue.clear());
-        let coming = port.gate.as_ref().map_or(0, |gate| gate.lock().waiting());
+        let coming = port.ingress.as_ref().map_or(0, |ingress| ingress.lock().waiting());
         self.drops.add(DropCause::QueueRemoved, queued + coming);
     }
 }

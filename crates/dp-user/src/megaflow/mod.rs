@@ -72,7 +72,7 @@ pub(crate) struct FlowTable {
     graveyard: Vec<Chunk>,
     /// The megaflows that cover whatever comes in on a port.
     wide: HashMap<PortNo, u32>,
-    /// How many megaflows let packets begin anew.
+    /// How many megaflows recirculate packets.
     recirculating: usize,
     /// Megaflows looked at to apply changes.
     looked_at: usize,
@@ -169,7 +169,7 @@ impl FlowTable {
     }
 
     /// The megaflow, if there is one, that covers whatever comes in on a port and lets nothing
-    /// begin anew.
+    /// recirculate.
     #[inline]
     pub(crate) fn of_all(&self, port: PortNo) -> Option<u32> {
         if self.wide.is_empty() {
@@ -370,7 +370,7 @@ impl FlowTable {
         &mut self.credits
     }
 
-    /// Whether the megaflow of one of these runs, all of which have one, lets packets begin anew.
+    /// Whether the megaflow of one of these runs, all of which have one, recirculates packets.
     #[inline]
     pub(crate) fn recirculates(&mut self, runs: &[Run]) -> bool {
         self.recirculating > 0 && runs.iter().any(|run| self.storage.flow_mut(run.flow).recirculates)

@@ -33,7 +33,7 @@ pub(crate) struct Flow {
     /// It is to be changed before.
     pub(crate) edits: bool,
     pub(crate) drop: Option<DropCause>,
-    /// Whether it lets packets begin anew.
+    /// Whether it recirculates packets.
     pub(super) recirculates: bool,
     /// Used since the last sweep.
     pub(super) touched: bool,

@@ -12,7 +12,7 @@
 //!   packet counts in both.
 
 use super::upcall_queue::Held;
-use super::{Inlet, Pipeline};
+use super::{Pipeline, RxQueue};
 use crate::stats::DropSink;
 use dp::{Answer, Carried, DropCause, Translation, Upcall};
 use flow::{Key, PortNo};
@@ -38,15 +38,15 @@ type FlowHash = u32;
 
 /// Packets whose answer takes long, in the order of arrival.
 #[derive(Default)]
-pub(super) struct Away {
+pub(super) struct Pending {
     held: VecDeque<(FlowHash, Held)>,
-    /// Packets that [`Pipeline::come_back`] has taken out and not looked at yet.
+    /// Packets that [`Pipeline::retry_pending`] has taken out and not looked at yet.
     returning: usize,
     /// When they ask again.
     due: Nanos,
 }
 
-impl Away {
+impl Pending {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
@@ -64,14 +64,14 @@ impl Away {
 /// Packets of the control plane whose answer takes long, with the port that they came in on as it
 /// says.
 #[derive(Default)]
-pub(super) struct ControlAway {
+pub(super) struct ControlPending {
     held: VecDeque<(PortNo, Held)>,
     /// Packets that were taken out to ask again and have not asked yet.
     returning: usize,
     due: Nanos,
 }
 
-impl ControlAway {
+impl ControlPending {
     fn len(&self) -> usize {
         self.held.len() + self.returning
     }
@@ -89,16 +89,16 @@ impl Pipeline {
     /// Lets a packet ask, and go its way or wait for the answer. It comes back where the switch's
     /// tables cannot be had now: a worker does not wait for whoever changes them.
     #[inline(always)]
-    pub(super) fn ask_for(&mut self, held: Held, from: &mut Inlet, now: Nanos) -> Option<Held> {
-        if from.is_away(&held.key) {
-            self.send_away(held, from, now);
+    pub(super) fn ask_for(&mut self, held: Held, from: &mut RxQueue, now: Nanos) -> Option<Held> {
+        if from.is_pending(&held.key) {
+            self.hold_pending(held, from, now);
             return None;
         }
         match self.try_ask(held, from, now) {
             None => None,
             Some((busy, Unanswered::Busy)) => Some(busy),
             Some((held, Unanswered::Later)) => {
-                self.send_away(held, from, now);
+                self.hold_pending(held, from, now);
                 None
             }
             Some((_, Unanswered::Refused)) => {
@@ -110,7 +110,7 @@ impl Pipeline {
 
     /// Lets a packet ask and go its way, or gives it back without an answer.
     #[inline(always)]
-    fn try_ask(&mut self, held: Held, from: &mut Inlet, now: Nanos) -> Option<(Held, Unanswered)> {
+    fn try_ask(&mut self, held: Held, from: &mut RxQueue, now: Nanos) -> Option<(Held, Unanswered)> {
         if self.is_busy(now) {
             return Some((held, Unanswered::Busy));
         }
@@ -118,7 +118,7 @@ impl Pipeline {
         match self.note(&answer, &held, from.port, now) {
             Ok(translation) => {
                 let (actions, drop) = (&translation.actions, translation.drop);
-                let mut context = self.actor.for_inlet(from, now).at_depth(held.depth);
+                let mut context = self.actor.for_rx_queue(from, now).at_depth(held.depth);
                 context.run(actions, drop, held.frame);
                 self.recirculate(Some(from), now);
                 None
@@ -139,39 +139,39 @@ impl Pipeline {
     }
 
     /// Lets a packet wait for an answer that takes long.
-    pub(super) fn send_away(&mut self, mut held: Held, from: &mut Inlet, now: Nanos) {
-        if from.away.len() >= ROOM {
+    pub(super) fn hold_pending(&mut self, mut held: Held, from: &mut RxQueue, now: Nanos) {
+        if from.pending.len() >= ROOM {
             return self.refuse_new(from, 1);
         }
-        if from.away.is_empty() {
-            from.away.due = now + AGAIN;
+        if from.pending.is_empty() {
+            from.pending.due = now + AGAIN;
         }
         held.frame.compact();
-        let hash = from.line.hash(&held.key);
-        from.away.held.push_back((hash, held));
+        let hash = from.upcalls.hash(&held.key);
+        from.pending.held.push_back((hash, held));
     }
 
     /// Lets go on those packets of a queue whose answers have come.
     #[cold]
-    pub(crate) fn come_back(&mut self, from: &mut Inlet, now: Nanos) {
-        if now < from.away.due {
+    pub(crate) fn retry_pending(&mut self, from: &mut RxQueue, now: Nanos) {
+        if now < from.pending.due {
             return;
         }
         self.apply_changes();
-        from.away.due = now + AGAIN;
-        let waiting = std::mem::take(&mut from.away.held);
-        from.away.returning = waiting.len();
+        from.pending.due = now + AGAIN;
+        let waiting = std::mem::take(&mut from.pending.held);
+        from.pending.returning = waiting.len();
         for (hash, held) in waiting {
-            from.away.returning -= 1;
-            if from.is_away(&held.key) {
-                from.away.held.push_back((hash, held));
+            from.pending.returning -= 1;
+            if from.is_pending(&held.key) {
+                from.pending.held.push_back((hash, held));
             } else if let Some(number) = self.flows.lookup_newer(&held.key, held.asked_at) {
                 self.run_held(number, held, from, now);
             } else {
                 match self.try_ask(held, from, now) {
                     None => {}
                     // Its place is its own: packets that came later do not take it.
-                    Some((held, Unanswered::Later | Unanswered::Busy)) => from.away.held.push_back((hash, held)),
+                    Some((held, Unanswered::Later | Unanswered::Busy)) => from.pending.held.push_back((hash, held)),
                     Some((_, Unanswered::Refused)) => self.refuse_new(from, 1),
                 }
             }
@@ -184,11 +184,11 @@ impl Pipeline {
     pub(super) fn ask_for_control(&mut self, in_port: PortNo, held: Held, now: Nanos) {
         match self.try_ask_for_control(in_port, held, now) {
             None => {}
-            Some((held, Unanswered::Later | Unanswered::Busy)) if self.control_away.len() < ROOM_OF_CONTROL => {
-                if self.control_away.len() == 0 {
-                    self.control_away.due = now + AGAIN;
+            Some((held, Unanswered::Later | Unanswered::Busy)) if self.control_pending.len() < ROOM_OF_CONTROL => {
+                if self.control_pending.len() == 0 {
+                    self.control_pending.due = now + AGAIN;
                 }
-                self.control_away.held.push_back((in_port, held));
+                self.control_pending.held.push_back((in_port, held));
             }
             Some(_) => self.refuse_control(1),
         }
@@ -212,36 +212,36 @@ impl Pipeline {
         }
     }
 
-    /// The same as [`Pipeline::come_back`] for packets of the control plane. Whether some still
+    /// The same as [`Pipeline::retry_pending`] for packets of the control plane. Whether some still
     /// wait.
     #[inline]
-    pub(crate) fn come_back_to_control(&mut self, now: Nanos) -> bool {
-        !self.control_away.held.is_empty() && self.controls_come_back(now)
+    pub(crate) fn retry_control(&mut self, now: Nanos) -> bool {
+        !self.control_pending.held.is_empty() && self.retry_control_pending(now)
     }
 
     #[cold]
-    fn controls_come_back(&mut self, now: Nanos) -> bool {
-        if now >= self.control_away.due {
+    fn retry_control_pending(&mut self, now: Nanos) -> bool {
+        if now >= self.control_pending.due {
             self.apply_changes();
-            self.control_away.due = now + AGAIN;
-            let waiting = std::mem::take(&mut self.control_away.held);
-            self.control_away.returning = waiting.len();
+            self.control_pending.due = now + AGAIN;
+            let waiting = std::mem::take(&mut self.control_pending.held);
+            self.control_pending.returning = waiting.len();
             for (in_port, held) in waiting {
-                self.control_away.returning -= 1;
+                self.control_pending.returning -= 1;
                 if let Some(number) = self.flows.lookup_newer(&held.key, held.asked_at) {
                     self.run_held_for_control(number, in_port, held, now);
                 } else {
                     match self.try_ask_for_control(in_port, held, now) {
                         None => {}
                         Some((_, Unanswered::Refused)) => self.refuse_control(1),
-                        Some((held, _)) => self.control_away.held.push_back((in_port, held)),
+                        Some((held, _)) => self.control_pending.held.push_back((in_port, held)),
                     }
                 }
                 self.recirculate(None, now);
             }
             self.actor.flush(now);
         }
-        !self.control_away.held.is_empty()
+        !self.control_pending.held.is_empty()
     }
 
     fn run_held_for_control(&mut self, number: u32, in_port: PortNo, held: Held, now: Nanos) {
@@ -258,7 +258,7 @@ impl Pipeline {
 
     /// Drops the packets of the control plane that wait, of those ports that are given up.
     pub(super) fn give_up_control(&mut self, given_up: impl Fn(PortNo) -> bool) {
-        let held = &mut self.control_away.held;
+        let held = &mut self.control_pending.held;
         let before = held.len();
         held.retain(|(in_port, _)| !given_up(*in_port));
         let dropped = before - held.len();
@@ -321,13 +321,13 @@ impl Pipeline {
     }
 
     /// Counts packets from a queue whose questions are too many.
-    pub(super) fn refuse_new(&self, from: &Inlet, packets: u64) {
+    pub(super) fn refuse_new(&self, from: &RxQueue, packets: u64) {
         self.stats.lost.add(packets);
         self.refuse(from, DropCause::UpcallBudget, packets);
     }
 
-    /// Counts a drop of a packet that began anew.
-    pub(super) fn lose(&self, from: Option<&mut Inlet>, cause: DropCause) {
+    /// Counts a drop of a recirculated packet.
+    pub(super) fn lose(&self, from: Option<&mut RxQueue>, cause: DropCause) {
         let sink = DropSink {
             worker: &self.stats,
             port: from.as_ref().map(|from| &*from.stats),
@@ -345,20 +345,20 @@ impl Held {
     }
 }
 
-impl Inlet {
+impl RxQueue {
     /// Whether packets of its wait for answers that take long.
     #[inline]
-    pub fn has_away(&self) -> bool {
-        !self.away.is_empty()
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Whether packets of the same flow wait for answers that take long.
-    pub(super) fn is_away(&self, key: &Key) -> bool {
-        if self.away.is_empty() {
+    pub(super) fn is_pending(&self, key: &Key) -> bool {
+        if self.pending.is_empty() {
             return false;
         }
-        let hash = self.line.hash(key);
-        self.away.held.iter().any(|(other, _)| *other == hash)
+        let hash = self.upcalls.hash(key);
+        self.pending.held.iter().any(|(other, _)| *other == hash)
     }
 }
 
@@ -422,10 +422,10 @@ mod tests {
     #[test]
     fn packets_of_the_control_plane_that_wait_share_one_answer() {
         let (switch, mut pipeline, device) = waiting();
-        assert!(pipeline.come_back_to_control(Nanos::ZERO + AGAIN));
+        assert!(pipeline.retry_control(Nanos::ZERO + AGAIN));
         assert_eq!(device.take_sent().len(), 0);
         switch.late.store(false, Relaxed);
-        assert!(!pipeline.come_back_to_control(Nanos::ZERO + AGAIN * 2));
+        assert!(!pipeline.retry_control(Nanos::ZERO + AGAIN * 2));
         assert_eq!(device.take_sent().len(), 5);
         let stats = pipeline.cache_stats();
         assert_eq!((stats.upcalls, stats.megaflow_hits, stats.lost), (1, 4, 0));

@@ -1,7 +1,7 @@
-//! Packets that do not go their way at once: those that wait at the gate of the port they came by,
+//! Packets that do not go their way at once: those that wait at the ingress shaper of the port they came by,
 //! and at the scheduler of the one they leave by.
 
-use super::{BATCH, Inlet, Pipeline};
+use super::{BATCH, Pipeline, RxQueue};
 use crate::poll::Poller;
 use crate::scheduled::PortQueue;
 use crate::stats::DropSink;
@@ -15,8 +15,8 @@ impl Pipeline {
     /// Between stages 1 and 2, for a port that has asked for it: leaves the frames that come
     /// through now.
     #[cold]
-    pub(super) fn pass_through_gate(&mut self, frames: &mut Vec<Frame>, from: &mut Inlet, now: Nanos) {
-        let Some(gate) = &from.gate else {
+    pub(super) fn pass_ingress(&mut self, frames: &mut Vec<Frame>, from: &mut RxQueue, now: Nanos) {
+        let Some(ingress) = &from.ingress else {
             return;
         };
         let sink = DropSink {
@@ -27,31 +27,31 @@ impl Pipeline {
             from.stats.rx_dropped.add(1);
             sink.count(cause, 1);
         };
-        let mut gate = gate.lock();
-        from.due = gate.pass(frames, BATCH, now, &mut lost);
-        let open = gate.is_open();
-        drop(gate);
+        let mut ingress = ingress.lock();
+        from.due = ingress.pass(frames, BATCH, now, &mut lost);
+        let open = ingress.is_open();
+        drop(ingress);
         if open {
-            from.gate = None;
+            from.ingress = None;
         }
     }
 
-    /// Takes a batch of what comes through a queue's gate now through all further stages.
+    /// Takes a batch of the packets that a queue's ingress shaper releases now through all further stages.
     #[cold]
-    pub(crate) fn pass_gate(&mut self, from: &mut Inlet, now: Nanos) {
+    pub(crate) fn release_ingress(&mut self, from: &mut RxQueue, now: Nanos) {
         self.apply_changes();
-        from.line.begin(self.sharing, self.others);
+        from.upcalls.begin(self.sharing, self.others);
         if from.waits() {
             self.go_on(from, now);
         }
         let mut batch = std::mem::take(&mut self.batch);
         from.due = None;
-        self.pass_through_gate(&mut batch.frames, from, now);
+        self.pass_ingress(&mut batch.frames, from, now);
         if !batch.frames.is_empty() {
             self.forward(&mut batch, from, now);
         }
         self.batch = batch;
-        from.line.end();
+        from.upcalls.end();
     }
 
     /// Schedules what leaves a port, or changes how; `None` sends it as it comes, once what is

@@ -1,9 +1,9 @@
 //! Where packets come from, and what belongs to that.
 
 use super::BATCH;
-use super::ask::Away;
-use super::upcall_queue::Line;
-use crate::ingress::Gate;
+use super::ask::Pending;
+use super::upcall_queue::UpcallQueue;
+use crate::ingress::Ingress;
 use crate::stats::PortStats;
 use dp::PortCounters;
 use flow::PortNo;
@@ -54,33 +54,33 @@ impl Budget {
 }
 
 /// A receive queue and what belongs to its port.
-pub struct Inlet {
+pub struct RxQueue {
     pub(crate) port: PortNo,
     pub(crate) rx: Box<dyn Rx>,
     pub(crate) stats: Arc<PortStats>,
     /// Packets of new flows that wait, and what may ask.
-    pub(super) line: Line,
+    pub(super) upcalls: UpcallQueue,
     /// Packets of new flows whose answer takes long.
-    pub(super) away: Away,
+    pub(super) pending: Pending,
     pub(crate) packet_ins: Budget,
     /// What packets pass before the lookup, where that is not nothing.
-    pub(super) gate: Option<Arc<Mutex<Gate>>>,
+    pub(super) ingress: Option<Arc<Mutex<Ingress>>>,
     /// When more of them come through it.
     pub(super) due: Option<Nanos>,
     /// Its port in the eyes of the kernel, where packets can take shortcuts.
     pub(crate) entrance: Option<Arc<ShortcutPort>>,
 }
 
-impl Inlet {
-    pub(crate) fn new(port: PortNo, rx: Box<dyn Rx>, stats: Arc<PortStats>, budget: Budget) -> Inlet {
-        Inlet {
+impl RxQueue {
+    pub(crate) fn new(port: PortNo, rx: Box<dyn Rx>, stats: Arc<PortStats>, budget: Budget) -> RxQueue {
+        RxQueue {
             port,
             rx,
             stats,
-            line: Line::new(budget.per_batch, budget.burst),
-            away: Away::default(),
+            upcalls: UpcallQueue::new(budget.per_batch, budget.burst),
+            pending: Pending::default(),
             packet_ins: budget,
-            gate: None,
+            ingress: None,
             due: None,
             entrance: None,
         }
@@ -93,26 +93,26 @@ impl Inlet {
         sum
     }
 
-    /// Lets packets come through a gate; it is looked at soon, since it may have changed.
-    pub(crate) fn set_gate(&mut self, gate: Arc<Mutex<Gate>>) {
-        self.gate = Some(gate);
+    /// Lets packets pass an ingress shaper; it is visited soon, since it may have changed.
+    pub(crate) fn set_ingress(&mut self, ingress: Arc<Mutex<Ingress>>) {
+        self.ingress = Some(ingress);
         self.due = Some(Nanos::ZERO);
     }
 
     /// Whether packets of its wait to ask the switch.
     #[inline]
     pub fn waits(&self) -> bool {
-        self.line.len() > 0
+        self.upcalls.len() > 0
     }
 
     /// Whether packets of its wait, or did in one of its last turns.
     #[inline]
-    pub fn storms(&self) -> bool {
-        self.line.storms()
+    pub fn has_backlog(&self) -> bool {
+        self.upcalls.has_backlog()
     }
 
-    pub(crate) fn is_gated(&self) -> bool {
-        self.gate.is_some()
+    pub(crate) fn has_ingress(&self) -> bool {
+        self.ingress.is_some()
     }
 
     pub(crate) fn due(&self) -> Option<Nanos> {

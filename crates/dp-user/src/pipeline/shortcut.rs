@@ -1,7 +1,7 @@
 //! Which packets are offered a shortcut, and what ends shortcuts beside their megaflows.
 
 use super::batch::{Batch, MALFORMED};
-use super::{BATCH, Inlet, Pipeline};
+use super::{BATCH, Pipeline, RxQueue};
 use crate::dep_epochs::OffloadPort;
 use crate::devices::DeviceFacts;
 use crate::megaflow::Candidate;
@@ -22,9 +22,9 @@ pub(super) struct Last {
 impl Pipeline {
     /// The last packet of a batch, where packets like it can have a shortcut.
     #[cold]
-    pub(super) fn candidate(&self, batch: &Batch, from: &Inlet) -> Option<Last> {
+    pub(super) fn candidate(&self, batch: &Batch, from: &RxQueue) -> Option<Last> {
         // Where the batch is full, others of its flow may wait behind it, and would be overtaken.
-        if batch.frames.len() >= BATCH || from.is_gated() || from.waits() || from.has_away() {
+        if batch.frames.len() >= BATCH || from.has_ingress() || from.waits() || from.has_pending() {
             return None;
         }
         Some(Last {
@@ -35,7 +35,7 @@ impl Pipeline {
 
     /// Offers a shortcut to packets like the last of a batch that has gone its way.
     #[cold]
-    pub(super) fn offer_shortcut(&mut self, last: &Last, batch: &Batch, from: &Inlet, now: Nanos) {
+    pub(super) fn offer_shortcut(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) {
         // A shortcut can be put in force only where all changes have been applied; in a storm of
         // them there may be new ones already.
         self.apply_changes();
@@ -58,9 +58,9 @@ impl Pipeline {
     }
 
     /// The megaflow of the last packet of a batch.
-    fn flow_of(&mut self, last: &Last, batch: &Batch, from: &Inlet, now: Nanos) -> Option<u32> {
+    fn flow_of(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) -> Option<u32> {
         // The packet may wait behind others of its flow, whether its megaflow is known or not.
-        if from.waits() || from.has_away() {
+        if from.waits() || from.has_pending() {
             return None;
         }
         if let Some(all) = self.flows.of_all(from.port) {

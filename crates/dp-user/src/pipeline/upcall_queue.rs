@@ -21,7 +21,7 @@
 //!   go on with it, so that a flow that has become known is out of the line.
 
 use super::batch::Batch;
-use super::{BATCH, Inlet, Pipeline};
+use super::{BATCH, Pipeline, RxQueue};
 use crate::hash::{KeyHasher, MaskPairs};
 use flow::{Field, Key, Mask};
 use netdev::Frame;
@@ -33,7 +33,7 @@ use wire::Nanos;
 const PLACES: usize = 1024;
 
 /// Turns without a line after which a queue counts as one that has none.
-const LULL: u8 = 16;
+const BACKLOG_TURNS: u8 = 16;
 
 /// A queue with a line asks that many times less in a turn while others without one have packets,
 /// or had lately.
@@ -46,7 +46,7 @@ const ALONE: u32 = 2;
 /// What is known of the queues that have no packets of new flows that wait, nor had in the last
 /// turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum OtherQueues {
     /// Some have packets in this turn.
     Ready,
     /// None has, but some had lately.
@@ -56,7 +56,7 @@ pub enum Others {
 }
 
 /// A queue's line, and how often it may ask.
-pub(super) struct Line {
+pub(super) struct UpcallQueue {
     held: VecDeque<Held>,
     hasher: Box<FlowHasher>,
     /// Of each packet in the line, the hash of its flow.
@@ -68,14 +68,14 @@ pub(super) struct Line {
     /// What is left of this turn.
     left: u32,
     /// Turns for which it still counts as a line.
-    lull: u8,
+    backlog_turns: u8,
 }
 
 /// A packet that waits.
 pub(super) struct Held {
     pub(super) frame: Frame,
     pub(super) key: Key,
-    /// How often it has begun anew.
+    /// Number of its recirculations.
     pub(super) depth: u32,
     /// How many megaflows had been made when none of them covered it.
     pub(super) asked_at: u64,
@@ -92,10 +92,10 @@ impl Held {
     }
 }
 
-impl Line {
+impl UpcallQueue {
     /// A line that has room for a batch at least.
-    pub(super) fn new(per_turn: u32, room: u32) -> Line {
-        Line {
+    pub(super) fn new(per_turn: u32, room: u32) -> UpcallQueue {
+        UpcallQueue {
             held: VecDeque::new(),
             hasher: Box::new(FlowHasher::new()),
             hashes: VecDeque::new(),
@@ -103,7 +103,7 @@ impl Line {
             per_turn,
             room: (room as usize).clamp(BATCH, usize::from(u16::MAX)),
             left: 0,
-            lull: 0,
+            backlog_turns: 0,
         }
     }
 
@@ -113,12 +113,12 @@ impl Line {
 
     /// Begins a turn in which so many queues have packets.
     #[inline]
-    pub(super) fn begin(&mut self, queues: u32, others: Others) {
+    pub(super) fn begin(&mut self, queues: u32, others: OtherQueues) {
         let share = self.per_turn / queues.max(1);
         let share = match others {
-            _ if !self.storms() => share,
-            Others::Silent => share * ALONE,
-            Others::Ready | Others::Lately => share.min(self.per_turn / SPARING),
+            _ if !self.has_backlog() => share,
+            OtherQueues::Silent => share * ALONE,
+            OtherQueues::Ready | OtherQueues::Lately => share.min(self.per_turn / SPARING),
         };
         self.left = share.max(1);
     }
@@ -126,17 +126,17 @@ impl Line {
     /// Ends a turn.
     #[inline]
     pub(super) fn end(&mut self) {
-        self.lull = if self.held.is_empty() {
-            self.lull.saturating_sub(1)
+        self.backlog_turns = if self.held.is_empty() {
+            self.backlog_turns.saturating_sub(1)
         } else {
-            LULL
+            BACKLOG_TURNS
         };
     }
 
     /// Whether there is a line, or was in one of the last turns.
     #[inline]
-    pub(super) fn storms(&self) -> bool {
-        self.lull > 0
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog_turns > 0
     }
 
     fn push(&mut self, held: Held) {
@@ -189,30 +189,32 @@ impl Pipeline {
     /// Number of receive queues with packets in this poll round: they share the translations of one
     /// round. Queues with waiting packets get fewer of them while others have none that wait.
     #[inline]
-    pub fn share(&mut self, queues: usize, others: Others) {
+    pub fn share(&mut self, queues: usize, others: OtherQueues) {
         self.sharing = queues as u32;
         self.others = others;
     }
 
     /// Goes on with what stands in a queue's line.
     #[cold]
-    pub(super) fn go_on(&mut self, from: &mut Inlet, now: Nanos) {
+    pub(super) fn go_on(&mut self, from: &mut RxQueue, now: Nanos) {
         self.flows.traffic();
         for _ in 0..BATCH {
-            let Some(first) = from.line.held.front_mut() else { break };
+            let Some(first) = from.upcalls.held.front_mut() else {
+                break;
+            };
             let known = self.flows.lookup_newer(&first.key, first.asked_at);
             if known.is_none() {
                 first.asked_at = self.flows.made();
             }
-            if known.is_none() && !from.line.take() {
+            if known.is_none() && !from.upcalls.take() {
                 break;
             }
-            let Some((held, hash)) = from.line.pop() else { break };
+            let Some((held, hash)) = from.upcalls.pop() else { break };
             match known {
                 Some(number) => self.run_held(number, held, from, now),
                 None => {
                     if let Some(busy) = self.ask_for(held, from, now) {
-                        from.line.put_back(busy, hash);
+                        from.upcalls.put_back(busy, hash);
                         break;
                     }
                 }
@@ -223,23 +225,23 @@ impl Pipeline {
     }
 
     /// Lets those of a flow that stand in the line go on, now that one of them has.
-    fn follow(&mut self, hash: u32, from: &mut Inlet, now: Nanos) {
+    fn follow(&mut self, hash: u32, from: &mut RxQueue, now: Nanos) {
         let mut at = 0;
-        while let Some(next) = from.line.hashes.iter().skip(at).position(|other| *other == hash) {
+        while let Some(next) = from.upcalls.hashes.iter().skip(at).position(|other| *other == hash) {
             at += next;
-            let held = &from.line.held[at];
+            let held = &from.upcalls.held[at];
             let Some(number) = self.flows.lookup_newer(&held.key, held.asked_at) else {
                 break;
             };
-            if let Some((held, _)) = from.line.remove(at) {
+            if let Some((held, _)) = from.upcalls.remove(at) {
                 self.run_held(number, held, from, now);
             }
         }
     }
 
-    pub(super) fn run_held(&mut self, number: u32, held: Held, from: &mut Inlet, now: Nanos) {
-        if from.is_away(&held.key) {
-            return self.send_away(held, from, now);
+    pub(super) fn run_held(&mut self, number: u32, held: Held, from: &mut RxQueue, now: Nanos) {
+        if from.is_pending(&held.key) {
+            return self.hold_pending(held, from, now);
         }
         self.stats.megaflow_hits.add(1);
         self.remember(&held.key, number);
@@ -248,7 +250,7 @@ impl Pipeline {
 
     /// Stages 2 to 7 for a batch behind packets that wait.
     #[cold]
-    pub(super) fn forward_behind(&mut self, batch: &mut Batch, from: &mut Inlet, now: Nanos) {
+    pub(super) fn forward_behind(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
         self.extract(batch, from.port);
         self.find(batch);
         self.act_in_order(batch, from, now);
@@ -256,37 +258,37 @@ impl Pipeline {
 
     /// Lets a packet without a megaflow ask, or wait where its queue has asked enough or others of
     /// its wait.
-    pub(super) fn ask_or_wait(&mut self, mut held: Held, from: &mut Inlet, now: Nanos) {
-        if from.is_away(&held.key) && !from.line.has(&held.key) {
-            return self.send_away(held, from, now);
+    pub(super) fn ask_or_wait(&mut self, mut held: Held, from: &mut RxQueue, now: Nanos) {
+        if from.is_pending(&held.key) && !from.upcalls.has(&held.key) {
+            return self.hold_pending(held, from, now);
         }
-        if !from.waits() && from.line.take() {
+        if !from.waits() && from.upcalls.take() {
             match self.ask_for(held, from, now) {
                 None => return,
                 Some(busy) => held = busy,
             }
         }
-        if from.line.held.len() < from.line.room {
+        if from.upcalls.held.len() < from.upcalls.room {
             held.frame.compact();
-            return from.line.push(held);
+            return from.upcalls.push(held);
         }
         self.refuse_new(from, 1);
     }
 
     /// Counts what waits at a queue that is given up.
-    pub(crate) fn give_up(&mut self, from: &mut Inlet) {
-        let waiting = (from.line.len() + from.away.len()) as u64;
-        while from.line.pop().is_some() {}
-        from.away.clear();
+    pub(crate) fn give_up(&mut self, from: &mut RxQueue) {
+        let waiting = (from.upcalls.len() + from.pending.len()) as u64;
+        while from.upcalls.pop().is_some() {}
+        from.pending.clear();
         self.refuse_new(from, waiting);
     }
 }
 
-impl Inlet {
+impl RxQueue {
     /// Whether a packet has to stand behind others of its flow.
     #[inline]
     pub(super) fn is_behind(&self, key: &Key) -> bool {
-        self.line.has(key) || self.is_away(key)
+        self.upcalls.has(key) || self.is_pending(key)
     }
 }
 
@@ -344,7 +346,7 @@ mod tests {
 
     #[test]
     fn each_line_hashes_flows_in_its_own_way() {
-        let lines = [Line::new(8, 256), Line::new(8, 256)];
+        let lines = [UpcallQueue::new(8, 256), UpcallQueue::new(8, 256)];
         let places = lines
             .each_ref()
             .map(|line| (0..64).map(|src| line.hasher.hash(&key(src)) as usize % PLACES));
@@ -354,7 +356,7 @@ mod tests {
 
     #[test]
     fn packets_of_a_connection_stand_behind_each_other_and_chosen_addresses_behind_none() {
-        let mut line = Line::new(8, 256);
+        let mut line = UpcallQueue::new(8, 256);
         let victim = key(1 << 64 | 2);
         line.push(held(&victim));
         let mut next = victim;

@@ -12,7 +12,7 @@
 //!   longer, and more of the time goes into translations.
 
 use super::{Queue, Worker};
-use crate::pipeline::Others;
+use crate::pipeline::OtherQueues;
 use std::time::Duration;
 use wire::Nanos;
 
@@ -23,31 +23,31 @@ impl Worker {
     /// Adds the queues at which packets of new flows wait to those that are ready, puts those that
     /// have none first, and says what is known of the latter.
     #[cold]
-    pub(super) fn join_waiting(&mut self, ready: &mut Vec<u64>, now: Nanos) -> Others {
+    pub(super) fn join_waiting(&mut self, ready: &mut Vec<u64>, now: Nanos) -> OtherQueues {
         self.waiting = false;
-        let mut others = Others::Silent;
+        let mut others = OtherQueues::Silent;
         for (place, queue) in (0..).zip(&self.queues) {
             let Some(queue) = queue.as_ref().filter(|queue| !queue.gone && queue.parked.is_none()) else {
                 continue;
             };
-            if queue.inlet.waits() && !ready.contains(&place) {
+            if queue.rx_queue.waits() && !ready.contains(&place) {
                 ready.push(place);
             }
             let had_packets = queue.active.is_some_and(|then| now.since(then) < self.lately);
-            if had_packets && !queue.inlet.storms() {
-                others = Others::Lately;
+            if had_packets && !queue.rx_queue.has_backlog() {
+                others = OtherQueues::Lately;
             }
         }
         let mut first = 0;
         for n in 0..ready.len() {
-            if !self.queue(ready[n]).is_some_and(|queue| queue.inlet.storms()) {
+            if !self.queue(ready[n]).is_some_and(|queue| queue.rx_queue.has_backlog()) {
                 ready.swap(first, n);
                 first += 1;
             }
         }
         let has_packets = |place: &u64| self.queue(*place).is_some();
         if ready[..first].iter().any(has_packets) {
-            Others::Ready
+            OtherQueues::Ready
         } else {
             others
         }
@@ -55,13 +55,13 @@ impl Worker {
 
     /// Lets packets go on whose answers took long and have come.
     #[cold]
-    pub(super) fn come_back(&mut self, now: Nanos) {
-        self.away = self.pipeline.come_back_to_control(now);
+    pub(super) fn retry_pending(&mut self, now: Nanos) {
+        self.pending = self.pipeline.retry_control(now);
         for queue in self.queues.iter_mut().flatten() {
-            if queue.inlet.has_away() {
-                self.pipeline.come_back(&mut queue.inlet, now);
-                self.waiting |= queue.inlet.waits();
-                self.away |= queue.inlet.has_away();
+            if queue.rx_queue.has_pending() {
+                self.pipeline.retry_pending(&mut queue.rx_queue, now);
+                self.waiting |= queue.rx_queue.waits();
+                self.pending |= queue.rx_queue.has_pending();
             }
         }
     }

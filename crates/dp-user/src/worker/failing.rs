@@ -28,7 +28,7 @@ impl Worker {
             let suspect = queue.fruitless <= 4 || queue.fruitless > PATIENCE;
             if suspect && !std::mem::replace(&mut queue.checked, true) {
                 self.devices.ask(Request {
-                    port: queue.inlet.port,
+                    port: queue.rx_queue.port,
                     device: queue.device.clone(),
                     what: What::Check {
                         queue: queue.number,
@@ -45,7 +45,7 @@ impl Worker {
 
     /// Hears whether the device of a queue has vanished.
     pub(super) fn checked(&mut self, port: PortNo, number: u32, vanished: bool) {
-        let is_it = |queue: &Queue| queue.inlet.port == port && queue.number == number;
+        let is_it = |queue: &Queue| queue.rx_queue.port == port && queue.number == number;
         let place = self.queues.iter().position(|place| place.as_ref().is_some_and(is_it));
         let Some(place) = place else { return };
         if let Some(queue) = &mut self.queues[place] {
@@ -63,7 +63,7 @@ impl Worker {
             return;
         };
         if !matches!(errno, Some(Errno::AGAIN | Errno::INTR)) {
-            queue.inlet.stats.rx_errors.add(1);
+            queue.rx_queue.stats.rx_errors.add(1);
         }
         if matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::BADFD)) {
             self.gone(place);
@@ -75,10 +75,10 @@ impl Worker {
     /// Lets a queue whose device has vanished be silent until its port is removed.
     pub(super) fn gone(&mut self, place: usize) {
         if let Some(queue) = &mut self.queues[place] {
-            self.poller.remove(queue.inlet.rx.fd());
+            self.poller.remove(queue.rx_queue.rx.fd());
             queue.parked = None;
             queue.gone = true;
-            self.slowpath.port_failed(queue.inlet.port);
+            self.slowpath.port_failed(queue.rx_queue.port);
         }
     }
 
@@ -94,7 +94,7 @@ impl Worker {
             // One more fruitless attempt parks it again.
             queue.fruitless = PATIENCE;
             queue.parked = None;
-            if self.poller.add(queue.inlet.rx.fd(), place as u64).is_err() {
+            if self.poller.add(queue.rx_queue.rx.fd(), place as u64).is_err() {
                 queue.parked = Some(now + PARKED);
             }
         }
@@ -104,7 +104,7 @@ impl Worker {
 impl Queue {
     /// Lets the queue rest, so that what it keeps reporting wakes nobody.
     fn park(&mut self, poller: &Poller, now: Nanos) {
-        poller.remove(self.inlet.rx.fd());
+        poller.remove(self.rx_queue.rx.fd());
         self.parked = Some(now + PARKED);
     }
 }

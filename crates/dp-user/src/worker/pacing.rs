@@ -1,10 +1,10 @@
 //! Packets that are held back until their time: those that wait at a scheduler, and those that wait
-//! at the gate of their port.
+//! at the ingress shaper of their port.
 //!
 //! Goal: right to some ten microseconds, and a processor that sleeps in between. A sleeping thread
 //! wakes some ten microseconds late, so it wakes [`EARLY`] and looks from there on.
 
-use super::{OUTLETS, Queue, Worker, clock};
+use super::{Queue, TX_PORTS, Worker, clock};
 use std::time::Duration;
 use wire::Nanos;
 
@@ -14,7 +14,7 @@ const EARLY: Duration = Duration::from_micros(40);
 impl Worker {
     /// Whether packets have just come by a queue where to look for more costs no system call.
     pub(super) fn goes_on(&self) -> bool {
-        let has_more = |queue: &Queue| queue.active == Some(self.now) && queue.inlet.rx.is_free_to_ask();
+        let has_more = |queue: &Queue| queue.active == Some(self.now) && queue.rx_queue.rx.is_free_to_ask();
         self.packets > 0 && self.queues.iter().flatten().any(has_more)
     }
 
@@ -22,30 +22,30 @@ impl Worker {
     #[inline]
     pub(super) fn pace(&mut self, now: Nanos) {
         self.pipeline.pace(now);
-        if self.gated {
-            self.pass_gates(now);
+        if self.shaped {
+            self.release_ingress(now);
         }
-        self.pipeline.watch(&self.poller, OUTLETS);
+        self.pipeline.watch(&self.poller, TX_PORTS);
     }
 
     #[cold]
-    fn pass_gates(&mut self, now: Nanos) {
+    fn release_ingress(&mut self, now: Nanos) {
         for queue in self.queues.iter_mut().flatten() {
-            if queue.inlet.is_due(now) {
-                self.pipeline.pass_gate(&mut queue.inlet, now);
-                self.waiting |= queue.inlet.waits();
-                self.away |= queue.inlet.has_away();
+            if queue.rx_queue.is_due(now) {
+                self.pipeline.release_ingress(&mut queue.rx_queue, now);
+                self.waiting |= queue.rx_queue.waits();
+                self.pending |= queue.rx_queue.has_pending();
             }
         }
-        self.gated = self.queues.iter().flatten().any(|queue| queue.inlet.is_gated());
+        self.shaped = self.queues.iter().flatten().any(|queue| queue.rx_queue.has_ingress());
     }
 
     /// How long it may sleep for the sake of what is held back; `None` where nothing is.
     #[inline]
     pub(super) fn until_due(&self) -> Option<Duration> {
-        let gates = self.queues.iter().flatten().filter_map(|queue| queue.inlet.due());
-        let next = match self.gated {
-            true => gates.chain(self.pipeline.due()).min()?,
+        let ingresses = self.queues.iter().flatten().filter_map(|queue| queue.rx_queue.due());
+        let next = match self.shaped {
+            true => ingresses.chain(self.pipeline.due()).min()?,
             false => self.pipeline.due()?,
         };
         // The turn has taken its time.

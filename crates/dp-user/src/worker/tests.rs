@@ -89,8 +89,8 @@ impl Fixture {
             tx: device.open_tx().ok(),
             stats: Arc::default(),
             exit: None,
-            intakes: vec![Intake {
-                inlet: Pipeline::inlet(PortNo(port), rx, Budget::new(8, 256)),
+            assigned_queues: vec![AssignedQueue {
+                rx_queue: Pipeline::rx_queue(PortNo(port), rx, Budget::new(8, 256)),
                 number: 0,
                 ifindex: 0,
                 load: Arc::default(),

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use dp::{Action, Answer, Carried, Changes, Credit, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
-use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
+use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use flow::{Field, Key, Mask};
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
@@ -179,7 +179,7 @@ pub(crate) fn dummy(name: &str) -> Arc<Dummy> {
 pub(crate) struct Bench {
     pub(crate) pipeline: Pipeline,
     pub(crate) devices: Vec<Arc<Dummy>>,
-    pub(crate) inlets: Vec<Inlet>,
+    pub(crate) rx_queues: Vec<RxQueue>,
     pub(crate) switch: Arc<FakeSwitch>,
     pub(crate) changes: Arc<Changes>,
     pub(crate) now: Nanos,
@@ -193,17 +193,17 @@ impl Bench {
     pub(crate) fn with(ports: u32, switch: Arc<FakeSwitch>, changes: Arc<Changes>, flow_limit: usize) -> Bench {
         let mut pipeline = Pipeline::new(flow_limit, Duration::from_secs(10), switch.clone(), changes.clone());
         let devices: Vec<_> = (0..ports).map(|n| dummy(&format!("p{n}"))).collect();
-        let mut inlets = Vec::new();
+        let mut rx_queues = Vec::new();
         for (n, device) in (0..).zip(&devices) {
             pipeline.add_port(PortNo(n), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
             // What the packets of one batch do is done in their order.
-            inlets.push(Pipeline::inlet(PortNo(n), rx, Budget::new(BATCH as u32, 256)));
+            rx_queues.push(Pipeline::rx_queue(PortNo(n), rx, Budget::new(BATCH as u32, 256)));
         }
         Bench {
             pipeline,
             devices,
-            inlets,
+            rx_queues,
             switch,
             changes,
             now: Nanos::from_secs(1),
@@ -220,8 +220,8 @@ impl Bench {
 
     /// Takes what waits on a port all the way.
     pub(crate) fn drain(&mut self, port: usize) {
-        let inlet = &mut self.inlets[port];
-        while self.pipeline.receive(inlet, false, self.now).unwrap() > 0 {}
+        let rx_queue = &mut self.rx_queues[port];
+        while self.pipeline.receive(rx_queue, false, self.now).unwrap() > 0 {}
     }
 
     /// What was sent on a port since the last call.

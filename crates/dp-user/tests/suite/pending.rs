@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, FakeSwitch, credited, mac, output, packet, translation};
 use dp::{Action, Answer, DropCause, PortNo};
-use dp_user::pipeline::{Budget, Others, Pipeline};
+use dp_user::pipeline::{Budget, OtherQueues, Pipeline};
 use flow::Field;
 use netdev::Netdev;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ fn a_packet_whose_translation_takes_long_holds_up_no_other_and_goes_when_it_is_t
     bench.switch.late.lock().insert(station(1), 4);
     bench.receive(0, &[packet(1, 0, 1), packet(2, 0, 2), packet(1, 0, 3), packet(2, 0, 4)]);
     assert_eq!(bench.numbers(1), [2, 4]);
-    assert!(bench.inlets[0].has_away() && !bench.inlets[0].waits());
+    assert!(bench.rx_queues[0].has_pending() && !bench.rx_queues[0].waits());
     let asked = bench.pipeline.cache_stats().upcalls;
     let mut sent = Vec::new();
     for _ in 0..10 {
@@ -53,7 +53,7 @@ fn a_packet_whose_translation_takes_long_holds_up_no_other_and_goes_when_it_is_t
     }
     // In order, with the megaflow, and counted as one upcall: of the packet that got the answer.
     assert_eq!(sent, [1, 3]);
-    assert!(!bench.inlets[0].has_away());
+    assert!(!bench.rx_queues[0].has_pending());
     assert_eq!(bench.pipeline.cache_stats().upcalls, asked + 1);
     bench.receive(0, &[packet(1, 0, 6)]);
     assert_eq!(
@@ -131,7 +131,7 @@ fn a_port_whose_long_translations_are_too_many_loses_packets_under_its_budget() 
     bench.now += A_WHILE;
     bench.drain(0);
     assert_eq!(dropped(&bench, DropCause::UpcallBudget), 100);
-    assert!(!bench.inlets[0].has_away());
+    assert!(!bench.rx_queues[0].has_pending());
     let stats = bench.pipeline.cache_stats();
     assert_eq!((stats.upcalls, stats.lost), (0, 100));
 }
@@ -142,7 +142,7 @@ fn packets_that_wait_for_long_translations_keep_the_order_of_their_flow() {
         let mut rng = Rng::new(seed);
         let mut bench = Bench::new(2, switch());
         let rx = bench.devices[0].open_rx().unwrap().remove(0);
-        bench.inlets[0] = Pipeline::inlet(PortNo(0), rx, Budget::new(8, 256));
+        bench.rx_queues[0] = Pipeline::rx_queue(PortNo(0), rx, Budget::new(8, 256));
         let (mut sent, mut flow_of, mut injected) = (Vec::new(), Vec::new(), 0);
         for _ in 0..60 {
             for _ in 0..rng.below(20) {
@@ -157,10 +157,10 @@ fn packets_that_wait_for_long_translations_keep_the_order_of_their_flow() {
             bench.now += Duration::from_micros(200);
             bench.switch.once.store(rng.chance(20), Ordering::Relaxed);
             let contended = rng.chance(50);
-            bench.pipeline.share(1 + usize::from(contended), Others::Ready);
+            bench.pipeline.share(1 + usize::from(contended), OtherQueues::Ready);
             bench
                 .pipeline
-                .receive(&mut bench.inlets[0], contended, bench.now)
+                .receive(&mut bench.rx_queues[0], contended, bench.now)
                 .unwrap();
             if rng.chance(5) {
                 bench.changes.publish(&[dp::Change::All]);
@@ -173,7 +173,7 @@ fn packets_that_wait_for_long_translations_keep_the_order_of_their_flow() {
         bench.now += A_WHILE;
         bench.drain(0);
         sent.extend(bench.numbers(1));
-        assert!(!bench.inlets[0].has_away() && !bench.inlets[0].waits());
+        assert!(!bench.rx_queues[0].has_pending() && !bench.rx_queues[0].waits());
         let lost: u64 = bench.pipeline.drops().iter().map(|(_, packets)| packets).sum();
         assert_eq!(sent.len() as u64 + lost, u64::from(injected));
         let mut last = BTreeMap::new();

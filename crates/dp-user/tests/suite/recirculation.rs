@@ -1,4 +1,4 @@
-//! Packets that begin anew.
+//! Recirculated packets.
 
 use crate::common::{Bench, FakeSwitch, credited, number, output, packet, tag, translation};
 use dp::{Action, Change, Dep, DropCause, MAX_RECIRCULATIONS, SetField};
@@ -51,7 +51,7 @@ fn a_recirculated_packet_is_looked_up_as_it_is_by_then() {
 }
 
 #[test]
-fn order_on_a_port_is_kept_between_packets_that_begin_anew_and_others() {
+fn order_on_a_port_is_kept_between_recirculated_packets_and_others() {
     let switch = FakeSwitch::new(|key| match (key.get(Field::RecircId), key.get(Field::EthDst) & 1) {
         (0, 0) => translation(&[Action::Recirc(1)], &[Field::EthDst, Field::RecircId]),
         _ => translation(&[output(1)], &[Field::EthDst, Field::RecircId]),
@@ -96,7 +96,7 @@ fn what_the_packet_is_changed_to_before_or_after_does_not_reach_the_other_copy()
 }
 
 #[test]
-fn a_packet_that_begins_anew_for_ever_is_dropped_and_counted() {
+fn a_packet_that_recirculates_for_ever_is_dropped_and_counted() {
     let switch = FakeSwitch::new(|key| {
         let next = key.get(Field::RecircId) as u32 % 3 + 1;
         translation(&[Action::Recirc(next)], &[Field::RecircId])
@@ -112,7 +112,7 @@ fn a_packet_that_begins_anew_for_ever_is_dropped_and_counted() {
 
 #[test]
 fn a_recirculation_that_outdates_the_megaflows_of_its_batch_has_the_others_looked_up_again() {
-    // The first packet that begins anew changes where all go.
+    // The first packet that recirculates changes where all go.
     let changes = Arc::<dp::Changes>::default();
     let port = Arc::new(AtomicU32::new(1));
     let switch = {

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, FakeSwitch, number, output, packet, translation};
 use dp::{Action, Change, DropCause, PortNo};
-use dp_user::pipeline::{Budget, Others, Pipeline};
+use dp_user::pipeline::{Budget, OtherQueues, Pipeline};
 use flow::Field;
 use netdev::Netdev;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ fn switch() -> std::sync::Arc<FakeSwitch> {
 fn bench() -> Bench {
     let mut bench = Bench::new(2, switch());
     let rx = bench.devices[0].open_rx().unwrap().remove(0);
-    bench.inlets[0] = Pipeline::inlet(PortNo(0), rx, Budget::new(8, 256));
+    bench.rx_queues[0] = Pipeline::rx_queue(PortNo(0), rx, Budget::new(8, 256));
     bench
 }
 
@@ -43,17 +43,17 @@ fn packets_that_wait_keep_the_order_of_their_flow_and_all_are_accounted_for() {
                 injected += 1;
             }
             let contended = rng.chance(50);
-            let others = [Others::Ready, Others::Lately, Others::Silent][rng.below(3)];
+            let others = [OtherQueues::Ready, OtherQueues::Lately, OtherQueues::Silent][rng.below(3)];
             bench.pipeline.share(1 + usize::from(contended), others);
-            let inlet = &mut bench.inlets[0];
-            bench.pipeline.receive(inlet, contended, bench.now).unwrap();
+            let rx_queue = &mut bench.rx_queues[0];
+            bench.pipeline.receive(rx_queue, contended, bench.now).unwrap();
             if rng.chance(5) {
                 bench.changes.publish(&[Change::All]);
             }
             sent.extend(bench.numbers(1));
         }
         bench.drain(0);
-        assert!(!bench.inlets[0].waits());
+        assert!(!bench.rx_queues[0].waits());
         sent.extend(bench.numbers(1));
         let lost: u64 = bench.pipeline.drops().iter().map(|(_, packets)| packets).sum();
         assert_eq!(sent.len() as u64 + lost, u64::from(injected));
@@ -88,11 +88,14 @@ fn known_flows_go_on_while_somebody_has_the_tables_and_new_ones_wait_for_that() 
     for n in 1..200 {
         let flow = if n % 2 == 0 { 1 } else { 1000 + n };
         assert!(bench.devices[0].inject(&packet(flow, 0, n)));
-        bench.pipeline.receive(&mut bench.inlets[0], false, bench.now).unwrap();
+        bench
+            .pipeline
+            .receive(&mut bench.rx_queues[0], false, bench.now)
+            .unwrap();
         bench.now += Duration::from_micros(100);
     }
     assert_eq!(bench.numbers(1), known);
-    assert!(bench.inlets[0].waits());
+    assert!(bench.rx_queues[0].waits());
     bench.switch.locked.store(false, Ordering::Relaxed);
     bench.now += Duration::from_millis(1);
     bench.drain(0);
@@ -108,7 +111,10 @@ fn packets_that_find_no_room_to_wait_for_the_tables_are_counted() {
     bench.switch.locked.store(true, Ordering::Relaxed);
     for n in 1..1000 {
         assert!(bench.devices[0].inject(&packet(1000 + n, 0, n)));
-        bench.pipeline.receive(&mut bench.inlets[0], false, bench.now).unwrap();
+        bench
+            .pipeline
+            .receive(&mut bench.rx_queues[0], false, bench.now)
+            .unwrap();
     }
     assert_eq!(bench.pipeline.cache_stats().lost, 999 - 256);
     bench.switch.locked.store(false, Ordering::Relaxed);
@@ -132,8 +138,11 @@ fn known_flows_of_a_port_go_on_beside_its_own_storm() {
             next += 1;
             assert!(bench.devices[0].inject(&packet(flow, 0, number)));
         }
-        bench.pipeline.share(2, Others::Ready);
-        bench.pipeline.receive(&mut bench.inlets[0], true, bench.now).unwrap();
+        bench.pipeline.share(2, OtherQueues::Ready);
+        bench
+            .pipeline
+            .receive(&mut bench.rx_queues[0], true, bench.now)
+            .unwrap();
         let known: Vec<_> = bench
             .sent(1)
             .iter()
@@ -177,7 +186,7 @@ fn a_sender_that_chooses_addresses_cannot_put_a_known_flow_behind_its_own() {
     let switch = FakeSwitch::new(|_| translation(&[output(1)], &[Field::InPort, Field::Ipv6Src]));
     let mut bench = Bench::new(2, switch);
     let rx = bench.devices[0].open_rx().unwrap().remove(0);
-    bench.inlets[0] = Pipeline::inlet(PortNo(0), rx, Budget::new(8, 256));
+    bench.rx_queues[0] = Pipeline::rx_queue(PortNo(0), rx, Budget::new(8, 256));
     bench.receive(0, &[over_ipv6(0, 0)]);
     assert_eq!(bench.sent(1).len(), 1);
     let mut known = 0;
@@ -187,8 +196,11 @@ fn a_sender_that_chooses_addresses_cannot_put_a_known_flow_behind_its_own() {
             let other = if n == 31 { 0 } else { u64::from(turn * 32 + n) };
             assert!(bench.devices[0].inject(&over_ipv6(other, turn)));
         }
-        bench.pipeline.share(2, Others::Ready);
-        bench.pipeline.receive(&mut bench.inlets[0], true, bench.now).unwrap();
+        bench.pipeline.share(2, OtherQueues::Ready);
+        bench
+            .pipeline
+            .receive(&mut bench.rx_queues[0], true, bench.now)
+            .unwrap();
         let victims = over_ipv6(0, turn);
         known += bench.sent(1).iter().filter(|packet| **packet == victims).count();
     }

@@ -17,7 +17,7 @@ mod random;
 use super::Shared;
 use super::tests::bridge_of;
 use dp::{Answer, Carried, Credit, DropCause, Effect, PacketIn, PortCounters, PortNo, Slowpath, Translation, Upcall};
-use dp_user::pipeline::{BATCH, Budget, Inlet, Pipeline};
+use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, FlowMod};
 use openflow::text::{Names, parse_flow};
@@ -68,7 +68,7 @@ struct Fast {
     noted: Arc<Noted>,
     pipeline: Pipeline,
     devices: Vec<Arc<Dummy>>,
-    inlets: Vec<Inlet>,
+    rx_queues: Vec<RxQueue>,
     now: Nanos,
 }
 
@@ -84,21 +84,21 @@ impl Fast {
             copies: Mutex::default(),
         });
         let mut pipeline = Pipeline::new(flow_limit, Duration::from_secs(10), noted.clone(), changes);
-        let (mut devices, mut inlets) = (Vec::new(), Vec::new());
+        let (mut devices, mut rx_queues) = (Vec::new(), Vec::new());
         for port in 1..=ports {
             let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
             pipeline.add_port(PortNo(port), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
             // So many that no packet has to wait: packets that wait are overtaken by those of other
             // flows, which may teach what these ask for.
-            inlets.push(Pipeline::inlet(PortNo(port), rx, Budget::new(BATCH as u32, 256)));
+            rx_queues.push(Pipeline::rx_queue(PortNo(port), rx, Budget::new(BATCH as u32, 256)));
             devices.push(device);
         }
         Fast {
             noted,
             pipeline,
             devices,
-            inlets,
+            rx_queues,
             now: Nanos::from_secs(1),
         }
     }
@@ -108,7 +108,7 @@ impl Fast {
         for packet in packets {
             assert!(self.devices[at].inject(packet));
         }
-        while self.pipeline.receive(&mut self.inlets[at], false, self.now).unwrap() > 0 {}
+        while self.pipeline.receive(&mut self.rx_queues[at], false, self.now).unwrap() > 0 {}
     }
 
     fn change(&self, command: FlowCommand, rule: &Rule) {
@@ -152,7 +152,7 @@ impl Fast {
     fn port(&self, port: u32) -> [u64; 4] {
         let PortCounters {
             rx_packets, rx_bytes, ..
-        } = self.inlets[port as usize - 1].counters();
+        } = self.rx_queues[port as usize - 1].counters();
         let sent = self.pipeline.port_counters(PortNo(port)).unwrap();
         [rx_packets, rx_bytes, sent.tx_packets, sent.tx_bytes]
     }

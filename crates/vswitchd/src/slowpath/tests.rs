@@ -49,7 +49,7 @@ fn a_worker_forwards_known_packets_while_a_configuration_is_applied_and_new_ones
         pipeline.add_port(PortNo(n), device.clone());
     }
     let rx = devices[0].open_rx().unwrap().remove(0);
-    let mut inlet = Pipeline::inlet(PortNo(1), rx, Budget::new(8, 256));
+    let mut rx_queue = Pipeline::rx_queue(PortNo(1), rx, Budget::new(8, 256));
     let mut now = Nanos::from_secs(1);
     let (ask, asked) = mpsc::channel::<[u8; 60]>();
     let (answer, sent) = mpsc::channel();
@@ -57,7 +57,7 @@ fn a_worker_forwards_known_packets_while_a_configuration_is_applied_and_new_ones
         for packet in asked {
             assert!(devices[0].inject(&packet));
             now += Duration::from_millis(2);
-            while pipeline.receive(&mut inlet, false, now).unwrap() > 0 && !inlet.waits() {}
+            while pipeline.receive(&mut rx_queue, false, now).unwrap() > 0 && !rx_queue.waits() {}
             answer.send(devices[1].take_sent().len()).unwrap();
         }
     });

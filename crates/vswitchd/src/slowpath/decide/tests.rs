@@ -5,7 +5,7 @@ use crate::slowpath::long::Done;
 use crate::slowpath::tests::bridge_of;
 use crate::slowpath::{PATIENCE, Reported, Shared, Wait};
 use dp::{Answer, Change, DropCause, Key, PortNo, Slowpath, Upcall};
-use dp_user::pipeline::{Budget, Inlet, Pipeline};
+use dp_user::pipeline::{Budget, Pipeline, RxQueue};
 use flow::Field;
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, GroupCommand};
@@ -174,25 +174,25 @@ fn a_packet_that_is_too_dear_is_dropped_for_that() {
 struct Ports {
     pipeline: Pipeline,
     devices: Vec<Arc<Dummy>>,
-    inlets: Vec<Inlet>,
+    rx_queues: Vec<RxQueue>,
     now: Nanos,
 }
 
 impl Ports {
     fn new(shared: &Arc<Shared>) -> Ports {
         let mut pipeline = Pipeline::new(1000, Duration::from_secs(10), shared.clone(), shared.changes.clone());
-        let (mut devices, mut inlets) = (Vec::new(), Vec::new());
+        let (mut devices, mut rx_queues) = (Vec::new(), Vec::new());
         for port in 1..=2 {
             let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
             pipeline.add_port(PortNo(port), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
-            inlets.push(Pipeline::inlet(PortNo(port), rx, Budget::new(8, 256)));
+            rx_queues.push(Pipeline::rx_queue(PortNo(port), rx, Budget::new(8, 256)));
             devices.push(device);
         }
         Ports {
             pipeline,
             devices,
-            inlets,
+            rx_queues,
             now: Nanos::from_secs(1),
         }
     }
@@ -206,7 +206,7 @@ impl Ports {
 
     fn turn(&mut self) -> usize {
         self.now += Duration::from_millis(1);
-        while self.pipeline.receive(&mut self.inlets[0], false, self.now).unwrap() > 0 {}
+        while self.pipeline.receive(&mut self.rx_queues[0], false, self.now).unwrap() > 0 {}
         self.devices[1].take_sent().len()
     }
 }
@@ -218,7 +218,7 @@ fn a_worker_sends_other_packets_while_a_long_translation_is_made() {
     // There is no thread yet: the test is the thread until it has seen the packet wait.
     let _serving = shared.long.begin();
     assert_eq!(ports.send(1), 0);
-    assert!(ports.inlets[0].has_away());
+    assert!(ports.rx_queues[0].has_pending());
     assert_eq!((ports.send(7), ports.send(7)), (1, 1));
     assert_eq!(ports.send(1), 0);
     shared.serve_long().unwrap();

@@ -4,7 +4,7 @@ use crate::dep_epochs::{DepEpochs, OffloadPort};
 use crate::hash::KeyHasher;
 use crate::megaflow::{Candidate, FlowTable};
 use crate::options::ShortcutUse;
-use crate::pipeline::{Budget, Inlet, Pipeline};
+use crate::pipeline::{Budget, Pipeline, RxQueue};
 use dp::{Action, Answer, Carried, Change, Changes, Credit, Dep, Slowpath, Translation, Upcall};
 use flow::{Field, Mask, PortNo};
 use netdev::shortcut::{Calls, MOST, ShortcutKey, Shortcuts, Simulated};
@@ -99,7 +99,7 @@ struct Bench {
     changes: Arc<Changes>,
     switch: Arc<Switch>,
     pipeline: Pipeline,
-    ports: BTreeMap<u32, (Arc<Dummy>, Inlet)>,
+    ports: BTreeMap<u32, (Arc<Dummy>, RxQueue)>,
     now: Nanos,
     /// Packets and bytes sent, by the port that they came in by.
     sent: BTreeMap<u32, (u64, u64)>,
@@ -140,16 +140,16 @@ impl Bench {
     fn add_port(&mut self, port: u32) {
         let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
         let rx = device.open_rx().unwrap().remove(0);
-        let mut inlet = Pipeline::inlet(PortNo(port), rx, Budget::new(64, 1024));
+        let mut rx_queue = Pipeline::rx_queue(PortNo(port), rx, Budget::new(64, 1024));
         let offload = OffloadPort {
             port: self.deps.shortcuts().port(port).unwrap(),
             deps: self.deps.clone(),
             device: device.state().ok(),
         };
-        inlet.entrance = Some(offload.port.clone());
+        rx_queue.entrance = Some(offload.port.clone());
         self.pipeline.add_port(PortNo(port), device.clone());
         self.pipeline.add_exit(PortNo(port), Some(offload));
-        self.ports.insert(port, (device, inlet));
+        self.ports.insert(port, (device, rx_queue));
     }
 
     /// One of the kinds of packets that go from one port to another.
@@ -180,9 +180,9 @@ impl Bench {
         {
             return By::Kernel;
         }
-        let (device, inlet) = self.ports.get_mut(&from).unwrap();
+        let (device, rx_queue) = self.ports.get_mut(&from).unwrap();
         assert!(device.inject(&packet));
-        assert_eq!(self.pipeline.receive(inlet, false, self.now).unwrap(), 1);
+        assert_eq!(self.pipeline.receive(rx_queue, false, self.now).unwrap(), 1);
         device.take_sent();
         By::Worker
     }
@@ -445,7 +445,7 @@ fn a_known_packet_that_waits_behind_others_of_its_flow_opens_no_shortcut() {
     let mut bench = Bench::new(&[101, 102]);
     bench.switch.late.store(true, Release);
     assert_eq!(bench.send(101, 102, 1), By::Worker);
-    assert!(bench.ports[&101].1.has_away());
+    assert!(bench.ports[&101].1.has_pending());
     // Another kind has the same megaflow.
     bench.switch.late.store(false, Release);
     for kind in [2, 1, 1, 1] {
@@ -457,7 +457,7 @@ fn a_known_packet_that_waits_behind_others_of_its_flow_opens_no_shortcut() {
     }
     bench.now += Duration::from_millis(1);
     bench.offload(101, 102, 1);
-    assert!(!bench.ports[&101].1.has_away());
+    assert!(!bench.ports[&101].1.has_pending());
     bench.check_credits();
 }
 
@@ -533,9 +533,9 @@ fn a_change_is_in_force_when_its_publisher_goes_on_whatever_the_worker_does_mean
     };
     while !done.load(Acquire) && !publisher.is_finished() {
         bench.now += Duration::from_micros(500);
-        let (device, inlet) = bench.ports.get_mut(&101).unwrap();
+        let (device, rx_queue) = bench.ports.get_mut(&101).unwrap();
         assert!(device.inject(&Bench::packet(101, 102, 0)));
-        bench.pipeline.receive(inlet, false, bench.now).unwrap();
+        bench.pipeline.receive(rx_queue, false, bench.now).unwrap();
         bench.pipeline.housekeep(bench.now);
     }
     let forwarded = publisher.join().unwrap();
