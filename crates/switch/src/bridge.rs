@@ -2,7 +2,7 @@
 
 use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
-use crate::port::Port;
+use crate::port::{Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, VlanSet};
 use std::collections::{BTreeMap, HashMap};
@@ -93,6 +93,12 @@ impl Bridge {
             || self.misses_to_controller
             || self.frags == FragMode::Drop
             || self.port_flags.values().any(refuses)
+    }
+
+    /// The OpenFlow port number of an interface.
+    pub(crate) fn number_of(&self, at: Ingress) -> Option<u32> {
+        let port = self.ports.get(&at.port)?;
+        Some(port.members.get(at.interface)?.number)
     }
 
     /// What controllers have said of a port.

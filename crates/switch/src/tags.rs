@@ -6,40 +6,27 @@
 //! action spells the priority out.
 
 use dp::Action;
-use flow::{Field, Key, Mask, TAG_PRESENT};
+use crate::tables::words::{self, StateWords};
+use flow::{Field, Key, TAG_PRESENT};
 use smallvec::SmallVec;
 use wire::{EtherType, Vid, VlanTag};
 
 /// A packet's key, and the bits of it that were looked at so far.
-#[derive(Debug)]
 pub(crate) struct Reader<'a> {
     key: &'a Key,
-    mask: Mask,
+    consulted: &'a mut StateWords,
     /// Tags at this level and beyond are payload.
     limit: u8,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(key: &'a Key, limit: u8) -> Reader<'a> {
-        Reader {
-            key,
-            mask: Mask::EMPTY,
-            limit,
-        }
+    pub(crate) fn new(key: &'a Key, consulted: &'a mut StateWords, limit: u8) -> Reader<'a> {
+        Reader { key, consulted, limit }
     }
 
     pub(crate) fn read(&mut self, field: Field) -> u128 {
-        self.mask.add(field);
+        words::consult(self.consulted, field, u128::MAX);
         self.key.get(field)
-    }
-
-    pub(crate) fn mask(&self) -> &Mask {
-        &self.mask
-    }
-
-    /// The VLAN of the outermost tag, for someone to read.
-    pub(crate) fn peek_vid(&self) -> u16 {
-        self.key.get(Field::VlanTci0) as u16 & 0xfff
     }
 
     /// The VLAN of the packet's own tag at a level, when it is at this depth now; `None` where it
@@ -75,7 +62,7 @@ impl<'a> Reader<'a> {
     }
 
     fn bits(&mut self, field: Field, bits: u16) -> u16 {
-        self.mask.add_bits(field, bits.into());
+        words::consult(self.consulted, field, bits.into());
         self.key.get(field) as u16 & bits
     }
 }

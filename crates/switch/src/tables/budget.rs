@@ -34,8 +34,6 @@ const MAX_NESTED: u32 = 320;
 const MAX_STACK: usize = 4096;
 /// Decisions by length within each other.
 const MAX_FORKS: u32 = 8;
-/// Bridges that the copies of one packet enter where no bridge has rules.
-pub(crate) const MAX_VISITS: u32 = 4096;
 /// Work in all.
 pub(crate) const MAX_WORK: u32 = 1 << 20;
 /// Work between two questions whether somebody waits for the tables.
@@ -88,8 +86,6 @@ pub enum Limit {
     Stack,
     /// Datapath actions.
     Actions,
-    /// Bridges entered.
-    Visits,
     /// Handles for what controllers are told, packets that recirculate and rules that are learned.
     /// Only what needs a new one is left out.
     Handles,
@@ -106,7 +102,6 @@ impl fmt::Display for Limit {
             Limit::Forks => write!(f, "over {MAX_FORKS} check_pkt_larger actions within each other"),
             Limit::Stack => write!(f, "over {MAX_STACK} entries of the stack"),
             Limit::Actions => write!(f, "resubmits yielded over 64 kB of actions"),
-            Limit::Visits => write!(f, "over {MAX_VISITS} bridges entered through patch ports"),
             Limit::Handles => write!(
                 f,
                 "no room for more handles of recirculations, controller actions and learned rules"
@@ -144,7 +139,6 @@ pub(crate) struct Budget<'a> {
     depth: u32,
     nested: u32,
     forks: u32,
-    visits: u32,
     /// The first limit that it reached.
     ran_out: Option<RanOut>,
     /// Nothing may go on: all work is used up, or the caller has gone.
@@ -166,7 +160,6 @@ impl<'a> Budget<'a> {
             depth: 0,
             nested: 0,
             forks: 0,
-            visits: 0,
             ran_out: None,
             ended: false,
         }
@@ -281,18 +274,6 @@ impl<'a> Budget<'a> {
     /// Ends it.
     pub(crate) fn join(&mut self) {
         self.forks -= 1;
-    }
-
-    /// Whether another bridge may be entered, at a depth of so many patch ports.
-    pub(crate) fn visit(&mut self, depth: u32) -> Result<(), Stop> {
-        if depth > MAX_DEPTH {
-            return Err(Stop::Limit(Limit::Depth));
-        }
-        if self.visits == MAX_VISITS {
-            return Err(Stop::Limit(Limit::Visits));
-        }
-        self.visits += 1;
-        Ok(())
     }
 
     /// Whether a stack of so many entries has room for another.

@@ -20,6 +20,7 @@ const BEFORE_PAYLOAD: Mask = {
     mask.add(Field::EthSrc);
     mask.add(Field::VlanTci0);
     mask.add(Field::VlanTpid0);
+    mask.add(Field::VlanTci1);
     mask.add(Field::PktMark);
     mask.add(Field::SkbPriority);
     mask

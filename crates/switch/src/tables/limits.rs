@@ -12,10 +12,15 @@ impl Pipeline<'_> {
         self.may(spent)
     }
 
+    /// Counts a lookup. Whether there may be one more.
+    pub(super) fn count_lookup(&mut self) -> bool {
+        let counted = self.budget.look_up();
+        self.may(counted)
+    }
+
     /// Whether there may be another lookup in a table, which is then counted.
     pub(super) fn another_lookup(&mut self, table: u8) -> bool {
-        let counted = self.budget.look_up();
-        if !self.may(counted) || !self.has_room_for_actions() {
+        if !self.count_lookup() || !self.has_room_for_actions() {
             return false;
         }
         let tables = self.packet.place.bridge.map(|bridge| &bridge.tables);

@@ -50,6 +50,7 @@ mod liveness;
 mod mass;
 pub(crate) mod memos;
 mod meter;
+mod normal;
 mod options;
 mod output;
 mod packet;

@@ -8,8 +8,7 @@ use super::report::Kind;
 use super::{ForController, TABLES, TableMiss};
 use crate::bridge::Bridge;
 use crate::dep::Read;
-use crate::port::{Egress, Ingress};
-use crate::translate::Normal;
+use crate::port::Egress;
 use dp::{Action, DropCause, PortNo};
 use flow::{Field, MatchField, MatchPrerequisite};
 use openflow::model::{self, Controller, Port, Subfield};
@@ -191,62 +190,6 @@ impl Pipeline<'_> {
             if wanted && member.egress != Egress::None && !self.failed {
                 self.send(member.egress);
             }
-        }
-    }
-
-    /// Does what the bridge would do without rules.
-    fn normal(&mut self) {
-        let Some(bridge) = self.packet.place.bridge else { return };
-        let in_port = self.in_port();
-        let Some((port, interface)) = bridge.of_ports.get(&in_port).copied() else {
-            self.depend(Read::Flood(bridge.id));
-            self.warning(|_| String::from("no input bundle, dropping"));
-            return self.dropped(DropCause::NoDestination);
-        };
-        let at = Ingress {
-            bridge: bridge.id,
-            port,
-            interface,
-        };
-        let mut key = self.packet.state.key;
-        if self.packet.own_tags && self.switch.vlan_limit < 2 {
-            key.set_tag(1, self.original.tag(1));
-        }
-        let effects = std::mem::take(&mut self.effects);
-        let Some(normal) = Normal::of(
-            self.switch,
-            &key,
-            at,
-            effects,
-            (self.report.is_some(), !self.suppressed()),
-        ) else {
-            return;
-        };
-        self.spend(normal.work);
-        for line in normal.report {
-            self.detail(|_| line);
-        }
-        self.effects = normal.effects;
-        for field in Field::ALL {
-            self.consult(*field, normal.mask.get(*field));
-        }
-        normal.deps.into_iter().for_each(|dep| self.depend_on(dep));
-        if let Some(cause) = normal.drop {
-            self.dropped(cause);
-        }
-        for (tags, egress) in normal.outputs {
-            if self.failed {
-                break;
-            }
-            self.aside(|tagged| {
-                for change in &tags {
-                    match change {
-                        Action::PushVlan(tag) => tagged.push_tag(*tag),
-                        _ => tagged.pop_tag(),
-                    }
-                }
-                tagged.send(egress);
-            });
         }
     }
 

@@ -165,9 +165,16 @@ impl<'a> Pipeline<'a> {
             0 => {
                 let in_port = key.in_port();
                 self.depend(Read::Attachment(in_port));
-                if let Some(at) = self.switch.attachments.get(&in_port) {
-                    let key = self.packet.base.key;
-                    self.enter(*at, key);
+                let Some(at) = self.switch.attachments.get(&in_port).copied() else {
+                    return;
+                };
+                let key = self.packet.base.key;
+                match self.switch.bridges.get(&at.bridge) {
+                    Some(bridge) if !bridge.needs_tables() => {
+                        self.packet.state = FlowState::new(key, bridge.number_of(at).unwrap_or_default());
+                        self.receive(bridge, at);
+                    }
+                    _ => self.enter(at, key),
                 }
             }
             handle => self.run_frozen(handle),
@@ -234,11 +241,7 @@ impl<'a> Pipeline<'a> {
         };
         self.depend(Read::Bridge(at.bridge));
         self.depend(Read::Port(at.bridge, at.port));
-        let port = bridge
-            .ports
-            .get(&at.port)
-            .and_then(|port| port.members.get(at.interface));
-        let Some(member) = port else { return };
+        let Some(number) = bridge.number_of(at) else { return };
         let within = self.packet.place.bridge.is_some();
         let saved = match within {
             true => match self.begin_copy() {
@@ -249,7 +252,7 @@ impl<'a> Pipeline<'a> {
             false => return,
         };
         self.packet.untouched = !within;
-        self.packet.state = FlowState::new(key, member.number);
+        self.packet.state = FlowState::new(key, number);
         self.packet.place = Place {
             bridge: Some(bridge),
             ..Place::default()

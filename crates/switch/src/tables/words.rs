@@ -128,6 +128,7 @@ pub(crate) fn metadata(words: &mut StateWords) -> &mut [u64] {
 }
 
 /// Adds bits of a field of the key to the words of a mask.
+#[inline]
 pub(crate) fn consult(words: &mut StateWords, field: Field, bits: u128) {
     let info = field.info();
     let bits = bits & field.max_value();

@@ -1,0 +1,359 @@
+//! NORMAL: what a switch without rules does with a packet (IEEE 802.1Q, "The OVS Normal Pipeline"
+//! in ovs-actions(7)).
+//!
+//! Stages in order: ingress VLAN, reserved addresses, learning, lookup or flood, egress VLAN,
+//! output. The copies that leave are collected with the tags that each needs, and sent at the end,
+//! so that the tags change as rarely as possible.
+//!
+//! A bridge without rules runs NORMAL on what it receives. Where such bridges are patched together,
+//! the copies of all of them are collected before the first is sent. A bridge with rules gets its
+//! copy when the others are sent.
+
+use super::budget::cost;
+use super::pipeline::Pipeline;
+use super::report::Kind;
+use super::Credited;
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::port::{Egress, Ingress, Port};
+use crate::reserved::is_reserved;
+use crate::tags::{Reader, Tags};
+use dp::{Action, DropCause, Effect};
+use flow::{Field, Key};
+use smallvec::SmallVec;
+use std::mem;
+use wire::{MacAddr, Vid};
+
+/// The copies of a packet that NORMAL sends.
+pub(super) struct Copies<'k> {
+    /// The packet that NORMAL got.
+    key: &'k Key,
+    /// Whether that is the packet as it was received: only bridges without rules have had it.
+    received: bool,
+    /// The different tags of copies.
+    tags: SmallVec<[Tags; 4]>,
+    /// Where copies go, each with the index of its tags.
+    outputs: SmallVec<[(usize, Egress); 16]>,
+}
+
+impl<'k> Copies<'k> {
+    pub(super) fn of(key: &'k Key, received: bool) -> Copies<'k> {
+        Copies {
+            key,
+            received,
+            tags: SmallVec::new(),
+            outputs: SmallVec::new(),
+        }
+    }
+
+    fn add(&mut self, tags: Tags, egress: Egress) {
+        let at = self.tags.iter().position(|known| *known == tags);
+        let at = at.unwrap_or_else(|| {
+            self.tags.push(tags);
+            self.tags.len() - 1
+        });
+        self.outputs.push((at, egress));
+    }
+
+    /// Puts copies with the same tags together, and those into other bridges behind the others.
+    fn sort(&mut self) {
+        let tags = &self.tags;
+        let is_patch = |egress: &Egress| matches!(egress, Egress::Patch(_));
+        if tags.len() > 1 || self.outputs.iter().any(|(_, egress)| is_patch(egress)) {
+            self.outputs
+                .sort_by_key(|(at, egress)| (tags[*at].rank(), *at, is_patch(egress)));
+        }
+    }
+}
+
+/// A copy of the packet inside a bridge.
+struct Visit<'a> {
+    bridge: &'a Bridge,
+    at: Ingress,
+    port: &'a Port,
+    vlan: Vid,
+    tags: Tags,
+}
+
+impl<'a> Pipeline<'a> {
+    /// The action NORMAL.
+    pub(super) fn normal(&mut self) {
+        let Some(bridge) = self.packet.place.bridge else { return };
+        let in_port = self.in_port();
+        let Some((port, interface)) = bridge.of_ports.get(&in_port).copied() else {
+            self.depend(Read::Flood(bridge.id));
+            self.warning(|_| String::from("no input bundle, dropping"));
+            return self.dropped(DropCause::NoDestination);
+        };
+        let at = Ingress {
+            bridge: bridge.id,
+            port,
+            interface,
+        };
+        let mut key = self.packet.state.key;
+        if self.packet.own_tags && self.switch.vlan_limit < 2 {
+            key.set_tag(1, self.original.tag(1));
+        }
+        let mut copies = Copies::of(&key, false);
+        self.forward(&mut copies, bridge, at, Tags::default());
+        self.send_copies(copies);
+    }
+
+    /// The packet as it was received comes into a bridge without rules, which does what its fail
+    /// mode says.
+    pub(super) fn receive(&mut self, bridge: &'a Bridge, at: Ingress) {
+        let mut copies = Copies::of(self.original, true);
+        self.run_builtin(&mut copies, bridge, at, Tags::default());
+        if self.failed {
+            // A loop, most likely. What such a packet teaches is worth nothing.
+            self.effects.clear();
+            return;
+        }
+        self.send_copies(copies);
+    }
+
+    /// A received packet goes through a patch port.
+    fn pass(&mut self, copies: &mut Copies<'_>, peer: Ingress, tags: Tags) {
+        let Some(bridge) = self.switch.bridges.get(&peer.bridge) else {
+            return;
+        };
+        if bridge.needs_tables() {
+            return copies.add(tags, Egress::Patch(peer));
+        }
+        if !self.deeper(1) {
+            return;
+        }
+        self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
+        let outer = self.packet.place.bridge;
+        self.run_builtin(copies, bridge, peer, tags);
+        self.packet.place.bridge = outer;
+        self.close(1);
+        self.shallower(1);
+    }
+
+    /// Does what a bridge without rules does, and counts that as a lookup in its first table.
+    fn run_builtin(&mut self, copies: &mut Copies<'_>, bridge: &'a Bridge, at: Ingress, tags: Tags) {
+        self.packet.place.bridge = Some(bridge);
+        if !self.count_lookup() || !self.spend(cost::COPY) {
+            return;
+        }
+        self.depend(Read::Bridge(bridge.id));
+        let rule = bridge.tables.builtin_rule();
+        let lookup = Credited::Lookup {
+            bridge: bridge.id,
+            table: 0,
+            matched: rule.is_some(),
+        };
+        self.credits.push(lookup.credit());
+        let Some(rule) = rule else {
+            self.open(Kind::Table, |_| String::from(" 0. No match."));
+            self.line(Kind::Action, |_| String::from("drop"));
+            self.close(1);
+            return self.dropped(DropCause::NoRule);
+        };
+        let credited = Credited::Rule { bridge: bridge.id, rule };
+        self.credits.push(credited.credit());
+        self.open(Kind::Table, |p| p.text_of_table(bridge, rule, 0));
+        self.line(Kind::Action, |_| String::from("NORMAL"));
+        self.forward(copies, bridge, at, tags);
+        self.close(1);
+    }
+
+    /// Collects the copies that a bridge sends of what comes in.
+    fn forward(&mut self, copies: &mut Copies<'_>, bridge: &'a Bridge, at: Ingress, mut tags: Tags) {
+        let Some(port) = bridge.ports.get(&at.port) else { return };
+        self.depend(Read::Port(at.bridge, at.port));
+        let Some(vlan) = port.vlans.ingress(&mut tags, &mut self.reader(copies.key)) else {
+            let vid = copies.key.get(Field::VlanTci0) as u16 & 0xfff;
+            self.detail(|_| refusal(port, vid));
+            return self.dropped(DropCause::VlanFiltered);
+        };
+        let dst = MacAddr::from_u64(self.reader(copies.key).read(Field::EthDst) as u64);
+        if !bridge.settings.forward_bpdu && is_reserved(dst) {
+            self.detail(|_| String::from("packet has reserved destination MAC, dropping"));
+            return self.dropped(DropCause::ReservedMulticast);
+        }
+        // One interface of several carries the traffic: what comes in on another is a copy, or our
+        // own packet coming back.
+        if port.interfaces > 1 && port.active != at.interface {
+            return self.dropped(DropCause::Loop);
+        }
+        let visit = Visit {
+            bridge,
+            at,
+            port,
+            vlan,
+            tags,
+        };
+        if !bridge.settings.flood_vlans.contains(vlan) {
+            let src = MacAddr::from_u64(self.reader(copies.key).read(Field::EthSrc) as u64);
+            self.learn_station(&visit, src);
+            if !dst.is_multicast()
+                && let Some(learned) = self.station(bridge, vlan, dst)
+            {
+                return self.forward_to(copies, &visit, learned);
+            }
+        }
+        self.detail(|_| String::from("no learned MAC for destination, flooding"));
+        self.flood_vlan(copies, &visit);
+    }
+
+    fn learn_station(&mut self, visit: &Visit<'_>, mac: MacAddr) {
+        if mac.is_multicast() {
+            return;
+        }
+        let (at, vlan) = (visit.at, visit.vlan);
+        self.depend(Read::Source(at.bridge, vlan, mac));
+        if self.report.is_some() && !self.suppressed() {
+            let known = || visit.bridge.fdb.lookup(vlan, mac).map(|(port, _)| port);
+            if self.taught(at.bridge, vlan, mac).or_else(known) != Some(at.port) {
+                let (name, vid) = (&visit.port.name, vlan.get());
+                self.detail(|_| format!("learned that {mac} is on port {name} in VLAN {vid}"));
+            }
+        }
+        // A copy that comes by again moves the station; what counts is where it was seen last.
+        self.effects.retain(|effect| !is_about(effect, at.bridge, vlan, mac));
+        self.effects.push(Effect::Learn {
+            bridge: at.bridge,
+            vlan,
+            mac,
+            port: at.port,
+            gratuitous_arp: false,
+        });
+    }
+
+    /// The port where this packet has taught a station to be.
+    fn taught(&self, bridge: u32, vlan: Vid, mac: MacAddr) -> Option<u32> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect::Learn { port, .. } if is_about(effect, bridge, vlan, mac) => Some(*port),
+            _ => None,
+        })
+    }
+
+    /// The port of a station, as it is once this packet's effects are applied.
+    fn station(&mut self, bridge: &Bridge, vlan: Vid, mac: MacAddr) -> Option<u32> {
+        self.depend(Read::Station(bridge.id, vlan, mac));
+        match bridge.fdb.lookup(vlan, mac) {
+            Some((port, true)) => Some(port),
+            known => self.taught(bridge.id, vlan, mac).or(known.map(|(port, _)| port)),
+        }
+    }
+
+    fn forward_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'a>, to: u32) {
+        if to == visit.at.port {
+            self.detail(|_| String::from("learned port is input port, dropping"));
+            return self.dropped(DropCause::Loop);
+        }
+        self.detail(|_| String::from("forwarding to learned port"));
+        self.depend(Read::Port(visit.bridge.id, to));
+        if let Some(port) = visit.bridge.ports.get(&to) {
+            self.copy_to(copies, visit, port);
+        }
+    }
+
+    fn flood_vlan(&mut self, copies: &mut Copies<'_>, visit: &Visit<'a>) {
+        self.depend(Read::Flood(visit.bridge.id));
+        for (id, port) in &visit.bridge.ports {
+            if !self.spend(cost::PORT) {
+                return;
+            }
+            if *id != visit.at.port && !port.no_flood && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
+                self.copy_to(copies, visit, port);
+                if self.failed {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A copy leaves by a port, if that port carries the VLAN.
+    fn copy_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'_>, port: &Port) {
+        let silenced = visit.bridge.is_flagged(port, |flags| flags.no_fwd);
+        if port.protected && visit.port.protected || port.egress == Egress::None || silenced {
+            return;
+        }
+        let reader = &mut self.reader(copies.key);
+        let Some(tags) = port.vlans.egress(visit.vlan, &visit.tags, reader) else {
+            return;
+        };
+        match port.egress {
+            Egress::Patch(peer) if copies.received => self.pass(copies, peer, tags),
+            Egress::Device(device) if copies.received && device == self.original.in_port() => {
+                self.dropped(DropCause::Loop);
+            }
+            egress => copies.add(tags, egress),
+        }
+    }
+
+    /// Sends the copies that were collected.
+    fn send_copies(&mut self, mut copies: Copies<'_>) {
+        copies.sort();
+        if copies.received && copies.outputs.iter().all(|(_, egress)| self.leaves_unmarked(egress)) {
+            return self.send_received(&copies);
+        }
+        for (at, egress) in copies.outputs {
+            if self.failed {
+                break;
+            }
+            let mut changes = Vec::new();
+            let reader = &mut self.reader(copies.key);
+            Tags::default().change_to(&copies.tags[at], reader, &mut changes);
+            self.aside(|copy| {
+                for change in &changes {
+                    match change {
+                        Action::PushVlan(tag) => copy.push_tag(*tag),
+                        _ => copy.pop_tag(),
+                    }
+                }
+                copy.send(egress);
+            });
+        }
+    }
+
+    /// Whether a copy goes to a device, and no queue there marks it.
+    fn leaves_unmarked(&self, egress: &Egress) -> bool {
+        let marks = &self.switch.marks;
+        matches!(egress, Egress::Device(device) if marks.is_empty() || !marks.contains_key(device))
+    }
+
+    /// Sends copies of the packet as it was received to devices. Nothing but tags changes, and of
+    /// tags only what an action spells out gets into the mask.
+    fn send_received(&mut self, copies: &Copies<'_>) {
+        let mut actions = mem::take(&mut self.actions);
+        let mut now = &Tags::default();
+        for (at, egress) in &copies.outputs {
+            let tags = &copies.tags[*at];
+            now.change_to(tags, &mut self.reader(copies.key), &mut actions);
+            now = tags;
+            if let Egress::Device(device) = egress {
+                actions.push(Action::Output(*device));
+            }
+        }
+        self.actions = actions;
+    }
+
+    /// Reads a packet, and notes what was read in the mask.
+    fn reader<'r>(&'r mut self, key: &'r Key) -> Reader<'r> {
+        Reader::new(key, &mut self.consulted, self.switch.vlan_limit)
+    }
+}
+
+/// Whether an effect is about a station.
+fn is_about(effect: &Effect, bridge: u32, vlan: Vid, mac: MacAddr) -> bool {
+    let station = (bridge, vlan, mac);
+    matches!(effect, Effect::Learn { bridge, vlan, mac, .. } if (*bridge, *vlan, *mac) == station)
+}
+
+/// Why a port does not take a packet with this VLAN.
+fn refusal(port: &Port, vid: u16) -> String {
+    match port.vlans.access() {
+        Some(own) => format!(
+            "dropping VLAN {vid} tagged packet received on port {} configured as VLAN {own} access port",
+            port.name
+        ),
+        None => format!(
+            "dropping VLAN {vid} packet received on port {} not configured for trunking VLAN {vid}",
+            port.name
+        ),
+    }
+}
