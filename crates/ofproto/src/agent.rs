@@ -3,7 +3,7 @@
 use crate::asynchronous::Happened;
 use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
 use crate::env::Env;
-use crate::events::Events;
+use crate::events::{Effect, Event};
 use crate::limit::LimitStats;
 use crate::memory::HELLO_TIMEOUT;
 use crate::ports::{PortInfo, Ports};
@@ -74,10 +74,10 @@ pub enum Run {
     Idle,
     /// More: call again.
     Busy,
-    /// More, a change first of all, when another connection's bundle is carried out: when it is
-    /// among [`Agent::ready`].
+    /// More, beginning with a change that has to wait for another connection's bundle:
+    /// [`Event::Ready`] says when it can go on.
     Wait,
-    /// More, when what is to be sent has been taken.
+    /// More, when the bytes to send have been taken.
     Full,
     /// The connection has to end, after what is to be sent has been.
     Close(Closed),
@@ -90,26 +90,14 @@ pub(crate) struct Core {
     pub(crate) ports: Ports,
     /// How fragments are treated.
     pub(crate) fragments: FragMode,
-    /// A connection that asks how controllers stand, and the number of its request.
-    pub(crate) status_wanted: Option<(ConnId, u32)>,
-    /// Whether it may have changed who is told of packets without rules.
-    pub(crate) listeners_changed: bool,
-    /// Whether somebody wants to be told of those.
+    /// Whether a connection wants packets that matched no rule.
     misses_wanted: bool,
-    /// The last election's count.
+    /// The generation id of the last role request.
     pub(crate) generation: Option<u64>,
-    /// Who has just become master, so that others are not any more.
-    pub(crate) new_master: Option<ConnId>,
-    /// Ports that a request changed.
-    pub(crate) port_changes: Vec<PortStatus>,
-    /// What happened in the tables, and is to be told.
-    pub(crate) events: Vec<Events>,
-    /// A change that others may want to be told of, and whose it was.
-    pub(crate) forward: Option<(ConnId, Message)>,
-    /// Whose bundle is being carried out; the changes of others wait.
+    /// The connection whose bundle is being committed; changes of other connections wait.
     pub(crate) committing: Option<ConnId>,
-    /// Whether monitors came or went.
-    pub(crate) monitors_changed: bool,
+    /// What the request being answered causes beyond its own connection.
+    pub(crate) effects: Vec<Effect>,
 }
 
 /// Why a role changed: another connection became master.
@@ -123,6 +111,7 @@ pub struct Agent {
     pub(crate) conns: BTreeMap<ConnId, Conn>,
     /// Closed connections whose last request is under way.
     orphans: VecDeque<Conn>,
+    events: Vec<Event>,
     next: u64,
 }
 
@@ -135,29 +124,26 @@ impl Agent {
                 config,
                 ports: Ports::default(),
                 fragments: FragMode::Normal,
-                status_wanted: None,
-                listeners_changed: false,
                 misses_wanted: false,
                 generation: None,
-                new_master: None,
-                port_changes: Vec::new(),
-                events: Vec::new(),
-                forward: None,
                 committing: None,
-                monitors_changed: false,
+                effects: Vec::new(),
             },
             conns: BTreeMap::new(),
             orphans: VecDeque::new(),
+            events: Vec::new(),
             next: 0,
         }
     }
 
-    /// Says otherwise what the bridge is. The identifier and the versions hold for connections that
-    /// begin from now on; true where those that there are should end because of it.
-    pub fn configure(&mut self, config: Config) -> bool {
+    /// Changes the description of the bridge. A new datapath id and new versions hold for new
+    /// connections only, so the caller is asked to end the others ([`Event::Reconnect`]).
+    pub fn configure(&mut self, config: Config) {
         let old = std::mem::replace(&mut self.core.config, config);
         let new = &self.core.config;
-        (old.datapath_id, old.versions) != (new.datapath_id, new.versions)
+        if (old.datapath_id, old.versions) != (new.datapath_id, new.versions) {
+            self.events.push(Event::Reconnect);
+        }
     }
 
     /// What the bridge is said to be.
@@ -177,7 +163,8 @@ impl Agent {
                 ((), stale.unwrap_or_default())
             });
         }
-        self.tell_ports(&changes);
+        changes.iter().for_each(|change| self.tell_port(change));
+        self.overhear();
     }
 
     /// Begins a connection. Our hello waits to be sent.
@@ -192,25 +179,28 @@ impl Agent {
         id
     }
 
-    /// Ends a connection. What it has begun and cannot stay half done is work for
-    /// [`Agent::background`].
+    /// Ends a connection. [`Agent::background`] finishes what it has begun and cannot stay half
+    /// done.
     pub fn disconnect(&mut self, id: ConnId, env: &impl Env, now: Nanos) {
         let Some(mut gone) = self.conns.remove(&id) else { return };
         if let Some(job) = gone.dump.take().and_then(|job| job.orphaned(&mut self.core, env)) {
             gone.dump = Some(job);
             self.orphans.push_back(gone);
+            self.events.push(Event::Background);
         }
-        self.tell_events(now);
         self.tap();
-        self.monitor(env);
-        self.listen_to_misses(env);
+        self.core
+            .effects
+            .extend([Effect::MonitorsChanged, Effect::ListenersChanged]);
+        self.after(env, now);
     }
 
     /// Does one part of what closed connections have begun: changes of very many rules, and bundles
-    /// to be undone. Whether there is more; other connections' changes wait until then.
-    pub fn background(&mut self, env: &impl Env, now: Nanos) -> bool {
+    /// to undo. [`Event::Background`] says whether there is more; changes of other connections wait
+    /// until it is done.
+    pub fn background(&mut self, env: &impl Env, now: Nanos) {
         let Some(mut gone) = self.orphans.pop_front() else {
-            return false;
+            return;
         };
         if let Some(job) = gone.dump.take() {
             gone.dump = job.step(&mut self.core, &mut gone, env, now);
@@ -222,12 +212,9 @@ impl Agent {
         if gone.dump.is_some() {
             self.orphans.push_front(gone);
         }
-        !self.orphans.is_empty()
-    }
-
-    /// Whether [`Agent::background`] has something to do.
-    pub fn has_background(&self) -> bool {
-        !self.orphans.is_empty()
+        if !self.orphans.is_empty() {
+            self.events.push(Event::Background);
+        }
     }
 
     /// The connections.
@@ -335,7 +322,7 @@ impl Agent {
     }
 
     /// When [`Agent::tick`] has something to do for a connection; `None` for never.
-    pub fn next_event(&self, id: ConnId) -> Option<Nanos> {
+    pub fn deadline(&self, id: ConnId) -> Option<Nanos> {
         let conn = self.conns.get(&id)?;
         let packets = conn.packets.next_event().filter(|_| !conn.out.is_full());
         let bundles = conn.bundles.next_event(self.core.config.bundle_timeout);
@@ -378,16 +365,17 @@ impl Agent {
         bytes
     }
 
-    /// The connections that have something to be sent which they had not the last time this was
-    /// asked, or that may go on. A peer that does not read is not heard of again until there is
-    /// more for it.
-    pub fn take_ready(&mut self) -> Vec<ConnId> {
+    /// What the caller has to do because of the calls before this one. Ask after each call that
+    /// takes `&mut self`; each event is returned once.
+    pub fn events(&mut self) -> Vec<Event> {
         let may_go_on = self.core.committing.is_none();
-        let ready = |conn: &mut Conn| conn.out.is_news() || conn.waits && may_go_on;
-        self.conns
+        let ready = |conn: &mut Conn| conn.out.take_news() || conn.waits && may_go_on;
+        let ready = self
+            .conns
             .values_mut()
-            .filter_map(|conn| ready(conn).then_some(conn.id))
-            .collect()
+            .filter_map(|conn| ready(conn).then_some(conn.id));
+        self.events.extend(ready.map(Event::Ready));
+        std::mem::take(&mut self.events)
     }
 
     /// Works on the next message, if it is there; whether it was.
@@ -400,14 +388,18 @@ impl Agent {
         };
         conn.stats.received += 1;
         conn.probe.heard(now);
-        conn.admitted |= conn.codec.is_some() && message.get(1).is_some_and(|kind| *kind > LAST_COURTESY);
+        let asks = conn.codec.is_some() && message.get(1).is_some_and(|kind| *kind > LAST_COURTESY);
+        if asks && !std::mem::replace(&mut conn.admitted, true) {
+            self.events.push(Event::Admitted(id));
+        }
         if conn.tapped {
             conn.overheard.extend_from_slice(message);
         }
         match conn.codec {
             None => {
                 conn.greet(message)?;
-                self.core.listeners_changed = true;
+                self.events.push(Event::Greeted(id));
+                self.core.effects.push(Effect::ListenersChanged);
             }
             Some(codec) => self.core.message(conn, codec, message, env, now),
         }
@@ -415,38 +407,36 @@ impl Agent {
         Ok(true)
     }
 
-    /// Tells others what a request did.
-    fn after(&mut self, env: &impl Env, now: Nanos) {
-        if let Some(master) = self.core.new_master.take() {
-            let others = self.conns.values_mut().filter(|conn| conn.id != master);
-            for other in others.filter(|conn| conn.role == Role::Master) {
-                other.role = Role::Slave;
-                if other.hears(Happened::RoleStatus(ANOTHER_MASTER)) && other.version() >= Some(Version::V14) {
-                    let status = RoleStatus {
-                        role: Role::Slave,
-                        reason: ANOTHER_MASTER,
-                        generation: self.core.generation,
-                    };
-                    other.send(0, Body::RoleStatus(status));
-                }
+    /// Applies what a request causes beyond its own connection.
+    pub(crate) fn after(&mut self, env: &impl Env, now: Nanos) {
+        for effect in std::mem::take(&mut self.core.effects) {
+            match effect {
+                Effect::NewMaster(master) => self.demote_others(master),
+                Effect::ListenersChanged => self.listen_to_misses(env),
+                Effect::PortChanged(change) => self.tell_port(&change),
+                Effect::MonitorsChanged => self.monitor(env),
+                Effect::Forward(whose, message) => self.forward(whose, message),
+                Effect::Tables(changes) => self.tell_table_events(&changes, now),
+                Effect::StatusWanted(id, xid) => self.controller_status(id, xid),
             }
         }
-        if std::mem::take(&mut self.core.listeners_changed) {
-            self.listen_to_misses(env);
-        }
-        let changes = std::mem::take(&mut self.core.port_changes);
-        self.tell_ports(&changes);
-        if std::mem::take(&mut self.core.monitors_changed) {
-            self.monitor(env);
-        }
-        if let Some((whose, message)) = self.core.forward.take() {
-            self.forward(whose, message);
-        }
-        self.tell_events(now);
-        if let Some((id, xid)) = self.core.status_wanted.take() {
-            self.controller_status(id, xid);
-        }
         self.overhear();
+    }
+
+    /// Makes slaves of all other masters (OpenFlow 1.3.5 §6.3.6).
+    fn demote_others(&mut self, master: ConnId) {
+        let others = self.conns.values_mut().filter(|conn| conn.id != master);
+        for other in others.filter(|conn| conn.role == Role::Master) {
+            other.role = Role::Slave;
+            if other.hears(Happened::RoleStatus(ANOTHER_MASTER)) && other.version() >= Some(Version::V14) {
+                let status = RoleStatus {
+                    role: Role::Slave,
+                    reason: ANOTHER_MASTER,
+                    generation: self.core.generation,
+                };
+                other.send(0, Body::RoleStatus(status));
+            }
+        }
     }
 
     /// Answers how controllers stand to the switch (OpenFlow 1.5 §7.3.5.21).
@@ -498,17 +488,11 @@ impl Agent {
         }
     }
 
-    fn tell_ports(&mut self, changes: &[PortStatus]) {
-        if changes.is_empty() {
-            return;
+    fn tell_port(&mut self, change: &PortStatus) {
+        let happened = Happened::PortStatus(change.reason);
+        for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {
+            conn.send(0, Body::PortStatus(Box::new(change.clone())));
         }
-        for change in changes {
-            let happened = Happened::PortStatus(change.reason);
-            for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {
-                conn.send(0, Body::PortStatus(Box::new(change.clone())));
-            }
-        }
-        self.overhear();
     }
 
     /// Passes on to those who listen what primary connections said and heard. Who does not read

@@ -1,24 +1,61 @@
-//! What happened in tables, and who is told of it.
+//! What a call of the agent causes: events for its caller, and effects for other connections.
 
 use crate::agent::{Agent, Core};
 use crate::asynchronous::Happened;
 use crate::conn::ConnId;
 use crate::env::Env;
 use openflow::Version;
-use openflow::model::Body;
+use openflow::model::{Body, Message, PortStatus};
 use switch::tables::TableEvent;
 use wire::Nanos;
 
-/// Events, and the request that caused them, if one did.
+/// What the caller has to do. [`Agent::events`] returns them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The connection has new bytes to send, or can go on: call [`Agent::run`] and
+    /// [`Agent::transmit`]. Not repeated for bytes that the peer leaves unread.
+    Ready(ConnId),
+    /// A version was agreed on.
+    Greeted(ConnId),
+    /// The peer sent its first request beyond hello, echo, features and configuration: it means to
+    /// control the bridge.
+    Admitted(ConnId),
+    /// All connections have to end, because the datapath id or the versions changed.
+    Reconnect,
+    /// Call [`Agent::background`].
+    Background,
+}
+
+/// What a request causes beyond its own connection. The agent applies it after the request.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// The connection became master; other masters become slaves.
+    NewMaster(ConnId),
+    /// Other connections than before may want packets that matched no rule.
+    ListenersChanged,
+    /// A request changed a port.
+    PortChanged(PortStatus),
+    /// Flow monitors came or went.
+    MonitorsChanged,
+    /// The connection changed a group or meter; other connections may want a copy of its request.
+    Forward(ConnId, Message),
+    /// Rules or the state of tables changed.
+    Tables(TableChanges),
+    /// The connection asks for the state of controllers with a request of this number.
+    StatusWanted(ConnId, u32),
+}
+
+/// Changes of tables, and the request that caused them, if one did.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
-    pub(crate) list: Vec<TableEvent>,
-    /// Whose request it was, and its number.
-    pub(crate) cause: Option<(ConnId, u32)>,
+pub(crate) struct TableChanges {
+    list: Vec<TableEvent>,
+    /// The connection that requested it, and the request's number.
+    cause: Option<(ConnId, u32)>,
 }
 
 impl Core {
-    /// Notes what has happened in the tables, to be told behind the request that is being answered.
+    /// Takes what has changed in the tables. Connections are told of it after the request that is
+    /// being answered.
     pub(crate) fn take_events(&mut self, env: &impl Env, cause: Option<(ConnId, u32)>) {
         let bridge = &self.config.bridge;
         let events = env.change(|switch, _| (switch.take_events(bridge), Vec::new()));
@@ -27,62 +64,55 @@ impl Core {
 
     pub(crate) fn note(&mut self, list: Vec<TableEvent>, cause: Option<(ConnId, u32)>) {
         if !list.is_empty() {
-            self.events.push(Events { list, cause });
+            self.effects.push(Effect::Tables(TableChanges { list, cause }));
         }
     }
 }
 
-/// Why rules end: they are deleted, or with their group.
+/// The reasons why rules end: they are deleted, or their group is.
 const DELETE: u8 = 2;
 const GROUP_DELETE: u8 = 3;
 
 impl Agent {
-    /// Tells of what has happened in the tables by itself: rules that ended, rules that packets
-    /// made.
+    /// Tells connections of changes of the tables that no request caused: rules that timed out,
+    /// rules that packets made.
     pub fn tables_changed(&mut self, env: &impl Env, now: Nanos) {
         self.core.take_events(env, None);
-        self.tell_events(now);
+        self.after(env, now);
     }
 
-    pub(crate) fn tell_events(&mut self, now: Nanos) {
-        if self.core.events.is_empty() {
-            return;
-        }
-        for Events { list, cause } in std::mem::take(&mut self.core.events) {
-            for event in &list {
-                match event {
-                    TableEvent::Removed(removed) => {
-                        let Some(message) = removed.message() else { continue };
-                        let hears = |conn: &&mut crate::conn::Conn| {
-                            // Ends that a version has no word for are deletions to it.
-                            let known = message.reason <= GROUP_DELETE || conn.version() >= Some(Version::V14);
-                            conn.hears(Happened::FlowRemoved(if known { message.reason } else { DELETE }))
-                        };
-                        for conn in self.conns.values_mut().filter(hears) {
-                            conn.send(0, Body::FlowRemoved(Box::new(message.clone())));
-                        }
+    pub(crate) fn tell_table_events(&mut self, changes: &TableChanges, now: Nanos) {
+        for event in &changes.list {
+            match event {
+                TableEvent::Removed(removed) => {
+                    let Some(message) = removed.message() else { continue };
+                    let hears = |conn: &&mut crate::conn::Conn| {
+                        // A version that lacks a reason calls it a deletion.
+                        let known = message.reason <= GROUP_DELETE || conn.version() >= Some(Version::V14);
+                        conn.hears(Happened::FlowRemoved(if known { message.reason } else { DELETE }))
+                    };
+                    for conn in self.conns.values_mut().filter(hears) {
+                        conn.send(0, Body::FlowRemoved(Box::new(message.clone())));
                     }
-                    TableEvent::Status(status) => {
-                        let happened = Happened::TableStatus(status.reason);
-                        let told = |conn: &&mut crate::conn::Conn| {
-                            conn.version() >= Some(Version::V14) && conn.hears(happened)
-                        };
-                        for conn in self.conns.values_mut().filter(told) {
-                            conn.send(0, Body::TableStatus(*status));
-                        }
+                }
+                TableEvent::Status(status) => {
+                    let happened = Happened::TableStatus(status.reason);
+                    let told =
+                        |conn: &&mut crate::conn::Conn| conn.version() >= Some(Version::V14) && conn.hears(happened);
+                    for conn in self.conns.values_mut().filter(told) {
+                        conn.send(0, Body::TableStatus(*status));
                     }
-                    TableEvent::Update(update) => {
-                        for conn in self.conns.values_mut() {
-                            let own = cause.filter(|(id, _)| *id == conn.id).map(|(_, xid)| xid);
-                            conn.update(update, own, now);
-                        }
+                }
+                TableEvent::Update(update) => {
+                    for conn in self.conns.values_mut() {
+                        let own = changes.cause.filter(|(id, _)| *id == conn.id).map(|(_, xid)| xid);
+                        conn.update(update, own, now);
                     }
                 }
             }
-            for conn in self.conns.values_mut() {
-                conn.flush_updates();
-            }
         }
-        self.overhear();
+        for conn in self.conns.values_mut() {
+            conn.flush_updates();
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
+use crate::events::Effect;
 use openflow::model::{ALL_GROUPS, Body, GroupMod, Message, MeterMod, MeterStats, StatsReply, TableMod};
 use openflow::{OfError, Version};
 use std::ops::RangeInclusive;
@@ -17,29 +18,21 @@ impl Core {
             Ok(stale) => (Ok(switch.take_events(bridge)), stale),
             Err(error) => (Err(error), Vec::new()),
         })?;
+        self.forward(conn, xid, Body::GroupMod(change));
         self.note(events, Some((conn.id, xid)));
-        self.forward = Some((
-            conn.id,
-            Message {
-                xid,
-                body: Body::GroupMod(change),
-            },
-        ));
         Ok(())
     }
 
     pub(crate) fn meter_mod(&mut self, conn: &Conn, xid: u32, change: MeterMod, env: &impl Env) -> Result<(), OfError> {
         let bridge = &self.config.bridge;
         env.change_meters(|switch, now| switch.meter_mod(bridge, &change, now))?;
+        self.forward(conn, xid, Body::MeterMod(change));
         self.take_events(env, Some((conn.id, xid)));
-        self.forward = Some((
-            conn.id,
-            Message {
-                xid,
-                body: Body::MeterMod(change),
-            },
-        ));
         Ok(())
+    }
+
+    fn forward(&mut self, conn: &Conn, xid: u32, body: Body) {
+        self.effects.push(Effect::Forward(conn.id, Message { xid, body }));
     }
 
     pub(crate) fn table_mod(

@@ -1,9 +1,10 @@
 //! The OpenFlow agent of a bridge: what its controllers and tools say to it, and what it answers.
 //!
-//! An [`Agent`] knows the bridge's connections and the state of the protocol on each. It is given
-//! what came in on a connection ([`Agent::receive`]), made to work on that ([`Agent::run`]), and
-//! asked for what is to be sent ([`Agent::transmit`]). What it needs of the switch it has through
-//! an [`Env`]. It has no socket, no clock, no thread.
+//! An [`Agent`] keeps the bridge's connections and the state of the protocol on each. Its caller
+//! hands over the bytes received on a connection ([`Agent::receive`]), lets the agent work on them
+//! ([`Agent::run`]), sends the answers ([`Agent::transmit`]), and after each call does what
+//! [`Agent::events`] says. Timers: the caller calls [`Agent::tick`] at [`Agent::deadline`]. The
+//! agent reaches the switch through an [`Env`]. It has no socket, no clock, no thread.
 //!
 //! Invariants
 //! - Every request is answered in order, with its answer or with the error that the specification
@@ -46,5 +47,6 @@ mod work;
 pub use agent::{Agent, Config, Run};
 pub use conn::{Closed, ConnId, ConnStats, Kind, Options};
 pub use env::{Env, PortCounters, QueueInfo};
+pub use events::Event;
 pub use limit::{Limit, LimitStats};
 pub use ports::PortInfo;

@@ -7,6 +7,7 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
+use crate::events::Effect;
 use openflow::model::{
     Body, FlowMonitorRequest, FlowStatsRequest, FlowUpdate, Instructions, MonitorCommand, StatsReply,
 };
@@ -101,7 +102,7 @@ impl Core {
             return Err(OfError::MofcUnknown);
         }
         conn.monitors.by_id = monitors;
-        self.monitors_changed = true;
+        self.effects.push(Effect::MonitorsChanged);
         conn.dump = Some(Job::Monitor(Walk {
             xid,
             monitors: new,
@@ -113,7 +114,7 @@ impl Core {
 
     pub(crate) fn monitor_cancel(&mut self, conn: &mut Conn, id: u32) -> Result<(), OfError> {
         conn.monitors.by_id.remove(&id).ok_or(OfError::MofcUnknownMonitor)?;
-        self.monitors_changed = true;
+        self.effects.push(Effect::MonitorsChanged);
         Ok(())
     }
 }

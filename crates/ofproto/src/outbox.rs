@@ -7,7 +7,7 @@ pub(crate) const HIGH_WATER: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
-    /// Whether there are bytes that nobody was told of.
+    /// Whether there are bytes that no event was returned for.
     news: bool,
 }
 
@@ -26,8 +26,8 @@ impl Outbox {
         self.bytes.len() >= HIGH_WATER
     }
 
-    /// Whether there is something that was not there the last time this was asked.
-    pub(crate) fn is_news(&mut self) -> bool {
+    /// Whether bytes came since the last call of this.
+    pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 

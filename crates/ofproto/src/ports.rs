@@ -4,6 +4,7 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::duration;
 use crate::env::{Env, PortCounters};
+use crate::events::Effect;
 use flow::PortNo;
 use openflow::OfError;
 use openflow::model::{self, Body, Port, PortDesc, PortMod, PortStatus, StatsReply, config, state};
@@ -211,7 +212,8 @@ impl Core {
         }
         let desc = port.description();
         if desc != before {
-            self.port_changes.push(PortStatus { reason: MODIFIED, desc });
+            self.effects
+                .push(Effect::PortChanged(PortStatus { reason: MODIFIED, desc }));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::agent::Core;
 use crate::conn::{Conn, Kind};
 use crate::env::Env;
+use crate::events::Effect;
 use crate::unsupported;
 use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequest};
 use openflow::{Codec, HEADER_LEN, OfError, Version};
@@ -78,14 +79,14 @@ impl Core {
             }
             Body::SetAsync(masks) => {
                 conn.masks = Some(masks.over(&conn.masks()));
-                self.listeners_changed = true;
+                self.effects.push(Effect::ListenersChanged);
             }
             Body::SetFlowFormat { nxm } => self.agree(conn, |codec| codec.nxm = nxm)?,
             Body::FlowModTableId(on) => self.agree(conn, |codec| codec.table_id = on)?,
             Body::SetPacketInFormat(format) => conn.packet_in_format = format,
             Body::SetControllerId(id) => {
                 conn.controller_id = id;
-                self.listeners_changed = true;
+                self.effects.push(Effect::ListenersChanged);
             }
             Body::TlvTableRequest => {
                 let table = self.tables(env, |tables| tables.options().table());
@@ -143,7 +144,7 @@ impl Core {
             StatsRequest::Meter(meter) => self.meter_stats(conn, xid, meter, env, now)?,
             StatsRequest::MeterConfig(meter) => self.meter_config(conn, xid, meter, env)?,
             StatsRequest::MeterFeatures => self.meter_features(conn, xid),
-            StatsRequest::ControllerStatus => self.status_wanted = Some((conn.id, xid)),
+            StatsRequest::ControllerStatus => self.effects.push(Effect::StatusWanted(conn.id, xid)),
             StatsRequest::TableDesc => self.table_desc(conn, xid, env),
             StatsRequest::FlowMonitor(requests) => self.flow_monitor(conn, xid, &requests, env)?,
             StatsRequest::Aggregate(asked) => self.aggregate(conn, xid, &asked, env)?,

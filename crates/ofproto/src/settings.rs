@@ -3,6 +3,7 @@
 use crate::agent::Core;
 use crate::conn::{Conn, Kind};
 use crate::env::Env;
+use crate::events::Effect;
 use openflow::model::{Body, Config, Role, RoleMsg};
 use openflow::{OfError, Version};
 use switch::FragMode;
@@ -69,7 +70,7 @@ impl Core {
             }
             conn.masks = Some(masks);
         }
-        self.listeners_changed = true;
+        self.effects.push(Effect::ListenersChanged);
         conn.miss_send_len = config.miss_send_len;
         Ok(())
     }
@@ -87,10 +88,10 @@ impl Core {
                 self.generation = Some(generation);
             }
             if asked.role == Role::Master {
-                self.new_master = Some(conn.id);
+                self.effects.push(Effect::NewMaster(conn.id));
             }
             conn.role = asked.role;
-            self.listeners_changed = true;
+            self.effects.push(Effect::ListenersChanged);
         }
         let reply = RoleMsg {
             role: conn.role,

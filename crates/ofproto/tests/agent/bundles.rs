@@ -88,7 +88,7 @@ fn a_bundle_in_pieces_is_unseen_until_its_commit_and_gone_with_its_connection() 
     let slices = lab.background();
     assert!(slices >= 1, "{slices} slices");
     assert_eq!(lab.rules(), 301);
-    assert!(lab.agent.take_ready().contains(&other));
+    assert!(lab.ready().contains(&other));
     lab.work(other);
     assert_eq!(lab.rules(), 302);
     assert_eq!(lab.hear(other, version).len(), 1);
@@ -207,7 +207,7 @@ fn bundles_that_make_no_sense_are_refused() {
         assert_eq!(got, error, "step {n}");
     }
     lab.say(id, version, 50, control(9, 0, 1));
-    let idle = lab.agent.next_event(id).unwrap();
+    let idle = lab.agent.deadline(id).unwrap();
     lab.agent.tick(id, idle);
     let heard = lab.hear(id, version);
     assert_eq!(errors(&heard), [(50, OfError::BfcTimeout)]);

@@ -199,7 +199,7 @@ fn a_peer_that_does_not_read_is_told_of_once() {
     let version = Version::V13;
     let mut lab = Lab::new();
     let peers = [lab.open(Kind::Primary, version), lab.open(Kind::Primary, version)];
-    lab.agent.take_ready();
+    lab.ready();
     let ask = |lab: &mut Lab, id| {
         let body = Body::EchoRequest(vec![1]);
         lab.agent
@@ -207,9 +207,9 @@ fn a_peer_that_does_not_read_is_told_of_once() {
         lab.agent.run(id, &lab.world, lab.world.now.get(), 8);
     };
     peers.iter().for_each(|id| ask(&mut lab, *id));
-    assert_eq!(lab.agent.take_ready(), peers);
+    assert_eq!(lab.ready(), peers);
     // Their tasks would otherwise wake each other for ever.
-    assert_eq!(lab.agent.take_ready(), []);
+    assert_eq!(lab.ready(), []);
     ask(&mut lab, peers[1]);
-    assert_eq!(lab.agent.take_ready(), [peers[1]]);
+    assert_eq!(lab.ready(), [peers[1]]);
 }

@@ -76,12 +76,12 @@ fn a_peer_that_sends_no_hello_in_time_is_closed() {
     };
     let silent = lab.agent.connect(options, Nanos(1));
     let due = Nanos(1) + patience;
-    assert_eq!(lab.agent.next_event(silent), Some(due));
+    assert_eq!(lab.agent.deadline(silent), Some(due));
     lab.agent.tick(silent, Nanos(due.0 - 1));
     assert_eq!(lab.agent.run(silent, &lab.world, Nanos(due.0 - 1), 1), Run::Idle);
     lab.agent.tick(silent, due);
     let run = lab.agent.run(silent, &lab.world, due, 1);
     assert_eq!(run, Run::Close(Closed::NoGreeting));
     let greeted = lab.open(Kind::Service, VERSION);
-    assert_eq!(lab.agent.next_event(greeted), None);
+    assert_eq!(lab.agent.deadline(greeted), None);
 }

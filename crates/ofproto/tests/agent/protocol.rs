@@ -1,7 +1,7 @@
 //! What is answered.
 
 use crate::world::{BRIDGE, Lab, errors, rule};
-use ofproto::{Closed, Config, Env, Kind, Run};
+use ofproto::{Closed, Config, Env, Event, Kind, Run};
 use openflow::model::*;
 use openflow::text::{Names, parse_group_mod};
 use openflow::{Codec, ErrorKind, Hello, OfError, Version, Versions};
@@ -418,10 +418,7 @@ fn who_reads_nothing_is_told_of_rules_up_to_a_bound_and_then_given_up() {
             Run::Close(Closed::Stalled)
         ) {
             assert!(round > 5, "{round}");
-            assert!(
-                lab.agent.take_ready().contains(&stalled),
-                "who serves the connection hears of it"
-            );
+            assert!(lab.ready().contains(&stalled), "who serves the connection hears of it");
             let waiting = lab.agent.transmit(stalled).len();
             assert!(waiting < 2 << 20, "{waiting}");
             lab.say(other, version, 3, Body::BarrierRequest);
@@ -510,4 +507,24 @@ fn a_request_refused_for_connection_tracking_says_so_in_words_and_others_do_not(
     );
     assert!(said("actions=group:7", false).is_empty());
     assert!(said("actions=2", true).is_empty());
+}
+
+#[test]
+fn the_caller_learns_of_a_greeting_of_the_first_request_and_of_a_new_identity_once_each() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    let id = lab.open(Kind::Primary, version);
+    lab.say(id, version, 2, Body::FeaturesRequest);
+    assert_eq!(lab.agent.events(), [Event::Greeted(id)]);
+    for xid in 3..5 {
+        lab.say(id, version, xid, Body::BarrierRequest);
+    }
+    assert_eq!(lab.agent.events(), [Event::Admitted(id)]);
+    let mut config = lab.agent.config().clone();
+    config.description = "another".to_owned();
+    lab.agent.configure(config.clone());
+    assert_eq!(lab.agent.events(), []);
+    config.datapath_id += 1;
+    lab.agent.configure(config);
+    assert_eq!(lab.agent.events(), [Event::Reconnect]);
 }

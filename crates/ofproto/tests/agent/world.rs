@@ -1,7 +1,7 @@
 //! A switch, an agent of its one bridge, and peers that talk to it.
 
 use dp::Change;
-use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, PortInfo, QueueInfo, Run};
+use ofproto::{Agent, Config, ConnId, Env, Event, Kind, Options, PortCounters, PortInfo, QueueInfo, Run};
 use openflow::model::{Body, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, ErrorKind, Framer, Hello, OfError, Version, Versions};
 use std::cell::{Cell, RefCell};
@@ -237,7 +237,7 @@ impl Lab {
     /// Has the agent do what closed connections have left behind. In how many slices.
     pub(crate) fn background(&mut self) -> usize {
         for slices in 0..100_000 {
-            if !self.agent.has_background() {
+            if !self.agent.events().contains(&Event::Background) {
                 return slices;
             }
             let before = self.world.changes.get();
@@ -247,6 +247,16 @@ impl Lab {
             assert!(changes <= 3, "{changes} changes in one slice");
         }
         panic!("the agent does not come to an end");
+    }
+
+    /// The connections that the agent calls ready.
+    pub(crate) fn ready(&mut self) -> Vec<ConnId> {
+        let events = self.agent.events().into_iter();
+        let ready = |event| match event {
+            Event::Ready(id) => Some(id),
+            Event::Greeted(_) | Event::Admitted(_) | Event::Reconnect | Event::Background => None,
+        };
+        events.filter_map(ready).collect()
     }
 
     pub(crate) fn disconnect(&mut self, id: ConnId) {

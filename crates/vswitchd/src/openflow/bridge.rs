@@ -6,7 +6,7 @@ use crate::state::State;
 use mgmt::paths;
 use mgmt::pidfile::os_text;
 use mgmt::stream::{Listener, Remote, Stream};
-use ofproto::{Agent, Config, ConnId, Kind, LimitStats, Options, PortInfo};
+use ofproto::{Agent, Config, ConnId, Event, Kind, LimitStats, Options, PortInfo};
 use openflow::model::Role;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,15 +29,16 @@ pub(crate) struct BridgeAgent {
     listeners: RefCell<Vec<AbortHandle>>,
     /// The sockets that it does not listen at yet, with the error of the last attempt.
     unbound: RefCell<BTreeMap<String, String>>,
-    /// Rings when closed connections leave work behind.
+    /// Rings when closed connections have left work to do.
     background: Notify,
     /// What the database said of tables.
     tables: RefCell<BTreeMap<u8, TableSettings>>,
 }
 
 struct Task {
-    /// Rings when there is something to be sent.
+    /// Rings when the connection is ready.
     wake: Rc<Notify>,
+    greeted: Rc<Notify>,
     task: AbortHandle,
 }
 
@@ -103,10 +104,11 @@ impl BridgeAgent {
         let id = self.agent.borrow_mut().connect(options, now);
         let wake = Rc::new(Notify::new());
         let greeted = Rc::new(Notify::new());
-        let serving = connection::serve(self.clone(), stream, id, wake.clone(), greeted.clone());
+        let serving = connection::serve(self.clone(), stream, id, wake.clone());
         let task = spawn_local(serving);
         let entry = Task {
             wake,
+            greeted: greeted.clone(),
             task: task.abort_handle(),
         };
         self.connections.borrow_mut().insert(id, entry);
@@ -159,9 +161,8 @@ impl BridgeAgent {
     }
 
     pub(crate) fn configure(&self, config: Config) {
-        if self.agent.borrow_mut().configure(config) {
-            self.reconnect();
-        }
+        self.agent.borrow_mut().configure(config);
+        self.wake();
     }
 
     pub(crate) fn set_ports(&self, ports: Vec<PortInfo>, state: &State) {
@@ -202,18 +203,26 @@ impl BridgeAgent {
         self.tables_changed(state);
     }
 
-    /// Wakes the tasks of connections that have something to be sent.
+    /// Wakes the tasks that the agent has events for.
     pub(super) fn wake(&self) {
         self.wake_but(None);
     }
 
-    /// The same for a task that is awake itself.
+    /// Wakes the tasks that the agent has events for, except a connection's task that is awake.
     pub(super) fn wake_but(&self, awake: Option<ConnId>) {
-        let connections = self.connections.borrow();
-        let ready = self.agent.borrow_mut().take_ready();
-        for id in ready.into_iter().filter(|id| Some(*id) != awake) {
-            if let Some(task) = connections.get(&id) {
-                task.wake.notify_one();
+        let events = self.agent.borrow_mut().events();
+        let wake = |id, which: fn(&Task) -> &Notify| {
+            if let Some(task) = self.connections.borrow().get(&id) {
+                which(task).notify_one();
+            }
+        };
+        for event in events {
+            match event {
+                Event::Ready(id) if Some(id) == awake => {}
+                Event::Ready(id) => wake(id, |task| &task.wake),
+                Event::Greeted(id) | Event::Admitted(id) => wake(id, |task| &task.greeted),
+                Event::Reconnect => self.reconnect(),
+                Event::Background => self.background.notify_one(),
             }
         }
     }
@@ -228,28 +237,21 @@ impl BridgeAgent {
             let now = state.shared.clock.now();
             self.agent.borrow_mut().disconnect(id, &*state, now);
             self.wake();
-            if self.agent.borrow().has_background() {
-                self.background.notify_one();
-            }
         }
     }
 }
 
-/// Does what closed connections leave behind, part by part, between the work of others.
+/// Finishes the work of closed connections part by part, between the work of others.
 async fn background(bridge: Rc<BridgeAgent>) {
     loop {
         bridge.background.notified().await;
-        while let Some(state) = bridge.state.upgrade() {
-            let now = state.shared.clock.now();
-            let more = bridge.agent.borrow_mut().background(&*state, now);
-            bridge.wake();
-            state.tables_touched();
-            drop(state);
-            if !more {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+        let Some(state) = bridge.state.upgrade() else { return };
+        let now = state.shared.clock.now();
+        bridge.agent.borrow_mut().background(&*state, now);
+        bridge.wake();
+        state.tables_touched();
+        drop(state);
+        tokio::task::yield_now().await;
     }
 }
 

@@ -23,14 +23,8 @@ const SPIN: Duration = Duration::from_micros(100);
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves a connection until it ends; why it did.
-pub(super) async fn serve(
-    bridge: Rc<BridgeAgent>,
-    stream: Stream,
-    id: ConnId,
-    wake: Rc<Notify>,
-    greeted: Rc<Notify>,
-) -> String {
-    let why = match exchange(&bridge, stream, id, &wake, &greeted).await {
+pub(super) async fn serve(bridge: Rc<BridgeAgent>, stream: Stream, id: ConnId, wake: Rc<Notify>) -> String {
+    let why = match exchange(&bridge, stream, id, &wake).await {
         Ok(why) => why,
         Err(error) => error.to_string(),
     };
@@ -38,17 +32,10 @@ pub(super) async fn serve(
     why
 }
 
-async fn exchange(
-    bridge: &BridgeAgent,
-    stream: Stream,
-    id: ConnId,
-    wake: &Notify,
-    greeted: &Notify,
-) -> std::io::Result<String> {
+async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notify) -> std::io::Result<String> {
     let (mut reader, mut writer) = stream.into_split();
     let mut input = vec![0; INPUT];
     let mut output = Output::default();
-    let (mut has_greeted, mut is_admitted) = (false, false);
     let mut spin_until = None;
     loop {
         let Some(state) = bridge.state.upgrade() else {
@@ -59,18 +46,10 @@ async fn exchange(
             let mut agent = bridge.agent.borrow_mut();
             agent.tick(id, now);
             let run = agent.run(id, &*state, now, STEPS);
-            if !has_greeted && agent.version(id).is_some() && !matches!(run, Run::Close(_)) {
-                has_greeted = true;
-                greeted.notify_one();
-            }
-            if !is_admitted && agent.is_admitted(id) {
-                is_admitted = true;
-                greeted.notify_one();
-            }
             if output.is_written() {
                 output.put(agent.transmit(id));
             }
-            (run, agent.next_event(id))
+            (run, agent.deadline(id))
         };
         bridge.wake_but(Some(id));
         state.tables_touched();

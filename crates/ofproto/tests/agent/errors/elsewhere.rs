@@ -145,17 +145,17 @@ fn what_is_begun_and_not_ended_is_given_up_in_time() {
         let mut lab = Lab::new();
         let id = lab.open(Kind::Service, version);
         lab.say_bytes(id, &bundle(version, 1, 0, 3));
-        let (due, began) = (lab.agent.next_event(id).unwrap(), lab.world.now.get());
+        let (due, began) = (lab.agent.deadline(id).unwrap(), lab.world.now.get());
         assert_eq!(due, began + Duration::from_secs(10));
         lab.agent.tick(id, due);
         is_refused(&mut lab, id, version, E::BfcTimeout);
-        assert_eq!(lab.agent.next_event(id), None);
+        assert_eq!(lab.agent.deadline(id), None);
 
         let request = StatsRequest::TableFeatures(Vec::new());
         lab.say(id, version, XID, Body::StatsRequest { more: true, request });
-        let due = lab.agent.next_event(id).unwrap();
+        let due = lab.agent.deadline(id).unwrap();
         lab.agent.tick(id, due);
         is_refused(&mut lab, id, version, E::BrcMultipartRequestTimeout);
-        assert_eq!(lab.agent.next_event(id), None);
+        assert_eq!(lab.agent.deadline(id), None);
     }
 }
