@@ -8,8 +8,8 @@
 # CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is
 # named with each figure; cubic is what Linux comes with.
 #
-# Systems: oxvs; spin (oxvs with worker-spin=20000, as a user asks for who wants what afxdp's thread
-# does); worker (oxvs with worker-shortcuts=false: all packets go through its process); ovs
+# Systems: oxvs; spin (oxvs with worker-spin=20000 and cpu-dma-latency-hold=20000: neither workers
+# nor processors sleep while packets come, as with afxdp's thread); worker (oxvs with worker-shortcuts=false: all packets go through its process); ovs
 # (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads
 # off as they need); bridge (the kernel's); and where asked for, peer (oxvs with
 # worker-shortcuts=peer), worker-spin (both of worker and spin), oxvs-afxdp (oxvs's AF_XDP ports,
@@ -83,7 +83,7 @@ setup() {
     oxvs | worker | spin | worker-spin | peer | oxvs-afxdp)
         case $1 in
         worker) options="-- set open_vswitch . other_config:worker-shortcuts=false" ;;
-        spin) options="-- set open_vswitch . other_config:worker-spin=20000" ;;
+        spin) options="-- set open_vswitch . other_config:worker-spin=20000 other_config:cpu-dma-latency-hold=20000" ;;
         worker-spin) options="-- set open_vswitch . other_config:worker-shortcuts=false other_config:worker-spin=20000" ;;
         peer) options="-- set open_vswitch . other_config:worker-shortcuts=peer" ;;
         esac

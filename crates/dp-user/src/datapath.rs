@@ -157,17 +157,25 @@ impl DpUser {
     }
 
     /// Changes [`Options::spin`] while the workers run.
+    pub fn set_spin(&self, spin: Duration) {
+        self.spin.set(spin);
+    }
+
+    /// Keeps all processors of the machine awake while packets take shortcuts, and for `hold` to
+    /// twice `hold` after the last one. Less than [`DpUser::SHORTEST_LATENCY_HOLD`] turns it off.
     ///
     /// # Errors
-    /// Why processors cannot be kept awake for packets that take shortcuts, as [`Options::spin`]
-    /// says; workers spin all the same.
-    pub fn set_spin(&self, spin: Duration) -> io::Result<()> {
-        self.spin.set(spin);
-        match spin < latency_request::SHORTEST {
+    /// Why the kernel does not keep the processors awake.
+    pub fn set_latency_hold(&self, hold: Duration) -> io::Result<()> {
+        self.spin.set_latency_hold(hold);
+        match hold < latency_request::SHORTEST {
             true => Ok(()),
             false => latency_request::request().map(drop),
         }
     }
+
+    /// The shortest time for [`DpUser::set_latency_hold`].
+    pub const SHORTEST_LATENCY_HOLD: Duration = vigil::SHORTEST;
 
     /// Changes, while the workers run, how many megaflows all of them together cache at most, and
     /// for how long. What is beyond the limit goes little by little.

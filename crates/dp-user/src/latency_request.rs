@@ -1,11 +1,10 @@
-//! Keeps the machine's processors awake while packets take shortcuts, where a user asks workers to
-//! spin.
+//! Keeps the machine's processors awake while packets take shortcuts, where a user asks for it.
 //!
-//! What takes a shortcut is forwarded by the processor that its sender runs on. If that slept, its
-//! waking is most of the round trip, and no worker that spins elsewhere makes it shorter. The
-//! kernel's own idle loop can spin instead: it does as long as somebody asks for a latency of
-//! nothing at [`DEVICE`], and gives way to whatever becomes ready. The request ends with the
-//! process that holds it, however that ends.
+//! The processor on which a sender runs forwards the packets that take shortcuts. If it sleeps, its
+//! wake-up is most of the round trip, and a worker that spins on another processor does not help.
+//! The kernel's idle loop can spin instead: it does while a process holds a request for zero latency
+//! at [`DEVICE`], and it gives way to every thread that becomes ready. The kernel drops the request
+//! when the process that holds it ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -30,18 +29,18 @@ pub(crate) struct LatencyRequest {
 }
 
 impl LatencyRequest {
-    /// Asks for awake processors where packets have taken shortcuts since it looked, `spin` ago,
-    /// and for nothing where none have. `carried` counts them, as long as there are shortcuts. To
-    /// be called at every turn.
+    /// Holds the request while packets take shortcuts, and drops it when none has come for `hold`.
+    /// A `hold` below [`SHORTEST`] means never. `carried` counts the packets; `None` without
+    /// shortcuts. The worker calls this in every turn.
     #[inline]
-    pub(crate) fn keep(&mut self, now: Nanos, spin: Duration, carried: impl FnOnce() -> Option<u64>) {
-        if spin < SHORTEST && self.request.is_none() || self.next.is_some_and(|next| now < next) {
+    pub(crate) fn keep(&mut self, now: Nanos, hold: Duration, carried: impl FnOnce() -> Option<u64>) {
+        if hold < SHORTEST && self.request.is_none() || self.next.is_some_and(|next| now < next) {
             return;
         }
-        self.look(now, spin, carried().filter(|_| spin >= SHORTEST));
+        self.look(now, hold, carried().filter(|_| hold >= SHORTEST));
     }
 
-    fn look(&mut self, now: Nanos, spin: Duration, carried: Option<u64>) {
+    fn look(&mut self, now: Nanos, hold: Duration, carried: Option<u64>) {
         let Some(carried) = carried else {
             *self = LatencyRequest::default();
             return;
@@ -49,11 +48,11 @@ impl LatencyRequest {
         if carried == self.carried {
             self.request = None;
         } else if self.request.is_none() {
-            // Whoever asked for it was told if it cannot be had.
+            // `DpUser::set_latency_hold` has reported an error to the user.
             self.request = request().ok();
         }
         self.carried = carried;
-        self.next = Some(now + spin);
+        self.next = Some(now + hold);
     }
 
     /// When it is to be called again at the latest.

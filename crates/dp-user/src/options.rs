@@ -45,9 +45,7 @@ pub struct Options {
     /// By default none is bound.
     pub affinity: Vec<usize>,
     /// How long a worker keeps looking for packets after the last ones before it sleeps: saves the
-    /// time to wake up and costs a core meanwhile. For packets that take shortcuts the machine's
-    /// processors are kept awake instead, until none has come for that long to twice as long, where
-    /// it is 1 ms at least. By default zero.
+    /// time to wake up and costs a core meanwhile. By default zero.
     pub spin: Duration,
     /// Most megaflows that a worker caches, at least 1. By default 200 000.
     pub flow_limit: usize,

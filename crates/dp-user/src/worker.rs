@@ -103,25 +103,40 @@ pub(crate) struct Worker {
     taken: Vec<Command>,
 }
 
-/// How long workers look for packets before they sleep; all of them read it, the control plane
-/// changes it.
-pub(crate) struct SpinTime(AtomicU64);
+/// How long workers look for packets before they sleep, and how long they hold the latency request
+/// after the last offloaded packet, in nanoseconds. The control plane writes it, all workers read it.
+pub(crate) struct SpinTime {
+    spin: AtomicU64,
+    latency_hold: AtomicU64,
+}
 
 impl SpinTime {
     pub(crate) fn new(time: Duration) -> SpinTime {
-        let spin = SpinTime(AtomicU64::new(0));
-        spin.set(time);
-        spin
+        SpinTime {
+            spin: AtomicU64::new(nanos(time)),
+            latency_hold: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn set(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.store(nanos, Ordering::Relaxed);
+        self.spin.store(nanos(time), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_latency_hold(&self, time: Duration) {
+        self.latency_hold.store(nanos(time), Ordering::Relaxed);
     }
 
     fn get(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+        Duration::from_nanos(self.spin.load(Ordering::Relaxed))
     }
+
+    fn latency_hold(&self) -> Duration {
+        Duration::from_nanos(self.latency_hold.load(Ordering::Relaxed))
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A receive queue as the worker sees it.
@@ -264,7 +279,7 @@ impl Worker {
         self.pushes.retain_mut(|(push, _)| self.pipeline.push_step(push, now));
         self.housekeeping = self.pipeline.housekeep(now);
         let carried = || self.pipeline.carried_by_shortcuts();
-        self.latency_request.keep(now, self.spin.get(), carried);
+        self.latency_request.keep(now, self.spin.latency_hold(), carried);
         self.load.turn(self.packets, cycles::now().wrapping_sub(awake));
         go_on
     }

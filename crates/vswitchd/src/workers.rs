@@ -15,6 +15,12 @@ const MOST_CORES: usize = 1024;
 /// Longest `worker-spin`, in microseconds: beyond it a worker would never sleep.
 const MOST_SPIN: u64 = 1_000_000;
 
+/// Shortest `cpu-dma-latency-hold` but 0, in microseconds.
+const LEAST_LATENCY_HOLD: u64 = DpUser::SHORTEST_LATENCY_HOLD.as_micros() as u64;
+
+/// Longest `cpu-dma-latency-hold`, in microseconds.
+const MOST_LATENCY_HOLD: u64 = 60_000_000;
+
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
@@ -29,6 +35,8 @@ pub(crate) struct Wanted {
     shortcuts: ShortcutUse,
     /// How long workers look for more packets before they sleep.
     spin: Duration,
+    /// `cpu-dma-latency-hold`; zero where processors may sleep.
+    latency_hold: Duration,
     /// What is wrong with it.
     pub(crate) problems: Vec<String>,
 }
@@ -86,6 +94,20 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
             improvement_percent: number("pmd-auto-lb-improvement-threshold", 25, 100),
         });
     }
+    wanted.latency_hold = match config.get("cpu-dma-latency-hold").map(|text| text.parse::<u64>()) {
+        None | Some(Ok(0)) => Duration::ZERO,
+        Some(Ok(micros)) if (LEAST_LATENCY_HOLD..=MOST_LATENCY_HOLD).contains(&micros) => Duration::from_micros(micros),
+        Some(_) => {
+            problem(
+                "cpu-dma-latency-hold",
+                &format!(
+                    "is neither 0 nor a number of microseconds from {LEAST_LATENCY_HOLD} to {MOST_LATENCY_HOLD}; \
+                     it is taken for 0"
+                ),
+            );
+            Duration::ZERO
+        }
+    };
     wanted.shortcuts = match config.get("worker-shortcuts").map(String::as_str) {
         None | Some("true") => ShortcutUse::Device,
         Some("false") => ShortcutUse::Off,
@@ -116,11 +138,10 @@ impl Wanted {
     /// Has workers where they are wanted, before ports are opened.
     pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
         datapath.use_shortcuts(self.shortcuts);
-        if let Err(error) = datapath.set_spin(self.spin)
-            && self.shortcuts != ShortcutUse::Off
-        {
+        datapath.set_spin(self.spin);
+        if let Err(error) = datapath.set_latency_hold(self.latency_hold) {
             self.problems.push(format!(
-                "other_config:worker-spin: processors cannot be kept awake for packets that take shortcuts ({error})"
+                "other_config:cpu-dma-latency-hold: the kernel does not keep processors awake ({error})"
             ));
         }
         if let Err(error) = datapath.set_cores(self.cores.as_deref()) {
@@ -248,6 +269,21 @@ mod tests {
             (balance.interval, balance.improvement_percent),
             (Duration::from_secs(60), 5)
         );
+    }
+
+    #[test]
+    fn the_latency_request_has_a_key_of_its_own() {
+        let spinning = read(&[("worker-spin", "20000")]);
+        assert_eq!((spinning.latency_hold, spinning.problems.len()), (Duration::ZERO, 0));
+        for (value, hold) in [("0", 0), ("1000", 1000), ("60000000", 60_000_000)] {
+            let wanted = read(&[("cpu-dma-latency-hold", value)]);
+            assert_eq!((wanted.latency_hold, wanted.spin), (Duration::from_micros(hold), Duration::ZERO));
+            assert_eq!(wanted.problems, [""; 0], "{value}");
+        }
+        for value in ["", "999", "-1", "20ms", "60000001"] {
+            let wanted = read(&[("cpu-dma-latency-hold", value)]);
+            assert_eq!((wanted.latency_hold, wanted.problems.len()), (Duration::ZERO, 1), "{value}");
+        }
     }
 
     #[test]

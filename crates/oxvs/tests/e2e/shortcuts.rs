@@ -364,7 +364,7 @@ fn shortcuts_are_taken_or_not_as_the_user_says() {
 }
 
 #[test]
-fn processors_are_kept_awake_for_shortcuts_where_workers_spin_while_packets_come() {
+fn processors_are_kept_awake_for_shortcuts_while_packets_come_where_a_user_asks_for_it() {
     const DEVICE: &str = "/dev/cpu_dma_latency";
     let Some(lab) = Lab::new() else { return };
     if !std::path::Path::new(DEVICE).exists() {
@@ -379,18 +379,21 @@ fn processors_are_kept_awake_for_shortcuts_where_workers_spin_while_packets_come
     let pinging = lab.ping_on();
     lab.wait_for_shortcuts();
     assert!(!keeps_awake());
-    lab.switch.vsctl("set open_vswitch . other_config:worker-spin=20000");
+    lab.switch.vsctl("set open_vswitch . other_config:cpu-dma-latency-hold=20000");
     eventually("processors are kept awake", || keeps_awake().then_some(()));
     drop(pinging);
     eventually("processors may sleep", || (!keeps_awake()).then_some(()));
     let pinging = lab.ping_on();
     eventually("processors are kept awake again", || keeps_awake().then_some(()));
-    lab.switch.vsctl("remove open_vswitch . other_config worker-spin");
+    lab.switch.vsctl("remove open_vswitch . other_config cpu-dma-latency-hold");
     eventually("nobody asks for it", || (!keeps_awake()).then_some(()));
     drop(pinging);
     let log = || std::fs::read_to_string(lab.switch.sandbox.path("switch.log")).unwrap();
-    assert!(!log().contains("worker-spin"), "{}", log());
-    lab.switch.vsctl("set open_vswitch . other_config:worker-spin=2s");
+    assert!(!log().contains("cpu-dma-latency-hold"), "{}", log());
+    lab.switch
+        .vsctl("set open_vswitch . other_config:cpu-dma-latency-hold=2s other_config:worker-spin=2s");
+    let complaint = "other_config:cpu-dma-latency-hold=2s is neither 0 nor a number of microseconds";
+    eventually("a bad value is named", || log().contains(complaint).then_some(()));
     let complaint = "other_config:worker-spin=2s is not a number from 0 to 1000000; it is taken for 0";
     eventually("a bad value is named", || log().contains(complaint).then_some(()));
 }

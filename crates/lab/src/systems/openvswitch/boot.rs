@@ -70,7 +70,7 @@ fn boot_oxvs(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
     switch.script.program("oxvs", &switch_program()?);
     launch(switch, "oxvs", "oxvs run --pidfile --log-file -vconsole:off")?;
     if kind == Kind::OxvsSpin {
-        switch.vsctl("set open_vswitch . other_config:worker-spin=20000")?;
+        switch.vsctl("set open_vswitch . other_config:worker-spin=20000 other_config:cpu-dma-latency-hold=20000")?;
     }
     Ok(())
 }

@@ -174,7 +174,7 @@ impl System for Kind {
     fn describe(&self) -> String {
         let how = match self {
             Kind::Oxvs => "userspace datapath",
-            Kind::OxvsSpin => "userspace datapath, worker-spin=20000",
+            Kind::OxvsSpin => "userspace datapath, worker-spin=20000 cpu-dma-latency-hold=20000",
             Kind::OxvsAfxdp => "userspace datapath on AF_XDP sockets",
             Kind::Mininet => {
                 return format!(
