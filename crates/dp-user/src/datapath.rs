@@ -79,7 +79,7 @@ struct Handle {
     load: Arc<WorkerLoad>,
     usage: Mutex<Usage>,
     /// What its counters were when they were last cleared.
-    cleared: Mutex<(Perf, Nanos, u64)>,
+    cleared: Mutex<Cleared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -175,7 +175,7 @@ impl DpUser {
     }
 
     /// The shortest time for [`DpUser::set_latency_hold`].
-    pub const SHORTEST_LATENCY_HOLD: Duration = vigil::SHORTEST;
+    pub const SHORTEST_LATENCY_HOLD: Duration = latency_request::SHORTEST;
 
     /// Changes, while the workers run, how many megaflows all of them together cache at most, and
     /// for how long. What is beyond the limit goes little by little.
@@ -268,7 +268,7 @@ impl DpUser {
             stats,
             load,
             usage: Mutex::new(Usage::new(now)),
-            cleared: Mutex::new((Perf::default(), now, sys::cycles::now())),
+            cleared: Mutex::new(Cleared::new(now)),
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -594,7 +594,7 @@ mod report;
 mod schedule;
 
 pub use queues::{AutoBalance, QueueRules};
-use report::Usage;
+use report::{Cleared, Usage};
 pub use report::{Perf, QueueReport, WorkerReport};
 
 impl Drop for DpUser {

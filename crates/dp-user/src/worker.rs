@@ -232,8 +232,10 @@ impl Worker {
         let asleep = cycles::now();
         self.poller.wait(timeout, &mut ready);
         let awake = cycles::now();
+        let mut began = asleep;
         if timeout != Some(Duration::ZERO) {
             self.load.slept(awake.wrapping_sub(asleep));
+            began = awake;
         }
         let now = clock();
         self.now = now;
@@ -280,7 +282,9 @@ impl Worker {
         self.housekeeping = self.pipeline.housekeep(now);
         let carried = || self.pipeline.carried_by_shortcuts();
         self.latency_request.keep(now, self.spin.latency_hold(), carried);
-        self.load.turn(self.packets, cycles::now().wrapping_sub(awake));
+        let end = cycles::now();
+        self.load.turn(self.packets, end.wrapping_sub(awake));
+        self.load.gap(end.wrapping_sub(began));
         go_on
     }
 
@@ -352,7 +356,9 @@ impl Worker {
             }
         }
         self.pace(self.now);
-        self.load.turn(self.packets, cycles::now().wrapping_sub(began));
+        let took = cycles::now().wrapping_sub(began);
+        self.load.turn(self.packets, took);
+        self.load.gap(took);
     }
 
     /// One batch of one queue, or some where nobody else waits.

@@ -1,6 +1,7 @@
 //! What workers and queues have cost, for who asks.
 
 use super::{DpUser, Handle};
+use crate::load::{TimesRead, WorkerLoad, quantile};
 use crate::worker::clock;
 use flow::PortNo;
 use std::collections::VecDeque;
@@ -81,7 +82,11 @@ pub struct WorkerReport {
     pub overhead: Option<u64>,
     /// What it has done since that was last cleared.
     pub perf: Perf,
-    /// How long ago that was.
+    /// The cycles of its longest turn since then, without the wait for packets.
+    pub longest: u64,
+    /// One in a thousand of its turns took more cycles.
+    pub p999: u64,
+    /// How long ago it was cleared.
     pub since: Duration,
     /// The same, in cycles.
     pub cycles: u64,
@@ -98,6 +103,26 @@ pub struct QueueReport {
     pub number: u32,
     /// Percent of the time that the worker has spent on it; `None` before it is known.
     pub usage: Option<u64>,
+}
+
+/// A worker's counters when they were last cleared, and when that was by both clocks.
+pub(super) struct Cleared {
+    perf: Perf,
+    times: TimesRead,
+    at: Nanos,
+    stamp: u64,
+}
+
+impl Cleared {
+    /// Of a worker that begins now.
+    pub(super) fn new(now: Nanos) -> Cleared {
+        Cleared {
+            perf: Perf::default(),
+            times: WorkerLoad::default().times(),
+            at: now,
+            stamp: sys::cycles::now(),
+        }
+    }
 }
 
 macro_rules! perf {
@@ -179,13 +204,20 @@ impl DpUser {
             }
             let usage = worker.usage.lock();
             let other = worker.load.busy_cycles.get().saturating_sub(on_queues);
-            let (before, at, then) = *worker.cleared.lock();
+            let Cleared {
+                perf,
+                times,
+                at,
+                stamp: then,
+            } = *worker.cleared.lock();
             WorkerReport {
                 core: worker.number,
                 isolated,
                 queues,
                 overhead: usage.percent(other, now, window, hertz),
-                perf: Perf::of(worker).since(&before),
+                perf: Perf::of(worker).since(&perf),
+                longest: worker.load.longest.get(),
+                p999: quantile(&worker.load.times(), &times, 0.001),
                 since: now.since(at),
                 cycles: stamp.wrapping_sub(then),
                 hertz,
@@ -198,7 +230,12 @@ impl DpUser {
     pub fn clear_perf(&self, core: Option<usize>) {
         for worker in &*self.workers.read() {
             if core.is_none_or(|core| core == worker.number) {
-                *worker.cleared.lock() = (Perf::of(worker), clock(), sys::cycles::now());
+                worker.load.clear();
+                *worker.cleared.lock() = Cleared {
+                    perf: Perf::of(worker),
+                    times: worker.load.times(),
+                    ..Cleared::new(clock())
+                };
             }
         }
     }

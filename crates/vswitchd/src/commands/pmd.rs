@@ -42,7 +42,11 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
         0,
         8,
-        |state, args| Ok(Asked::read(args)?.reports(state).iter().map(perf).collect()),
+        |state, args| {
+            let asked = Asked::read(args)?;
+            let reports = asked.reports(state);
+            Ok(reports.iter().map(|report| perf(report, asked.histograms)).collect())
+        },
     );
     add(
         "dpif-netdev/pmd-rxq-show",
@@ -64,6 +68,7 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
 
 /// The options of a command.
 struct Asked {
+    histograms: bool,
     core: Option<usize>,
     seconds: u64,
 }
@@ -71,6 +76,7 @@ struct Asked {
 impl Asked {
     fn read(args: &[String]) -> Result<Asked, String> {
         let mut asked = Asked {
+            histograms: true,
             core: None,
             seconds: WINDOW,
         };
@@ -87,9 +93,8 @@ impl Asked {
                         .filter(|secs| (1..=WINDOW).contains(secs))
                         .unwrap_or(WINDOW)
                 }
-                // Histograms and histories are recorded only under pmd-perf-metrics, which is not
-                // there.
-                "-nh" => {}
+                "-nh" => asked.histograms = false,
+                // Histories are recorded only under pmd-perf-metrics, which is not there.
                 "-it" | "-ms" => _ = number()?,
                 option if option.starts_with('-') => return Err(format!("{option}: no such option")),
                 _ => {}
@@ -169,7 +174,7 @@ fn counts(perf: &Perf) -> String {
 }
 
 /// `pmd-perf-show` of one worker.
-fn perf(report: &WorkerReport) -> String {
+fn perf(report: &WorkerReport, histograms: bool) -> String {
     let perf = &report.perf;
     let seconds = report.since.as_secs_f64().max(1e-9);
     let total = report.cycles.max(perf.sleep_cycles);
@@ -242,6 +247,15 @@ fn perf(report: &WorkerReport) -> String {
         line("  Tx batches:", perf.tx_batches, &format!("  ({each:.2} pkts/batch)"));
     } else {
         line("  Tx packets:", 0, "\n");
+    }
+    if histograms {
+        // Open vSwitch has a table of them under pmd-perf-metrics.
+        let micros = |cycles: u64| cycles as f64 / report.hertz * 1e6;
+        let (longest, most) = (micros(report.longest), micros(report.p999));
+        let _ = writeln!(
+            out,
+            "  Longest iteration (us): {longest:.0}  (99.9 % took up to {most:.0} us)"
+        );
     }
     out
 }
