@@ -17,6 +17,7 @@ use flow::PortNo;
 use netdev::{Frame, Netdev, State, Tx};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub(crate) struct AssignedQueue {
     pub(crate) ifindex: u32,
     pub(crate) load: Arc<QueueLoad>,
 }
+
+/// What is dropped by a thread that may wait for the kernel.
+pub(crate) type Released = Box<dyn Send>;
 
 pub(crate) enum Command {
     /// Use a port: send on it, and receive from those of its queues that are this worker's.
@@ -66,8 +70,9 @@ pub(crate) enum Command {
     Checked { port: PortNo, queue: u32, vanished: bool },
     /// The worker's way to send on a port, which it had none for.
     Opened { port: PortNo, tx: Box<dyn Tx> },
-    /// Let go of a port.
-    DelPort { port: PortNo, done: Sender<()> },
+    /// Let go of a port. The answer is what the worker had of it: closing a packet socket takes the
+    /// kernel some ten milliseconds, in which a worker would forward nothing.
+    DelPort { port: PortNo, done: Sender<Released> },
     /// Let a port's frames go through a queue, whose configuration may have changed.
     Schedule {
         port: PortNo,
@@ -149,11 +154,11 @@ impl CommandQueue {
     }
 
     /// Appends what waits to `out`.
-    pub(crate) fn take(&self, out: &mut Vec<Command>) {
+    pub(crate) fn take(&self, out: &mut VecDeque<Command>) {
         let mut waiting = self.waiting.lock();
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
         waiting.executes = 0;
-        out.append(&mut waiting.commands);
+        out.extend(waiting.commands.drain(..));
     }
 
     /// Drops what waits and all that comes.
@@ -196,7 +201,7 @@ mod tests {
         };
         (0..EXECUTES + 10).for_each(|_| queue.push(execute()));
         assert_eq!(queue.refused(), 10);
-        let mut taken = Vec::new();
+        let mut taken = VecDeque::new();
         queue.take(&mut taken);
         assert_eq!(taken.len(), EXECUTES);
         queue.push(execute());

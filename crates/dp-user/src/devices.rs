@@ -2,7 +2,7 @@
 //! or ethtool waits for whoever configures devices. A thread of its own asks the kernel, and
 //! answers with a command.
 
-use crate::command::{Command, CommandQueue};
+use crate::command::{Command, CommandQueue, Released};
 use flow::PortNo;
 use netdev::{Netdev, State};
 use rustix::io::Errno;
@@ -13,7 +13,13 @@ use std::thread;
 
 /// The way to that thread, which ends with the last of these.
 #[derive(Clone)]
-pub(crate) struct Devices(Sender<Request>);
+pub(crate) struct Devices(Sender<Job>);
+
+/// What the thread is to do.
+enum Job {
+    Answer(Request),
+    Drop(Released),
+}
 
 /// What the control plane knows of a device, so that workers need not ask.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,16 +53,28 @@ impl Devices {
     /// # Errors
     /// Where the kernel gives no thread.
     pub(crate) fn start() -> io::Result<Devices> {
-        let (ask, asked) = mpsc::channel::<Request>();
-        let answer = move || asked.into_iter().for_each(Request::answer);
-        thread::Builder::new().name("oxvs-devices".to_owned()).spawn(answer)?;
+        let (ask, asked) = mpsc::channel();
+        let work = move || {
+            for job in asked {
+                match job {
+                    Job::Answer(request) => request.answer(),
+                    Job::Drop(released) => drop(released),
+                }
+            }
+        };
+        thread::Builder::new().name("oxvs-devices".to_owned()).spawn(work)?;
         Ok(Devices(ask))
     }
 
     /// Asks, and does not wait.
     pub(crate) fn ask(&self, request: Request) {
         // The thread lives as long as anybody can ask.
-        let _ = self.0.send(request);
+        let _ = self.0.send(Job::Answer(request));
+    }
+
+    /// Drops what may take the kernel long to close or to free.
+    pub(crate) fn drop(&self, released: Released) {
+        let _ = self.0.send(Job::Drop(released));
     }
 }
 

@@ -41,7 +41,8 @@ pub(crate) struct Egress {
     closed: Vec<u32>,
 }
 
-struct TxPort {
+/// A worker's side of a port that it can send on.
+pub(crate) struct TxPort {
     port: PortNo,
     /// The device's speed in bit/s, where it is known.
     speed: Option<u64>,
@@ -119,16 +120,17 @@ impl Egress {
         Some(sum)
     }
 
-    /// Lets go of a port's device. Must not be called while frames wait.
-    pub(crate) fn remove(&mut self, port: PortNo, worker: &WorkerStats) {
-        if let Some(place) = self.ports.remove(&port) {
-            let tx_port = self.places[place as usize].take();
-            self.scheduled.retain(|scheduled| *scheduled != place);
-            if let Some(own) = tx_port.and_then(|tx_port| tx_port.scheduled).filter(|queue| queue.own) {
-                let drops = DropSink { worker, port: None };
-                drops.count(DropCause::QueueRemoved, own.queue.clear());
-            }
+    /// Gives up a port, and its device, for the caller to drop. Must not be called while frames
+    /// wait.
+    pub(crate) fn remove(&mut self, port: PortNo, worker: &WorkerStats) -> Option<TxPort> {
+        let place = self.ports.remove(&port)?;
+        let tx_port = self.places[place as usize].take()?;
+        self.scheduled.retain(|scheduled| *scheduled != place);
+        if let Some(own) = tx_port.scheduled.as_ref().filter(|queue| queue.own) {
+            let drops = DropSink { worker, port: None };
+            drops.count(DropCause::QueueRemoved, own.queue.clear());
         }
+        Some(tx_port)
     }
 
     /// A port that has no way to send, and its device.
@@ -142,15 +144,16 @@ impl Egress {
         None
     }
 
-    /// Gives a port a way to send.
-    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) {
+    /// Gives a port a way to send. Returns the one that it had, or this one where there is no such
+    /// port.
+    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
         let place = self.ports.get(&port).copied();
         let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
-            return;
+            return Some(tx);
         };
         match &tx_port.scheduled {
-            Some(scheduled) => drop(scheduled.queue.lend(Some(tx))),
-            None => tx_port.tx = Some(tx),
+            Some(scheduled) => scheduled.queue.lend(Some(tx)),
+            None => tx_port.tx.replace(tx),
         }
     }
 

@@ -518,18 +518,19 @@ impl Pipeline {
         self.actor.egress.take_closed()
     }
 
-    /// Gives a port a way to send.
-    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) {
-        self.actor.egress.opened(port, tx);
+    /// Gives a port a way to send; returns what is to be closed instead.
+    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
+        self.actor.egress.opened(port, tx)
     }
 
     /// Lets go of a port and of the megaflows that its packets made. What waits for its device is
-    /// lost, and counted.
-    pub fn remove_port(&mut self, port: PortNo) {
+    /// lost, and counted. Returns what it had, for the caller to drop, which may take long.
+    pub fn remove_port(&mut self, port: PortNo) -> impl Send + use<> {
         self.give_up_control(|in_port| in_port == port);
-        self.actor.egress.remove(port, &self.stats);
+        let tx_port = self.actor.egress.remove(port, &self.stats);
         self.flows.remove_exit(port);
         self.flows.remove_owner(port);
+        tx_port
     }
 
     pub(crate) fn flows(&self) -> &FlowTable {

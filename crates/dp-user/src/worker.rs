@@ -16,7 +16,7 @@
 //!   `pacing`.
 //! - A queue whose device fails is not asked again at once: `failing`.
 
-use crate::command::{AssignedQueue, Command, CommandQueue};
+use crate::command::{AssignedQueue, Command, CommandQueue, Released};
 use crate::devices::{Devices, Request, What};
 use crate::ingress::Ingress;
 use crate::latency_request::LatencyRequest;
@@ -28,6 +28,7 @@ use flow::PortNo;
 use netdev::Netdev;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +61,9 @@ const LOOK_AT_IDLE: u32 = 8;
 /// one round of small packets is worth.
 const BATCHES: u32 = 8;
 const SERVICE: Duration = Duration::from_micros(20);
+
+/// How long commands are followed in a turn; the others are in the next ones.
+const OBEY: Duration = Duration::from_micros(50);
 
 /// See the module's page.
 pub(crate) struct Worker {
@@ -100,7 +104,8 @@ pub(crate) struct Worker {
     /// When housekeeping wants its next turn.
     housekeeping: Option<Nanos>,
     ready: Vec<u64>,
-    taken: Vec<Command>,
+    /// Commands to follow, in order.
+    taken: VecDeque<Command>,
 }
 
 /// How long workers look for packets before they sleep, and how long they hold the latency request
@@ -195,7 +200,7 @@ impl Worker {
             lately: backlog::LATELY,
             housekeeping: None,
             ready: Vec::new(),
-            taken: Vec::new(),
+            taken: VecDeque::new(),
         })
     }
 
@@ -244,6 +249,12 @@ impl Worker {
         let mut go_on = true;
         if let Some(at) = ready.iter().position(|number| *number == COMMANDS) {
             ready.swap_remove(at);
+            // Packets among them are bounded: the next are taken when all of these are done.
+            if self.taken.is_empty() {
+                self.commands.take(&mut self.taken);
+            }
+        }
+        if !self.taken.is_empty() {
             go_on = self.obey(now);
         }
         let mut others = OtherQueues::Ready;
@@ -290,7 +301,7 @@ impl Worker {
 
     /// How long there is nothing to do unless something becomes ready.
     fn timeout(&self) -> Option<Duration> {
-        if !self.dumps.is_empty() || !self.pushes.is_empty() {
+        if !self.dumps.is_empty() || !self.pushes.is_empty() || !self.taken.is_empty() {
             return Some(Duration::ZERO);
         }
         let retry = self.pipeline.retry();
@@ -402,12 +413,10 @@ impl Worker {
         }
     }
 
-    /// Does what the control plane said; `false` when told to stop.
+    /// Does what the control plane said, as far as it comes in [`OBEY`]; `false` when told to stop.
     fn obey(&mut self, now: Nanos) -> bool {
-        let mut taken = std::mem::take(&mut self.taken);
-        self.commands.take(&mut taken);
         let mut go_on = true;
-        for command in taken.drain(..) {
+        while let Some(command) = self.taken.pop_front() {
             // Who asked may not wait for the answer any more; that is no error.
             match command {
                 Command::AddPort {
@@ -436,10 +445,13 @@ impl Worker {
                     let _ = done.send(self.add_queue(assigned, &device));
                 }
                 Command::Checked { port, queue, vanished } => self.checked(port, queue, vanished),
-                Command::Opened { port, tx } => self.pipeline.opened(port, tx),
+                Command::Opened { port, tx } => {
+                    if let Some(tx) = self.pipeline.opened(port, tx) {
+                        self.devices.drop(Box::new(tx));
+                    }
+                }
                 Command::DelPort { port, done } => {
-                    self.del_port(port);
-                    let _ = done.send(());
+                    let _ = done.send(self.del_port(port));
                 }
                 Command::Schedule { port, queue, done } => {
                     self.pipeline.schedule(port, queue, now);
@@ -471,8 +483,10 @@ impl Worker {
                 }
                 Command::Stop => go_on = false,
             }
+            if clock().since(now) >= OBEY {
+                break;
+            }
         }
-        self.taken = taken;
         go_on
     }
 
@@ -542,17 +556,17 @@ impl Worker {
         }
     }
 
-    fn del_port(&mut self, port: PortNo) {
+    /// Gives up a port; returns what it had, for others to close.
+    fn del_port(&mut self, port: PortNo) -> Released {
+        let mut queues = Vec::new();
         for place in &mut self.queues {
-            if let Some(queue) = place
-                && queue.rx_queue.port == port
-            {
+            if let Some(mut queue) = place.take_if(|queue| queue.rx_queue.port == port) {
                 self.poller.remove(queue.rx_queue.rx.fd());
                 self.pipeline.give_up(&mut queue.rx_queue);
-                *place = None;
+                queues.push(queue);
             }
         }
-        self.pipeline.remove_port(port);
+        Box::new((queues, self.pipeline.remove_port(port)))
     }
 }
 

@@ -5,8 +5,8 @@
 //! mask only when its value matters, so that packets of all priorities share a megaflow wherever no
 //! action spells the priority out.
 
-use dp::Action;
 use crate::tables::words::{self, StateWords};
+use dp::Action;
 use flow::{Field, Key, TAG_PRESENT};
 use smallvec::SmallVec;
 use wire::{EtherType, Vid, VlanTag};

@@ -277,12 +277,19 @@ mod tests {
         assert_eq!((spinning.latency_hold, spinning.problems.len()), (Duration::ZERO, 0));
         for (value, hold) in [("0", 0), ("1000", 1000), ("60000000", 60_000_000)] {
             let wanted = read(&[("cpu-dma-latency-hold", value)]);
-            assert_eq!((wanted.latency_hold, wanted.spin), (Duration::from_micros(hold), Duration::ZERO));
+            assert_eq!(
+                (wanted.latency_hold, wanted.spin),
+                (Duration::from_micros(hold), Duration::ZERO)
+            );
             assert_eq!(wanted.problems, [""; 0], "{value}");
         }
         for value in ["", "999", "-1", "20ms", "60000001"] {
             let wanted = read(&[("cpu-dma-latency-hold", value)]);
-            assert_eq!((wanted.latency_hold, wanted.problems.len()), (Duration::ZERO, 1), "{value}");
+            assert_eq!(
+                (wanted.latency_hold, wanted.problems.len()),
+                (Duration::ZERO, 1),
+                "{value}"
+            );
         }
     }
 

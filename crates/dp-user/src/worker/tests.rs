@@ -405,3 +405,66 @@ fn queues_that_cost_a_system_call_are_not_looked_into_by_a_worker_that_does_not_
     assert!(fixture.worker.step());
     assert_eq!((one.pending(), sink.take_sent().len()), (0, 4), "a turn");
 }
+
+/// A queue that takes the kernel long to close.
+struct Closing(Box<dyn Rx>, Arc<AtomicBool>);
+
+impl Rx for Closing {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        self.0.recv(out, max)
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_a_port_had_is_closed_by_who_removes_it_and_not_by_the_worker() {
+    let mut fixture = Fixture::new();
+    let closed = Arc::<AtomicBool>::default();
+    let device = fixture.add_port_with(1, |rx| Box::new(Closing(rx, closed.clone())));
+    let (done, answer) = mpsc::channel();
+    fixture.commands.push(Command::DelPort { port: PortNo(1), done });
+    fixture.turn();
+    let released = answer.recv().unwrap();
+    // Both have it: this test, and the way to send that the worker had.
+    assert!(Arc::strong_count(&device) > 1 && !closed.load(Ordering::Relaxed));
+    drop(released);
+    assert!(Arc::strong_count(&device) == 1 && closed.load(Ordering::Relaxed));
+}
+
+#[test]
+fn many_commands_are_followed_in_slices_and_in_order_while_packets_go() {
+    let mut fixture = Fixture::new();
+    let (port, sink) = (fixture.add_port(1), fixture.add_port(9));
+    for n in 0..4096 {
+        fixture.commands.push(Command::Execute {
+            in_port: PortNo(1),
+            frame: Frame::from_slice(&packet(n)),
+            actions: vec![Action::Output(PortNo(9))],
+        });
+    }
+    let mut sent = Vec::new();
+    assert!(port.inject(&packet(1 << 24)));
+    fixture.turn();
+    sent.append(&mut sink.take_sent());
+    assert!(
+        sent.contains(&packet(1 << 24).to_vec()) && sent.len() < 4097,
+        "{}",
+        sent.len()
+    );
+    while sent.len() < 4097 {
+        assert_eq!(fixture.worker.timeout(), Some(Duration::ZERO));
+        fixture.turn();
+        sent.append(&mut sink.take_sent());
+    }
+    sent.retain(|sent| *sent != packet(1 << 24));
+    assert!(sent.into_iter().eq((0..4096).map(|n| packet(n).to_vec())));
+}

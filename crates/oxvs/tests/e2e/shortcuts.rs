@@ -379,13 +379,15 @@ fn processors_are_kept_awake_for_shortcuts_while_packets_come_where_a_user_asks_
     let pinging = lab.ping_on();
     lab.wait_for_shortcuts();
     assert!(!keeps_awake());
-    lab.switch.vsctl("set open_vswitch . other_config:cpu-dma-latency-hold=20000");
+    lab.switch
+        .vsctl("set open_vswitch . other_config:cpu-dma-latency-hold=20000");
     eventually("processors are kept awake", || keeps_awake().then_some(()));
     drop(pinging);
     eventually("processors may sleep", || (!keeps_awake()).then_some(()));
     let pinging = lab.ping_on();
     eventually("processors are kept awake again", || keeps_awake().then_some(()));
-    lab.switch.vsctl("remove open_vswitch . other_config cpu-dma-latency-hold");
+    lab.switch
+        .vsctl("remove open_vswitch . other_config cpu-dma-latency-hold");
     eventually("nobody asks for it", || (!keeps_awake()).then_some(()));
     drop(pinging);
     let log = || std::fs::read_to_string(lab.switch.sandbox.path("switch.log")).unwrap();

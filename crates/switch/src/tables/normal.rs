@@ -9,10 +9,10 @@
 //! the copies of all of them are collected before the first is sent. A bridge with rules gets its
 //! copy when the others are sent.
 
+use super::Credited;
 use super::budget::cost;
 use super::pipeline::Pipeline;
 use super::report::Kind;
-use super::Credited;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
@@ -151,7 +151,10 @@ impl<'a> Pipeline<'a> {
             self.close(1);
             return self.dropped(DropCause::NoRule);
         };
-        let credited = Credited::Rule { bridge: bridge.id, rule };
+        let credited = Credited::Rule {
+            bridge: bridge.id,
+            rule,
+        };
         self.credits.push(credited.credit());
         self.open(Kind::Table, |p| p.text_of_table(bridge, rule, 0));
         self.line(Kind::Action, |_| String::from("NORMAL"));

@@ -556,7 +556,7 @@ fn many_shortcuts_that_end_at_once_forward_nothing_more_and_are_closed_in_slices
     let ends: [fn(&mut Bench); 6] = [
         |bench| bench.publish(station(1, 102)),
         |bench| bench.pipeline.flush(),
-        |bench| bench.pipeline.remove_port(PortNo(102)),
+        |bench| drop(bench.pipeline.remove_port(PortNo(102))),
         |bench| bench.pipeline.stop_shortcuts(PortNo(101)),
         |bench| bench.pipeline.use_shortcuts(ShortcutUse::Device),
         |bench| bench.pipeline.link_changed(PortNo(102), None),
