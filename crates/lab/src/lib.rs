@@ -8,7 +8,7 @@
 //! - [`traffic`]: what is sent across it and measured of it.
 //! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual
 //!   machines.
-//! - [`trust`]: what the instruments measure where the truth is known.
+//! - [`calibration`]: checks the instruments against known rates and delays.
 //! - [`results`]: what a run leaves.
 //! - [`run`]: cells, systems and repetitions in an order drawn by lot, and what each brings.
 //! - [`report`]: a page that reads like a paper's results, and every sample beside it.
@@ -40,7 +40,7 @@ pub mod systems;
 pub mod table;
 pub mod topology;
 pub mod traffic;
-pub mod trust;
+pub mod calibration;
 
 /// Version of this laboratory, which is that of oxvs.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-fn page(results: Results, trust: Option<Vec<lab::trust::Check>>) -> String {
-    let files = report::render(&Input::new(results, trust).unwrap()).unwrap();
+fn page(results: Results, calibration: Option<Vec<lab::calibration::Check>>) -> String {
+    let files = report::render(&Input::new(results, calibration).unwrap()).unwrap();
     files.into_iter().find(|(name, _)| *name == "index.html").unwrap().1
 }
 
@@ -23,7 +23,7 @@ fn directory(name: &str) -> PathBuf {
 
 #[test]
 fn every_scenario_and_every_finding_has_its_place_in_the_report() {
-    let html = page(made_up::run(), Some(made_up::trust()));
+    let html = page(made_up::run(), Some(made_up::calibration()));
     for scenario in lab::scenario::built_in().unwrap() {
         assert!(
             html.contains(&format!("<span class=\"id\">{}</span>", scenario.id)),
@@ -75,7 +75,7 @@ fn what_was_not_run_says_so_with_its_reason() {
     results.samples.clear();
     let html = page(results, None);
     assert!(html.contains("needs openvswitch.ko, which this kernel does not have"));
-    assert!(html.contains("No sample was taken.") && html.contains("oxvs lab trust"));
+    assert!(html.contains("No sample was taken.") && html.contains("oxvs lab calibrate"));
     let mut nothing = made_up::run();
     nothing.samples.clear();
     nothing.run.scenarios.clear();

@@ -207,7 +207,7 @@ fn counters_of(host: &lab::bed::Host) -> u64 {
 fn busy() -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_oxvs-lab"));
     let child = command
-        .args(["trust"])
+        .args(["calibrate"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -285,7 +285,7 @@ fn clean() {
 #[test]
 fn a_namespace_of_that_name_that_exists_is_an_error_and_stays() {
     skip!(unless root, "ip", "tc", "ethtool");
-    let script = "ip netns add oxvs-lab-$$-0-host-one && exec \"$0\" lab trust";
+    let script = "ip netns add oxvs-lab-$$-0-host-one && exec \"$0\" lab calibrate";
     let mut lab = Command::new("sh");
     lab.args(["-c", script, env!("CARGO_BIN_EXE_oxvs")])
         .stdout(Stdio::null())

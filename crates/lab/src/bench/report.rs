@@ -220,7 +220,7 @@ pub(crate) fn line(measured: &Measured) -> String {
     }
     let spoilt = measured.rounds.iter().filter(|round| !round.counts).count();
     if spoilt == measured.rounds.len() {
-        out += " [memory was never steady: all rounds are shown, and none can be trusted]";
+        out += " [memory was never steady: all rounds are shown, and none is reliable]";
     } else if spoilt > 0 {
         let _ = write!(out, " [{spoilt} rounds left out: memory was not as fast as usual]");
     }

@@ -70,7 +70,8 @@ enum Command {
     /// Remove what a run that was killed has left: processes, namespaces, directories
     Clean,
     /// Check the instruments: known rates and delays, measured
-    Trust {
+    #[command(alias = "trust")]
+    Calibrate {
         /// A run's directory, for whose report the results are kept
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
@@ -117,7 +118,7 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Serve { dir, port } => crate::report::serve(&dir, port),
         Command::Clean => clean(),
-        Command::Trust { out } => trust(out.as_deref()),
+        Command::Calibrate { out } => calibrate(out.as_deref()),
         Command::Guest(guest) => return guest.run(),
         Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
         Command::Warden { id } => crate::bed::warden::watch(&id),
@@ -142,11 +143,11 @@ fn report(dir: &Path, figures: Option<&Path>, only: &[String]) -> anyhow::Result
     Ok(())
 }
 
-fn trust(out: Option<&Path>) -> anyhow::Result<()> {
-    let checks = crate::trust::measure(2.0, &mut |what| eprintln!("{what} ..."))?;
-    mgmt::out!("{}", crate::trust::table(&checks));
+fn calibrate(out: Option<&Path>) -> anyhow::Result<()> {
+    let checks = crate::calibration::measure(2.0, &mut |what| eprintln!("{what} ..."))?;
+    mgmt::out!("{}", crate::calibration::table(&checks));
     if let Some(dir) = out {
-        let path = dir.join(crate::report::TRUST);
+        let path = dir.join(crate::report::CALIBRATION);
         std::fs::write(&path, serde_json::to_string_pretty(&checks)? + "\n")
             .with_context(|| path.display().to_string())?;
     }

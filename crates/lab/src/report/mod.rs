@@ -36,7 +36,7 @@ pub use write::{figures, render, write};
 
 use crate::results::{self, Results};
 use crate::scenario::{self, Scenario};
-use crate::trust::Check;
+use crate::calibration::Check;
 use anyhow::{Context, Result};
 use std::path::Path;
 
@@ -49,11 +49,11 @@ pub struct Input {
     /// own.
     pub scenarios: Vec<Scenario>,
     /// Of the instruments.
-    pub trust: Option<Vec<Check>>,
+    pub calibration: Option<Vec<Check>>,
 }
 
-/// In a run's directory: what `oxvs lab trust` measured, a list of [`Check`].
-pub const TRUST: &str = "trust.json";
+/// In a run's directory: what `oxvs lab calibrate` measured, a list of [`Check`].
+pub const CALIBRATION: &str = "calibration.json";
 
 impl Input {
     /// Reads a run's directory.
@@ -62,20 +62,20 @@ impl Input {
     /// It is none, or a file of it is damaged: which, and where.
     pub fn read(dir: &Path) -> Result<Input> {
         let results = results::load(dir)?;
-        let path = dir.join(TRUST);
-        let trust = match std::fs::read_to_string(&path) {
+        let path = dir.join(CALIBRATION);
+        let calibration = match std::fs::read_to_string(&path) {
             Ok(text) => Some(serde_json::from_str(&text).with_context(|| path.display().to_string())?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
         };
-        Input::new(results, trust)
+        Input::new(results, calibration)
     }
 
     /// Of results.
     ///
     /// # Errors
     /// A scenario of the run that cannot be read.
-    pub fn new(results: Results, trust: Option<Vec<Check>>) -> Result<Input> {
+    pub fn new(results: Results, calibration: Option<Vec<Check>>) -> Result<Input> {
         let mut scenarios = Vec::new();
         let mut own = results.run.scenarios.clone();
         for built_in in scenario::built_in()? {
@@ -90,7 +90,7 @@ impl Input {
         Ok(Input {
             results,
             scenarios,
-            trust,
+            calibration,
         })
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Page {
     totals: View,
     overview: View,
     coverage: View,
-    trust: Option<View>,
+    calibration: Option<View>,
     studies: Vec<StudyView>,
     machine: Vec<(String, String)>,
     systems: Vec<(String, String)>,
@@ -148,7 +148,7 @@ impl Page {
             totals: totals(rows),
             overview: overview(rows),
             coverage: coverage(results, &input.scenarios),
-            trust: input.trust.as_ref().map(|checks| trust(checks)),
+            calibration: input.calibration.as_ref().map(|checks| calibration(checks)),
             studies,
             machine: words::machine(machine, results.run.in_guest),
             systems: results
@@ -506,9 +506,9 @@ fn coverage(results: &Results, scenarios: &[Scenario]) -> View {
     }
 }
 
-fn trust(checks: &[crate::trust::Check]) -> View {
+fn calibration(checks: &[crate::calibration::Check]) -> View {
     let head = ["what", "known", "measured", "error", "allowed", ""].iter().enumerate();
-    let row = |check: &crate::trust::Check| {
+    let row = |check: &crate::calibration::Check| {
         let number = |number: f64| cell("number", format!("{} {}", svg::number(number), check.unit));
         let maybe = |value: Option<f64>| value.map_or_else(|| cell("number", "–"), number);
         let error = check.known.map(|known| check.measured - known);

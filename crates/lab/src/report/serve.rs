@@ -118,7 +118,7 @@ struct Made {
 impl Report {
     /// A file of the report as it is now; none: there is no such file.
     fn get(&self, name: &str) -> Result<Option<File>> {
-        let state = ["run.json", "samples.jsonl", super::TRUST].map(|name| {
+        let state = ["run.json", "samples.jsonl", super::CALIBRATION].map(|name| {
             let data = self.dir.join(name).metadata().ok()?;
             Some((data.modified().ok()?, data.len()))
         });

@@ -3,7 +3,7 @@
 use lab::results::{Distribution, Loss, Record, Results, Sample, Skipped};
 use lab::scenario::{Cell, Figure, Profile, Scenario};
 use lab::traffic::Test;
-use lab::trust::Check;
+use lab::calibration::Check;
 use std::collections::BTreeMap;
 use std::path::Path;
 use testkit::Rng;
@@ -54,7 +54,7 @@ pub(crate) fn run() -> Results {
 }
 
 /// Checks of the instruments.
-pub(crate) fn trust() -> Vec<Check> {
+pub(crate) fn calibration() -> Vec<Check> {
     let check = |what: &str, unit: &str, known, measured, tolerance| Check {
         what: what.into(),
         unit: unit.into(),
@@ -80,7 +80,7 @@ pub(crate) fn write(results: &Results, dir: &Path) {
     let text: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
     std::fs::write(dir.join("samples.jsonl"), text).unwrap();
     std::fs::write(dir.join("run.json"), serde_json::to_string(&results.run).unwrap()).unwrap();
-    std::fs::write(dir.join("trust.json"), serde_json::to_string(&trust()).unwrap()).unwrap();
+    std::fs::write(dir.join("calibration.json"), serde_json::to_string(&calibration()).unwrap()).unwrap();
     for (scenario, system, text) in &results.configurations {
         let to = dir.join("configuration").join(scenario);
         std::fs::create_dir_all(&to).unwrap();

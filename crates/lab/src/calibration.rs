@@ -1,4 +1,4 @@
-//! Whether the instruments can be trusted: what they measure of cables whose rate and delay are
+//! Checks the instruments: their measurements of cables whose rate and delay are
 //! known.
 //!
 //! All with processors that are [kept awake](crate::awake).
