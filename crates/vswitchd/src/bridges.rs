@@ -1,9 +1,9 @@
 //! Makes bridges, ports and devices as the database wants them.
 //!
-//! [`Bridges::apply`] is declarative: it is given the whole desired state, compares it with what is
-//! there, and changes only what differs. The order keeps traffic right: devices that go away under
-//! the same name first, then new devices into the datapath, then the switch's tables in one step,
-//! then the devices nobody uses any more.
+//! [`Bridges::apply`] is declarative: it compares the whole desired state with the present one and
+//! changes only the differences. The order keeps traffic correct: first remove devices whose name
+//! is reused, then add new devices to the datapath, then change the switch's tables in one step,
+//! then remove unused devices.
 
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::ofport::{LOCAL, OfPorts, Wish};
@@ -26,10 +26,10 @@ pub(crate) struct Bridges {
     open: BTreeMap<String, OpenDevice>,
     numbers: BTreeMap<String, OfPorts>,
     last_port: u32,
-    /// For what schedulers choose at random.
+    /// The schedulers' random seed.
     seed: u64,
     state: BTreeMap<String, BridgeState>,
-    /// Devices that somebody else holds, and may give up soon.
+    /// Devices that another process holds and may release soon.
     retries: Retries,
 }
 
@@ -37,12 +37,12 @@ struct OpenDevice {
     spec: Spec,
     device: Arc<dyn Netdev>,
     port: PortNo,
-    /// As it was when it was opened or last heard of: asking each device at each change would make
-    /// changes slower with their number.
+    /// The last known state. Querying each device at each change would make changes slower with the
+    /// number of devices.
     link: State,
     details: BTreeMap<String, String>,
     qos: Applied,
-    /// The other users of the device that the log has.
+    /// The other users of the device that the log already names.
     contenders: BTreeSet<String>,
 }
 
@@ -54,7 +54,7 @@ impl OpenDevice {
         }
     }
 
-    /// Its state, with the speed that it was told to have.
+    /// Its state, with the configured speed.
     fn shown(&self) -> State {
         State {
             speed: self.qos.port_speed().or(self.link.speed),
@@ -63,32 +63,32 @@ impl OpenDevice {
     }
 }
 
-/// A bridge as it is now.
+/// The present state of a bridge.
 pub(crate) struct BridgeState {
     pub(crate) uuid: Uuid,
     pub(crate) datapath_id: u64,
     pub(crate) interfaces: BTreeMap<String, InterfaceState>,
 }
 
-/// An interface as it is now.
+/// The present state of an interface.
 pub(crate) struct InterfaceState {
     pub(crate) uuid: Option<Uuid>,
     pub(crate) kind: &'static str,
     /// The port number, or why there is none.
     pub(crate) ofport: Result<u16, String>,
-    /// What the row asks that is not done although the interface works.
+    /// Settings of the row without an effect, although the interface works.
     pub(crate) notes: Vec<String>,
     pub(crate) device: Option<Arc<dyn Netdev>>,
     pub(crate) port: Option<PortNo>,
-    /// The device's state when it was last heard of.
+    /// The device's last known state.
     pub(crate) link: Option<State>,
     /// What `Interface.status` shows.
     pub(crate) details: BTreeMap<String, String>,
     /// The other end, of a patch.
     pub(crate) peer: Option<String>,
-    /// What is wrong with its queues and policers.
+    /// Errors of its queues and policers.
     pub(crate) qos: Found,
-    /// The DSCP that packets are given by their queue.
+    /// The DSCP that each queue sets.
     dscp: BTreeMap<u32, u8>,
 }
 
@@ -127,8 +127,7 @@ impl Bridges {
     }
 
     /// Whether the kernel's device for the interface of that name is open; `None` where there is no
-    /// such interface, or its device is not the kernel's but of memory, whatever the kernel may
-    /// have of that name.
+    /// such interface, or its device is a test device in memory.
     pub(crate) fn has_device(&self, name: &str) -> Option<bool> {
         let open = self.open.get(name);
         if open.is_some_and(|open| !open.spec.is_kernels()) {
@@ -138,7 +137,7 @@ impl Bridges {
         known.then_some(open.is_some())
     }
 
-    /// Gives up a device that has vanished; the next [`Bridges::apply`] tries to open it again.
+    /// Forgets a device that has vanished; the next [`Bridges::apply`] tries to open it again.
     pub(crate) fn forget(&mut self, name: &str) {
         if let Some(open) = self.open.remove(name) {
             self.close(name, &open);
@@ -151,7 +150,7 @@ impl Bridges {
         found.map(|(name, _)| name.as_str())
     }
 
-    /// Asks a device for its state; whether anything changed that bridges depend on.
+    /// Queries a device's state. Returns whether anything changed that bridges depend on.
     pub(crate) fn look_at(&mut self, name: &str) -> bool {
         let Some(open) = self.open.get_mut(name) else {
             return false;
@@ -171,7 +170,7 @@ impl Bridges {
         matters
     }
 
-    /// Warns of others that use devices of this switch too, or want to, once for each.
+    /// Warns once of each other process that uses or wants a device of this switch.
     pub(crate) fn warn_of_contenders(&mut self) {
         for (name, open) in &mut self.open {
             for other in open.device.contenders() {
@@ -180,14 +179,14 @@ impl Bridges {
         }
     }
 
-    /// Warns of a device that has taken one of this switch's devices for itself, once for each.
+    /// Warns once of each device that has enslaved one of this switch's devices.
     pub(crate) fn warn_of_owner(&mut self, name: &str, owner: &str) {
         if let Some(open) = self.open.get_mut(name) {
             open.warn_of(name, owner.to_owned());
         }
     }
 
-    /// Asks every device for its state.
+    /// Queries every device's state.
     pub(crate) fn look_at_all(&mut self) {
         let names: Vec<String> = self.open.keys().cloned().collect();
         for name in names {
@@ -195,7 +194,7 @@ impl Bridges {
         }
     }
 
-    /// Makes things as `desired` says.
+    /// Applies `desired`.
     pub(crate) fn apply(&mut self, desired: &Desired) {
         let wanted = wanted_devices(desired);
         self.close_where(|name, spec| wanted.get(name).is_some_and(|w| *w != spec));
@@ -231,7 +230,7 @@ impl Bridges {
         }
     }
 
-    /// Opens what is wanted and not open; returns what could not be, with the reason.
+    /// Opens the missing devices. Returns the failures with their reasons.
     fn open_missing(&mut self, wanted: &BTreeMap<&str, &Spec>) -> BTreeMap<String, String> {
         let mut failures = BTreeMap::new();
         for (&name, &spec) in wanted {
@@ -248,19 +247,18 @@ impl Bridges {
         failures
     }
 
-    /// When to try again to open devices that others held.
+    /// When to retry devices that others held.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         self.retries.next()
     }
 
-    /// Whether a device that could not be opened will be tried again so soon that a start waits for
-    /// it.
+    /// Whether a failed device is retried soon enough for a start to wait for it.
     pub(crate) fn is_retrying_soon(&self) -> bool {
         self.retries.is_soon()
     }
 
-    /// Tries again to open what is due. Returns whether a device could be opened, or cannot for
-    /// another reason than before: the next [`Bridges::apply`] makes ports, or reports the reason.
+    /// Retries the due devices. Returns whether one opened or failed for a new reason; then the
+    /// next [`Bridges::apply`] makes the port or reports the reason.
     pub(crate) fn retry(&mut self) -> bool {
         let mut changed = false;
         for (name, spec) in self.retries.due(Instant::now()) {
@@ -276,7 +274,7 @@ impl Bridges {
         changed
     }
 
-    /// Tries again later if the failure may pass; whether its reason is new.
+    /// Schedules a retry if the failure may be temporary. Returns whether its reason is new.
     fn note_failure(&mut self, name: &str, spec: &Spec, failure: &Failure) -> bool {
         if failure.may_pass {
             return self.retries.failed(name, spec, &failure.reason, Instant::now());
@@ -370,7 +368,7 @@ impl Bridges {
         }
     }
 
-    /// Gives devices the queues and policers that rows ask for.
+    /// Sets the devices' configured queues and policers.
     fn settle_qos(&mut self, bridge: &desired::Bridge, interfaces: &mut BTreeMap<String, InterfaceState>) {
         let now = self.shared.clock.now();
         for (_, name, port, interface) in interfaces_of(bridge) {
@@ -399,7 +397,7 @@ impl Bridges {
         }
     }
 
-    /// What an interface's queues and policers are; `None` where it has no device.
+    /// An interface's queues and policers; `None` without a device.
     pub(crate) fn qos(&self, name: &str) -> Option<&Applied> {
         let interface = self.interface(name)?;
         let open = self.open.get(name)?;
@@ -431,7 +429,7 @@ impl Bridges {
 
 /// Why a device could not be opened.
 struct Failure {
-    /// Somebody else may give up soon what it needs.
+    /// Another process holds the device and may release it soon.
     may_pass: bool,
     reason: String,
 }
@@ -447,7 +445,7 @@ pub(crate) fn interfaces_of(
     })
 }
 
-/// Why an interface is not to be attached, if so.
+/// Why an interface must not be attached, if so.
 fn refusal(port: &desired::Port, interface: &desired::Interface, failure: Option<&String>) -> Option<String> {
     if let InterfaceKind::Refused(reason) = &interface.kind {
         return Some(reason.clone());
@@ -458,8 +456,7 @@ fn refusal(port: &desired::Port, interface: &desired::Interface, failure: Option
     failure.cloned()
 }
 
-/// Devices that some attached interface needs. A name belongs to the first interface that claims
-/// it.
+/// The devices of attached interfaces. A name belongs to the first interface that claims it.
 fn wanted_devices(desired: &Desired) -> BTreeMap<&str, &Spec> {
     let mut wanted = BTreeMap::new();
     for bridge in desired.bridges.values() {
@@ -474,14 +471,14 @@ fn wanted_devices(desired: &Desired) -> BTreeMap<&str, &Spec> {
     wanted
 }
 
-/// The bridge's own address: what the user chose, or the lowest of its devices' that somebody was
-/// assigned, or one of its own that stays the same. Addresses that were made up are left out, as in
-/// Open vSwitch: those of containers and guests come and go, and the bridge's identifier with them.
+/// The bridge's own address: the configured one, or the lowest globally administered address of its
+/// devices, or a stable generated one. As in Open vSwitch, locally administered addresses do not
+/// count: those of containers and guests come and go, and would change the bridge's datapath id.
 fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String, InterfaceState>) -> MacAddr {
     if let Some(mac) = bridge.hwaddr {
         return mac;
     }
-    /// The bit that addresses have which nobody was assigned (IEEE 802-2014 §8.4).
+    /// The locally administered bit (IEEE 802-2014 §8.4).
     const LOCALLY_ADMINISTERED: u8 = 0x02;
     let lowest = interfaces
         .iter()
@@ -497,8 +494,8 @@ fn bridge_mac(bridge: &desired::Bridge, name: &str, interfaces: &BTreeMap<String
     })
 }
 
-/// Sets addresses and MTUs that the database or the bridge decides; the names of the devices that
-/// this changed.
+/// Sets addresses and MTUs from the database or the bridge. Returns the names of the changed
+/// devices.
 fn settle_devices<'a>(
     name: &str,
     bridge: &'a desired::Bridge,
@@ -541,7 +538,7 @@ fn settle_devices<'a>(
     changed
 }
 
-/// The switch's tables for what is attached.
+/// The switch's configuration for the attached interfaces.
 fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> SwitchConfig {
     let mut config = SwitchConfig {
         vlan_limit: desired.vlan_limit,
@@ -565,7 +562,7 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> Sw
             }
         }
         let bridge = BridgeConfig {
-            // With controllers, rules are theirs to make.
+            // Controllers make the rules of a controlled bridge.
             fail_mode: match bridge.is_controlled() {
                 true => FailMode::Secure,
                 false => bridge.fail_mode,

@@ -58,7 +58,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             datapath.ageing_took(),
         ))
     });
-    // Until the configuration changes, as there.
+    // The limit holds until the configuration changes, as in Open vSwitch.
     add("upcall/set-flow-limit", "flow-limit-number", 1, 1, |state, args| {
         let number = args.first().and_then(|word| word.parse::<usize>().ok());
         let limit = number.filter(|limit| *limit > 0).ok_or("invalid flow limit")?;
@@ -119,7 +119,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     coverage(server, state);
 }
 
-/// `coverage/show` and `coverage/read-counter` also have the drops and shortcuts that workers
+/// `coverage/show` and `coverage/read-counter` also show the drops and offloaded flows that workers
 /// count.
 fn coverage(server: &Server, state: &Rc<State>) {
     let counted = state.clone();
@@ -157,7 +157,7 @@ fn datapath_line(state: &State) -> String {
     show::datapath_name(state.dp()) + "\n"
 }
 
-/// There is one datapath; a name that is none of its is a mistake.
+/// Only one datapath exists; any other name is an error.
 fn check_datapath(state: &State, name: Option<&String>) -> Result<(), String> {
     let ours = show::datapath_name(state.dp());
     match name {
@@ -240,8 +240,8 @@ fn dummy_receive(state: &State, args: &[String]) -> Answer {
     Ok(String::new())
 }
 
-/// Packets in hexadecimal digits, or as flows in the words of `ovs-dpctl`, which are made so long
-/// as `--len` says behind them.
+/// Packets as hexadecimal digits, or as flows in the syntax of `ovs-dpctl` with an optional
+/// `--len`.
 fn dummy_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> Result<Vec<Vec<u8>>, String> {
     let mut packets = Vec::new();
     let mut words = words.iter().peekable();
@@ -266,15 +266,13 @@ fn dummy_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> 
     Ok(packets)
 }
 
-/// The shortest packet that is made of a flow where a length is asked: the shortest frame of
-/// Ethernet.
+/// The shortest packet made from a flow with `--len`: the shortest Ethernet frame.
 const SHORTEST: usize = 60;
 
-/// The longest packet that is made of a flow: an IP packet that is as long as it can tell, behind
-/// an Ethernet header.
+/// The longest packet made from a flow: an Ethernet header and the longest IP packet.
 const LONGEST: usize = 14 + u16::MAX as usize;
 
-/// A packet as hex digits; white space between them does not count.
+/// A packet as hex digits; white space is ignored.
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let pair = |pair: &[u8]| {

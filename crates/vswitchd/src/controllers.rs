@@ -1,6 +1,5 @@
-//! Controllers: who they are (`config`), their connections (`link`), and what a bridge does that
-//! depends on them: in-band control (`in_band`) and switching by itself when none answers
-//! (`fail_open`).
+//! Controllers: their settings (`config`), their connections (`link`), in-band control (`in_band`),
+//! and standalone switching when none answers (`fail_open`).
 
 mod addresses;
 pub(crate) mod config;
@@ -30,11 +29,10 @@ use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
 use wire::{MacAddr, Nanos};
 
-/// How often it is looked up through which stations remotes are reached, while some are reached
-/// over bridges.
+/// How often the next hops of in-band remotes are looked up.
 const REFRESH: Duration = Duration::from_secs(10);
 
-/// How long the address of a name may take to find.
+/// Timeout of a name lookup.
 const LOOKUP: Duration = Duration::from_secs(2);
 
 /// The controllers of all bridges.
@@ -42,22 +40,22 @@ const LOOKUP: Duration = Duration::from_secs(2);
 pub(crate) struct Controllers {
     tls: Tls,
     bridges: RefCell<BTreeMap<String, Controlled>>,
-    /// Whether each bridge that there is has primary controllers.
+    /// For each bridge, whether it has primary controllers.
     given: RefCell<BTreeMap<String, bool>>,
-    /// Rings when a column of a controller's row has something else to say.
+    /// Notified when a column of a controller's row must change.
     pub(crate) changed: Rc<Notify>,
 }
 
-/// A bridge's controllers, and the task that does what depends on them.
+/// A bridge's controllers, and the task that keeps its hidden rules.
 struct Controlled {
     links: BTreeMap<Uuid, Link>,
     plan: Rc<RefCell<Plan>>,
-    /// Rings when the task has to look again.
+    /// Notified when the task must check again.
     look: Rc<Notify>,
     watch: AbortHandle,
 }
 
-/// What the configuration says that the task needs.
+/// The part of the configuration that the task needs.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Plan {
     standalone: bool,
@@ -67,7 +65,7 @@ struct Plan {
     queue: Option<u32>,
 }
 
-/// How a controller fares, as its row shows it.
+/// The state of a controller in its row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) is_connected: bool,
@@ -83,7 +81,7 @@ impl Controllers {
         }
     }
 
-    /// Makes the connections what the configuration says.
+    /// Opens and closes connections to match the configuration.
     pub(crate) fn follow(&self, state: &Rc<State>, desired: &Desired, there: &Bridges) {
         self.hand_over(state, desired);
         let mut all = self.bridges.borrow_mut();
@@ -115,8 +113,8 @@ impl Controllers {
         }
     }
 
-    /// As Open vSwitch: when a bridge is given to controllers or taken from them, its rules go. One
-    /// that is standalone without them is made anew by that change itself.
+    /// As in Open vSwitch, a bridge loses its rules when it gets its first controller or loses its
+    /// last one. The change itself resets a bridge that becomes standalone.
     fn hand_over(&self, state: &State, desired: &Desired) {
         let now: BTreeMap<String, bool> = desired
             .bridges
@@ -139,7 +137,7 @@ impl Controllers {
         }
     }
 
-    /// How each controller fares, by its row.
+    /// The state of each controller, by row.
     pub(crate) fn statuses(&self, now: Nanos) -> Vec<(Uuid, Status)> {
         let all = self.bridges.borrow();
         let links = all.values().flat_map(|controlled| &controlled.links);
@@ -212,7 +210,7 @@ fn plan(name: &str, bridge: &Bridge, desired: &Desired, there: &Bridges) -> Plan
     }
 }
 
-/// Gives a bridge its hidden rules, and says whether it is controlled in-band.
+/// Sets a bridge's hidden rules and whether its control is in-band.
 fn give(state: &State, name: &str, rules: Vec<HiddenRule>, in_band: bool) {
     state.shared.update(|switch, now| {
         let mut changes = switch.set_hidden_rules(name, rules, now);
@@ -221,7 +219,7 @@ fn give(state: &State, name: &str, rules: Vec<HiddenRule>, in_band: bool) {
     });
 }
 
-/// Keeps a bridge's hidden rules right.
+/// Keeps a bridge's hidden rules up to date.
 async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: Rc<Notify>) {
     let mut alone = false;
     loop {
@@ -297,7 +295,7 @@ async fn resolve(host: &str, port: u16) -> Option<Ipv4Addr> {
     })
 }
 
-/// How a bridge's primary controllers fare, and when somebody's trial ends.
+/// The states of a bridge's primary controllers, and when the next trial ends.
 fn contacts(state: &State, name: &str, now: Nanos) -> (Vec<Contact>, Option<Nanos>) {
     let mut trials = None;
     let all = state.controllers.bridges.borrow();

@@ -1,5 +1,5 @@
-//! The daemon's loop: one thread that follows the database and the devices, and writes back how
-//! things are.
+//! The daemon's loop: one thread that follows the database and the devices, and writes statuses
+//! back.
 
 use crate::bridges::Bridges;
 use crate::desired::Desired;
@@ -33,17 +33,17 @@ const LOCK: &str = "ovs_vswitchd";
 /// How often statistics are written unless `other_config:stats-update-interval` says more.
 const STATS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shortest time from one ageing of the switch's tables to the next: each asks the workers what all
-/// their megaflows have carried.
+/// Minimum interval between two ageing runs of the switch's tables: each collects all megaflows'
+/// counters from the workers.
 const AGEING_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a start waits for bridges' sockets that another process listens at.
+/// How long a start waits for bridge sockets that another process holds.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Changes of the database that may be taken together.
+/// Maximum number of database changes applied together.
 const MOST_UNSEEN: u32 = 64;
 
-/// A client of the configuration database as this daemon needs it.
+/// This daemon's client of the configuration database.
 pub(crate) fn idl(seed: u128) -> Idl {
     let mut selection = Selection::new();
     select::<OpenVSwitch>(&mut selection);
@@ -59,7 +59,7 @@ pub(crate) fn idl(seed: u128) -> Idl {
         use manager::columns::*;
         selection.columns(Manager::TABLE, &[TARGET, CONNECTION_MODE]);
     }
-    // What the daemon itself writes is not news to it.
+    // The daemon needs no notification of its own writes.
     {
         use open_vswitch::columns::*;
         let own = [
@@ -122,17 +122,17 @@ pub(crate) struct Daemon {
     /// The directory of the database if this process owns it. Then the daemon also makes the root
     /// row of an empty database.
     home: Option<PathBuf>,
-    /// The keys for TLS, unless somebody else keeps them up.
+    /// The TLS keys, unless the embedded database manages them.
     keys: Option<Keys>,
     desired: Desired,
     /// Whether `desired` comes from the database.
     configured: bool,
     complaints: Complaints,
-    /// Changes of the database that the switch has not followed yet.
+    /// Number of database changes not applied yet.
     unseen: u32,
-    /// The transaction that says which system this is; `None` before it was submitted.
+    /// The transaction that identifies this system; `None` before it is submitted.
     identified: Option<u64>,
-    /// The report that is on its way, and whether it carries a configuration.
+    /// The report in flight, and whether it reports a configuration.
     in_flight: Option<(u64, bool)>,
     owed: Owed,
     next_statistics: Instant,
@@ -141,7 +141,7 @@ pub(crate) struct Daemon {
     contended: bool,
 }
 
-/// What is yet to be reported.
+/// What has to be reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed {
     configuration: bool,
@@ -181,9 +181,9 @@ impl Daemon {
         })
     }
 
-    /// Runs until a control command or an error ends it. Calls `ready` once the switch does what
-    /// the database says and listens at the sockets of all bridges. It is an error if one of these
-    /// cannot be listened at within 10 s from the first configuration; later ones are tried again.
+    /// Runs until a control command or an error ends it. Calls `ready` once the configuration is
+    /// applied and all bridges' sockets listen. Fails if one of these sockets cannot listen within
+    /// 10 s after the first configuration; sockets of later bridges are tried again.
     pub(crate) async fn run(mut self, ready: impl FnOnce()) -> anyhow::Result<()> {
         let mut ready = Some(ready);
         let mut listen_by = None;
@@ -254,21 +254,21 @@ impl Daemon {
         }
     }
 
-    /// Whether the switch does what the database says, listens at all sockets and has said so, or
-    /// may do nothing because another daemon does.
+    /// Whether the configuration is applied and reported and all sockets listen, or another daemon
+    /// holds the lock.
     fn settled(&self) -> bool {
         let reported = self.in_flight.is_none() && !self.owed.configuration;
         let waits = || self.state.bridges.borrow().is_retrying_soon() || self.unbound().is_some();
         self.contended || (self.configured && reported && !waits())
     }
 
-    /// A bridge's socket that is not listened at, and why; no reason before the first attempt.
+    /// A bridge socket that is not listening, and why; no reason before the first attempt.
     fn unbound(&self) -> Option<(String, String)> {
         self.state.openflow.unbound()
     }
 
-    /// When the switch's tables want to age. Stations that are learned meanwhile are not due before
-    /// the statistics wake this loop again; for rules, `rearm` rings.
+    /// When the switch's tables age next. MAC addresses learned meanwhile are not due before the
+    /// statistics timer; new rules notify `rearm`.
     fn next_ageing(&self) -> Instant {
         let clock = &self.state.shared.clock;
         let due = self.state.next_event();
@@ -276,7 +276,7 @@ impl Daemon {
         (Instant::now() + wait.unwrap_or(Duration::from_secs(3600))).max(self.ticked + AGEING_PAUSE)
     }
 
-    /// Takes note of news; what there is at once is taken together before the switch is changed.
+    /// Records a database change. Changes that are available at once are applied together.
     fn database_event(&mut self, event: Result<Event, ConnectionError>) -> anyhow::Result<()> {
         match event.context("the connection to the database failed")? {
             Event::Changed => self.unseen += 1,
@@ -311,7 +311,8 @@ impl Daemon {
             TxnStatus::Error(error) => {
                 tracing::error!(target: "bridge", "the database refused the switch's status: {error}");
             }
-            // Built again from the fresh replica, when the lock and the connection are there.
+            // The next report is built from the fresh replica once the lock and the connection are
+            // back.
             TxnStatus::TryAgain | TxnStatus::NotLocked => {
                 self.owed.links = true;
                 self.owed.controllers = true;
@@ -426,8 +427,8 @@ impl Daemon {
         self.db.submit(txn);
     }
 
-    /// Says once which system this is, if this process owns the database. Where the database is a
-    /// process of its own, `ovs-ctl start` does that.
+    /// Writes the system's identity once, if this process owns the database. For a separate
+    /// database process, `ovs-ctl start` does that.
     fn identify(&mut self, root: Option<&OpenVSwitch>) {
         let (Some(root), Some(home), None) = (root, &self.home, self.identified) else {
             return;
@@ -437,7 +438,7 @@ impl Daemon {
         self.identified = Some(self.db.submit(txn));
     }
 
-    /// Writes to the database what it does not know yet; one transaction at a time.
+    /// Writes pending reports to the database, one transaction at a time.
     fn report(&mut self) {
         let owed = self.owed;
         let due = owed.configuration || owed.links || owed.controllers || owed.statistics;
@@ -474,9 +475,9 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// Gives up all devices, so that they are free before the process says that it has ended.
+    /// Releases all devices before the process removes its pidfile.
     fn drop(&mut self) {
-        // A panic may have left them borrowed; the kernel gives up the devices then.
+        // After a panic they may still be borrowed; then the kernel releases the devices.
         if let Ok(mut bridges) = self.state.bridges.try_borrow_mut() {
             bridges.apply(&Desired::default());
         }

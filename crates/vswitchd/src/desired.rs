@@ -1,8 +1,7 @@
-//! What the database asks for, in the daemon's own terms.
+//! The desired configuration, in the daemon's own types.
 //!
-//! [`crate::rows`] makes these from typed rows; [`crate::bridges`] makes them so. Whatever a row
-//! asks that cannot be done is kept beside it as a problem, in words for the user, and ends up in
-//! the row's own status columns.
+//! [`crate::rows`] builds it from typed rows; [`crate::bridges`] applies it. An invalid or
+//! unsupported setting is kept as a problem text and goes to the row's own status columns.
 
 use crate::controllers::config::Controller;
 use crate::{qos, workers};
@@ -20,25 +19,25 @@ use wire::MacAddr;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Desired {
     pub(crate) bridges: BTreeMap<String, Bridge>,
-    /// Rows of bridges that cannot be made, with their names and the reasons.
+    /// Rows of refused bridges, with their names and the reasons.
     pub(crate) refused: Vec<(Uuid, String, String)>,
     /// How often statistics are written to the database.
     pub(crate) stats_interval: Option<Duration>,
-    /// Which workers there are, and what they serve.
+    /// The workers and their queues.
     pub(crate) workers: workers::Wanted,
     /// Most megaflows that the datapath caches.
     pub(crate) flow_limit: Option<usize>,
-    /// How long a megaflow stays that carries nothing.
+    /// Idle timeout of a megaflow.
     pub(crate) max_idle: Option<Duration>,
-    /// How often megaflows are looked at to age them and to count what they carried.
+    /// How often megaflows are aged and their counters collected.
     pub(crate) max_revalidator: Option<Duration>,
-    /// After how long a silence of its controller a bundle is given up.
+    /// Timeout of a bundle whose controller is silent.
     pub(crate) bundle_timeout: Duration,
-    /// How many VLAN tags of a packet count.
+    /// How many VLAN tags of a packet can be matched.
     pub(crate) vlan_limit: u8,
-    /// Managers that are reached over bridges.
+    /// Managers reached in-band.
     pub(crate) managers: Vec<Remote>,
-    /// Keys and columns of the root row that ask for what is not built.
+    /// Unsupported keys and columns of the root row.
     pub(crate) unsupported: Vec<String>,
 }
 
@@ -52,15 +51,15 @@ pub(crate) struct Bridge {
     pub(crate) hwaddr: Option<MacAddr>,
     /// `other_config:datapath-id`.
     pub(crate) datapath_id: Option<u64>,
-    /// Versions of OpenFlow that are spoken.
+    /// Allowed OpenFlow versions.
     pub(crate) protocols: Versions,
     /// `other_config:dp-desc`.
     pub(crate) description: Option<String>,
     /// `other_config:dp-sn`.
     pub(crate) serial: Option<String>,
-    /// Packets that may wait for a controller.
+    /// Length of a controller's packet-in queue.
     pub(crate) controller_queue: usize,
-    /// What is said of OpenFlow tables.
+    /// Settings of OpenFlow tables.
     pub(crate) tables: BTreeMap<u8, TableSettings>,
     pub(crate) mac_aging: Duration,
     pub(crate) mac_table_size: usize,
@@ -83,7 +82,7 @@ pub(crate) struct Port {
     pub(crate) interfaces: BTreeMap<String, Interface>,
     /// `qos`.
     pub(crate) qos: Option<qos::Wanted>,
-    /// Why the port cannot do what its row asks.
+    /// Errors for the port's row.
     pub(crate) problems: Vec<String>,
     /// Whether it is left out of the bridge because of its problems.
     pub(crate) refused: bool,
@@ -103,11 +102,11 @@ pub(crate) struct Interface {
     pub(crate) mtu_request: Option<u32>,
     /// `ingress_policing_*` and `other_config:port-speed`.
     pub(crate) limits: qos::Limits,
-    /// What its row asks that is not built; the interface works without it.
+    /// Unsupported settings of its row; the interface works without them.
     pub(crate) unsupported: Vec<String>,
 }
 
-/// What stands behind an interface.
+/// The kind of an interface's device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InterfaceKind {
     /// A device of the kernel or a test device.
@@ -117,6 +116,6 @@ pub(crate) enum InterfaceKind {
         /// The other end's name.
         peer: String,
     },
-    /// A type or option that cannot be had; the reason.
+    /// A refused type or option; the reason.
     Refused(String),
 }

@@ -17,10 +17,11 @@ const PROGRAM: &str = "ovsdb-server";
 /// The remotes that users set with `set-manager`.
 const MANAGERS: &str = "db:Open_vSwitch,Open_vSwitch,manager_options";
 
-/// The served database. Dropping it ends the server when what was written is on the disk.
+/// The served database. Dropping it syncs the file and ends the server.
 pub(crate) struct Embedded {
     pub(crate) server: Server,
-    /// The directory of the first database's file, as an absolute path: a daemon leaves its own.
+    /// The directory of the first database's file, as an absolute path, because a daemon changes
+    /// its working directory.
     pub(crate) home: PathBuf,
     control: PathBuf,
 }
@@ -34,8 +35,8 @@ pub(crate) fn pidfile(options: &Options) -> Result<Pidfile, PidfileError> {
     Pidfile::create(&path, options.daemon.overwrite_pidfile)
 }
 
-/// Makes the directories that sockets, pidfiles, databases and the log are to be in: on a machine
-/// that never had a switch there are none.
+/// Makes the directories for sockets, pidfiles, databases and the log, which do not exist on a new
+/// machine.
 ///
 /// # Errors
 /// The directory that cannot be made, and why.
@@ -104,7 +105,7 @@ pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedd
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.server.shut_down();
-        // Whoever finds no socket any more has nothing to be told.
+        // Nobody can connect to a socket that is already gone, so the error does not matter.
         let _ = std::fs::remove_file(&self.control);
     }
 }

@@ -1,12 +1,11 @@
-//! The switch's keys for TLS: those of the row `Open_vSwitch.ssl` where there is one, else those of
-//! the command line.
+//! The switch's TLS keys: from the row `Open_vSwitch.ssl` if it exists, else from the command line.
 
 use mgmt::stream::Tls;
 use mgmt::stream::tls::{Authority, Settings};
 use ovsdb::rows;
 use std::path::PathBuf;
 
-/// Keeps a [`Tls`] as the database says.
+/// Updates a [`Tls`] from the database.
 pub(crate) struct Keys {
     tls: Tls,
     command_line: Settings,

@@ -1,11 +1,11 @@
-//! The switch daemon: follows the configuration database, makes bridges, ports and devices so, and
-//! says back how they are.
+//! The switch daemon: follows the configuration database, applies it to bridges, ports and devices,
+//! and writes statuses back.
 //!
-//! A change's way through the files: [`daemon`] is told of it, [`rows`] reads typed rows into
-//! [`desired`], [`bridges`] compares that with what is there and changes devices, datapath and the
-//! switch's tables, [`status`] writes back what became of it. A packet's way touches this crate
-//! only in [`slowpath`], which answers a worker's upcall from the switch's tables. [`openflow`] has
-//! the bridges' sockets for controllers and tools. [`commands`] and [`show`] answer `ovs-appctl`.
+//! A change's way through the files: [`daemon`] gets the change, [`rows`] reads typed rows into
+//! [`desired`], [`bridges`] compares it with the present state and changes devices, datapath and
+//! the switch's tables, [`status`] writes the result back. A packet's way touches this crate only
+//! in [`slowpath`], which answers a worker's upcall from the switch's tables. [`openflow`] has the
+//! bridges' sockets for controllers and tools. [`commands`] and [`show`] answer `ovs-appctl`.
 //!
 //! Invariants
 //! - The daemon is always a client of a database, its own process's ([`run`]) or another's

@@ -8,8 +8,7 @@ pub(crate) const LOCAL: u16 = 0xfffe;
 /// The largest number an ordinary port may have (below OFPP_MAX of OpenFlow 1.0).
 const LARGEST: u16 = 0xfeff;
 
-/// Gives out numbers that stay with their interface as long as it exists, and are not soon used
-/// again.
+/// Assigns numbers that an interface keeps for its life, and does not reuse a number soon.
 #[derive(Debug, Default)]
 pub(crate) struct OfPorts {
     assigned: BTreeMap<String, u16>,

@@ -1,9 +1,8 @@
 //! OpenFlow: the sockets of bridges, and what ties their agents to the switch.
 //!
-//! Each bridge has an agent, which knows the protocol; here are the tasks that move its
-//! connections' bytes. Tools connect to `BRIDGE.mgmt` and, to listen to what is said with
-//! controllers, to `BRIDGE.snoop`. Whoever makes connections otherwise hands them to
-//! [`BridgeAgent::add`].
+//! Each bridge has an agent, which implements the protocol; the tasks here move its connections'
+//! bytes. Tools connect to `BRIDGE.mgmt`, and to `BRIDGE.snoop` to follow the controllers' traffic.
+//! Other connections come in by [`BridgeAgent::add`].
 
 mod bridge;
 mod connection;
@@ -25,23 +24,23 @@ use telemetry::budget::Budget;
 use tokio::sync::Notify;
 use wire::{MacAddr, Nanos};
 
-/// How long what packets change is collected before controllers are told.
+/// How long changes made by packets are collected before controllers are notified.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Packets that go to agents before others have their turn.
+/// Packets delivered to agents before other tasks run.
 const BATCH: usize = 64;
 
 /// The agents of all bridges, by name.
 pub(crate) struct OpenFlow {
     bridges: RefCell<BTreeMap<String, Rc<BridgeAgent>>>,
-    /// Rings when a bridge's socket listens.
+    /// Notified when a bridge's socket listens.
     pub(crate) listening: Notify,
     /// The memory that connections of all bridges may hold.
     budget: Budget,
 }
 
-/// Bytes that connections of all bridges may hold together, where the machine has four times as
-/// much.
+/// Bytes that the connections of all bridges may hold together, on a machine with at least four
+/// times as much memory.
 const MEMORY: usize = 1 << 30;
 /// Bytes that each connection may hold in any case.
 const RESERVED: usize = 1 << 20;
@@ -59,7 +58,7 @@ impl Default for OpenFlow {
 }
 
 impl OpenFlow {
-    /// Makes the agents what the configuration says, and tells them of their ports.
+    /// Configures the agents and updates their ports.
     pub(crate) fn follow(&self, state: &Rc<State>, desired: &Desired, bridges: &Bridges) {
         self.bridges.borrow_mut().retain(|name, agent| {
             let stays = bridges.state().contains_key(name);
@@ -90,7 +89,7 @@ impl OpenFlow {
         }
     }
 
-    /// Tells agents of links that changed.
+    /// Reports changed links to the agents.
     pub(crate) fn links_changed(&self, state: &State, bridges: &Bridges) {
         let now = state.shared.clock.now();
         for (name, agent) in &*self.bridges.borrow() {
@@ -100,15 +99,14 @@ impl OpenFlow {
         }
     }
 
-    /// Tells controllers of what has happened in the tables by itself: rules that ended, or that
-    /// packets made.
+    /// Notifies controllers of rules that expired or that packets learned.
     pub(crate) fn tables_changed(&self, state: &State) {
         for agent in self.bridges.borrow().values() {
             agent.tables_changed(state);
         }
     }
 
-    /// Tells controllers of what packets changed in the tables, as long as the daemon runs.
+    /// Notifies controllers of changes that packets made in the tables, for the life of the daemon.
     pub(crate) async fn watch(state: Rc<State>) {
         loop {
             state.shared.tables_changed.notified().await;
@@ -119,7 +117,7 @@ impl OpenFlow {
         }
     }
 
-    /// Takes packets from workers to the agents, as long as the daemon runs.
+    /// Takes packets from workers to the agents, for the life of the daemon.
     pub(crate) async fn deliver(state: Rc<State>) {
         loop {
             let packets = state.shared.packets.take(BATCH).await;
@@ -139,13 +137,13 @@ impl OpenFlow {
         }
     }
 
-    /// Ends the connections of all bridges; who wants to be connected has to do it again.
+    /// Closes the connections of all bridges; peers must reconnect.
     pub(crate) fn reconnect(&self) {
         let agents: Vec<_> = self.bridges.borrow().values().cloned().collect();
         agents.iter().for_each(|agent| agent.reconnect());
     }
 
-    /// A bridge's socket that is not listened at yet, and the error of the last attempt.
+    /// A socket that a bridge is not listening on yet, and the last error.
     pub(crate) fn unbound(&self) -> Option<(String, String)> {
         self.bridges.borrow().values().find_map(|agent| agent.unbound())
     }
@@ -179,7 +177,7 @@ fn config(name: &str, desired: &Desired, wanted: &desired::Bridge, there: &Bridg
     }
 }
 
-/// The ports of a bridge as its agent is to know them.
+/// The ports of a bridge for its agent.
 fn ports(bridge: &BridgeState, now: Nanos) -> Vec<PortInfo> {
     let port = |(name, interface): (&String, &crate::bridges::InterfaceState)| {
         let number = *interface.ofport.as_ref().ok()?;
@@ -202,7 +200,7 @@ fn ports(bridge: &BridgeState, now: Nanos) -> Vec<PortInfo> {
     bridge.interfaces.iter().filter_map(port).collect()
 }
 
-/// A port's number as OpenFlow 1.1 and later have it.
+/// A port's number in OpenFlow 1.1 and later.
 fn port_number(number: u16) -> Port {
     if number == crate::ofport::LOCAL {
         Port::LOCAL
@@ -211,7 +209,7 @@ fn port_number(number: u16) -> Port {
     }
 }
 
-/// The address of a patch port, which has no device: one of its own that stays the same.
+/// A stable address for a patch port, which has no device.
 fn patch_address(uuid: Option<ovsdb::Uuid>) -> MacAddr {
     let mut mac = [0; 6];
     let uuid = uuid.unwrap_or_default().as_u128().to_be_bytes();

@@ -16,11 +16,11 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// The name of sockets, pidfiles and logs: tools look for it.
+    /// The name in the paths of sockets, pidfiles and logs, where tools expect it.
     pub(crate) const NAME: &str = "ovs-vswitchd";
 }
 
-/// What the command line asks.
+/// The parsed command line.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) daemon: daemon::Options,
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) enum Asked {
     Serve(Box<Options>),
-    /// Print this and be done.
+    /// Print this and exit.
     Print(String),
 }
 

@@ -230,7 +230,7 @@ impl Applied {
         self.scheduled.is_some()
     }
 
-    /// The DSCP that packets are given by their queue.
+    /// The DSCP that each queue sets.
     pub(crate) fn dscp(&self) -> BTreeMap<u32, u8> {
         let scheduled = self.scheduled.as_ref();
         scheduled

@@ -1,5 +1,5 @@
-//! What workers report while somebody has the switch's tables: it waits for who has them next, so
-//! that no packet does.
+//! Reports of workers that arrive while the switch's tables are locked. The next holder of the lock
+//! applies them, so that no packet waits.
 
 use dp::{Carried, Change, Credit, Effect};
 use parking_lot::Mutex;
@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use switch::Switch;
 use wire::Nanos;
 
-/// Reports of each kind that are worked on while the tables are locked once.
+/// Maximum number of reports of each kind applied under one lock.
 const AT_ONCE: usize = 1024;
 
-/// Different reports of each kind that wait at most.
+/// Maximum number of different waiting reports of each kind.
 const MOST: usize = 1 << 18;
 
 telemetry::counters! {
-    /// Counts of a rule that were lost because too many others wait.
+    /// Counters of a rule dropped because the backlog is full.
     CREDIT_DROPPED = "report_credit_dropped";
     /// MAC refreshes dropped because the backlog is full.
     EFFECT_DROPPED = "report_effect_dropped";
 }
 
-/// Reports that wait. Equal ones are one, so that they do not grow with the number of packets.
+/// Waiting reports. Equal reports are merged, so that their number does not grow with the number of
+/// packets.
 #[derive(Default)]
 pub(crate) struct Reports {
     waiting: Mutex<Waiting>,
@@ -32,12 +33,12 @@ pub(crate) struct Reports {
 struct Waiting {
     credits: BTreeMap<Credit, Carried>,
     effects: VecDeque<Effect>,
-    /// What is among the effects.
+    /// The set of waiting effects.
     known: HashSet<Effect>,
 }
 
 impl Reports {
-    /// Lets credits wait.
+    /// Queues credits.
     pub(crate) fn keep_credits(&self, credits: &[(Credit, Carried)]) {
         let mut waiting = self.waiting.lock();
         for (credit, carried) in credits {
@@ -51,7 +52,7 @@ impl Reports {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Lets effects wait.
+    /// Queues effects.
     pub(crate) fn keep_effects(&self, effects: &[Effect]) {
         let mut waiting = self.waiting.lock();
         for effect in effects {
@@ -73,7 +74,7 @@ impl Reports {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Applies what waits, the oldest first and not too much of it at once. What has changed by it.
+    /// Applies a limited number of waiting reports, the oldest first. Returns what changed.
     pub(crate) fn apply(&self, switch: &mut Switch, now: Nanos) -> Vec<Change> {
         if !self.any() {
             return Vec::new();

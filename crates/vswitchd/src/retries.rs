@@ -1,16 +1,16 @@
-//! Devices that could not be opened because somebody else holds them, and when each is tried again.
+//! Devices that another process holds, and when each is retried.
 
 use netdev::Spec;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The first pause: a process that ends gives its devices up within milliseconds.
+/// The first pause: an ending process releases its devices within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The pause doubles up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A start waits for devices whose pause is not longer: for 2.5 s in all.
+/// A start waits for devices up to this pause, 2.5 s in all.
 const SOON: Duration = Duration::from_millis(1280);
 
 /// The devices to try again, by name.
@@ -29,8 +29,7 @@ struct Retry {
 }
 
 impl Retries {
-    /// A device could not be opened at `now`. Returns whether the reason is another than that of
-    /// the last attempt.
+    /// Records a failed attempt at `now`. Returns whether the reason changed.
     pub(crate) fn failed(&mut self, name: &str, spec: &Spec, reason: &str, now: Instant) -> bool {
         let Some(retry) = self.devices.get_mut(name).filter(|retry| retry.spec == *spec) else {
             let retry = Retry {
@@ -42,8 +41,8 @@ impl Retries {
             self.devices.insert(name.to_owned(), retry);
             return true;
         };
-        // A configuration change causes attempts before the device is due. They do not put the
-        // next one off.
+        // A configuration change causes attempts before the device is due. They do not delay the
+        // next one.
         if now >= retry.due {
             retry.pause = (retry.pause * 2).min(LONGEST_PAUSE);
             retry.due = now + retry.pause;
@@ -74,7 +73,7 @@ impl Retries {
         due.map(|(name, retry)| (name.clone(), retry.spec.clone())).collect()
     }
 
-    /// Whether a device is tried again soon.
+    /// Whether a device is retried soon.
     pub(crate) fn is_soon(&self) -> bool {
         self.devices.values().any(|retry| retry.pause <= SOON)
     }
@@ -96,7 +95,7 @@ mod tests {
         for _ in 0..12 {
             let next = retries.next().unwrap();
             pauses.push((next - now).as_millis());
-            // Attempts in between do not put the next one off.
+            // Attempts in between do not delay the next one.
             assert!(!retries.failed("t", &spec, "busy", now));
             now = next;
             assert_eq!(retries.due(now).len(), 1);

@@ -1,4 +1,4 @@
-//! From database rows to what the daemon is to do.
+//! Reads database rows into the desired configuration.
 
 use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
@@ -73,7 +73,7 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
     desired
 }
 
-/// Why no bridge may have this name. Names become names of sockets, which must stay in the run
+/// Why a bridge name is invalid. It becomes part of socket names, which must stay in the run
 /// directory.
 fn invalid_name(name: &str) -> Option<&'static str> {
     name.contains('/')
@@ -128,7 +128,7 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
     bridge
 }
 
-/// A bridge's controllers. Of several with one target the first counts.
+/// A bridge's controllers. Of several with the same target the first counts.
 fn controllers(row: &rows::Bridge, tables: &Tables) -> Vec<Controller> {
     let mut found: Vec<Controller> = Vec::new();
     let bridge = &row.name;
@@ -140,7 +140,7 @@ fn controllers(row: &rows::Bridge, tables: &Tables) -> Vec<Controller> {
     found
 }
 
-/// A bridge has a port of its own name even where no row says so.
+/// A bridge has a port with its own name even without a row.
 fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
     let has_local = bridge.ports.values().any(|port| port.interfaces.contains_key(name));
     if has_local || bridge.ports.contains_key(name) {
@@ -212,7 +212,7 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
     }
 }
 
-/// What a bridge's row says of OpenFlow tables.
+/// A bridge's settings of OpenFlow tables.
 fn flow_tables(row: &rows::Bridge, tables: &Tables) -> BTreeMap<u8, TableSettings> {
     let there = row.flow_tables.iter().filter_map(|(number, uuid)| {
         let number = u8::try_from(*number).ok().filter(|number| *number < TABLES)?;
@@ -233,7 +233,7 @@ fn table_settings(row: &rows::FlowTable) -> TableSettings {
     }
 }
 
-/// A part of a field, as `NXM_OF_ETH_SRC[]` and `NXM_NX_REG0[0..15]` have it.
+/// A subfield in the syntax `NXM_OF_ETH_SRC[]` or `NXM_NX_REG0[0..15]`.
 fn subfield(text: &str) -> Option<Subfield> {
     openflow::text::parse_subfield(text).ok()
 }
@@ -245,7 +245,7 @@ fn vlan_mode(row: &rows::Port, tag: Option<Vid>) -> VlanMode {
         Some("native-tagged") => VlanMode::NativeTagged,
         Some("native-untagged") => VlanMode::NativeUntagged,
         Some("dot1q-tunnel") => VlanMode::Dot1qTunnel,
-        // The manual's default: access where there is a tag, else trunk.
+        // The manual's default: access with a tag, else trunk.
         _ if tag.is_some() => VlanMode::Access,
         _ => VlanMode::Trunk,
     }
@@ -312,10 +312,10 @@ fn device(
     }
 }
 
-/// The MTU of a device that nobody asked another of.
+/// The default MTU of a device.
 const DEFAULT_MTU: u32 = 1500;
 
-/// Types that `ovs-vswitchd.conf.db(5)` documents and this version does not have.
+/// Interface types in `ovs-vswitchd.conf.db(5)` that this version does not support.
 const KNOWN_TYPES: &[&str] = &[
     "bareudp",
     "dpdk",
@@ -346,8 +346,8 @@ fn number<T: std::str::FromStr>(map: &BTreeMap<String, String>, key: &str) -> Op
     map.get(key)?.trim().parse().ok()
 }
 
-/// `vlan-limit`: at most two tags are ever looked at, which 0 asks for; the default is for
-/// controllers that know only one.
+/// `vlan-limit`: 0 means the maximum of two tags; the default of 1 is for controllers that know
+/// only one.
 fn vlan_limit(map: &BTreeMap<String, String>) -> u8 {
     match number(map, "vlan-limit") {
         Some(1_u64) | None => 1,
@@ -359,13 +359,13 @@ fn flag(map: &BTreeMap<String, String>, key: &str) -> bool {
     map.get(key).is_some_and(|value| value == "true")
 }
 
-/// The versions of OpenFlow that a bridge speaks: all where none is named.
+/// A bridge's OpenFlow versions; an empty list means all.
 fn protocols(names: &[String]) -> Versions {
     let named: Versions = names.iter().filter_map(|name| name.parse::<Version>().ok()).collect();
     if named == Versions::NONE { Versions::ALL } else { named }
 }
 
-/// A datapath id as the manual defines it: exactly 16 hex digits, or 1 to 16 behind `0x`; not zero.
+/// A datapath id as the manual defines it: exactly 16 hex digits, or 1 to 16 after `0x`; not zero.
 fn datapath_id(text: &str) -> Option<u64> {
     let digits = match text.strip_prefix("0x") {
         Some(digits) if (1..=16).contains(&digits.len()) => digits,

@@ -51,21 +51,20 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(signal)) => process::exit_by_signal(signal),
         Err(error) => {
-            // The log's console shows it to whoever started this.
+            // The console log shows the error to the user.
             tracing::error!(target: "daemon", "{error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// The nice value of all threads, where the process may have it: they inherit it from this one.
-/// Packets go before what else processors have to do, and so does this thread, for whose changes of
-/// the tables workers can have to wait. With much more weight (-10) a worker would interrupt
-/// whoever sends at each packet: it would carry them one by one, and TCP had three quarters of the
-/// throughput.
+/// The nice value of all threads, if the process may set it; they inherit it from this one. Packets
+/// go before other work, and so does this thread, since workers can wait for its changes of the
+/// tables. At -10 a worker preempts the sender at each packet and carries packets one by one, which
+/// gives TCP three quarters of the throughput.
 const NICE: i32 = -5;
 
-/// Serves until told to end; the number of the signal that did, if one did.
+/// Serves until a command or signal ends it. Returns the signal's number, if any.
 fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> {
     if program == Program::Run && options.daemon.pidfile.is_none() {
         // Tools find the control socket by the pidfile.
@@ -83,7 +82,7 @@ fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> 
         process: RefCell::new(process),
         pidfile,
     });
-    // Without it the switch works as well, only later.
+    // Without the nice value the switch only has more latency.
     let _ = sys::thread::set_nice(NICE);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
@@ -97,14 +96,14 @@ fn serve(program: Program, mut options: Options) -> anyhow::Result<Option<i32>> 
         life.announce_end();
         ended
     });
-    // In this order: whoever waits for the pidfiles to go finds no sockets and devices of ours.
+    // In this order, so that sockets and devices are released before the pidfiles go.
     drop(local);
     drop(runtime);
     drop(life);
     ended
 }
 
-/// What says that this process is the daemon.
+/// The files and sockets that identify the daemon.
 struct Life {
     process: RefCell<process::Daemon>,
     /// That of the embedded database's server.
@@ -135,7 +134,7 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
         Program::Run => Some(embedded::start(options, &tls).await?),
         Program::Vswitchd => None,
     };
-    // Keys that were named to the embedded database, perhaps by columns of it, are kept up by that.
+    // The embedded database manages keys from its own options, perhaps from its columns.
     let keys = match program {
         Program::Run if options.tls != tls::Settings::default() => None,
         _ => Some(Keys::new(tls.clone(), options.tls.clone())),

@@ -1,4 +1,4 @@
-//! What `ovs-appctl` prints of bridges, datapath and caches, in Open vSwitch's formats.
+//! Output of `ovs-appctl` for bridges, datapath and caches, in Open vSwitch's formats.
 
 use crate::bridges::{Bridges, InterfaceState};
 use dp::{Datapath, FlowDump, PortCounters, PortNo};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The name under which the one datapath shows.
+/// The name of the one datapath.
 pub(crate) fn datapath_name(datapath: &dyn Datapath) -> String {
     format!("{kind}@ovs-{kind}", kind = datapath.kind())
 }
@@ -108,7 +108,7 @@ fn port_statistics(c: PortCounters, lost: DeviceDrops) -> String {
     out
 }
 
-/// ` (1.5 MiB)` behind a number of bytes that is long to read.
+/// The suffix ` (1.5 MiB)` after a large number of bytes.
 fn magnitude(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -123,16 +123,16 @@ fn magnitude(bytes: u64) -> String {
     unit.map(|unit| format!(" ({value:.1} {unit})")).unwrap_or_default()
 }
 
-/// How `dpctl/dump-flows` and `dpif/dump-flows` were asked to print.
+/// Output options of `dpctl/dump-flows` and `dpif/dump-flows`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowFormat {
     /// `--names`: ports by name.
     pub(crate) names: bool,
-    /// `-m`: masks that cover everything too, the worker, and how many shortcuts there are.
+    /// `-m`: also wildcarded fields, the worker, and the number of offloaded flows.
     pub(crate) more: bool,
 }
 
-/// Megaflows, a line each; only those that came in through `only`, where given.
+/// Megaflows, one on each line; with `only`, those of that ingress port.
 pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, only: Option<&str>, format: FlowFormat) -> String {
     let mut out = String::new();
     let ports = by_port(bridges);

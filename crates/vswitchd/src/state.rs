@@ -1,4 +1,4 @@
-//! Everything the daemon holds: what its loop and its control commands work on.
+//! The daemon's state, shared by its loop and its control commands.
 
 use crate::bridges::Bridges;
 use crate::controllers::Controllers;
@@ -21,17 +21,17 @@ pub(crate) struct State {
     pub(crate) bridges: RefCell<Bridges>,
     pub(crate) openflow: OpenFlow,
     pub(crate) controllers: Controllers,
-    /// What the datapath does unless the configuration says otherwise.
+    /// The datapath's default options.
     pub(crate) datapath_options: dp_user::Options,
-    /// When the daemon's loop looks at the switch's tables next.
+    /// When the daemon's loop checks the switch's tables next.
     armed: Cell<Option<Nanos>>,
     /// Megaflows and rules at the last [`State::reclaim`].
     held: Cell<(u64, u64)>,
-    /// Rings when it has to look earlier.
+    /// Notified when the loop must check earlier.
     pub(crate) rearm: Notify,
-    /// Rings when a control command changed something that the loop must look at.
+    /// Notified when a control command changed something that the loop must check.
     pub(crate) recheck: Notify,
-    /// Rings when a control command wants the daemon to end.
+    /// Notified when a control command ends the daemon.
     pub(crate) exit: Notify,
 }
 
@@ -62,15 +62,15 @@ impl State {
         &*self.datapath
     }
 
-    /// When the switch's tables have something to do by time. Who asks sleeps no longer than that,
-    /// or until [`State::rearm`] rings.
+    /// The next timer of the switch's tables. The caller sleeps until then or until
+    /// [`State::rearm`] is notified.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let due = self.shared.switch.read().next_event();
         self.armed.set(due);
         due
     }
 
-    /// Wakes who waits for the tables if what was done to them is due earlier.
+    /// Notifies `rearm` if a change of the tables made the next timer earlier.
     pub(crate) fn tables_touched(&self) {
         let due = self.shared.switch.read().next_event();
         if due.is_some_and(|due| self.armed.get().is_none_or(|armed| due < armed)) {
@@ -79,15 +79,15 @@ impl State {
         }
     }
 
-    /// Makes the tables' counters what they are now.
+    /// Updates the tables' counters from the workers.
     pub(crate) fn collect_statistics(&self) {
         self.dp().push_stats();
         self.shared.catch_up();
     }
 
-    /// Does in the switch's tables what is due by time.
+    /// Runs the due timers of the switch's tables.
     pub(crate) fn tick(&self) {
-        // What was carried until now keeps rules from ending.
+        // Traffic counted up to now keeps rules from expiring.
         if self.shared.switch.read().next_event() <= Some(self.shared.clock.now()) {
             self.collect_statistics();
         }
@@ -95,10 +95,9 @@ impl State {
         self.openflow.tables_changed(self);
     }
 
-    /// Has memory given back to the system when many megaflows or rules have gone since the last
-    /// call.
+    /// Returns memory to the system if many megaflows or rules were removed since the last call.
     pub(crate) fn reclaim(&self) {
-        /// Roughly what a megaflow or a rule takes with all that belongs to it, in bytes.
+        /// Approximate memory of a megaflow or a rule with everything that belongs to it, in bytes.
         const EACH: u64 = 1024;
         let megaflows = self.dp().cache_stats().flows;
         let rules = {
@@ -111,7 +110,7 @@ impl State {
         mgmt::reclaim::freed(usize::try_from(gone * EACH).unwrap_or(usize::MAX));
     }
 
-    /// Gives up the devices behind datapath ports that failed.
+    /// Releases the devices of failed datapath ports.
     pub(crate) fn forget_ports(&self, failed: &[PortNo]) {
         let mut bridges = self.bridges.borrow_mut();
         for port in failed {

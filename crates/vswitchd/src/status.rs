@@ -1,9 +1,9 @@
-//! What the daemon writes back: the columns that say how things are.
+//! The status columns that the daemon writes back.
 //!
-//! Everything goes through a [`Report`], which writes only what differs from the database, so that
-//! a switch where nothing happens writes nothing. After a change of the configuration all of it
-//! goes into one transaction with `cur_cfg`, because clients look at `ofport` and `error` the
-//! moment `cur_cfg` moves.
+//! Everything goes through a [`Report`], which writes only differences from the database, so an
+//! idle switch writes nothing. After a change of the configuration everything goes into one
+//! transaction with `cur_cfg`, because clients read `ofport` and `error` as soon as `cur_cfg`
+//! changes.
 
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
@@ -33,7 +33,7 @@ impl Report<'_> {
         }
     }
 
-    /// What the root row says of this daemon.
+    /// The root row's status columns.
     pub(crate) fn root(&mut self, root: &rows::OpenVSwitch, dummies: bool) {
         use open_vswitch::{TABLE, columns};
         let mut interface_types = vec![
@@ -65,7 +65,7 @@ impl Report<'_> {
         self.put(TABLE, root.uuid, columns::CUR_CFG, root.next_cfg);
     }
 
-    /// What each bridge's row and its ports' rows say after a change of the configuration.
+    /// The status columns of bridges and ports after a change of the configuration.
     pub(crate) fn configuration(&mut self, desired: &Desired, bridges: &Bridges) {
         for (name, wanted) in &desired.bridges {
             let Some(state) = bridges.state().get(name) else {
@@ -166,7 +166,7 @@ impl Report<'_> {
         self.put(TABLE, uuid, columns::DUPLEX, duplex);
     }
 
-    /// How each controller fares.
+    /// The state of each controller.
     pub(crate) fn controllers(&mut self, statuses: Vec<(Uuid, Status)>) {
         use controller::{TABLE, columns};
         for (uuid, status) in statuses {
@@ -196,8 +196,8 @@ fn up(up: bool) -> String {
     if up { "up" } else { "down" }.to_owned()
 }
 
-/// A port's counters under the names of `Interface.statistics`; drops by cause stand beside the
-/// sums where there were any.
+/// A port's counters under the names of `Interface.statistics`; with non-zero drops by cause beside
+/// the sums.
 pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String, i64> {
     let mut map = BTreeMap::new();
     let mut put = |name: &str, value: u64| {
@@ -223,7 +223,7 @@ pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String,
     map
 }
 
-/// Warns of what the configuration asks in vain: once for each thing, until it is gone from the
+/// Warns of unsupported or invalid settings, once for each until it is removed from the
 /// configuration.
 #[derive(Default)]
 pub(crate) struct Complaints {

@@ -1,9 +1,9 @@
-//! What the root row says about this system: `external_ids:system-id`, `system_type` and
+//! The system's identity in the root row: `external_ids:system-id`, `system_type` and
 //! `system_version`.
 //!
-//! `ovs-ctl start` fills these in for Open vSwitch, and controllers read them. Where the switch and
-//! the database are one process there is no such script, so the switch fills in what is missing. It
-//! reads and writes the same files as `ovs-ctl`.
+//! `ovs-ctl start` fills these in for Open vSwitch, and controllers read them. If the switch and
+//! the database are one process, no such script runs, so the switch sets missing values. It reads
+//! and writes the same files as `ovs-ctl`.
 
 use mgmt::pidfile::os_text;
 use ovsdb::idl::Txn;
@@ -14,9 +14,9 @@ use std::path::Path;
 /// The key of `external_ids` that identifies this system.
 const SYSTEM_ID: &str = "system-id";
 
-/// Adds to `txn` what the root row lacks. What it has is the user's and stays. The files are in
-/// `directory`, that of the database: a second switch of this machine has another database and an
-/// identifier of its own.
+/// Adds missing values of the root row to `txn`; present values are the user's and stay. The files
+/// are in `directory`, the database's, so that a second switch on this machine with another
+/// database has its own identifier.
 pub(crate) fn complete(root: &OpenVSwitch, directory: &Path, txn: &mut Txn) {
     use open_vswitch::{TABLE, columns};
     if !root.external_ids.contains_key(SYSTEM_ID) {

@@ -1,14 +1,14 @@
-//! What a row can ask that this version does not do.
+//! Settings that this version does not support.
 //!
-//! Nothing that the manual documents passes in silence: a column or a documented key of
-//! `other_config` that asks for a feature not built is named in the row's own status
-//! (`Bridge.status:unsupported`, `Port.status:error`, `Interface.error`) and in the log. Keys that
-//! no manual knows are the user's own and stay unmentioned.
+//! Every documented setting without effect is reported: the switch names an unsupported column or
+//! documented key of `other_config` in the row's own status (`Bridge.status:unsupported`,
+//! `Port.status:error`, `Interface.error`) and in the log. Undocumented keys are the user's own and
+//! are not mentioned.
 
 use ovsdb::rows;
 use std::collections::BTreeMap;
 
-/// What a bridge's row asks in vain.
+/// Unsupported settings of a bridge's row.
 pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     let mut found = Found::default();
     found.column("mirrors", !row.mirrors.is_empty());
@@ -23,8 +23,7 @@ pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     found.list
 }
 
-/// What a controller's row asks in vain: addresses are the host's to give, and controllers find the
-/// switch by its own connection.
+/// Unsupported settings of a controller's row: the host assigns the local port's addresses.
 pub(crate) fn controller(row: &rows::Controller) -> Vec<String> {
     let mut found = Found::default();
     found.column("controller:local_ip", row.local_ip.is_some());
@@ -33,7 +32,7 @@ pub(crate) fn controller(row: &rows::Controller) -> Vec<String> {
     found.list
 }
 
-/// What a port's row asks in vain.
+/// Unsupported settings of a port's row.
 pub(crate) fn port(row: &rows::Port) -> Vec<String> {
     let mut found = Found::default();
     found.column("mac", row.mac.is_some());
@@ -44,7 +43,7 @@ pub(crate) fn port(row: &rows::Port) -> Vec<String> {
     found.list
 }
 
-/// What an interface's row asks in vain.
+/// Unsupported settings of an interface's row.
 pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
     let mut found = Found::default();
     found.column("cfm_mpid", row.cfm_mpid.is_some());
@@ -56,14 +55,14 @@ pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
     found.list
 }
 
-/// What the root row asks in vain.
+/// Unsupported settings of the root row.
 pub(crate) fn open_vswitch(row: &rows::OpenVSwitch) -> Vec<String> {
     let mut found = Found::default();
     found.column("datapaths", !row.datapaths.is_empty());
     found.keys("other_config", &row.other_config, ROOT_KEYS);
     found.keys_unless("other_config", &row.other_config, "dpdk-init", &["false"]);
     found.keys_unless("other_config", &row.other_config, "hw-offload", &["false"]);
-    // Segments always cross whole here; there is nothing to enable, and no way to disable it.
+    // Segments always cross the switch whole; this cannot be disabled.
     found.keys_unless("other_config", &row.other_config, "userspace-tso-enable", &["true"]);
     found.list
 }

@@ -1,7 +1,7 @@
-//! What the database asks of the datapath's workers: which cores, which queues where.
+//! The workers' configuration: cores, and the assignment of receive queues.
 //!
-//! The keys are Open vSwitch's for its poll-mode threads, which workers are but for two things:
-//! they sleep when there is nothing to do, and without `pmd-cpu-mask` none is bound to a core.
+//! The keys are those of Open vSwitch's poll-mode threads. Workers differ in two points: they sleep
+//! when idle, and without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
 use dp_user::{Assign, AutoBalance, DpUser, QueueRules, ShortcutUse};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The highest core that a mask may name.
 const MOST_CORES: usize = 1024;
 
-/// Longest `worker-spin`, in microseconds: beyond it a worker would never sleep.
+/// Maximum `worker-spin` in microseconds; with more a worker would never sleep.
 const MOST_SPIN: u64 = 1_000_000;
 
 /// Shortest `cpu-dma-latency-hold` but 0, in microseconds.
@@ -27,13 +27,13 @@ pub(crate) struct Wanted {
     /// `pmd-cpu-mask`.
     cores: Option<Vec<usize>>,
     assign: Assign,
-    /// Whether a worker that queues are pinned to serves others too.
+    /// Whether a worker with pinned queues serves others too.
     shared: bool,
     balance: Option<AutoBalance>,
     /// `pmd-rxq-affinity`, by interface.
     affinity: BTreeMap<String, BTreeMap<u32, usize>>,
     shortcuts: ShortcutUse,
-    /// How long workers look for more packets before they sleep.
+    /// How long workers poll for more packets before they sleep.
     spin: Duration,
     /// `cpu-dma-latency-hold`; zero where processors may sleep.
     latency_hold: Duration,
@@ -135,7 +135,7 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
 }
 
 impl Wanted {
-    /// Has workers where they are wanted, before ports are opened.
+    /// Starts the configured workers, before ports are opened.
     pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
         datapath.use_shortcuts(self.shortcuts);
         datapath.set_spin(self.spin);
@@ -150,7 +150,7 @@ impl Wanted {
         }
     }
 
-    /// Has queues where they are wanted, once ports are open.
+    /// Assigns receive queues to workers, once ports are open.
     pub(crate) fn place_queues(&mut self, datapath: &DpUser, bridges: &Bridges) {
         let pinned = bridges.interfaces().filter_map(|(_, name, interface)| {
             let affinity = self.affinity.get(name)?;

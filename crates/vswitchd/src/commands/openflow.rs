@@ -10,11 +10,11 @@ use wire::Nanos;
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("bridge/dump-flows", "[--offload-stats] bridge", 1, 2, dump_flows);
     add("bridge/reconnect", "[bridge]", 0, 1, reconnect);
-    // There are no tunnels.
+    // Tunnels are not supported yet.
     add("ofproto/list-tunnels", "", 0, 0, |_, _| Ok(String::new()));
 }
 
-/// Rules that are shown while the switch is locked once.
+/// Rules printed under one lock of the switch.
 const SLICE: usize = 512;
 
 fn dump_flows(state: &State, args: &[String]) -> Answer {

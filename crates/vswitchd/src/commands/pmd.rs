@@ -1,9 +1,9 @@
 //! `dpif-netdev/pmd-*`: how busy workers and their queues are, in Open vSwitch's formats for its
 //! poll-mode threads.
 //!
-//! A worker's *core* is the one that `pmd-cpu-mask` has bound it to; one that is not bound goes by
-//! its number. Its *idle* time is all that in which it forwarded nothing, asleep or not. There is
-//! one datapath: a name behind the options makes no difference.
+//! A worker's *core* is the one that `pmd-cpu-mask` has bound it to; for an unbound worker it is
+//! the worker's number. Its *idle* time is all time without forwarding, asleep or not. A datapath
+//! name after the options is ignored, since there is only one datapath.
 
 use super::Answer;
 use crate::state::State;
@@ -11,7 +11,7 @@ use dp_user::{Perf, WorkerReport};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The longest time that usage is told of, and the usual.
+/// The longest and the default period of usage figures.
 const WINDOW: u64 = 60;
 
 /// The first column that no number of `pmd-perf-show` reaches.
@@ -116,7 +116,7 @@ fn title(report: &WorkerReport) -> String {
     format!("pmd thread numa_id {} core_id {}:\n", numa(report.core), report.core)
 }
 
-/// The memory node of a core; 0 where there is but one.
+/// The NUMA node of a core; 0 if there is only one.
 fn numa(core: usize) -> usize {
     let entries = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}"));
     let names = entries

@@ -25,11 +25,11 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     });
 }
 
-/// What is to be traced.
+/// The packet to trace.
 struct Wanted {
     bridge: String,
     state: FlowState,
-    /// Whether there is a packet, or shall be.
+    /// Whether the trace has a packet or generates one.
     effective: bool,
 }
 
@@ -77,7 +77,7 @@ fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
     Ok(traced.text)
 }
 
-/// What the words other than options and actions mean.
+/// Parses the words other than options and actions.
 fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String, Names>) -> Result<Wanted, String> {
     let switch = state.shared.switch.read();
     let datapath = show::datapath_name(state.dp());
@@ -117,7 +117,7 @@ fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String
     })
 }
 
-/// A packet's fields in the words of `ovs-ofctl`; it came in by no port where none is said.
+/// A packet's fields in the syntax of `ovs-ofctl`; without `in_port` it has no ingress port.
 fn openflow_flow(text: &str, names: &Names, options: Option<&TunnelOptions>) -> Result<FlowState, String> {
     let packet = parse_packet(text, names).map_err(|error| format!("Bad openflow flow syntax: {text}: {error}"))?;
     let mut state = FlowState::new(Key::ZERO, Port::ANY.0);
@@ -133,12 +133,12 @@ fn openflow_flow(text: &str, names: &Names, options: Option<&TunnelOptions>) -> 
     Ok(state)
 }
 
-/// A flow in the words of `ovs-dpctl`, whose port says which bridge it comes into.
+/// A flow in the syntax of `ovs-dpctl`; its ingress port selects the bridge.
 fn datapath_flow(state: &State, switch: &Switch, text: &str) -> Result<(String, FlowState), String> {
     let bridges = state.bridges.borrow();
     let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port);
     let (key, mask) = parse_odp(text, &port_of).map_err(|error| format!("{error} (or the bridge name was omitted)"))?;
-    // Of tags and labels, what is not said is zero.
+    // Parts of tags and labels that are not given are zero.
     let in_parts = |field: &&Field| {
         matches!(field, Field::VlanTci0 | Field::VlanTci1) || field.info().ovs_name.starts_with("mpls_lse")
     };
@@ -171,7 +171,7 @@ fn names_of(state: &State) -> Known {
     let mut known = Known::default();
     for (bridge, name, interface) in state.bridges.borrow().interfaces() {
         if let Ok(number) = interface.ofport {
-            // A port that has a name of its own in OpenFlow keeps that.
+            // A reserved OpenFlow port keeps its name.
             let number = flow::port_from_of10(number);
             if Port(number) != Port::LOCAL && parse_port(name, &Names::default()).is_none() {
                 let names = known.bridges.entry(bridge.to_owned()).or_default();

@@ -1,12 +1,11 @@
-//! How the host reaches an address: by which device, and which station there. From what the kernel
-//! shows in `/proc/net`.
+//! The host's device and next hop for an address, from the kernel's tables in `/proc/net`.
 
 use std::fs;
 use std::net::Ipv4Addr;
 use wire::MacAddr;
 
-/// The station of a device's network through which the host reaches an address, if it does and has
-/// heard of it.
+/// The MAC address of the next hop to an address over a device, if the route uses the device and
+/// the neighbour is known.
 pub(super) fn next_hop(to: Ipv4Addr, device: &str) -> Option<MacAddr> {
     let route = route(&fs::read_to_string("/proc/net/route").ok()?, to)?;
     if route.device != device {
@@ -22,7 +21,7 @@ struct Route {
     gateway: Option<Ipv4Addr>,
 }
 
-/// The narrowest route to an address.
+/// The most specific route to an address.
 fn route(table: &str, to: Ipv4Addr) -> Option<Route> {
     // The kernel prints the bytes of an address as one number in the machine's own order.
     let address = |text: &str| Some(Ipv4Addr::from(u32::from_str_radix(text, 16).ok()?.to_ne_bytes()));
@@ -43,7 +42,7 @@ fn route(table: &str, to: Ipv4Addr) -> Option<Route> {
     routes.max_by_key(|(mask, _)| *mask).map(|(_, route)| route)
 }
 
-/// The station that has an address, as far as a device has heard.
+/// The MAC address of an IP address, if the device's neighbour table has it.
 fn neighbour(table: &str, address: Ipv4Addr, device: &str) -> Option<MacAddr> {
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

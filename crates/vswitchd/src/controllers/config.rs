@@ -1,4 +1,4 @@
-//! Controllers as the database asks for them.
+//! The controllers that the database configures.
 
 use crate::desired::Bridge;
 use mgmt::paths;
@@ -13,14 +13,14 @@ use std::time::Duration;
 pub(crate) struct Controller {
     pub(crate) uuid: Uuid,
     pub(crate) target: String,
-    /// Where it is, or why that cannot be.
+    /// Its address, or why it is invalid.
     pub(crate) remote: Result<Remote, String>,
     pub(crate) settings: Settings,
-    /// Whether it is reached over the bridge itself.
+    /// Whether the connection runs over the bridge itself.
     pub(crate) in_band: bool,
 }
 
-/// How a controller is treated.
+/// The settings of a controller's connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) kind: Kind,
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) probe: Option<Duration>,
     pub(crate) asynchronous: bool,
     pub(crate) limit: Option<Limit>,
-    /// Packets that may wait for it, if not as many as for others.
+    /// The length of its packet-in queue, if not the default.
     pub(crate) queue: Option<usize>,
     pub(crate) dscp: u8,
 }
@@ -70,9 +70,9 @@ pub(crate) fn controller(bridge: &str, row: &rows::Controller) -> Controller {
     }
 }
 
-/// Whoever may write to the database, perhaps from far away, must not have the switch open any
-/// socket of this machine: as Open vSwitch, it connects to those in the run directory, and makes
-/// one of the bridge's own name there.
+/// A remote client that writes to the database must not make the switch open any socket of this
+/// machine. As Open vSwitch does, the switch connects only to sockets in the run directory, and
+/// listens there only on one with the bridge's name.
 fn harmless(bridge: &str, remote: Remote) -> Result<Remote, String> {
     let own = paths::in_rundir(format!("{bridge}.controller"));
     match &remote {
@@ -93,7 +93,7 @@ fn dscp(config: &BTreeMap<String, String>) -> u8 {
     given.filter(|dscp| *dscp < 64).unwrap_or(DEFAULT_DSCP)
 }
 
-/// Who is to be reached over bridges besides controllers: managers that the database connects to.
+/// The managers that the database connects to, which in-band rules must admit besides controllers.
 pub(crate) fn managers(rows: &BTreeMap<Uuid, rows::Manager>) -> Vec<Remote> {
     rows.values()
         .filter(|row| row.connection_mode.as_deref() != Some("out-of-band"))
@@ -103,7 +103,7 @@ pub(crate) fn managers(rows: &BTreeMap<Uuid, rows::Manager>) -> Vec<Remote> {
 }
 
 impl Bridge {
-    /// Whether somebody else is to say what the bridge does.
+    /// Whether a controller is configured to program the bridge.
     pub(crate) fn is_controlled(&self) -> bool {
         self.controllers.iter().any(|c| c.settings.kind == Kind::Primary)
     }

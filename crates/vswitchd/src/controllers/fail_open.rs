@@ -1,29 +1,28 @@
-//! When a bridge of fail mode `standalone` begins to switch by itself: when none of its primary
-//! controllers has answered for three times the longest interval of probes
-//! (ovs-vswitchd.conf.db(5), `fail_mode`).
+//! When a bridge of fail mode `standalone` starts to switch by itself: after no primary controller
+//! has answered for three times the longest probe interval (ovs-vswitchd.conf.db(5), `fail_mode`).
 
 use std::time::Duration;
 use wire::Nanos;
 
-/// How one primary controller fares.
+/// The state of one primary controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contact {
-    /// Whether there is a connection to somebody who means to control the bridge.
+    /// Whether a peer is connected that has sent more than a handshake.
     pub(super) connected: bool,
-    /// When there last was, or the controller was first asked for.
+    /// When a peer was last connected, or the controller was configured.
     pub(super) since: Nanos,
     pub(super) probe: Option<Duration>,
 }
 
-/// Who connects and asks for nothing may be about to hang up again; after so long it is taken to
-/// stay.
+/// A peer that connects and requests nothing may disconnect again; after this time it counts as
+/// connected.
 pub(super) const TRIAL: Duration = Duration::from_secs(30);
 
-/// The interval of probes where there are none.
+/// The probe interval of controllers without probes.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// When the bridge is to switch by itself, if nothing changes until then; `None` for never: a
-/// controller is there, or none is wanted.
+/// When the bridge starts to switch by itself if nothing changes; `None`: never, because a
+/// controller is connected or none is configured.
 pub(super) fn due(contacts: &[Contact]) -> Option<Nanos> {
     if contacts.is_empty() || contacts.iter().any(|contact| contact.connected) {
         return None;

@@ -1,9 +1,8 @@
 //! In-band control: the rules that let a bridge reach its controllers over its own ports, whatever
 //! its tables say.
 //!
-//! The traffic is what the local port needs to have an address (DHCP, ARP), what others need to
-//! find the controllers (ARP), and the controllers' own TCP. Priorities are those that Open
-//! vSwitch's administrators see in `bridge/dump-flows`.
+//! The rules admit DHCP and ARP of the local port, ARP for the controllers, and the controllers'
+//! TCP connections. Priorities are those of Open vSwitch in `bridge/dump-flows`.
 
 use flow::MatchField as F;
 use openflow::model::{Action, Instructions, Match, Port};
@@ -12,14 +11,14 @@ use std::net::Ipv4Addr;
 use switch::tables::HiddenRule;
 use wire::MacAddr;
 
-/// What the rules are about.
+/// The addresses in the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct InBand {
     /// The local port's address.
     pub(super) local: MacAddr,
     /// Controllers and managers: address and TCP port.
     pub(super) remotes: BTreeSet<(Ipv4Addr, u16)>,
-    /// The stations through which they are reached.
+    /// The MAC addresses of the next hops to them.
     pub(super) next_hops: BTreeSet<MacAddr>,
     /// `other_config:in-band-queue`.
     pub(super) queue: Option<u32>,
@@ -35,7 +34,7 @@ const FROM_REMOTE_ARP: u32 = 180_006;
 const TO_REMOTE_TCP: u32 = 180_007;
 const FROM_REMOTE_TCP: u32 = 180_008;
 
-/// The priority of the rule of a bridge that switches by itself.
+/// The priority of the fail-open rule.
 const FAIL_OPEN: u32 = 0x00f0_f0f0;
 
 const ETH_IP: u128 = 0x0800;
@@ -45,7 +44,7 @@ const UDP: u128 = 17;
 const REQUEST: u128 = 1;
 const REPLY: u128 = 2;
 
-/// The rule by which a bridge without its controllers switches.
+/// The rule of a bridge in fail-open mode.
 pub(super) fn fail_open() -> HiddenRule {
     HiddenRule {
         priority: FAIL_OPEN,
@@ -64,7 +63,7 @@ fn normal(queue: Option<u32>) -> Instructions {
 }
 
 impl InBand {
-    /// The rules; none without anybody to reach.
+    /// The rules; none without remotes.
     pub(super) fn rules(&self) -> Vec<HiddenRule> {
         if self.remotes.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The connections of one controller: the one that the switch makes, or those that it accepts.
+//! The connections of one controller: the active one, or the accepted ones.
 
 use super::config::{Controller, Settings};
 use crate::openflow::BridgeAgent;
@@ -18,10 +18,10 @@ use wire::Nanos;
 /// Connections that one listener serves at once.
 const MOST: usize = 64;
 
-/// The pause after a connection could not be accepted, for want of descriptors mostly.
+/// The pause after a failed `accept`, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A controller and the task that keeps it connected, which ends with this.
+/// A controller and the task that keeps it connected. Dropping this ends the task.
 pub(super) struct Link {
     pub(super) controller: Controller,
     pub(super) agent: Weak<BridgeAgent>,
@@ -29,18 +29,18 @@ pub(super) struct Link {
     task: Option<AbortHandle>,
 }
 
-/// How a controller fares.
+/// The state of a controller.
 pub(super) struct Shown {
-    /// The life of a connection that the switch makes.
+    /// The state machine of the active connection.
     pub(super) machine: Option<Reconnect>,
-    /// The connections that are up, with their beginnings.
+    /// The open connections and their start times.
     pub(super) up: BTreeMap<ConnId, Nanos>,
-    /// When somebody who meant to control the bridge was last connected, or the controller was
-    /// first asked for.
+    /// When a peer that sent more than a handshake was last connected, or the controller was
+    /// configured.
     pub(super) last: Nanos,
-    /// Whether somebody was there when it was last looked.
+    /// Whether a peer was connected at the last check.
     pub(super) was_there: bool,
-    /// Why there can be no connection.
+    /// Why no connection is possible.
     pub(super) fault: Option<String>,
 }
 
@@ -92,7 +92,7 @@ impl Link {
             Ok(remote) => {
                 let policy = Policy {
                     max_backoff: controller.settings.max_backoff,
-                    // The agent asks whether the peer is there.
+                    // The agent sends the probes.
                     probe: None,
                     ..Policy::default()
                 };
@@ -122,7 +122,7 @@ impl Context {
         self.state.upgrade().map_or(Nanos(0), |state| state.shared.clock.now())
     }
 
-    /// Runs the machine, where there is one, and shows what it says.
+    /// Runs the state machine, if any, and publishes its state.
     fn machine<R>(&self, run: impl FnOnce(&mut Reconnect, Nanos) -> R) -> Option<R> {
         let now = self.now();
         self.shown
@@ -180,7 +180,7 @@ impl Context {
     }
 }
 
-/// A connection that is served; it ends with this, in the agent too.
+/// A served connection. Dropping this closes it, also in the agent.
 struct Served<'a> {
     agent: Weak<BridgeAgent>,
     id: ConnId,
@@ -229,7 +229,7 @@ async fn connect(context: Context, remote: Remote) {
     }
 }
 
-/// Serves the connection that we made. A peer that does not greet is given up after `patience`.
+/// Serves the active connection. Closes it if the peer sends no hello within `patience`.
 async fn serve_ours(context: &Context, stream: Stream, patience: Duration) -> String {
     let greeted = std::cell::Cell::new(false);
     let serving = context.serve(stream, context.name.clone(), || {

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use wire::Nanos;
 
-/// The first pause and the longest before a socket that could not be listened at is tried again.
+/// The first and the longest pause before the next attempt to listen on a socket.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -27,33 +27,34 @@ pub(crate) struct BridgeAgent {
     pub(super) agent: RefCell<Agent>,
     connections: RefCell<BTreeMap<ConnId, Task>>,
     listeners: RefCell<Vec<AbortHandle>>,
-    /// The sockets that it does not listen at yet, with the error of the last attempt.
+    /// The sockets that are not listening yet, with the last error.
     unbound: RefCell<BTreeMap<String, String>>,
-    /// Rings when closed connections have left work to do.
+    /// Notified when closed connections leave work behind.
     background: Notify,
-    /// What the database said of tables.
+    /// The database's settings of tables.
     tables: RefCell<BTreeMap<u8, TableSettings>>,
 }
 
 struct Task {
-    /// Rings when the connection is ready.
+    /// Notified when a connection has data to send.
     wake: Rc<Notify>,
     greeted: Rc<Notify>,
     task: AbortHandle,
 }
 
-/// A connection that was added.
+/// An added connection.
 pub(crate) struct Connection {
     /// Its number in the agent.
     pub(crate) id: ConnId,
-    /// Ends with it; says why.
+    /// Ends with the connection and returns the reason.
     pub(crate) task: JoinHandle<String>,
-    /// Rings when a version is agreed on, and when the peer first asks for more than who we are.
+    /// Notified when a version is negotiated, and at the peer's first request other than for
+    /// features.
     pub(crate) greeted: Rc<Notify>,
 }
 
 impl BridgeAgent {
-    /// An agent that listens at the bridge's sockets.
+    /// Starts an agent that listens on the bridge's sockets.
     pub(crate) fn start(state: &Rc<State>, config: Config) -> Rc<BridgeAgent> {
         let bridge = config.bridge.clone();
         let this = Rc::new(BridgeAgent {
@@ -76,7 +77,7 @@ impl BridgeAgent {
         this
     }
 
-    /// A socket that it does not listen at yet, and the error of the last attempt.
+    /// A socket that is not listening yet, and the last error.
     pub(crate) fn unbound(&self) -> Option<(String, String)> {
         let unbound = self.unbound.borrow();
         unbound.iter().next().map(|(name, error)| (name.clone(), error.clone()))
@@ -90,7 +91,7 @@ impl BridgeAgent {
         self.reconnect();
     }
 
-    /// Ends all its connections; who wants to be connected has to do it again.
+    /// Closes all its connections; peers must reconnect.
     pub(crate) fn reconnect(&self) {
         for (id, connection) in self.connections.take() {
             connection.task.abort();
@@ -124,8 +125,8 @@ impl BridgeAgent {
         }
     }
 
-    /// Forgets peers that have gone. Where there are too many all the same, closes the connection
-    /// of the one that has been silent for longest.
+    /// Forgets closed peers. If there are still too many, closes the connection that has been
+    /// silent longest.
     fn make_room(&self, peers: &mut Vec<ConnId>, socket: &Remote) {
         let heard = |id: &ConnId| self.agent.borrow().heard(*id);
         peers.retain(|id| heard(id).is_some());
@@ -140,7 +141,7 @@ impl BridgeAgent {
         }
     }
 
-    /// Whether a connection's peer means to control the bridge.
+    /// Whether a connection's peer has sent a request other than for features.
     pub(crate) fn is_admitted(&self, id: ConnId) -> bool {
         self.agent.borrow().is_admitted(id)
     }
@@ -155,7 +156,7 @@ impl BridgeAgent {
         self.agent.borrow().role(id)
     }
 
-    /// What became of a connection's packets, where their rate is limited.
+    /// Rate limit counters of a connection's packet-ins.
     pub(crate) fn limited(&self, id: ConnId) -> Option<[LimitStats; 2]> {
         self.agent.borrow().limited(id)
     }
@@ -181,8 +182,7 @@ impl BridgeAgent {
         self.wake();
     }
 
-    /// Sets what the database says of tables; those that it does not speak of any more are as they
-    /// were made.
+    /// Applies the database's settings of tables; tables without settings go back to the default.
     pub(crate) fn set_tables(&self, wanted: &BTreeMap<u8, TableSettings>, state: &State) {
         let bridge = self.agent.borrow().config().bridge.clone();
         let mut known = self.tables.borrow_mut();
@@ -203,12 +203,12 @@ impl BridgeAgent {
         self.tables_changed(state);
     }
 
-    /// Wakes the tasks that the agent has events for.
+    /// Wakes the tasks of connections with data to send.
     pub(super) fn wake(&self) {
         self.wake_but(None);
     }
 
-    /// Wakes the tasks that the agent has events for, except a connection's task that is awake.
+    /// The same, except for the calling task.
     pub(super) fn wake_but(&self, awake: Option<ConnId>) {
         let events = self.agent.borrow_mut().events();
         let wake = |id, which: fn(&Task) -> &Notify| {
@@ -241,7 +241,7 @@ impl BridgeAgent {
     }
 }
 
-/// Finishes the work of closed connections part by part, between the work of others.
+/// Cleans up after closed connections in slices.
 async fn background(bridge: Rc<BridgeAgent>) {
     loop {
         bridge.background.notified().await;
@@ -257,16 +257,15 @@ async fn background(bridge: Rc<BridgeAgent>) {
 
 /// Peers of one socket of a bridge.
 const MOST_PEERS: usize = 256;
-/// How long a peer of these sockets may take for its hello.
+/// Timeout of the hello of these sockets' peers.
 const HELLO: Duration = Duration::from_secs(10);
 
 telemetry::counters! {
-    /// Peers of a bridge's sockets that gave way to new ones.
+    /// Peers of a bridge's sockets closed to admit new ones.
     PEER_REPLACED = "openflow_peer_replaced";
 }
 
-/// Accepts connections until told to end. When there are too many, the peer that has been silent
-/// for longest gives way.
+/// Accepts connections. When there are too many, closes the peer that has been silent longest.
 async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
     let mut listener = bind(&bridge, &remote).await;
     let mut peers: Vec<ConnId> = Vec::new();
@@ -290,7 +289,7 @@ async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
     }
 }
 
-/// Listens at a socket; tries again until that works.
+/// Listens on a socket; retries until it succeeds.
 async fn bind(bridge: &BridgeAgent, remote: &Remote) -> Listener {
     let name = remote.to_string();
     let mut pause = FIRST_PAUSE;

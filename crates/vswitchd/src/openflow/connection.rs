@@ -11,18 +11,18 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Messages, or parts of long answers, after which others have their turn.
+/// Messages, or parts of long answers, after which other tasks run.
 const STEPS: usize = 64;
 /// Bytes read at once.
 const INPUT: usize = 64 << 10;
-/// How long the thread looks for the next message before it sleeps. A peer that waits for each
+/// How long the thread polls for the next message before it sleeps. A peer that waits for each
 /// answer before it sends the next message, as `ovs-ofctl add-flows` does, answers within this
-/// time; to wake the thread costs more than the message.
+/// time; waking the thread costs more than the message.
 const SPIN: Duration = Duration::from_micros(100);
-/// How long a peer that is shown out may take to read why.
+/// How long a rejected peer may take to read the error message.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends; why it did.
+/// Serves a connection until it ends. Returns the reason.
 pub(super) async fn serve(bridge: Rc<BridgeAgent>, stream: Stream, id: ConnId, wake: Rc<Notify>) -> String {
     let why = match exchange(&bridge, stream, id, &wake).await {
         Ok(why) => why,
@@ -62,7 +62,7 @@ async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notif
                 return Ok(why.to_string());
             }
             Run::Busy => {
-                // Sends what goes at once, without waiting for the rest.
+                // Sends without waiting.
                 if output.is_pending() {
                     let mut send = std::pin::pin!(output.send(&mut writer));
                     let sent = std::future::poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx))).await;
@@ -88,8 +88,7 @@ async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notif
                 }
             },
             () = wake.notified() => {}
-            // The runtime asks for ready sockets, and the other tasks of the thread have their
-            // turn.
+            // The runtime polls the sockets and runs the thread's other tasks.
             () = tokio::task::yield_now(), if spins => {}
             () = sleep_until(due) => {}
         }

@@ -1,4 +1,4 @@
-//! The daemon as agents need it.
+//! The environment of agents: their interface to the daemon.
 
 use crate::state::State;
 use dp::{Carried, Change, MeterStats, PortNo, Slowpath};
@@ -124,7 +124,7 @@ impl Env for State {
 }
 
 impl State {
-    /// Tells the datapath of meters that came or changed.
+    /// Sets new and changed meters in the datapath.
     fn set_meters(&self, told: &[MeterChange]) {
         for change in told {
             if let MeterChange::Set { number, config } = change
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// Has the datapath forget meters, and gives their numbers back.
+    /// Removes meters from the datapath and frees their numbers.
     fn forget_meters(&self, told: &[MeterChange]) {
         for change in told {
             if let MeterChange::Delete { number } = change {

@@ -3,8 +3,8 @@
 use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// Bytes to be written, and whether the stream still holds some back: TLS takes bytes that its
-/// socket has no room for.
+/// Bytes to write, and whether the stream still buffers some: TLS accepts bytes that its socket has
+/// no room for.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     bytes: Vec<u8>,
@@ -13,7 +13,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Whether every byte is with the stream, so that new bytes may follow.
+    /// Whether the stream has accepted every byte, so that new bytes can follow.
     pub(super) fn is_written(&self) -> bool {
         self.written == self.bytes.len()
     }
@@ -23,16 +23,15 @@ impl Output {
         !self.is_written() || self.is_held
     }
 
-    /// Replaces bytes that are written by new ones.
+    /// Replaces written bytes by new ones.
     pub(super) fn put(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.is_written(), "bytes that are not written would be lost");
         (self.bytes, self.written) = (bytes, 0);
     }
 
-    /// Writes all bytes and flushes the stream. May be cancelled without a loss.
+    /// Writes all bytes and flushes the stream. Cancel safe.
     ///
-    /// # Errors
-    /// The stream's; `WriteZero` when it takes nothing any more.
+    /// # Errors The stream's errors; `WriteZero` when it accepts no more bytes.
     pub(super) async fn send(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         while !self.is_written() {
             match stream.write(&self.bytes[self.written..]).await? {
@@ -59,7 +58,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.expect("a runtime").block_on(async {
             let (ours, mut theirs) = tokio::io::duplex(512);
-            // As TLS, it takes more than its socket does.
+            // Like TLS, it accepts more than its socket.
             let mut stream = BufWriter::with_capacity(4 << 10, ours);
             let mut output = Output::default();
             let sent: Vec<u8> = (0..100_000_u32).map(|n| n as u8).collect();
