@@ -13,7 +13,7 @@ use tables::{
 
 const SIZES: [u64; 3] = [1_000, 100_000, 1_000_000];
 
-/// Each iteration is one rule put into a table that has so many and taken out again.
+/// Each iteration inserts one rule into a filled table and removes it.
 fn change(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("insert and remove one rule");
     for rules in SIZES {

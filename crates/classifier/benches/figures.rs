@@ -1,5 +1,5 @@
-//! What criterion does not show: memory, the longest insertion, subtables and the bits of masks.
-//! Prints a table.
+//! Prints a table of figures that criterion does not measure: memory, longest insertion, subtables,
+//! bits of masks.
 
 mod tables;
 

@@ -1,4 +1,4 @@
-//! Where rules lie.
+//! The memory of rules.
 //!
 //! Rules whose masks use the same number of words share an arena: one array of nodes and, beside
 //! it, one of their value words, both addressed by the node's number, so that a lookup can fetch
@@ -56,7 +56,7 @@ impl<R> Arenas<R> {
         }
     }
 
-    /// Empty ones whose nodes are not taken for those of `old`.
+    /// Empty arenas whose node numbers differ from those of `old`.
     pub(crate) fn renewed(old: &Arenas<R>, words: usize) -> Arenas<R> {
         Arenas {
             generation: old.generation,
@@ -64,7 +64,7 @@ impl<R> Arenas<R> {
         }
     }
 
-    /// Puts a rule into a node, or hands it back where the arena is full.
+    /// Puts a rule into a node, or returns it if the arena is full.
     pub(crate) fn put(&mut self, rule: R, priority: u32, shape: u32, value: &[u64]) -> Result<u32, R> {
         let arena = &mut self.arenas[value.len()];
         if arena.free == NONE && arena.nodes.len() >= CAPACITY {
@@ -131,7 +131,7 @@ impl<R> Arenas<R> {
         self.arenas[arena].values.get(index)
     }
 
-    /// The node, if it is there and holds a rule.
+    /// The node, if it holds a rule.
     pub(crate) fn live(&self, node: u32) -> Option<&Node<R>> {
         let (arena, index) = split(node);
         let arena = self.arenas.get(arena)?;

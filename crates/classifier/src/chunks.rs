@@ -1,8 +1,8 @@
-//! A growing array that never moves what it holds.
+//! A growing array that never moves its items.
 //!
 //! Items of `stride` elements lie in chunks of 8, 8, 16, 32 … 512 and then always 1024 items: a
 //! small array is small, a large one grows by one allocation of bounded size, so that no insertion
-//! into a grown table pays for copying the table.
+//! copies the whole table.
 
 const SMALLEST: usize = 8;
 const LARGEST: usize = 1024;
@@ -50,7 +50,7 @@ impl<T> Chunks<T> {
         &mut self.chunks[chunk][offset * self.stride..][..self.stride]
     }
 
-    /// Forgets all items and gives the memory back.
+    /// Removes all items and frees the memory.
     pub(crate) fn clear(&mut self) {
         self.chunks = Vec::new();
         self.len = 0;

@@ -37,10 +37,10 @@ impl RuleId {
     }
 }
 
-/// Why a rule was not inserted. The rule comes back.
+/// Why a rule was not inserted. Returns the rule.
 #[derive(Debug, Error)]
 pub enum InsertError<R> {
-    /// There is a rule of the same match and priority.
+    /// A rule of the same match and priority exists.
     #[error("a rule of the same match and priority exists")]
     Exists {
         /// The rule that is there.
@@ -56,14 +56,14 @@ pub enum InsertError<R> {
     },
 }
 
-/// How the rules are kept, for diagnosis and tests.
+/// Internal figures for diagnosis and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
     /// Rules.
     pub rules: usize,
     /// Distinct masks of rules.
     pub masks: usize,
-    /// Subtables: what a lookup has to try at most.
+    /// Subtables: the maximum that a lookup tries.
     pub subtables: usize,
 }
 
@@ -90,7 +90,7 @@ pub struct Classifier<R, const N: usize> {
 }
 
 impl<R, const N: usize> Classifier<R, N> {
-    /// An empty classifier of keys of `N` words. Who does not know the seed cannot choose rules or
+    /// An empty classifier of keys of `N` words. Without the seed nobody can choose rules or
     /// packets that collide.
     ///
     /// # Panics
@@ -121,7 +121,7 @@ impl<R, const N: usize> Classifier<R, N> {
         self.len == 0
     }
 
-    /// How the rules are kept.
+    /// Internal figures.
     pub fn stats(&self) -> Stats {
         Stats {
             rules: self.len,
@@ -130,8 +130,7 @@ impl<R, const N: usize> Classifier<R, N> {
         }
     }
 
-    /// The memory that it takes, without what the rules themselves point to. Takes time in
-    /// proportion to the rules.
+    /// Its memory, without memory that the rules point to. Takes time in proportion to the rules.
     pub fn memory_bytes(&self) -> usize {
         let subtables: usize = self.subtables.iter().flatten().map(Subtable::memory_bytes).sum();
         size_of::<Self>()
@@ -187,18 +186,16 @@ impl<R, const N: usize> Classifier<R, N> {
 
     /// Adds a rule. A higher `priority` wins.
     ///
-    /// # Errors
-    /// Hands the rule back where one of the same match and priority exists, or there is no room.
+    /// # Errors Returns the rule if one of the same match and priority exists or there is no room.
     pub fn insert(&mut self, matching: &Match<N>, priority: u32, rule: R) -> Result<RuleId, InsertError<R>> {
         self.insert_as(matching, priority, rule, false)
     }
 
-    /// As [`Classifier::insert`], also beside rules of the same match and priority: of those that a
-    /// lookup accepts, it finds the one that was inserted last. For tables in which versions of a
-    /// rule stand beside each other for a while.
+    /// As [`Classifier::insert`], also beside rules of the same match and priority; a lookup finds
+    /// the last inserted one that it accepts. For tables that hold several versions of a rule for a
+    /// while.
     ///
-    /// # Errors
-    /// Hands the rule back where there is no room.
+    /// # Errors Returns the rule if there is no room.
     pub fn insert_over(&mut self, matching: &Match<N>, priority: u32, rule: R) -> Result<RuleId, InsertError<R>> {
         self.insert_as(matching, priority, rule, true)
     }
@@ -212,7 +209,7 @@ impl<R, const N: usize> Classifier<R, N> {
         result
     }
 
-    /// Takes a rule out. `None` if it was removed before.
+    /// Removes a rule. `None` if it was removed before.
     pub fn remove(&mut self, id: RuleId) -> Option<R> {
         self.get(id)?;
         let (shape, priority) = {
@@ -359,7 +356,7 @@ impl<R, const N: usize> Classifier<R, N> {
         Ok(self.id(node))
     }
 
-    /// Adds a rule to a match that has some.
+    /// Adds a rule to a match that has rules.
     fn insert_beside(
         &mut self,
         (home, hash): (u32, u32),
@@ -417,7 +414,7 @@ impl<R, const N: usize> Classifier<R, N> {
         }
     }
 
-    /// Puts `node` into a bucket in the place of another.
+    /// Replaces another node of a bucket by `node`.
     fn relink(&mut self, home: u32, hash: u32, place: &Place, node: u32) {
         if place.before == NONE {
             self.subtable_mut(home).index.replace(hash, place.node, node);
@@ -440,8 +437,8 @@ impl<R, const N: usize> Classifier<R, N> {
         matches < CHAIN
     }
 
-    /// A subtable that takes in a match for which its shape has none yet: its number, the hash
-    /// there and the bucket.
+    /// Finds a subtable for a match whose shape has none yet: its number, the hash there and the
+    /// bucket.
     fn find_home(&mut self, shape: u32, matching: &Match<N>) -> (u32, u32, Option<u32>) {
         if let Some(own) = self.shapes.get(shape).own {
             let subtable = self.subtable(own);
@@ -501,7 +498,7 @@ impl<R, const N: usize> Classifier<R, N> {
         None
     }
 
-    /// Makes a shape, which has no rules there yet, the one whose mask the subtable has.
+    /// Makes a shape, which has no rules in the subtable yet, the subtable's own.
     fn own(&mut self, subtable: u32, shape: u32) {
         debug_assert_eq!(self.shapes.get(shape).own, None);
         self.subtable_mut(subtable).own_shape = Some(shape);
@@ -565,7 +562,7 @@ impl<R, const N: usize> Classifier<R, N> {
         }
     }
 
-    /// Moves a subtable to where its highest priority, which was `before`, belongs.
+    /// Moves a subtable to its place after its highest priority changed from `before`.
     fn rerank(&mut self, subtable: u32, before: Option<u32>) {
         let now = self.subtable(subtable).max_priority();
         if now == before {

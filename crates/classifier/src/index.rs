@@ -1,19 +1,19 @@
 //! Hash index that grows in small steps.
 //!
 //! Extendible hashing: a directory, addressed by the high bits of the hash, of segments of at most
-//! 2048 entries. A segment that is full is split in two, so that the most an insertion pays for
-//! growth is the rehashing of one segment and, rarely, the doubling of the directory (8 KB at a
-//! million entries). An entry is a 32-bit hash and a 32-bit payload; splitting needs nothing else.
-//! Eight entries fill a cache line: a probe is mostly one line.
+//! 2048 entries. A full segment is split in two. So the maximum cost of growth for an insertion is
+//! the rehashing of one segment and, rarely, the doubling of the directory (8 KB at a million
+//! entries). An entry is a 32-bit hash and a 32-bit payload; splitting needs nothing else. Eight
+//! entries fill a cache line: a probe is mostly one line.
 //!
-//! Invariant: an entry lies in its home bucket or behind it (cyclically) with only full buckets
-//! between; no entry is all ones.
+//! Invariant: an entry lies in its home bucket or in a later one (cyclically) with only full
+//! buckets between; no entry is all ones.
 
 const EMPTY: u64 = u64::MAX;
 const BUCKET: usize = 8;
 /// Buckets of a full-grown segment.
 const SEGMENT: usize = 256;
-/// Beyond this many directory bits the hashes are equal, not many: segments then just grow.
+/// With more directory bits a split cannot help, because the hashes are equal; then segments grow.
 const MAX_DEPTH: u32 = 20;
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Index {
         }
     }
 
-    /// Asks for the memory where payloads of this hash are.
+    /// Prefetches the bucket of this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         let segment = &self.segments[self.segment_of(hash)];
@@ -90,7 +90,7 @@ impl Index {
         }
     }
 
-    /// Puts another payload in the place of one that is there.
+    /// Replaces a present payload by another.
     pub(crate) fn replace(&mut self, hash: u32, old: u32, new: u32) {
         let number = self.segment_of(hash);
         if let Some((bucket, slot)) = self.segments[number].position(entry(hash, old)) {
@@ -139,7 +139,7 @@ impl Index {
         }
     }
 
-    /// Parts the entries of a segment by their next bit.
+    /// Splits the entries of a segment by their next bit.
     fn split(&mut self, number: usize) {
         let depth = self.segments[number].depth;
         if depth == self.depth {
@@ -236,8 +236,7 @@ impl Segment {
             if !was_full {
                 return;
             }
-            // Entries that had to pass this bucket when it was full: the first of them that is
-            // found comes back.
+            // Moves back the first entry that passed this bucket when it was full.
             let mut probe = (at + 1) & around;
             let found = loop {
                 if probe == at {
@@ -281,7 +280,7 @@ fn entry(hash: u32, payload: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(payload)
 }
 
-/// How many times each hash was added: tells that something is surely absent, or perhaps there.
+/// Counts how often each hash was added: an item is surely absent or possibly present.
 #[derive(Debug)]
 pub(crate) struct HashCounts(Index);
 
@@ -371,7 +370,7 @@ mod tests {
             let mut counts = HashCounts::new();
             let mut map = BTreeMap::<u32, u32>::new();
             for (add, low, high) in operations {
-                // Few low bits differ: many entries meet in a bucket.
+                // Few low bits differ, so many entries share a bucket.
                 let hash = high << 30 | (low & 3) | (low << 10);
                 if add {
                     counts.add(hash);

@@ -1,5 +1,4 @@
-//! What the classifier is told about its keys: where stages end, which fields are worth tracking
-//! prefixes of.
+//! The classifier's knowledge of its keys: the ends of stages, and the fields with prefix tracking.
 
 use std::ops::Range;
 
@@ -7,7 +6,7 @@ use thiserror::Error;
 
 /// Keys have fewer words than this.
 pub const MAX_WORDS: usize = 64;
-/// At most so many fields can have their prefixes tracked.
+/// Maximum number of fields with prefix tracking.
 pub const MAX_PREFIX_FIELDS: usize = 16;
 
 /// A field of which rules match prefixes: an address, or a port.
@@ -24,7 +23,7 @@ pub struct PrefixField {
     pub bits: u8,
 }
 
-/// What is wrong with a [`Layout`].
+/// An error in a [`Layout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
     /// Keys of no words or of more than 63.
@@ -52,16 +51,16 @@ pub struct Layout {
     untracked: Vec<u64>,
 }
 
-/// Subtables that there may be before masks are merged. So many are cheap to try, and unmerged ones
-/// give the widest masks.
+/// Number of subtables before masks are merged. That many are cheap to try, and unmerged ones give
+/// the widest masks.
 const MERGING_FROM: usize = 16;
 
 impl Layout {
     /// A layout of keys of `words` words.
     ///
-    /// `stage_ends` are the words at which stages end, ascending, the last being `words`: a packet
-    /// that differs from all rules of a mask in an early stage is not looked at further. Put first
-    /// what many packets have in common: metadata, then L2, L3, L4.
+    /// `stage_ends` are the words at which stages end, ascending, the last being `words`: if a
+    /// packet differs from all rules of a mask in an early stage, the lookup reads no further. Put
+    /// fields with the fewest values first: metadata, then L2, L3, L4.
     ///
     /// # Errors
     /// The first thing that is wrong.

@@ -1,9 +1,9 @@
-//! The lookup, and what it says of the bits it looked at.
+//! The lookup, and the mask of consulted bits.
 //!
-//! First the subtables are tried, the highest priorities first; then the mask is made, when it is
-//! known which rule won. The mask is a proof that no packet with the same bits there can have
-//! another answer. It has
-//! - the mask of the rule that won;
+//! A lookup first tries the subtables, the highest priorities first, and then makes the mask for
+//! the rule that won. The mask proves that every packet with the same bits gets the same answer. It
+//! has
+//! - the mask of the winning rule;
 //! - for each subtable tried that has a bucket for the packet: the subtable's mask, and for each
 //!   match there that could have won, bits in which the packet differs;
 //! - for each one tried that has none: a reason why. A reason that needs no new bits comes first;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::arena::NONE;
 use crate::classifier::{Classifier, RuleId};
-use crate::prefixes::Memo;
+use crate::prefixes::PrefixResults;
 use crate::subtable::Subtable;
 use crate::words::{Match, add_bits};
 
@@ -29,21 +29,21 @@ pub struct Found<'a, R> {
     pub rule: &'a R,
 }
 
-/// Subtables that a lookup can try before it needs memory for what it tried.
+/// Number of tried subtables recorded without an allocation.
 const INLINE: usize = 64;
 
-/// What is to be explained when it is known which rule won.
+/// A result to explain in the mask once the winning rule is known.
 #[derive(Clone, Copy)]
 enum Tried {
     /// A subtable that has no bucket for the key.
     Missed(u32),
-    /// The first match of a bucket that has matches of several masks.
+    /// The first match of a bucket with matches of several masks.
     Bucket(u32),
 }
 
 impl<R, const N: usize> Classifier<R, N> {
-    /// Asks for the memory where a rule of this match is or would be. Who is about to look for
-    /// several asks for all of them first.
+    /// Prefetches the memory of a rule with this match. Before several lookups, prefetch for all of
+    /// them.
     pub fn prefetch(&self, matching: &Match<N>) {
         let Some(shape) = self.shapes.find(matching.mask()) else {
             return;
@@ -54,22 +54,21 @@ impl<R, const N: usize> Classifier<R, N> {
         }
     }
 
-    /// The rule of highest priority that matches `key`. The bits that the answer depends on are
-    /// added to `consulted`: for every key that has the same bits there, the answer is the same.
-    /// Bits that are in it already are preferred over others.
+    /// The rule of highest priority that matches `key`. Adds to `consulted` the bits that the
+    /// answer depends on: every key with the same bits there has the same answer. Prefers bits that
+    /// are in it already.
     ///
-    /// Of several rules of that priority it is one, always the same until the rules change.
+    /// Of several rules of that priority it returns always the same one until the rules change.
     pub fn lookup(&self, key: &[u64; N], consulted: &mut [u64; N]) -> Option<Found<'_, R>> {
         self.search::<true>(key, consulted, |_, _| true)
     }
 
-    /// As [`Classifier::lookup`], of the rules that `accept` accepts by rule and priority.
+    /// As [`Classifier::lookup`], but only among rules that `accept` accepts.
     ///
-    /// It is asked only about rules that match, in no particular order, about each at most once.
-    /// Among them are all that match and have a higher priority than the one returned; `consulted`
-    /// covers which those are. A caller that collects matches (conjunctions) or hides rules (a
-    /// bundle under way) does it here; it disregards refused rules of lower priority than the one
-    /// returned.
+    /// `accept` gets only rules that match, in no particular order, each at most once, and among
+    /// them all with a higher priority than the returned one; `consulted` covers which those are. A
+    /// caller that collects matches (conjunctions) or hides rules (a bundle under way) does it
+    /// here; it disregards refused rules of lower priority than the one returned.
     pub fn lookup_where(
         &self,
         key: &[u64; N],
@@ -79,7 +78,8 @@ impl<R, const N: usize> Classifier<R, N> {
         self.search::<true>(key, consulted, accept)
     }
 
-    /// The rule of highest priority that matches `key`, for one who caches nothing.
+    /// The rule of highest priority that matches `key`, without a mask, for callers that cache
+    /// nothing.
     pub fn find(&self, key: &[u64; N]) -> Option<Found<'_, R>> {
         self.search::<false>(key, &mut [0; N], |_, _| true)
     }
@@ -91,7 +91,7 @@ impl<R, const N: usize> Classifier<R, N> {
         consulted: &mut [u64; N],
         mut accept: impl FnMut(&R, u32) -> bool,
     ) -> Option<Found<'_, R>> {
-        let mut memo = Memo::new();
+        let mut results = PrefixResults::new();
         let mut tried = SmallVec::<[Tried; INLINE]>::new();
         let mut best: Option<Found<'_, R>> = None;
         for ranked in &self.order {
@@ -104,18 +104,18 @@ impl<R, const N: usize> Classifier<R, N> {
                 && subtable
                     .tracked
                     .iter()
-                    .any(|tracked| memo.known_absent(tracked.set).is_some())
+                    .any(|tracked| results.known_absent(tracked.set).is_some())
             {
                 tried.push(Tried::Missed(ranked.subtable));
                 continue;
             }
             match self.bucket(subtable, subtable.hash(key, self.hash), key) {
                 None if CONSULT => {
-                    // Finds out, for later subtables, which prefix is to blame.
+                    // Stores the missing prefix for later subtables.
                     let _ = subtable
                         .tracked
                         .iter()
-                        .any(|tracked| self.prefixes.absent(*tracked, key, &mut memo).is_some());
+                        .any(|tracked| self.prefixes.absent(*tracked, key, &mut results).is_some());
                     tried.push(Tried::Missed(ranked.subtable));
                 }
                 None => {}
@@ -140,7 +140,7 @@ impl<R, const N: usize> Classifier<R, N> {
             let won = best.as_ref().map(|best| best.priority);
             for tried in tried {
                 match tried {
-                    Tried::Missed(subtable) => self.explain_miss(self.subtable(subtable), key, consulted, &mut memo),
+                    Tried::Missed(subtable) => self.explain_miss(self.subtable(subtable), key, consulted, &mut results),
                     Tried::Bucket(head) => self.explain_bucket(head, won, key, consulted),
                 }
             }
@@ -148,7 +148,7 @@ impl<R, const N: usize> Classifier<R, N> {
         best
     }
 
-    /// The highest rule of a match that is accepted, if it is above `floor`.
+    /// The highest accepted rule of a match, if it is above `floor`.
     #[inline]
     fn highest(
         &self,
@@ -175,7 +175,7 @@ impl<R, const N: usize> Classifier<R, N> {
         None
     }
 
-    /// The same over all matches of a bucket of which some may not match the key.
+    /// The same over all matches of a bucket, some of which may not match the key.
     fn walk(
         &self,
         head: u32,
@@ -200,11 +200,11 @@ impl<R, const N: usize> Classifier<R, N> {
         best
     }
 
-    /// Adds bits that show that a subtable has no bucket for the key, unless they are there.
-    fn explain_miss(&self, subtable: &Subtable, key: &[u64; N], consulted: &mut [u64; N], memo: &mut Memo) {
+    /// Adds bits that prove that a subtable has no bucket for the key, unless present.
+    fn explain_miss(&self, subtable: &Subtable, key: &[u64; N], consulted: &mut [u64; N], results: &mut PrefixResults) {
         for tracked in &subtable.tracked {
-            let known = match memo.known_absent(tracked.set) {
-                None if tracked.field.is_in(consulted, tracked.len) => self.prefixes.absent(*tracked, key, memo),
+            let known = match results.known_absent(tracked.set) {
+                None if tracked.field.is_in(consulted, tracked.len) => self.prefixes.absent(*tracked, key, results),
                 known => known,
             };
             if known.is_some_and(|bits| tracked.field.is_in(consulted, bits)) {
@@ -216,7 +216,7 @@ impl<R, const N: usize> Classifier<R, N> {
         for stage in &subtable.stages {
             let absent = subtable.tracked[tracked..stage.tracked_end]
                 .iter()
-                .filter_map(|tracked| Some((tracked.field, self.prefixes.absent(*tracked, key, memo)?)))
+                .filter_map(|tracked| Some((tracked.field, self.prefixes.absent(*tracked, key, results)?)))
                 .min_by_key(|(field, bits)| field.lacks(consulted, *bits));
             if let Some((field, bits)) = absent {
                 field.widen(consulted, bits);
@@ -236,9 +236,8 @@ impl<R, const N: usize> Classifier<R, N> {
         subtable.widen(consulted, subtable.words.len());
     }
 
-    /// Adds bits that show which matches of a bucket are for the key, among those that matter where
-    /// a rule of priority `won` was found: those that would have won, and those of rules that the
-    /// caller refused.
+    /// Adds bits that prove which matches of a bucket match the key, among the relevant ones: those
+    /// that would have won against priority `won`, and those of rules that the caller refused.
     fn explain_bucket(&self, head: u32, won: Option<u32>, key: &[u64; N], consulted: &mut [u64; N]) {
         let mut node = head;
         while node != NONE {
@@ -257,7 +256,8 @@ impl<R, const N: usize> Classifier<R, N> {
         }
     }
 
-    /// Adds bits of `mask` of which one is set in `difference`, unless one is there or none is set.
+    /// Adds bits of `mask` with one that is set in `difference`, unless one is present or none is
+    /// set.
     fn explain_difference(&self, difference: &[u64; N], mask: &[u64; N], consulted: &mut [u64; N]) {
         if difference
             .iter()
@@ -288,7 +288,7 @@ impl<R, const N: usize> Classifier<R, N> {
         match reach.chain(rest).min_by_key(|(lacks, ..)| *lacks) {
             Some((_, Some((field, len)), _)) => field.widen(consulted, len),
             Some((_, None, word)) => consulted[word] |= mask[word] & self.layout.untracked(word),
-            // A field with a mask that is no prefix.
+            // A field with a mask that is not a prefix.
             None => stage.for_each(|word| consulted[word] |= if difference[word] == 0 { 0 } else { mask[word] }),
         }
     }

@@ -1,9 +1,9 @@
 //! The distinct prefixes of one length that rules have in one field, in order.
 //!
-//! What a lookup asks: is the packet's prefix here, and if not, how many of its leading bits show
-//! that? In a sorted set the answer lies in the two neighbours of the value: one bit more than the
-//! longer of the leading parts that it shares with them. That is what a binary trie would say, for
-//! a third of its memory and a few cache lines instead of a line per bit.
+//! A lookup asks whether the packet's prefix is in the set and, if not, how many of its leading
+//! bits prove that. In a sorted set the value's two neighbours give the answer: one bit more than
+//! the longest prefix shared with them. A binary trie gives the same answer with three times the
+//! memory and a cache line for each bit.
 //!
 //! The set has three levels of fixed height: branches, leaves, values; up to 64 leaves in a branch
 //! and 64 values in a leaf, so that an insertion moves a few hundred bytes (and one word per 2000
@@ -72,7 +72,7 @@ prefix! {
     u128 {}
 }
 
-/// In a leaf: the value is counted apart.
+/// In a leaf: the count is in `many`.
 const MANY: u8 = u8::MAX;
 
 #[derive(Debug)]
@@ -312,7 +312,7 @@ impl<P: Prefix> Leaf<P> {
         leaf
     }
 
-    /// Where `value` is or would be.
+    /// The position of `value`, present or not.
     #[inline]
     fn position(&self, value: P) -> usize {
         P::below(&self.values, self.len, value)

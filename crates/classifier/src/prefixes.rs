@@ -1,8 +1,7 @@
 //! Prefix tracking: one set of prefixes for each field and length that a subtable matches.
 //!
-//! The sets are shared by all subtables with that length of that field, so that a lookup asks each
-//! at most once and most subtables of a table with many masks are passed over on what earlier ones
-//! found out.
+//! The sets are shared by all subtables with that length of that field, so that a lookup queries
+//! each at most once and skips most subtables of a table with many masks by earlier results.
 
 use smallvec::SmallVec;
 
@@ -40,23 +39,22 @@ pub(crate) struct Prefixes {
     sets: Vec<Option<TrackedSet>>,
 }
 
-/// What a lookup has found out of its packet's prefixes, by set: 0 not asked, 255 present, else 1 +
-/// the leading bits that show it absent.
-pub(crate) struct Memo([u8; Memo::SETS]);
+/// A lookup's results for its packet's prefixes, by set: 0 not queried, 255 present, else 1 + the
+/// leading bits that prove it absent.
+pub(crate) struct PrefixResults([u8; PrefixResults::SETS]);
 
 const PRESENT: u8 = u8::MAX;
 
-impl Memo {
-    /// Sets with higher numbers are asked each time.
+impl PrefixResults {
+    /// Sets with higher numbers are queried each time.
     const SETS: usize = 128;
 
     #[inline]
-    pub(crate) fn new() -> Memo {
-        Memo([0; Memo::SETS])
+    pub(crate) fn new() -> PrefixResults {
+        PrefixResults([0; PrefixResults::SETS])
     }
 
-    /// The leading bits that show that the set lacks the packet's prefix, where that has been found
-    /// out before.
+    /// The leading bits that prove that the set lacks the packet's prefix, if a result is stored.
     #[inline]
     pub(crate) fn known_absent(&self, set: u16) -> Option<u8> {
         match self.0.get(usize::from(set)) {
@@ -74,7 +72,7 @@ impl Prefixes {
         }
     }
 
-    /// The sets for a subtable that matches `mask`; to be given back by [`Prefixes::release`].
+    /// The sets for a subtable that matches `mask`; release them by [`Prefixes::release`].
     pub(crate) fn acquire(&mut self, mask: &[u64]) -> SmallVec<[Tracked; 4]> {
         let wanted: SmallVec<[(PrefixField, u8); 4]> = self
             .fields
@@ -129,11 +127,11 @@ impl Prefixes {
         }
     }
 
-    /// The leading bits of the field that show that the set lacks the packet's prefix; `None` where
-    /// it has it.
-    pub(crate) fn absent(&self, tracked: Tracked, words: &[u64], memo: &mut Memo) -> Option<u8> {
+    /// The leading bits of the field that prove that the set lacks the packet's prefix; `None` if
+    /// it has the prefix.
+    pub(crate) fn absent(&self, tracked: Tracked, words: &[u64], results: &mut PrefixResults) -> Option<u8> {
         let number = usize::from(tracked.set);
-        match memo.0.get(number) {
+        match results.0.get(number) {
             Some(&PRESENT) => return None,
             None | Some(0) => {}
             Some(found) => return Some(found - 1),
@@ -146,7 +144,7 @@ impl Prefixes {
             Values::Long(values) => values.absent(value),
         };
         let absent = absent.map(|bits| bits as u8);
-        if let Some(found) = memo.0.get_mut(number) {
+        if let Some(found) = results.0.get_mut(number) {
             *found = absent.map_or(PRESENT, |bits| bits + 1);
         }
         absent

@@ -27,23 +27,23 @@ impl<R, const N: usize> Entry<'_, R, N> {
     }
 }
 
-/// Where a walk over all rules goes on. Rules that are there all the time are met once, whatever
-/// else comes or goes between the steps.
+/// Position of a walk over all rules. The walk visits each rule that stays exactly once, whatever
+/// rules are added or removed between the steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(u32);
 
-/// Which rules are wanted.
+/// The relation of wanted rules to a match.
 #[derive(Clone, Copy)]
 enum Relation {
-    /// Those that match no key that the given match does not.
+    /// Rules whose keys all match the given match.
     Covered,
-    /// Those that match some key that the given match does.
+    /// Rules with some key that matches the given match.
     Overlapping,
 }
 
-/// Where rules of some relation to a match may be.
+/// Where rules with a relation to a match can be.
 struct Candidates {
-    /// By number, whether rules of the shape may be of the relation.
+    /// By number, whether rules of the shape can have the relation.
     shapes: Vec<bool>,
     /// Subtables where one bucket has all such rules.
     to_ask: Vec<u32>,
@@ -68,8 +68,9 @@ impl<R, const N: usize> Classifier<R, N> {
         })
     }
 
-    /// Shows `visit` up to `max` rules from `from` on; returns where to go on, `None` after the
-    /// last rule. Start with `Cursor::default()`. For dumps that must not hold the table for long.
+    /// Calls `visit` for up to `max` rules from `from` on. Returns the next position, `None` after
+    /// the last rule. Start with `Cursor::default()`. For dumps that must not hold the table for
+    /// long.
     pub fn page(&self, from: Cursor, max: usize, mut visit: impl FnMut(Entry<'_, R, N>)) -> Option<Cursor> {
         let mut next = from.0;
         for _ in 0..max {
@@ -82,14 +83,12 @@ impl<R, const N: usize> Classifier<R, N> {
         Some(Cursor(next))
     }
 
-    /// The rules that match no key that `matching` does not: those that a loose change or deletion
-    /// is about.
+    /// The rules whose keys all match `matching`: the targets of a loose modification or deletion.
     pub fn covered_by(&self, matching: &Match<N>) -> Vec<RuleId> {
         self.collect(matching, Relation::Covered)
     }
 
-    /// How many rules [`Classifier::covered_by`] has to look at; where they are more than `few`,
-    /// any number above that.
+    /// The number of rules that [`Classifier::covered_by`] reads; above `few`, any number above it.
     pub fn covered_cost(&self, matching: &Match<N>, few: usize) -> usize {
         let candidates = self.candidates(matching, Relation::Covered, None);
         let scanned = candidates.to_scan.iter().map(|home| self.subtable(*home).rules);
@@ -109,13 +108,12 @@ impl<R, const N: usize> Classifier<R, N> {
         count
     }
 
-    /// The rules that match some key that `matching` does.
+    /// The rules that overlap `matching`.
     pub fn overlapping(&self, matching: &Match<N>) -> Vec<RuleId> {
         self.collect(matching, Relation::Overlapping)
     }
 
-    /// A rule of this priority that matches some key that `matching` does: what OpenFlow's
-    /// check_overlap forbids.
+    /// A rule of this priority that overlaps `matching`, which OpenFlow's check_overlap forbids.
     pub fn overlapping_at(&self, matching: &Match<N>, priority: u32) -> Option<RuleId> {
         self.overlapping_at_where(matching, priority, |_| true)
     }
@@ -146,11 +144,11 @@ impl<R, const N: usize> Classifier<R, N> {
         found
     }
 
-    /// Shows `visit` the nodes of the rules that are so related to `matching` and have the
-    /// priority, if one is given.
+    /// Calls `visit` for the nodes of rules with this relation to `matching` and the priority, if
+    /// given.
     ///
-    /// A subtable whose mask `matching` has whole is asked by hash. Others are gone through; where
-    /// they have much of the table, it is cheaper to go through all rules as they lie in memory.
+    /// A subtable whose mask is a subset of the match's mask is searched by hash. Others are
+    /// scanned; if they have most of the table, it is cheaper to scan all rules in memory order.
     fn related<B>(
         &self,
         matching: &Match<N>,
@@ -238,8 +236,8 @@ impl<R, const N: usize> Classifier<R, N> {
     }
 }
 
-/// Whether a value of a shape and a match have the same bits where both look. Where the shape has
-/// all bits of the match, it is covered then.
+/// Whether a value of a shape and a match agree in the bits of both masks. If the shape has all
+/// bits of the match, the match then covers it.
 fn differ_nowhere<const N: usize>(shape: &Shape<N>, packed: &[u64], matching: &Match<N>) -> bool {
     shape
         .words()

@@ -13,7 +13,7 @@ pub(crate) struct Shape<const N: usize> {
     /// Bit n is set where `mask[n]` is not zero: the words that its rules' values keep.
     pub(crate) used: u64,
     pub(crate) rules: usize,
-    /// The subtable that has this very mask and counts its rules as its own.
+    /// The subtable with exactly this mask, which counts its rules as its own.
     pub(crate) own: Option<u32>,
     /// The subtables that have its rules, and how many.
     pub(crate) homes: SmallVec<[(u32, u32); 1]>,
@@ -24,7 +24,7 @@ pub(crate) struct Shapes<const N: usize> {
     shapes: Vec<Option<Shape<N>>>,
     free: Vec<u32>,
     by_mask: HashMap<[u64; N], u32, WordHasher>,
-    /// The shape asked for last: rules come in rows of the same shape.
+    /// The last shape: consecutive rules often have the same one.
     recent: u32,
 }
 
@@ -63,7 +63,7 @@ impl<const N: usize> Shapes<N> {
         }
     }
 
-    /// The shape of this mask, made if need be.
+    /// The shape of this mask; creates it if missing.
     pub(crate) fn intern(&mut self, mask: &[u64; N]) -> u32 {
         if let Some(shape) = self.find(mask) {
             self.recent = shape;

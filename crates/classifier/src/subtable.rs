@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::prefixes::{Prefixes, Tracked};
 use crate::words::Hash;
 
-/// A part of a subtable's mask that is consulted before the next.
+/// A stage of a subtable's mask, consulted before the next stage.
 #[derive(Debug)]
 pub(crate) struct Stage {
     /// Where its words end in the subtable's.
@@ -31,7 +31,7 @@ pub(crate) struct Subtable {
     pub(crate) tracked: SmallVec<[Tracked; 4]>,
     /// The first match of each bucket, by hash.
     pub(crate) index: Index,
-    /// The shape that has this very mask, while there is one.
+    /// The shape with exactly this mask, if any.
     pub(crate) own_shape: Option<u32>,
     /// Rules of other shapes.
     pub(crate) foreign: usize,
@@ -98,7 +98,7 @@ impl Subtable {
             .collect()
     }
 
-    /// Notes that there is a bucket for `words` now.
+    /// Records the new bucket for `words`.
     pub(crate) fn bucket_added(&mut self, words: &[u64], hash: Hash, prefixes: &mut Prefixes) {
         prefixes.add(&self.tracked, words);
         for (at, hash) in self.stage_hashes(words, hash).into_iter().enumerate() {
@@ -108,7 +108,7 @@ impl Subtable {
         }
     }
 
-    /// Notes that the bucket for `words` is gone.
+    /// Records the removal of the bucket for `words`.
     pub(crate) fn bucket_removed(&mut self, words: &[u64], hash: Hash, prefixes: &mut Prefixes) {
         prefixes.remove(&self.tracked, words);
         for (at, hash) in self.stage_hashes(words, hash).into_iter().enumerate() {

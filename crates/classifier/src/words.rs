@@ -1,6 +1,6 @@
 //! Matches, and arithmetic on words.
 
-/// Which keys a rule is for: those that have the bits of `value` where `mask` has ones.
+/// A match: keys with the bits of `value` where `mask` has ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Match<const N: usize> {
     value: [u64; N],
@@ -22,8 +22,8 @@ impl<const N: usize> Match<N> {
         }
     }
 
-    /// Adds a condition on a word: of its bits, those in `mask` are those in `value`, whatever was
-    /// said of them before.
+    /// Sets a condition on a word: its bits in `mask` must equal those in `value`. Replaces earlier
+    /// conditions on these bits.
     #[inline]
     pub fn require(&mut self, word: usize, value: u64, mask: u64) {
         self.value[word] = self.value[word] & !mask | value & mask;
@@ -40,17 +40,17 @@ impl<const N: usize> Match<N> {
         &self.mask
     }
 
-    /// Whether a key is one of those it is for.
+    /// Whether it matches a key.
     pub fn matches(&self, key: &[u64; N]) -> bool {
         (0..N).all(|word| key[word] & self.mask[word] == self.value[word])
     }
 
-    /// Whether it is for all keys that `other` is for.
+    /// Whether it matches all keys that `other` matches.
     pub fn covers(&self, other: &Match<N>) -> bool {
         is_subset(&self.mask, &other.mask) && self.matches(&other.value)
     }
 
-    /// Whether some key is for both.
+    /// Whether some key matches both.
     pub fn overlaps(&self, other: &Match<N>) -> bool {
         (0..N).all(|word| (self.value[word] ^ other.value[word]) & self.mask[word] & other.mask[word] == 0)
     }
@@ -77,7 +77,7 @@ pub(crate) fn used(words: &[u64]) -> u64 {
         .fold(0, |used, (word, bits)| used | u64::from(*bits != 0) << word)
 }
 
-/// A hash of words that who does not know the seed cannot make collide on purpose.
+/// A keyed hash of words: without the seed nobody can cause collisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hash {
     start: u64,

@@ -1,4 +1,4 @@
-//! How little of a packet a lookup looks at, by examples; and the corners of the table.
+//! Examples of how few bits a lookup consults, and corner cases of the table.
 
 mod common;
 

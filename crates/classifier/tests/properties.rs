@@ -1,5 +1,4 @@
-//! The classifier against a list of rules, and the promise of the mask, after random insertions and
-//! removals.
+//! Compares the classifier and its masks with a list of rules after random insertions and removals.
 
 mod common;
 
@@ -115,7 +114,7 @@ proptest! {
             prop_assert_eq!(classifier.find(key).map(|found| found.id), id);
             let mut others: Vec<Words> = noise.clone();
             others.extend(probes.iter().step_by(7));
-            // Single bits outside the mask, where a mask that lacks one bit is found out.
+            // Single bits outside the mask find a mask that lacks a bit.
             for (word, bit) in &flips {
                 let mut other = *key;
                 other[*word] ^= 1 << bit;

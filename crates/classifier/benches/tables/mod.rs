@@ -125,9 +125,9 @@ pub(crate) fn prefixes_table(layout: Layout, rules: usize, masks: usize) -> (Tab
     (table, keys)
 }
 
-/// `rules` as lists of permissions have them, with up to `masks` distinct masks at random: prefixes
-/// of two addresses, mostly 0, 8, 16, 24 to 32 long, and of two ports; the protocol or not.
-/// Priorities are random. And keys, each of which matches one of the rules.
+/// `rules` like those of access lists, with up to `masks` distinct random masks: prefixes of two
+/// addresses, mostly 0, 8, 16, 24 to 32 long, and of two ports; the protocol or not. Priorities are
+/// random. And keys, each of which matches one of the rules.
 pub(crate) fn acl_table(layout: Layout, rules: usize, masks: usize) -> (Table, Vec<Words>) {
     let mut table = Table::new(layout, 1);
     let mut random = Random(11);

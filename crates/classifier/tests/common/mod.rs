@@ -1,5 +1,5 @@
-//! Keys of six words as a switch would have them, random matches that meet each other, and a table
-//! that is a list.
+//! Keys of six words like those of a switch, random matches that overlap each other, and a
+//! reference table that is a list.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
