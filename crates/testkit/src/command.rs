@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// test instead of stopping the run.
 const LIMIT: u32 = 60;
 
-/// What a command left behind.
+/// The result of a command.
 #[derive(Debug, Clone)]
 pub struct Done {
     /// The command line, for messages.
@@ -28,8 +28,7 @@ impl Done {
 
     /// Standard output of a command that succeeded.
     ///
-    /// # Panics
-    /// Where it did not, with all it said.
+    /// # Panics If it failed; the message has its output.
     #[track_caller]
     pub fn expect_ok(self) -> String {
         assert!(
@@ -52,8 +51,7 @@ pub fn run<S: AsRef<OsStr>>(command: &[S]) -> String {
 
 /// Runs `command` with `env` added to the environment, whatever its exit status.
 ///
-/// # Panics
-/// Where it cannot be started.
+/// # Panics If it cannot be started.
 #[track_caller]
 pub fn try_run<S: AsRef<OsStr>>(command: &[S], env: &[(String, String)]) -> Done {
     let text = display(command);

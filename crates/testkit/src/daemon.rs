@@ -20,8 +20,7 @@ impl Daemon {
     /// Starts `command` with the sandbox's environment; what it prints goes to `NAME.out` in the
     /// sandbox.
     ///
-    /// # Panics
-    /// Where it cannot be started.
+    /// # Panics If it cannot be started.
     #[track_caller]
     pub fn start(name: &str, command: &[String], sandbox: &Sandbox) -> Daemon {
         let log = format!("{name}.out");
@@ -57,8 +56,7 @@ impl Daemon {
 
     /// Waits until `ready` holds.
     ///
-    /// # Panics
-    /// Where the process ends before, or 20 s pass; with what it printed.
+    /// # Panics If the process ends first or 20 s pass; the message has its output.
     #[track_caller]
     pub fn wait_until(&mut self, ready: impl Fn() -> bool) {
         let end = Instant::now() + Duration::from_secs(20);
@@ -73,14 +71,14 @@ impl Daemon {
         }
     }
 
-    /// Ends it at once, as a power cut would, and waits until it is gone.
+    /// Kills it and waits for its end.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to end (SIGTERM) and waits for that; its exit status, `None` where it had to be
-    /// killed after 10 s.
+    /// Asks it to end (SIGTERM) and waits for that; its exit status, `None` if it had to be killed
+    /// after 10 s.
     pub fn terminate(&mut self) -> Option<i32> {
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
             && self.is_running()
@@ -90,7 +88,7 @@ impl Daemon {
         self.wait(Duration::from_secs(10))
     }
 
-    /// Waits for it to end by itself; `None` where it had to be killed after `limit`, or a signal
+    /// Waits for it to end by itself; `None` if it had to be killed after `limit`, or a signal
     /// ended it.
     pub fn wait(&mut self, limit: Duration) -> Option<i32> {
         let end = Instant::now() + limit;
@@ -120,10 +118,9 @@ impl Drop for Daemon {
     }
 }
 
-/// Asks again every 20 ms until `probe` gives something, for at most 10 s.
+/// Calls `probe` every 20 ms until it returns something, for at most 10 s.
 ///
-/// # Panics
-/// Where it never does; `what` says what was waited for.
+/// # Panics If it never does; `what` names the awaited condition.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(10);

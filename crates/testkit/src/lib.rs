@@ -1,7 +1,7 @@
-//! What tests need of the world: namespaces, links, switches in sandboxes, packets, captures.
+//! The environment of tests: namespaces, links, switches in sandboxes, packets, captures.
 //!
 //! For tests only; no crate of the product depends on it outside its `dev-dependencies`, and it
-//! depends on none of them, so that what it builds and reads is a second opinion.
+//! depends on none of them, so that its codecs are independent of the product's.
 //!
 //! - [`Netns`]: a network namespace with links to others ([`Netns::veth`]), in which commands and
 //!   closures run.

@@ -21,11 +21,10 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// Makes one, named `oxvs-PID-N-LABEL`. What a process that is gone left behind is removed
+    /// Makes one, named `oxvs-PID-N-LABEL`. Removes the namespaces of processes that are gone
     /// first.
     ///
-    /// # Panics
-    /// Where it cannot be made: without root, see [`skip!`](crate::skip).
+    /// # Panics If it cannot be made: without root, see [`skip!`](crate::skip).
     #[track_caller]
     pub fn new(label: &str) -> Netns {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -45,7 +44,7 @@ impl Netns {
         &self.name
     }
 
-    /// Lets devices made from now on have IPv6 addresses, and those that are there.
+    /// Enables IPv6 on present and future devices.
     pub fn enable_ipv6(&self) {
         self.set_ipv6(true);
     }
@@ -224,7 +223,7 @@ mod tests {
         let name = a.name().to_owned();
         drop(a);
         assert!(!Path::new(NAMES).join(name).exists());
-        // The kernel takes a namespace's devices down in its own time.
+        // The kernel removes a namespace's devices asynchronously.
         crate::eventually("the link is gone", || {
             (!b.ip("link show").contains("eth0")).then_some(())
         });

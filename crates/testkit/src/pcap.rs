@@ -7,29 +7,28 @@ use std::path::{Path, PathBuf};
 /// Bytes before the first record.
 const HEADER: usize = 24;
 
-/// The frames of a capture file, in order. A record cut off at the end, as in a file still written
-/// to, is left out.
+/// The frames of a capture file, in order. Skips a truncated last record, as in a file that is
+/// still written.
 ///
-/// # Panics
-/// Where the file cannot be read or is no capture.
+/// # Panics If the file cannot be read or is not a capture.
 #[track_caller]
 pub fn frames(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     parse(&bytes).unwrap_or_else(|| panic!("{} is not a pcap file", path.display()))
 }
 
-/// A capture that is being written to, read piece by piece.
+/// Reads a growing capture file piece by piece.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
-    /// The file's header, once it is there.
+    /// The file's header, once it is written.
     header: Vec<u8>,
     /// Bytes of the file that were taken.
     seen: u64,
 }
 
 impl Tail {
-    /// Begins with the file's first frame; the file need not be there yet.
+    /// Starts with the file's first frame; the file may not exist yet.
     pub fn new(path: PathBuf) -> Tail {
         let (header, seen) = (Vec::new(), 0);
         Tail { path, header, seen }
@@ -40,10 +39,9 @@ impl Tail {
         let _ = std::fs::remove_file(self.path);
     }
 
-    /// What was written since the last call.
+    /// The frames written since the last call.
     ///
-    /// # Panics
-    /// Where the file is no capture.
+    /// # Panics If the file is not a capture.
     #[track_caller]
     pub fn take(&mut self) -> Vec<Vec<u8>> {
         let Ok(mut file) = File::open(&self.path) else {
@@ -67,8 +65,8 @@ impl Tail {
     }
 }
 
-/// The frames of a capture in memory; `None` where it is none. An empty file is a capture of which
-/// nothing is written yet.
+/// The frames of a capture in memory; `None` if it is not a capture. An empty file is a capture
+/// without frames.
 pub fn parse(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let Some(magic) = bytes.first_chunk::<4>() else {
         return Some(Vec::new());

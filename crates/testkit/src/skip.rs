@@ -1,9 +1,9 @@
-//! Leaving a test that this machine cannot run.
+//! Skips tests that this machine cannot run.
 
 use std::io::Write;
 
-/// Leaves the test, saying on standard error why, past the test runner's capture: a test that did
-/// not run is never taken for one that did.
+/// Skips the test and prints the reason on standard error, past the test runner's capture, so that
+/// a skipped test is never taken for a passed one.
 ///
 /// `skip!("reason")` always; `skip!(unless root, "ip", "iperf3")` where not root or a tool is
 /// missing; `skip!(unless "ovs-vsctl")` for tools only.

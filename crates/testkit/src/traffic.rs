@@ -69,10 +69,10 @@ impl Iperf3 {
         }
     }
 
-    /// Sends from `client` to `server`, which has `address`; what the server received, in bit/s.
+    /// Sends from `client` to `server`, which has `address`; the rate received by the server, in
+    /// bit/s.
     ///
-    /// # Panics
-    /// Where the transfer fails or hangs.
+    /// # Panics If the transfer fails or hangs.
     #[track_caller]
     pub fn run(&self, client: &Netns, server: &Netns, address: &str) -> f64 {
         let sandbox = Sandbox::new();
@@ -115,7 +115,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts capturing what `device` in `ns` receives and sends; `filter` in tcpdump's words, ""
+    /// Starts capturing what `device` in `ns` receives and sends; `filter` in tcpdump's syntax, ""
     /// for all.
     #[track_caller]
     pub fn start(ns: &Netns, device: &str, filter: &str) -> Capture {
@@ -143,18 +143,18 @@ impl Capture {
         Capture { sandbox, daemon }
     }
 
-    /// What was captured so far.
+    /// The frames captured so far.
     pub fn frames(&self) -> Vec<Vec<u8>> {
         pcap::frames(&self.sandbox.path("capture"))
     }
 
-    /// Waits until something was captured that `wanted` holds for.
+    /// Waits for a captured frame that `wanted` accepts.
     #[track_caller]
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&[u8]) -> bool) {
         eventually(what, || self.frames().iter().any(|f| wanted(f)).then_some(()));
     }
 
-    /// Ends the capture and gives all of it.
+    /// Ends the capture and returns all frames.
     pub fn finish(mut self) -> Vec<Vec<u8>> {
         self.daemon.terminate();
         self.frames()

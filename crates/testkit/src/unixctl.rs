@@ -1,5 +1,5 @@
-//! A control socket, spoken to directly: thousands of commands a second, where starting
-//! `ovs-appctl` for each would take the test's time.
+//! A direct connection to a control socket, for thousands of commands a second without a process
+//! for each.
 
 use serde_json::{Value, json};
 use std::io::{BufReader, Read, Write};
@@ -17,8 +17,7 @@ pub struct Unixctl {
 impl Unixctl {
     /// Connects to the socket at `path`.
     ///
-    /// # Panics
-    /// Where nobody listens.
+    /// # Panics If nobody listens.
     #[track_caller]
     pub fn connect(path: &Path) -> Unixctl {
         let stream = UnixStream::connect(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -30,8 +29,7 @@ impl Unixctl {
 
     /// Runs a command: its text, or its error's.
     ///
-    /// # Panics
-    /// Where the daemon does not answer within a minute, or answers nonsense.
+    /// # Panics If the daemon does not answer within a minute, or the answer is invalid.
     #[track_caller]
     pub fn call(&mut self, command: &str, args: &[&str]) -> Result<String, String> {
         let request = json!({"method": command, "params": args, "id": 0});

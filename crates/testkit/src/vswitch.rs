@@ -5,7 +5,7 @@ use crate::{Daemon, Netns, Sandbox, Unixctl, eventually};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Which devices the switch may open.
+/// The devices that the switch may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Devices {
     /// Every type is a dummy: no root, nothing outside the process (`--enable-dummy=override`).
@@ -80,7 +80,7 @@ impl Vswitch {
         switch
     }
 
-    /// Starts the processes anew after [`kill`](Vswitch::kill), with the files that are there.
+    /// Restarts the processes after [`kill`](Vswitch::kill), with the files that are there.
     #[track_caller]
     pub fn boot(&mut self) {
         let sandbox = &self.sandbox;

@@ -1,18 +1,18 @@
-//! Random actions, in the words of `ovs-ofctl`, that a match permits.
+//! Random actions in the syntax of `ovs-ofctl` that a match permits.
 
 use super::matches::{Known, Network, Transport};
 use super::pools::{LABELS, MACS, PORTS, VIDS, ip, ip6};
 use crate::Rng;
 
-/// What a rule set's actions may do besides.
+/// The features that a rule set's actions may use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope {
     pub(super) table: u8,
-    /// Groups there are, numbered from 1.
+    /// Number of groups, numbered from 1.
     pub(super) groups: u32,
-    /// Meters there are, numbered from 1.
+    /// Number of meters, numbered from 1.
     pub(super) meters: u32,
-    /// Whether what one packet does may count for the next: learned rules and addresses.
+    /// Whether a packet may affect later ones: learned rules and addresses.
     pub(super) learning: bool,
     /// Whether packets go to a controller.
     pub(super) telling: bool,
@@ -57,7 +57,7 @@ pub(super) fn port(rng: &mut Rng) -> &'static str {
 fn action_set(rng: &mut Rng, known: Known, scope: Scope) -> String {
     let mut words = Vec::new();
     if rng.chance(15) {
-        // Both of a new tag are set, as everywhere here.
+        // A new tag always gets both its VLAN and its priority.
         words.push("push_vlan:0x8100,set_field:4106->vlan_vid,set_field:5->vlan_pcp".to_owned());
     } else if rng.chance(10) {
         words.push("pop_vlan".to_owned());
@@ -106,7 +106,7 @@ fn list(rng: &mut Rng, known: &mut Known, scope: Scope, depth: u8, words: &mut V
     }
 }
 
-/// What makes a controller hear of a packet.
+/// An action that sends the packet to a controller.
 fn controller(rng: &mut Rng, known: Known) -> String {
     let ip = matches!(known.network, Network::Ipv4 | Network::Ipv6);
     match rng.below(if ip { 7 } else { 6 }) {
@@ -117,7 +117,7 @@ fn controller(rng: &mut Rng, known: Known) -> String {
             "controller(reason={})",
             rng.pick(&["action", "no_match", "invalid_ttl"])
         ),
-        // There is nobody of that number.
+        // No controller has that number.
         4 => "controller(id=7)".to_owned(),
         5 => format!("controller(userdata=0{}.ff)", rng.below(9)),
         _ => "dec_ttl(0,7)".to_owned(),
@@ -162,7 +162,7 @@ fn learn(rng: &mut Rng, known: Known) -> String {
     format!("learn({})", parts.join(","))
 }
 
-/// What goes by registers and the stack.
+/// An action with registers and the stack.
 fn register(rng: &mut Rng, known: Known) -> String {
     let reg = rng.below(3);
     match rng.below(12) {
@@ -233,7 +233,7 @@ fn odd(rng: &mut Rng) -> String {
     }
 }
 
-/// A change of the packet, if there is one for what is known of it.
+/// A change of the packet, if its known protocol has one.
 fn rewrite(rng: &mut Rng, known: &mut Known) -> Option<String> {
     let specific = match rng.below(5) {
         0 => return Some(ethernet(rng)),
@@ -286,8 +286,7 @@ fn ethernet(rng: &mut Rng) -> String {
 fn vlan(rng: &mut Rng, known: &mut Known) -> Option<String> {
     let vid = rng.pick(&VIDS);
     Some(match rng.below(7) {
-        // Where it is not known that there is one, later versions put one before those that there
-        // are.
+        // Without a known tag, later versions push a further tag.
         0 if known.tagged || known.oldest => {
             known.tagged = true;
             format!("mod_vlan_vid:{vid}")
@@ -303,8 +302,7 @@ fn vlan(rng: &mut Rng, known: &mut Known) -> Option<String> {
         3 if !known.oldest => {
             known.tagged = true;
             let tpid = if rng.chance(70) { "0x8100" } else { "0x88a8" };
-            // Both are set: OpenFlow has a new tag begin as the one it is put before, Open vSwitch
-            // with zeros.
+            // Both are set: in OpenFlow a new tag copies the outer tag, in Open vSwitch it is zero.
             let pcp = rng.pick(&[0, 3]);
             format!(
                 "push_vlan:{tpid},set_field:{}->vlan_vid,set_field:{pcp}->vlan_pcp",

@@ -1,4 +1,4 @@
-//! Random matches, in the words of `ovs-ofctl`, and what they make known of their packets.
+//! Random matches in the syntax of `ovs-ofctl`, and the protocol that they fix.
 
 use super::pools::{LABELS, MACS, PORTS, VIDS, ip, ip6};
 use crate::Rng;
@@ -25,13 +25,13 @@ pub(super) enum Transport {
     Neighbor(u8),
 }
 
-/// What actions may rely on.
+/// What actions can assume about a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) network: Network,
     pub(super) transport: Transport,
     pub(super) tagged: bool,
-    /// Whether the rules are OpenFlow 1.0's, which promises and asks for less.
+    /// Whether the rules are OpenFlow 1.0's, which has fewer guarantees and requirements.
     pub(super) oldest: bool,
 }
 

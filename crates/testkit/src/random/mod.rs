@@ -1,5 +1,5 @@
-//! Random OpenFlow rules, as text for `ovs-ofctl`, and random frames that meet them: for
-//! comparisons of two switches, or of a cache with what filled it.
+//! Random OpenFlow rules, as text for `ovs-ofctl`, and random frames that match them, to compare
+//! two switches, or a cache with its source.
 //!
 //! Both are drawn from a few values, so that rules often match; nearly every frame is well-formed,
 //! and a few of each kind are not.

@@ -1,9 +1,9 @@
-//! Random frames, of values that the random rules look for.
+//! Random frames with values that the random rules match.
 
 use super::pools::{ETHER_TYPES, LABELS, MACS, PORTS, VIDS, ip, ip6};
 use crate::{Rng, checksum};
 
-/// A frame, and nearly always one that some rule may be after.
+/// A frame, which some rule nearly always matches.
 pub fn frame(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(octets(rng.pick::<&str>(&MACS)));
@@ -14,7 +14,7 @@ pub fn frame(rng: &mut Rng) -> Vec<u8> {
     }
     for depth in 0..tags {
         let outer = depth + 1 < tags && rng.chance(60);
-        // The last of these is no tag to Open vSwitch.
+        // Open vSwitch does not take the last of these for a tag.
         let old = rng.chance(2);
         let kind: u16 = if old {
             0x9100
@@ -45,7 +45,8 @@ pub fn frame(rng: &mut Rng) -> Vec<u8> {
     };
     bytes.extend(u16::to_be_bytes(ether_type));
     bytes.extend(inner);
-    // A frame that ends within a tag is malformed here, and of an unknown type there.
+    // A frame that ends within a tag is malformed for oxvs, and of an unknown type for Open
+    // vSwitch.
     let payload = 14 + 4 * tags;
     if rng.chance(4) {
         bytes.truncate(payload + rng.below(bytes.len() - payload + 1));

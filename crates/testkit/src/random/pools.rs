@@ -1,5 +1,4 @@
-//! The few values that packets have and rules look for: from many, no rule would ever meet its
-//! packet.
+//! The few values of packets and rules: with many values no rule would ever match.
 
 use crate::Rng;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -6,7 +6,7 @@ use super::pools::{MACS, PORTS, VIDS, ip, ip6};
 use crate::Rng;
 
 /// Frames of this type mark the end of a batch: they go to a port of their own before any other
-/// rule is looked at.
+/// rule applies.
 pub const MARK: u16 = 0x88b6;
 /// Where they go.
 pub const MARK_PORT: u16 = 9;
@@ -20,14 +20,14 @@ pub struct RuleSet {
     pub rules: Vec<String>,
     /// Groups, for `ovs-ofctl add-group`.
     pub groups: Vec<String>,
-    /// Whether packets change what happens to later ones.
+    /// Whether packets affect later ones.
     pub learning: bool,
-    /// Whether a controller is told of packets and of the end of rules, and then in which form, for
-    /// `ovs-ofctl monitor -P`.
+    /// The packet-in format for `ovs-ofctl monitor -P` if a controller gets packets and removed
+    /// rules.
     pub telling: Option<&'static str>,
     /// Changes of ports, for `ovs-ofctl mod-port`: the port and the word.
     pub ports: Vec<(&'static str, &'static str)>,
-    /// What becomes of fragments, for `ovs-ofctl set-frags`.
+    /// Handling of fragments, for `ovs-ofctl set-frags`.
     pub frags: &'static str,
 }
 
@@ -109,7 +109,7 @@ impl RuleSet {
     }
 }
 
-/// What of a rule is neither its match nor its instructions.
+/// The parts of a rule beside match and instructions.
 fn settings(rng: &mut Rng, telling: bool, oldest: bool) -> String {
     let mut text = String::new();
     if telling && rng.chance(40) {
@@ -130,7 +130,7 @@ fn settings(rng: &mut Rng, telling: bool, oldest: bool) -> String {
     text
 }
 
-/// Ports that are not as they begin.
+/// Ports with changed settings.
 fn ports(rng: &mut Rng) -> Vec<(&'static str, &'static str)> {
     let mut changes = Vec::new();
     if rng.chance(25) {
@@ -159,7 +159,7 @@ fn conjunction(rng: &mut Rng, id: usize, rules: &mut Vec<String>) {
     }
     for _ in 0..1 + rng.below(2) {
         let port = rng.pick(&PORTS);
-        // Of some, other conjunctions too.
+        // Some have other conjunctions too.
         let more = if rng.chance(20) {
             format!(",conjunction({},1/2)", id + 1)
         } else {
@@ -185,7 +185,8 @@ fn groups(rng: &mut Rng, version: &str) -> Vec<String> {
         let kind = *rng.pick(&["all", "indirect", "fast_failover", "all", "fast_failover", "select"]);
         let mut text = format!("group_id={id},type={kind}");
         let buckets = match kind {
-            // Which of several a packet takes is a matter of hashes, which differ.
+            // The choice among several buckets depends on hashes, which differ between the
+            // switches.
             "indirect" | "select" => 1,
             _ => rng.below(4),
         };
