@@ -1,8 +1,8 @@
-//! What the fast path executes for each packet, counted, and compared with what it was: a guard
-//! that no busy machine disturbs.
+//! Counts the fast path's instructions for each packet and compares them with the kept numbers: a
+//! check that does not depend on the machine's load.
 //!
-//! The numbers that are right are in [`KEPT`]. They are those of one compiler: under another
-//! version differences are shown and are no faults.
+//! The kept numbers are in [`KEPT`]. They belong to one compiler; with another version, differences
+//! are shown but are not faults.
 
 use crate::{output, root};
 use anyhow::{Context, Result, bail};
@@ -14,10 +14,10 @@ use std::process::{Child, Command, Stdio};
 /// The numbers, a case a line, below the version of the compiler.
 const KEPT: &str = "crates/instructions/per-packet.txt";
 
-/// How far a number may be from what it was, as a share.
+/// Tolerated relative difference from the kept number.
 const TOLERANCE: f64 = 0.05;
 
-/// How often a number that is to be kept, or is not as it was, is counted.
+/// How often a new or changed number is counted.
 const TIMES: u32 = 4;
 
 /// Packets of the longer of the two runs whose difference counts, beyond those of the shorter.
@@ -26,7 +26,7 @@ const PACKETS: u64 = 32 * 640;
 /// Packets of the shorter.
 const BASE: u64 = 32 * 64;
 
-/// Counts, and compares with what is kept; with `renew` keeps what was counted.
+/// Counts and compares with the kept numbers; with `renew`, keeps the new ones.
 pub(crate) fn run(renew: bool) -> Result<()> {
     let root = root()?;
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -51,7 +51,7 @@ pub(crate) fn run(renew: bool) -> Result<()> {
     }
     let kept = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let (kept_by, kept) = parse(&kept)?;
-    // Hashes have secrets of their own in each run, on which a few more or less comparisons depend.
+    // Each run has its own hash seed, which changes the number of comparisons a little.
     for (case, now) in &mut counted {
         if kept.get(case).is_some_and(|was| off(*was, *now)) {
             *now = per_packet(&program, case, TIMES)?;
@@ -76,7 +76,7 @@ pub(crate) fn run(renew: bool) -> Result<()> {
     }
 }
 
-/// Builds the program that is counted, optimised, in a profile of its own: the release's takes
+/// Builds the counted program in an optimised profile of its own, since the release profile takes
 /// minutes.
 fn build(root: &Path) -> Result<std::path::PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -92,7 +92,7 @@ fn build(root: &Path) -> Result<std::path::PathBuf> {
     Ok(target.join("counted/instructions"))
 }
 
-/// Instructions of a packet, the mean of so many countings.
+/// Instructions of a packet, the mean of `times` runs.
 fn per_packet(program: &Path, case: &str, times: u32) -> Result<f64> {
     let mut more = 0;
     for _ in 0..times {
@@ -102,7 +102,7 @@ fn per_packet(program: &Path, case: &str, times: u32) -> Result<f64> {
     Ok(more as f64 / (PACKETS * u64::from(times)) as f64)
 }
 
-/// Begins to count a run.
+/// Starts a counted run.
 fn start(program: &Path, case: &str, packets: u64) -> Result<Child> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
@@ -147,12 +147,12 @@ fn parse(text: &str) -> Result<(String, BTreeMap<String, f64>)> {
     Ok((compiler.to_owned(), numbers.collect::<Result<_>>()?))
 }
 
-/// Whether a number is too far from what it was.
+/// Whether a number is too far from the kept one.
 fn off(was: f64, now: f64) -> bool {
     (now / was - 1.0).abs() > TOLERANCE
 }
 
-/// What is not as it was: more, less, new or gone.
+/// The differences: more, less, new or missing.
 fn compare(kept: &BTreeMap<String, f64>, counted: &BTreeMap<String, f64>) -> Vec<String> {
     let mut faults = Vec::new();
     for (case, now) in counted {

@@ -1,8 +1,8 @@
 //! Developer commands: `cargo xtask COMMAND`.
 //!
 //! `tidy` checks what the compiler does not: which crate may import which (the layers), and the
-//! rules of the house for files. It names every fault with its place and fails where there is one.
-//! `instructions` counts what the fast path executes for a packet, and fails where that has
+//! project's rules for files. It prints every fault with its place and fails if there is one.
+//! `instructions` counts the instructions of the fast path for a packet, and fails if they have
 //! changed.
 
 mod instructions;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Debug, Default)]
 struct Findings {
     faults: Vec<String>,

@@ -1,4 +1,4 @@
-//! The rules of the house for files.
+//! The project's rules for files.
 
 use crate::layers::{SANS_IO, UNSAFE};
 use crate::{Findings, output};
@@ -6,15 +6,15 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// Lines from which a source file is warned about: time to see which two concepts live in it.
+/// Lines from which `tidy` warns: look for two concepts to separate.
 const LONG: usize = 600;
-/// Lines that no source file may have more of.
+/// Maximum lines of a source file.
 const TOO_LONG: usize = 1000;
 
-/// Columns that a comment may have.
+/// Maximum columns of a comment.
 const COMMENT_COLUMNS: usize = 100;
 
-/// Never in source files. Written in two halves, since this is one.
+/// Forbidden in source files. Written in two halves, since this is one.
 const UNFINISHED: &[&str] = &[
     concat!("todo", "!("),
     concat!("unimplemented", "!("),
@@ -24,7 +24,7 @@ const UNFINISHED: &[&str] = &[
 ];
 /// Lifts the workspace's ban.
 const ALLOWS_UNSAFE: &[&str] = &[concat!("allow(", "unsafe_code"), concat!("expect(", "unsafe_code")];
-/// Never in crates that are sans-IO, outside their tests.
+/// Forbidden in sans-IO crates, outside their tests.
 const IO: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -34,14 +34,14 @@ const IO: &[&str] = &[
     "thread::spawn",
     "thread::sleep",
 ];
-/// Directories that say nothing about a machine.
+/// Directories that exist on any machine.
 const COMMON: &[&str] = &[
     "/", "/builds", "/home", "/opt", "/root", "/src", "/srv", "/tmp", "/usr", "/usr/src", "/var",
 ];
 
-/// Checks every file that is tracked, or would be; gives their number.
+/// Checks every tracked and every new file that is not ignored. Returns their number.
 pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<usize> {
-    // A clone owned by somebody else than who runs the check is as good as any.
+    // Accepts a clone that another user owns.
     let list = output(
         Command::new("git")
             .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached"])
@@ -52,7 +52,7 @@ pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<usize> {
     let machine = machine_paths(root);
     let mut files = 0;
     for name in list.split('\0').filter(|n| !n.is_empty()) {
-        // Deleted and not yet committed, or not text: nothing to say.
+        // Deleted and not yet committed, or not text.
         let Ok(text) = std::fs::read_to_string(root.join(name)) else {
             continue;
         };
@@ -70,7 +70,7 @@ pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<usize> {
     Ok(files)
 }
 
-/// What begins a comment in a file of this name; `None` where the rule for comments does not hold.
+/// What begins a comment in a file of this name; `None` if the rule for comments does not apply.
 fn comment_marker(name: &str) -> Option<&'static str> {
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     if ends(&[".rs", ".c", ".h"]) {
@@ -82,7 +82,7 @@ fn comment_marker(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Faults lines of comment that are too long and have a blank to be divided at.
+/// Reports comment lines that are too long and contain a blank.
 fn long_comments(name: &str, text: &str, marker: &str, found: &mut Findings) {
     for (n, line) in text.lines().enumerate() {
         let comment = line.trim_start();
@@ -132,12 +132,12 @@ fn is_test(name: &str) -> bool {
     name.contains("/tests/") || name.ends_with("/tests.rs") || name.ends_with("_tests.rs")
 }
 
-/// What lies before a file's tests.
+/// The code before a file's tests.
 fn product_code(text: &str) -> &str {
     text.split("\n#[cfg(test)]").next().unwrap_or(text)
 }
 
-/// What would tell on which machine a file was written: where the checkout lies.
+/// Paths that would reveal a machine: the checkout's directory.
 fn machine_paths(root: &Path) -> Vec<String> {
     root.ancestors()
         .take(2)

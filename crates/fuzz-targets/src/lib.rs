@@ -1,8 +1,8 @@
-//! What is done with hostile input.
+//! The fuzz targets.
 //!
-//! One function per place where bytes from outside come in; each takes any bytes and panics only
-//! where the product has a fault. The fuzzers in `fuzz/` feed them at length, the test of this
-//! crate feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
+//! One function per place where bytes from outside come in; each takes any bytes and panics only if
+//! the product has a fault. The fuzzers in `fuzz/` feed them at length, the test of this crate
+//! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
 use flow::PortNo;
 use lab::scenario::{Profile, Scenario};
@@ -55,8 +55,8 @@ pub fn scenario(data: &[u8]) {
     }
 }
 
-/// A frame from the wire: its key, what has the same shortcut, its headers, its tags, its cutting
-/// into segments.
+/// A frame from the wire: its key, frames with the same offloaded flow, its headers, tags and
+/// segmentation.
 pub fn packet(data: &[u8]) {
     let key = flow::extract(data, PortNo(1));
     if let Some(key) = key {
@@ -71,8 +71,8 @@ pub fn packet(data: &[u8]) {
     }
 }
 
-/// What differs in a byte and has the same shortcut all the same is read alike, but for TCP's
-/// flags.
+/// A frame that differs in a byte and belongs to the same offloaded flow has the same key, except
+/// TCP flags.
 fn shortcuts(data: &[u8]) {
     let Some(key) = ShortcutKey::of(1, data) else { return };
     let read = |packet: &[u8]| {
@@ -90,7 +90,7 @@ fn shortcuts(data: &[u8]) {
     }
 }
 
-/// Every header's view on the bytes from every even place: what is legal must be legal to read.
+/// Reads every header's view at every even offset: a valid view must be readable.
 fn headers(data: &[u8]) {
     for at in (0..data.len().min(64)).step_by(2) {
         let data = &data[at..];
@@ -105,7 +105,7 @@ fn headers(data: &[u8]) {
     }
 }
 
-/// A tag taken off and put on again gives the frame that was.
+/// Popping and pushing a tag gives the original frame.
 fn tags(data: &[u8]) {
     let mut frame = Frame::from_slice(data);
     if let Some(tag) = frame.pop_vlan() {
@@ -115,8 +115,7 @@ fn tags(data: &[u8]) {
     }
 }
 
-/// Offload metadata that contradicts the frame is refused, and what is accepted comes out in
-/// pieces.
+/// Offload metadata that contradicts the frame is refused; an accepted frame can be segmented.
 fn segments(data: &[u8]) {
     let (a, b) = (usize::from(data[0]), usize::from(data[1]));
     for gso in [Gso::Tcp4, Gso::Tcp6, Gso::Udp] {
@@ -157,7 +156,7 @@ pub fn jsonrpc(data: &[u8]) {
     }
     assert_eq!(whole, parts);
 
-    // Each message that comes in parts is given up.
+    // Skips each message that comes in parts.
     let mut skimming = Framer::with_limits(limits);
     let (mut kept, mut discarded) = (Vec::new(), 0);
     for part in data.chunks(1 + data.len() / 5) {
@@ -213,8 +212,8 @@ pub fn transact(data: &[u8]) {
     }
 }
 
-/// A database file: as it is, and with every record's length and checksum put right, so that what
-/// is in the records is looked at.
+/// A database file: as it is, and with every record's length and checksum corrected, so that the
+/// records' content is parsed.
 pub fn log(data: &[u8]) {
     file(data);
     let mut repaired = Vec::new();
@@ -227,7 +226,7 @@ pub fn log(data: &[u8]) {
     file(&repaired);
 }
 
-/// The good part of a file is a good file, and its snapshot is worth the same.
+/// The valid part of a file is a valid file, and its snapshot has the same content.
 fn file(bytes: &[u8]) {
     let Ok(loaded) = load(bytes, 1) else {
         return;
@@ -246,8 +245,8 @@ fn file(bytes: &[u8]) {
     assert_eq!(copy.database.n_rows(), loaded.database.n_rows());
 }
 
-/// A message of a controller, or of a switch: what is read can be written, and what is written
-/// reads as the same.
+/// A message of a controller, or of a switch: a decoded message can be encoded, and decodes to the
+/// same.
 pub fn openflow(data: &[u8]) {
     let mut framer = openflow::Framer::new();
     framer.push(data);
@@ -267,7 +266,7 @@ fn again(codec: &Codec, sent: &[u8]) {
     let read = match codec.decode(sent) {
         Ok(read) => read,
         Err(error) => {
-            // What is answered to it can be read.
+            // The error reply can be decoded.
             let body = openflow::model::Body::Error(ErrorBody::of(error, sent));
             let answer = codec.encode(&openflow::model::Message { xid: 1, body });
             assert!(codec.decode(&answer).is_ok());
@@ -286,7 +285,7 @@ fn again(codec: &Codec, sent: &[u8]) {
     assert_eq!(whole, written, "{codec:?} {sent:02x?}");
 }
 
-/// Flows as text, one a line: what is printed reads as the same.
+/// Flows as text, one on each line: printed text parses to the same.
 pub fn flows(data: &[u8]) {
     let names = Names::default();
     for line in String::from_utf8_lossy(data).lines().take(64) {
@@ -307,8 +306,7 @@ pub fn flows(data: &[u8]) {
     }
 }
 
-/// Groups, meters, requests, settings and files of flows as text: what is printed reads as the
-/// same.
+/// Groups, meters, requests, settings and files of flows as text: printed text parses to the same.
 pub fn texts(data: &[u8]) {
     use openflow::text as t;
     let names = Names::default();
@@ -353,7 +351,7 @@ fn group(m: &GroupMod) {
     let printed = print(m);
     let rest = printed.split_once(' ').map_or("", |(_, rest)| rest);
     let again = match m.command {
-        // A deletion prints the type that it need not have.
+        // A deletion prints an optional type.
         GroupCommand::Delete => return,
         command => openflow::text::parse_group_mod(command, rest, &Names::default()),
     };

@@ -1,9 +1,9 @@
-//! Sends packets from memory through a worker's pipeline, a fixed number of them: what a processor
-//! executes for each can be counted exactly.
+//! Sends a fixed number of packets from memory through a worker's pipeline, to count the
+//! instructions for each exactly.
 //!
 //! `instructions CASE PACKETS`, under a program that counts (`cargo xtask instructions`); without
-//! arguments, the cases. Of two runs with different numbers of packets the difference is what the
-//! packets beyond cost: all of both that is not theirs, warm caches included, is the same.
+//! arguments, the cases. The difference of two runs with different numbers of packets is the cost
+//! of the additional packets; everything else, warm caches included, is the same in both.
 
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::{Nanos, VlanTag};
 
-/// What is looked at, and done.
+/// A case: matches and actions.
 struct Case {
     name: &'static str,
     flows: u32,
     fields: &'static [Field],
-    /// Masks that the addresses are looked up by in turn.
+    /// Number of masks used for the addresses in turn.
     masks: u128,
     change: fn() -> Vec<Option<Action>>,
     /// Most megaflows.
@@ -30,7 +30,7 @@ struct Case {
 
 const STATIONS: &[Field] = &[Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanTci0];
 
-/// What an access list looks at.
+/// The fields that an access list matches.
 const CONNECTIONS: &[Field] = &[
     Field::EthType,
     Field::IpProto,
