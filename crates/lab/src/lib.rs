@@ -26,6 +26,7 @@
 pub mod awake;
 pub mod bed;
 pub mod bench;
+pub mod calibration;
 pub mod cli;
 pub mod compare;
 pub mod controller;
@@ -40,7 +41,6 @@ pub mod systems;
 pub mod table;
 pub mod topology;
 pub mod traffic;
-pub mod calibration;
 
 /// Version of this laboratory, which is that of oxvs.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

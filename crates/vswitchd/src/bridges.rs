@@ -49,7 +49,7 @@ struct OpenDevice {
 impl OpenDevice {
     fn warn_of(&mut self, name: &str, other: String) {
         if self.contenders.len() < 16 && !self.contenders.contains(&other) {
-            tracing::warn!(target: "netdev", "{name}: {other} uses this device too, or wants to; two switches must not have the same port");
+            tracing::warn!(target: "netdev", "{name}: {other} also uses or wants this device; two switches must not have the same port");
             self.contenders.insert(other);
         }
     }
@@ -264,7 +264,7 @@ impl Bridges {
         for (name, spec) in self.retries.due(Instant::now()) {
             match self.open_device(&name, &spec) {
                 Ok(()) => {
-                    tracing::info!(target: "bridge", "{name}: the device could be opened now");
+                    tracing::info!(target: "bridge", "{name}: opened the device");
                     self.retries.forget(&name);
                     changed = true;
                 }

@@ -238,7 +238,7 @@ async fn watch(state: Weak<State>, name: String, plan: Rc<RefCell<Plan>>, look: 
             alone = is_due;
             match alone {
                 true => {
-                    tracing::warn!(target: "fail_open", "{name}: could not connect to a controller for long, failing open")
+                    tracing::warn!(target: "fail_open", "{name}: could not connect to a controller, failing open")
                 }
                 false => tracing::info!(target: "fail_open", "{name}: no longer in fail-open mode"),
             }

@@ -246,7 +246,7 @@ impl Daemon {
                     state.bridges.borrow_mut().warn_of_contenders();
                     self.state.reclaim();
                     if self.state.datapath.sample() {
-                        tracing::info!(target: "dpif_netdev", "receive queues were placed anew by what they cost");
+                        tracing::info!(target: "dpif_netdev", "rebalanced receive queues by load");
                     }
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
                 }

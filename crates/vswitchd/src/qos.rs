@@ -1,8 +1,8 @@
-//! Queues and policers of interfaces: what rows ask for, what is in force, what is wrong.
+//! Queues and policers of interfaces: the configured ones, those in force, and errors.
 //!
-//! A row that is wrong leaves in force what was before it, and says so in `Port.status:error`
-//! (`QoS` and `Queue` rows) or `Interface.error`. Where bridges run in a kernel's datapath,
-//! [`Applied::settle`] is the place to use its disciplines instead.
+//! An invalid row keeps the previous configuration in force and reports the error in
+//! `Port.status:error` (`QoS` and `Queue` rows) or `Interface.error`. A kernel datapath would set
+//! the kernel's disciplines in [`Applied::settle`].
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ pub(crate) struct Wanted {
     queues: BTreeMap<u32, QueueRow>,
 }
 
-/// What a port's row asks for. A row without a type asks for nothing.
+/// A port's configured QoS. A row without a type configures none.
 pub(crate) fn wanted(port: &rows::Port, tables: &Tables) -> Option<Wanted> {
     let row = tables.qos.get(&port.qos?).filter(|row| !row.type_.is_empty())?;
     let queue = |(number, uuid): (&i64, &ovsdb::Uuid)| {
@@ -43,7 +43,7 @@ pub(crate) fn wanted(port: &rows::Port, tables: &Tables) -> Option<Wanted> {
     })
 }
 
-/// What an interface's row says of its speed and of what it may send to the switch.
+/// An interface's configured speed and ingress policing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     policing: Result<Option<IngressPolicerConfig>, KeyError>,
@@ -72,19 +72,19 @@ pub(crate) fn limits(row: &rows::Interface) -> Limits {
     }
 }
 
-/// What is wrong.
+/// Errors and warnings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// With the port's rows: these are not in force.
+    /// Errors of the port's rows, which are not in force.
     pub(crate) port: Vec<String>,
-    /// With the interface's row.
+    /// Errors of the interface's row.
     pub(crate) interface: Vec<String>,
-    /// What is in force and does not do all that it says.
+    /// Settings in force with a partial effect.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Found {
-    /// For an interface that has no device, as patch ports.
+    /// For an interface without a device, such as a patch port.
     pub(crate) fn without_device(wanted: Option<&Wanted>, limits: &Limits) -> Found {
         let mut found = Found::default();
         if wanted.is_some() {
@@ -111,10 +111,10 @@ pub(crate) struct Target<'a> {
     pub(crate) now: Nanos,
 }
 
-/// What is in force for an interface.
+/// The configuration in force for an interface.
 #[derive(Default)]
 pub(crate) struct Applied {
-    /// What was asked for last, in force or not.
+    /// The last requested configuration, in force or not.
     asked: Option<(Option<Wanted>, Limits, Link)>,
     scheduled: Option<Scheduled>,
     speed: Option<(u64, PortSpeed)>,
@@ -127,12 +127,12 @@ pub(crate) struct Applied {
 struct Scheduled {
     kind: String,
     configured: Configured,
-    /// When each queue came.
+    /// When each queue was created.
     since: BTreeMap<u32, Nanos>,
 }
 
 impl Applied {
-    /// Makes an interface what its rows say, if they have changed.
+    /// Applies an interface's rows if they have changed.
     pub(crate) fn settle(&mut self, wanted: Option<&Wanted>, limits: &Limits, target: &Target<'_>) {
         let same = |(before, limited, link): &(Option<Wanted>, Limits, Link)| {
             before.as_ref() == wanted && limited == limits && *link == target.link
@@ -210,7 +210,7 @@ impl Applied {
         }
     }
 
-    /// Queues that stay are as old as they were.
+    /// Queues that stay keep their age.
     fn scheduled_as(&self, wanted: &Wanted, configured: Configured, now: Nanos) -> Scheduled {
         let before = self.scheduled.as_ref().filter(|before| before.kind == wanted.kind);
         let age = |number: &u32| {
@@ -225,7 +225,7 @@ impl Applied {
         }
     }
 
-    /// Whether there is a discipline whose defaults may depend on the link.
+    /// Whether a discipline is in force, whose defaults can depend on the link.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.scheduled.is_some()
     }
@@ -238,19 +238,19 @@ impl Applied {
             .unwrap_or_default()
     }
 
-    /// The kind of the discipline and its configuration, where it is one that queues or polices.
+    /// The kind of the discipline and its configuration, if it queues or polices.
     pub(crate) fn discipline(&self) -> Option<(&str, &Configured)> {
         let scheduled = self.scheduled.as_ref()?;
         let queues = !matches!(scheduled.configured.discipline, Discipline::Noop);
         queues.then_some((scheduled.kind.as_str(), &scheduled.configured))
     }
 
-    /// The speed that the port was told to have, in bit/s.
+    /// The configured `port-speed` in bit/s.
     pub(crate) fn port_speed(&self) -> Option<u64> {
         self.speed.map(|(bits, _)| bits)
     }
 
-    /// The queues as OpenFlow tells of them.
+    /// The queues in the terms of OpenFlow.
     pub(crate) fn queues(&self, report: Option<&QosReport>) -> Vec<QueueInfo> {
         let (Some(scheduled), Some((_, configured))) = (&self.scheduled, self.discipline()) else {
             return Vec::new();
@@ -274,7 +274,7 @@ impl Applied {
     }
 }
 
-/// The counters of queues by number. A queue with children counts what these did.
+/// The counters of queues by number. A queue with children sums their counters.
 pub(crate) fn counters(configured: &Configured, report: Option<&QosReport>) -> BTreeMap<u32, Stats> {
     let mut counters: BTreeMap<u32, Stats> = BTreeMap::new();
     for (number, stats) in report.map(|report| &report.queues[..]).unwrap_or_default() {
@@ -291,7 +291,7 @@ fn tenths_of_percent(rate: u64, of: u64) -> u16 {
     (u128::from(rate) * 1000 / u128::from(of.max(1))).min(1000) as u16
 }
 
-/// An error in an interface's own row, which need not be named.
+/// An error in an interface's own row, without the row's name.
 fn column(error: &KeyError) -> String {
     let text = error.to_string();
     text.strip_prefix("interface: ").map(str::to_owned).unwrap_or(text)

@@ -34,9 +34,9 @@ mod write;
 pub use serve::{Server, serve};
 pub use write::{figures, render, write};
 
+use crate::calibration::Check;
 use crate::results::{self, Results};
 use crate::scenario::{self, Scenario};
-use crate::calibration::Check;
 use anyhow::{Context, Result};
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! Results of a run that never was.
 
+use lab::calibration::Check;
 use lab::results::{Distribution, Loss, Record, Results, Sample, Skipped};
 use lab::scenario::{Cell, Figure, Profile, Scenario};
 use lab::traffic::Test;
-use lab::calibration::Check;
 use std::collections::BTreeMap;
 use std::path::Path;
 use testkit::Rng;
@@ -80,7 +80,11 @@ pub(crate) fn write(results: &Results, dir: &Path) {
     let text: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
     std::fs::write(dir.join("samples.jsonl"), text).unwrap();
     std::fs::write(dir.join("run.json"), serde_json::to_string(&results.run).unwrap()).unwrap();
-    std::fs::write(dir.join("calibration.json"), serde_json::to_string(&calibration()).unwrap()).unwrap();
+    std::fs::write(
+        dir.join("calibration.json"),
+        serde_json::to_string(&calibration()).unwrap(),
+    )
+    .unwrap();
     for (scenario, system, text) in &results.configurations {
         let to = dir.join("configuration").join(scenario);
         std::fs::create_dir_all(&to).unwrap();

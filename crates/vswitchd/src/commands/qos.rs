@@ -1,5 +1,5 @@
-//! `qos/*`: disciplines of interfaces, in Open vSwitch's format, and behind its lines of a queue
-//! those that only this switch has.
+//! `qos/*`: disciplines of interfaces in Open vSwitch's format; each queue has additional lines at
+//! the end.
 
 use super::Answer;
 use crate::state::State;
@@ -70,7 +70,7 @@ fn show(state: &State, args: &[String]) -> Answer {
     Ok(out)
 }
 
-/// What no queue has any more and the device has not taken yet, where there is such.
+/// Packets that left their queue and wait for the device, if any.
 fn held(report: Option<&QosReport>) -> String {
     match report {
         Some(report) if report.held_packets > 0 => format!(
@@ -81,8 +81,7 @@ fn held(report: Option<&QosReport>) -> String {
     }
 }
 
-/// Open vSwitch's three counters, then what is in the queue, what was lost and why, what was
-/// marked, and how long packets stood.
+/// Open vSwitch's three counters, then backlog, drops by cause, ECN marks and sojourn times.
 fn counters(stats: &Stats) -> String {
     let mut out = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| _ = writeln!(out, "  {key}: {value}");
@@ -105,7 +104,7 @@ fn counters(stats: &Stats) -> String {
     out
 }
 
-/// A bound of times; the largest times have none.
+/// An upper bound of times; the largest bucket has none.
 fn below(bound: Option<Nanos>) -> String {
     match bound {
         Some(Nanos(nanos)) => format!("<{} us", nanos / 1000),

@@ -309,7 +309,7 @@ async fn bind(bridge: &BridgeAgent, remote: &Remote) -> Listener {
                 let error = os_text(&error);
                 let before = bridge.unbound.borrow_mut().insert(name.clone(), error.clone());
                 if before.is_none_or(|before| before != error) {
-                    tracing::error!(target: "bridge", "cannot listen at {name}: {error}; trying again");
+                    tracing::error!(target: "bridge", "cannot listen on {name}: {error}; trying again");
                 }
             }
         }

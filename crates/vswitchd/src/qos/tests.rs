@@ -4,7 +4,7 @@ use netdev::Netdev;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
 
-/// A datapath that writes down what is asked of it.
+/// A datapath that records its calls.
 #[derive(Default)]
 struct Fake {
     asked: Mutex<Vec<String>>,
@@ -118,7 +118,7 @@ fn limits_of(keys: &str, policing: [i64; 4]) -> Limits {
 }
 
 impl Lab {
-    /// A second later, the rows say this; what the datapath is asked then.
+    /// Applies these rows a second later. Returns the datapath's calls.
     fn settle(&self, wanted: Option<&Wanted>, limits: &Limits) -> Vec<String> {
         self.seconds.set(self.seconds.get() + 1);
         let target = Target {
@@ -144,7 +144,7 @@ impl Lab {
         applied.discipline().and_then(|(_, configured)| configured.rate)
     }
 
-    /// The numbers of the queues, and the second in which each came.
+    /// The numbers of the queues, and the second in which each was created.
     fn queues(&self) -> Vec<(u32, u64)> {
         let queues = self.applied.borrow().queues(None);
         queues
@@ -213,7 +213,7 @@ fn what_is_refused_is_said_and_what_was_before_goes_on() {
     assert_eq!((lab.rate(), lab.queues()), (Some(1_000_000), vec![(0, 1), (3, 1)]));
     assert_eq!(lab.settle(Some(&wrong), &off), [""; 0]);
     assert_eq!(lab.found().port.len(), 1);
-    // Beside it, what is right is done.
+    // Valid settings beside it are applied.
     lab.settle(Some(&wrong), &limits_of("port-speed=x", [5, -1, 0, 0]));
     let found = lab.found();
     assert_eq!(found.port.len(), 1);
