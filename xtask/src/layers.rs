@@ -10,8 +10,9 @@ use std::process::Command;
 /// neighbours.
 const LAYERS: &[&[&str]] = &[
     &["wire", "sys", "telemetry"],
-    &["flow", "qos", "protocols", "ovsdb", "netdev"],
-    &["classifier", "openflow", "dp"],
+    &["flow", "qos", "protocols", "ovsdb"],
+    &["netdev", "classifier", "openflow"],
+    &["dp"],
     &["dp-user", "dp-ebpf", "switch"],
     &["ofproto"],
     &["mgmt"],

@@ -39,9 +39,6 @@ pub(crate) struct Actor {
 /// A recirculated packet.
 pub(crate) struct Recirculated {
     pub(crate) frame: Frame,
-    /// The number of the recirculation.
-    pub(crate) id: u32,
-    pub(crate) in_port: PortNo,
     /// Number of recirculations until then.
     pub(crate) depth: u32,
 }
@@ -179,7 +176,7 @@ fn edit(action: &Action, frame: &mut Frame, layers: &mut Layers) -> Result<(), F
     match action {
         Action::SetField(set) => set_field(frame, layers, set),
         Action::SetMpls { lse, mask } => rewrite::set_mpls(frame, layers, *lse, *mask),
-        Action::SetQueue(queue) => frame.priority = *queue,
+        Action::SetQueue(queue) => frame.meta.priority = *queue,
         Action::PushVlan(tag) => {
             layers.forget();
             return frame.push_vlan(*tag);
@@ -406,7 +403,7 @@ impl Context<'_> {
                 in_port: self.in_port,
                 packet: &packet.data()[..wanted],
                 total_len: packet.len(),
-                mark: frame.mark,
+                mark: frame.meta.mark,
             };
             let may = self.budget.as_mut().is_none_or(|budget| budget.take());
             if !may || !self.slowpath.packet_in(&packet_in, self.now) {
@@ -417,15 +414,14 @@ impl Context<'_> {
 
     /// Recirculates a frame, behind what is being done now.
     #[cold]
-    fn recirculate(&mut self, id: u32, frame: Frame) {
+    fn recirculate(&mut self, id: u32, mut frame: Frame) {
         self.settled = true;
         if self.depth >= MAX_RECIRCULATIONS {
             return self.dropped(DropCause::Recirculation);
         }
+        frame.meta.recirc_id = id;
         self.recirculated.push_back(Recirculated {
             frame,
-            id,
-            in_port: self.in_port,
             depth: self.depth + 1,
         });
     }
@@ -464,7 +460,7 @@ fn copy(frame: &Frame, limit: Option<u32>) -> Frame {
         (Some(limit), offload) if offload.gso == Gso::None && !matches!(offload.csum, Csum::Partial { .. }) => {
             let len = (limit as usize).max(ETHERNET).min(frame.len());
             let mut copy = Frame::from_slice(&frame.data()[..len]);
-            (copy.mark, copy.priority) = (frame.mark, frame.priority);
+            copy.meta = frame.meta.clone();
             if len == frame.len() {
                 copy.offload = offload;
             }

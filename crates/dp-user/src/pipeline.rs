@@ -45,7 +45,7 @@ use crate::meters::{MeterView, Meters};
 use crate::signature::{NONE, SignatureCache};
 use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath};
-use flow::{Field, Key, PortNo};
+use flow::{Key, PortNo};
 use netdev::{Frame, Netdev, Rx, Tx};
 use std::io;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl Pipeline {
         let frames = batch.frames.len();
         if frames > 0 {
             from.packet_ins.begin(contended);
-            count_received(&batch.frames, &from.stats);
+            take_in(&mut batch.frames, from);
             if from.has_ingress() {
                 self.pass_ingress(&mut batch.frames, from, now);
             }
@@ -204,7 +204,7 @@ impl Pipeline {
         } else if let Some(number) = self.of_all(batch, from.port) {
             self.act_alike(number, batch, from, now);
         } else {
-            self.extract(batch, from.port);
+            self.extract(batch);
             if self.find(batch) {
                 self.act(batch, from, now);
             } else {
@@ -256,7 +256,8 @@ impl Pipeline {
     }
 
     /// Sends a frame through actions, outside of any flow, as if it had come in on a port.
-    pub(crate) fn execute(&mut self, in_port: PortNo, frame: Frame, actions: &[Action], now: Nanos) {
+    pub(crate) fn execute(&mut self, in_port: PortNo, mut frame: Frame, actions: &[Action], now: Nanos) {
+        frame.meta.in_port = in_port;
         self.actor.for_control(in_port, now).run(actions, None, frame);
         self.recirculate(None, now);
         self.actor.flush(now);
@@ -368,7 +369,7 @@ impl Pipeline {
                 if is_ethernet {
                     // Who asks, or may have to wait for others of its connection, is looked at
                     // whole.
-                    key.read(frame.data(), from.port, None);
+                    key.read(frame.data(), &frame.meta, None);
                 }
                 let known = *flow < MALFORMED && removals == self.flows.removals();
                 if known && !from.is_behind(key) {
@@ -406,18 +407,11 @@ impl Pipeline {
     #[cold]
     fn recirculate_one(&mut self, again: Recirculated, from: Option<&mut RxQueue>, now: Nanos) {
         self.stats.recirculations.add(1);
-        let Recirculated {
-            frame,
-            id,
-            in_port,
-            depth,
-        } = again;
-        let Some(mut key) = flow::extract(frame.data(), in_port) else {
+        let Recirculated { frame, depth } = again;
+        let Some(key) = flow::extract(frame.data(), &frame.meta) else {
             return self.lose(from, DropCause::Malformed);
         };
-        key.set(Field::RecircId, id.into());
-        key.set(Field::PktMark, frame.mark.into());
-        key.set(Field::SkbPriority, frame.priority.into());
+        let in_port = frame.meta.in_port;
         let recalled = self.recall(&key);
         let found = if recalled.is_some() {
             self.stats.exact_hits.add(1);
@@ -577,10 +571,16 @@ fn gone(packets: usize, from: &RxQueue) -> usize {
     packets.saturating_sub(from.upcalls.len()).max(packets.min(1))
 }
 
+/// Stage 1: notes on each packet where it comes from, and counts it.
 #[inline]
-fn count_received(frames: &[Frame], stats: &PortStats) {
-    stats.rx_packets.add(frames.len() as u64);
-    stats.rx_bytes.add(bytes_of(frames));
+fn take_in(frames: &mut [Frame], from: &RxQueue) {
+    let mut bytes = 0;
+    for frame in &mut *frames {
+        frame.meta.in_port = from.port;
+        bytes += frame.len() as u64;
+    }
+    from.stats.rx_packets.add(frames.len() as u64);
+    from.stats.rx_bytes.add(bytes);
 }
 
 #[inline]

@@ -22,7 +22,7 @@ impl Queued {
         let look = secret.look(frame.data());
         let (segments, bytes) = wire_size(&frame);
         // A queue that was set says which it is to be, as `skb->priority` does.
-        let priority = match frame.priority {
+        let priority = match frame.meta.priority {
             0 => look.priority,
             queue => Priority::new((queue & 15) as u8),
         };
@@ -89,7 +89,7 @@ impl Packet for Queued {
 
     #[inline]
     fn queue(&self) -> u32 {
-        self.frame.priority
+        self.frame.meta.priority
     }
 
     #[inline]
@@ -165,7 +165,7 @@ mod tests {
         packet[23] = 6;
         packet[46] = 0x50;
         let mut frame = Frame::from_slice(&packet);
-        frame.priority = 5;
+        frame.meta.priority = 5;
         frame.offload = Offload {
             csum: Csum::Partial { start: 34, offset: 16 },
             gso: Gso::Tcp4,
@@ -185,7 +185,7 @@ mod tests {
         let mut cut_above = |frame, above| {
             let mut lengths = Vec::new();
             assert!(cut(frame, above, &mut scratch, |frame| {
-                assert_eq!(frame.priority, 5);
+                assert_eq!(frame.meta.priority, 5);
                 lengths.push(frame.len());
             }));
             lengths

@@ -23,11 +23,11 @@ pub(crate) fn set_field(frame: &mut Frame, layers: &mut Layers, set: &SetField) 
         Field::EthDst => 0,
         Field::EthSrc => 6,
         Field::PktMark => {
-            frame.mark = frame.mark & !(set.mask() as u32) | set.value() as u32;
+            frame.meta.mark = frame.meta.mark & !(set.mask() as u32) | set.value() as u32;
             return;
         }
         Field::SkbPriority => {
-            frame.priority = frame.priority & !(set.mask() as u32) | set.value() as u32;
+            frame.meta.priority = frame.meta.priority & !(set.mask() as u32) | set.value() as u32;
             return;
         }
         _ => return set_inner(frame, layers, set),

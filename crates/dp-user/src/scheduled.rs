@@ -332,7 +332,7 @@ impl State {
             return false;
         }
         frames.retain(|frame| {
-            let passes = self.scheduler.pass(frame.len() as u32, frame.priority, now);
+            let passes = self.scheduler.pass(frame.len() as u32, frame.meta.priority, now);
             passes.inspect_err(|cause| by.lost(*cause)).is_ok()
         });
         std::mem::swap(&mut self.held, frames);
@@ -341,7 +341,7 @@ impl State {
 
     #[inline]
     fn take_in(&mut self, frame: Frame, secret: &FlowSecret, by: &Visitor<'_>, now: qos::Nanos) {
-        let above = self.scheduler.segment_above(frame.priority);
+        let above = self.scheduler.segment_above(frame.meta.priority);
         let above = [above, self.device_rate].into_iter().flatten().min();
         let scheduler = &mut self.scheduler;
         let good = cut(frame, above, &mut self.scratch, |mut frame| {

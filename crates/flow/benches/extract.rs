@@ -1,7 +1,7 @@
 //! How long the key of a packet takes.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use flow::{Field, KeySlot, Mask, PortNo, extract};
+use flow::{Field, KeySlot, Mask, PacketMeta, PortNo, extract};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ fn bench(c: &mut Criterion) {
     let mut tagged = tcp[..12].to_vec();
     tagged.extend([0x81, 0, 0, 10]);
     tagged.extend(&tcp[12..]);
+    let meta = PacketMeta::received(PortNo(1));
     for (name, packet) in [("extract/tcp", &tcp), ("extract/vlan-tcp", &tagged)] {
         let mut key = KeySlot::default();
         c.bench_function(name, |b| {
             b.iter(|| {
-                let good = black_box(&mut key).read(black_box(packet), PortNo(1), None);
+                let good = black_box(&mut key).read(black_box(packet), &meta, None);
                 (good, black_box(&key).in_port())
             });
         });
     }
 
     let (mut key, mut before) = (KeySlot::default(), KeySlot::default());
-    before.read(&tcp, PortNo(1), None);
+    before.read(&tcp, &meta, None);
     c.bench_function("extract/tcp again", |b| {
-        b.iter(|| key.read(black_box(&tcp), PortNo(1), Some(black_box(&before))));
+        b.iter(|| key.read(black_box(&tcp), &meta, Some(black_box(&before))));
     });
 
-    let key = extract(&tcp, PortNo(1)).unwrap_or_default();
+    let key = extract(&tcp, &meta).unwrap_or_default();
     let mut mask = Mask::exact(Field::InPort);
     for field in [Field::EthDst, Field::EthSrc, Field::VlanTci0] {
         mask.add(field);

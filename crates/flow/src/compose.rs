@@ -263,7 +263,7 @@ mod tests {
             let mut wanted = key(text);
             for len in [None, Some(60), Some(1514)] {
                 let frame = compose(&wanted, len);
-                let mut found = extract(&frame, PortNo(1)).unwrap();
+                let mut found = extract(&frame, &PortNo(1).into()).unwrap();
                 // That there are no extension headers is a fact of the packet, of which texts do
                 // not speak.
                 for both in [&mut wanted, &mut found] {

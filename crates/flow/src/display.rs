@@ -1,8 +1,9 @@
 //! Printing a key under a mask, in the syntax of `ovs-dpctl dump-flows`.
 
 use crate::field::Field;
-use crate::key::{Key, PortNo, TAG_PRESENT};
+use crate::key::{Key, TAG_PRESENT};
 use crate::mask::Mask;
+use crate::meta::PortNo;
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn an_untagged_packet_prints_as_ovs_dpctl_prints_it() {
-        let key = extract(&packet(&[]), PortNo(2)).unwrap();
+        let key = extract(&packet(&[]), &PortNo(2).into()).unwrap();
         let mut mask = Mask::EMPTY;
         for field in [
             Field::InPort,
@@ -382,7 +383,11 @@ mod tests {
 
     #[test]
     fn what_follows_a_tag_is_inside_encap() {
-        let key = extract(&packet(&[[0x88, 0xa8, 0x20, 10], [0x81, 0, 0x10, 20]]), PortNo(1)).unwrap();
+        let key = extract(
+            &packet(&[[0x88, 0xa8, 0x20, 10], [0x81, 0, 0x10, 20]]),
+            &PortNo(1).into(),
+        )
+        .unwrap();
         let mut mask = Mask::exact(Field::InPort);
         mask.add(Field::VlanTci0);
         mask.add(Field::VlanTpid0);

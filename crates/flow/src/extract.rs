@@ -7,7 +7,8 @@
 //! business.
 
 use crate::field::{Field, fill};
-use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
+use crate::key::{Frag, Key, TAG_PRESENT};
+use crate::meta::PacketMeta;
 use wire::EtherType;
 
 use crate::exthdr::Chain;
@@ -16,7 +17,7 @@ mod plain;
 mod slot;
 
 pub use plain::repeats;
-use plain::{Plain, begins_with, untagged};
+use plain::{Plain, begins_with, origin, untagged};
 pub use slot::{KeySlot, Reading};
 
 /// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header
@@ -28,9 +29,9 @@ const BOTTOM_OF_STACK: u128 = 0x100;
 
 /// Reads a packet's key. `None` where it is shorter than an Ethernet header or ends inside its
 /// outermost VLAN tag.
-pub fn extract(data: &[u8], in_port: PortNo) -> Option<Key> {
+pub fn extract(data: &[u8], meta: &PacketMeta) -> Option<Key> {
     let mut slot = KeySlot::default();
-    (slot.read(data, in_port, None) == Reading::Key).then(|| *slot)
+    (slot.read(data, meta, None) == Reading::Key).then(|| *slot)
 }
 
 /// Whether [`extract`] has a key to give.
@@ -58,8 +59,8 @@ fn payload(key: &mut Key, kind: EtherType, data: &[u8]) {
 
 /// Ethernet. Returns the type of what it carries, and that.
 #[inline(always)]
-fn ethernet<'d>(key: &mut Key, data: &'d [u8], in_port: PortNo) -> Option<(EtherType, &'d [u8])> {
-    fill(&mut key.words, [(Field::InPort, in_port.0.into())]);
+fn ethernet<'d>(key: &mut Key, data: &'d [u8], meta: &PacketMeta) -> Option<(EtherType, &'d [u8])> {
+    key.words[0] = origin(meta);
     let header: &[u8; 14] = data.first_chunk()?;
     let mut rest = &data[14..];
     let mut kind = u16::from_be_bytes([header[12], header[13]]);

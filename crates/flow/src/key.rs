@@ -2,19 +2,9 @@
 
 use crate::field::{self, Field, KEY_WORDS};
 use crate::mask::{FIELD_BITS, Mask};
+use crate::meta::PortNo;
 use crate::{Masked, mask::mix};
-use std::fmt;
 use wire::{MacAddr, VlanTag};
-
-/// The number of a datapath port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PortNo(pub u32);
-
-impl fmt::Display for PortNo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
 
 /// Set in [`Field::VlanTci0`] and [`Field::VlanTci1`] where there is a tag, so that VLAN 0 differs
 /// from no tag. It takes the place of the drop eligible indicator, which no key tells apart: where

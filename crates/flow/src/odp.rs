@@ -3,8 +3,9 @@
 
 use crate::display::TCP_FLAGS;
 use crate::field::Field;
-use crate::key::{Frag, Key, PortNo, TAG_PRESENT};
+use crate::key::{Frag, Key, TAG_PRESENT};
 use crate::mask::Mask;
+use crate::meta::PortNo;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;

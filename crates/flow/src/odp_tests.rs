@@ -106,7 +106,7 @@ proptest! {
         let kinds = [&[8, 0, 0x45][..], &[0x86, 0xdd, 0x60], &[8, 6, 0, 1, 8, 0, 6, 4], &[0x88, 0x47], &[0x88, 0xe7]];
         let kind = kinds[kind];
         data[12..12 + kind.len()].copy_from_slice(kind);
-        let Some(key) = extract(&data, PortNo(3)) else { return Ok(()) };
+        let Some(key) = extract(&data, &PortNo(3).into()) else { return Ok(()) };
         let mut mask = Mask::exact(Field::EthType);
         for field in [Field::RecircId, Field::InPort] {
             mask.add(field);

@@ -24,7 +24,7 @@ fn keys_are_what_open_vswitch_reads() {
     for (packet, theirs) in packets.iter().zip(&theirs) {
         // A packet that ends inside its outermost tag is dropped here; there it goes on as one
         // without a tag.
-        let Some(key) = extract(packet, PortNo(0)) else {
+        let Some(key) = extract(packet, &PortNo(0).into()) else {
             continue;
         };
         let (ours, theirs) = (ours(&key), normal(theirs));

@@ -58,9 +58,9 @@ pub fn scenario(data: &[u8]) {
 /// A frame from the wire: its key, frames with the same offloaded flow, its headers, tags and
 /// segmentation.
 pub fn packet(data: &[u8]) {
-    let key = flow::extract(data, PortNo(1));
+    let key = flow::extract(data, &PortNo(1).into());
     if let Some(key) = key {
-        assert_eq!(Some(key), flow::extract(data, PortNo(1)));
+        assert_eq!(Some(key), flow::extract(data, &PortNo(1).into()));
         let _ = key.display(&flow::Mask::full()).to_string();
     }
     shortcuts(data);
@@ -76,7 +76,7 @@ pub fn packet(data: &[u8]) {
 fn shortcuts(data: &[u8]) {
     let Some(key) = ShortcutKey::of(1, data) else { return };
     let read = |packet: &[u8]| {
-        let mut key = flow::extract(packet, PortNo(1)).expect("what has a shortcut has a key");
+        let mut key = flow::extract(packet, &PortNo(1).into()).expect("what has a shortcut has a key");
         key.set(flow::Field::TcpFlags, 0);
         key
     };

@@ -2,6 +2,7 @@
 
 use crate::pool::{self, CAPACITY, HEADROOM, SMALL};
 use crate::{Csum, Offload, checksum, vnet};
+use flow::{PacketMeta, PortNo};
 use sys::Buffer;
 use wire::{EtherType, VlanTag};
 
@@ -13,10 +14,8 @@ use wire::{EtherType, VlanTag};
 pub struct Frame {
     /// Checksum and segmentation still to be done.
     pub offload: Offload,
-    /// A mark for who handles the packet next: `pkt_mark`.
-    pub mark: u32,
-    /// The queue of its port that the packet goes through; 0 for the default.
-    pub priority: u32,
+    /// What is known of the packet beside its bytes.
+    pub meta: PacketMeta,
     buffer: Buffer,
     start: u32,
     len: u32,
@@ -72,7 +71,21 @@ impl Frame {
     #[inline]
     pub fn drop_first(count: usize, frames: &mut Vec<Frame>) {
         let dropped = frames.drain(..count);
-        pool::give_all(dropped.map(|mut frame| std::mem::take(&mut frame.buffer)));
+        pool::give_all(dropped.map(Frame::into_buffer));
+    }
+
+    /// The frame's buffer.
+    #[inline(always)]
+    fn into_buffer(mut self) -> Buffer {
+        #[cold]
+        fn cold_drop<T>(_: T) {}
+        let (buffer, extra) = (std::mem::take(&mut self.buffer), self.meta.take_extra());
+        // Nothing is left to drop. A drop would make the compiler copy the frame, 20 instructions.
+        std::mem::forget(self);
+        if extra.is_some() {
+            cold_drop(extra);
+        }
+        buffer
     }
 
     /// A frame with a copy of a packet, in a buffer of just its size: for a thread that does not
@@ -118,8 +131,7 @@ impl Frame {
     fn in_buffer(buffer: Buffer, len: usize) -> Frame {
         Frame {
             offload: Offload::NONE,
-            mark: 0,
-            priority: 0,
+            meta: PacketMeta::received(PortNo(0)),
             buffer,
             start: HEADROOM as u32,
             len: len as u32,
@@ -259,11 +271,11 @@ impl Frame {
         self.len = self.len.min(u32::try_from(n).unwrap_or(u32::MAX));
     }
 
-    /// A frame with a copy of the packet and the same pending work.
+    /// A frame with a copy of the packet, the same pending work and the same metadata.
     pub fn duplicate(&self) -> Frame {
         let mut copy = Frame::from_slice(self.data());
         copy.offload = self.offload;
-        (copy.mark, copy.priority) = (self.mark, self.priority);
+        copy.meta = self.meta.clone();
         copy
     }
 
@@ -474,11 +486,14 @@ mod tests {
         frame.len = PACKET.len() as u32;
         frame.data_mut().copy_from_slice(PACKET);
         frame.push_vlan(tag(7)).unwrap();
-        frame.priority = 3;
+        frame.meta.priority = 3;
         let packet = frame.data().to_vec();
         assert_eq!(frame.memory(), CAPACITY);
         frame.compact();
-        assert_eq!((frame.memory(), frame.data(), frame.priority), (SMALL, &packet[..], 3));
+        assert_eq!(
+            (frame.memory(), frame.data(), frame.meta.priority),
+            (SMALL, &packet[..], 3)
+        );
         assert!(frame.push_vlan(tag(8)).is_ok());
         let mut long = Frame::from_slice(&vec![1; SMALL]);
         long.compact();

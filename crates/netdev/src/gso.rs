@@ -60,7 +60,7 @@ pub fn segment_into(mut frame: Frame, segments: &mut Vec<Frame>) -> Result<(), S
             },
         );
         segment.offload.csum = Csum::Valid;
-        (segment.mark, segment.priority) = (frame.mark, frame.priority);
+        segment.meta = frame.meta.clone();
         segments.push(segment);
     }
     Ok(())

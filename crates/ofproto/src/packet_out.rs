@@ -90,7 +90,9 @@ fn key(version: Version, packet: &[u8], device: PortNo) -> Result<Key, OfError> 
         OfError::BrcBadLen
     };
     let whole = Some(packet).filter(|packet| packet.len() >= SHORTEST);
-    whole.and_then(|packet| flow::extract(packet, device)).ok_or(short)
+    whole
+        .and_then(|packet| flow::extract(packet, &device.into()))
+        .ok_or(short)
 }
 
 /// A packet with what a controller says of its metadata.

@@ -136,7 +136,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
         let rules = install(&mut switch, &mut rng, &topology);
         for _ in 0..15 {
             let (port, bytes) = packets::random(&mut rng, &topology);
-            let mut key = extract(&bytes, PortNo(port)).unwrap();
+            let mut key = extract(&bytes, &PortNo(port).into()).unwrap();
             let first = switch.translate_rules(&key);
             switch.accept(&first, Nanos::ZERO).unwrap();
             // What is frozen goes on with the same packet, or with what is behind its label.
@@ -151,7 +151,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
             let translated = switch.translate_rules(&key);
             let mask = translated.translation.mask;
             let others = (0..15).map(|_| covered(&mut rng, &key, &mask)).collect::<Vec<_>>();
-            let mutated = (0..15).filter_map(|_| extract(&another(&mut rng, &bytes), PortNo(port)));
+            let mutated = (0..15).filter_map(|_| extract(&another(&mut rng, &bytes), &PortNo(port).into()));
             let mutated = mutated.map(|mut other| {
                 other.set(Field::RecircId, key.get(Field::RecircId));
                 other
@@ -195,7 +195,7 @@ fn labels_are_put_on_and_taken_off_every_stack_that_a_megaflow_covers_in_the_sam
     let at = |index: usize, place: u32| entries[index / 3_usize.pow(place) % 3];
     let keys: Vec<Key> = (0..27)
         .map(|index| {
-            let mut key = extract(&[0; 60], PortNo(1)).unwrap();
+            let mut key = extract(&[0; 60], &PortNo(1).into()).unwrap();
             key.set(Field::EthType, 0x8847);
             let stack = [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2];
             (0..)

@@ -67,7 +67,7 @@ fn every_packet_that_a_megaflow_covers_goes_through_the_rules_alike() {
         let rules = install(&mut switch, &mut rng, &topology);
         for _ in 0..20 {
             let (port, bytes) = packet::random(&mut rng, &topology);
-            let key = extract(&bytes, PortNo(port)).unwrap();
+            let key = extract(&bytes, &PortNo(port).into()).unwrap();
             let translation = switch.translate(&key, Nanos::ZERO);
             switch.apply(&translation.effects, Nanos::ZERO);
             let translation = switch.translate(&key, Nanos::ZERO);
@@ -138,7 +138,7 @@ fn packets_leave_by_rules_as_they_leave_open_vswitch() {
                 .call("ofproto/trace", &["br0", &in_port, &testkit::to_hex(&bytes)])
                 .unwrap();
             let line = trace.lines().find_map(|line| line.strip_prefix("Datapath actions: "));
-            let key = extract(&bytes, PortNo(port)).unwrap();
+            let key = extract(&bytes, &PortNo(port).into()).unwrap();
             let translation = ours.translate(&key, Nanos::ZERO);
             ours.apply(&translation.effects, Nanos::ZERO);
             let theirs = frames::run(&steps::parse(line.unwrap_or("drop")), &Frame::new(&key), false);

@@ -59,7 +59,7 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
             let theirs = control
                 .call("ofproto/trace", &["br0", &in_port, &to_hex(&bytes)])
                 .unwrap();
-            let key = extract(&bytes, PortNo(port)).unwrap();
+            let key = extract(&bytes, &PortNo(port).into()).unwrap();
             let mut request = Request::new("br0", key, flow::port_from_of10(ofport));
             request.effective = true;
             let traced = ours.trace(&request).unwrap();

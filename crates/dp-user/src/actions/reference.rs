@@ -161,11 +161,11 @@ impl Plain {
             Action::SetField(set) => {
                 // Writes are compared with a model of their own.
                 let mut frame = Frame::from_slice(&self.bytes);
-                (frame.mark, frame.priority) = (self.mark, self.queue);
+                (frame.meta.mark, frame.meta.priority) = (self.mark, self.queue);
                 let mut layers = Layers::UNKNOWN;
                 set_field(&mut frame, &mut layers, set);
                 self.bytes = frame.data().to_vec();
-                (self.mark, self.queue) = (frame.mark, frame.priority);
+                (self.mark, self.queue) = (frame.meta.mark, frame.meta.priority);
             }
             _ => {}
         }
@@ -266,7 +266,8 @@ fn ours(frame: Frame, actions: &[Action]) -> (Outcome, Fixture) {
     while let Some(again) = fixture.actor.next_recirculated() {
         for packet in gso::segment(again.frame).unwrap() {
             let bytes = packet.data().to_vec();
-            outcome.again.push((again.id, bytes, packet.priority, packet.mark));
+            let meta = &packet.meta;
+            outcome.again.push((meta.recirc_id, bytes, meta.priority, meta.mark));
         }
     }
     (outcome, fixture)

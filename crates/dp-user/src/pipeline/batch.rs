@@ -2,7 +2,7 @@
 
 use super::bytes_of;
 use crate::signature::NONE;
-use flow::{Key, KeySlot, PortNo, Reading};
+use flow::{Key, KeySlot, PacketMeta, Reading};
 use netdev::Frame;
 
 /// In place of a megaflow's number: no key could be read.
@@ -34,11 +34,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Takes in those of the next packets that visibly repeat one that did: there are often more.
+    /// Takes in the next packets as long as they repeat one that did: there are often more.
     #[inline(never)]
     fn take_repeated(&mut self, repeated: &Frame, rest: &mut std::slice::Iter<Frame>) {
         while let Some(next) = rest.as_slice().first()
-            && flow::repeats(next.data(), repeated.data())
+            && flow::repeats((next.data(), &next.meta), (repeated.data(), &repeated.meta))
         {
             self.packets += 1;
             self.bytes += next.len() as u32;
@@ -48,13 +48,11 @@ impl Run {
 }
 
 impl Batch {
-    /// Reads the keys of the packets; of those that visibly have the key of the one before, one
-    /// key.
+    /// Reads the keys of the packets, one key for packets in a row that have the same one.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
-        port: PortNo,
-        read: impl Fn(&mut KeySlot, &[u8], PortNo, Option<&KeySlot>) -> Reading,
+        read: impl Fn(&mut KeySlot, &[u8], &PacketMeta, Option<&KeySlot>) -> Reading,
         hash: impl Fn(&Key) -> u64,
     ) {
         let packets = self.frames.len();
@@ -66,7 +64,12 @@ impl Batch {
         while let Some(frame) = frames.next() {
             let Some(run) = place else { break };
             let len = frame.len() as u32;
-            match read(&mut run.key, frame.data(), port, before.as_ref().map(|run| &run.key)) {
+            match read(
+                &mut run.key,
+                frame.data(),
+                &frame.meta,
+                before.as_ref().map(|run| &run.key),
+            ) {
                 Reading::Same => {
                     if let Some(before) = &mut before {
                         before.packets += 1;

@@ -6,12 +6,12 @@
 use super::Pipeline;
 use super::batch::{Batch, MALFORMED, Run};
 use crate::signature::NONE;
-use flow::{Key, KeySlot, PortNo};
+use flow::{Key, KeySlot};
 
 impl Pipeline {
     /// Stage 2.
     #[inline(never)]
-    pub(super) fn extract(&mut self, batch: &mut Batch, port: PortNo) {
+    pub(super) fn extract(&mut self, batch: &mut Batch) {
         if self.ethernet != self.flows.is_ethernet() {
             self.look_further();
         }
@@ -21,9 +21,9 @@ impl Pipeline {
         };
         batch.is_ethernet = self.hashes_ethernet();
         if batch.is_ethernet {
-            batch.read(port, KeySlot::read_ethernet, |key| ask(self.hasher.ethernet(key)));
+            batch.read(KeySlot::read_ethernet, |key| ask(self.hasher.ethernet(key)));
         } else {
-            batch.read(port, KeySlot::read, |key| ask(self.hasher.whole(key)));
+            batch.read(KeySlot::read, |key| ask(self.hasher.whole(key)));
         }
     }
 

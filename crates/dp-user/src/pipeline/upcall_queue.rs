@@ -251,7 +251,7 @@ impl Pipeline {
     /// Stages 2 to 7 for a batch behind packets that wait.
     #[cold]
     pub(super) fn forward_behind(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
-        self.extract(batch, from.port);
+        self.extract(batch);
         self.find(batch);
         self.act_in_order(batch, from, now);
     }

@@ -154,7 +154,7 @@ proptest! {
         }
         bytes.truncate(bytes.len().saturating_sub(if cut < 50 { 0 } else { cut }));
         let mut frame = Frame::from_slice(&bytes);
-        let Some(mut key) = flow::extract(&bytes, flow::PortNo(1)) else {
+        let Some(mut key) = flow::extract(&bytes, &flow::PortNo(1).into()) else {
             let mut layers = Layers::UNKNOWN;
             for (field, value, mask) in writes {
                 if let Some(set) = SetField::new(field, value, mask) {
@@ -176,7 +176,7 @@ proptest! {
                 continue;
             }
             set_field(&mut frame, &mut layers, &set);
-            let after = flow::extract(frame.data(), flow::PortNo(1)).unwrap();
+            let after = flow::extract(frame.data(), &flow::PortNo(1).into()).unwrap();
             let zero = |field: Field| key.get(field) == 0;
             let there = match field.info().prerequisite {
                 flow::Prerequisite::None => true,
@@ -238,7 +238,7 @@ fn the_kind_of_an_option_is_written_where_there_is_one() {
     let set = |field, value| SetField::new(field, value, u128::MAX).unwrap();
     let mut layers = Layers::UNKNOWN;
     set_field(&mut frame, &mut layers, &set(Field::NdOptionsType, 2));
-    let key = flow::extract(frame.data(), flow::PortNo(1)).unwrap();
+    let key = flow::extract(frame.data(), &flow::PortNo(1).into()).unwrap();
     assert_eq!(key.get(Field::NdOptionsType), 2);
     assert_eq!((key.get(Field::NdSll), key.get(Field::NdTll)), (0, 0x0707_0707_0707));
     // The sum of the message changed by what the option did.
@@ -269,7 +269,7 @@ fn what_becomes_a_neighbour_message_has_its_reserved_bits_though_it_has_no_targe
         );
     }
     assert_eq!(frame.data()[58..], [10, 11, 12, 13]);
-    let key = flow::extract(frame.data(), flow::PortNo(1)).unwrap();
+    let key = flow::extract(frame.data(), &flow::PortNo(1).into()).unwrap();
     assert_eq!((key.get(Field::NdReserved), key.get(Field::NdTarget)), (0x0a0b_0c0d, 0));
     assert_eq!(sum(frame.data()), before);
 }
@@ -277,14 +277,17 @@ fn what_becomes_a_neighbour_message_has_its_reserved_bits_though_it_has_no_targe
 #[test]
 fn marks_are_written_to_what_goes_with_the_packet() {
     let mut frame = Frame::from_slice(&[0; 60]);
-    frame.mark = 0xff00;
+    frame.meta.mark = 0xff00;
     let mut layers = Layers::UNKNOWN;
     for (field, value, mask) in [(Field::PktMark, 0x12, 0xff), (Field::SkbPriority, 7, u128::MAX)] {
         set_field(&mut frame, &mut layers, &SetField::new(field, value, mask).unwrap());
     }
-    assert_eq!((frame.mark, frame.priority), (0xff12, 7));
+    assert_eq!((frame.meta.mark, frame.meta.priority), (0xff12, 7));
     let copy = frame.duplicate();
-    assert_eq!((copy.mark, copy.priority, copy.data()), (0xff12, 7, &[0; 60][..]));
+    assert_eq!(
+        (copy.meta.mark, copy.meta.priority, copy.data()),
+        (0xff12, 7, &[0; 60][..])
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A place that keys are read into, one after the other.
 
 use super::{Plain, begins_with, ethernet, payload, untagged};
-use crate::{ETHERNET_WORDS, Field, Key, PortNo};
+use crate::field::fill;
+use crate::{ETHERNET_WORDS, Field, Key, PacketMeta};
 use std::ops::Deref;
 use wire::EtherType;
 
@@ -15,7 +16,7 @@ use wire::EtherType;
 #[derive(Clone)]
 pub struct KeySlot {
     key: Key,
-    /// Whether only words that a packet of IPv4 has may be other than zero.
+    /// Whether the packet has plain metadata, and only words that an IPv4 packet has are not zero.
     is_plain: bool,
 }
 
@@ -52,11 +53,12 @@ impl KeySlot {
     /// Reads a packet, as [`extract`](super::extract) does. `before` is where the packet before it
     /// was read in the same way, if there was one.
     #[inline(always)]
-    pub fn read(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
-        let Some(plain) = Plain::read(data, in_port) else {
-            return self.read_any(data, in_port);
+    pub fn read(&mut self, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>) -> Reading {
+        let plain = if meta.is_plain() { Plain::read(data, meta) } else { None };
+        let Some(plain) = plain else {
+            return self.read_any(data, meta);
         };
-        if before.is_some_and(|before| plain.is_of(before)) {
+        if before.is_some_and(|before| before.is_plain && plain.is_of(before)) {
             return Reading::Same;
         }
         if !self.is_plain {
@@ -66,23 +68,28 @@ impl KeySlot {
         Reading::Key
     }
 
-    fn read_any(&mut self, data: &[u8], in_port: PortNo) -> Reading {
+    fn read_any(&mut self, data: &[u8], meta: &PacketMeta) -> Reading {
         self.key = Key::ZERO;
-        let read = ethernet(&mut self.key, data, in_port);
+        let (mark, priority) = (meta.mark.into(), meta.priority.into());
+        fill(
+            &mut self.key.words,
+            [(Field::PktMark, mark), (Field::SkbPriority, priority)],
+        );
+        let read = ethernet(&mut self.key, data, meta);
         if let Some((kind, rest)) = read {
             payload(&mut self.key, kind, rest);
         }
-        self.is_plain = self.key.get(Field::EthType) == u128::from(EtherType::IPV4.0);
+        self.is_plain = meta.is_plain() && self.key.get(Field::EthType) == u128::from(EtherType::IPV4.0);
         reading(read.is_some())
     }
 
     /// The same for the first [`ETHERNET_WORDS`] words of a packet's key, which are those before
     /// its payload. What the other words say has no meaning.
     #[inline(always)]
-    pub fn read_ethernet(&mut self, data: &[u8], in_port: PortNo, before: Option<&KeySlot>) -> Reading {
-        let Some(words) = untagged(data, in_port) else {
+    pub fn read_ethernet(&mut self, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>) -> Reading {
+        let Some(words) = untagged(data, meta) else {
             self.key.words[..ETHERNET_WORDS].fill(0);
-            return reading(ethernet(&mut self.key, data, in_port).is_some());
+            return reading(ethernet(&mut self.key, data, meta).is_some());
         };
         if before.is_some_and(|before| begins_with(before, &words)) {
             return Reading::Same;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ETHERNET_WORDS;
+use crate::{Connection, ETHERNET_WORDS, PortNo};
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 
@@ -38,7 +38,11 @@ fn what_has_a_key_is_known_without_reading_it() {
         packet[12..14].copy_from_slice(&kind.to_be_bytes());
         for len in 0..packet.len() {
             let packet = &packet[..len];
-            assert_eq!(has_key(packet), extract(packet, PortNo(1)).is_some(), "{kind:x} {len}");
+            assert_eq!(
+                has_key(packet),
+                extract(packet, &PortNo(1).into()).is_some(),
+                "{kind:x} {len}"
+            );
         }
     }
 }
@@ -82,6 +86,31 @@ fn of_kind(kind: usize) -> Vec<u8> {
     data
 }
 
+const META_FIELDS: [Field; 4] = [Field::InPort, Field::RecircId, Field::PktMark, Field::SkbPriority];
+
+/// Metadata of which most is as a packet is received with.
+fn any_meta() -> impl Strategy<Value = PacketMeta> {
+    let rarely = || prop_oneof![9 => Just(0u32), 1 => any::<u32>()];
+    (0..6usize, rarely(), rarely()).prop_map(|(part, value, state)| {
+        let mut meta = PacketMeta::received(PortNo(1));
+        match part {
+            0 => meta.in_port.0 ^= value,
+            1 => meta.recirc_id = value,
+            2 => meta.mark = value,
+            3 => meta.priority = value,
+            4 if state != 0 => {
+                let connection = Connection {
+                    state,
+                    ..Connection::default()
+                };
+                meta.extra_mut().connection = Some(connection);
+            }
+            _ => {}
+        }
+        meta
+    })
+}
+
 proptest! {
     #[test]
     fn what_is_called_the_same_has_the_same_key(
@@ -89,6 +118,7 @@ proptest! {
         both in proptest::collection::vec((0usize..70, any::<u8>()), 0..3),
         one in proptest::collection::vec((0usize..70, any::<u8>()), 0..2),
         cuts in proptest::array::uniform2(proptest::option::weighted(0.2, 14usize..90)),
+        metas in proptest::array::uniform2(any_meta()),
     ) {
         let mut packets = [of_kind(kind), of_kind(kind)];
         for (at, byte) in both {
@@ -98,45 +128,52 @@ proptest! {
             packets[1].get_mut(at).into_iter().for_each(|own| *own = byte);
         }
         packets.iter_mut().zip(cuts).for_each(|(packet, cut)| packet.truncate(cut.unwrap_or(usize::MAX)));
-        let keys = packets.each_ref().map(|packet| extract(packet, PortNo(1)));
+        let keys: [_; 2] = std::array::from_fn(|n| extract(&packets[n], &metas[n]));
+        let alike = keys[0].is_some() && keys[0] == keys[1] && metas[0] == metas[1];
         let (mut before, mut slot) = (KeySlot::default(), KeySlot::default());
-        before.read(&packets[0], PortNo(1), None);
-        let same = slot.read(&packets[1], PortNo(1), Some(&before)) == Reading::Same;
-        prop_assert!(!same || keys[0].is_some() && keys[0] == keys[1]);
-        prop_assert!(same || slot.read(&packets[1], PortNo(2), Some(&before)) != Reading::Same);
-        let repeats = slot.read(&packets[0], PortNo(1), Some(&before)) == Reading::Same && repeats(&packets[1], &packets[0]);
-        prop_assert!(!repeats || keys[0] == keys[1]);
-        before.read_ethernet(&packets[0], PortNo(1), None);
-        let same = slot.read_ethernet(&packets[1], PortNo(1), Some(&before)) == Reading::Same;
+        before.read(&packets[0], &metas[0], None);
+        let same = slot.read(&packets[1], &metas[1], Some(&before)) == Reading::Same;
+        prop_assert!(!same || alike);
+        let again = slot.read(&packets[0], &metas[0], Some(&before)) == Reading::Same;
+        let repeats = again && repeats((&packets[1], &metas[1]), (&packets[0], &metas[0]));
+        prop_assert!(!repeats || alike);
+        before.read_ethernet(&packets[0], &metas[0], None);
+        let same = slot.read_ethernet(&packets[1], &metas[1], Some(&before)) == Reading::Same;
         let fronts = keys.map(|key| key.map(|key| key.words()[..ETHERNET_WORDS].to_vec()));
         prop_assert!(!same || fronts[0].is_some() && fronts[0] == fronts[1]);
     }
 
     #[test]
     fn what_was_read_before_leaves_nothing_in_a_slot(
-        packets in proptest::collection::vec((0..KINDS, proptest::collection::vec((12usize..70, any::<u8>()), 0..2), any::<bool>()), 1..6),
+        packets in proptest::collection::vec(
+            (0..KINDS, proptest::collection::vec((12usize..70, any::<u8>()), 0..2), any_meta(), any::<bool>()),
+            1..6,
+        ),
     ) {
         let mut slot = KeySlot::default();
-        for (kind, damage, ethernet) in packets {
+        for (kind, damage, meta, ethernet) in packets {
             let mut data = of_kind(kind);
             for (at, byte) in damage {
                 data.get_mut(at).into_iter().for_each(|own| *own = byte);
             }
-            let key = extract(&data, PortNo(1));
+            let key = extract(&data, &meta);
+            if let Some(key) = key {
+                prop_assert_eq!(fields(&key, &META_FIELDS), [meta.in_port.0, meta.recirc_id, meta.mark, meta.priority].map(u128::from));
+            }
             if ethernet {
-                prop_assert_eq!(slot.read_ethernet(&data, PortNo(1), None) == Reading::Key, key.is_some());
+                prop_assert_eq!(slot.read_ethernet(&data, &meta, None) == Reading::Key, key.is_some());
             } else {
-                prop_assert_eq!((slot.read(&data, PortNo(1), None) == Reading::Key).then(|| *slot), key);
+                prop_assert_eq!((slot.read(&data, &meta, None) == Reading::Key).then(|| *slot), key);
             }
         }
     }
 
     #[test]
     fn no_bytes_make_it_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let key = extract(&data, PortNo(1));
+        let key = extract(&data, &PortNo(1).into());
         prop_assert_eq!(key.is_some(), has_key(&data));
         let mut front = KeySlot::default();
-        prop_assert_eq!(key.is_some(), front.read_ethernet(&data, PortNo(1), None) == Reading::Key);
+        prop_assert_eq!(key.is_some(), front.read_ethernet(&data, &PortNo(1).into(), None) == Reading::Key);
         if let Some(key) = key {
             prop_assert_eq!(&key.words()[..ETHERNET_WORDS], &front.words()[..ETHERNET_WORDS]);
         }
@@ -156,7 +193,7 @@ proptest! {
             }
         }
         data.truncate(cut);
-        extract(&data, PortNo(1));
+        extract(&data, &PortNo(1).into());
     }
 
     #[test]
@@ -169,7 +206,7 @@ proptest! {
         } else {
             builder.tcp(src, dst, 9, 9).fin().write(&mut data, &[]).unwrap();
         }
-        let key = extract(&data, PortNo(3)).unwrap();
+        let key = extract(&data, &PortNo(3).into()).unwrap();
         let expected = [
             if v6 { 0x86dd } else { 0x800 },
             if udp { 17 } else { 6 },
@@ -192,15 +229,15 @@ proptest! {
         let mut data = tcp4(64, 1, 2);
         data[16..18].copy_from_slice(&len.to_be_bytes());
         data.truncate(14 + usize::from(len));
-        let key = extract(&data, PortNo(1));
+        let key = extract(&data, &PortNo(1).into());
         data.extend(padding);
-        prop_assert_eq!(key, extract(&data, PortNo(1)));
+        prop_assert_eq!(key, extract(&data, &PortNo(1).into()));
     }
 }
 
 #[test]
 fn a_tcp_packet_has_its_addresses_ports_and_flags() {
-    let key = extract(&tcp4(63, 80, 1234), PortNo(7)).unwrap();
+    let key = extract(&tcp4(63, 80, 1234), &PortNo(7).into()).unwrap();
     assert_eq!(fields(&key, &TCP_FIELDS), [0x800, 6, 63, 0, 80, 1234, 0x12, 0]);
     assert_eq!(
         fields(&key, &[Field::Ipv4Src, Field::Ipv4Dst]),
@@ -220,21 +257,36 @@ fn packets_of_a_connection_are_called_the_same() {
     next[18..20].copy_from_slice(&[1, 2]);
     next[38..46].copy_from_slice(&[9; 8]);
     let (mut before, mut slot) = (KeySlot::default(), KeySlot::default());
-    assert_eq!(before.read(&tcp, PortNo(1), None), Reading::Key);
-    assert_eq!(slot.read(&next, PortNo(1), Some(&before)), Reading::Same);
-    assert!(repeats(&next, &tcp) && !repeats(&next[..next.len() - 1], &tcp));
-    assert_eq!(slot.read(&next, PortNo(2), Some(&before)), Reading::Key);
+    assert_eq!(before.read(&tcp, &PortNo(1).into(), None), Reading::Key);
+    assert_eq!(slot.read(&next, &PortNo(1).into(), Some(&before)), Reading::Same);
+    let (meta, mut marked) = (PacketMeta::received(PortNo(1)), PacketMeta::received(PortNo(1)));
+    assert!(repeats((&next, &meta), (&tcp, &meta)) && !repeats((&next[..next.len() - 1], &meta), (&tcp, &meta)));
+    assert!(!repeats((&next, &PortNo(2).into()), (&tcp, &meta)));
+    marked.mark = 1;
+    let mut tracked = meta.clone();
+    tracked.extra_mut().connection = Some(Connection::default());
+    for other in [&marked, &tracked] {
+        assert!(!repeats((&next, other), (&tcp, &meta)));
+        assert_eq!(slot.read(&next, other, Some(&before)), Reading::Key);
+    }
+    assert_eq!(slot.read(&next, &PortNo(2).into(), Some(&before)), Reading::Key);
     // A flag, a port.
     for at in [47, 34] {
         let mut other = next.clone();
         other[at] ^= 1;
-        assert_eq!(slot.read(&other, PortNo(1), Some(&before)), Reading::Key);
-        assert!(!repeats(&other, &tcp));
-        assert_eq!(Some(*slot), extract(&other, PortNo(1)));
-        assert_eq!(slot.read_ethernet(&other, PortNo(1), Some(&before)), Reading::Same);
+        assert_eq!(slot.read(&other, &PortNo(1).into(), Some(&before)), Reading::Key);
+        assert!(!repeats((&other, &meta), (&tcp, &meta)));
+        assert_eq!(Some(*slot), extract(&other, &PortNo(1).into()));
+        assert_eq!(
+            slot.read_ethernet(&other, &PortNo(1).into(), Some(&before)),
+            Reading::Same
+        );
     }
     next[3] ^= 1;
-    assert_eq!(slot.read_ethernet(&next, PortNo(1), Some(&before)), Reading::Key);
+    assert_eq!(
+        slot.read_ethernet(&next, &PortNo(1).into(), Some(&before)),
+        Reading::Key
+    );
 }
 
 #[test]
@@ -242,12 +294,12 @@ fn a_later_fragment_has_no_ports() {
     let mut data = tcp4(64, 80, 443);
     data[20..22].copy_from_slice(&0x2000u16.to_be_bytes());
     assert_eq!(
-        fields(&extract(&data, PortNo(1)).unwrap(), &TCP_FIELDS),
+        fields(&extract(&data, &PortNo(1).into()).unwrap(), &TCP_FIELDS),
         [0x800, 6, 64, 1, 80, 443, 0x12, 0]
     );
     data[20..22].copy_from_slice(&0x2001u16.to_be_bytes());
     assert_eq!(
-        fields(&extract(&data, PortNo(1)).unwrap(), &TCP_FIELDS),
+        fields(&extract(&data, &PortNo(1).into()).unwrap(), &TCP_FIELDS),
         [0x800, 6, 64, 3, 0, 0, 0, 0]
     );
 }
@@ -257,7 +309,7 @@ fn an_ip_header_that_claims_more_than_there_is_has_no_fields() {
     let mut data = tcp4(64, 80, 443);
     data[16..18].copy_from_slice(&500u16.to_be_bytes());
     assert_eq!(
-        fields(&extract(&data, PortNo(1)).unwrap(), &TCP_FIELDS),
+        fields(&extract(&data, &PortNo(1).into()).unwrap(), &TCP_FIELDS),
         [0x800, 0, 0, 0, 0, 0, 0, 0]
     );
 }
@@ -271,7 +323,7 @@ fn ipv6_extension_headers_are_stepped_over() {
     data.extend([44, 0, 1, 4, 0, 0, 0, 0]);
     data.extend([17, 0, 0, 1, 0, 0, 0, 9]);
     data.extend([0, 5, 0, 6, 0, 8, 0, 0]);
-    let key = extract(&data, PortNo(1)).unwrap();
+    let key = extract(&data, &PortNo(1).into()).unwrap();
     let read = fields(
         &key,
         &[
@@ -290,7 +342,7 @@ fn ipv6_extension_headers_are_stepped_over() {
 fn tags_beyond_the_second_are_payload() {
     let mut data = [&[4; 6][..], &[2; 6]].concat();
     data.extend([0x88, 0xa8, 0xf0, 1, 0x81, 0, 0, 2, 0x81, 0, 0, 3, 8, 0]);
-    let key = extract(&data, PortNo(1)).unwrap();
+    let key = extract(&data, &PortNo(1).into()).unwrap();
     assert_eq!(
         key.tag(0),
         Some(wire::VlanTag {
@@ -305,9 +357,9 @@ fn tags_beyond_the_second_are_payload() {
 #[test]
 fn a_packet_that_ends_inside_its_tag_is_malformed() {
     let data = [&[4; 6][..], &[2; 6], &[0x81, 0, 0, 1, 8, 0]].concat();
-    assert!(extract(&data, PortNo(1)).is_some());
+    assert!(extract(&data, &PortNo(1).into()).is_some());
     for len in 0..data.len() {
-        assert_eq!(extract(&data[..len], PortNo(1)), None, "{len}");
+        assert_eq!(extract(&data[..len], &PortNo(1).into()), None, "{len}");
     }
 }
 
@@ -320,9 +372,9 @@ fn a_frame_with_a_length_is_of_its_snap_type_or_of_none() {
         &[0; 35],
     ]
     .concat();
-    assert_eq!(extract(&data, PortNo(1)).unwrap().get(Field::EthType), 0x5ff);
+    assert_eq!(extract(&data, &PortNo(1).into()).unwrap().get(Field::EthType), 0x5ff);
     data[14..22].copy_from_slice(&[0xaa, 0xaa, 3, 0, 0, 0, 0x88, 0xcc]);
-    assert_eq!(extract(&data, PortNo(1)).unwrap().get(Field::EthType), 0x88cc);
+    assert_eq!(extract(&data, &PortNo(1).into()).unwrap().get(Field::EthType), 0x88cc);
 }
 
 #[test]
@@ -331,14 +383,14 @@ fn an_arp_request_has_its_addresses() {
     data.extend([
         0, 1, 8, 0, 6, 4, 0, 1, 2, 2, 2, 2, 2, 2, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2,
     ]);
-    let key = extract(&data, PortNo(1)).unwrap();
+    let key = extract(&data, &PortNo(1).into()).unwrap();
     let read = fields(
         &key,
         &[Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha],
     );
     assert_eq!(read, [1, 0x0a00_0001, 0x0a00_0002, 0x0202_0202_0202, 0]);
     data[18] = 7; // not an Ethernet address
-    assert_eq!(extract(&data, PortNo(1)).unwrap().get(Field::ArpOp), 0);
+    assert_eq!(extract(&data, &PortNo(1).into()).unwrap().get(Field::ArpOp), 0);
 }
 
 /// With these options behind the target.
@@ -355,7 +407,7 @@ fn neighbour_solicitation(options: &[u8]) -> Vec<u8> {
 #[test]
 fn a_neighbour_solicitation_has_its_target_and_option() {
     let read = |options: &[u8]| {
-        let key = extract(&neighbour_solicitation(options), PortNo(1)).unwrap();
+        let key = extract(&neighbour_solicitation(options), &PortNo(1).into()).unwrap();
         fields(&key, &[Field::IcmpType, Field::NdTarget, Field::NdSll])
     };
     let target = u128::from_be_bytes([5; 16]);

@@ -85,7 +85,7 @@ impl Lab {
     }
 
     pub(crate) fn translate(&self, port: &str, packet: Packet) -> Translation {
-        let key = extract(&packet.bytes(), PortNo(self.ports[port])).unwrap();
+        let key = extract(&packet.bytes(), &PortNo(self.ports[port]).into()).unwrap();
         self.switch.translate(&key, self.now)
     }
 

@@ -81,7 +81,7 @@ fn fragments_that_shall_be_dropped_are_without_rules_either() {
     let packet = packet
         .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into())
         .udp(1, 2, b"data");
-    let whole = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let whole = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let fragments = [Frag::First, Frag::Later].map(|frag| {
         let mut key = whole;
         key.set(Field::IpFrag, frag as u128);

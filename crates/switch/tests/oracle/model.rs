@@ -480,7 +480,7 @@ impl Shot {
     }
 
     pub(crate) fn key(&self) -> flow::Key {
-        flow::extract(&self.bytes(), flow::PortNo(self.port)).unwrap()
+        flow::extract(&self.bytes(), &flow::PortNo(self.port).into()).unwrap()
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {

@@ -19,7 +19,7 @@ const MOST_ACTIONS: usize = 8192 + 1500;
 
 fn key() -> Key {
     let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    extract(&packet.udp(1000, 80, b"data").bytes(), PortNo(1)).unwrap()
+    extract(&packet.udp(1000, 80, b"data").bytes(), &PortNo(1).into()).unwrap()
 }
 
 fn change(rule: &str) -> FlowMod {
@@ -146,13 +146,13 @@ fn every_kind_of_step_draws_from_the_budget() {
             switch.flow_mod("br1", &change(rule), Nanos::ZERO).unwrap();
         }
         let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
-        for key in [key(), extract(&packet.clone().bytes(), PortNo(1)).unwrap()] {
+        for key in [key(), extract(&packet.clone().bytes(), &PortNo(1).into()).unwrap()] {
             let translated = switch.translate_rules(&key);
             assert!(translated.work <= MOST_WORK, "{leaf}: {}", translated.work);
             assert!(translated.translation.actions.len() < MOST_ACTIONS, "{leaf}");
         }
         let label = leaf.contains("pop_mpls") as usize;
-        let keys = [key(), extract(&packet.bytes(), PortNo(1)).unwrap()];
+        let keys = [key(), extract(&packet.bytes(), &PortNo(1).into()).unwrap()];
         assert!(
             switch.translate_rules(&keys[label]).ran_out.is_some(),
             "{leaf}: {}",

@@ -18,7 +18,7 @@ type Sent = Vec<(u32, String)>;
 fn sent(actions: &str) -> (Sent, Sent) {
     let packet = Packet::new(mac(1), mac(2)).tag(0x8100, 10);
     let packet = packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    let key = extract(&packet.udp(1, 2, b"data").bytes(), PortNo(3)).unwrap();
+    let key = extract(&packet.udp(1, 2, b"data").bytes(), &PortNo(3).into()).unwrap();
     let out = |actions: &str| {
         let switch = bridge(&[], &[&format!("actions={actions}")]);
         let translation = switch.translate(&key, Nanos::ZERO);
@@ -39,7 +39,7 @@ fn tags_that_a_copy_buries_under_a_label_stay_with_the_copy() {
 #[test]
 fn a_tag_that_comes_off_for_an_access_port_stays_on_for_the_next_action() {
     let packet = Packet::new(mac(1), mac(2)).tag(0x8100, 10);
-    let key = extract(&packet.payload(0x88b5, b"data").bytes(), PortNo(3)).unwrap();
+    let key = extract(&packet.payload(0x88b5, b"data").bytes(), &PortNo(3).into()).unwrap();
     let mut config = Topology::fixed().config();
     for port in config.bridges.values_mut().flat_map(|bridge| bridge.ports.values_mut()) {
         if port.interfaces.iter().any(|i| i.attach == Attach::Device(PortNo(2))) {

@@ -35,13 +35,13 @@ fn answer(switch: &mut Switch, key: &Key) -> Translated {
 
 fn udp(src: u16) -> Key {
     let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    extract(&packet.udp(src, 80, b"data").bytes(), PortNo(1)).unwrap()
+    extract(&packet.udp(src, 80, b"data").bytes(), &PortNo(1).into()).unwrap()
 }
 
 /// A label on the packet.
 fn labelled() -> Key {
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
-    extract(&packet.bytes(), PortNo(1)).unwrap()
+    extract(&packet.bytes(), &PortNo(1).into()).unwrap()
 }
 
 fn out(port: u32) -> Step {
@@ -161,7 +161,7 @@ fn actions_see_and_change_what_is_behind_a_label() {
 fn what_is_left_of_a_known_stack_is_known() {
     let stack = [0, 0, 0x10, 9, 0, 0, 0x20, 8, 0, 0, 0x31, 7, 0x45, 0, 0, 20];
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &stack);
-    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let rules = [
         "mpls,mpls_label=1,actions=pop_mpls:0x8847,goto_table:1",
         "table=1,mpls,mpls_label=2,actions=output:2",
@@ -191,7 +191,7 @@ fn tags_behind_a_label_are_the_packets_own() {
 fn a_label_that_comes_off_under_another_type_hides_the_labels_behind_it() {
     let stack = [0, 0, 0x10, 9, 0, 0, 0x21, 8, 0x45, 0, 0, 20];
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &stack);
-    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let rules = ["mpls,actions=pop_mpls:0x88e7,goto_table:1", "table=1,actions=output:2"];
     let actions = answer(&mut bridge(&[], &rules), &key).translation.actions;
     assert!(
@@ -204,7 +204,7 @@ fn a_label_that_comes_off_under_another_type_hides_the_labels_behind_it() {
 fn times_to_live_are_copied_between_a_label_and_what_no_key_shows() {
     let two = [0, 0, 0x10, 9, 0, 0, 0x21, 8, 0x45, 0, 0, 20];
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &two);
-    let two_labels = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let two_labels = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let steps = |key: &Key, actions: &str| {
         let rule = format!("mpls,actions={actions}");
         answer(&mut bridge(&[], &[&rule]), key).translation.actions.to_vec()
@@ -241,7 +241,7 @@ fn a_later_table_sees_what_is_behind_a_backbone_header() {
     ];
     let mut switch = bridge(&[], &rules);
     let packet = Packet::new(mac(1), mac(2)).payload(0x88e7, &[0; 40]);
-    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let first = answer(&mut switch, &key).translation.actions;
     let Some(Step::Recirc(id)) = first.last().copied() else {
         panic!("{first:?}");
@@ -389,7 +389,7 @@ fn backbone_headers_go_on_and_off() {
         "{actions:?}"
     );
     let packet = Packet::new(mac(1), mac(2)).payload(0x88e7, &[0; 40]);
-    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let actions = answer(&mut switch, &key).translation.actions;
     assert!(matches!(actions[..], [Step::PopPbb, Step::Recirc(_)]), "{actions:?}");
 }
@@ -410,7 +410,7 @@ fn a_group_selects_by_weight_and_few_flows_move_when_a_bucket_goes() {
     }
     assert!(count.len() == 2 && (800..1200).contains(&count[&2]), "{count:?}");
     let other = Packet::new(mac(1), mac(2)).payload(0x88b5, b"data");
-    let key = extract(&other.bytes(), PortNo(1)).unwrap();
+    let key = extract(&other.bytes(), &PortNo(1).into()).unwrap();
     assert_eq!(switch.translate_rules(&key).translation.actions[..], [out(2)]);
 }
 
@@ -489,7 +489,7 @@ fn a_new_tag_is_empty_whatever_is_under_it() {
     let frame = Packet::new(mac(1), mac(2))
         .tag(0x8100, 0x6007)
         .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    let key = extract(&frame.udp(7, 80, b"data").bytes(), PortNo(1)).unwrap();
+    let key = extract(&frame.udp(7, 80, b"data").bytes(), &PortNo(1).into()).unwrap();
     let mut switch = bridge(&[], &["actions=push_vlan:0x88a8,output:2"]);
     let steps = answer(&mut switch, &key).translation.actions;
     let empty = wire::VlanTag { tpid: 0x88a8, tci: 0 };

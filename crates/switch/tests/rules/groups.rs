@@ -288,7 +288,7 @@ fn random_groups_translate_within_the_budget_and_as_a_plain_reading_of_them() {
             let packet = Packet::new(mac(rng.below(200) as u32), mac(rng.below(200) as u32))
                 .ipv4([10, 0, 0, 1].into(), [10, 0, 0, rng.below(200) as u8].into())
                 .udp(rng.below(60_000) as u16, 80, b"data");
-            let key = extract(&packet.bytes(), PortNo(in_port)).unwrap();
+            let key = extract(&packet.bytes(), &PortNo(in_port).into()).unwrap();
             let translated = switch.translate_rules(&key);
             let steps = &translated.translation.actions;
             most = most.max(translated.work);

@@ -28,12 +28,12 @@ fn flow_mod(command: FlowCommand, text: &str) -> FlowMod {
 
 fn tcp(flags: u8) -> Key {
     let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    extract(&packet.tcp(1, 2, flags, b"").bytes(), PortNo(1)).unwrap()
+    extract(&packet.tcp(1, 2, flags, b"").bytes(), &PortNo(1).into()).unwrap()
 }
 
 fn from(station: u32) -> Key {
     let packet = Packet::new(mac(station), mac(9)).payload(0x88b5, b"data");
-    extract(&packet.bytes(), PortNo(1)).unwrap()
+    extract(&packet.bytes(), &PortNo(1).into()).unwrap()
 }
 
 fn rules_in(switch: &Switch, table: u8) -> usize {
@@ -74,7 +74,7 @@ fn what_was_learned_before_a_packet_is_given_up_stays_learned() {
     let mut switch = bridge(&[&loops, &labels]);
     for (station, port, learned) in [(1, 1, 1), (2, 2, 2)] {
         let packet = Packet::new(mac(station), mac(9)).payload(0x88b5, b"data");
-        let key = extract(&packet.bytes(), PortNo(port)).unwrap();
+        let key = extract(&packet.bytes(), &PortNo(port).into()).unwrap();
         let translated = switch.translate_rules(&key);
         assert!(translated.translation.actions.is_empty(), "{translated:?}");
         switch.accept(&translated, Nanos::ZERO).unwrap();
@@ -89,7 +89,7 @@ fn a_rule_made_of_no_port_sends_nowhere() {
     switch.accept(&switch.translate_rules(&from(1)), Nanos::ZERO).unwrap();
     assert_eq!(rules_in(&switch, 5), 1);
     let packet = Packet::new(mac(1), mac(9)).payload(0x88b5, b"data");
-    let later = switch.translate_rules(&extract(&packet.bytes(), PortNo(2)).unwrap());
+    let later = switch.translate_rules(&extract(&packet.bytes(), &PortNo(2).into()).unwrap());
     assert_eq!((later.rules.len(), later.translation.actions.len()), (2, 0));
 }
 

@@ -19,7 +19,7 @@ fn bridge() -> (Switch, Topology) {
 
 fn key() -> Key {
     let packet = Packet::new(mac(1), mac(2)).payload(0x88b5, b"data");
-    extract(&packet.bytes(), PortNo(1)).unwrap()
+    extract(&packet.bytes(), &PortNo(1).into()).unwrap()
 }
 
 fn rule(table: u8, actions: Vec<Action>) -> FlowMod {
@@ -225,7 +225,7 @@ fn a_cached_translation_is_right_until_a_change_of_rules_says_otherwise() {
         let mut rules = random_rules(&mut rng, &topology);
         for _ in 0..60 {
             let (port, bytes) = packet::random(&mut rng, &topology);
-            let key = extract(&bytes, PortNo(port)).unwrap();
+            let key = extract(&bytes, &PortNo(port).into()).unwrap();
             let translation = switch.translate(&key, now);
             cache.push((key, translation.clone()));
             if rules.is_empty() {
@@ -272,8 +272,8 @@ fn where_rules_ask_for_nothing_but_the_port_one_megaflow_covers_all_of_it() {
     let plain = Packet::new(mac(1), mac(2));
     let tagged = plain.clone().tag(0x8100, 10);
     let twice = plain.clone().tag(0x88a8, 20).tag(0x8100, 10);
-    let keys =
-        [plain, tagged, twice].map(|packet| extract(&packet.payload(0x0800, &[0x45]).bytes(), PortNo(1)).unwrap());
+    let keys = [plain, tagged, twice]
+        .map(|packet| extract(&packet.payload(0x0800, &[0x45]).bytes(), &PortNo(1).into()).unwrap());
     let mut port = Mask::exact(Field::InPort);
     port.add(Field::RecircId);
     for key in &keys {

@@ -8,7 +8,11 @@ use switch::trace::Request;
 use testkit::{Packet, Rng, mac};
 
 fn key() -> Key {
-    extract(&Packet::new(mac(1), mac(2)).payload(0x88b5, b"data").bytes(), PortNo(1)).unwrap()
+    extract(
+        &Packet::new(mac(1), mac(2)).payload(0x88b5, b"data").bytes(),
+        &PortNo(1).into(),
+    )
+    .unwrap()
 }
 
 /// Groups of fast failover, each with two buckets that watch the next; the last watches a port.

@@ -33,7 +33,7 @@ fn bridge(rules: &[&str]) -> Switch {
 
 fn udp() -> Key {
     let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    extract(&packet.udp(7, 80, b"data").bytes(), PortNo(1)).unwrap()
+    extract(&packet.udp(7, 80, b"data").bytes(), &PortNo(1).into()).unwrap()
 }
 
 /// What is done, with the type of service of each copy sent.
@@ -85,14 +85,14 @@ fn a_copy_that_leaves_by_a_marking_queue_gets_its_dscp_and_no_other() {
 #[test]
 fn what_is_not_ip_is_not_marked() {
     let packet = Packet::new(mac(1), mac(2)).payload(0x88b5, b"data");
-    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     assert_eq!(sent("set_queue:3,output:2", &key), [(2, 0)]);
 }
 
 #[test]
 fn behind_a_label_the_copy_that_is_marked_is_marked_and_no_other() {
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
-    let key = extract(&packet.bytes(), PortNo(1)).unwrap();
+    let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let rule = "mpls,actions=pop_mpls:0x0800,set_queue:3,output:2,output:3";
     let steps = bridge(&[rule]).translate(&key, Nanos::ZERO).actions;
     let expected = [

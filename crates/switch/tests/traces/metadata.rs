@@ -101,7 +101,7 @@ fn marks_and_tunnels_metadata_go_through_tables_as_in_open_vswitch() {
         let theirs = control
             .call("ofproto/trace", &["br0", &in_port, &to_hex(&bytes)])
             .unwrap();
-        let key: Key = extract(&bytes, PortNo(device)).unwrap();
+        let key: Key = extract(&bytes, &PortNo(device).into()).unwrap();
         let mut request = Request::new("br0", key, ofport.into());
         request.effective = true;
         let ours = ours.trace(&request).unwrap().text;

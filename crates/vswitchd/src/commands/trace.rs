@@ -107,7 +107,7 @@ fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String
     if let Some(packet) = packet {
         let bytes = from_hex(packet).map_err(|_| "Trailing garbage in packet data".to_owned())?;
         let port = found.1.key.in_port();
-        let key = extract(&bytes, port).ok_or("Packet data too short for Ethernet")?;
+        let key = extract(&bytes, &port.into()).ok_or("Packet data too short for Ethernet")?;
         found.1 = FlowState::with_meta(key, *found.1.meta());
     }
     Ok(Wanted {

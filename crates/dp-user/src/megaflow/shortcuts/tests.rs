@@ -43,7 +43,7 @@ proptest! {
         prop_assert!(key.is_some());
         if ShortcutKey::of(1, &other) == key {
             let read = |packet: &[u8]| {
-                let mut key = flow::extract(packet, PortNo(3)).unwrap();
+                let mut key = flow::extract(packet, &PortNo(3).into()).unwrap();
                 key.set(Field::TcpFlags, 0);
                 key
             };

@@ -100,7 +100,7 @@ fn continuation(out: &mut String, p: &PacketIn) {
 /// A packet's headers as a match, and its transport checksum, on a line.
 pub fn packet(out: &mut String, data: &[u8]) {
     let mut m = Match::ANY;
-    let key = flow::extract(data, PortNo(0));
+    let key = flow::extract(data, &PortNo(0).into());
     if let Some(key) = key {
         let state = FlowState::new(key, 0);
         describe(&mut m, &state, data);

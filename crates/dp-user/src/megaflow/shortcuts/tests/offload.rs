@@ -337,7 +337,7 @@ fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
         flows.add_exit(PortNo(number), offload);
     }
     let packet = Bench::packet(101, 102, 0);
-    let key = flow::extract(&packet, PortNo(101)).unwrap();
+    let key = flow::extract(&packet, &PortNo(101).into()).unwrap();
     let upcall = Upcall {
         key: &key,
         packet: &packet,

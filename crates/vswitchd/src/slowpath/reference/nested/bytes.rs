@@ -115,7 +115,7 @@ impl Packet {
     /// What is behind the tags.
     fn key(&self) -> Key {
         let untagged = [&self.addresses[..], &self.rest].concat();
-        flow::extract(&untagged, PortNo(1)).unwrap()
+        flow::extract(&untagged, &PortNo(1).into()).unwrap()
     }
 
     fn label(&self) -> u32 {
