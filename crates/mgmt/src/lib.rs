@@ -6,6 +6,7 @@
 //! - [`reconnect`]: when to connect again, to probe, to give up.
 //! - [`jsonrpc`]: JSON-RPC 1.0 as the database and the control sockets speak it.
 //! - [`unixctl`]: the control socket of a daemon, both sides of it.
+//! - [`vconn`]: the client's end of an OpenFlow connection.
 //! - [`reclaim`]: memory that was freed, given back to the system.
 //! - [`daemon`]: detaching, pidfiles, the monitor that restarts a crashed daemon.
 //! - [`out`]: standard output whose reader may go away.
@@ -29,3 +30,4 @@ pub mod reclaim;
 pub mod reconnect;
 pub mod stream;
 pub mod unixctl;
+pub mod vconn;

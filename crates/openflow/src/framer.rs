@@ -58,8 +58,18 @@ impl Framer {
     /// The stream makes no sense from here on; all later calls say the same.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<&[u8]>, FramerError> {
-        let bytes = &self.buffer[self.start..];
-        let Some([_, _, a, b, ..]) = bytes.first_chunk::<HEADER_LEN>() else {
+        let Some(len) = self.ready()? else { return Ok(None) };
+        let from = self.start;
+        self.start += len;
+        Ok(Some(&self.buffer[from..from + len]))
+    }
+
+    /// The length of the next message, if all of it was received.
+    ///
+    /// # Errors
+    /// As [`Framer::next`].
+    pub fn ready(&self) -> Result<Option<usize>, FramerError> {
+        let Some([_, _, a, b, ..]) = self.peek() else {
             return Ok(None);
         };
         let length = u16::from_be_bytes([*a, *b]);
@@ -70,12 +80,7 @@ impl Framer {
         if len > self.limit {
             return Err(FramerError::TooLong(length));
         }
-        if bytes.len() < len {
-            return Ok(None);
-        }
-        let from = self.start;
-        self.start += len;
-        Ok(Some(&self.buffer[from..from + len]))
+        Ok((self.pending() >= len).then_some(len))
     }
 
     /// The header of the next message, if it is there.

@@ -1,15 +1,11 @@
-//! A connection to a switch: messages out, messages in, and what the switch refused.
+//! A connection to a switch in OpenFlow 1.0: requests, replies, and what the switch refused.
 
 use anyhow::{Context, Result, bail};
+use mgmt::vconn::{Stream, Vconn};
 use openflow::model::{Body, FlowCommand, FlowMod, Message, Port, PortStats, StatsReply, StatsRequest};
 use openflow::text::{Names, parse_flow};
-use openflow::{Codec, ErrorBody, ErrorKind, Framer, Hello, OfError, Version};
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use openflow::{Codec, ErrorBody, ErrorKind, OfError, Version};
 use std::time::{Duration, Instant};
-
-const VERSION: Version = Version::V10;
 
 /// How long a switch may take to answer. The largest tables take it tens of seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -17,32 +13,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How much is written at once.
 const CHUNK: usize = 1 << 16;
 
-/// What a connection goes over.
-pub trait Stream: Read + Write + Send {
-    /// How long to wait for something to read; none: for ever.
-    ///
-    /// # Errors
-    /// The system's.
-    fn set_patience(&self, patience: Option<Duration>) -> std::io::Result<()>;
-}
-
-impl Stream for UnixStream {
-    fn set_patience(&self, patience: Option<Duration>) -> std::io::Result<()> {
-        self.set_read_timeout(patience)
-    }
-}
-
-impl Stream for TcpStream {
-    fn set_patience(&self, patience: Option<Duration>) -> std::io::Result<()> {
-        self.set_read_timeout(patience)
-    }
-}
-
 /// A connection to a switch.
 pub struct Connection {
-    stream: Box<dyn Stream>,
+    vconn: Vconn,
     codec: Codec,
-    framer: Framer,
     out: Vec<u8>,
     xid: u32,
 }
@@ -64,29 +38,20 @@ impl Refused {
 }
 
 impl Connection {
-    /// Greets, and waits for the switch's greeting.
+    /// Exchanges hellos.
     ///
     /// # Errors
-    /// It says nothing, or does not take OpenFlow 1.0.
-    pub fn open(stream: impl Stream + 'static) -> Result<Connection> {
-        stream.set_patience(Some(PATIENCE))?;
+    /// The switch does not greet, or does not speak OpenFlow 1.0.
+    pub fn open(stream: impl Into<Stream>) -> Result<Connection> {
         let mut connection = Connection {
-            stream: Box::new(stream),
-            codec: Codec::new(VERSION),
-            framer: Framer::new(),
+            vconn: Vconn::new(stream),
+            codec: Codec::new(Version::V10),
             out: Vec::new(),
-            xid: 0,
+            xid: 1,
         };
-        let hello = Hello {
-            version: VERSION.number(),
-            bitmap: None,
-        };
-        connection.send(Body::Hello(hello))?;
-        connection.flush()?;
-        match connection.receive()?.body {
-            Body::Hello(_) => {}
-            other => bail!("the switch begins with {other:?} and no hello"),
-        }
+        let ours = [Version::V10].into_iter().collect();
+        let agreed = connection.vconn.agree("switch", connection.xid, ours);
+        agreed.context("greeting the switch")?;
         connection.barrier()?;
         Ok(connection)
     }
@@ -110,7 +75,7 @@ impl Connection {
     /// # Errors
     /// The connection is broken.
     pub fn flush(&mut self) -> Result<()> {
-        self.stream.write_all(&self.out).context("writing to the switch")?;
+        self.vconn.send(&self.out).context("writing to the switch")?;
         self.out.clear();
         Ok(())
     }
@@ -120,44 +85,21 @@ impl Connection {
     /// # Errors
     /// Nothing comes, the connection is broken, or what comes is not OpenFlow 1.0.
     pub fn receive(&mut self) -> Result<Message> {
-        loop {
-            if let Some(message) = self.next()? {
-                return Ok(message);
-            }
-            self.read()?;
-        }
+        let message = self.receive_until(Instant::now() + PATIENCE)?;
+        message.context("the switch does not answer")
     }
 
-    /// The next message that is here already.
-    fn next(&mut self) -> Result<Option<Message>> {
-        while let Some(bytes) = self.framer.next()? {
-            // The switch may greet in a newer version.
-            let version = bytes.first().copied().and_then(Version::from_number).unwrap_or(VERSION);
-            let message = match Codec::new(version).decode(bytes) {
-                Ok(message) => message,
-                Err(error) => bail!("the switch sends what cannot be read: {}", error.name()),
-            };
-            if let Body::EchoRequest(data) = message.body {
-                let reply = Message {
-                    xid: message.xid,
-                    body: Body::EchoReply(data),
-                };
-                self.codec.append(&mut self.out, &reply);
-                self.flush()?;
-                continue;
-            }
-            return Ok(Some(message));
+    /// The next message that comes before `until`; none if there is none.
+    ///
+    /// # Errors
+    /// The connection is broken, or what comes is not OpenFlow 1.0.
+    pub fn receive_until(&mut self, until: Instant) -> Result<Option<Message>> {
+        let received = self.vconn.recv_before(Some(until)).context("reading from the switch")?;
+        match received.map(|bytes| self.codec.decode(bytes)) {
+            Some(Err(error)) => bail!("the switch sends what cannot be read: {}", error.name()),
+            Some(Ok(message)) => Ok(Some(message)),
+            None => Ok(None),
         }
-        Ok(None)
-    }
-
-    fn read(&mut self) -> Result<()> {
-        let mut buffer = [0; CHUNK];
-        match self.stream.read(&mut buffer).context("reading from the switch")? {
-            0 => bail!("the switch has closed the connection"),
-            n => self.framer.push(&buffer[..n]),
-        }
-        Ok(())
     }
 
     /// Has a rule added, changed or deleted, as `ovs-ofctl` writes it.
@@ -260,34 +202,4 @@ impl Connection {
             }
         }
     }
-
-    /// The next message that comes before `until`; none if there is none.
-    ///
-    /// # Errors
-    /// The connection is broken.
-    pub fn receive_until(&mut self, until: Instant) -> Result<Option<Message>> {
-        loop {
-            if let Some(message) = self.next()? {
-                return Ok(Some(message));
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            self.stream.set_patience(Some(left))?;
-            let read = self.read();
-            self.stream.set_patience(Some(PATIENCE))?;
-            match read {
-                Err(error) if !waits(&error) => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-        }
-    }
-}
-
-/// Nothing has come within the time set.
-fn waits(error: &anyhow::Error) -> bool {
-    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-    matches!(kind, Some(WouldBlock | TimedOut | Interrupted))
 }

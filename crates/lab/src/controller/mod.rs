@@ -9,7 +9,7 @@ mod measure;
 mod reactive;
 mod rules;
 
-pub use connection::{Connection, Refused, Stream};
+pub use connection::{Connection, Refused};
 pub(crate) use fill::drain;
 pub use fill::{Filled, fill};
 pub use measure::{Measured, barrier, packet_out, port_statistics, rates, rule_statistics};

@@ -3,10 +3,10 @@
 
 use crate::system::{ADDRESSES, Kind, System};
 use crate::{line, median};
+use mgmt::vconn::Vconn;
 use openflow::model::{Body, FlowCommand, FlowMod, Message, PacketOut, Port};
 use openflow::text::{Names, parse_actions, parse_flow};
-use openflow::{Codec, Framer, Hello, Version};
-use std::io::{Read, Write};
+use openflow::{Codec, Version};
 use std::net::UdpSocket;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -121,30 +121,24 @@ fn send(received: &AtomicU64) -> f64 {
 
 /// A controller that sends each packet on to port 2, with a rule for its connection if it
 /// `installs` them.
-fn serve(mut stream: UnixStream, installs: bool, ready: &AtomicBool) -> std::io::Result<()> {
+fn serve(stream: UnixStream, installs: bool, ready: &AtomicBool) -> std::io::Result<()> {
     let codec = Codec::new(Version::V13);
-    let (mut framer, mut buffer, mut out) = (Framer::new(), vec![0; 1 << 16], Vec::new());
+    let (mut conn, mut out) = (Vconn::new(stream), Vec::new());
     let say = |out: &mut Vec<u8>, body: Body| {
         out.extend(codec.encode(&Message { xid: 1, body }));
     };
-    let hello = Hello {
-        version: Version::V13.number(),
-        bitmap: None,
-    };
-    say(&mut out, Body::Hello(hello));
+    conn.agree("switch", 1, [Version::V13].into_iter().collect())?;
     say(&mut out, Body::FeaturesRequest);
     say(&mut out, rule("table=0,priority=0,actions=CONTROLLER:65535"));
     let out_of_2 = parse_actions("output:2", &Names::default()).unwrap_or_default();
     loop {
-        stream.write_all(&out)?;
+        conn.send(&out)?;
         out.clear();
-        let len = stream.read(&mut buffer)?;
-        if len == 0 {
-            return Ok(());
-        }
-        framer.push(&buffer[..len]);
-        while let Ok(Some(bytes)) = framer.next() {
-            let Ok(message) = codec.decode(bytes) else { continue };
+        let mut received = Some(conn.recv()?);
+        while let Some(bytes) = received {
+            let message = codec.decode(bytes);
+            received = conn.recv_now()?;
+            let Ok(message) = message else { continue };
             match message.body {
                 Body::EchoRequest(data) => say(&mut out, Body::EchoReply(data)),
                 Body::FeaturesReply(_) => ready.store(true, Ordering::Relaxed),

@@ -1,10 +1,11 @@
 //! Transactions: `--bundle` and `bundle`.
 
 use super::Ctl;
-use super::conn::{Conn, is_error, xid_of};
+use super::conn::Conn;
 use super::flow_mods::{Reading, Source, for_version};
 use super::groups::possible;
 use crate::common::Failure;
+use mgmt::vconn::{is_error, xid_of};
 use openflow::model::{Body, BundleAdd, BundleControl, Message};
 use openflow::text::print::message;
 use openflow::text::{BundleStep, Protocols, parse_bundle_line};
@@ -82,7 +83,7 @@ impl<'a> Transaction<'a> {
 
     fn flush(&mut self) -> Result<(), Failure> {
         let errors = &mut self.errors;
-        let result = self.conn.stream_out(&self.piece, &mut |message| {
+        let result = self.conn.vconn.stream_out(&self.piece, &mut |message| {
             if is_error(message) {
                 errors.push(message.to_vec());
             }
@@ -120,7 +121,7 @@ impl<'a> Transaction<'a> {
             return Ok(());
         }
         loop {
-            let message = self.conn.recv().map(<[u8]>::to_vec);
+            let message = self.conn.vconn.recv().map(<[u8]>::to_vec);
             let message = message.map_err(|e| self.conn.talking(e))?;
             let found = xid_of(&message) == xid;
             if is_error(&message) {

@@ -1,8 +1,9 @@
 //! Flow formats: in which messages flows are told.
 
 use super::Ctl;
-use super::conn::{Conn, is_error};
+use super::conn::Conn;
 use crate::common::Failure;
+use mgmt::vconn::is_error;
 use openflow::Version;
 use openflow::model::Body;
 use openflow::text::Protocols;

@@ -5,11 +5,12 @@
 //! than a piece on its way. (A bundle is sent at once: it can be given up.)
 
 use super::bundle::bundled;
-use super::conn::{Conn, is_error};
+use super::conn::Conn;
 use super::names::Wanted;
 use super::{Ctl, notices};
 use crate::common::Failure;
 use mgmt::pidfile;
+use mgmt::vconn::{is_error, xid_of};
 use openflow::Version;
 use openflow::model::{Body, FlowCommand, FlowMod};
 use openflow::text::{Names, ParseError, Protocols, parse_flow_line, parse_flow_usable};
@@ -253,7 +254,7 @@ impl<'a> Pipe<'a> {
 
     fn flush(&mut self, conn: &mut Conn) -> Result<(), Failure> {
         let mut error = None;
-        let result = conn.stream_out(&self.piece, &mut |message| {
+        let result = conn.vconn.stream_out(&self.piece, &mut |message| {
             if is_error(message) {
                 error = Some(message.to_vec());
             }
@@ -276,12 +277,12 @@ impl<'a> Pipe<'a> {
         self.piece.extend(conn.encode(barrier, Body::BarrierRequest));
         self.flush(conn)?;
         loop {
-            let message = conn.recv().map(<[u8]>::to_vec);
+            let message = conn.vconn.recv().map(<[u8]>::to_vec);
             let message = message.map_err(|e| conn.talking(e))?;
             if is_error(&message) {
                 return self.ctl.refused(self.target, &message);
             }
-            if super::conn::xid_of(&message) == barrier {
+            if xid_of(&message) == barrier {
                 return Ok(());
             }
         }

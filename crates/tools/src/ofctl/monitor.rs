@@ -1,10 +1,11 @@
 //! What a switch says: `monitor` and `snoop`, in the foreground or as a daemon that a control
 //! socket directs.
 
-use super::conn::{Conn, Stream, Target, echo_reply, is_error, reason, xid_of};
+use super::conn::{Conn, Target, reason};
 use super::names::Wanted;
 use super::{Ctl, PROGRAM};
 use crate::common::Failure;
+use mgmt::vconn::{Stream, echo_reply, is_error, xid_of};
 use mgmt::{daemon, pidfile, unixctl};
 use openflow::Version;
 use openflow::model::{Body, Message, PacketInFormat, StatsRequest};
@@ -158,7 +159,7 @@ fn watch(
     let output = io::stderr().as_fd().try_clone_to_owned().map_err(io("stderr"))?;
     let shared = Rc::new(Shared {
         output: RefCell::new(File::from(output)),
-        writer: RefCell::new(conn.writer().map_err(io("connection"))?),
+        writer: RefCell::new(conn.vconn.writer().map_err(io("connection"))?),
         barriers: RefCell::default(),
         blocked: Cell::new(false),
         changed: tokio::sync::Notify::new(),
@@ -215,7 +216,7 @@ fn watch(
 
 fn read_all(mut conn: Conn, to: &mpsc::Sender<io::Result<Vec<u8>>>) {
     loop {
-        let message = conn.recv().map(<[u8]>::to_vec);
+        let message = conn.vconn.recv().map(<[u8]>::to_vec);
         let ended = message.is_err();
         if to.blocking_send(message).is_err() || ended {
             return;

@@ -5,6 +5,7 @@ use super::conn::Conn;
 use super::names::Wanted;
 use super::out::Out;
 use crate::common::Failure;
+use mgmt::vconn::is_error;
 use openflow::Version;
 use openflow::model::{Body, StatsReply, StatsRequest, TableMod, Vacancy, table_config};
 use openflow::text::print::TablePrinter;
@@ -29,7 +30,7 @@ pub(super) fn features(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut out = Out::default();
     let mut begun = false;
     conn.statistics(ctl, StatsRequest::TableFeatures(Vec::new()), |part| {
-        if super::conn::is_error(part) {
+        if is_error(part) {
             let text = ctl.text(part, None);
             return Err(Failure::new(format!("received bad reply: {text}")));
         }
@@ -159,7 +160,7 @@ fn rename(ctl: &Ctl, target: &str, table: &str, name: &str) -> Result<(), Failur
     let xid = ctl.xid();
     let mut request = Vec::new();
     for part in &mut parts {
-        if super::conn::is_error(part) {
+        if is_error(part) {
             return ctl.refused(target, part);
         }
         // The answer's type becomes the request's.
@@ -180,7 +181,7 @@ fn rename(ctl: &Ctl, target: &str, table: &str, name: &str) -> Result<(), Failur
     }
     let mut error = None;
     conn.multipart(&request, |part| {
-        if super::conn::is_error(part) {
+        if is_error(part) {
             error = Some(part.to_vec());
         }
         Ok(())
