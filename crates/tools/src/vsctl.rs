@@ -16,6 +16,7 @@
 //! `tests/vsctl_oracle.rs` compares them.
 
 mod bridge;
+mod commands;
 mod comment;
 mod complaints;
 mod context;

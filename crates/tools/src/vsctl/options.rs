@@ -126,7 +126,7 @@ fn timeout(text: &str) -> Result<Duration, Stop> {
 }
 
 fn list_commands() -> String {
-    let lines = grammar::COMMANDS.iter().map(|spec| {
+    let lines = super::commands::COMMANDS.iter().map(|spec| {
         let options: String = spec.options.iter().map(|option| format!("[{option}] ")).collect();
         format!("{options},{},{}\n", spec.name, spec.usage)
     });
