@@ -9,11 +9,13 @@
 //! Nobody works while it has the lock. A thread can lose its processor at any moment, and who adds
 //! a million rules is busy enough to lose it often: a worker that wants the lock then waits, and
 //! its packets with it, until that thread runs again. So what is long, to put changes together and
-//! to give their memory back, is done outside.
+//! to give their memory back, is done outside. And a reader that has read lately does not take that
+//! lock: it finds the last changes in a ring, by their epochs.
 
 use flow::{Key, Mask};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -74,6 +76,9 @@ fn merged(changes: &[Change]) -> Vec<Change> {
 /// Changes that are kept as they were published; somewhat more for a moment, while some are put
 /// together.
 const RECENT: usize = 1024;
+/// Changes in the ring. A reader that is behind by at most half of them takes no lock: who publishes
+/// then does not write what it reads.
+const RING: usize = 2048;
 /// As many of them that those who publish wait until that is done.
 const CROWDED: usize = 16 * RECENT;
 /// Of those, as many are put together when there are more.
@@ -84,14 +89,27 @@ const PARTS: usize = 64;
 const WORDS: usize = 1024;
 
 /// A log of changes with many readers. See the module's page.
-#[derive(Default)]
 pub struct Changes {
     epoch: AtomicU64,
+    /// The last changes with their epochs, each in the place of its epoch modulo [`RING`].
+    ring: Box<[RwLock<Option<(u64, Change)>>]>,
     log: Mutex<Log>,
     /// Who does not read, but is told of changes before [`Changes::publish`] returns.
     told: OnceLock<Told>,
     /// Whoever puts changes together; nobody else takes any out of the log.
     tidying: Mutex<()>,
+}
+
+impl Default for Changes {
+    fn default() -> Changes {
+        Changes {
+            epoch: AtomicU64::new(0),
+            ring: iter::repeat_with(RwLock::default).take(RING).collect(),
+            log: Mutex::default(),
+            told: OnceLock::new(),
+            tidying: Mutex::default(),
+        }
+    }
 }
 
 /// What is told of changes.
@@ -159,12 +177,18 @@ impl Changes {
         } else {
             changes
         };
+        let mut forgotten = Vec::with_capacity(changes.len());
         let recent = {
             let mut log = self.log.lock();
             log.recent.extend(changes.iter().cloned());
+            for (epoch, change) in (self.epoch()..).zip(changes) {
+                let mut place = self.place(epoch).write();
+                forgotten.extend(place.replace((epoch, change.clone())));
+            }
             self.epoch.fetch_add(changes.len() as u64, Ordering::Release);
             log.recent.len()
         };
+        drop(forgotten);
         if let Some(told) = self.told.get() {
             told(changes);
         }
@@ -225,7 +249,21 @@ impl Changes {
     pub fn since(&self, epoch: u64, out: &mut Vec<Change>) -> u64 {
         let behind = |current: u64| usize::try_from(current.saturating_sub(epoch)).unwrap_or(usize::MAX);
         let first = out.len();
-        out.reserve(behind(self.epoch()).min(2 * RECENT));
+        let current = self.epoch();
+        out.reserve(behind(current).min(2 * RECENT));
+        if behind(current) <= RING / 2 {
+            let change = |epoch| {
+                let place = self.place(epoch).try_read()?;
+                let (_, change) = place.as_ref().filter(|(found, _)| *found == epoch)?;
+                Some(change.clone())
+            };
+            out.extend((epoch..current).map_while(change));
+            if out.len() - first == behind(current) {
+                keep_few(out, first);
+                return current;
+            }
+            out.truncate(first);
+        }
         let (parts, current) = {
             let log = self.log.lock();
             let current = self.epoch.load(Ordering::Acquire);
@@ -235,11 +273,21 @@ impl Changes {
             (parts.cloned().collect::<Vec<_>>(), current)
         };
         out.extend(parts.iter().flat_map(|part| part.changes.iter().cloned()));
-        if out.len() - first > APART {
-            let few = merged(&out[first..]);
-            out.splice(first.., few);
-        }
+        keep_few(out, first);
         current
+    }
+
+    /// Where the ring has the change of an epoch.
+    fn place(&self, epoch: u64) -> &RwLock<Option<(u64, Change)>> {
+        &self.ring[epoch as usize % RING]
+    }
+}
+
+/// Says changes from `first` on in fewer words, where there are many.
+fn keep_few(changes: &mut Vec<Change>, first: usize) {
+    if changes.len() - first > APART {
+        let few = merged(&changes[first..]);
+        changes.splice(first.., few);
     }
 }
 
@@ -261,6 +309,24 @@ mod tests {
         out.clear();
         assert_eq!(changes.since(epoch, &mut out), changes.epoch());
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_reader_that_has_read_lately_waits_for_nobody_who_has_the_log() {
+        let changes = Changes::new();
+        let (mut out, mut read) = (Vec::new(), 0);
+        for n in 0..4 * RING as u64 {
+            changes.publish(&[Change::Dep(Dep(n))]);
+            if n % 20 == 19 {
+                // Somebody has lost its processor with it.
+                let _log = changes.log.lock();
+                read = changes.since(read, &mut out);
+                assert!(out.drain(..).eq((n - 19..=n).map(|n| Change::Dep(Dep(n)))));
+            }
+        }
+        let behind = changes.epoch() - RING as u64;
+        changes.since(behind, &mut out);
+        assert!(out.contains(&Change::Dep(Dep(behind))) && !out.contains(&Change::All));
     }
 
     #[test]
