@@ -99,6 +99,7 @@ fi
 if [ "$goal" = test ]; then
     need valgrind valgrind "counts the instructions of the fast path"
     need git git "lists the files that are checked"
+    need clang clang "builds the eBPF programs again, to see that their objects match"
     need chromium-headless-shell chromium-headless-shell "looks at the laboratory's report"
     need python3 python3 "runs the controllers that tests are made with"
     python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv python3-venv "keeps those controllers apart from the system's Python"

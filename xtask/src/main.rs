@@ -2,9 +2,11 @@
 //!
 //! `tidy` checks what the compiler does not: which crate may import which (the layers), and the
 //! project's rules for files. It prints every fault with its place and fails if there is one.
+//! `bpf` builds the kernel's programs from their C sources.
 //! `instructions` counts the instructions of the fast path for a packet, and fails if they have
 //! changed.
 
+mod bpf;
 mod instructions;
 mod layers;
 mod sources;
@@ -17,11 +19,13 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["bpf"] => bpf::build(),
         ["instructions"] => instructions::run(false),
         ["instructions", "--renew"] => instructions::run(true),
         _ => {
             eprintln!(
                 "usage: cargo xtask tidy                      check import rules and house rules\n       \
+                 cargo xtask bpf                       build the eBPF programs with clang\n       \
                  cargo xtask instructions [--renew]    count the fast path's instructions; keep the new numbers"
             );
             return ExitCode::FAILURE;
@@ -57,6 +61,7 @@ fn tidy() -> Result<()> {
     let root = root()?;
     let mut found = Findings::default();
     layers::check(&root, &mut found)?;
+    bpf::check(&root, &mut found)?;
     let files = sources::check(&root, &mut found)?;
     for warning in &found.warnings {
         println!("tidy: warning: {warning}");

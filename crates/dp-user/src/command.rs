@@ -4,11 +4,11 @@
 //! come back over a channel that the command carries: when the worker is gone, commands are
 //! dropped, and whoever waits sees the channel closed instead of waiting for ever.
 
-use crate::dep_epochs::OffloadPort;
+use crate::dep_epochs::PortOffload;
 use crate::devices::DeviceFacts;
 use crate::ingress::Ingress;
 use crate::load::QueueLoad;
-use crate::options::{Limits, ShortcutUse};
+use crate::options::{Limits, OffloadUse};
 use crate::pipeline::RxQueue;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
@@ -50,7 +50,7 @@ pub(crate) enum Command {
         tx: Option<Box<dyn Tx>>,
         stats: Arc<PortStats>,
         /// The same in the kernel, where shortcuts can lead there.
-        exit: Option<OffloadPort>,
+        exit: Option<PortOffload>,
         assigned_queues: Vec<AssignedQueue>,
         done: Sender<io::Result<()>>,
     },
@@ -86,7 +86,7 @@ pub(crate) enum Command {
         done: Sender<()>,
     },
     /// Use shortcuts in this way.
-    Shortcuts { usage: ShortcutUse, done: Sender<()> },
+    Offload { usage: OffloadUse, done: Sender<()> },
     /// A port's device has this state now; `None` where it has gone.
     Link { port: PortNo, device: Option<State> },
     /// Cache so many megaflows at most, for so long.

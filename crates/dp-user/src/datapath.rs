@@ -1,7 +1,7 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
 use crate::command::{AssignedQueue, Command, CommandQueue};
-use crate::dep_epochs::{DepEpochs, OffloadPort};
+use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::devices::{DeviceFacts, Devices};
 use crate::ingress::Ingress;
 use crate::latency_request;
@@ -9,16 +9,16 @@ use crate::load::{QueueLoad, WorkerLoad};
 use crate::meters::Meters;
 use crate::pipeline::{Budget, Pipeline, RxQueue};
 use crate::scheduled::PortQueue;
-use crate::stats::{ControlDrops, PortStats, SHORTCUT_EVENTS, WorkerStats};
+use crate::stats::{ControlDrops, OFFLOAD_EVENTS, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
-use crate::{Limits, Options, ShortcutUse};
+use crate::{Limits, OffloadUse, Options};
+use dp::offload::{FlowOffload, OffloadTable};
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
     QosReport, Slowpath,
 };
 use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::shortcut::Shortcuts;
 use netdev::{Frame, Kind, Netdev, Rx, State, Tx};
 use parking_lot::{Mutex, RwLock};
 use qos::PortConfig;
@@ -59,12 +59,15 @@ pub struct DpUser {
     limits: Mutex<Option<Limits>>,
     /// Queued packets that were dropped when a configuration changed or a port went.
     drops: ControlDrops,
-    /// Made with the first port that can have some; why there are none, where the kernel refused.
-    shortcuts: OnceLock<io::Result<Arc<DepEpochs>>>,
-    shortcut_use: Mutex<ShortcutUse>,
-    /// Why the last port that was refused has none.
-    unguided: Mutex<Option<String>>,
+    /// Made with the first port that can be offloaded; why not, where the kernel refused.
+    offload: OnceLock<io::Result<Arc<DepEpochs>>>,
+    load_offload: OnceLock<Box<LoadOffload>>,
+    offload_use: Mutex<OffloadUse>,
+    /// Why the last port that was refused is not offloaded.
+    unattached: Mutex<Option<String>>,
 }
+
+type LoadOffload = dyn Fn() -> io::Result<Arc<dyn FlowOffload>> + Send + Sync;
 
 /// A worker as the control side knows it.
 struct Handle {
@@ -94,8 +97,8 @@ struct Port {
     queue: Option<Arc<PortQueue>>,
     /// It has a scheduler now.
     scheduled: bool,
-    /// What it is in the kernel, where shortcuts can lead there.
-    shortcut: Option<OffloadPort>,
+    /// The same in the offload, where flows can be offloaded.
+    offload: Option<PortOffload>,
     /// What its packets pass as they come, once there was something.
     ingress: Option<Arc<Mutex<Ingress>>>,
     /// Queued packets that were dropped when the configuration changed.
@@ -120,9 +123,10 @@ impl DpUser {
     /// Where the kernel gives no thread, epoll or eventfd.
     pub fn new(options: Options, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> io::Result<Arc<DpUser>> {
         let datapath = DpUser {
-            shortcuts: OnceLock::new(),
-            shortcut_use: Mutex::default(),
-            unguided: Mutex::default(),
+            offload: OnceLock::new(),
+            load_offload: OnceLock::new(),
+            offload_use: Mutex::default(),
+            unattached: Mutex::default(),
             slowpath: Arc::downgrade(&slowpath),
             changes,
             workers: RwLock::default(),
@@ -234,7 +238,7 @@ impl DpUser {
             self.meters.clone(),
         );
         pipeline.set_limits(limits);
-        pipeline.use_shortcuts(*self.shortcut_use.lock());
+        pipeline.use_shortcuts(*self.offload_use.lock());
         let stats = pipeline.stats().clone();
         let worker = Worker::new(
             number,
@@ -283,28 +287,36 @@ impl DpUser {
         answers.into_iter()
     }
 
-    fn make_shortcuts(&self) -> io::Result<Arc<DepEpochs>> {
-        let deps = DepEpochs::new(Shortcuts::new()?);
+    /// Offloads flows to what `load` makes, once, for the first port that can be offloaded. To be
+    /// called before ports are added.
+    pub fn offload_to(&self, load: impl Fn() -> io::Result<Arc<dyn FlowOffload>> + Send + Sync + 'static) {
+        // The first stays.
+        let _ = self.load_offload.set(Box::new(load));
+    }
+
+    fn make_offload(&self) -> io::Result<Arc<DepEpochs>> {
+        let load = self.load_offload.get().ok_or(io::ErrorKind::Unsupported)?;
+        let deps = DepEpochs::new(OffloadTable::new(load()?));
         let told = deps.clone();
         let first = self.changes.tell(move |changes| told.changed(changes));
         first.then_some(deps).ok_or(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// What a port is in the kernel, where all that its device receives can take shortcuts.
-    fn shortcut_port(&self, device: &dyn Netdev, queues: &mut [Box<dyn Rx>]) -> Option<OffloadPort> {
+    /// The port as the offload has it, if packets from all its receive queues can be offloaded.
+    fn offload_port(&self, device: &dyn Netdev, queues: &mut [Box<dyn Rx>]) -> Option<PortOffload> {
         if !is_eligible(device.kind()) {
             return None;
         }
-        let deps = self.shortcuts.get_or_init(|| self.make_shortcuts()).as_ref().ok()?;
+        let deps = self.offload.get_or_init(|| self.make_offload()).as_ref().ok()?;
         let state = device.state().ok()?;
-        let port = deps.shortcuts().port(state.ifindex)?;
-        let guided: io::Result<Vec<bool>> = queues.iter_mut().map(|rx| rx.guide(&port)).collect();
-        if let Err(error) = &guided {
-            *self.unguided.lock() = Some(format!("{}: {}", device.name(), sys::strerror(error)));
+        let port = deps.table().port(state.ifindex)?;
+        let attached: io::Result<Vec<bool>> = queues.iter_mut().map(|queue| port.attach(&mut **queue)).collect();
+        if let Err(error) = &attached {
+            *self.unattached.lock() = Some(format!("{}: {}", device.name(), sys::strerror(error)));
         }
-        guided
-            .is_ok_and(|all| all.into_iter().all(|guided| guided))
-            .then(|| OffloadPort {
+        attached
+            .is_ok_and(|all| all.into_iter().all(|attached| attached))
+            .then(|| PortOffload {
                 port,
                 deps: deps.clone(),
                 device: Some(state),
@@ -312,27 +324,27 @@ impl DpUser {
     }
 
     /// Changes how shortcuts are used. When this returns, none is used in another way.
-    pub fn use_shortcuts(&self, usage: ShortcutUse) {
+    pub fn set_offload(&self, usage: OffloadUse) {
         let _one_at_a_time = self.control.lock();
-        if std::mem::replace(&mut *self.shortcut_use.lock(), usage) != usage {
-            self.ask_all(|done| Command::Shortcuts { usage, done }).for_each(drop);
+        if std::mem::replace(&mut *self.offload_use.lock(), usage) != usage {
+            self.ask_all(|done| Command::Offload { usage, done }).for_each(drop);
         }
     }
 
     /// Why a port has no shortcuts that could have some.
-    pub fn shortcut_error(&self) -> Option<String> {
-        let error = self.shortcuts.get()?.as_ref().err().map(sys::strerror);
-        error.or_else(|| self.unguided.lock().clone())
+    pub fn offload_error(&self) -> Option<String> {
+        let error = self.offload.get()?.as_ref().err().map(sys::strerror);
+        error.or_else(|| self.unattached.lock().clone())
     }
 
     /// Counters of shortcuts, with their names in `coverage/show`.
-    pub fn shortcut_events(&self) -> Vec<(&'static str, u64)> {
+    pub fn offload_events(&self) -> Vec<(&'static str, u64)> {
         let (workers, ended) = (self.workers.read(), self.ended.lock());
         let count = |n: usize| {
             let stats = workers.iter().map(|worker| &worker.stats).chain(&*ended);
             stats.map(|stats| stats.shortcuts[n].get()).sum()
         };
-        let named = SHORTCUT_EVENTS.iter().enumerate();
+        let named = OFFLOAD_EVENTS.iter().enumerate();
         named.map(|(n, name)| (*name, count(n))).collect()
     }
 
@@ -370,8 +382,8 @@ impl DpUser {
 impl Port {
     /// Takes note of its device's state; `None` where that has gone.
     fn note_state(&mut self, state: Option<&State>) {
-        if let Some(shortcut) = &mut self.shortcut {
-            shortcut.device = state.cloned();
+        if let Some(offload) = &mut self.offload {
+            offload.device = state.cloned();
         }
         if let Some(state) = state {
             self.facts.speed = DeviceFacts::speed_of(state);
@@ -397,7 +409,7 @@ impl Datapath for DpUser {
         };
         let mut queues = device.open_rx().map_err(refused)?;
         let facts = DeviceFacts::of(&*device);
-        let shortcut = self.shortcut_port(&*device, &mut queues);
+        let offload = self.offload_port(&*device, &mut queues);
         let workers = self.workers.read().clone();
         let stats: Vec<(u64, Arc<PortStats>)> = workers.iter().map(|worker| (worker.id, Arc::default())).collect();
         let placed = self.place_new(port, queues.len(), &workers);
@@ -407,7 +419,7 @@ impl Datapath for DpUser {
             let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
             let load = Arc::<QueueLoad>::default();
             let mut rx_queue = RxQueue::new(port, rx, stats[worker].1.clone(), budget);
-            rx_queue.entrance = shortcut.as_ref().map(|shortcut| shortcut.port.clone());
+            rx_queue.entrance = offload.as_ref().map(|offload| offload.port.clone());
             assigned_queues[worker].push(AssignedQueue {
                 rx_queue,
                 number: number as u32,
@@ -428,7 +440,7 @@ impl Datapath for DpUser {
                 facts,
                 tx: open_tx(&*device),
                 stats: stats.clone(),
-                exit: shortcut.clone(),
+                exit: offload.clone(),
                 assigned_queues,
                 done: done.clone(),
             });
@@ -443,7 +455,7 @@ impl Datapath for DpUser {
             facts,
             stats,
             queues: places,
-            shortcut,
+            offload,
             queue: None,
             scheduled: false,
             ingress: None,
@@ -473,8 +485,8 @@ impl Datapath for DpUser {
             sum.drops[cause as usize] += dropped;
             sum.tx_dropped += dropped;
         }
-        if let Some(shortcut) = &port.shortcut {
-            let carried = shortcut.port.carried();
+        if let Some(offload) = &port.offload {
+            let carried = offload.port.carried();
             sum.rx_packets += carried.rx_packets;
             sum.rx_bytes += carried.rx_bytes;
             sum.tx_packets += carried.tx_packets;

@@ -8,10 +8,10 @@
 //! advances. So the worker has applied each change that the epochs it read include, and each later
 //! change suspends the shortcut.
 
+use dp::offload::{Epoch, OffloadPort, OffloadTable};
 use dp::{Change, Dep};
 use hashbrown::HashMap;
 use netdev::State;
-use netdev::shortcut::{Epoch, ShortcutPort, Shortcuts};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const ROOM: usize = 1 << 15;
 
 /// See the module's page.
 pub(crate) struct DepEpochs {
-    shortcuts: Arc<Shortcuts>,
+    table: Arc<OffloadTable>,
     watched: Mutex<Watched>,
 }
 
@@ -39,23 +39,23 @@ struct Watch {
 
 /// A port that shortcuts can lead from and to.
 #[derive(Clone)]
-pub(crate) struct OffloadPort {
-    pub(crate) port: Arc<ShortcutPort>,
+pub(crate) struct PortOffload {
+    pub(crate) port: Arc<OffloadPort>,
     pub(crate) deps: Arc<DepEpochs>,
     /// The state of its device; `None` where that has gone.
     pub(crate) device: Option<State>,
 }
 
 impl DepEpochs {
-    pub(crate) fn new(shortcuts: Arc<Shortcuts>) -> Arc<DepEpochs> {
+    pub(crate) fn new(table: Arc<OffloadTable>) -> Arc<DepEpochs> {
         Arc::new(DepEpochs {
-            shortcuts,
+            table,
             watched: Mutex::new(HashMap::with_capacity(ROOM)),
         })
     }
 
-    pub(crate) fn shortcuts(&self) -> &Arc<Shortcuts> {
-        &self.shortcuts
+    pub(crate) fn table(&self) -> &Arc<OffloadTable> {
+        &self.table
     }
 
     /// Suspends the shortcuts that depend on what has changed.
@@ -64,7 +64,7 @@ impl DepEpochs {
             let watched = self.watched.lock();
             for change in changes {
                 match change {
-                    Change::All => self.shortcuts.suspend_all(),
+                    Change::All => self.table.suspend_all(),
                     Change::Dep(dep) | Change::Overlap(dep, _) => {
                         if let Some(watch) = watched.get(dep) {
                             watch.epoch.advance();
@@ -87,7 +87,7 @@ impl DepEpochs {
             if let Some(watch) = known {
                 watch.users += 1;
                 numbers.extend([watch.epoch.number()]);
-            } else if let Some(epoch) = self.shortcuts.epoch() {
+            } else if let Some(epoch) = self.table.epoch() {
                 numbers.extend([epoch.number()]);
                 watched.insert(*dep, Watch { epoch, users: 1 });
             } else {

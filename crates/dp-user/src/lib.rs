@@ -39,5 +39,5 @@ mod stats;
 mod worker;
 
 pub use datapath::{AutoBalance, DpUser, Perf, QueueReport, QueueRules, WorkerReport};
-pub use options::{Limits, Options, ShortcutUse};
+pub use options::{Limits, OffloadUse, Options};
 pub use placement::Assign;

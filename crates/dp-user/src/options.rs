@@ -23,7 +23,7 @@ pub struct Limits {
 
 /// Whether the kernel forwards packets by itself of which workers have found out where they go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ShortcutUse {
+pub enum OffloadUse {
     /// Every packet goes through a worker.
     Off,
     /// To the device that they go to, through its qdisc.

@@ -116,15 +116,15 @@ pub(crate) struct WorkerStats {
     /// Packets that devices took, and in how many batches.
     pub(crate) tx_packets: Counter,
     pub(crate) tx_batches: Counter,
-    /// Shortcuts opened, renewed, refused and closed, in the order of [`SHORTCUT_EVENTS`].
-    pub(crate) shortcuts: [Counter; SHORTCUT_EVENTS.len()],
+    /// Shortcuts opened, renewed, refused and closed, in the order of [`OFFLOAD_EVENTS`].
+    pub(crate) shortcuts: [Counter; OFFLOAD_EVENTS.len()],
     drops: DropCounters,
 }
 
 /// The names of [`WorkerStats::shortcuts`]: opened; renewed after a change; not opened, because the
 /// port has its share and few are left; not opened, because none is left; closed to leave some to
 /// other ports.
-pub(crate) const SHORTCUT_EVENTS: [&str; 5] = [
+pub(crate) const OFFLOAD_EVENTS: [&str; 5] = [
     "shortcut_opened",
     "shortcut_renewed",
     "shortcut_over_share",

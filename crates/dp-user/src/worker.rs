@@ -461,7 +461,7 @@ impl Worker {
                     self.ingress(port, &ingress);
                     let _ = done.send(());
                 }
-                Command::Shortcuts { usage, done } => {
+                Command::Offload { usage, done } => {
                     self.pipeline.use_shortcuts(usage);
                     let _ = done.send(());
                 }

@@ -18,6 +18,7 @@ mod changes;
 mod datapath;
 mod drops;
 mod meter;
+pub mod offload;
 mod set_field;
 mod show;
 mod upcall;

@@ -4,10 +4,10 @@
 //! the product has a fault. The fuzzers in `fuzz/` feed them at length, the test of this crate
 //! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
+use dp::offload::PacketKind;
 use flow::PortNo;
 use lab::scenario::{Profile, Scenario};
 use mgmt::jsonrpc::{Framer, Limits, Message};
-use netdev::shortcut::ShortcutKey;
 use netdev::{Csum, Frame, Gso, Offload};
 use openflow::model::{FlowCommand, GroupCommand, GroupMod, MeterCommand};
 use openflow::text::{Names, Style, instructions, matching, parse_flow};
@@ -74,7 +74,7 @@ pub fn packet(data: &[u8]) {
 /// A frame that differs in a byte and belongs to the same offloaded flow has the same key, except
 /// TCP flags.
 fn shortcuts(data: &[u8]) {
-    let Some(key) = ShortcutKey::of(1, data) else { return };
+    let Some(key) = PacketKind::of(1, data) else { return };
     let read = |packet: &[u8]| {
         let mut key = flow::extract(packet, &PortNo(1).into()).expect("what has a shortcut has a key");
         key.set(flow::Field::TcpFlags, 0);
@@ -83,7 +83,7 @@ fn shortcuts(data: &[u8]) {
     let (whole, mut other) = (read(data), data.to_vec());
     for at in 0..data.len().min(100) {
         other[at] ^= data.first().copied().unwrap_or_default() | 1;
-        if ShortcutKey::of(1, &other) == Some(key) {
+        if PacketKind::of(1, &other) == Some(key) {
             assert_eq!(whole, read(&other));
         }
         other[at] = data[at];

@@ -1,11 +1,9 @@
 //! The contract of a device: what the rest of the switch sees of every kind of port.
 
-use crate::shortcut::ShortcutPort;
 use crate::{Dummy, Frame};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use wire::MacAddr;
 
 /// A device that sends and receives packets.
@@ -83,6 +81,16 @@ pub trait Netdev: Send + Sync {
     }
 }
 
+/// Programs that forward some of the packets that a device receives, before the receive queue has
+/// them. The queue does not count these packets.
+pub struct IngressPrograms<'a> {
+    /// A socket filter: how many bytes of a packet the queue gets, none or all.
+    pub filter: BorrowedFd<'a>,
+    /// For the device's ingress, next on the same processor: forwards the packets that the filter
+    /// kept from the queue, and drops the others, which the host's stack must not see.
+    pub redirect: BorrowedFd<'a>,
+}
+
 /// A receive queue.
 pub trait Rx: Send {
     /// Readable when there may be packets; for `poll` and `epoll`, level-triggered.
@@ -102,13 +110,13 @@ pub trait Rx: Send {
         false
     }
 
-    /// Lets packets that come in take the shortcuts of a port, and counts them there and not here.
-    /// To be called by a thread of the device's network namespace. `false` where the device has no
-    /// such packets.
+    /// Runs programs on what the device receives, as long as the queue is open. To be called by a
+    /// thread of the device's network namespace. `false`, and nothing done, if the device has no
+    /// place for them.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` before Linux 6.6.
-    fn guide(&mut self, _port: &Arc<ShortcutPort>) -> io::Result<bool> {
+    /// The kernel's.
+    fn attach_programs(&mut self, _programs: IngressPrograms<'_>) -> io::Result<bool> {
         Ok(false)
     }
 

@@ -12,11 +12,12 @@
 //! that exists is used.
 
 use crate::netlink::{Netlink, tc};
+use crate::programs::{self, DROP};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use sys::bpf::{DropProgram, TcxLink};
+use sys::bpf::{Hook, Link};
 
 /// How the host's stack is kept out of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +35,17 @@ pub enum Isolation {
 
 /// Keeps the host's stack out as long as it lives.
 pub(crate) enum Guard {
-    Tcx { _link: TcxLink },
-    Filter { filter: FilterGuard },
+    Tcx(TcxGuard),
+    Filter(FilterGuard),
     Off,
+}
+
+/// Links, removed with their descriptors.
+pub(crate) struct TcxGuard {
+    ifindex: u32,
+    /// Comes before the other.
+    first: Option<Link>,
+    _drop_all: Link,
 }
 
 /// A filter, removed on drop.
@@ -55,39 +64,52 @@ impl Guard {
     pub(crate) fn attach(ifindex: u32, how: Isolation) -> io::Result<Guard> {
         match how {
             Isolation::Off => Ok(Guard::Off),
-            Isolation::Tcx => Ok(Guard::Tcx { _link: tcx(ifindex)? }),
-            Isolation::Filter => Ok(Guard::Filter {
-                filter: FilterGuard::attach(ifindex)?,
-            }),
+            Isolation::Tcx => Ok(Guard::Tcx(TcxGuard::attach(ifindex)?)),
+            Isolation::Filter => Ok(Guard::Filter(FilterGuard::attach(ifindex)?)),
             Isolation::Auto => {
                 if !NO_TCX.load(Ordering::Relaxed) {
-                    match tcx(ifindex) {
-                        Ok(link) => {
+                    match TcxGuard::attach(ifindex) {
+                        Ok(guard) => {
                             remove_leftover(ifindex);
-                            return Ok(Guard::Tcx { _link: link });
+                            return Ok(Guard::Tcx(guard));
                         }
                         Err(error) => NO_TCX.store(means_unsupported(&error), Ordering::Relaxed),
                     }
                 }
-                Ok(Guard::Filter {
-                    filter: FilterGuard::attach(ifindex)?,
-                })
+                Ok(Guard::Filter(FilterGuard::attach(ifindex)?))
             }
         }
+    }
+
+    /// Runs a program, which keeps the host's stack out as well, before the one that drops all, or
+    /// instead of it. `false`, and nothing done, if the host's stack is not kept out.
+    pub(crate) fn put_first(&mut self, program: BorrowedFd<'_>) -> io::Result<bool> {
+        match self {
+            Guard::Tcx(guard) => guard.first = Some(Link::attach(program, guard.ifindex, Hook::Ingress)?),
+            Guard::Filter(guard) => guard.replace(program)?,
+            Guard::Off => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// How it was done.
     pub(crate) fn method(&self) -> Isolation {
         match self {
-            Guard::Tcx { .. } => Isolation::Tcx,
-            Guard::Filter { .. } => Isolation::Filter,
+            Guard::Tcx(_) => Isolation::Tcx,
+            Guard::Filter(_) => Isolation::Filter,
             Guard::Off => Isolation::Off,
         }
     }
 }
 
-fn tcx(ifindex: u32) -> io::Result<TcxLink> {
-    Ok(DropProgram::load()?.link_tcx(ifindex)?)
+impl TcxGuard {
+    fn attach(ifindex: u32) -> io::Result<TcxGuard> {
+        Ok(TcxGuard {
+            ifindex,
+            first: None,
+            _drop_all: Link::attach(programs::drop_all()?, ifindex, Hook::Ingress)?,
+        })
+    }
 }
 
 /// Older kernels do not know the attach type, or the command.
@@ -113,9 +135,9 @@ impl FilterGuard {
         let made_qdisc = tc::ensure_clsact(&mut netlink, ifindex)?;
         let attached = match tc::find_filter(&mut netlink, ifindex) {
             Ok(Some(leftover)) => Ok(leftover),
-            Ok(None) => DropProgram::load()
+            Ok(None) => programs::drop_all()
                 .map_err(io::Error::from)
-                .and_then(|program| tc::add_filter(&mut netlink, ifindex, program.as_fd(), sys::bpf::NAME)),
+                .and_then(|program| tc::add_filter(&mut netlink, ifindex, program, DROP)),
             Err(error) => Err(error),
         };
         if attached.is_err() && made_qdisc {
@@ -128,12 +150,9 @@ impl FilterGuard {
             made_qdisc,
         })
     }
-}
 
-impl FilterGuard {
-    /// Puts another program in the place of the one that drops all.
-    pub(crate) fn replace(&mut self, program: BorrowedFd<'_>) -> io::Result<()> {
-        tc::replace_filter(&mut self.netlink, self.ifindex, self.filter, program, sys::bpf::NAME)
+    fn replace(&mut self, program: BorrowedFd<'_>) -> io::Result<()> {
+        tc::replace_filter(&mut self.netlink, self.ifindex, self.filter, program, DROP)
     }
 }
 

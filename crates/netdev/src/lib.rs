@@ -27,14 +27,14 @@ mod netlink;
 mod offload;
 mod pcap;
 mod pool;
-pub mod shortcut;
+mod programs;
 mod spec;
 mod system;
 mod tap;
 mod vnet;
 
 pub use afxdp::{Afxdp, AfxdpConfig, XdpMode};
-pub use device::{DeviceDrops, Kind, Netdev, Rx, State, Tx, TxReport};
+pub use device::{DeviceDrops, IngressPrograms, Kind, Netdev, Rx, State, Tx, TxReport};
 pub use dummy::Dummy;
 pub use frame::{Frame, FrameError};
 pub use isolation::Isolation;

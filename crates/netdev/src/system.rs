@@ -18,8 +18,7 @@ use self::rings::{Ring, RingRx};
 use crate::claim::Claim;
 use crate::isolation::{Guard, Isolation};
 use crate::kernel::{KernelDevice, contenders};
-use crate::shortcut::{Guide, ShortcutPort};
-use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
+use crate::{DeviceDrops, Error, Frame, IngressPrograms, Kind, Netdev, Rx, State, Tx, TxReport};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -146,7 +145,6 @@ impl Netdev for System {
             buffers: Vec::with_capacity(BATCH),
             received: [Received::default(); BATCH],
             expect: 1,
-            guide: None,
             guard,
             _claim: claim,
         };
@@ -202,8 +200,6 @@ struct SystemRx {
     /// How many packets are likely to be there: buffers and headers beyond would be prepared in
     /// vain.
     expect: usize,
-    /// Sends on what has a shortcut.
-    guide: Option<Guide>,
     /// Comes after the socket, which is closed before the host's stack gets the device back.
     guard: Guard,
     _claim: Option<Arc<Claim>>,
@@ -251,9 +247,14 @@ impl Rx for SystemRx {
         Ok(out.len() - before)
     }
 
-    fn guide(&mut self, port: &Arc<ShortcutPort>) -> io::Result<bool> {
-        self.guide = port.guide(&self.socket, &mut self.guard)?;
-        Ok(self.guide.is_some())
+    fn attach_programs(&mut self, programs: IngressPrograms<'_>) -> io::Result<bool> {
+        // The redirect first: without the filter it drops all, which the socket has; what the
+        // filter keeps from the socket is lost without it.
+        let is_attached = self.guard.put_first(programs.redirect)?;
+        if is_attached {
+            self.socket.attach_filter(programs.filter)?;
+        }
+        Ok(is_attached)
     }
 }
 

@@ -29,6 +29,21 @@ impl Error {
         self.source.raw_os_error()
     }
 
+    /// The kernel's error among an error's causes, for `map_err` on results of libraries that make
+    /// the call.
+    pub fn behind<E: std::error::Error + 'static>(call: &'static str) -> impl FnOnce(E) -> Error {
+        move |error| {
+            let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+            while let Some(this) = cause {
+                if let Some(errno) = this.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+                    return Error::of(call)(io::Error::from_raw_os_error(errno));
+                }
+                cause = this.source();
+            }
+            Error::of(call)(io::Error::other(error.to_string()))
+        }
+    }
+
     /// For `map_err` on results of `rustix`.
     pub fn of<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error {

@@ -81,7 +81,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The kernel's: `EINVAL` for a program of another kind.
-    pub(crate) fn attach_filter(&self, program: BorrowedFd<'_>) -> Result<()> {
+    pub fn attach_filter(&self, program: BorrowedFd<'_>) -> Result<()> {
         self.set_option(
             "setsockopt(SO_ATTACH_BPF)",
             libc::SOL_SOCKET,

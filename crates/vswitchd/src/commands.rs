@@ -130,7 +130,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         }
         let drops = counted.dp().drops();
         let drops = drops.into_iter().map(|(cause, packets)| (cause.name(), packets));
-        for (name, count) in drops.chain(counted.datapath.shortcut_events()) {
+        for (name, count) in drops.chain(counted.datapath.offload_events()) {
             if count > 0 {
                 let _ = writeln!(out, "{name:<24} total: {count}");
             }
@@ -143,7 +143,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let name = args.first().map(String::as_str).unwrap_or_default();
         let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
         let drops = cause.map(|at| counted.dp().drops()[at].1);
-        let events = counted.datapath.shortcut_events();
+        let events = counted.datapath.offload_events();
         let event = events.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
         match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),

@@ -41,6 +41,7 @@ impl State {
         shared.serve_long()?;
         let options = dp_user::Options::default();
         let datapath = DpUser::new(options.clone(), shared.clone(), shared.changes.clone())?;
+        datapath.offload_to(|| Ok(Arc::new(dp_ebpf::Ebpf::load()?)));
         let bridges = Bridges::new(shared.clone(), datapath.clone(), seed);
         Ok(State {
             shared,

@@ -4,7 +4,7 @@
 //! when idle, and without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
-use dp_user::{Assign, AutoBalance, DpUser, QueueRules, ShortcutUse};
+use dp_user::{Assign, AutoBalance, DpUser, OffloadUse, QueueRules};
 use ovsdb::rows;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
     balance: Option<AutoBalance>,
     /// `pmd-rxq-affinity`, by interface.
     affinity: BTreeMap<String, BTreeMap<u32, usize>>,
-    shortcuts: ShortcutUse,
+    shortcuts: OffloadUse,
     /// How long workers poll for more packets before they sleep.
     spin: Duration,
     /// `cpu-dma-latency-hold`; zero where processors may sleep.
@@ -109,15 +109,15 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
         }
     };
     wanted.shortcuts = match config.get("worker-shortcuts").map(String::as_str) {
-        None | Some("true") => ShortcutUse::Device,
-        Some("false") => ShortcutUse::Off,
-        Some("peer") => ShortcutUse::Peer,
+        None | Some("true") => OffloadUse::Device,
+        Some("false") => OffloadUse::Off,
+        Some("peer") => OffloadUse::Peer,
         Some(_) => {
             problem(
                 "worker-shortcuts",
                 "is none of true, false and peer; it is taken for true",
             );
-            ShortcutUse::Device
+            OffloadUse::Device
         }
     };
     for row in interfaces {
@@ -137,7 +137,7 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
 impl Wanted {
     /// Starts the configured workers, before ports are opened.
     pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
-        datapath.use_shortcuts(self.shortcuts);
+        datapath.set_offload(self.shortcuts);
         datapath.set_spin(self.spin);
         if let Err(error) = datapath.set_latency_hold(self.latency_hold) {
             self.problems.push(format!(
@@ -163,7 +163,7 @@ impl Wanted {
             balance: self.balance,
         };
         self.problems.extend(datapath.set_queue_rules(rules));
-        let refused = datapath.shortcut_error().filter(|_| self.shortcuts != ShortcutUse::Off);
+        let refused = datapath.offload_error().filter(|_| self.shortcuts != OffloadUse::Off);
         self.problems
             .extend(refused.map(|why| format!("packets take no shortcuts through the kernel ({why})")));
     }

@@ -23,7 +23,7 @@ mod storage;
 mod subtable;
 mod sweep;
 
-pub(crate) use shortcuts::{Candidate, ShortcutTally};
+pub(crate) use shortcuts::{Candidate, OffloadTally};
 pub(crate) use storage::Flow;
 
 use crate::actions::way_out;

@@ -24,11 +24,11 @@
 use super::FlowTable;
 use super::storage::{Flow, Storage};
 use crate::dep_epochs::DepEpochs;
-use crate::options::ShortcutUse;
+use crate::options::OffloadUse;
+use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, PacketKind};
 use dp::{Carried, Credit, Dep};
 use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::shortcut::{Epoch, MOST_EPOCHS, Shortcut, ShortcutKey};
 use ports::Exit;
 use slices::{Closing, Review};
 use smallvec::{SmallVec, smallvec};
@@ -38,7 +38,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-mod eligible;
 mod offer;
 mod ports;
 mod slices;
@@ -59,7 +58,7 @@ pub(super) struct Shortcuts {
     open: Vec<Option<Open>>,
     vacant: Vec<u32>,
     /// Places of those that are open; `None` of those that are being closed.
-    by_key: HashMap<ShortcutKey, Option<u32>>,
+    by_key: HashMap<PacketKind, Option<u32>>,
     /// Places by the port that packets come in by.
     by_port: HashMap<PortNo, Vec<u32>>,
     groups: Vec<Option<Group>>,
@@ -90,13 +89,13 @@ pub(super) struct Shortcuts {
     seen: Box<[u32]>,
     /// When one was last opened.
     opened: Nanos,
-    usage: ShortcutUse,
-    tally: ShortcutTally,
+    usage: OffloadUse,
+    tally: OffloadTally,
 }
 
 /// What has become of offers of shortcuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShortcutTally {
+pub(crate) struct OffloadTally {
     /// Shortcuts opened.
     pub(crate) opened: u64,
     /// Shortcuts put in force again after they were suspended.
@@ -126,7 +125,7 @@ struct Group {
 }
 
 struct Open {
-    shortcut: Shortcut,
+    shortcut: OffloadedFlow,
     group: u32,
     from: PortNo,
     to: PortNo,
@@ -175,8 +174,8 @@ impl Shortcuts {
             gave_way: Nanos::ZERO,
             seen: Box::default(),
             opened: Nanos::ZERO,
-            usage: ShortcutUse::default(),
-            tally: ShortcutTally::default(),
+            usage: OffloadUse::default(),
+            tally: OffloadTally::default(),
         }
     }
 
@@ -192,7 +191,7 @@ impl Shortcuts {
     }
 
     /// Whether packets of a kind came before, as far as that is remembered.
-    fn seen_before(&mut self, key: &ShortcutKey) -> bool {
+    fn seen_before(&mut self, key: &PacketKind) -> bool {
         if self.seen.is_empty() {
             self.seen = vec![0; SEEN].into();
         }
@@ -230,9 +229,9 @@ impl Shortcuts {
         }
         let deps = self.deps.as_ref()?;
         let origin = storage.origin(flow);
-        let epoch = deps.shortcuts().epoch()?;
+        let epoch = deps.table().epoch()?;
         let mut epochs = smallvec![self.epoch.as_ref()?.number(), epoch.number()];
-        if epochs.len() + origin.deps.len() > MOST_EPOCHS || !deps.try_watch(&origin.deps, &mut epochs) {
+        if epochs.len() + origin.deps.len() > OWNER_EPOCHS || !deps.try_watch(&origin.deps, &mut epochs) {
             return None;
         }
         let group = Group {
@@ -291,13 +290,13 @@ impl Shortcuts {
         let Some(open) = &mut self.open[place as usize] else {
             return;
         };
-        open.shortcut.stop();
+        open.shortcut.suspend();
         self.tell(place, books);
         let Some(open) = self.open[place as usize].take() else {
             return;
         };
         self.vacant.push(place);
-        self.by_key.insert(*open.shortcut.key(), None);
+        self.by_key.insert(*open.shortcut.kind(), None);
         let (in_group, in_port) = open.positions;
         if let Some(places) = self.by_port.get_mut(&open.from) {
             if let Some(moved) = take_from(places, in_port).and_then(|moved| self.open[moved as usize].as_mut()) {
@@ -357,13 +356,13 @@ impl Drop for Shortcuts {
 }
 
 /// What a shortcut has carried that nobody was told of; notes that somebody is.
-fn news(shortcut: &Shortcut, told: &mut (u64, u64)) -> Option<Carried> {
+fn news(shortcut: &OffloadedFlow, told: &mut (u64, u64)) -> Option<Carried> {
     let carried = shortcut.carried();
     let (packets, bytes) = std::mem::replace(told, (carried.packets, carried.bytes));
     (*told != (packets, bytes)).then(|| Carried {
         packets: carried.packets.wrapping_sub(packets),
         bytes: carried.bytes.wrapping_sub(bytes),
-        used: Nanos(carried.used),
+        used: carried.used,
     })
 }
 
@@ -398,7 +397,7 @@ impl FlowTable {
     }
 
     /// Takes the count of what has become of offers.
-    pub(crate) fn take_shortcut_tally(&mut self) -> ShortcutTally {
+    pub(crate) fn take_shortcut_tally(&mut self) -> OffloadTally {
         std::mem::take(&mut self.shortcuts.tally)
     }
 }

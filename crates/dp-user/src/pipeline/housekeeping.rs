@@ -2,7 +2,7 @@
 //! switch what was carried.
 
 use super::Pipeline;
-use crate::megaflow::ShortcutTally;
+use crate::megaflow::OffloadTally;
 use crate::options::Limits;
 use wire::Nanos;
 
@@ -64,7 +64,7 @@ impl Pipeline {
     }
 
     fn count_shortcuts(&mut self) {
-        let ShortcutTally {
+        let OffloadTally {
             opened,
             renewed,
             over_share,

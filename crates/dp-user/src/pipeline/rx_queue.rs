@@ -6,9 +6,9 @@ use super::upcall_queue::UpcallQueue;
 use crate::ingress::Ingress;
 use crate::stats::PortStats;
 use dp::PortCounters;
+use dp::offload::OffloadPort;
 use flow::PortNo;
 use netdev::Rx;
-use netdev::shortcut::ShortcutPort;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use wire::Nanos;
@@ -68,7 +68,7 @@ pub struct RxQueue {
     /// When more of them come through it.
     pub(super) due: Option<Nanos>,
     /// Its port in the eyes of the kernel, where packets can take shortcuts.
-    pub(crate) entrance: Option<Arc<ShortcutPort>>,
+    pub(crate) entrance: Option<Arc<OffloadPort>>,
 }
 
 impl RxQueue {

@@ -2,19 +2,19 @@
 
 use super::batch::{Batch, MALFORMED};
 use super::{BATCH, Pipeline, RxQueue};
-use crate::dep_epochs::OffloadPort;
+use crate::dep_epochs::PortOffload;
 use crate::devices::DeviceFacts;
 use crate::megaflow::Candidate;
-use crate::options::ShortcutUse;
+use crate::options::OffloadUse;
 use crate::signature::NONE;
+use dp::offload::PacketKind;
 use flow::PortNo;
 use netdev::State;
-use netdev::shortcut::ShortcutKey;
 use wire::Nanos;
 
 /// The last packet of a batch, before it goes its way.
 pub(super) struct Last {
-    key: ShortcutKey,
+    key: PacketKind,
     /// As long as this stands still, numbers of megaflows mean what they did.
     removals: u64,
 }
@@ -28,7 +28,7 @@ impl Pipeline {
             return None;
         }
         Some(Last {
-            key: from.entrance.as_ref()?.key(batch.frames.last()?.data())?,
+            key: from.entrance.as_ref()?.kind(batch.frames.last()?.data())?,
             removals: self.flows.removals(),
         })
     }
@@ -83,7 +83,7 @@ impl Pipeline {
     }
 
     /// Lets shortcuts lead to a port, where they can.
-    pub(crate) fn add_exit(&mut self, port: PortNo, exit: Option<OffloadPort>) {
+    pub(crate) fn add_exit(&mut self, port: PortNo, exit: Option<PortOffload>) {
         if let Some(exit) = exit {
             self.flows.add_exit(port, exit);
         }
@@ -95,7 +95,7 @@ impl Pipeline {
     }
 
     /// Changes how shortcuts are used.
-    pub(crate) fn use_shortcuts(&mut self, usage: ShortcutUse) {
+    pub(crate) fn use_shortcuts(&mut self, usage: OffloadUse) {
         self.flows.use_shortcuts(usage);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use sys::bpf::xdp::Hook;
+use sys::bpf::Hook;
 
 /// Most queues of a port.
 const MOST_QUEUES: u32 = 1024;
@@ -75,8 +75,8 @@ impl XdpMode {
 
     pub(super) fn hook(self) -> Hook {
         match self {
-            XdpMode::Generic => Hook::Generic,
-            _ => Hook::Native,
+            XdpMode::Generic => Hook::XdpGeneric,
+            _ => Hook::XdpNative,
         }
     }
 }

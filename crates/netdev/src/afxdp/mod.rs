@@ -1,6 +1,6 @@
 //! Devices of the kernel, through AF_XDP sockets: `type=afxdp`.
 //!
-//! An XDP program (`sys::bpf::xdp`) hands what the device receives to one socket for each of its
+//! An XDP program (`bpf/xsk.c`) hands what the device receives to one socket for each of its
 //! queues, before the host's stack sees it; the program goes away with the port, and with the
 //! process, however that ends. Packets are copied between the sockets' memory and frames: a frame
 //! may live for as long as a scheduler holds it, and the kernel gets its buffers back at once.
@@ -15,6 +15,7 @@
 
 use crate::claim::Claim;
 use crate::kernel::{KernelDevice, contenders};
+use crate::programs::Sockets;
 use crate::{DeviceDrops, Error, Kind, Netdev, Rx, State, Tx};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use sys::PacketSocket;
-use sys::bpf::xdp::{RedirectProgram, SocketMap, XdpLink};
+use sys::bpf::Link;
 use sys::xsk::{self, Counts, Lost};
 use tx::SharedSender;
 use wire::MacAddr;
@@ -80,8 +81,8 @@ struct Opened {
 struct Attachment {
     /// The host behind it may leave work to the device.
     virtual_device: bool,
-    _link: XdpLink,
-    _map: SocketMap,
+    _link: Link,
+    _sockets: Sockets,
     _promiscuous: PacketSocket,
     _claim: Option<Arc<Claim>>,
 }
@@ -135,9 +136,8 @@ impl Afxdp {
         } = self.config;
         let end = first_queue + queues;
         let ifindex = self.device.ifindex;
-        let map = SocketMap::new(end).map_err(Refusal::Call)?;
-        let program = RedirectProgram::load(&map, fragments).map_err(Refusal::Call)?;
-        let link = patiently(|| program.link(ifindex, mode.hook())).map_err(Refusal::Attach)?;
+        let mut sockets = Sockets::new(end, fragments).map_err(Refusal::Call)?;
+        let link = patiently(|| sockets.attach(ifindex, mode.hook())).map_err(Refusal::Attach)?;
         let promiscuous = PacketSocket::new().map_err(Refusal::Call)?;
         promiscuous.join_promiscuous(ifindex).map_err(Refusal::Call)?;
         let mut halves = Vec::new();
@@ -145,13 +145,13 @@ impl Afxdp {
             let (receiver, sender) = self
                 .socket(queue, mode, fragments)
                 .map_err(|error| Refusal::Queue(queue, error))?;
-            map.set(queue, receiver.as_fd()).map_err(Refusal::Call)?;
+            sockets.set(queue, receiver.as_fd()).map_err(Refusal::Call)?;
             halves.push((receiver, Arc::new(SharedSender::new(sender))));
         }
         let attachment = Arc::new(Attachment {
             virtual_device: !self.kind.is_empty(),
             _link: link,
-            _map: map,
+            _sockets: sockets,
             _promiscuous: promiscuous,
             _claim: claim.clone(),
         });

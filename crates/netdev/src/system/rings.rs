@@ -7,12 +7,11 @@
 //! devices that are opened when that is used up receive by system calls alone.
 
 use super::{BATCH, Counters, SystemRx, errno};
-use crate::shortcut::ShortcutPort;
+use crate::IngressPrograms;
 use crate::{Frame, Rx};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use sys::{PacketRing, PacketSocket, RingPacket, RingSize};
 use wire::VlanTag;
@@ -110,8 +109,8 @@ impl Rx for RingRx {
         true
     }
 
-    fn guide(&mut self, port: &Arc<ShortcutPort>) -> io::Result<bool> {
-        self.long.guide(port)
+    fn attach_programs(&mut self, programs: IngressPrograms<'_>) -> io::Result<bool> {
+        self.long.attach_programs(programs)
     }
 
     fn woken_in_vain(&mut self) -> io::Result<()> {

@@ -6,4 +6,3 @@ mod forwarding;
 mod lab;
 mod rings;
 mod room;
-mod shortcuts;

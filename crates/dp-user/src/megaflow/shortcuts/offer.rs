@@ -2,15 +2,15 @@
 
 use super::super::FlowTable;
 use super::ports::Exit;
-use super::{Open, Shortcuts, eligible, put};
-use crate::options::ShortcutUse;
+use super::{Open, Shortcuts, put};
+use crate::options::OffloadUse;
+use dp::offload::{Egress, PacketKind, Refused, Rewrite};
 use flow::PortNo;
-use netdev::shortcut::{Refused, ShortcutKey, TagChange};
 use wire::Nanos;
 
 /// Packets that could have a shortcut.
 pub(crate) struct Candidate {
-    pub(crate) key: ShortcutKey,
+    pub(crate) key: PacketKind,
     pub(crate) from: PortNo,
     /// Their megaflow.
     pub(crate) flow: u32,
@@ -22,10 +22,10 @@ impl FlowTable {
     /// Opens a shortcut, or renews it. `is_current` says whether all changes have been applied that
     /// were published until it is asked.
     pub(crate) fn offer_shortcut(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
-        if self.shortcuts.usage == ShortcutUse::Off {
+        if self.shortcuts.usage == OffloadUse::Off {
             return;
         }
-        let Some(tag) = self.tag_change(candidate) else {
+        let Some(rewrite) = self.rewrite(candidate) else {
             return;
         };
         let shortcuts = &mut self.shortcuts;
@@ -43,22 +43,28 @@ impl FlowTable {
             Some(None) => {}
             None => {
                 if shortcuts.has_time(now) || shortcuts.seen_before(&candidate.key) {
-                    self.open_shortcut(candidate, tag, is_current, now);
+                    self.open_shortcut(candidate, rewrite, is_current, now);
                 }
             }
         }
     }
 
-    fn open_shortcut(&mut self, candidate: &Candidate, tag: TagChange, is_current: impl Fn() -> bool, now: Nanos) {
+    fn open_shortcut(
+        &mut self,
+        candidate: &Candidate,
+        rewrite: Option<Rewrite>,
+        is_current: impl Fn() -> bool,
+        now: Nanos,
+    ) {
         let shortcuts = &mut self.shortcuts;
         let usage = shortcuts.usage;
         let Some(way) = shortcuts.exits.get_mut(&candidate.to).and_then(|exit| exit.way(usage)) else {
             return;
         };
-        let way = netdev::shortcut::Exit { tag, ..way };
+        let way = Egress { rewrite, ..way };
         shortcuts.opened = now;
         // A group for nothing costs as much as one that is used.
-        if shortcuts.deps.as_ref().is_none_or(|deps| deps.shortcuts().left() == 0) {
+        if shortcuts.deps.as_ref().is_none_or(|deps| deps.table().left() == 0) {
             shortcuts.tally.full += 1;
             return;
         }
@@ -71,10 +77,10 @@ impl FlowTable {
     }
 
     /// What becomes of packets' tags; `None` where they cannot have a shortcut.
-    fn tag_change(&self, candidate: &Candidate) -> Option<TagChange> {
+    fn rewrite(&self, candidate: &Candidate) -> Option<Option<Rewrite>> {
         let flow = self.storage.get(candidate.flow)?;
         let mask = self.subtables.mask(flow.subtable);
-        eligible::tag_change(flow.actions().0, mask, candidate.key.is_tagged())
+        Rewrite::of(flow.actions().0, mask, candidate.key.is_tagged()).ok()
     }
 }
 
@@ -97,7 +103,7 @@ impl Shortcuts {
         };
         let sum = to.port.sum(&from.port, &group.epochs);
         if is_current() {
-            open.shortcut.renew(sum);
+            open.shortcut.resume(sum);
             self.tally.renewed += 1;
         }
     }
@@ -107,14 +113,7 @@ impl Shortcuts {
     }
 
     /// Opens a shortcut, where all changes have been applied.
-    fn open(
-        &mut self,
-        number: u32,
-        candidate: &Candidate,
-        way: netdev::shortcut::Exit,
-        is_current: impl Fn() -> bool,
-        now: Nanos,
-    ) {
+    fn open(&mut self, number: u32, candidate: &Candidate, way: Egress, is_current: impl Fn() -> bool, now: Nanos) {
         let (Some(group), Some([from, to])) = (self.group(number), self.ends(candidate.from, candidate.to)) else {
             return;
         };
@@ -129,7 +128,7 @@ impl Shortcuts {
             Err(Refused::OverShare) => return self.tally.over_share += 1,
             Err(Refused::Full) => return self.tally.full += 1,
             // It is tried again with the next packet.
-            Err(Refused::Taken | Refused::Kernel(_)) => return,
+            Err(Refused::Taken | Refused::Unsupported(_) | Refused::Kernel(_)) => return,
         };
         self.tally.opened += 1;
         let in_port = self.by_port.entry(candidate.from).or_default();

@@ -2,11 +2,11 @@
 
 use super::super::FlowTable;
 use super::Shortcuts;
-use crate::dep_epochs::OffloadPort;
-use crate::options::ShortcutUse;
+use crate::dep_epochs::PortOffload;
+use crate::options::OffloadUse;
+use dp::offload::{Egress, Epoch, OffloadPort};
 use flow::PortNo;
 use netdev::State;
-use netdev::shortcut::{Epoch, ShortcutPort, TagChange};
 use std::sync::Arc;
 
 /// Bytes of an Ethernet header.
@@ -14,7 +14,7 @@ const ETHERNET: u32 = 14;
 
 /// A port that shortcuts can lead from and to.
 pub(super) struct Exit {
-    pub(super) port: Arc<ShortcutPort>,
+    pub(super) port: Arc<OffloadPort>,
     /// The state of its device; `None` where that has gone.
     device: Option<State>,
     /// Shortcuts that were opened with another one are to be closed.
@@ -23,12 +23,12 @@ pub(super) struct Exit {
 
 impl Exit {
     /// How packets leave by it; `None` where its device takes none.
-    pub(super) fn way(&self, shortcuts: ShortcutUse) -> Option<netdev::shortcut::Exit> {
+    pub(super) fn way(&self, shortcuts: OffloadUse) -> Option<Egress> {
         let state = self.device.as_ref()?;
-        (state.admin_up && state.carrier).then(|| netdev::shortcut::Exit {
+        (state.admin_up && state.carrier).then(|| Egress {
             longest: state.mtu.saturating_add(ETHERNET),
-            to_peer: shortcuts == ShortcutUse::Peer && state.far_end_elsewhere,
-            tag: TagChange::None,
+            to_peer: shortcuts == OffloadUse::Peer && state.far_end_elsewhere,
+            rewrite: None,
         })
     }
 }
@@ -47,10 +47,10 @@ impl Shortcuts {
 
 impl FlowTable {
     /// Lets shortcuts lead from and to a port.
-    pub(crate) fn add_exit(&mut self, to: PortNo, OffloadPort { port, deps, device }: OffloadPort) {
+    pub(crate) fn add_exit(&mut self, to: PortNo, PortOffload { port, deps, device }: PortOffload) {
         let shortcuts = &mut self.shortcuts;
         if shortcuts.epoch.is_none() {
-            shortcuts.epoch = deps.shortcuts().epoch();
+            shortcuts.epoch = deps.table().epoch();
         }
         shortcuts.deps = Some(deps);
         shortcuts.stamps += 1;
@@ -78,7 +78,7 @@ impl FlowTable {
     }
 
     /// Suspends all shortcuts, and changes how they are used.
-    pub(crate) fn use_shortcuts(&mut self, usage: ShortcutUse) {
+    pub(crate) fn use_shortcuts(&mut self, usage: OffloadUse) {
         let shortcuts = &mut self.shortcuts;
         shortcuts.usage = usage;
         shortcuts.epoch.iter().for_each(Epoch::advance);

@@ -4,7 +4,7 @@
 use super::super::FlowTable;
 use super::{Books, PAUSE, Shortcuts, news};
 use dp::Credit;
-use netdev::shortcut::{MOST, Shortcut};
+use dp::offload::{MAX_FLOWS, OffloadedFlow};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
@@ -32,7 +32,7 @@ const SAMPLES: usize = 8;
 
 /// A shortcut that is stopped.
 pub(super) struct Closing {
-    shortcut: Shortcut,
+    shortcut: OffloadedFlow,
     /// Packets and bytes that have been reported.
     told: (u64, u64),
     credits: Arc<[Credit]>,
@@ -40,7 +40,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    pub(super) fn new(shortcut: Shortcut, told: (u64, u64), credits: Arc<[Credit]>, since: Nanos) -> Closing {
+    pub(super) fn new(shortcut: OffloadedFlow, told: (u64, u64), credits: Arc<[Credit]>, since: Nanos) -> Closing {
         Closing {
             shortcut,
             told,
@@ -116,7 +116,7 @@ impl Shortcuts {
             if let Some(news) = news(&closing.shortcut, &mut closing.told) {
                 books.credit(&closing.credits, news);
             }
-            self.by_key.remove(closing.shortcut.key());
+            self.by_key.remove(closing.shortcut.kind());
         }
     }
 
@@ -182,8 +182,8 @@ impl FlowTable {
         let Some(first) = shortcuts.ageing else {
             return false;
         };
-        let left = shortcuts.deps.as_ref().map_or(MOST, |deps| deps.shortcuts().left());
-        let idle = if left < MOST / 2 { IDLE_AMONG_MANY } else { IDLE };
+        let left = shortcuts.deps.as_ref().map_or(MAX_FLOWS, |deps| deps.table().left());
+        let idle = if left < MAX_FLOWS / 2 { IDLE_AMONG_MANY } else { IDLE };
         let (end, mut next) = slice(first, shortcuts.open.len());
         let mut stopped = 0;
         for place in first..end {
@@ -207,7 +207,7 @@ impl FlowTable {
     fn give_way(&mut self, now: Nanos) {
         let shortcuts = &mut self.shortcuts;
         let Some(deps) = &shortcuts.deps else { return };
-        if !shortcuts.any() || !deps.shortcuts().are_short() || now.since(shortcuts.gave_way) < PAUSE {
+        if !shortcuts.any() || !deps.table().is_short() || now.since(shortcuts.gave_way) < PAUSE {
             return;
         }
         shortcuts.gave_way = now;
@@ -223,7 +223,7 @@ impl FlowTable {
                 };
                 let place = places[(random % places.len() as u64) as usize];
                 let open = self.shortcuts.open[place as usize].as_ref();
-                let used = open.map_or(Nanos::ZERO, |open| open.used.max(Nanos(open.shortcut.carried().used)));
+                let used = open.map_or(Nanos::ZERO, |open| open.used.max(open.shortcut.carried().used));
                 if victim.is_none_or(|(oldest, _)| used < oldest) {
                     victim = Some((used, place));
                 }

@@ -39,9 +39,9 @@ proptest! {
             }
         }
         other.truncate(cut.unwrap_or(usize::MAX));
-        let key = ShortcutKey::of(1, &one);
+        let key = PacketKind::of(1, &one);
         prop_assert!(key.is_some());
-        if ShortcutKey::of(1, &other) == key {
+        if PacketKind::of(1, &other) == key {
             let read = |packet: &[u8]| {
                 let mut key = flow::extract(packet, &PortNo(3).into()).unwrap();
                 key.set(Field::TcpFlags, 0);
@@ -53,3 +53,4 @@ proptest! {
 }
 
 mod offload;
+mod simulated;

@@ -1,13 +1,14 @@
 //! Packets through a pipeline and a simulated kernel, on virtual time.
 
-use crate::dep_epochs::{DepEpochs, OffloadPort};
+use super::simulated::{Calls, Simulated};
+use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::hash::KeyHasher;
 use crate::megaflow::{Candidate, FlowTable};
-use crate::options::ShortcutUse;
+use crate::options::OffloadUse;
 use crate::pipeline::{Budget, Pipeline, RxQueue};
+use dp::offload::{MAX_FLOWS, OffloadTable, PacketKind};
 use dp::{Action, Answer, Carried, Change, Changes, Credit, Dep, Slowpath, Translation, Upcall};
 use flow::{Field, Mask, PortNo};
-use netdev::shortcut::{Calls, MOST, ShortcutKey, Shortcuts, Simulated};
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -119,7 +120,7 @@ impl Bench {
 
     fn with(ports: &[u32], switch: Switch) -> Bench {
         let (kernel, changes, switch) = (Simulated::new(), Arc::new(Changes::new()), Arc::new(switch));
-        let deps = DepEpochs::new(Shortcuts::over(kernel.clone()));
+        let deps = DepEpochs::new(OffloadTable::new(kernel.clone()));
         let told = deps.clone();
         assert!(changes.tell(move |changes| told.changed(changes)));
         let pipeline = Pipeline::new(100_000, Duration::from_secs(10), switch.clone(), changes.clone());
@@ -141,8 +142,8 @@ impl Bench {
         let device = Arc::new(Dummy::open(&format!("p{port}"), &BTreeMap::new()).unwrap());
         let rx = device.open_rx().unwrap().remove(0);
         let mut rx_queue = Pipeline::rx_queue(PortNo(port), rx, Budget::new(64, 1024));
-        let offload = OffloadPort {
-            port: self.deps.shortcuts().port(port).unwrap(),
+        let offload = PortOffload {
+            port: self.deps.table().port(port).unwrap(),
             deps: self.deps.clone(),
             device: device.state().ok(),
         };
@@ -162,9 +163,9 @@ impl Bench {
             .bytes()
     }
 
-    fn key(&self, from: u32, to: u32, kind: u32) -> ShortcutKey {
+    fn key(&self, from: u32, to: u32, kind: u32) -> PacketKind {
         let entrance = self.ports[&from].1.entrance.as_ref().unwrap();
-        entrance.key(&Bench::packet(from, to, kind)).unwrap()
+        entrance.kind(&Bench::packet(from, to, kind)).unwrap()
     }
 
     /// Lets a packet come.
@@ -175,7 +176,7 @@ impl Bench {
         sent.1 += packet.len() as u64;
         if self
             .kernel
-            .receive(&self.key(from, to, kind), packet.len() as u64, self.now.0)
+            .receive(&self.key(from, to, kind), packet.len() as u64, self.now)
             .is_some()
         {
             return By::Kernel;
@@ -233,7 +234,7 @@ impl Bench {
     fn check_slice(&self, before: Calls) {
         let after = self.kernel.calls();
         assert!(after.closed - before.closed <= SLICE, "{before:?} {after:?}");
-        assert!(after.stopped - before.stopped <= 3 * SLICE, "{before:?} {after:?}");
+        assert!(after.suspended - before.suspended <= 3 * SLICE, "{before:?} {after:?}");
         assert!(after.read - before.read <= 2 * LOOKS, "{before:?} {after:?}");
     }
 
@@ -324,12 +325,12 @@ fn packets_that_cross_bridges_depend_on_each_of_them() {
 #[test]
 fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
     let kernel = Simulated::new();
-    let deps = DepEpochs::new(Shortcuts::over(kernel.clone()));
-    let ports = [1, 2].map(|ifindex| deps.shortcuts().port(ifindex).unwrap());
+    let deps = DepEpochs::new(OffloadTable::new(kernel.clone()));
+    let ports = [1, 2].map(|ifindex| deps.table().port(ifindex).unwrap());
     let mut flows = FlowTable::new(Arc::new(KeyHasher::new()), 1000, Duration::from_secs(10));
     for (number, port) in [101, 102].into_iter().zip(&ports) {
         let device = Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap());
-        let offload = OffloadPort {
+        let offload = PortOffload {
             port: port.clone(),
             deps: deps.clone(),
             device: device.state().ok(),
@@ -344,12 +345,12 @@ fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
     };
     let translation = Switch::default().upcall(&upcall, Nanos::ZERO);
     let candidate = Candidate {
-        key: ports[0].key(&packet).unwrap(),
+        key: ports[0].kind(&packet).unwrap(),
         from: PortNo(101),
         flow: flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO),
         to: PortNo(102),
     };
-    let takes = || kernel.receive(&candidate.key, 60, 0).is_some();
+    let takes = || kernel.receive(&candidate.key, 60, Nanos::ZERO).is_some();
     let mut now = Nanos(1_000_000_000);
     let mut offer = |is_current: bool| {
         now += Duration::from_millis(2);
@@ -418,7 +419,7 @@ fn no_packet_takes_a_shortcut_after_a_change_of_what_it_depends_on() {
                 suspended.extend(all().filter(|(other, dst, _)| *other == from || *dst == from));
             }
             6 if rng.below(10) == 0 => {
-                bench.pipeline.use_shortcuts(ShortcutUse::Device);
+                bench.pipeline.use_shortcuts(OffloadUse::Device);
                 suspended.extend(all());
             }
             7..20 => drop(bench.turn()),
@@ -437,7 +438,7 @@ fn no_packet_takes_a_shortcut_after_a_change_of_what_it_depends_on() {
     bench.pipeline.flush();
     bench.settle();
     assert_eq!(bench.deps.len(), 0);
-    assert_eq!(bench.deps.shortcuts().left(), MOST);
+    assert_eq!(bench.deps.table().left(), MAX_FLOWS);
 }
 
 #[test]
@@ -519,7 +520,7 @@ fn a_change_is_in_force_when_its_publisher_goes_on_whatever_the_worker_does_mean
                 switch.detour.store(to, Release);
                 changes.publish(&[Change::Dep(bridge(1))]);
                 for _ in 0..1000 {
-                    if let Some(device) = kernel.receive(&key, 60, 0) {
+                    if let Some(device) = kernel.receive(&key, 60, Nanos::ZERO) {
                         assert_eq!(device, to, "after change {n}");
                         forwarded += 1;
                         break;
@@ -545,9 +546,9 @@ fn a_change_is_in_force_when_its_publisher_goes_on_whatever_the_worker_does_mean
 /// A worker with as many shortcuts as a port gets, all of one megaflow.
 fn crowded() -> (Bench, u32) {
     let mut bench = Bench::new(&[101, 102, 201, 202]);
-    let kinds = MOST;
+    let kinds = MAX_FLOWS;
     let open = bench.offload_many(101, 102, kinds);
-    assert!(open > MOST / 2, "{open}");
+    assert!(open > MAX_FLOWS / 2, "{open}");
     (bench, open)
 }
 
@@ -558,7 +559,7 @@ fn many_shortcuts_that_end_at_once_forward_nothing_more_and_are_closed_in_slices
         |bench| bench.pipeline.flush(),
         |bench| drop(bench.pipeline.remove_port(PortNo(102))),
         |bench| bench.pipeline.stop_shortcuts(PortNo(101)),
-        |bench| bench.pipeline.use_shortcuts(ShortcutUse::Device),
+        |bench| bench.pipeline.use_shortcuts(OffloadUse::Device),
         |bench| bench.pipeline.link_changed(PortNo(102), None),
     ];
     for (n, end) in ends.into_iter().enumerate() {
@@ -568,24 +569,24 @@ fn many_shortcuts_that_end_at_once_forward_nothing_more_and_are_closed_in_slices
         end(&mut bench);
         bench.pipeline.apply_changes();
         bench.check_slice(before);
-        for kind in 0..MOST {
+        for kind in 0..MAX_FLOWS {
             let key = bench.key(101, 102, kind);
-            assert_eq!(bench.kernel.receive(&key, 60, bench.now.0), None, "end {n}");
+            assert_eq!(bench.kernel.receive(&key, 60, bench.now), None, "end {n}");
         }
         // One that was let through before is counted a moment later.
         let late = bench.key(101, 102, 5);
         assert!(bench.kernel.has(&late));
         bench.turn();
         let len = Bench::packet(101, 102, 5).len() as u64;
-        bench.kernel.count_late(&late, len, bench.now.0);
+        bench.kernel.count_late(&late, len, bench.now);
         let sent = bench.sent.get_mut(&101).unwrap();
         *sent = (sent.0 + 1, sent.1 + len);
         let before = bench.kernel.calls();
         bench.settle();
-        assert_eq!(bench.offloaded(101, 102, MOST), 0, "end {n}");
+        assert_eq!(bench.offloaded(101, 102, MAX_FLOWS), 0, "end {n}");
         assert_eq!(bench.kernel.calls().closed - before.closed, open as usize, "end {n}");
         bench.check_credits();
-        assert_eq!(bench.deps.shortcuts().left(), MOST);
+        assert_eq!(bench.deps.table().left(), MAX_FLOWS);
     }
 }
 
@@ -601,8 +602,8 @@ fn ageing_looks_at_shortcuts_in_slices_and_closes_those_that_carry_nothing() {
         }
         bench.settle();
     }
-    let left = bench.offloaded(101, 102, MOST);
-    assert!((100..=MOST / 2).contains(&left), "{left} of {open}");
+    let left = bench.offloaded(101, 102, MAX_FLOWS);
+    assert!((100..=MAX_FLOWS / 2).contains(&left), "{left} of {open}");
     bench.now += Duration::from_secs(9);
     for kind in 0..100 {
         assert_eq!(bench.send(101, 102, kind), By::Kernel);
@@ -610,7 +611,7 @@ fn ageing_looks_at_shortcuts_in_slices_and_closes_those_that_carry_nothing() {
     bench.settle();
     bench.now += Duration::from_secs(2);
     bench.settle();
-    assert_eq!(bench.offloaded(101, 102, MOST), 100);
+    assert_eq!(bench.offloaded(101, 102, MAX_FLOWS), 100);
     bench.check_credits();
     assert_eq!(
         bench.switch.upcalls.load(Relaxed),
@@ -632,6 +633,6 @@ fn a_port_with_many_shortcuts_gives_way_to_one_with_few() {
         all = bench.offload_many(201, 202, 2500);
     }
     assert_eq!(all, 2500, "less than the share of one of two ports");
-    assert!(bench.offloaded(101, 102, MOST) >= MOST / 3);
+    assert!(bench.offloaded(101, 102, MAX_FLOWS) >= MAX_FLOWS / 3);
     bench.check_credits();
 }

@@ -1,26 +1,31 @@
-//! Shortcuts from device to device through the kernel.
+//! The kernel forwards packets of offloaded flows from device to device.
 
-use crate::lab::{Lab, Queues};
-use netdev::shortcut::{Exit, ShortcutPort, Shortcuts, TagChange};
+use dp::offload::{Egress, OffloadPort, OffloadTable};
+use dp_ebpf::Ebpf;
+use lab::{Lab, Queues};
 use netdev::{Frame, Isolation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use testkit::{Iperf3, ping, skip};
 
-/// A port that shortcuts lead from and to.
+#[path = "../../netdev/tests/namespaces/lab.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod lab;
+
+/// A port that offloaded flows lead from and to.
 struct Port {
     queues: Queues,
-    shortcut: Arc<ShortcutPort>,
+    offload: Arc<OffloadPort>,
 }
 
 impl Port {
-    fn open(lab: &Lab, shortcuts: &Arc<Shortcuts>, name: &str, isolation: Isolation) -> Port {
+    fn open(lab: &Lab, table: &Arc<OffloadTable>, name: &str, isolation: Isolation) -> Port {
         let mut queues = lab.port_with(name, isolation);
         let ifindex = queues.device.state().unwrap().ifindex;
-        let shortcut = shortcuts.port(ifindex).unwrap();
-        assert!(lab.sw.enter(|| queues.rx.guide(&shortcut)).unwrap());
-        Port { queues, shortcut }
+        let offload = table.port(ifindex).unwrap();
+        assert!(lab.sw.enter(|| offload.attach(&mut *queues.rx)).unwrap());
+        Port { queues, offload }
     }
 
     fn wait_for(&mut self, protocol: u8) -> Frame {
@@ -30,8 +35,12 @@ impl Port {
     }
 }
 
+fn table() -> Option<Arc<OffloadTable>> {
+    Some(OffloadTable::new(Arc::new(Ebpf::load().ok()?)))
+}
+
 #[test]
-fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the_stack_is_kept_out() {
+fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_the_stack_is_kept_out() {
     skip!(unless root, "ip", "ping", "iperf3");
     for (isolation, to_peer) in [
         (Isolation::Tcx, false),
@@ -39,19 +48,19 @@ fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the
         (Isolation::Tcx, true),
     ] {
         let lab = Lab::new();
-        let Ok(shortcuts) = Shortcuts::new() else {
+        let Some(table) = table() else {
             skip!("needs the right to load BPF programs");
         };
-        let mut ports = ["oxp1", "oxp2"].map(|name| Port::open(&lab, &shortcuts, name, isolation));
+        let mut ports = ["oxp1", "oxp2"].map(|name| Port::open(&lab, &table, name, isolation));
         assert!(
             ports
                 .iter()
                 .all(|port| port.queues.device.state().unwrap().far_end_elsewhere)
         );
-        let exit = Exit {
+        let egress = Egress {
             longest: 1514,
             to_peer,
-            tag: TagChange::None,
+            rewrite: None,
         };
         let mac = |host: &testkit::Netns| {
             let link = host.ip("link show eth0");
@@ -70,25 +79,25 @@ fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the
         for (from, to) in [(0, 1), (1, 0)] {
             assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
             let packet = ports[from].wait_for(1);
-            let key = ports[from].shortcut.key(packet.data()).unwrap();
+            let kind = ports[from].offload.kind(packet.data()).unwrap();
             open.push(
                 ports[to]
-                    .shortcut
-                    .open(&ports[from].shortcut, key, exit, &[], 0)
+                    .offload
+                    .open(&ports[from].offload, kind, egress, &[], 0)
                     .unwrap(),
             );
         }
         assert_eq!(ping(&lab.h1, "192.168.77.2", 5).received, 5, "{isolation:?}");
-        let carried: Vec<u64> = open.iter().map(|shortcut| shortcut.carried().packets).collect();
+        let carried: Vec<u64> = open.iter().map(|flow| flow.carried().packets).collect();
         assert_eq!(carried, [6, 5], "{isolation:?}");
-        let counted = ports[1].shortcut.carried();
+        let counted = ports[1].offload.carried();
         assert_eq!((counted.tx_packets, counted.rx_packets), (6, 5));
         assert_eq!(counted.tx_bytes, 6 * 98);
 
-        shortcuts.suspend_all();
+        table.suspend_all();
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
         ports[0].wait_for(1);
-        open.iter().for_each(|shortcut| shortcut.renew(1));
+        open.iter().for_each(|flow| flow.resume(1));
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 1);
 
         // Longer than the device takes.
@@ -97,26 +106,26 @@ fn packets_with_a_shortcut_pass_by_the_process_and_others_come_to_it_however_the
             assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
             ports[0].wait_for(1)
         };
-        let key = ports[0].shortcut.key(request.data()).unwrap();
-        let short = Exit { longest: 97, ..exit };
-        open.push(ports[1].shortcut.open(&ports[0].shortcut, key, short, &[], 1).unwrap());
+        let kind = ports[0].offload.kind(request.data()).unwrap();
+        let short = Egress { longest: 97, ..egress };
+        open.push(ports[1].offload.open(&ports[0].offload, kind, short, &[], 1).unwrap());
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
         ports[0].wait_for(1);
     }
 }
 
 #[test]
-fn segments_that_a_host_leaves_to_its_device_take_shortcuts_whole() {
+fn segments_that_a_host_leaves_to_its_device_are_forwarded_whole() {
     skip!(unless root, "ip", "iperf3");
     let lab = Lab::new();
-    let Ok(shortcuts) = Shortcuts::new() else {
+    let Some(table) = table() else {
         skip!("needs the right to load BPF programs");
     };
-    let mut ports = ["oxp1", "oxp2"].map(|name| Port::open(&lab, &shortcuts, name, Isolation::Auto));
-    let exit = Exit {
+    let mut ports = ["oxp1", "oxp2"].map(|name| Port::open(&lab, &table, name, Isolation::Auto));
+    let egress = Egress {
         longest: 1514,
         to_peer: false,
-        tag: TagChange::None,
+        rewrite: None,
     };
     let stop = AtomicBool::new(false);
     let mut large = 0;
@@ -130,15 +139,15 @@ fn segments_that_a_host_leaves_to_its_device_take_shortcuts_whole() {
                     idle &= ports[from].queues.rx.recv(&mut frames, 32).unwrap() == 0;
                     for frame in &frames {
                         large += u64::from(frame.len() > 1514);
-                        let key = ports[from].shortcut.key(frame.data());
-                        if let Some(key) = key
-                            && open.iter().all(|(other, _)| *other != key)
+                        let kind = ports[from].offload.kind(frame.data());
+                        if let Some(kind) = kind
+                            && open.iter().all(|(other, _)| *other != kind)
                         {
                             open.push((
-                                key,
+                                kind,
                                 ports[to]
-                                    .shortcut
-                                    .open(&ports[from].shortcut, key, exit, &[], 0)
+                                    .offload
+                                    .open(&ports[from].offload, kind, egress, &[], 0)
                                     .unwrap(),
                             ));
                         }
@@ -156,7 +165,7 @@ fn segments_that_a_host_leaves_to_its_device_take_shortcuts_whole() {
         stop.store(true, Relaxed);
         large = forwarder.join().unwrap();
     });
-    let counted = ports[1].shortcut.carried();
+    let counted = ports[1].offload.carried();
     assert!(counted.tx_bytes > 40 << 20, "{counted:?}");
     assert!(counted.tx_bytes / counted.tx_packets > 3000, "{counted:?}");
     assert!(large < 100, "{large} segments went through the process");

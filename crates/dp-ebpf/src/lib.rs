@@ -1,0 +1,254 @@
+//! Offload by the kernel's eBPF: [`Ebpf`] is a [`FlowOffload`].
+//!
+//! The programs are in `bpf/offload.c`, which says how a packet meets them. `cargo xtask bpf` builds
+//! the object, which is committed, so that a build needs no clang. They share maps with the process:
+//! flows by packet kind, counters of flows and ports, and epochs. Counters and epochs lie in memory
+//! that both have, so that to read or to advance one needs no system call.
+//!
+//! Limits
+//! - An IP packet leaves by one device, unchanged or with one VLAN tag pushed or popped. All else is
+//!   [`Refused::Unsupported`], by [`dp::offload::Rewrite::of`].
+//! - Linux 5.11, and the right to load programs.
+#![allow(unsafe_code, reason = "shared memory and the layout of map values")]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+use aya::maps::{HashMap, MapData};
+use aya::programs::{Program, ProgramError, SchedClassifier, SocketFilter};
+use aya::{Pod, include_bytes_aligned};
+use dp::Carried;
+use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_PORTS, NO_EPOCH, NewFlow, PacketKind};
+use dp::offload::{PortCarried, Refused, Rewrite};
+use netdev::{IngressPrograms, Rx};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use shared::SharedArray;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use sys::Error;
+use wire::Nanos;
+
+mod shared;
+
+/// The kernel's programs, and what they share with the process.
+pub struct Ebpf {
+    flows: Mutex<HashMap<MapData, [u8; PacketKind::SIZE], Flow>>,
+    /// By flow.
+    counters: SharedArray,
+    /// By port.
+    ports: SharedArray,
+    /// In one row.
+    epochs: SharedArray,
+    filter: OwnedFd,
+    redirect: OwnedFd,
+    /// For its filter that can be asked about packets that no device has received.
+    #[cfg(test)]
+    object: Mutex<aya::Ebpf>,
+}
+
+/// `struct flow` of `bpf/offload.c`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Flow {
+    number: u32,
+    ticket: u32,
+    device: u32,
+    from: u32,
+    to: u32,
+    peer: u32,
+    longest: u32,
+    tag: u32,
+    epoch_count: u32,
+    epochs: [u32; FLOW_EPOCHS],
+}
+
+// SAFETY: it is made of numbers without bytes between them, and any bytes are one.
+unsafe impl Pod for Flow {}
+
+/// Words of `struct flow_counters`, and their number.
+const SUM: usize = 0;
+const TICKET: usize = 1;
+const PACKETS: usize = 2;
+const BYTES: usize = 3;
+const USED: usize = 4;
+const FLOW_WORDS: usize = 8;
+
+/// Words of `struct port_counters`.
+const RX_PACKETS: usize = 0;
+const RX_BYTES: usize = 1;
+const TX_PACKETS: usize = 2;
+const TX_BYTES: usize = 3;
+const PORT_WORDS: usize = 8;
+
+/// `EPOCHS_AT_ONCE`
+const EPOCHS_AT_ONCE: usize = 4;
+/// `POP`
+const POP: u32 = 1;
+/// No sum of epochs.
+const NEVER: u64 = u64::MAX;
+
+const BPF_NOEXIST: u64 = 1;
+const LOAD: &str = "bpf(BPF_PROG_LOAD)";
+const MAP: &str = "bpf(BPF_MAP_CREATE)";
+
+impl Ebpf {
+    /// Loads the programs, for no flows yet. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or
+    /// `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` before Linux 5.11.
+    pub fn load() -> sys::Result<Ebpf> {
+        let object = aya::Ebpf::load(include_bytes_aligned!("../bpf/offload.o"));
+        let mut object = object.map_err(Error::behind(MAP))?;
+        let filter: &mut SocketFilter = program(&mut object, "oxvs_offload")?;
+        filter.load().map_err(Error::behind(LOAD))?;
+        let filter = own(filter.fd())?;
+        let redirect: &mut SchedClassifier = program(&mut object, "oxvs_redirect")?;
+        redirect.load().map_err(Error::behind(LOAD))?;
+        let redirect = own(redirect.fd())?;
+        #[cfg(test)]
+        program::<SchedClassifier>(&mut object, "oxvs_probe")?
+            .load()
+            .map_err(Error::behind(LOAD))?;
+        let flows = object.take_map("oxvs_flows").ok_or_else(|| missing("oxvs_flows"))?;
+        Ok(Ebpf {
+            flows: Mutex::new(HashMap::try_from(flows).map_err(Error::behind(MAP))?),
+            counters: array(&mut object, "oxvs_counters", MAX_FLOWS as usize, FLOW_WORDS)?,
+            ports: array(&mut object, "oxvs_ports", MAX_PORTS as usize, PORT_WORDS)?,
+            epochs: array(&mut object, "oxvs_epochs", 1, MAX_EPOCHS as usize)?,
+            filter,
+            redirect,
+            #[cfg(test)]
+            object: Mutex::new(object),
+        })
+    }
+}
+
+fn program<'a, P>(object: &'a mut aya::Ebpf, name: &str) -> sys::Result<&'a mut P>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    let program = object.program_mut(name).ok_or_else(|| missing(name))?;
+    program.try_into().map_err(Error::behind(LOAD))
+}
+
+/// The program stays loaded as long as this descriptor is open.
+fn own(program: Result<&aya::programs::ProgramFd, ProgramError>) -> sys::Result<OwnedFd> {
+    let program = program.map_err(Error::behind(LOAD))?;
+    let own = program.as_fd().try_clone_to_owned();
+    own.map_err(Error::of("fcntl(F_DUPFD_CLOEXEC)"))
+}
+
+/// An array that is so long, and of rows of so many words.
+fn array(object: &mut aya::Ebpf, name: &str, rows: usize, words: usize) -> sys::Result<SharedArray> {
+    match object.take_map(name) {
+        Some(aya::maps::Map::Array(map)) => SharedArray::new(map, rows, words),
+        _ => Err(missing(name)),
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::of(LOAD)(io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("the object has no {name}"),
+    ))
+}
+
+impl FlowOffload for Ebpf {
+    fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool> {
+        queue.attach_programs(IngressPrograms {
+            filter: self.filter.as_fd(),
+            redirect: self.redirect.as_fd(),
+        })
+    }
+
+    fn open(&self, new: &NewFlow<'_>) -> Result<(), Refused> {
+        let count = new.epochs.len().next_multiple_of(EPOCHS_AT_ONCE);
+        if count > FLOW_EPOCHS {
+            return Err(Refused::Unsupported("flow with so many epochs"));
+        }
+        let row = self.counters.row(new.number);
+        let ticket = row[TICKET].load(Relaxed).wrapping_add(1) & u64::from(u32::MAX);
+        let mut epochs = [NO_EPOCH; FLOW_EPOCHS];
+        epochs[..new.epochs.len()].copy_from_slice(new.epochs);
+        let flow = Flow {
+            number: new.number,
+            ticket: ticket as u32,
+            device: new.ifindex,
+            from: new.from,
+            to: new.to,
+            peer: new.egress.to_peer.into(),
+            longest: new.egress.longest,
+            tag: match new.egress.rewrite {
+                None => 0,
+                Some(Rewrite::PushVlan(tag)) => u32::from(tag.tpid.to_be()) << 16 | u32::from(tag.tci),
+                Some(Rewrite::PopVlan) => POP,
+            },
+            epoch_count: count as u32,
+            epochs,
+        };
+        row[SUM].store(NEVER, Release);
+        row[TICKET].store(ticket, Release);
+        for word in [PACKETS, BYTES, USED] {
+            row[word].store(0, Relaxed);
+        }
+        self.resume(new.number, new.sum);
+        let opened = self.flows.lock().insert(new.kind.bytes(), flow, BPF_NOEXIST);
+        opened.map_err(|error| {
+            let error = Error::behind("bpf(BPF_MAP_UPDATE_ELEM)")(error);
+            match error.errno() == Some(Errno::EXIST.raw_os_error()) {
+                true => Refused::Taken,
+                false => Refused::Kernel(error.into()),
+            }
+        })
+    }
+
+    fn resume(&self, flow: u32, sum: u64) {
+        self.counters.row(flow)[SUM].store(sum, Release);
+    }
+
+    fn suspend(&self, flow: u32) {
+        self.counters.row(flow)[SUM].store(NEVER, Release);
+    }
+
+    fn close(&self, kind: &PacketKind) -> io::Result<()> {
+        let closed = self.flows.lock().remove(kind.bytes());
+        Ok(closed.map_err(Error::behind("bpf(BPF_MAP_DELETE_ELEM)"))?)
+    }
+
+    fn carried(&self, flow: u32) -> Carried {
+        let row = self.counters.row(flow);
+        Carried {
+            packets: row[PACKETS].load(Acquire),
+            bytes: row[BYTES].load(Relaxed),
+            used: Nanos(row[USED].load(Relaxed)),
+        }
+    }
+
+    fn port_carried(&self, port: u32) -> PortCarried {
+        let row = self.ports.row(port);
+        PortCarried {
+            rx_packets: row[RX_PACKETS].load(Relaxed),
+            rx_bytes: row[RX_BYTES].load(Relaxed),
+            tx_packets: row[TX_PACKETS].load(Relaxed),
+            tx_bytes: row[TX_BYTES].load(Relaxed),
+        }
+    }
+
+    fn reset_port(&self, port: u32) {
+        for word in self.ports.row(port) {
+            word.store(0, Relaxed);
+        }
+    }
+
+    fn advance(&self, epoch: u32) {
+        self.epochs.row(0)[epoch as usize].fetch_add(1, Release);
+    }
+
+    fn epoch(&self, epoch: u32) -> u64 {
+        self.epochs.row(0)[epoch as usize].load(Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests;

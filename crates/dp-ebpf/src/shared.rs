@@ -1,0 +1,73 @@
+//! Arrays that programs and the process have in their memory at once.
+
+use aya::maps::MapData;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use sys::{Error, Result};
+
+/// An array of rows of counters and other words.
+pub(crate) struct SharedArray {
+    memory: NonNull<AtomicU64>,
+    /// Words in all.
+    words: usize,
+    /// Words of a row.
+    row: usize,
+}
+
+// SAFETY: the memory belongs to the value, not to a thread, and is reached as atomics only.
+unsafe impl Send for SharedArray {}
+// SAFETY: as above.
+unsafe impl Sync for SharedArray {}
+
+impl SharedArray {
+    /// Maps an array of so many rows, each of so many words.
+    ///
+    /// # Errors
+    /// `EINVAL` where the map is of another size, or cannot be mapped; `ENOMEM`.
+    pub(crate) fn new(map: MapData, rows: usize, row: usize) -> Result<SharedArray> {
+        const CALL: &str = "mmap(BPF_MAP_TYPE_ARRAY)";
+        let info = map.info().map_err(Error::behind("bpf(BPF_OBJ_GET_INFO_BY_FD)"))?;
+        if (info.max_entries() as usize, info.value_size() as usize) != (rows, row * size_of::<u64>()) {
+            return Err(Error::of(CALL)(Errno::INVAL));
+        }
+        let words = rows * row;
+        let len = words * size_of::<u64>();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let memory = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                protection,
+                MapFlags::SHARED,
+                map.fd().as_fd(),
+                0,
+            )
+        };
+        let memory = memory.map_err(Error::of(CALL))?;
+        let memory = NonNull::new(memory.cast()).ok_or_else(|| Error::of(CALL)(Errno::NOMEM))?;
+        Ok(SharedArray { memory, words, row })
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// Where there is none of that number.
+    pub(crate) fn row(&self, number: u32) -> &[AtomicU64] {
+        // SAFETY: so many words, as many as the map's values are long, are mapped from that
+        // address on, which is a page's, until this is dropped; programs and other threads change
+        // them as atomics only.
+        let words = unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.words) };
+        &words[number as usize * self.row..][..self.row]
+    }
+}
+
+impl Drop for SharedArray {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this address and length, and nobody uses it any more.
+        let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.words * size_of::<u64>()) };
+    }
+}

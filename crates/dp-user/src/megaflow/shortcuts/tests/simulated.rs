@@ -1,0 +1,172 @@
+//! An offload in memory.
+
+use dp::Carried;
+use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, NewFlow, PacketKind, PortCarried, Refused};
+use netdev::Rx;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use wire::Nanos;
+
+/// Does what the kernel's programs do with packets that a test gives it, and counts what it is
+/// asked for.
+pub(super) struct Simulated {
+    state: Mutex<State>,
+}
+
+/// How often a [`Simulated`] offload was asked for what takes time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// Flows opened.
+    pub(super) opened: usize,
+    /// Flows closed.
+    pub(super) closed: usize,
+    /// Times that counters of a flow were read.
+    pub(super) read: usize,
+    /// Flows suspended.
+    pub(super) suspended: usize,
+}
+
+struct State {
+    epochs: Vec<u64>,
+    flows: HashMap<PacketKind, Open>,
+    /// By flow: the sum with which it is in force, and what it has carried.
+    rows: HashMap<u32, (Option<u64>, Carried)>,
+    ports: HashMap<u32, PortCarried>,
+    calls: Calls,
+}
+
+struct Open {
+    number: u32,
+    port: u32,
+    device: u32,
+    epochs: Vec<u32>,
+}
+
+impl Simulated {
+    /// An offload that forwards nothing yet.
+    pub(super) fn new() -> Arc<Simulated> {
+        Arc::new(Simulated {
+            state: Mutex::new(State {
+                epochs: vec![0; MAX_EPOCHS as usize],
+                flows: HashMap::new(),
+                rows: HashMap::new(),
+                ports: HashMap::new(),
+                calls: Calls::default(),
+            }),
+        })
+    }
+
+    /// Receives a packet of so many bytes at a time. Returns the kernel's number of
+    /// the device that it leaves by, where it is of an offloaded flow.
+    pub(super) fn receive(&self, key: &PacketKind, bytes: u64, now: Nanos) -> Option<u32> {
+        let mut state = self.state.lock();
+        let open = state.flows.get(key)?;
+        let device = open.device;
+        let (in_force, _) = state.rows[&open.number];
+        let takes = in_force == Some(sum(&state.epochs, &open.epochs));
+        takes.then(|| {
+            state.count(key, bytes, now);
+            device
+        })
+    }
+
+    /// Counts a packet that was let through before its flow was suspended, as the kernel may do a
+    /// moment later.
+    pub(super) fn count_late(&self, key: &PacketKind, bytes: u64, now: Nanos) {
+        self.state.lock().count(key, bytes, now);
+    }
+
+    /// Whether there is a flow for packets of a kind, in force or not.
+    pub(super) fn has(&self, key: &PacketKind) -> bool {
+        self.state.lock().flows.contains_key(key)
+    }
+
+    /// What it was asked for so far.
+    pub(super) fn calls(&self) -> Calls {
+        self.state.lock().calls
+    }
+}
+
+impl State {
+    fn count(&mut self, key: &PacketKind, bytes: u64, now: Nanos) {
+        let Some(open) = self.flows.get(key) else { return };
+        let (_, carried) = self.rows.entry(open.number).or_default();
+        carried.packets += 1;
+        carried.bytes += bytes;
+        carried.used = now;
+        let port = self.ports.entry(open.port).or_default();
+        port.tx_packets += 1;
+        port.tx_bytes += bytes;
+    }
+}
+
+fn sum(epochs: &[u64], numbers: &[u32]) -> u64 {
+    let of = |number: &u32| epochs[*number as usize];
+    numbers.iter().map(of).sum::<u64>() + epochs[0]
+}
+
+impl FlowOffload for Simulated {
+    fn advance(&self, epoch: u32) {
+        self.state.lock().epochs[epoch as usize] += 1;
+    }
+
+    fn epoch(&self, number: u32) -> u64 {
+        self.state.lock().epochs[number as usize]
+    }
+
+    fn attach(&self, _: &mut dyn Rx) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn open(&self, flow: &NewFlow<'_>) -> Result<(), Refused> {
+        let mut state = self.state.lock();
+        state.calls.opened += 1;
+        if flow.epochs.len() > FLOW_EPOCHS {
+            return Err(Refused::Unsupported("flow with so many epochs"));
+        }
+        if state.flows.contains_key(flow.kind) {
+            return Err(Refused::Taken);
+        }
+        let open = Open {
+            number: flow.number,
+            port: flow.to,
+            device: flow.ifindex,
+            epochs: flow.epochs.to_vec(),
+        };
+        state.flows.insert(*flow.kind, open);
+        state.rows.insert(flow.number, (Some(flow.sum), Carried::default()));
+        Ok(())
+    }
+
+    fn resume(&self, flow: u32, sum: u64) {
+        self.state.lock().rows.entry(flow).or_default().0 = Some(sum);
+    }
+
+    fn suspend(&self, flow: u32) {
+        let mut state = self.state.lock();
+        state.calls.suspended += 1;
+        state.rows.entry(flow).or_default().0 = None;
+    }
+
+    fn close(&self, kind: &PacketKind) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.calls.closed += 1;
+        state.flows.remove(kind).map(drop).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn carried(&self, flow: u32) -> Carried {
+        let mut state = self.state.lock();
+        state.calls.read += 1;
+        state.rows.get(&flow).map(|(_, carried)| *carried).unwrap_or_default()
+    }
+
+    fn port_carried(&self, port: u32) -> PortCarried {
+        self.state.lock().ports.get(&port).copied().unwrap_or_default()
+    }
+
+    fn reset_port(&self, port: u32) {
+        self.state.lock().ports.remove(&port);
+    }
+}

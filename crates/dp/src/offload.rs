@@ -1,0 +1,400 @@
+//! Offload: something below the workers forwards packets of known flows by itself.
+//!
+//! A worker that has decided where packets of one kind go can *offload* that flow. From then on
+//! the [`FlowOffload`] takes such packets out of what the port's receive queue gets, forwards and
+//! counts them. Packets are of one kind if a switch reads the same of each of them, except TCP's
+//! flags ([`PacketKind`]). So an offloaded flow is never wider than the decision behind it.
+//!
+//! Epochs
+//! - An offloaded flow depends on [epochs](Epoch): numbers that only grow. One is the datapath's,
+//!   one is that of each of its two ports, and its owner names others: a table, a connection, a
+//!   tunnel's route.
+//! - The flow is in force while the sum of its epochs is the one that its owner gave.
+//! - To advance an epoch suspends every flow that depends on it, at once and without a system call.
+//!   Its packets go to their worker, which resumes it.
+//!
+//! All ports share one pool of offloaded flows, fairly: see [`Refused`].
+//!
+//! What comes later has its place
+//! - Header rewrites and tunnels are variants of [`Rewrite`]. An implementation that cannot do one
+//!   answers [`Refused::Unsupported`].
+//! - An established connection is an epoch of the flow: it advances when the connection's state
+//!   changes. An implementation that does not check TCP windows refuses a flow that asks for it.
+//! - A mirror is another [`Egress`] of the flow.
+
+use crate::Carried;
+use netdev::Rx;
+use parking_lot::Mutex;
+use pool::Pool;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+mod kind;
+mod pool;
+mod rewrite;
+
+pub use kind::PacketKind;
+pub use rewrite::Rewrite;
+
+/// Most offloaded flows of a datapath.
+pub const MAX_FLOWS: u32 = 8192;
+/// Most ports, and one more: number 0 is nobody's.
+pub const MAX_PORTS: u32 = 1024;
+/// Most epochs. Number 0 is for all flows; those from 1 to [`MAX_PORTS`] are the ports'.
+pub const MAX_EPOCHS: u32 = 1 << 16;
+/// The last epoch is nobody's and never advances: an implementation can fill a list with it.
+pub const NO_EPOCH: u32 = MAX_EPOCHS - 1;
+/// Most epochs of one flow, not counting number 0.
+pub const FLOW_EPOCHS: usize = 32;
+/// Most epochs that the owner of a flow can name for it.
+pub const OWNER_EPOCHS: usize = FLOW_EPOCHS - 2;
+
+/// What forwards packets of known flows below the workers. Every method may be called from any
+/// thread, and none waits but for a system call.
+///
+/// Flows, ports and epochs have numbers, below [`MAX_FLOWS`], [`MAX_PORTS`] and [`MAX_EPOCHS`],
+/// which [`OffloadTable`] gives out. It calls `resume`, `suspend` and `carried` for open flows only.
+pub trait FlowOffload: Send + Sync {
+    /// Takes packets of offloaded flows out of what a receive queue gets. To be called by a thread
+    /// of the device's network namespace. `false` if the queue's device cannot be offloaded.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool>;
+
+    /// Opens a flow; its counters are zero.
+    ///
+    /// # Errors
+    /// [`Refused::Taken`] if a flow of the kind is open; [`Refused::Unsupported`] with the reason;
+    /// [`Refused::Kernel`].
+    fn open(&self, flow: &NewFlow<'_>) -> Result<(), Refused>;
+
+    /// Puts a flow in force while the sum of its epochs is `sum`.
+    fn resume(&self, flow: u32, sum: u64);
+
+    /// Gives a flow's packets back to their worker, at once. A packet that is on its way at this
+    /// moment may be counted up to a millisecond later.
+    fn suspend(&self, flow: u32);
+
+    /// Forgets a flow that was suspended.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOENT` if there is none of the kind.
+    fn close(&self, kind: &PacketKind) -> io::Result<()>;
+
+    /// What a flow has carried since it was opened, by the monotonic clock. Exact from a
+    /// millisecond after it was suspended until another flow gets its number; the time of the last
+    /// packet may be some milliseconds early.
+    fn carried(&self, flow: u32) -> Carried;
+
+    /// What offloaded flows have carried for a port since [`FlowOffload::reset_port`].
+    fn port_carried(&self, port: u32) -> PortCarried;
+
+    /// Sets a port's counters to zero.
+    fn reset_port(&self, port: u32);
+
+    /// Suspends all flows that depend on an epoch.
+    fn advance(&self, epoch: u32);
+
+    /// An epoch's value.
+    fn epoch(&self, epoch: u32) -> u64;
+}
+
+/// A flow that is to be offloaded.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFlow<'a> {
+    /// The flow's number.
+    pub number: u32,
+    /// Which packets.
+    pub kind: &'a PacketKind,
+    /// The number of the port that they come in by.
+    pub from: u32,
+    /// The number of the port that they leave by.
+    pub to: u32,
+    /// The kernel's number of that port's device.
+    pub ifindex: u32,
+    /// How they leave.
+    pub egress: Egress,
+    /// The epochs that the flow depends on, besides number 0; at most [`FLOW_EPOCHS`].
+    pub epochs: &'a [u32],
+    /// The flow is in force while the sum of its epochs is this.
+    pub sum: u64,
+}
+
+/// How packets of an offloaded flow leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// The longest packet, in bytes from the Ethernet header on without a VLAN tag. Longer ones go
+    /// to their worker, except segments that the device cuts.
+    pub longest: u32,
+    /// They go to the device's other end at once, as if that had received them: sooner, but not
+    /// seen by the device's qdisc, captures and counters. Only for a device whose
+    /// [`netdev::State::far_end_elsewhere`] is set; other devices lose them.
+    pub to_peer: bool,
+    /// What is changed in them before.
+    pub rewrite: Option<Rewrite>,
+}
+
+/// Packets that offloaded flows have carried for a port. Bytes count from the Ethernet header, with
+/// tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCarried {
+    /// Packets that came in.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets that went out.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+}
+
+/// Why a flow was not offloaded.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The pool is nearly empty, and the port that the packets come in by has its share of it: an
+    /// equal part for each port that has offloaded flows, and one for a port that has none yet.
+    #[error("the port has its share of offloaded flows, and few are left")]
+    OverShare,
+    /// The pool is empty.
+    #[error("there are {MAX_FLOWS} offloaded flows")]
+    Full,
+    /// Another worker has one for packets of this kind and has not closed it yet.
+    #[error("packets of this kind have an offloaded flow")]
+    Taken,
+    /// The offload cannot do it, for this reason.
+    #[error("offload has no {0}")]
+    Unsupported(&'static str),
+    /// The kernel's answer, as `ENOMEM`.
+    #[error(transparent)]
+    Kernel(#[from] io::Error),
+}
+
+/// The offloaded flows, ports and epochs of a datapath.
+pub struct OffloadTable {
+    offload: Arc<dyn FlowOffload>,
+    pool: Pool,
+    /// Numbers of ports that nobody has, those that nobody has had for longest first.
+    free_ports: Mutex<VecDeque<u32>>,
+    /// Numbers of epochs that nobody has.
+    free_epochs: Mutex<Vec<u32>>,
+}
+
+/// A port that offloaded flows lead from and to. All ports of a table are devices of one network
+/// namespace.
+pub struct OffloadPort {
+    table: Arc<OffloadTable>,
+    number: u32,
+    ifindex: u32,
+}
+
+/// A number that offloaded flows depend on: they are suspended when it [advances](Epoch::advance).
+pub struct Epoch {
+    table: Arc<OffloadTable>,
+    number: u32,
+}
+
+/// An offloaded flow. Dropped, it is closed, by a system call.
+pub struct OffloadedFlow {
+    from: Arc<OffloadPort>,
+    to: Arc<OffloadPort>,
+    number: u32,
+    kind: PacketKind,
+    is_suspended: bool,
+}
+
+impl OffloadTable {
+    /// A table without flows.
+    pub fn new(offload: Arc<dyn FlowOffload>) -> Arc<OffloadTable> {
+        Arc::new(OffloadTable {
+            offload,
+            pool: Pool::new(MAX_FLOWS, MAX_PORTS),
+            free_ports: Mutex::new((1..MAX_PORTS).collect()),
+            free_epochs: Mutex::new((MAX_PORTS..NO_EPOCH).rev().collect()),
+        })
+    }
+
+    /// A port that sends by a device of the kernel, and receives by it if its queues are
+    /// [attached](OffloadPort::attach); `None` if there are too many.
+    pub fn port(self: &Arc<OffloadTable>, ifindex: u32) -> Option<Arc<OffloadPort>> {
+        let number = self.free_ports.lock().pop_front()?;
+        self.offload.reset_port(number);
+        Some(Arc::new(OffloadPort {
+            table: self.clone(),
+            number,
+            ifindex,
+        }))
+    }
+
+    /// A new epoch; `None` if there are too many.
+    pub fn epoch(self: &Arc<OffloadTable>) -> Option<Epoch> {
+        let number = self.free_epochs.lock().pop()?;
+        Some(Epoch {
+            table: self.clone(),
+            number,
+        })
+    }
+
+    /// Suspends all flows.
+    pub fn suspend_all(&self) {
+        self.offload.advance(0);
+    }
+
+    /// How many more flows can be offloaded.
+    pub fn left(&self) -> u32 {
+        self.pool.left()
+    }
+
+    /// Whether so few are left that ports with more than their share have to close some: see
+    /// [`OffloadPort::surplus`].
+    pub fn is_short(&self) -> bool {
+        self.pool.is_short()
+    }
+}
+
+impl Epoch {
+    /// Suspends every flow that depends on it.
+    pub fn advance(&self) {
+        self.table.offload.advance(self.number);
+    }
+
+    /// Its number, for [`OffloadPort::open`].
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.table.free_epochs.lock().push(self.number);
+    }
+}
+
+impl OffloadPort {
+    /// As [`FlowOffload::attach`].
+    ///
+    /// # Errors
+    /// As those of [`FlowOffload::attach`].
+    pub fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool> {
+        self.table.offload.attach(queue)
+    }
+
+    /// The sum of the epochs of a flow from `from` to this port whose owner names `epochs`. The
+    /// owner reads it before it checks that its decision still holds.
+    pub fn sum(&self, from: &OffloadPort, epochs: &[u32]) -> u64 {
+        let offload = &self.table.offload;
+        let all = self.epochs(from, epochs).chain([0]);
+        all.fold(0, |sum, number| sum.wrapping_add(offload.epoch(number)))
+    }
+
+    fn epochs(&self, from: &OffloadPort, epochs: &[u32]) -> impl Iterator<Item = u32> {
+        [from.number, self.number].into_iter().chain(epochs.iter().copied())
+    }
+
+    /// Offloads the flow of packets of a kind, which come in by `from`, to this port. It is in force
+    /// while the sum of its epochs is [`sum`](Self::sum).
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn open(
+        self: &Arc<OffloadPort>,
+        from: &Arc<OffloadPort>,
+        kind: PacketKind,
+        egress: Egress,
+        epochs: &[u32],
+        sum: u64,
+    ) -> Result<OffloadedFlow, Refused> {
+        let OffloadTable { offload, pool, .. } = &*self.table;
+        let number = pool.take(from.number)?;
+        let flow = NewFlow {
+            number,
+            kind: &kind,
+            from: from.number,
+            to: self.number,
+            ifindex: self.ifindex,
+            egress,
+            epochs: &self.epochs(from, epochs).collect::<Vec<u32>>(),
+            sum,
+        };
+        if let Err(refused) = offload.open(&flow) {
+            pool.leave(from.number);
+            pool.give_back(number);
+            return Err(refused);
+        }
+        Ok(OffloadedFlow {
+            from: from.clone(),
+            to: self.clone(),
+            number,
+            kind,
+            is_suspended: false,
+        })
+    }
+
+    /// Suspends every flow from and to this port, whoever has it.
+    pub fn suspend(&self) {
+        self.table.offload.advance(self.number);
+    }
+
+    /// Number of flows from this port that its workers have to close, because few are left and it
+    /// has more than its share.
+    pub fn surplus(&self) -> u32 {
+        self.table.pool.surplus(self.number)
+    }
+
+    /// The table it belongs to.
+    pub fn table(&self) -> &Arc<OffloadTable> {
+        &self.table
+    }
+
+    /// What offloaded flows have carried for it.
+    pub fn carried(&self) -> PortCarried {
+        self.table.offload.port_carried(self.number)
+    }
+
+    /// The kind of a packet that came in by this port; `None` if such packets cannot be offloaded.
+    pub fn kind(&self, packet: &[u8]) -> Option<PacketKind> {
+        PacketKind::of(self.ifindex, packet)
+    }
+}
+
+impl Drop for OffloadPort {
+    fn drop(&mut self) {
+        self.table.free_ports.lock().push_back(self.number);
+    }
+}
+
+impl OffloadedFlow {
+    /// Puts it in force while its epochs have this [sum](OffloadPort::sum).
+    pub fn resume(&self, sum: u64) {
+        self.to.table.offload.resume(self.number, sum);
+    }
+
+    /// Gives its packets back to their worker, for good. It no longer counts for its port's share.
+    pub fn suspend(&mut self) {
+        if !std::mem::replace(&mut self.is_suspended, true) {
+            self.to.table.offload.suspend(self.number);
+            self.to.table.pool.leave(self.from.number);
+        }
+    }
+
+    /// What it has carried: see [`FlowOffload::carried`].
+    pub fn carried(&self) -> Carried {
+        self.to.table.offload.carried(self.number)
+    }
+
+    /// Which packets it carries.
+    pub fn kind(&self) -> &PacketKind {
+        &self.kind
+    }
+}
+
+impl Drop for OffloadedFlow {
+    fn drop(&mut self) {
+        self.suspend();
+        let OffloadTable { offload, pool, .. } = &*self.to.table;
+        // It is open.
+        let _ = offload.close(&self.kind);
+        pool.give_back(self.number);
+    }
+}

@@ -1,0 +1,200 @@
+//! What packets of an offloaded flow have in common.
+
+use wire::EtherType;
+
+/// The kind of a packet: where it came in, its tag, and its headers without what differs from
+/// packet to packet of a flow. `flow::extract` reads the same of all packets of one kind, except
+/// TCP's flags.
+///
+/// It is made of
+/// - bytes 0 to 3: the kernel's number of the device that it came in by, in the machine's order;
+/// - bytes 4 to 7, in the machine's order: its VLAN tag, the TCI in the low half and the TPID in
+///   network order in the high half; 0 without one;
+/// - from byte 8 on: its other headers up to the ports, or up to the ICMP type and code, with zeros
+///   in the place of lengths, of an IPv4 header's identification and checksum, and of an ICMP
+///   checksum; zeros behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketKind([u8; SIZE]);
+
+/// Bytes of a kind.
+const SIZE: usize = 72;
+
+/// Where the headers begin.
+const HEADERS: usize = 8;
+const IP: usize = HEADERS + 14;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+impl PacketKind {
+    /// Bytes of a kind.
+    pub const SIZE: usize = SIZE;
+
+    /// The kind of a packet with at most one tag that is TCP, UDP or ICMP over IPv4 without options
+    /// or IPv6 without extension headers, whole, and not neighbour discovery; `None` for others.
+    pub fn of(device: u32, packet: &[u8]) -> Option<PacketKind> {
+        let mut key = [0; SIZE];
+        key[..4].copy_from_slice(&device.to_ne_bytes());
+        let (addresses, rest) = packet.split_first_chunk::<12>()?;
+        let (mut kind, mut rest) = u16_of(rest)?;
+        if EtherType(kind).is_vlan() {
+            let (tci, behind) = u16_of(rest)?;
+            let tag = u32::from(tci) | u32::from(kind.to_be()) << 16;
+            key[4..8].copy_from_slice(&tag.to_ne_bytes());
+            (kind, rest) = u16_of(behind)?;
+        }
+        key[HEADERS..HEADERS + 12].copy_from_slice(addresses);
+        key[HEADERS + 12..IP].copy_from_slice(&kind.to_be_bytes());
+        match EtherType(kind) {
+            EtherType::IPV4 => ipv4(&mut key, rest)?,
+            EtherType::IPV6 => ipv6(&mut key, rest)?,
+            _ => return None,
+        }
+        Some(PacketKind(key))
+    }
+
+    /// Whether its packets have a VLAN tag.
+    pub fn is_tagged(&self) -> bool {
+        self.0[4..HEADERS] != [0; 4]
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8; SIZE] {
+        &self.0
+    }
+}
+
+fn ipv4(key: &mut [u8; SIZE], packet: &[u8]) -> Option<()> {
+    let header: &[u8; 20] = packet.first_chunk()?;
+    let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let is_fragment = header[6] & 0x3f != 0 || header[7] != 0;
+    if header[0] != 0x45 || is_fragment {
+        return None;
+    }
+    let transport = packet.get(20..len)?;
+    let place = &mut key[IP..IP + 20];
+    place.copy_from_slice(header);
+    place[2..8].fill(0);
+    place[10..12].fill(0);
+    match header[9] {
+        TCP | UDP => ports(&mut key[IP + 20..], header[9], transport),
+        ICMP if transport.len() >= 8 => {
+            key[IP + 20..][..2].copy_from_slice(&transport[..2]);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+fn ipv6(key: &mut [u8; SIZE], packet: &[u8]) -> Option<()> {
+    let header: &[u8; 40] = packet.first_chunk()?;
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let transport = packet[40..].get(..len)?;
+    let place = &mut key[IP..IP + 40];
+    place.copy_from_slice(header);
+    place[4..6].fill(0);
+    match header[6] {
+        TCP | UDP => ports(&mut key[IP + 40..], header[6], transport),
+        // An echo request or reply.
+        ICMPV6 if transport.len() >= 8 && transport[0] & 0xfe == 128 => {
+            key[IP + 40..][..2].copy_from_slice(&transport[..2]);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+fn ports(place: &mut [u8], protocol: u8, transport: &[u8]) -> Option<()> {
+    if protocol == TCP {
+        let header: &[u8; 20] = transport.first_chunk()?;
+        let len = usize::from(header[12] >> 4) * 4;
+        if len < 20 || len > transport.len() {
+            return None;
+        }
+    } else if transport.len() < 8 {
+        return None;
+    }
+    place[..4].copy_from_slice(&transport[..4]);
+    Some(())
+}
+
+fn u16_of(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((u16::from_be_bytes(*number), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    use testkit::{Packet, mac};
+
+    fn v4() -> Packet {
+        Packet::new(mac(1), mac(2)).ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2))
+    }
+
+    fn v6() -> Packet {
+        let address = |n| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n);
+        Packet::new(mac(1), mac(2)).ipv6(address(1), address(2))
+    }
+
+    /// One packet of each protocol that can be offloaded.
+    fn packets() -> Vec<Vec<u8>> {
+        [v4, v6]
+            .into_iter()
+            .flat_map(|ip| {
+                [
+                    ip().udp(1000, 2000, b"some payload"),
+                    ip().tcp(1000, 2000, 0x10, b"some payload"),
+                    ip().echo(7, 1, b"some payload"),
+                ]
+            })
+            .map(Packet::bytes)
+            .collect()
+    }
+
+    #[test]
+    fn what_cannot_be_offloaded_has_no_kind() {
+        let fragment = |mut packet: Vec<u8>, at: usize, bits: u8| {
+            packet[at] |= bits;
+            packet
+        };
+        for packet in packets() {
+            assert!(PacketKind::of(1, &packet).is_some(), "{packet:02x?}");
+            assert!(PacketKind::of(1, &packet[..packet.len() - 1]).is_none(), "cut short");
+        }
+        let udp = packets().remove(0);
+        assert!(PacketKind::of(1, &fragment(udp.clone(), 20, 0x20)).is_none());
+        assert!(PacketKind::of(1, &fragment(udp.clone(), 21, 1)).is_none());
+        assert!(
+            PacketKind::of(1, &fragment(udp.clone(), 20, 0x40)).is_some(),
+            "not to be cut is no fragment"
+        );
+        let twice = Packet::new(mac(1), mac(2)).tag(0x88a8, 5).vlan(6);
+        let twice = twice.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).udp(1, 2, b"");
+        assert!(PacketKind::of(1, &twice.bytes()).is_none());
+        let mut solicitation = v6().echo(0, 0, &[0; 24]).bytes();
+        solicitation[54] = 135;
+        assert!(PacketKind::of(1, &solicitation).is_none());
+    }
+
+    #[test]
+    fn a_kind_has_the_device_and_the_tag_and_not_what_differs_within_a_flow() {
+        let udp = v4().udp(1000, 2000, b"x").bytes();
+        let longer = v4().udp(1000, 2000, b"another length and checksum").bytes();
+        assert_eq!(PacketKind::of(1, &udp), PacketKind::of(1, &longer));
+        assert_ne!(PacketKind::of(1, &udp), PacketKind::of(2, &udp));
+        let tagged = |tpid, tci| {
+            let packet = Packet::new(mac(1), mac(2)).tag(tpid, tci);
+            let packet = packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+            PacketKind::of(1, &packet.udp(1000, 2000, b"x").bytes())
+        };
+        let keys = [(0x8100, 0), (0x8100, 5), (0x88a8, 5), (0x8100, 0x2005)].map(|(tpid, tci)| tagged(tpid, tci));
+        for (n, key) in keys.iter().enumerate() {
+            assert!(key.is_some() && *key != PacketKind::of(1, &udp));
+            assert!(!keys[..n].contains(key));
+        }
+    }
+}

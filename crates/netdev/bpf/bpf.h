@@ -1,0 +1,63 @@
+/* What programs need of the kernel's interface (bpf-helpers(7), RFC 9669): types, the members of
+ * contexts that are read, helpers by number. It stands alone, so that an object depends on these
+ * files and on clang, and on no kernel header that happens to be installed. */
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+
+/* A map's definition in BTF. */
+#define MAP_NUMBER(name, value) int(*name)[value]
+#define MAP_TYPE(name, type) __typeof__(type) *name
+
+enum {
+	MAP_HASH = 1,
+	MAP_ARRAY = 2,
+	MAP_PERCPU_ARRAY = 6,
+	MAP_XSKMAP = 17,
+
+	/* An entry's memory is not used again before every program that found it has ended. */
+	MAP_NO_PREALLOC = 1 << 0,
+	/* A process can map the values into its memory. */
+	MAP_MMAPABLE = 1 << 10,
+};
+
+enum { TC_ACT_SHOT = 2 };
+enum { XDP_DROP = 1 };
+
+/* A packet, for socket filters and tc. */
+struct __sk_buff {
+	u32 len;
+	u32 unread0[4];
+	u32 vlan_present;
+	u32 vlan_tci;
+	u32 vlan_proto;
+	u32 unread1[2];
+	u32 ifindex;
+	u32 unread2[33];
+	u32 gso_size;
+};
+_Static_assert(__builtin_offsetof(struct __sk_buff, ifindex) == 40, "as in linux/bpf.h");
+_Static_assert(__builtin_offsetof(struct __sk_buff, gso_size) == 176, "as in linux/bpf.h");
+
+/* A packet, for XDP. */
+struct xdp_md {
+	u32 unread[4];
+	u32 rx_queue_index;
+};
+
+static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
+static long (*const skb_vlan_push)(struct __sk_buff *skb, u16 proto, u16 tci) = (void *)18;
+static long (*const skb_vlan_pop)(struct __sk_buff *skb) = (void *)19;
+static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;
+static long (*const skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
+/* Linux 5.10 */
+static long (*const redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
+/* Linux 5.11 */
+static u64 (*const ktime_get_coarse_ns)(void) = (void *)160;
