@@ -1,5 +1,5 @@
-//! `bpf`: builds the programs of `crates/*/bpf/*.c` with clang. Their objects are committed, so that
-//! a build needs no clang; `built.txt` says from which sources and by which clang.
+//! `bpf`: builds the programs of `crates/*/bpf/*.c` with clang. Their objects are committed, so
+//! that a build needs no clang; `built.txt` says from which sources and by which clang.
 //!
 //! `tidy` checks that each object is the one that was built from its sources, and builds it again
 //! where the same clang is installed.

@@ -1,13 +1,13 @@
 //! Offload by the kernel's eBPF: [`Ebpf`] is a [`FlowOffload`].
 //!
-//! The programs are in `bpf/offload.c`, which says how a packet meets them. `cargo xtask bpf` builds
-//! the object, which is committed, so that a build needs no clang. They share maps with the process:
-//! flows by packet kind, counters of flows and ports, and epochs. Counters and epochs lie in memory
-//! that both have, so that to read or to advance one needs no system call.
+//! The programs are in `bpf/offload.c`, which says how a packet meets them. `cargo xtask bpf`
+//! builds the object, which is committed, so that a build needs no clang. They share maps with the
+//! process: flows by packet kind, counters of flows and ports, and epochs. Counters and epochs lie
+//! in memory that both have, so that to read or to advance one needs no system call.
 //!
 //! Limits
-//! - An IP packet leaves by one device, unchanged or with one VLAN tag pushed or popped. All else is
-//!   [`Refused::Unsupported`], by [`dp::offload::Rewrite::of`].
+//! - An IP packet leaves by one device, unchanged or with one VLAN tag pushed or popped. All else
+//!   is [`Refused::Unsupported`], by [`dp::offload::Rewrite::of`].
 //! - Linux 5.11, and the right to load programs.
 #![allow(unsafe_code, reason = "shared memory and the layout of map values")]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]

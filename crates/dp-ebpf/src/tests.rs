@@ -3,7 +3,7 @@ use aya::programs::{TestRun, TestRunOptions};
 use dp::offload::{Egress, Epoch, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use testkit::{Packet, mac, skip};
 
 const LONG: Egress = Egress {
@@ -68,7 +68,8 @@ proptest! {
         cut in prop::option::of(14..100_usize),
         more in 0..30_usize,
     ) {
-        let Some((table, ebpf)) = table() else {
+        static LOADED: LazyLock<Option<(Arc<OffloadTable>, Arc<Ebpf>)>> = LazyLock::new(table);
+        let Some((table, ebpf)) = &*LOADED else {
             testkit::say_skipped(module_path!(), "needs the right to load BPF programs");
             return Ok(());
         };

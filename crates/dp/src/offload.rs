@@ -54,7 +54,8 @@ pub const OWNER_EPOCHS: usize = FLOW_EPOCHS - 2;
 /// thread, and none waits but for a system call.
 ///
 /// Flows, ports and epochs have numbers, below [`MAX_FLOWS`], [`MAX_PORTS`] and [`MAX_EPOCHS`],
-/// which [`OffloadTable`] gives out. It calls `resume`, `suspend` and `carried` for open flows only.
+/// which [`OffloadTable`] gives out. It calls `resume`, `suspend` and `carried` for open flows
+/// only.
 pub trait FlowOffload: Send + Sync {
     /// Takes packets of offloaded flows out of what a receive queue gets. To be called by a thread
     /// of the device's network namespace. `false` if the queue's device cannot be offloaded.
@@ -292,8 +293,8 @@ impl OffloadPort {
         [from.number, self.number].into_iter().chain(epochs.iter().copied())
     }
 
-    /// Offloads the flow of packets of a kind, which come in by `from`, to this port. It is in force
-    /// while the sum of its epochs is [`sum`](Self::sum).
+    /// Offloads the flow of packets of a kind, which come in by `from`, to this port. It is in
+    /// force while the sum of its epochs is [`sum`](Self::sum).
     ///
     /// # Errors
     /// [`Refused`].

@@ -1,7 +1,8 @@
 //! The pool of offloaded flows, which ports share fairly. A flow counts for the port that its
 //! packets come in by.
 //!
-//! A port's share is the size of the pool divided by the number of ports that have flows, plus one. So a port that comes later finds some left.
+//! A port's share is the size of the pool divided by the number of ports that have flows, plus one.
+//! So a port that comes later finds some left.
 //!
 //! While more than a reserve is left, a port can have more than its share. When less is left, a
 //! port that has its share gets no more, and a port that has more has a surplus: its workers close

@@ -16,8 +16,8 @@ pub enum Rewrite {
 }
 
 impl Rewrite {
-    /// What an offload changes in packets of a megaflow with these actions and this mask; they leave
-    /// by one port then.
+    /// What an offload changes in packets of a megaflow with these actions and this mask, which
+    /// then leave by one port.
     ///
     /// # Errors
     /// [`Refused::Unsupported`].
