@@ -1,9 +1,9 @@
 //! Developer commands: `cargo xtask COMMAND`.
 //!
 //! `tidy` checks what the compiler does not: which crate may import which (the layers), and the
-//! rules of the house for files. It names every fault with its place and fails where there is one.
-//! `bpf` builds the kernel's programs from C. `instructions` counts what the fast path executes for
-//! a packet, and fails where that has changed.
+//! project's rules for files. It prints every fault with its place and fails if there is one.
+//! `bpf` builds the kernel's programs from C. `instructions` counts the instructions of the fast
+//! path for a packet, and fails if they have changed.
 
 mod bpf;
 mod instructions;

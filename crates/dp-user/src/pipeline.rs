@@ -57,8 +57,8 @@ mod batch;
 mod find;
 mod held;
 mod housekeeping;
+mod offload;
 mod rx_queue;
-mod shortcut;
 mod upcall_queue;
 
 pub(crate) use ask::AGAIN;

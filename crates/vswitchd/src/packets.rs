@@ -1,9 +1,8 @@
-//! Packets on their way from workers to controllers.
+//! The queue of packets from workers to controllers.
 //!
-//! Workers must not wait: they leave a copy here, if there is room, and go on. The control thread
-//! takes them, one of each port in turn, so that a port that floods costs others nothing. What a
-//! packet's handle means is kept here too, for as long as the switch, which bounds the number of
-//! handles, knows it.
+//! Workers do not wait: they leave a copy in the queue if it has room. The control thread takes one
+//! packet of each port in turn, so a port that floods does not delay others. The context of each
+//! handle is here too, as long as the switch knows the handle; the switch bounds their number.
 
 use dp::{PacketIn, PortNo};
 use parking_lot::{Mutex, RwLock};
@@ -12,12 +11,12 @@ use std::sync::Arc;
 use switch::tables::{ForController, Translated};
 use tokio::sync::Notify;
 
-/// Packets that may wait in all.
+/// The length of the queue.
 const MOST: usize = 2048;
-/// Packets that one port may have waiting.
+/// Packets of one port in the queue at most.
 const MOST_OF_PORT: usize = 512;
 
-/// Packets for controllers, and what their handles mean.
+/// Packets for controllers, and the contexts of their handles.
 #[derive(Default)]
 pub(crate) struct Packets {
     meanings: RwLock<HashMap<u32, Arc<ForController>>>,
@@ -41,7 +40,7 @@ struct Queue {
 }
 
 impl Packets {
-    /// Notes what the handles of a translation mean that the switch has accepted.
+    /// Notes the contexts of a translation that the switch has accepted.
     pub(crate) fn know(&self, translated: &Translated) {
         if translated.controllers.is_empty() {
             return;
@@ -52,7 +51,7 @@ impl Packets {
         }
     }
 
-    /// Forgets handles that mean nothing any more.
+    /// Removes handles that the switch has freed.
     pub(crate) fn forget(&self, handles: &[u32]) {
         if handles.is_empty() {
             return;
@@ -63,7 +62,7 @@ impl Packets {
         }
     }
 
-    /// Takes a copy of a packet. `false` where there is no room for it.
+    /// Queues a copy of a packet. `false` where there is no room.
     pub(crate) fn push(&self, packet: &PacketIn<'_>) -> bool {
         let Some(meaning) = self.meanings.read().get(&packet.handle).cloned() else {
             return false;
@@ -101,7 +100,7 @@ impl Packets {
 impl Queue {
     fn has_room(&self, port: PortNo) -> bool {
         let own = self.ports.get(&port).map_or(0, VecDeque::len);
-        // The last places are for ports that have little waiting.
+        // The second half of the queue is for ports with few packets in it.
         self.len < MOST && own < MOST_OF_PORT && (self.len < MOST / 2 || own < MOST / 64)
     }
 

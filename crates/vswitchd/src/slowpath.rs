@@ -1,4 +1,4 @@
-//! What workers ask of the switch: the shared tables behind [`dp::Slowpath`].
+//! The switch's shared tables behind [`dp::Slowpath`], which workers call.
 
 use crate::clock::Clock;
 use crate::packets::Packets;
@@ -29,28 +29,28 @@ telemetry::counters! {
     pub(crate) NEW_IGNORED = "mac_learning_new_ignored";
 }
 
-/// How long a worker waits for the tables at most while it asks for one packet. Changes of rules
-/// hold them for less, one after the other, and hand them over in between to those who wait.
+/// How long a worker waits for the tables at most for one packet. A change of rules locks them for
+/// less and then hands them over to a thread that waits.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 /// How long somebody waits for the tables.
 #[derive(Debug, PartialEq, Eq)]
 enum Wait<'a> {
     Always,
-    /// No longer than this, which then is what is left of it.
+    /// No longer than this; it becomes what is left.
     Within(&'a mut Duration),
 }
 
-/// What becomes of what workers have reported and waits, when somebody changes the tables.
+/// Whether a change of the tables applies queued reports of workers first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reported {
-    /// It is applied before the change.
+    /// Reports are applied before the change.
     First,
-    /// It waits for the control plane: the order does not matter.
+    /// Reports stay queued: the order does not matter.
     Waits,
 }
 
-/// Has a lock taken, at once or within what is left of a time.
+/// Takes a lock, at once or within the time left.
 fn lock_within<T>(
     left: &mut Duration,
     at_once: impl FnOnce() -> Option<T>,
@@ -76,13 +76,13 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Packets for controllers.
     pub(crate) packets: Packets,
-    /// Rings when packets may have made or ended rules.
+    /// Notified when packets may have added or ended rules.
     pub(crate) tables_changed: Notify,
-    /// What workers reported while somebody had the tables.
+    /// Reports of workers that came while the tables were locked.
     reports: Reports,
-    /// Translations that take longer than workers may wait.
+    /// Translations that take longer than a worker may wait.
     long: Arc<Long>,
-    /// How many wait to change the tables.
+    /// Number of threads that wait to change the tables.
     writers: AtomicUsize,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
@@ -104,18 +104,18 @@ impl Shared {
         })
     }
 
-    /// Runs `change` on the tables and tells the datapaths what it made stale.
+    /// Runs `change` on the tables and publishes what it invalidates to the datapaths.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) {
         self.update_within(Wait::Always, Reported::First, change);
     }
 
-    /// The tables, to read.
+    /// Locks the tables for reading.
     fn read_within(&self, left: &mut Duration) -> Option<RwLockReadGuard<'_, Switch>> {
         lock_within(left, || self.switch.try_read(), |left| self.switch.try_read_for(left))
     }
 
-    /// As [`Shared::update`] where the tables can be had in time; otherwise nothing. Whether it
-    /// did.
+    /// As [`Shared::update`] if the tables can be locked in time; otherwise does nothing. Whether it
+    /// ran `change`.
     fn update_within(
         &self,
         wait: Wait<'_>,
@@ -134,13 +134,13 @@ impl Shared {
             self.changes.publish(&self.reports.apply(&mut switch, now));
         }
         self.update_locked(&mut switch, change, now);
-        // Who makes many changes in a row would come before every worker that waits.
+        // A thread with many changes in a row would otherwise overtake every waiting worker.
         RwLockWriteGuard::unlock_fair(switch);
         true
     }
 
-    /// As [`Shared::update`] where nobody has the tables now; otherwise nothing. Whether it did.
-    /// What workers have reported before waits.
+    /// As [`Shared::update`] if the tables are not locked; otherwise does nothing. Whether it ran
+    /// `change`. Queued reports stay queued.
     fn try_update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) -> bool {
         let now = self.clock.now();
         let Some(mut switch) = self.switch.try_write() else {
@@ -150,22 +150,22 @@ impl Shared {
         true
     }
 
-    /// The caller has the tables locked: nobody may translate by the new ones before the old
-    /// megaflows are on their way out.
+    /// The caller holds the lock: no thread may translate by the new tables before the changes are
+    /// published.
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
         self.changes.publish(&change(switch, now));
         self.packets.forget(&switch.take_forgotten());
         count_ignored(switch.take_ignored());
     }
 
-    /// Applies what workers have reported and waits.
+    /// Applies queued reports of workers.
     pub(crate) fn catch_up(&self) {
         while self.reports.any() {
             self.update(|_, _| Vec::new());
         }
     }
 
-    /// Has controllers told if effects may have made or ended rules.
+    /// Notifies controllers if effects may have added or ended rules.
     fn may_have_changed_tables(&self, effects: &[Effect]) {
         if effects.iter().any(|effect| matches!(effect, Effect::Memo(_))) {
             self.tables_changed.notify_one();
@@ -194,7 +194,7 @@ impl Slowpath for Shared {
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
-        // What packets make of rules, they make in their order.
+        // Rules that packets add are added in the order of the packets.
         let comes_after = self.reports.any() && effects.iter().any(|effect| matches!(effect, Effect::Memo(_)));
         if !comes_after && self.try_update(|switch, now| switch.apply(effects, now)) {
             self.may_have_changed_tables(effects);
@@ -205,7 +205,7 @@ impl Slowpath for Shared {
     }
 
     fn credit(&self, credits: &[(Credit, Carried)], now: Nanos) {
-        // The datapath has a clock of its own: what counts is how long ago packets came.
+        // The datapath has a clock of its own: only the age of a packet is comparable.
         let here = self.clock.now();
         let on_this_clock = |(credit, carried): &(Credit, Carried)| {
             let ago = now.since(carried.used);

@@ -18,12 +18,12 @@
 
 mod deps;
 mod index;
-mod shortcuts;
+mod offload;
 mod storage;
 mod subtable;
 mod sweep;
 
-pub(crate) use shortcuts::{Candidate, OffloadTally};
+pub(crate) use offload::{Candidate, OffloadTally};
 pub(crate) use storage::Flow;
 
 use crate::actions::way_out;
@@ -34,7 +34,7 @@ use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Field, Key, Mask, PortNo};
 use hashbrown::HashMap;
-use shortcuts::Shortcuts;
+use offload::Shortcuts;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Chunk, DEAD, Origin, Storage};

@@ -1,4 +1,4 @@
-//! What OpenFlow actions do to a packet under translation.
+//! OpenFlow actions on the packet under translation.
 
 use super::budget::cost;
 use super::freeze::Why;
@@ -8,7 +8,7 @@ use super::{Credited, Group};
 use flow::{Field, MatchField, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::{Action, Controller, Port, Subfield};
 
-/// Why a controller gets a packet whose time to live is over.
+/// The packet-in reason of an expired time to live.
 const INVALID_TTL: u8 = 2;
 
 impl Pipeline<'_> {
@@ -36,7 +36,7 @@ impl Pipeline<'_> {
         Ran::Through
     }
 
-    /// Does one action. Whether the list goes on behind it.
+    /// Runs one action. Whether the list continues.
     fn act(&mut self, action: &Action) -> bool {
         self.packet.untouched &= leaves_packet(action);
         match action {
@@ -109,7 +109,7 @@ impl Pipeline<'_> {
             Action::Learn(learn) => self.learn(learn),
             Action::Clone(list) => self.on_copy(|copy| {
                 copy.run_rest(list, None);
-                // Who exits, exits from all; the action set is another matter.
+                // `exit` ends the lists around the clone too, but its action set runs.
                 let exit = copy.exit;
                 copy.settle_of(false);
                 copy.exit |= exit;
@@ -118,8 +118,8 @@ impl Pipeline<'_> {
             Action::Exit => self.exit = true,
             Action::Meter(meter) => self.meter(*meter),
             Action::WriteMetadata { value, mask } => self.write(MatchField::Metadata, (*value).into(), (*mask).into()),
-            // What a rule may not have is refused when it comes; a note and a dimension of a match
-            // do nothing.
+            // Flow-mods with actions that are not allowed are refused; `note` and `conjunction` do
+            // nothing.
             _ => {}
         }
         true
@@ -133,21 +133,21 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Chooses the queue of what is sent from here on.
+    /// Chooses the queue of later outputs.
     pub(super) fn set_queue(&mut self, queue: u32) {
         self.consult(Field::SkbPriority, u128::MAX);
         self.packet.state.key.set(Field::SkbPriority, queue.into());
         self.packet.default_queue = queue == 0;
     }
 
-    /// Tells that a write will do nothing.
+    /// Reports a write that has no effect.
     fn warn_unmet(&mut self, field: MatchField) {
         if self.report.is_some() && !self.meets(field.info().prerequisite) {
             self.warning(|_| format!("unmet prerequisites for {field}, set_field ignored"));
         }
     }
 
-    /// Takes one from the time to live; a packet that has none left goes no further on this list.
+    /// Decrements the time to live; the list ends where it expires.
     fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
         if !self.meets(MatchPrerequisite::Ip) {
             return true;
@@ -164,7 +164,7 @@ impl Pipeline<'_> {
         false
     }
 
-    /// Hands a packet to controllers whose time to live is over.
+    /// Punts a packet with an expired time to live to a controller.
     pub(super) fn ttl_over(&mut self, controller: u16) {
         self.hand_over(
             &Controller {
@@ -176,9 +176,9 @@ impl Pipeline<'_> {
         );
     }
 
-    /// Measures the packet.
+    /// The action and the instruction `meter`.
     pub(super) fn meter(&mut self, id: u32) {
-        // A rule goes with its meter.
+        // Deleting a meter deletes the rules that use it.
         if let Some(meter) = self.packet.place.bridge.and_then(|bridge| bridge.tables.meter(id)) {
             self.commit();
             self.actions.push(dp::Action::Meter(meter.number));
@@ -198,8 +198,8 @@ impl Pipeline<'_> {
     }
 }
 
-/// Whether tables see the packet behind the action as before it, whatever the packet. A controller
-/// that pauses it may do anything.
+/// Whether an action leaves every packet as it is. A controller that pauses a packet may change
+/// anything.
 fn leaves_packet(action: &Action) -> bool {
     match action {
         Action::Learn(learn) => learn.result.is_none(),

@@ -1,4 +1,4 @@
-//! The packet as tables see it, made the one that the datapath has.
+//! Commit: the actions that turn the datapath's packet into the one that tables see.
 
 use super::labels::clear_payload;
 use super::packet::Tags;
@@ -11,7 +11,7 @@ use wire::VlanTag;
 /// The fields of tags.
 const TAGS: [Field; 4] = [Field::VlanTci0, Field::VlanTpid0, Field::VlanTci1, Field::VlanTpid1];
 
-/// The fields that are the same however many tags count.
+/// The fields that do not depend on the VLAN limit.
 const BEFORE_PAYLOAD: Mask = {
     let mut mask = Mask::EMPTY;
     mask.add(Field::InPort);
@@ -27,8 +27,8 @@ const BEFORE_PAYLOAD: Mask = {
 };
 
 impl Pipeline<'_> {
-    /// The packet as far as its tags count: behind the last one that does, nothing is known but a
-    /// type. [`Pipeline::mask`] says that this was looked at where it made a difference.
+    /// The packet as tables see it under the VLAN limit: behind the last tag that counts, only the
+    /// type is known. [`Pipeline::mask`] adds the bits that this has read.
     pub(super) fn visible(&self, key: &Key) -> Key {
         let mut seen = *key;
         seen.set(Field::RecircId, 0);
@@ -42,21 +42,20 @@ impl Pipeline<'_> {
         seen
     }
 
-    /// Whether the packet has a second tag, and tables do not see it.
+    /// Whether the packet has a second tag that the VLAN limit hides from tables.
     pub(super) fn has_uncounted_tag(&self) -> bool {
         self.switch.vlan_limit < 2 && self.original.tag(1).is_some()
     }
 
-    /// The bits of the key that were looked at. Of packets of which nothing behind the outermost
-    /// tag was, it does not matter what is there: so one megaflow can cover all that comes in on a
-    /// port.
+    /// The bits of the key that were read. If nothing behind the outermost tag was read, the mask
+    /// does not name the second tag either: one megaflow can cover all packets of a port.
     pub(super) fn mask(&mut self) -> Mask {
         if self.switch.vlan_limit < 2 && !BEFORE_PAYLOAD.covers(&mask_of(&self.consulted)) {
             self.consult(Field::VlanTci1, TAG_PRESENT.into());
             if self.has_uncounted_tag() {
                 self.consult(Field::VlanTpid1, u128::MAX);
-                // What rules say of such packets, keys do not show: any change of those tables is a
-                // change.
+                // The key does not show what rules match in such packets: any change of these
+                // tables invalidates the megaflow.
                 let tables = std::mem::take(&mut self.uncounted);
                 tables.into_iter().for_each(|table| self.depend(table));
             }
@@ -64,8 +63,8 @@ impl Pipeline<'_> {
         mask_of(&self.consulted)
     }
 
-    /// Appends the actions that make the datapath's packet the one that tables see. All bits that
-    /// can differ are in the mask: whoever writes a field puts the bits that he writes there.
+    /// Appends the actions that turn the datapath's packet into the one that tables see. All bits
+    /// that can differ are in the mask: a write adds the bits that it writes.
     pub(super) fn commit(&mut self) {
         if self.packet.base.key == self.packet.state.key && self.packet.base.buried == self.packet.buried {
             return;
@@ -90,8 +89,7 @@ impl Pipeline<'_> {
         for field in Field::ALL.iter().filter(others) {
             let (have, want) = (self.packet.base.key.get(*field), self.packet.state.key.get(*field));
             if have != want
-                // Bits that differ would do; a reader of the actions rather sees all that are
-                // known.
+                // The bits that differ would do. All known bits are easier to read.
                 && let Some(set) = SetField::new(*field, want, consulted.get(*field) | (have ^ want))
             {
                 self.actions.push(Action::SetField(set));
@@ -101,8 +99,7 @@ impl Pipeline<'_> {
         self.packet.base.buried.clone_from(&self.packet.buried);
     }
 
-    /// Writes to the outermost label; one that was put on by the last step is put on as it shall
-    /// be.
+    /// Writes to the outermost label. If the last action has pushed it, changes that action.
     fn commit_label(&mut self) {
         let (have, want) = (
             self.packet.base.key.get(Field::MplsLse0) as u32,
@@ -111,7 +108,7 @@ impl Pipeline<'_> {
         if have == want {
             return;
         }
-        // What was put on before the copy that the packet is now is there for others too.
+        // Other copies also have a label that was pushed before this copy started.
         match self.actions[self.packet.own_steps..].last_mut() {
             Some(Action::PushMpls { lse, .. }) => *lse = want,
             _ => self.actions.push(Action::SetMpls {
@@ -121,7 +118,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Appends the choice of the queue that tables want.
+    /// Appends the action that chooses the queue, if tables have changed it.
     pub(super) fn commit_queue(&mut self) {
         let queue = self.packet.state.key.get(Field::SkbPriority) as u32;
         if queue != self.packet.base.queue {
@@ -130,7 +127,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Puts a tag on.
+    /// Pushes a tag.
     pub(super) fn push_tag(&mut self, tag: VlanTag) {
         self.touch_tags();
         let (outer, inner) = (self.packet.state.key.tag(0), self.packet.state.key.tag(1));
@@ -141,7 +138,7 @@ impl Pipeline<'_> {
         self.packet.state.key.set_tag(0, Some(tag));
     }
 
-    /// Takes the outermost tag off.
+    /// Pops the outermost tag.
     pub(super) fn pop_tag(&mut self) {
         self.touch_tags();
         let inner = self.packet.state.key.tag(1);
@@ -150,7 +147,7 @@ impl Pipeline<'_> {
         self.packet.state.key.set_tag(1, deeper);
     }
 
-    /// Notes that the tags are written to.
+    /// Notes that the tags are written: all of their bits are in the mask.
     pub(super) fn touch_tags(&mut self) {
         self.packet.own_tags = false;
         for field in TAGS {
@@ -159,7 +156,7 @@ impl Pipeline<'_> {
     }
 }
 
-/// Takes away the steps at the end that nobody sees.
+/// Removes actions at the end that have no visible effect.
 pub(super) fn trim(actions: &mut Vec<Action>) {
     let shows = |action: &Action| {
         matches!(
@@ -167,7 +164,7 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
             Action::Output(_) | Action::Controller { .. } | Action::Recirc(_) | Action::Meter(_)
         )
     };
-    // What a branch has is counted by the step that it begins with.
+    // The first action of a branch says how many follow.
     let mut kept = 0;
     let mut at = 0;
     while at < actions.len() {

@@ -1,4 +1,4 @@
-//! Where packets leave: ports, floods, the bridge's own switching, controllers.
+//! Outputs: ports, floods, controllers. NORMAL is in `normal`.
 
 use super::budget::cost;
 use super::freeze::Why;
@@ -13,11 +13,10 @@ use dp::{Action, DropCause, PortNo};
 use flow::{Field, MatchField, MatchPrerequisite};
 use openflow::model::{self, Controller, Port, Subfield};
 
-/// The bits of a type of service that are the DSCP.
+/// The bits of the DSCP in the type of service.
 const DSCP: u128 = 0xfc;
 
-/// Why a controller gets a packet that an action sends: a rule's, an action set's, a bucket's, a
-/// packet-out's.
+/// Packet-in reasons of an output to a controller, by the owner of the action.
 const ACTION: u8 = 1;
 const ACTION_SET: u8 = 3;
 const GROUP: u8 = 4;
@@ -56,7 +55,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Sends the packet to the port whose number is in a field.
+    /// Sends the packet to the port that a field names.
     pub(super) fn output_reg(&mut self, src: &Subfield, max_len: u16) {
         let bits = self.read_bits(src);
         self.detail(|_| format!("output port is {bits}"));
@@ -67,7 +66,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Why a controller gets a packet that an output sends there.
+    /// The packet-in reason of an output to a controller.
     fn why_output(&self) -> u8 {
         match self.packet.place.of {
             _ if self.packet_out => PACKET_OUT,
@@ -77,8 +76,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Why a controller gets a packet, as it is told: what a table-miss rule sends it is no
-    /// action's doing (OpenFlow 1.3.5 §5.4).
+    /// The packet-in reason that the message gives: an output of a table-miss rule counts as a miss
+    /// (OpenFlow 1.3.5 §5.4).
     pub(super) fn told_reason(&self, reason: u8) -> u8 {
         let is_miss = || {
             let at = self.packet.place.rule?.rule;
@@ -92,7 +91,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Sends no more than the first bytes.
+    /// The action `output_trunc`: sends the first `max_len` bytes.
     pub(super) fn output_cut(&mut self, port: Port, max_len: u32) {
         if matches!(
             port,
@@ -141,8 +140,8 @@ impl Pipeline<'_> {
         self.send(member.map_or(Egress::None, |member| member.egress));
     }
 
-    /// Sends what a DHCP server answers to the local port too, where that is under in-band control
-    /// and does not get it anyway.
+    /// Under in-band control, sends replies of DHCP servers to the local port too, unless the rules
+    /// do so.
     pub(super) fn output_in_band(&mut self) {
         const IPV4: u128 = 0x0800;
         const UDP: u128 = 17;
@@ -158,7 +157,7 @@ impl Pipeline<'_> {
         if self.read(Field::EthType) != IPV4 || self.read(Field::IpProto) != UDP {
             return;
         }
-        // Fragments behind the first have no ports.
+        // Later fragments have no ports.
         self.consult(Field::IpFrag, u128::MAX);
         if (self.read(Field::TpSrc), self.read(Field::TpDst)) != (SERVER, CLIENT) {
             return;
@@ -193,7 +192,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Sends the packet as it is now.
+    /// Sends the packet as it is at this point.
     pub(super) fn send(&mut self, egress: Egress) {
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
@@ -217,8 +216,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Marks and sends a packet whose DSCP is not known: so it is written whatever it is, and to a
-    /// copy.
+    /// Marks and sends a packet whose DSCP the key does not show: writes the DSCP in any case, and
+    /// on a copy.
     fn send_marked_copy(&mut self, device: PortNo, dscp: u8) {
         let Some(saved) = self.begin_copy() else { return };
         let start = self.packet.own_steps;
@@ -232,7 +231,7 @@ impl Pipeline<'_> {
         self.packet = *saved;
     }
 
-    /// The DSCP that packets get which leave by the queue that was chosen.
+    /// The DSCP that the chosen queue of a port sets.
     fn mark_of(&mut self, device: PortNo) -> Option<u8> {
         let marks = self.switch.marks.get(&device)?;
         let queue = self.read(Field::SkbPriority) as u32;
@@ -252,7 +251,7 @@ impl Pipeline<'_> {
         self.actions.push(Action::Output(device));
     }
 
-    /// Whether a bridge takes packets from a port.
+    /// Whether a bridge accepts packets from a port (`OFPPC_NO_RECV`).
     pub(super) fn receives(&mut self, bridge: &Bridge, number: u32) -> bool {
         const BRIDGE_GROUP: u64 = 0x0180_c200_0000;
         let flags = bridge.flags_of(number);
@@ -272,7 +271,7 @@ impl Pipeline<'_> {
         !refuses
     }
 
-    /// What becomes of a packet that a table has no rule for. Whether it goes on to the next table.
+    /// Runs the miss behaviour of a table. Whether the lookup continues in the next table.
     pub(super) fn miss(&mut self, table: u8) -> bool {
         let Some(bridge) = self.packet.place.bridge else {
             return false;

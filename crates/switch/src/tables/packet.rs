@@ -1,8 +1,8 @@
-//! The packet on its way through the tables, and copies of it.
+//! The packet under translation, and copies of it.
 //!
-//! Clones, buckets, bridges behind patch ports and branches by length act on a copy. A [`Packet`]
-//! is saved whole before such a part and restored whole behind it: whatever a part must not change
-//! for those behind it, belongs there.
+//! Clones, buckets, bridges behind patch ports and branches by length act on a copy. The translator
+//! saves the whole [`Packet`] before such a part and restores it afterwards: everything that a part
+//! must not change for later parts belongs in it.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -16,38 +16,38 @@ use smallvec::SmallVec;
 /// VLAN tags.
 pub(super) type Tags = SmallVec<[wire::VlanTag; 2]>;
 
-/// A packet, as tables and as the datapath have it at one point of its way.
+/// A packet at one point of its translation, as tables see it and as the datapath has it.
 #[derive(Clone)]
 pub(super) struct Packet<'a> {
     /// The packet as tables see it.
     pub(super) state: FlowState,
     /// The tags behind the second one, the outermost first, as tables see the packet.
     pub(super) buried: Tags,
-    /// Whether the tags are those that it came with.
+    /// Whether the tags are those that the packet was received with.
     pub(super) own_tags: bool,
-    /// The packet behind each header that was put on here, the innermost first.
+    /// The packet under each header that this translation has pushed, the innermost first.
     pub(super) covered: Vec<Key>,
-    /// Whether the datapath's packet has fields that the key does not show: a header is off behind
-    /// which the packet is not known, or has a time to live that only the datapath knows.
+    /// Whether the datapath's packet has fields that the key does not show: a header was popped
+    /// above fields that were not extracted, or only the datapath knows a time to live.
     pub(super) hidden: bool,
-    /// Whether tables see the packet as the datapath got it: in the bridge that it came in on,
-    /// before any action that may change it.
+    /// Whether tables see the packet as the datapath received it: in the first bridge, before any
+    /// action that may change it.
     pub(super) untouched: bool,
-    /// Most bytes that are sent.
+    /// The length that outputs cut the packet to.
     pub(super) limit: Option<u32>,
-    /// Whether an action has chosen queue 0, which otherwise means none.
+    /// Whether an action has chosen queue 0; without that, 0 means no queue.
     pub(super) default_queue: bool,
-    /// What `push` put there.
+    /// The stack of `push` and `pop`.
     pub(super) stack: Vec<u128>,
-    /// Where in the switch it is.
+    /// The bridge, table and rule that the packet is in.
     pub(super) place: Place<'a>,
     /// The packet as the datapath has it.
     pub(super) base: Base,
-    /// Where the steps begin that are of this copy alone.
+    /// The index of the first datapath action that belongs to this copy alone.
     pub(super) own_steps: usize,
 }
 
-/// A packet as the datapath has it at one point of its steps.
+/// A packet as the datapath has it at one point of its actions.
 #[derive(Clone)]
 pub(super) struct Base {
     /// Its fields.
@@ -58,7 +58,7 @@ pub(super) struct Base {
     pub(super) queue: u32,
 }
 
-/// Where in the switch the packet is.
+/// The bridge, table and rule that the packet is in.
 #[derive(Clone, Default)]
 pub(super) struct Place<'a> {
     pub(super) bridge: Option<&'a Bridge>,
@@ -66,11 +66,11 @@ pub(super) struct Place<'a> {
     pub(super) rule: Option<BridgeRule>,
     pub(super) cookie: u64,
     pub(super) action_set: Vec<model::Action>,
-    /// What the actions that are running belong to.
+    /// The owner of the actions that are running.
     pub(super) of: Owner,
 }
 
-/// What actions belong to, as controllers are told when they get a packet.
+/// The owner of actions. Packet-in messages name it as their reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A rule.
@@ -83,7 +83,7 @@ pub(super) enum Owner {
 }
 
 impl Packet<'_> {
-    /// A packet that has not begun its way, whose outputs go through this queue.
+    /// An empty packet whose outputs go through this queue.
     pub(super) fn new(queue: u32) -> Self {
         Packet {
             state: FlowState::ZERO,
@@ -119,8 +119,8 @@ impl<'a> Pipeline<'a> {
         self.budget.unnest();
     }
 
-    /// Runs a part that sends the packet, behind which tables see it as before. The datapath's
-    /// packet stays what the part's steps made of it.
+    /// Runs a part that sends the packet. Tables then see the packet as before; the datapath's
+    /// packet stays as the part's actions left it.
     pub(super) fn aside(&mut self, run: impl FnOnce(&mut Self)) {
         // What has a fixed size is in the price of the output.
         if !self.spend_kept() {
@@ -132,8 +132,8 @@ impl<'a> Pipeline<'a> {
         self.packet.base = part.base;
     }
 
-    /// Begins a copy. Returns the packet as it is, for [`Pipeline::end_copy`]; `None` where the
-    /// copy would be too much work.
+    /// Starts a copy. Returns the original for [`Pipeline::end_copy`]; `None` where the budget does
+    /// not allow a copy.
     pub(super) fn begin_copy(&mut self) -> Option<Box<Packet<'a>>> {
         if !self.spend(cost::COPY) || !self.spend_kept() {
             return None;
@@ -143,9 +143,8 @@ impl<'a> Pipeline<'a> {
         Some(saved)
     }
 
-    /// Ends a copy: the packet is what it was. Where the copy's steps change what no later step
-    /// could change back, the datapath does them on a copy too; otherwise it goes on with what they
-    /// left.
+    /// Ends a copy and restores the original. The datapath runs the copy's actions on a clone if no
+    /// later action could undo them; otherwise it continues with the packet that they left.
     pub(super) fn end_copy(&mut self, saved: Box<Packet<'a>>) {
         let copy = std::mem::replace(&mut self.packet, *saved);
         self.spend((self.actions.len() - copy.own_steps) / 32);
@@ -156,12 +155,12 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Whether steps from `start` on change headers such that no later step could change them back.
+    /// Whether the actions from `start` on change headers in a way that no later action can undo.
     fn changes_headers(&self, start: usize) -> bool {
         let mut at = start;
         while let Some(step) = self.actions.get(at) {
             at += 1 + match step {
-                // Those within copies have been seen to.
+                // Actions within copies are cloned already.
                 Step::Clone(steps) => *steps as usize,
                 Step::IfLonger { then, otherwise, .. } => (*then + *otherwise) as usize,
                 Step::PushMpls { .. } | Step::PopMpls { .. } | Step::PushPbb { .. } | Step::PopPbb => return true,
@@ -172,7 +171,7 @@ impl<'a> Pipeline<'a> {
         false
     }
 
-    /// Makes the steps from `start` on those of a copy.
+    /// Puts the actions from `start` on into a clone.
     pub(super) fn clone_steps(&mut self, start: usize) {
         let mut own = self.actions.split_off(start);
         super::commit::trim(&mut own);

@@ -1,8 +1,10 @@
-//! A packet's way through the tables of bridges, to actions for all packets like it.
+//! The translator: takes a packet through the bridges and returns the datapath actions for all
+//! packets like it.
 //!
-//! The [`Pipeline`] holds the packet as tables and as the datapath have it by now (`packet`), and
-//! the bits that any decision looked at. What an action asks for is written to the tables' packet;
-//! the datapath's follows when the packet is sent (`commit`). What it may need for that: `limits`.
+//! [`Pipeline`] is its state: the packet as tables see it and as the datapath has it (`packet`),
+//! and the bits that any decision has read. An action writes to the packet that tables see. The
+//! datapath's packet follows when the packet is sent (`commit`). `normal` is the action NORMAL,
+//! which bridges without rules run on what they receive. `limits` bounds the work.
 
 use super::budget::{Budget, Patience, cost};
 use super::freeze::{Freezing, Frozen, Why};
@@ -23,19 +25,19 @@ use openflow::model::{self, Instructions};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A translation in the making.
+/// A translation in progress.
 pub(crate) struct Pipeline<'a> {
     pub(super) switch: &'a Switch,
-    /// The packet as it came.
+    /// The key of the packet as the datapath received it.
     pub(super) original: &'a Key,
-    /// The packet as it is by now.
+    /// The packet at this point.
     pub(super) packet: Packet<'a>,
     /// Whether a controller sent the packet.
     pub(super) packet_out: bool,
-    /// Whether the datapath gets the packet from a controller, and with it no mark.
+    /// Whether a controller sends the packet to the datapath, where it has no mark.
     unmarked: bool,
-    /// Tables that saw it so although it has a tag that does not count, and so is not quite what
-    /// the datapath got.
+    /// Tables that were looked up for a packet with a tag beyond the VLAN limit: they do not see
+    /// all that the datapath's key has.
     pub(super) uncounted: SmallVec<[Read; 4]>,
     pub(super) consulted: words::StateWords,
     pub(super) actions: Vec<Action>,
@@ -55,30 +57,29 @@ pub(crate) struct Pipeline<'a> {
     pub(super) failed: bool,
 }
 
-/// Where a packet begins its way, if that is not the port of its key.
+/// Where a translation starts, if not at the port of the key.
 pub(crate) enum Start<'s> {
-    /// In the first table of a bridge, with metadata; the OpenFlow port is that of the metadata,
-    /// whether there is one or not.
+    /// In the first table of a bridge, with this metadata. The OpenFlow port need not exist.
     At(u32, FlowState),
-    /// With actions, in a bridge.
+    /// With these actions, in a bridge.
     Actions(u32, FlowState, &'s [model::Action]),
 }
 
 /// How a list of actions ended.
 pub(super) enum Ran {
-    /// Behind the last one, or at an end of everything.
+    /// At its end, or with the whole translation.
     Through,
-    /// Before it, and with it the rule.
+    /// Before its end, and the rule with it.
     Stopped,
-    /// The packet froze at an action; the list goes on with the one of this number.
+    /// The packet froze; the list continues with the action of this index.
     Frozen(usize),
 }
 
-/// What a table has for a packet.
+/// The result of a table lookup.
 enum Found {
     Rule(Arc<Instructions>),
     Nothing,
-    /// It does not look at fragments, which are dropped.
+    /// None: the bridge drops fragments.
     Fragment,
 }
 
@@ -90,8 +91,7 @@ impl<'a> Pipeline<'a> {
         pipeline.finish()
     }
 
-    /// What becomes of a packet that a controller lets go on, with what the controller says of its
-    /// metadata.
+    /// Translates a packet that a controller resumes, with the metadata that the controller sent.
     pub(crate) fn resume(
         switch: &'a Switch,
         state: &'a FlowState,
@@ -106,7 +106,7 @@ impl<'a> Pipeline<'a> {
         pipeline.finish()
     }
 
-    /// What actions make of a packet.
+    /// Translates a packet-out.
     pub(crate) fn packet_out(
         switch: &'a Switch,
         state: &'a FlowState,
@@ -119,7 +119,7 @@ impl<'a> Pipeline<'a> {
         pipeline.finish()
     }
 
-    /// The packet as tables see it, with metadata, of which the datapath may have less.
+    /// Sets the packet that tables see, with metadata that the datapath need not have.
     pub(super) fn begin(&mut self, meta: [u64; flow::META_WORDS]) {
         self.packet.state = FlowState::with_meta(self.packet.base.key, meta);
         if self.unmarked {
@@ -127,7 +127,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// A translation that has not begun.
+    /// A translation that has not started.
     pub(crate) fn new(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Pipeline<'a> {
         Pipeline {
             switch,
@@ -155,7 +155,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The packet's way from where it came in, or from where it was frozen.
+    /// Translates from the port of the key, or from its recirculation context.
     pub(crate) fn run(&mut self) {
         let key = self.original;
         self.packet.base.key = self.visible(key);
@@ -181,7 +181,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The way of a packet from where something froze it.
+    /// Translates from a recirculation context.
     pub(crate) fn run_frozen(&mut self, handle: u32) {
         self.depend(Read::Memo(handle));
         let memos = &self.switch.memos;
@@ -191,7 +191,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The packet's way from somewhere else.
+    /// Translates from another start.
     pub(crate) fn run_from(&mut self, start: &Start<'_>) {
         let (bridge, state, actions) = match start {
             Start::At(bridge, state) => (*bridge, state, None),
@@ -223,7 +223,7 @@ impl<'a> Pipeline<'a> {
         self.close(1);
     }
 
-    /// The packet's way through the tables of the bridge that it is in.
+    /// Takes the packet through the tables of its bridge.
     fn run_tables(&mut self, bridge: &Bridge) {
         let in_port = self.packet.state.get(MatchField::InPortOxm) as u32;
         if self.receives(bridge, in_port) {
@@ -234,7 +234,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The packet comes into a bridge: a copy of it, where it comes from another bridge.
+    /// The packet enters a bridge with rules. A packet from another bridge enters as a copy.
     pub(super) fn enter(&mut self, at: Ingress, key: Key) {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
             return;
@@ -271,9 +271,8 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Does what the rule says that a table has for the packet, and those of the tables that it
-    /// goes on with. `misses` says whether what the table is told to do with packets that it has no
-    /// rule for is done.
+    /// Looks a table up, runs the rule found, and continues with the tables that rules go to.
+    /// `misses` says whether the table's miss behaviour applies.
     pub(super) fn look_up(&mut self, table: u8, in_port: Option<u32>, misses: bool) {
         let (mut table, mut in_port, mut misses) = (table, in_port, misses);
         let mut opened = 0;
@@ -307,7 +306,7 @@ impl<'a> Pipeline<'a> {
         self.close(opened);
     }
 
-    /// A lookup by an action, after which the list goes on.
+    /// The action `resubmit`: looks a table up, then returns to the action list.
     pub(super) fn resubmit(&mut self, table: u8, in_port: Option<u32>) {
         let here = (
             self.packet.place.table,
@@ -331,7 +330,7 @@ impl<'a> Pipeline<'a> {
         ) = here;
     }
 
-    /// The instructions of the rule that a table has for the packet. Opens a part of the report.
+    /// Looks the packet up in a table. Opens a part of the report.
     #[inline(never)]
     fn rule(&mut self, table: u8, in_port: Option<u32>) -> Found {
         let Some(bridge) = self.packet.place.bridge else {
@@ -411,7 +410,7 @@ impl<'a> Pipeline<'a> {
         Found::Rule(found.rule.instructions.clone())
     }
 
-    /// Does what a rule says. The table to go on with.
+    /// Runs a rule. Returns the table that it goes to.
     fn run_rule(&mut self, instructions: &Arc<Instructions>) -> Option<u8> {
         if instructions.is_empty() {
             self.line(Kind::Action, |_| String::from("drop"));
@@ -423,7 +422,7 @@ impl<'a> Pipeline<'a> {
         self.run_rest(&instructions.apply, Some(instructions))
     }
 
-    /// Runs actions, and what a rule says behind them. The table to go on with.
+    /// Runs actions, then the rule's other instructions. Returns the table that the rule goes to.
     pub(super) fn run_rest(&mut self, actions: &[model::Action], then: Option<&Arc<Instructions>>) -> Option<u8> {
         match self.run_list(actions) {
             Ran::Through if self.exit || self.failed => None,
@@ -436,7 +435,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The instructions behind apply-actions. The table to go on with.
+    /// Runs the instructions after apply-actions. Returns the table that the rule goes to.
     fn run_instructions(&mut self, instructions: &Arc<Instructions>) -> Option<u8> {
         if self.packet.hidden && instructions.goto.is_some() {
             // The next table may look at anything.
@@ -464,7 +463,7 @@ impl<'a> Pipeline<'a> {
         instructions.goto
     }
 
-    /// Whether the packet is still on its way.
+    /// Whether the translation continues.
     pub(super) fn is_running(&self) -> bool {
         !self.exit && !self.failed && self.freezing.is_none()
     }
@@ -473,7 +472,7 @@ impl<'a> Pipeline<'a> {
         words::consult(&mut self.consulted, field, bits);
     }
 
-    /// What a field of the packet is now.
+    /// The value of a field of the packet now; it is read, so it is in the mask.
     pub(super) fn read(&mut self, field: Field) -> u128 {
         self.consult(field, u128::MAX);
         self.packet.state.key.get(field)
@@ -500,14 +499,14 @@ impl<'a> Pipeline<'a> {
         self.drop = Some(cause);
     }
 
-    /// What has come of it; nothing where the caller did not wait until its end.
+    /// The result; `None` where the caller's patience was over before the end.
     pub(crate) fn finish(mut self) -> Option<Translated> {
         if self.budget.is_unfinished() {
             return None;
         }
         if self.failed {
-            // A part of the copies is worth nothing. What was learned before stays learned, as in
-            // Open vSwitch: its action was carried out.
+            // Sending a part of the copies would be wrong. Rules that the packet has learned stay,
+            // as in Open vSwitch: their actions have run.
             self.actions.clear();
             self.controllers.clear();
             self.memos.retain(|(_, memo)| memo.acts());

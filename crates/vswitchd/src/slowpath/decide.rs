@@ -1,5 +1,5 @@
-//! How the daemon translates: how long it holds the tables for it, and what it does before a
-//! translation is used.
+//! How the daemon translates: how long it locks the tables, and what it does before it uses a
+//! translation.
 
 use super::long::{Asked, Done, Known};
 use super::{PATIENCE, Reported, Shared, Wait, count_ignored};
@@ -11,18 +11,18 @@ use std::time::Duration;
 use switch::tables::{Limit, Patience, RanOut, Translated};
 use switch::{News, OutOfDate, Switch};
 
-/// Work that a worker does for a translation before it leaves it to the thread for long ones: 0.05
-/// to 0.2 ms, a flood to 1000 ports or 300 lookups.
+/// Work that a worker spends on a translation before the thread for long translations takes over:
+/// 0.05 to 0.2 ms, a flood to 1000 ports or 300 lookups.
 const WORKERS_PATIENCE: u32 = 16_384;
-/// How often a long translation gives way to somebody who wants to change the tables.
+/// How often a long translation starts again to let a thread change the tables.
 pub(super) const GIVES_WAY: u32 = 16;
-/// How often a packet is translated again because another took its handles.
+/// How often a packet is translated again because another translation took its handles.
 const ATTEMPTS: u32 = 8;
-/// Actions, dependencies and counters that a cached translation may have together.
+/// Actions, dependencies and counters of a cached translation together, at most.
 const MOST_CACHED: usize = 16_384;
-/// The slices that the thread of long translations runs in.
+/// The scheduler's time slice of the thread for long translations.
 const SLICE: Duration = Duration::from_micros(100);
-/// How long that thread rests at most after a translation, which may have waited for the tables.
+/// How long that thread rests after a translation at most.
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
 /// A translation with what belongs to it.
@@ -44,11 +44,10 @@ impl HasTranslated for switch::trace::Traced {
 }
 
 impl Shared {
-    /// Translates as `translate` does, and does and notes what that asks for beside its actions.
-    /// `None` where `translate` has no answer for the packet, and where no handles could be had for
-    /// it.
+    /// Translates by `translate`, then applies the effects and notes the contexts. `None` where
+    /// `translate` has no answer for the packet, or where there are no handles for it.
     ///
-    /// `translate` says `Some(None)` where its patience is over.
+    /// `translate` returns `Some(None)` where its patience is over.
     pub(crate) fn decide<T: HasTranslated>(
         &self,
         translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<T>>,
@@ -104,7 +103,7 @@ impl Shared {
         decided.map_or_else(refused, |translated| translated.translation)
     }
 
-    /// Translates a packet of a worker, which has others.
+    /// Translates a packet for a worker, within its patience.
     pub(super) fn translate_soon(&self, upcall: &Upcall<'_>) -> Answer {
         match self.long.look(upcall.key, self.clock.now()) {
             Known::Asked => return Answer::Later,
@@ -145,8 +144,8 @@ impl Shared {
         }
     }
 
-    /// An answer that was made some time ago. The worker that takes it knows only the changes since
-    /// it last looked, which may be later.
+    /// A translation that the thread made some time ago, as an answer. It is not cached if it is
+    /// stale: the worker would not see the changes from before it asked.
     pub(super) fn answer_of(&self, key: &Key, done: Done) -> Answer {
         let Done { translation, epoch } = done;
         let mut changes = Vec::new();
@@ -159,7 +158,7 @@ impl Shared {
         }
     }
 
-    /// Starts the thread that makes long translations. It ends with the last owner of the tables.
+    /// Starts the thread for long translations. It ends with the last owner of the tables.
     pub(crate) fn serve_long(self: &Arc<Shared>) -> std::io::Result<()> {
         let (shared, long) = (Arc::downgrade(self), self.long.clone());
         // It ends with the thread, and here if there is none.
@@ -186,14 +185,14 @@ impl Shared {
             .map(drop)
     }
 
-    /// Notes and does what a translation asks for beside its actions.
+    /// Notes the contexts of a translation and applies its effects.
     fn accept(&self, translated: &Translated, news: News, wait: Wait<'_>) -> Accepted {
         let effects = &translated.translation.effects;
         if !news.changes {
             if !news.seen {
                 count_ignored(news.ignored);
             } else if !self.try_update(|switch, now| switch.apply(effects, now)) {
-                // That what is known was seen again has time.
+                // Refreshing a known station can wait.
                 self.reports.keep_effects(effects);
             }
             return Accepted::Yes;
@@ -209,7 +208,7 @@ impl Shared {
                 changes
             }
         };
-        // What packets make of rules, they make in their order.
+        // Rules that packets add are added in the order of the packets.
         let acts = translated.memos.iter().any(|(_, memo)| memo.acts());
         let reports = match wait {
             Wait::Within(_) if !acts => Reported::Waits,
@@ -225,19 +224,19 @@ impl Shared {
     }
 }
 
-/// What became of a translation.
+/// Whether a translation was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepted {
     /// It can be used.
     Yes,
     /// It is out of date, and must not be used.
     OutOfDate,
-    /// The tables cannot be had in time. Nothing has happened.
+    /// The tables were locked for too long. Nothing has happened.
     Busy,
 }
 
-/// A translation as an answer. What is large is not cached, as in Open vSwitch: a sender could fill
-/// the memory with it.
+/// A translation as an answer. A large one is not cached, as in Open vSwitch: a sender could fill
+/// the memory.
 fn as_answer(translation: Translation) -> Answer {
     let Translation {
         actions, deps, credits, ..
@@ -248,7 +247,7 @@ fn as_answer(translation: Translation) -> Answer {
     }
 }
 
-/// The translation of a packet for which there are no handles.
+/// The translation of a packet that gets no handles.
 fn refused() -> Translation {
     Translation {
         actions: Arc::from([]),
@@ -260,13 +259,13 @@ fn refused() -> Translation {
     }
 }
 
-/// What a packet ran out of, and the bridge.
+/// The limit that a packet reached, and the bridge.
 fn report_of(switch: &Switch, ran_out: Option<RanOut>) -> Option<(String, Limit)> {
     let RanOut { bridge, limit } = ran_out?;
     Some((switch.bridge_name(bridge).unwrap_or_default().to_owned(), limit))
 }
 
-/// Logs what a packet ran out of. Whoever does has not locked the tables: a line may take long.
+/// Logs the limit that a packet reached. The caller has unlocked the tables: logging may block.
 fn tell(report: Option<(String, Limit)>) {
     if let Some((bridge, limit)) = report {
         telemetry::warn_limited!(target: "ofproto_dpif_xlate", "bridge {bridge}: {limit} while processing a packet");

@@ -52,5 +52,5 @@ proptest! {
     }
 }
 
-mod offload;
+mod flows;
 mod simulated;
