@@ -7,7 +7,8 @@
 //! turn. The group `rewrite` has one megaflow for all packets that changes headers before the
 //! output: MAC addresses, an IPv4 address, a port, what a router changes (both MAC addresses, TTL),
 //! what address translation does (address and port), a label put on; `none` takes the same way with
-//! nothing to change. `storm` is what a packet costs whose flow is new while the table is full.
+//! nothing to change. The group `recirculation` has a pipeline that recirculates each packet twice,
+//! as connection tracking does, beside the same without. `storm` is what a packet costs whose flow is new while the table is full.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
@@ -139,6 +140,8 @@ enum Looks {
     EightWays,
     TwoPorts,
     Rewrite(Rewrite),
+    /// Addresses and ports; each packet is recirculated so often.
+    Connections(u32),
 }
 
 /// What is done to a packet before it goes out.
@@ -192,6 +195,17 @@ impl Rewrite {
     }
 }
 
+fn answer(mask: Mask, actions: Vec<Action>) -> Translation {
+    Translation {
+        actions: Arc::from(actions),
+        mask,
+        deps: Default::default(),
+        effects: Default::default(),
+        credits: Default::default(),
+        drop: None,
+    }
+}
+
 impl Slowpath for Looks {
     fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
         let mut mask = Mask::exact(Field::InPort);
@@ -204,6 +218,24 @@ impl Slowpath for Looks {
             let way = upcall.key.get(Field::EthSrc) % 8;
             mask.add_bits(Field::Ipv4Src, way);
         }
+        if let Looks::Connections(recirculations) = self {
+            let fields = [
+                Field::EthType,
+                Field::IpProto,
+                Field::Ipv4Src,
+                Field::Ipv4Dst,
+                Field::TpSrc,
+                Field::TpDst,
+            ];
+            fields
+                .into_iter()
+                .chain([Field::RecircId])
+                .for_each(|field| mask.add(field));
+            let number = upcall.key.get(Field::RecircId) as u32;
+            if number < *recirculations {
+                return answer(mask, vec![Action::Recirc(number + 1)]);
+            }
+        }
         let port = match self {
             Looks::TwoPorts => 2 + upcall.key.get(Field::EthSrc) as u32 % 2,
             _ => 2,
@@ -213,14 +245,7 @@ impl Slowpath for Looks {
             _ => Vec::new(),
         };
         actions.push(Action::Output(PortNo(port)));
-        Translation {
-            actions: Arc::from(actions),
-            mask,
-            deps: Default::default(),
-            effects: Default::default(),
-            credits: Default::default(),
-            drop: None,
-        }
+        answer(mask, actions)
     }
 
     fn refresh(&self, _: &[Effect], _: Nanos) {}
@@ -293,5 +318,24 @@ fn rewrites(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, batches, rewrites);
+/// A pipeline that recirculates each packet twice, beside the same without.
+fn recirculation(c: &mut Criterion) {
+    let mut group = c.benchmark_group("recirculation");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    group.warm_up_time(Duration::from_millis(300));
+    group.measurement_time(Duration::from_secs(1));
+    for flows in [1, 1000] {
+        for (name, recirculations) in [("none", 0), ("twice", 2)] {
+            let mut made = None;
+            group.bench_function(format!("{name}/{flows}"), |b| {
+                let looks = Looks::Connections(recirculations);
+                let (pipeline, rx_queue) = made.get_or_insert_with(|| pipeline(looks, flows, 1_000_000));
+                b.iter(|| black_box(pipeline.receive(rx_queue, false, Nanos(2)).is_ok()));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, batches, rewrites, recirculation);
 criterion_main!(benches);

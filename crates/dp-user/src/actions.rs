@@ -9,16 +9,16 @@
 
 mod headers;
 
+use crate::edit::edit;
 use crate::egress::Egress;
 use crate::layers::Layers;
 use crate::meters::{self, MeterView, Verdict};
-use crate::pipeline::{Budget, RxQueue};
 use crate::rewrite::{self, set_field};
+use crate::rx_queue::{Budget, Source};
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, PacketIn, SetField, Slowpath};
 use flow::{Field, PortNo};
-use netdev::{Csum, Frame, FrameError, Gso, Offload, checksum, gso};
-use std::collections::VecDeque;
+use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::slice;
 use std::sync::Arc;
 use wire::{EtherType, Nanos};
@@ -32,15 +32,8 @@ pub(crate) struct Actor {
     meters: MeterView,
     slowpath: Arc<dyn Slowpath>,
     stats: Arc<WorkerStats>,
-    /// Recirculated packets, in order.
-    recirculated: VecDeque<Recirculated>,
-}
-
-/// A recirculated packet.
-pub(crate) struct Recirculated {
-    pub(crate) frame: Frame,
-    /// Number of recirculations until then.
-    pub(crate) depth: u32,
+    /// Recirculated packets, in order: collected until the pipeline takes them.
+    pub(crate) recirculated: Vec<Frame>,
 }
 
 /// The same, for packets of one origin.
@@ -50,9 +43,8 @@ pub(crate) struct Context<'a> {
     slowpath: &'a dyn Slowpath,
     /// Copies that may go to controllers; any number where it is the control plane that sends.
     budget: Option<&'a mut Budget>,
-    in_port: PortNo,
     drops: DropSink<'a>,
-    recirculated: &'a mut VecDeque<Recirculated>,
+    recirculated: &'a mut Vec<Frame>,
     /// Number of recirculations of the packet.
     depth: u32,
     /// Whether the packet was given to somebody, or its drop counted.
@@ -67,66 +59,27 @@ impl Actor {
             meters,
             slowpath,
             stats,
-            recirculated: VecDeque::new(),
+            recirculated: Vec::new(),
         }
     }
 
-    /// For packets from a queue.
+    /// For packets from a source that have recirculated `depth` times.
     #[inline]
-    pub(crate) fn for_rx_queue<'a>(&'a mut self, from: &'a mut RxQueue, now: Nanos) -> Context<'a> {
+    pub(crate) fn context<'a>(&'a mut self, from: &'a mut Source, depth: u32, now: Nanos) -> Context<'a> {
         Context {
             egress: &mut self.egress,
             meters: &mut self.meters,
             slowpath: &*self.slowpath,
-            budget: Some(&mut from.packet_ins),
-            in_port: from.port,
+            budget: from.packet_ins.as_mut(),
             drops: DropSink {
                 worker: &self.stats,
-                port: Some(&from.stats),
+                port: from.stats.as_deref(),
             },
             recirculated: &mut self.recirculated,
-            depth: 0,
+            depth,
             settled: false,
             now,
         }
-    }
-
-    /// For packets of the control plane.
-    pub(crate) fn for_control(&mut self, in_port: PortNo, now: Nanos) -> Context<'_> {
-        Context {
-            egress: &mut self.egress,
-            meters: &mut self.meters,
-            slowpath: &*self.slowpath,
-            budget: None,
-            in_port,
-            drops: DropSink {
-                worker: &self.stats,
-                port: None,
-            },
-            recirculated: &mut self.recirculated,
-            depth: 0,
-            settled: false,
-            now,
-        }
-    }
-
-    /// For packets from a queue, or of the control plane.
-    pub(crate) fn for_origin<'a>(
-        &'a mut self,
-        from: Option<&'a mut RxQueue>,
-        in_port: PortNo,
-        now: Nanos,
-    ) -> Context<'a> {
-        match from {
-            Some(from) => self.for_rx_queue(from, now),
-            None => self.for_control(in_port, now),
-        }
-    }
-
-    /// Takes the next recirculated packet.
-    #[inline]
-    pub(crate) fn next_recirculated(&mut self) -> Option<Recirculated> {
-        self.recirculated.pop_front()
     }
 
     /// Sends what waits.
@@ -136,67 +89,7 @@ impl Actor {
     }
 }
 
-/// The port that a packet leaves by, where all else that these actions do is to change it, and
-/// whether they change it at all.
-pub(crate) fn way_out(actions: &[Action]) -> (Option<PortNo>, bool) {
-    match actions {
-        [edits @ .., Action::Output(port)] if edits.iter().all(is_edit) => (Some(*port), !edits.is_empty()),
-        _ => (None, false),
-    }
-}
-
-/// Does to packets, where they are, what actions of which [`way_out`] is known do before they send
-/// them. One in which there is no room for that is left without a byte; returns whether there is
-/// such a one.
-#[inline]
-pub(crate) fn edit_all(actions: &[Action], frames: &mut [Frame]) -> bool {
-    let [edits @ .., _] = actions else { return false };
-    let mut lost = false;
-    for frame in frames {
-        let mut layers = Layers::UNKNOWN;
-        if edits.iter().any(|action| edit(action, frame, &mut layers).is_err()) {
-            frame.truncate(0);
-            lost = true;
-        }
-    }
-    lost
-}
-
-/// Whether an action changes the packet, and does nothing else.
-fn is_edit(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::SetField(_) | Action::SetMpls { .. } | Action::SetQueue(_) | Action::PushVlan(_) | Action::PopVlan
-    )
-}
-
-/// Changes a packet; one without room for another header is left as it is.
-#[inline]
-fn edit(action: &Action, frame: &mut Frame, layers: &mut Layers) -> Result<(), FrameError> {
-    match action {
-        Action::SetField(set) => set_field(frame, layers, set),
-        Action::SetMpls { lse, mask } => rewrite::set_mpls(frame, layers, *lse, *mask),
-        Action::SetQueue(queue) => frame.meta.priority = *queue,
-        Action::PushVlan(tag) => {
-            layers.forget();
-            return frame.push_vlan(*tag);
-        }
-        Action::PopVlan => {
-            layers.forget();
-            frame.pop_vlan();
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
 impl Context<'_> {
-    /// For a packet with this number of recirculations.
-    pub(crate) fn at_depth(mut self, depth: u32) -> Self {
-        self.depth = depth;
-        self
-    }
-
     /// Runs `actions` on a frame; outputs wait in the egress. `drop` says why, where the actions
     /// send it nowhere.
     #[inline]
@@ -400,7 +293,7 @@ impl Context<'_> {
             let wanted = packet.len().min(usize::from(max_len));
             let packet_in = PacketIn {
                 handle,
-                in_port: self.in_port,
+                in_port: packet.meta.in_port,
                 packet: &packet.data()[..wanted],
                 total_len: packet.len(),
                 mark: frame.meta.mark,
@@ -412,18 +305,14 @@ impl Context<'_> {
         }
     }
 
-    /// Recirculates a frame, behind what is being done now.
-    #[cold]
+    /// Recirculates a frame after the current actions.
     fn recirculate(&mut self, id: u32, mut frame: Frame) {
         self.settled = true;
         if self.depth >= MAX_RECIRCULATIONS {
             return self.dropped(DropCause::Recirculation);
         }
         frame.meta.recirc_id = id;
-        self.recirculated.push_back(Recirculated {
-            frame,
-            depth: self.depth + 1,
-        });
+        self.recirculated.push(frame);
     }
 
     /// Measures a packet, and does what the meter says; `false` where that is to drop it.

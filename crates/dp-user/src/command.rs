@@ -5,11 +5,11 @@
 //! dropped, and whoever waits sees the channel closed instead of waiting for ever.
 
 use crate::dep_epochs::PortOffload;
-use crate::devices::DeviceFacts;
+use crate::device_facts::DeviceFacts;
 use crate::ingress::Ingress;
 use crate::load::QueueLoad;
 use crate::options::{Limits, OffloadUse};
-use crate::pipeline::RxQueue;
+use crate::rx_queue::RxQueue;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use dp::{Action, FlowDump};

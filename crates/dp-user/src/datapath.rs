@@ -2,7 +2,8 @@
 
 use crate::command::{AssignedQueue, Command, CommandQueue};
 use crate::dep_epochs::{DepEpochs, PortOffload};
-use crate::devices::{DeviceFacts, Devices};
+use crate::device_facts::DeviceFacts;
+use crate::devices::Devices;
 use crate::ingress::Ingress;
 use crate::latency_request;
 use crate::load::{QueueLoad, WorkerLoad};

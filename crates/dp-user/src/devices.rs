@@ -4,7 +4,7 @@
 
 use crate::command::{Command, CommandQueue, Released};
 use flow::PortNo;
-use netdev::{Netdev, State};
+use netdev::Netdev;
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -19,15 +19,6 @@ pub(crate) struct Devices(Sender<Job>);
 enum Job {
     Answer(Request),
     Drop(Released),
-}
-
-/// What the control plane knows of a device, so that workers need not ask.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DeviceFacts {
-    /// The kernel's number; 0 where it has none.
-    pub(crate) ifindex: u32,
-    /// Of its link in bit/s, where it is known: [`Command::Link`] brings it up to date.
-    pub(crate) speed: Option<u64>,
 }
 
 /// A question, and whom to answer.
@@ -75,24 +66,6 @@ impl Devices {
     /// Drops what may take the kernel long to close or to free.
     pub(crate) fn drop(&self, released: Released) {
         let _ = self.0.send(Job::Drop(released));
-    }
-}
-
-impl DeviceFacts {
-    /// Asks the kernel.
-    pub(crate) fn of(device: &dyn Netdev) -> DeviceFacts {
-        device.state().map_or_else(
-            |_| DeviceFacts::default(),
-            |state| DeviceFacts {
-                ifindex: state.ifindex,
-                speed: DeviceFacts::speed_of(&state),
-            },
-        )
-    }
-
-    /// The speed of a device's link in bit/s, where it is known: not while it is down.
-    pub(crate) fn speed_of(state: &State) -> Option<u64> {
-        state.speed.filter(|speed| *speed > 0)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{DropCause, PortCounters};
 use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::{Frame, Netdev, Tx, TxReport};
+use netdev::{Frame, Netdev, Tx};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
@@ -401,7 +401,7 @@ impl TxPort {
         let report = tx.offer(&mut self.frames);
         worker.tx_packets.add(report.packets);
         worker.tx_batches.add(1);
-        count_sent(&report, &self.stats, drops);
+        self.stats.count_sent(&report, drops);
         true
     }
 
@@ -426,21 +426,5 @@ impl TxPort {
             own: true,
         });
         true
-    }
-}
-
-/// Counts what a device says of frames.
-#[inline]
-pub(crate) fn count_sent(report: &TxReport, stats: &PortStats, drops: DropSink<'_>) {
-    stats.tx_packets.add(report.packets);
-    stats.tx_bytes.add(report.bytes);
-    let dropped = report.dropped + report.too_big + report.down;
-    if dropped + report.errors > 0 {
-        stats.tx_dropped.add(dropped);
-        stats.tx_errors.add(report.errors);
-        drops.count(DropCause::DeviceFull, report.dropped);
-        drops.count(DropCause::DeviceError, report.errors);
-        drops.count(DropCause::TooBig, report.too_big);
-        drops.count(DropCause::PortDown, report.down);
     }
 }

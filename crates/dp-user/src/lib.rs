@@ -13,10 +13,13 @@
 //! - No packet is dropped without being counted under a [`dp::DropCause`].
 
 mod actions;
+mod batch;
 mod command;
 mod datapath;
 mod dep_epochs;
+mod device_facts;
 mod devices;
+mod edit;
 mod egress;
 mod flow_look;
 mod hash;
@@ -33,9 +36,11 @@ mod placement;
 mod poll;
 mod queued;
 mod rewrite;
+mod rx_queue;
 mod scheduled;
 mod signature;
 mod stats;
+mod upcall_queue;
 mod worker;
 
 pub use datapath::{AutoBalance, DpUser, Perf, QueueReport, QueueRules, WorkerReport};

@@ -37,42 +37,38 @@
 //!   with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
-use crate::actions::{Actor, Recirculated, edit_all};
-use crate::devices::DeviceFacts;
+use crate::actions::Actor;
+use crate::batch::Batch;
+use crate::device_facts::DeviceFacts;
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
 use crate::meters::{MeterView, Meters};
-use crate::signature::{NONE, SignatureCache};
-use crate::stats::{DropSink, PortStats, WorkerStats};
-use dp::{Action, CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath};
-use flow::{Key, PortNo};
-use netdev::{Frame, Netdev, Rx, Tx};
+use crate::rx_queue::Source;
+use crate::signature::SignatureCache;
+use crate::stats::WorkerStats;
+use dp::{CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath};
+use flow::PortNo;
+use netdev::{Frame, Netdev, Rx};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-mod ask;
-mod batch;
+mod act;
 mod find;
-mod held;
 mod housekeeping;
+mod ingress;
 mod offload;
-mod rx_queue;
-mod upcall_queue;
+mod recirculate;
+mod transmit;
+mod upcalls;
 
-pub(crate) use ask::AGAIN;
-pub(crate) use batch::Run;
+pub use crate::batch::BATCH;
+pub use crate::rx_queue::{Budget, RxQueue};
+pub use crate::upcall_queue::OtherQueues;
 pub(crate) use housekeeping::Push;
-pub use rx_queue::{Budget, RxQueue};
 
-pub use upcall_queue::OtherQueues;
-
-use batch::{Batch, MALFORMED};
-use upcall_queue::Held;
-
-/// Frames in a batch.
-pub const BATCH: usize = 32;
+use upcalls::Upcalls;
 
 /// The caches and the ports of one worker. Public for benchmarks and tests; the datapath runs it in
 /// its workers.
@@ -92,17 +88,11 @@ pub struct Pipeline {
     epoch: u64,
     stats: Arc<WorkerStats>,
     batch: Batch,
+    /// For recirculated packets, one for each recirculation that is under way.
+    spare_batches: Vec<Batch>,
     changed: Vec<Change>,
     effects: Vec<Effect>,
-    /// Number of receive queues with packets in this poll round.
-    sharing: u32,
-    /// What is known of those without packets of new flows that wait.
-    others: OtherQueues,
-    /// The switch's tables could not be had: packets of new flows wait until this time, and are
-    /// asked for again.
-    retry: Option<Nanos>,
-    /// Packets of the control plane that wait for an answer.
-    control_pending: ask::ControlPending,
+    upcalls: Upcalls,
 }
 
 impl Pipeline {
@@ -134,12 +124,10 @@ impl Pipeline {
             changes,
             stats,
             batch: Batch::default(),
+            spare_batches: Vec::new(),
             changed: Vec::new(),
             effects: Vec::new(),
-            sharing: 1,
-            others: OtherQueues::Ready,
-            retry: None,
-            control_pending: ask::ControlPending::default(),
+            upcalls: Upcalls::default(),
         }
     }
 
@@ -165,14 +153,14 @@ impl Pipeline {
     #[inline]
     pub fn receive(&mut self, from: &mut RxQueue, contended: bool, now: Nanos) -> io::Result<usize> {
         self.apply_changes();
-        from.upcalls.begin(self.sharing, self.others);
+        self.upcalls.begin(from);
         if from.has_pending() {
             self.retry_pending(from, now);
         }
-        let waited = from.upcalls.len();
+        let waited = from.source.upcalls.len();
         if waited > 0 {
-            self.go_on(from, now);
-            if from.waits() && self.retry.is_none() && !(contended && self.others == OtherQueues::Ready) {
+            self.resume_queued(&mut from.source, now);
+            if self.upcalls.holds(from, contended) {
                 return Ok(gone(waited, from));
             }
         }
@@ -180,7 +168,9 @@ impl Pipeline {
         let received = from.rx.recv(&mut batch.frames, BATCH);
         let frames = batch.frames.len();
         if frames > 0 {
-            from.packet_ins.begin(contended);
+            if let Some(budget) = &mut from.source.packet_ins {
+                budget.begin(contended);
+            }
             take_in(&mut batch.frames, from);
             if from.has_ingress() {
                 self.pass_ingress(&mut batch.frames, from, now);
@@ -192,26 +182,42 @@ impl Pipeline {
             }
         }
         self.batch = batch;
-        from.upcalls.end();
+        from.source.upcalls.end();
         received.map(|_| gone(waited + frames, from))
     }
 
     /// Stages 2 to 8.
     #[inline]
     fn forward(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
-        if from.waits() || from.has_pending() {
+        let (port, from) = (from.port, &mut from.source);
+        let again = if from.has_waiting() {
             self.forward_behind(batch, from, now);
-        } else if let Some(number) = self.of_all(batch, from.port) {
-            self.act_alike(number, batch, from, now);
+            false
+        } else if let Some(number) = self.of_all(batch, port) {
+            self.act_alike(number, batch, from, now)
         } else {
             self.extract(batch);
             if self.find(batch) {
-                self.act(batch, from, now);
+                self.act(batch, 0, from, now)
             } else {
-                self.act_in_order(batch, from, now);
+                self.act_in_order(batch, 0, from, now);
+                false
             }
+        };
+        if again {
+            self.pass_again(batch, 1, from, now);
+            // They are not what was received any more.
+            batch.forget_runs();
         }
         self.actor.flush(now);
+    }
+
+    /// Stages 2 to 7 for a batch behind packets that wait.
+    #[cold]
+    fn forward_behind(&mut self, batch: &mut Batch, from: &mut Source, now: Nanos) {
+        self.extract(batch);
+        self.find(batch);
+        self.act_in_order(batch, 0, from, now);
     }
 
     /// The megaflow, if there is one, that covers all that comes in on a port, whatever is in it:
@@ -221,260 +227,6 @@ impl Pipeline {
         let number = self.flows.of_all(port)?;
         let all = batch.frames.iter().all(|frame| flow::has_key(frame.data()));
         all.then_some(number)
-    }
-
-    /// Stages 6 and 7 where all packets have one megaflow.
-    #[inline]
-    fn act_alike(&mut self, number: u32, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
-        let packets = batch.frames.len() as u64;
-        self.stats.exact_hits.add(packets);
-        let flow = self.flows.flow_mut(number);
-        let Some(port) = flow.direct else {
-            batch.run_of(number);
-            return self.act(batch, from, now);
-        };
-        flow.carried(packets, bytes_of(&batch.frames), now);
-        if flow.edits && edit_all(flow.actions().0, &mut batch.frames) {
-            batch.run_of(number);
-            self.lose_emptied(batch, from);
-            if batch.frames.is_empty() {
-                return;
-            }
-        }
-        self.flows.traffic();
-        self.queue_all(port, batch, from);
-    }
-
-    /// Stage 7 for a batch that goes to one port as it is.
-    #[inline]
-    fn queue_all(&mut self, port: PortNo, batch: &mut Batch, from: &RxQueue) {
-        let drops = DropSink {
-            worker: &self.stats,
-            port: Some(&from.stats),
-        };
-        self.actor.egress.queue_all(port, &mut batch.frames, drops);
-    }
-
-    /// Sends a frame through actions, outside of any flow, as if it had come in on a port.
-    pub(crate) fn execute(&mut self, in_port: PortNo, mut frame: Frame, actions: &[Action], now: Nanos) {
-        frame.meta.in_port = in_port;
-        self.actor.for_control(in_port, now).run(actions, None, frame);
-        self.recirculate(None, now);
-        self.actor.flush(now);
-    }
-
-    /// Stages 6 and 7 where nothing is to be asked.
-    #[inline(never)]
-    fn act(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
-        if self.flows.recirculates(batch.runs()) {
-            return self.act_in_order(batch, from, now);
-        }
-        self.flows.traffic();
-        let Some(first) = batch.runs().first() else { return };
-        let way = self.flows.flow_mut(first.flow).direct;
-        let (mut one_way, mut edits) = (true, false);
-        // Packets of one megaflow that follow each other are counted at once: a count that was just
-        // written is slow to be read again.
-        let (mut packets, mut bytes) = (0, 0);
-        let mut runs = batch.runs().iter().peekable();
-        while let Some(run) = runs.next() {
-            packets += run.packets;
-            bytes += run.bytes;
-            if runs.peek().is_some_and(|next| next.flow == run.flow) {
-                continue;
-            }
-            let flow = self.flows.flow_mut(run.flow);
-            flow.carried(packets.into(), bytes.into(), now);
-            one_way &= flow.direct == way;
-            edits |= flow.edits;
-            (packets, bytes) = (0, 0);
-        }
-        if edits && self.edit(batch) {
-            self.lose_emptied(batch, from);
-            if batch.frames.is_empty() {
-                return;
-            }
-        }
-        if let Some(port) = way
-            && one_way
-        {
-            return self.queue_all(port, batch, from);
-        }
-        let mut context = self.actor.for_rx_queue(from, now);
-        // Backwards, because that is how a frame comes out of the vector in one piece: taken from a
-        // `Drain` it is taken apart first.
-        let (runs, frames) = batch.parts_mut();
-        frames.reverse();
-        for run in runs {
-            for _ in 0..run.packets {
-                let frame = frames.swap_remove(frames.len() - 1);
-                let flow = self.flows.flow_mut(run.flow);
-                match flow.direct {
-                    Some(port) => context.queue(port, frame),
-                    // Actions lie apart from their megaflow: to look at them is another access to
-                    // memory.
-                    None => {
-                        let (actions, drop) = flow.actions();
-                        context.run(actions, drop, frame);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Does to packets what their megaflows say that is to be done where they are; returns whether
-    /// one of them was left without a byte.
-    fn edit(&mut self, batch: &mut Batch) -> bool {
-        let (runs, frames) = batch.parts_mut();
-        let mut rest = &mut frames[..];
-        let mut lost = false;
-        for run in runs {
-            let (own, others) = rest.split_at_mut(run.packets as usize);
-            rest = others;
-            let flow = self.flows.flow_mut(run.flow);
-            if flow.edits {
-                lost |= edit_all(flow.actions().0, own);
-            }
-        }
-        lost
-    }
-
-    /// Counts packets that actions have left without a byte, for want of room for another header:
-    /// nobody's packet has so many.
-    #[cold]
-    fn lose_emptied(&self, batch: &mut Batch, from: &RxQueue) {
-        let (runs, frames) = batch.parts_mut();
-        let mut rest = &frames[..];
-        for run in runs {
-            let (own, others) = rest.split_at(run.packets as usize);
-            rest = others;
-            run.packets = own.iter().filter(|frame| !frame.is_empty()).count() as u32;
-        }
-        let packets = frames.len();
-        frames.retain(|frame| !frame.is_empty());
-        let lost = packets - frames.len();
-        self.sink(from).count(DropCause::Malformed, lost as u64);
-    }
-
-    /// Stages 5 to 7, packet by packet.
-    #[cold]
-    fn act_in_order(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
-        self.flows.traffic();
-        let removals = self.flows.removals();
-        let (is_ethernet, asked_at) = (batch.is_ethernet, batch.asked_at);
-        let (runs, frames) = batch.parts_mut();
-        let mut frames = frames.drain(..);
-        for Run { key, flow, packets, .. } in runs {
-            for frame in frames.by_ref().take(*packets as usize) {
-                if is_ethernet {
-                    // Who asks, or may have to wait for others of its connection, is looked at
-                    // whole.
-                    key.read(frame.data(), &frame.meta, None);
-                }
-                let known = *flow < MALFORMED && removals == self.flows.removals();
-                if known && !from.is_behind(key) {
-                    self.run_flow(*flow, frame, 0, from, now);
-                } else if *flow == MALFORMED {
-                    self.refuse(from, DropCause::Malformed, 1);
-                } else {
-                    let since = if *flow == NONE { asked_at } else { 0 };
-                    self.miss(key, since, frame, from, now);
-                }
-            }
-        }
-    }
-
-    /// Stage 6 for a packet whose megaflow is known.
-    fn run_flow(&mut self, number: u32, frame: Frame, depth: u32, from: &mut RxQueue, now: Nanos) {
-        let flow = self.flows.flow_mut(number);
-        flow.carried(1, frame.len() as u64, now);
-        let (actions, drop) = flow.actions();
-        self.actor
-            .for_rx_queue(from, now)
-            .at_depth(depth)
-            .run(actions, drop, frame);
-        self.recirculate(Some(from), now);
-    }
-
-    /// Recirculated packets: stages 2 to 6 for each, in order.
-    #[inline]
-    fn recirculate(&mut self, mut from: Option<&mut RxQueue>, now: Nanos) {
-        while let Some(again) = self.actor.next_recirculated() {
-            self.recirculate_one(again, from.as_deref_mut(), now);
-        }
-    }
-
-    #[cold]
-    fn recirculate_one(&mut self, again: Recirculated, from: Option<&mut RxQueue>, now: Nanos) {
-        self.stats.recirculations.add(1);
-        let Recirculated { frame, depth } = again;
-        let Some(key) = flow::extract(frame.data(), &frame.meta) else {
-            return self.lose(from, DropCause::Malformed);
-        };
-        let in_port = frame.meta.in_port;
-        let recalled = self.recall(&key);
-        let found = if recalled.is_some() {
-            self.stats.exact_hits.add(1);
-            recalled
-        } else {
-            let found = self.flows.lookup(&key);
-            self.stats.megaflow_hits.add(found.is_some().into());
-            if let Some(number) = found {
-                self.remember(&key, number);
-            }
-            found
-        };
-        let asked_at = self.asked_at(found);
-        let found = found.filter(|_| from.as_deref().is_none_or(|from| !from.is_behind(&key)));
-        if let Some(number) = found {
-            let flow = self.flows.flow_mut(number);
-            flow.carried(1, frame.len() as u64, now);
-            let (actions, drop) = flow.actions();
-            self.actor
-                .for_origin(from, in_port, now)
-                .at_depth(depth)
-                .run(actions, drop, frame);
-            return;
-        }
-        if let Some(from) = from {
-            let held = Held::new(frame, &key, depth, asked_at);
-            return self.ask_or_wait(held, from, now);
-        }
-        self.ask_for_control(in_port, Held::new(frame, &key, depth, asked_at), now);
-    }
-
-    /// The megaflow generation to resume the search from. It is 0 after a lookup that found a
-    /// megaflow: that may be gone by the time of the next lookup.
-    fn asked_at(&self, found: Option<u32>) -> u64 {
-        if found.is_some() { 0 } else { self.flows.made() }
-    }
-
-    /// A packet for which there was no megaflow when `since` had been made, or whose megaflow may
-    /// have gone since.
-    #[cold]
-    fn miss(&mut self, key: &Key, since: u64, frame: Frame, from: &mut RxQueue, now: Nanos) {
-        let found = self.flows.lookup_newer(key, since);
-        let asked_at = self.asked_at(found);
-        let Some(number) = found.filter(|_| !from.is_behind(key)) else {
-            return self.ask_or_wait(Held::new(frame, key, 0, asked_at), from, now);
-        };
-        self.stats.megaflow_hits.add(1);
-        self.remember(key, number);
-        self.run_flow(number, frame, 0, from, now);
-    }
-
-    /// Counts packets from a queue that are not let in.
-    fn refuse(&self, from: &RxQueue, cause: DropCause, packets: u64) {
-        self.sink(from).count(cause, packets);
-        from.stats.rx_dropped.add(packets);
-    }
-
-    /// Where drops of packets from a queue are counted.
-    fn sink<'a>(&'a self, from: &'a RxQueue) -> DropSink<'a> {
-        DropSink {
-            worker: &self.stats,
-            port: Some(&from.stats),
-        }
     }
 
     /// Removes the megaflows that changes published since the last call made stale.
@@ -493,28 +245,6 @@ impl Pipeline {
             self.flows.apply(change);
         }
         self.changed.clear();
-    }
-
-    pub(crate) fn add_tx_port(
-        &mut self,
-        port: PortNo,
-        device: Arc<dyn Netdev>,
-        facts: DeviceFacts,
-        tx: Option<Box<dyn Tx>>,
-        stats: Arc<PortStats>,
-    ) {
-        self.actor.egress.add(port, device, facts.speed, tx, stats);
-    }
-
-    /// A port that has no way to send, and is to be given one by [`Pipeline::opened`].
-    #[inline]
-    pub(crate) fn take_closed(&mut self) -> Option<(PortNo, Arc<dyn Netdev>)> {
-        self.actor.egress.take_closed()
-    }
-
-    /// Gives a port a way to send; returns what is to be closed instead.
-    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
-        self.actor.egress.opened(port, tx)
     }
 
     /// Lets go of a port and of the megaflows that its packets made. What waits for its device is
@@ -568,7 +298,7 @@ impl Drop for Pipeline {
 /// again, behind what they had to ask first.
 #[inline]
 fn gone(packets: usize, from: &RxQueue) -> usize {
-    packets.saturating_sub(from.upcalls.len()).max(packets.min(1))
+    packets.saturating_sub(from.source.upcalls.len()).max(packets.min(1))
 }
 
 /// Stage 1: notes on each packet where it comes from, and counts it.
@@ -581,9 +311,4 @@ fn take_in(frames: &mut [Frame], from: &RxQueue) {
     }
     from.stats.rx_packets.add(frames.len() as u64);
     from.stats.rx_bytes.add(bytes);
-}
-
-#[inline]
-fn bytes_of(frames: &[Frame]) -> u64 {
-    frames.iter().map(|frame| frame.len() as u64).sum()
 }

@@ -17,7 +17,7 @@
 //! A port without a scheduler has such a queue for each worker, its own, while its device has no
 //! room for what that worker sends: the three bands of `pfifo_fast`, until they are empty again.
 
-use crate::devices::DeviceFacts;
+use crate::device_facts::DeviceFacts;
 use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause};
 use crate::stats::{DropSink, PortStats};
@@ -531,7 +531,7 @@ impl Visitor<'_> {
     }
 
     fn sent(&self, report: &TxReport) {
-        crate::egress::count_sent(report, self.stats, self.drops);
+        self.stats.count_sent(report, self.drops);
     }
 }
 

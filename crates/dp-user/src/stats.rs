@@ -4,6 +4,7 @@
 //! instruction; readers sum over workers. A reader may see one counter of a batch before another.
 
 use dp::{CacheStats, DropCause, PortCounters};
+use netdev::TxReport;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer.
@@ -54,6 +55,22 @@ impl PortStats {
         sum.tx_errors += self.tx_errors.get();
         for (sum, drops) in sum.drops.iter_mut().zip(&self.drops.0) {
             *sum += drops.get();
+        }
+    }
+
+    /// Counts what a device says of the frames that it was given.
+    #[inline]
+    pub(crate) fn count_sent(&self, report: &TxReport, drops: DropSink<'_>) {
+        self.tx_packets.add(report.packets);
+        self.tx_bytes.add(report.bytes);
+        let dropped = report.dropped + report.too_big + report.down;
+        if dropped + report.errors > 0 {
+            self.tx_dropped.add(dropped);
+            self.tx_errors.add(report.errors);
+            drops.count(DropCause::DeviceFull, report.dropped);
+            drops.count(DropCause::DeviceError, report.errors);
+            drops.count(DropCause::TooBig, report.too_big);
+            drops.count(DropCause::PortDown, report.down);
         }
     }
 }

@@ -21,8 +21,9 @@ use crate::devices::{Devices, Request, What};
 use crate::ingress::Ingress;
 use crate::latency_request::LatencyRequest;
 use crate::load::{QueueLoad, WorkerLoad};
-use crate::pipeline::{AGAIN, BATCH, OtherQueues, Pipeline, Push, RxQueue};
+use crate::pipeline::{BATCH, OtherQueues, Pipeline, Push, RxQueue};
 use crate::poll::Poller;
+use crate::upcall_queue::RETRY_PENDING;
 use dp::Slowpath;
 use flow::PortNo;
 use netdev::Netdev;
@@ -310,7 +311,7 @@ impl Worker {
         }
         let retry = retry.filter(|_| self.waiting);
         let parked = self.queues.iter().flatten().filter_map(|q| q.parked);
-        let again = self.pending.then(|| self.now + AGAIN);
+        let again = self.pending.then(|| self.now + RETRY_PENDING);
         let next = parked
             .chain(self.housekeeping)
             .chain(self.latency_request.next())

@@ -26,6 +26,8 @@ struct Case {
     change: fn() -> Vec<Option<Action>>,
     /// Most megaflows.
     limit: usize,
+    /// How often each packet is recirculated.
+    recirculations: u32,
 }
 
 const STATIONS: &[Field] = &[Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanTci0];
@@ -43,6 +45,15 @@ const CONNECTIONS: &[Field] = &[
 
 const CASES: &[Case] = &[
     case("connections", 1000, CONNECTIONS, 1, none),
+    case("connection", 1, CONNECTIONS, 1, none),
+    Case {
+        recirculations: 2,
+        ..case("recirc", 1000, CONNECTIONS, 1, none)
+    },
+    Case {
+        recirculations: 2,
+        ..case("recirc-1", 1, CONNECTIONS, 1, none)
+    },
     case("port", 1, &[], 1, none),
     case("port-10k", 10_000, &[], 1, none),
     case("stations", 1000, STATIONS, 1, none),
@@ -70,6 +81,7 @@ const fn case(
         masks,
         change,
         limit: 1_000_000,
+        recirculations: 0,
     }
 }
 
@@ -97,8 +109,13 @@ impl Slowpath for &'static Case {
         if self.masks > 1 {
             mask.add_bits(Field::Ipv4Src, upcall.key.get(Field::EthSrc) % self.masks);
         }
-        let output = Some(Action::Output(PortNo(2)));
-        let actions: Vec<Action> = (self.change)().into_iter().chain([output]).flatten().collect();
+        let number = upcall.key.get(Field::RecircId) as u32;
+        let output = match number < self.recirculations {
+            true => Action::Recirc(number + 1),
+            false => Action::Output(PortNo(2)),
+        };
+        mask.add(Field::RecircId);
+        let actions: Vec<Action> = (self.change)().into_iter().chain([Some(output)]).flatten().collect();
         Translation {
             actions: Arc::from(actions),
             mask,

@@ -253,7 +253,7 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
 /// What workers make of a frame.
 fn ours(frame: Frame, actions: &[Action]) -> (Outcome, Fixture) {
     let mut fixture = Fixture::new();
-    let budget = &mut fixture.rx_queue.packet_ins;
+    let budget = fixture.rx_queue.source.packet_ins.as_mut().unwrap();
     budget.begin(false);
     let sent = fixture.run(frame, actions);
     let sent = (1..).zip(sent).filter(|(_, sent)| !sent.is_empty());
@@ -263,10 +263,9 @@ fn ours(frame: Frame, actions: &[Action]) -> (Outcome, Fixture) {
     };
     let taken = std::mem::take(&mut *fixture.controllers.taken.lock());
     outcome.controllers = taken.into_iter().map(|(handle, _, bytes, _)| (handle, bytes)).collect();
-    while let Some(again) = fixture.actor.next_recirculated() {
-        for packet in gso::segment(again.frame).unwrap() {
-            let bytes = packet.data().to_vec();
-            let meta = &packet.meta;
+    for frame in std::mem::take(&mut fixture.actor.recirculated) {
+        for packet in gso::segment(frame).unwrap() {
+            let (bytes, meta) = (packet.data().to_vec(), &packet.meta);
             outcome.again.push((meta.recirc_id, bytes, meta.priority, meta.mark));
         }
     }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::meters::Meters;
 use crate::pipeline::Pipeline;
+use crate::rx_queue::RxQueue;
 use dp::{Band, BandEffect, Effect, MeterConfig, MeterUnit, Translation, Upcall};
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
@@ -69,7 +70,7 @@ impl Fixture {
         }
         let rx = devices[0].open_rx().unwrap().remove(0);
         let mut rx_queue = Pipeline::rx_queue(PortNo(9), rx, Budget::new(2, 4));
-        rx_queue.packet_ins.begin(true);
+        rx_queue.source.packet_ins.as_mut().unwrap().begin(true);
         Fixture {
             actor,
             devices,
@@ -80,9 +81,10 @@ impl Fixture {
     }
 
     /// Runs actions on a frame; what came out of ports 1 to 3.
-    fn run(&mut self, frame: Frame, actions: &[Action]) -> [Vec<Vec<u8>>; 3] {
+    fn run(&mut self, mut frame: Frame, actions: &[Action]) -> [Vec<Vec<u8>>; 3] {
+        frame.meta.in_port = self.rx_queue.port;
         self.actor
-            .for_rx_queue(&mut self.rx_queue, Nanos(1))
+            .context(&mut self.rx_queue.source, 0, Nanos(1))
             .run(actions, None, frame);
         self.actor.flush(Nanos(1));
         [0, 1, 2].map(|n| self.devices[n].take_sent())
@@ -366,19 +368,24 @@ fn copies_for_controllers_are_bounded_by_a_budget_and_by_their_queue() {
     };
     assert_eq!(send(&mut fixture, 10), 4);
     assert_eq!(fixture.dropped(DropCause::ControllerBudget), 6);
-    fixture.rx_queue.packet_ins.begin(true);
+    fixture.rx_queue.source.packet_ins.as_mut().unwrap().begin(true);
     assert_eq!(send(&mut fixture, 10), 6);
     // A port that is alone has as many as a batch may need; then the queue is full.
     (0..5).for_each(|_| {
-        fixture.rx_queue.packet_ins.begin(false);
+        fixture.rx_queue.source.packet_ins.as_mut().unwrap().begin(false);
         send(&mut fixture, 32);
     });
     assert_eq!(send(&mut fixture, 0), 100);
-    // The control plane's own packets are not bounded but by the queue.
+    // The control plane's own packets are bounded by the queue only.
+    let mut control = Source::control();
     fixture.controllers.taken.lock().clear();
     for _ in 0..50 {
-        let frame = Frame::from_slice(&packet);
-        fixture.actor.for_control(PortNo(3), Nanos(1)).run(&action, None, frame);
+        let mut frame = Frame::from_slice(&packet);
+        frame.meta.in_port = PortNo(3);
+        fixture
+            .actor
+            .context(&mut control, 0, Nanos(1))
+            .run(&action, None, frame);
     }
     assert_eq!(send(&mut fixture, 0), 50);
     assert_eq!(fixture.controllers.taken.lock()[0].1, PortNo(3));

@@ -26,10 +26,10 @@ mod sweep;
 pub(crate) use offload::{Candidate, OffloadTally};
 pub(crate) use storage::Flow;
 
-use crate::actions::way_out;
+use crate::batch::Run;
+use crate::edit::Ending;
 use crate::hash::{KeyHasher, front};
 use crate::options::Limits;
-use crate::pipeline::Run;
 use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Field, Key, Mask, PortNo};
@@ -53,6 +53,15 @@ const TRIM: usize = 256;
 
 /// How many megaflows are looked at to find one that was not used for long.
 const EVICTION_SAMPLES: usize = 8;
+
+/// What the megaflows of a batch recirculate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recirculation {
+    None,
+    Some,
+    /// Every packet, and do nothing else with it than to change it.
+    All,
+}
 
 /// The megaflows of one worker. See the module's page.
 pub(crate) struct FlowTable {
@@ -168,8 +177,8 @@ impl FlowTable {
         self.storage.prefetch(number);
     }
 
-    /// The megaflow, if there is one, that covers whatever comes in on a port and lets nothing
-    /// recirculate.
+    /// The megaflow, if there is one, that covers whatever comes in on a port; not one that does
+    /// more with packets than to recirculate them.
     #[inline]
     pub(crate) fn of_all(&self, port: PortNo) -> Option<u32> {
         if self.wide.is_empty() {
@@ -177,7 +186,7 @@ impl FlowTable {
         }
         let number = *self.wide.get(&port)?;
         let flow = self.storage.get(number)?;
-        (!flow.recirculates).then_some(number)
+        (!flow.recirculates || flow.ending != Ending::Other).then_some(number)
     }
 
     /// Whether the first [`ETHERNET_WORDS`](flow::ETHERNET_WORDS) of a key are all that lookups
@@ -246,11 +255,11 @@ impl FlowTable {
             return self.insert(key, owner, translation, bytes, now);
         }
         let owned = self.owners.entry(owner).or_default();
-        let (direct, edits) = way_out(&translation.actions);
+        let (ending, edits) = Ending::of(&translation.actions);
         let flow = Flow {
             front: front(masked.words()),
             actions: translation.actions.clone(),
-            direct,
+            ending,
             edits,
             drop: translation.drop,
             recirculates: translation
@@ -370,10 +379,23 @@ impl FlowTable {
         &mut self.credits
     }
 
-    /// Whether the megaflow of one of these runs, all of which have one, recirculates packets.
+    /// What the megaflows of these runs, all of which have one, recirculate.
     #[inline]
-    pub(crate) fn recirculates(&mut self, runs: &[Run]) -> bool {
-        self.recirculating > 0 && runs.iter().any(|run| self.storage.flow_mut(run.flow).recirculates)
+    pub(crate) fn recirculation(&mut self, runs: &[Run]) -> Recirculation {
+        if self.recirculating == 0 {
+            return Recirculation::None;
+        }
+        let (mut some, mut all) = (false, true);
+        for run in runs {
+            let flow = self.storage.flow_mut(run.flow);
+            some |= flow.recirculates;
+            all &= matches!(flow.ending, Ending::Recirculate(_));
+        }
+        match (some, all) {
+            (false, _) => Recirculation::None,
+            (true, true) => Recirculation::All,
+            (true, false) => Recirculation::Some,
+        }
     }
 
     /// Removes the megaflows that packets from a port made.

@@ -5,6 +5,7 @@
 //! second counts and says what to do. What is needed only when megaflows come, go or are looked at
 //! is apart from them.
 
+use crate::edit::Ending;
 use crate::hash::{Front, MaskPairs};
 use dp::{Action, Carried, Credit, Dep, DropCause, Effect};
 use flow::{Key, PortNo};
@@ -27,14 +28,12 @@ pub(crate) struct Flow {
     /// The first words of its key.
     pub(super) front: Front,
     pub(super) actions: Arc<[Action]>,
-    /// The port, where all there is to do is to change the packet, if anything, and to send it out
-    /// of one.
-    pub(crate) direct: Option<PortNo>,
-    /// It is to be changed before.
+    /// What becomes of its packets, and whether they are changed before.
+    pub(crate) ending: Ending,
     pub(crate) edits: bool,
     pub(crate) drop: Option<DropCause>,
     /// Whether it recirculates packets.
-    pub(super) recirculates: bool,
+    pub(crate) recirculates: bool,
     /// Used since the last sweep.
     pub(super) touched: bool,
     /// Its first packet is still to be reported.
@@ -261,7 +260,7 @@ impl Storage {
         let flow = Flow {
             front: Front::default(),
             actions: self.no_actions.clone(),
-            direct: None,
+            ending: Ending::Other,
             edits: false,
             drop: None,
             recirculates: false,

@@ -2,8 +2,8 @@
 
 use super::index::Index;
 use super::storage::Storage;
+use crate::batch::{BATCH, Run};
 use crate::hash::{KeyHasher, MaskPairs};
-use crate::pipeline::{BATCH, Run};
 use crate::signature::NONE;
 use dp::Region;
 use flow::{ETHERNET_WORDS, Key, Mask};

@@ -4,7 +4,7 @@
 //! reads: what one packet waits for comes while the others are seen to.
 
 use super::Pipeline;
-use super::batch::{Batch, MALFORMED, Run};
+use crate::batch::{Batch, MALFORMED, Run};
 use crate::signature::NONE;
 use flow::{Key, KeySlot};
 
@@ -67,7 +67,7 @@ impl Pipeline {
             return true;
         }
         let found = self.flows.lookup_batch(batch.runs_mut());
-        batch.asked_at = self.flows.made();
+        batch.searched = self.flows.made();
         self.signatures.learn(runs - unknown.count_ones(), found.count_ones());
         self.remember_found(found, batch.runs());
         self.stats.exact_hits.add((packets - batch.packets_in(unknown)).into());
@@ -123,20 +123,6 @@ impl Pipeline {
     fn recall_by_ethernet(&self, key: &Key) -> Option<u32> {
         let guess = self.signatures.guess(self.hasher.ethernet(key));
         self.flows.covers(guess, key).then_some(guess)
-    }
-
-    /// The megaflow of one packet, if it is remembered.
-    pub(super) fn recall(&mut self, key: &Key) -> Option<u32> {
-        let guess = self.signatures.guess(self.hash(key));
-        if self.flows.covers(guess, key) {
-            return Some(guess);
-        }
-        if self.by_both == 0 {
-            return None;
-        }
-        let found = self.recall_by_ethernet(key)?;
-        self.remember(key, found);
-        Some(found)
     }
 
     /// Remembers the megaflows that were found for these of the runs, a bit each.

@@ -1,11 +1,13 @@
 //! Which packets are offered a shortcut, and what ends shortcuts beside their megaflows.
 
-use super::batch::{Batch, MALFORMED};
-use super::{BATCH, Pipeline, RxQueue};
+use super::Pipeline;
+use crate::batch::BATCH;
+use crate::batch::{Batch, MALFORMED};
 use crate::dep_epochs::PortOffload;
-use crate::devices::DeviceFacts;
+use crate::device_facts::DeviceFacts;
 use crate::megaflow::Candidate;
 use crate::options::OffloadUse;
+use crate::rx_queue::RxQueue;
 use crate::signature::NONE;
 use dp::offload::PacketKind;
 use flow::PortNo;
@@ -42,7 +44,7 @@ impl Pipeline {
         let Some(flow) = self.flow_of(last, batch, from, now) else {
             return;
         };
-        if let Some(to) = self.flows.flow_mut(flow).direct
+        if let Some(to) = self.flows.flow_mut(flow).ending.port()
             && self.actor.egress.is_direct(to)
         {
             let candidate = Candidate {

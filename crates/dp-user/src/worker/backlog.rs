@@ -56,7 +56,7 @@ impl Worker {
     /// Lets packets go on whose answers took long and have come.
     #[cold]
     pub(super) fn retry_pending(&mut self, now: Nanos) {
-        self.pending = self.pipeline.retry_control(now);
+        self.pending = self.pipeline.resume_control(now);
         for queue in self.queues.iter_mut().flatten() {
             if queue.rx_queue.has_pending() {
                 self.pipeline.retry_pending(&mut queue.rx_queue, now);

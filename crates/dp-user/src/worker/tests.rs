@@ -1,5 +1,5 @@
 use super::*;
-use crate::devices::DeviceFacts;
+use crate::device_facts::DeviceFacts;
 use crate::pipeline::Budget;
 use dp::{Action, Answer, Changes, Translation, Upcall};
 use flow::{Field, Mask};

@@ -1,8 +1,11 @@
 //! Recirculated packets.
 
 use crate::common::{Bench, FakeSwitch, credited, number, output, packet, tag, translation};
-use dp::{Action, Change, Dep, DropCause, MAX_RECIRCULATIONS, SetField};
+use dp::{Action, Change, Dep, DropCause, MAX_RECIRCULATIONS, PortNo, SetField};
+use dp_user::pipeline::{Budget, Pipeline};
 use flow::Field;
+use netdev::Netdev;
+use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -169,4 +172,110 @@ fn a_branch_is_taken_by_length_and_what_is_behind_it_sees_the_packet_as_before()
         [(1, 60), (1, 100), (0x77, 101), (1, 101), (0x77, 1000), (1, 1000)]
     );
     assert_eq!(bench.sent(2).iter().map(Vec::len).collect::<Vec<_>>(), [60, 100]);
+}
+
+/// A step of a program.
+#[derive(Clone, Debug)]
+enum Op {
+    /// Sets the last byte of the destination.
+    Set(u8),
+    Output(u32),
+    Recirculate(u32),
+    Clone(Vec<Op>),
+}
+
+/// What becomes of packets, by the number of the recirculation and the destination.
+type Program = Vec<Vec<Op>>;
+
+const NUMBERS: u32 = 4;
+const CLASSES: u32 = 4;
+
+fn rule(program: &Program, number: u32, dst: u8) -> &[Op] {
+    &program[(number * CLASSES + u32::from(dst) % CLASSES) as usize]
+}
+
+fn actions(ops: &[Op]) -> Vec<Action> {
+    let of = |op: &Op| match op {
+        Op::Set(dst) => vec![Action::SetField(
+            SetField::new(Field::EthDst, (*dst).into(), 0xff).unwrap(),
+        )],
+        Op::Output(port) => vec![output(*port)],
+        Op::Recirculate(number) => vec![Action::Recirc(*number)],
+        Op::Clone(ops) => {
+            let actions = actions(ops);
+            [vec![Action::Clone(actions.len() as u32)], actions].concat()
+        }
+    };
+    ops.iter().flat_map(of).collect()
+}
+
+/// Where a packet goes: all its way, before the next.
+fn model(program: &Program, packet: &[u8], number: u32, depth: u32, sent: &mut [Vec<Vec<u8>>]) {
+    fn steps(ops: &[Op], packet: &mut [u8], sent: &mut [Vec<Vec<u8>>], again: &mut Vec<(u32, Vec<u8>)>) {
+        for op in ops {
+            match op {
+                Op::Set(dst) => packet[5] = *dst,
+                Op::Output(port) => sent[*port as usize].push(packet.to_vec()),
+                Op::Recirculate(number) => again.push((*number, packet.to_vec())),
+                Op::Clone(ops) => steps(ops, &mut packet.to_vec(), sent, again),
+            }
+        }
+    }
+    let mut again = Vec::new();
+    steps(rule(program, number, packet[5]), &mut packet.to_vec(), sent, &mut again);
+    for (number, packet) in again.iter().filter(|_| depth < MAX_RECIRCULATIONS) {
+        model(program, packet, *number, depth + 1, sent);
+    }
+}
+
+fn any_program() -> impl Strategy<Value = Program> {
+    let op = || {
+        prop_oneof![
+            any::<u8>().prop_map(Op::Set),
+            (1..4u32).prop_map(Op::Output),
+            (1..NUMBERS).prop_map(Op::Recirculate),
+        ]
+    };
+    let ops = prop_oneof![
+        // What connection tracking does, and what follows it.
+        4 => (any::<Option<u8>>(), 1..NUMBERS)
+            .prop_map(|(dst, number)| dst.map(Op::Set).into_iter().chain([Op::Recirculate(number)]).collect()),
+        4 => (1..4u32).prop_map(|port| vec![Op::Output(port)]),
+        2 => prop::collection::vec(op(), 0..4),
+        1 => (prop::collection::vec(op(), 0..3), op()).prop_map(|(ops, then)| vec![Op::Clone(ops), then]),
+    ];
+    prop::collection::vec(ops, (NUMBERS * CLASSES) as usize)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn batches_of_recirculated_packets_go_where_and_in_the_order_that_single_packets_would(
+        program in any_program(),
+        bursts in prop::collection::vec(prop::collection::vec(0..8u32, 1..80), 1..4),
+        limit in prop_oneof![Just(3usize), Just(1000)],
+    ) {
+        let fields = [Field::InPort, Field::RecircId, Field::EthDst];
+        let rules = program.clone();
+        let switch = FakeSwitch::new(move |key| {
+            let rule = rule(&rules, key.get(Field::RecircId) as u32, key.get(Field::EthDst) as u8);
+            translation(&actions(rule), &fields)
+        });
+        let mut bench = Bench::with(4, switch, Arc::default(), limit);
+        // No packet waits for its upcall.
+        let rx = bench.devices[0].open_rx().unwrap().remove(0);
+        bench.rx_queues[0] = Pipeline::rx_queue(PortNo(0), rx, Budget::new(100_000, 256));
+        let mut next = 0;
+        for burst in bursts {
+            let packets: Vec<_> = (next..).zip(burst).map(|(n, dst)| packet(dst, 9, n)).collect();
+            next += packets.len() as u32;
+            let mut expected = vec![Vec::new(); 4];
+            packets.iter().for_each(|packet| model(&program, packet, 0, 0, &mut expected));
+            bench.receive(0, &packets);
+            for (port, expected) in expected.iter().enumerate().skip(1) {
+                prop_assert_eq!(&bench.sent(port), expected);
+            }
+        }
+    }
 }

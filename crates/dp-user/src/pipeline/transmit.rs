@@ -1,57 +1,38 @@
-//! Packets that do not go their way at once: those that wait at the ingress shaper of the port they came by,
-//! and at the scheduler of the one they leave by.
+//! Stage 8: transmit ports and their schedulers.
 
-use super::{BATCH, Pipeline, RxQueue};
+use super::Pipeline;
+use crate::device_facts::DeviceFacts;
 use crate::poll::Poller;
 use crate::scheduled::PortQueue;
-use crate::stats::DropSink;
+use crate::stats::PortStats;
 use flow::PortNo;
-use netdev::Frame;
+use netdev::{Netdev, Tx};
 use qos::{ConfigError, PortConfig};
 use std::sync::Arc;
 use wire::Nanos;
 
 impl Pipeline {
-    /// Between stages 1 and 2, for a port that has asked for it: leaves the frames that come
-    /// through now.
-    #[cold]
-    pub(super) fn pass_ingress(&mut self, frames: &mut Vec<Frame>, from: &mut RxQueue, now: Nanos) {
-        let Some(ingress) = &from.ingress else {
-            return;
-        };
-        let sink = DropSink {
-            worker: &self.stats,
-            port: Some(&from.stats),
-        };
-        let mut lost = |cause| {
-            from.stats.rx_dropped.add(1);
-            sink.count(cause, 1);
-        };
-        let mut ingress = ingress.lock();
-        from.due = ingress.pass(frames, BATCH, now, &mut lost);
-        let open = ingress.is_open();
-        drop(ingress);
-        if open {
-            from.ingress = None;
-        }
+    pub(crate) fn add_tx_port(
+        &mut self,
+        port: PortNo,
+        device: Arc<dyn Netdev>,
+        facts: DeviceFacts,
+        tx: Option<Box<dyn Tx>>,
+        stats: Arc<PortStats>,
+    ) {
+        self.actor.egress.add(port, device, facts.speed, tx, stats);
     }
 
-    /// Takes a batch of the packets that a queue's ingress shaper releases now through all further stages.
-    #[cold]
-    pub(crate) fn release_ingress(&mut self, from: &mut RxQueue, now: Nanos) {
-        self.apply_changes();
-        from.upcalls.begin(self.sharing, self.others);
-        if from.waits() {
-            self.go_on(from, now);
-        }
-        let mut batch = std::mem::take(&mut self.batch);
-        from.due = None;
-        self.pass_ingress(&mut batch.frames, from, now);
-        if !batch.frames.is_empty() {
-            self.forward(&mut batch, from, now);
-        }
-        self.batch = batch;
-        from.upcalls.end();
+    /// A port that has no way to send, and is to be given one by [`Pipeline::opened`].
+    #[inline]
+    pub(crate) fn take_closed(&mut self) -> Option<(PortNo, Arc<dyn Netdev>)> {
+        self.actor.egress.take_closed()
+    }
+
+    /// Gives a port the device's sender. Returns the sender that the caller has to close: the
+    /// port's previous one, or this one if the port has gone.
+    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
+        self.actor.egress.opened(port, tx)
     }
 
     /// Schedules what leaves a port, or changes how; `None` sends it as it comes, once what is

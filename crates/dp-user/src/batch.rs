@@ -1,24 +1,26 @@
-//! The packets that are under way together, and what is known of each.
+//! The packets that a worker handles together, and the megaflow of each.
 
-use super::bytes_of;
 use crate::signature::NONE;
 use flow::{Key, KeySlot, PacketMeta, Reading};
 use netdev::Frame;
 
+/// Frames in a batch.
+pub const BATCH: usize = 32;
+
 /// In place of a megaflow's number: no key could be read.
-pub(super) const MALFORMED: u32 = NONE - 1;
+pub(crate) const MALFORMED: u32 = NONE - 1;
 
 /// See the module's page.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) frames: Vec<Frame>,
+pub(crate) struct Batch {
+    pub(crate) frames: Vec<Frame>,
     /// Those of the frames come first, in order; keys of earlier batches are behind them.
     places: Vec<Run>,
     used: usize,
     /// Only the first [`flow::ETHERNET_WORDS`] of the keys were read.
-    pub(super) is_ethernet: bool,
-    /// How many megaflows had been made when those without one were looked for.
-    pub(super) asked_at: u64,
+    pub(crate) is_ethernet: bool,
+    /// The megaflow generation when those without one were looked for.
+    pub(crate) searched: u64,
 }
 
 /// Frames that, one after the other, have the same key, again and again.
@@ -26,15 +28,15 @@ pub(super) struct Batch {
 pub(crate) struct Run {
     pub(crate) key: KeySlot,
     /// By which its megaflow is remembered.
-    pub(super) hash: u64,
+    pub(crate) hash: u64,
     /// The number of the megaflow, [`NONE`] or [`MALFORMED`].
     pub(crate) flow: u32,
-    pub(super) packets: u32,
-    pub(super) bytes: u32,
+    pub(crate) packets: u32,
+    pub(crate) bytes: u32,
 }
 
 impl Run {
-    /// Takes in the next packets as long as they repeat one that did: there are often more.
+    /// Takes in those of the next packets that visibly repeat one that did: there are often more.
     #[inline(never)]
     fn take_repeated(&mut self, repeated: &Frame, rest: &mut std::slice::Iter<Frame>) {
         while let Some(next) = rest.as_slice().first()
@@ -48,9 +50,10 @@ impl Run {
 }
 
 impl Batch {
-    /// Reads the keys of the packets, one key for packets in a row that have the same one.
+    /// Reads the keys of the packets; of those that visibly have the key of the one before, one
+    /// key.
     #[inline(always)]
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         read: impl Fn(&mut KeySlot, &[u8], &PacketMeta, Option<&KeySlot>) -> Reading,
         hash: impl Fn(&Key) -> u64,
@@ -93,23 +96,27 @@ impl Batch {
     }
 
     #[inline(always)]
-    pub(super) fn runs(&self) -> &[Run] {
+    pub(crate) fn runs(&self) -> &[Run] {
         &self.places[..self.used]
     }
 
     #[inline(always)]
-    pub(super) fn runs_mut(&mut self) -> &mut [Run] {
+    pub(crate) fn runs_mut(&mut self) -> &mut [Run] {
         &mut self.places[..self.used]
     }
 
     /// The runs, and the frames of all of them.
     #[inline(always)]
-    pub(super) fn parts_mut(&mut self) -> (&mut [Run], &mut Vec<Frame>) {
+    pub(crate) fn parts_mut(&mut self) -> (&mut [Run], &mut Vec<Frame>) {
         (&mut self.places[..self.used], &mut self.frames)
     }
 
+    pub(crate) fn forget_runs(&mut self) {
+        self.used = 0;
+    }
+
     /// All packets are of this megaflow.
-    pub(super) fn run_of(&mut self, number: u32) {
+    pub(crate) fn run_of(&mut self, number: u32) {
         if self.places.is_empty() {
             self.places.push(Run::default());
         }
@@ -120,7 +127,7 @@ impl Batch {
     }
 
     /// How many packets are in the runs that have a bit here.
-    pub(super) fn packets_in(&self, mut runs: u32) -> u32 {
+    pub(crate) fn packets_in(&self, mut runs: u32) -> u32 {
         let mut packets = 0;
         while runs != 0 {
             packets += self.places[runs.trailing_zeros() as usize].packets;
@@ -128,4 +135,9 @@ impl Batch {
         }
         packets
     }
+}
+
+#[inline]
+pub(crate) fn bytes_of(frames: &[Frame]) -> u64 {
+    frames.iter().map(|frame| frame.len() as u64).sum()
 }

@@ -1,10 +1,9 @@
-//! Where packets come from, and what belongs to that.
+//! Where packets come from: receive queues, and the control plane.
 
-use super::BATCH;
-use super::ask::Pending;
-use super::upcall_queue::UpcallQueue;
+use crate::batch::BATCH;
 use crate::ingress::Ingress;
 use crate::stats::PortStats;
+use crate::upcall_queue::UpcallQueue;
 use dp::PortCounters;
 use dp::offload::OffloadPort;
 use flow::PortNo;
@@ -13,8 +12,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use wire::Nanos;
 
-/// What a queue may ask of others: so many copies for controllers, or upcalls, a batch, and some
-/// more.
+/// What a receive queue may ask of the control plane: copies for controllers, or upcalls, per batch
+/// and in reserve.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: u32,
@@ -53,20 +52,55 @@ impl Budget {
     }
 }
 
+/// Where packets come from, as far as lookups, upcalls and actions have to know.
+pub(crate) struct Source {
+    /// The counters of the receive queue's port; `None` for the control plane.
+    pub(crate) stats: Option<Arc<PortStats>>,
+    /// Packets of new flows that wait for a translation.
+    pub(crate) upcalls: UpcallQueue,
+    /// Copies that may go to controllers; `None` for any number.
+    pub(crate) packet_ins: Option<Budget>,
+}
+
+/// Pending packets of a receive queue.
+const PENDING: usize = 64;
+
+/// Packets of the control plane that wait, queued or pending.
+const CONTROL: u32 = 256;
+
+impl Source {
+    /// The packets that the control plane sends through actions.
+    pub(crate) fn control() -> Source {
+        Source {
+            stats: None,
+            upcalls: UpcallQueue::new(u32::MAX, CONTROL, CONTROL as usize),
+            packet_ins: None,
+        }
+    }
+
+    /// Whether packets wait for their upcall.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.upcalls.len() > 0
+    }
+
+    /// Whether packets wait, for their upcall or for a long translation.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waits() || self.upcalls.has_pending()
+    }
+}
+
 /// A receive queue and what belongs to its port.
 pub struct RxQueue {
     pub(crate) port: PortNo,
     pub(crate) rx: Box<dyn Rx>,
     pub(crate) stats: Arc<PortStats>,
-    /// Packets of new flows that wait, and what may ask.
-    pub(super) upcalls: UpcallQueue,
-    /// Packets of new flows whose answer takes long.
-    pub(super) pending: Pending,
-    pub(crate) packet_ins: Budget,
-    /// What packets pass before the lookup, where that is not nothing.
-    pub(super) ingress: Option<Arc<Mutex<Ingress>>>,
-    /// When more of them come through it.
-    pub(super) due: Option<Nanos>,
+    pub(crate) source: Source,
+    /// The port's ingress shaper and policer, if it has any.
+    pub(crate) ingress: Option<Arc<Mutex<Ingress>>>,
+    /// When the ingress shaper releases more packets.
+    pub(crate) due: Option<Nanos>,
     /// Its port in the eyes of the kernel, where packets can take shortcuts.
     pub(crate) entrance: Option<Arc<OffloadPort>>,
 }
@@ -76,10 +110,12 @@ impl RxQueue {
         RxQueue {
             port,
             rx,
+            source: Source {
+                stats: Some(stats.clone()),
+                upcalls: UpcallQueue::new(budget.per_batch, budget.burst, PENDING),
+                packet_ins: Some(budget),
+            },
             stats,
-            upcalls: UpcallQueue::new(budget.per_batch, budget.burst),
-            pending: Pending::default(),
-            packet_ins: budget,
             ingress: None,
             due: None,
             entrance: None,
@@ -93,22 +129,29 @@ impl RxQueue {
         sum
     }
 
-    /// Lets packets pass an ingress shaper; it is visited soon, since it may have changed.
+    /// Puts an ingress shaper and policer before it, and looks at it soon: its configuration may
+    /// have changed.
     pub(crate) fn set_ingress(&mut self, ingress: Arc<Mutex<Ingress>>) {
         self.ingress = Some(ingress);
         self.due = Some(Nanos::ZERO);
     }
 
-    /// Whether packets of its wait to ask the switch.
+    /// Whether packets wait for their upcall.
     #[inline]
     pub fn waits(&self) -> bool {
-        self.upcalls.len() > 0
+        self.source.waits()
     }
 
-    /// Whether packets of its wait, or did in one of its last turns.
+    /// Whether packets wait for their upcall, or did in one of the last turns.
     #[inline]
     pub fn has_backlog(&self) -> bool {
-        self.upcalls.has_backlog()
+        self.source.upcalls.has_backlog()
+    }
+
+    /// Whether packets wait for a long translation.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        self.source.upcalls.has_pending()
     }
 
     pub(crate) fn has_ingress(&self) -> bool {

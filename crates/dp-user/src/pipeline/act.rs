@@ -1,0 +1,251 @@
+//! Stages 6 and 7: the actions of a batch's megaflows.
+
+use super::Pipeline;
+use crate::batch::{Batch, MALFORMED, Run, bytes_of};
+use crate::edit::{Ending, edit_all};
+use crate::megaflow::Recirculation;
+use crate::rx_queue::Source;
+use crate::signature::NONE;
+use crate::stats::DropSink;
+use crate::upcall_queue::WaitingPacket;
+use dp::{Action, DropCause};
+use flow::{Key, PortNo};
+use netdev::Frame;
+use wire::Nanos;
+
+impl Pipeline {
+    /// Stages 6 and 7 where all packets have one megaflow. Returns whether the batch is to be
+    /// recirculated.
+    #[inline]
+    pub(super) fn act_alike(&mut self, number: u32, batch: &mut Batch, from: &mut Source, now: Nanos) -> bool {
+        let packets = batch.frames.len() as u64;
+        self.stats.exact_hits.add(packets);
+        let flow = self.flows.flow_mut(number);
+        let Ending::Output(to) = flow.ending else {
+            batch.run_of(number);
+            return self.act(batch, 0, from, now);
+        };
+        flow.carried(packets, bytes_of(&batch.frames), now);
+        if flow.edits && edit_all(flow.actions().0, &mut batch.frames) {
+            batch.run_of(number);
+            self.lose_emptied(batch, from);
+            if batch.frames.is_empty() {
+                return false;
+            }
+        }
+        self.flows.traffic();
+        self.queue_all(to, batch, from);
+        false
+    }
+
+    /// Stage 7 for a batch that goes to one port as it is.
+    #[inline]
+    fn queue_all(&mut self, port: PortNo, batch: &mut Batch, from: &Source) {
+        let drops = DropSink {
+            worker: &self.stats,
+            port: from.stats.as_deref(),
+        };
+        self.actor.egress.queue_all(port, &mut batch.frames, drops);
+    }
+
+    /// Stages 6 and 7 where every packet has a megaflow, and has recirculated `depth` times. Returns
+    /// whether the batch is to be recirculated.
+    #[inline(never)]
+    pub(super) fn act(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) -> bool {
+        let recirculation = self.flows.recirculation(batch.runs());
+        if recirculation == Recirculation::Some {
+            self.act_in_order(batch, depth, from, now);
+            return false;
+        }
+        self.flows.traffic();
+        let Some(first) = batch.runs().first() else {
+            return false;
+        };
+        let ending = self.flows.flow_mut(first.flow).ending;
+        let (mut one_ending, mut edits) = (true, false);
+        // Packets of one megaflow that follow each other are counted at once: a count that was just
+        // written is slow to be read again.
+        let (mut packets, mut bytes) = (0, 0);
+        let mut runs = batch.runs().iter().peekable();
+        while let Some(run) = runs.next() {
+            packets += run.packets;
+            bytes += run.bytes;
+            if runs.peek().is_some_and(|next| next.flow == run.flow) {
+                continue;
+            }
+            let flow = self.flows.flow_mut(run.flow);
+            flow.carried(packets.into(), bytes.into(), now);
+            one_ending &= flow.ending == ending;
+            edits |= flow.edits;
+            (packets, bytes) = (0, 0);
+        }
+        if edits && self.edit(batch) {
+            self.lose_emptied(batch, from);
+            if batch.frames.is_empty() {
+                return false;
+            }
+        }
+        if recirculation == Recirculation::All {
+            return self.recirculate_all(batch, depth, from);
+        }
+        if let Some(to) = ending.port()
+            && one_ending
+        {
+            self.queue_all(to, batch, from);
+            return false;
+        }
+        let mut context = self.actor.context(from, depth, now);
+        // Backwards, because that is how a frame comes out of the vector in one piece: taken from a
+        // `Drain` it is taken apart first.
+        let (runs, frames) = batch.parts_mut();
+        frames.reverse();
+        for run in runs {
+            for _ in 0..run.packets {
+                let frame = frames.swap_remove(frames.len() - 1);
+                let flow = self.flows.flow_mut(run.flow);
+                match flow.ending.port() {
+                    Some(port) => context.queue(port, frame),
+                    // Actions lie apart from their megaflow: to look at them is another access to
+                    // memory.
+                    None => {
+                        let (actions, drop) = flow.actions();
+                        context.run(actions, drop, frame);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Does to packets what their megaflows say that is to be done where they are; returns whether
+    /// one of them was left without a byte.
+    fn edit(&mut self, batch: &mut Batch) -> bool {
+        let (runs, frames) = batch.parts_mut();
+        let mut rest = &mut frames[..];
+        let mut lost = false;
+        for run in runs {
+            let (own, others) = rest.split_at_mut(run.packets as usize);
+            rest = others;
+            let flow = self.flows.flow_mut(run.flow);
+            if flow.edits {
+                lost |= edit_all(flow.actions().0, own);
+            }
+        }
+        lost
+    }
+
+    /// Counts packets that actions have left without a byte, for want of room for another header:
+    /// nobody's packet has so many.
+    #[cold]
+    fn lose_emptied(&self, batch: &mut Batch, from: &Source) {
+        let (runs, frames) = batch.parts_mut();
+        let mut rest = &frames[..];
+        for run in runs {
+            let (own, others) = rest.split_at(run.packets as usize);
+            rest = others;
+            run.packets = own.iter().filter(|frame| !frame.is_empty()).count() as u32;
+        }
+        let packets = frames.len();
+        frames.retain(|frame| !frame.is_empty());
+        let lost = packets - frames.len();
+        self.sink(from).count(DropCause::Malformed, lost as u64);
+    }
+
+    /// Stages 5 to 7, packet by packet. Packets in a row that are recirculated, and nothing else is
+    /// done with them than to change them, are recirculated as a batch, before the packet that
+    /// follows them: the order is that of one packet after the other.
+    #[cold]
+    pub(super) fn act_in_order(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) {
+        self.flows.traffic();
+        let removals = self.flows.removals();
+        let (is_ethernet, searched) = (batch.is_ethernet, batch.searched);
+        let (runs, frames) = batch.parts_mut();
+        let mut frames = frames.drain(..);
+        for Run { key, flow, packets, .. } in runs {
+            for frame in frames.by_ref().take(*packets as usize) {
+                if is_ethernet {
+                    // A packet that makes an upcall, or may have to wait behind others of its
+                    // connection, needs its whole key.
+                    key.read(frame.data(), &frame.meta, None);
+                }
+                let mut is_known = *flow < MALFORMED && removals == self.flows.removals();
+                let collects = is_known && matches!(self.flows.flow_mut(*flow).ending, Ending::Recirculate(_));
+                if !collects {
+                    self.recirculate(depth, from, now);
+                    is_known &= removals == self.flows.removals();
+                }
+                if is_known && !from.upcalls.is_behind(key) {
+                    self.run_flow(*flow, frame, depth, from, now);
+                    if !collects {
+                        self.recirculate(depth, from, now);
+                    }
+                } else if *flow == MALFORMED {
+                    self.refuse_malformed(depth, from);
+                } else {
+                    self.recirculate(depth, from, now);
+                    let since = if *flow == NONE { searched } else { 0 };
+                    self.miss(key, since, frame, depth, from, now);
+                }
+            }
+        }
+        self.recirculate(depth, from, now);
+    }
+
+    /// Stage 6 for a packet whose megaflow is known; what it recirculates is collected.
+    pub(super) fn run_flow(&mut self, number: u32, frame: Frame, depth: u32, from: &mut Source, now: Nanos) {
+        let flow = self.flows.flow_mut(number);
+        flow.carried(1, frame.len() as u64, now);
+        let (actions, drop) = flow.actions();
+        self.actor.context(from, depth, now).run(actions, drop, frame);
+    }
+
+    /// A packet for which there was no megaflow when `since` had been made, or whose megaflow may
+    /// have gone since.
+    #[cold]
+    fn miss(&mut self, key: &Key, since: u64, frame: Frame, depth: u32, from: &mut Source, now: Nanos) {
+        let found = self.flows.lookup_newer(key, since);
+        // A megaflow that was found may be gone by the time of the next lookup.
+        let searched = if found.is_some() { 0 } else { self.flows.made() };
+        let Some(number) = found.filter(|_| !from.upcalls.is_behind(key)) else {
+            return self.upcall_or_wait(WaitingPacket::new(frame, key, depth, searched), from, now);
+        };
+        self.stats.megaflow_hits.add(1);
+        self.remember(key, number);
+        self.run_flow(number, frame, depth, from, now);
+        self.recirculate(depth, from, now);
+    }
+
+    /// Sends a frame through actions, outside of any flow, as if it had come in on a port.
+    pub(crate) fn execute(&mut self, in_port: PortNo, mut frame: Frame, actions: &[Action], now: Nanos) {
+        frame.meta.in_port = in_port;
+        self.with_control(|pipeline, control| {
+            pipeline.actor.context(control, 0, now).run(actions, None, frame);
+            pipeline.recirculate(0, control, now);
+            pipeline.actor.flush(now);
+        });
+    }
+
+    /// Counts a packet without a key, which was not received as such where it was recirculated.
+    fn refuse_malformed(&self, depth: u32, from: &Source) {
+        match depth {
+            0 => self.refuse(from, DropCause::Malformed, 1),
+            _ => self.sink(from).count(DropCause::Malformed, 1),
+        }
+    }
+
+    /// Counts packets that go no further after they were received.
+    pub(super) fn refuse(&self, from: &Source, cause: DropCause, packets: u64) {
+        self.sink(from).count(cause, packets);
+        if let Some(stats) = &from.stats {
+            stats.rx_dropped.add(packets);
+        }
+    }
+
+    /// Where drops of packets from a queue are counted.
+    pub(super) fn sink<'a>(&'a self, from: &'a Source) -> DropSink<'a> {
+        DropSink {
+            worker: &self.stats,
+            port: from.stats.as_deref(),
+        }
+    }
+}

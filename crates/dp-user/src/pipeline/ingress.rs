@@ -1,0 +1,51 @@
+//! Between stages 1 and 2, for a port that has them: the ingress shaper and policer.
+
+use super::Pipeline;
+use crate::batch::BATCH;
+use crate::rx_queue::RxQueue;
+use crate::stats::DropSink;
+use netdev::Frame;
+use wire::Nanos;
+
+impl Pipeline {
+    /// Puts received frames into the ingress shaper, and leaves those that it releases now.
+    #[cold]
+    pub(super) fn pass_ingress(&mut self, frames: &mut Vec<Frame>, from: &mut RxQueue, now: Nanos) {
+        let Some(ingress) = &from.ingress else {
+            return;
+        };
+        let sink = DropSink {
+            worker: &self.stats,
+            port: Some(&from.stats),
+        };
+        let mut lost = |cause| {
+            from.stats.rx_dropped.add(1);
+            sink.count(cause, 1);
+        };
+        let mut ingress = ingress.lock();
+        from.due = ingress.pass(frames, BATCH, now, &mut lost);
+        let open = ingress.is_open();
+        drop(ingress);
+        if open {
+            from.ingress = None;
+        }
+    }
+
+    /// Takes a batch of the packets that a queue's ingress shaper releases now through all further stages.
+    #[cold]
+    pub(crate) fn release_ingress(&mut self, from: &mut RxQueue, now: Nanos) {
+        self.apply_changes();
+        self.upcalls.begin(from);
+        if from.waits() {
+            self.resume_queued(&mut from.source, now);
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        from.due = None;
+        self.pass_ingress(&mut batch.frames, from, now);
+        if !batch.frames.is_empty() {
+            self.forward(&mut batch, from, now);
+        }
+        self.batch = batch;
+        from.source.upcalls.end();
+    }
+}

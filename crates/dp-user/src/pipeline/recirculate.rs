@@ -1,0 +1,82 @@
+//! Recirculated packets: they go through stages 2 to 7 again, as batches.
+//!
+//! Where the megaflows of a batch do nothing else than to change every packet and to recirculate
+//! it, the batch goes on as it is. Other recirculated packets are collected, and go on as a batch
+//! before the packet that follows the last of them. Recirculation numbers need not be the same: a
+//! number is part of a packet's metadata, and thereby of its key.
+//!
+//! Invariants
+//! - What becomes of packets, and in which order, is the same as if each packet went all its way
+//!   before the next.
+//! - All packets of a batch have recirculated equally often, at most [`MAX_RECIRCULATIONS`] times.
+
+use super::Pipeline;
+use crate::batch::{BATCH, Batch};
+use crate::edit::Ending;
+use crate::rx_queue::Source;
+use dp::{DropCause, MAX_RECIRCULATIONS};
+use wire::Nanos;
+
+impl Pipeline {
+    /// Recirculates what packets that have recirculated `depth` times have collected.
+    #[inline]
+    pub(super) fn recirculate(&mut self, depth: u32, from: &mut Source, now: Nanos) {
+        if !self.actor.recirculated.is_empty() {
+            self.recirculate_collected(depth + 1, from, now);
+        }
+    }
+
+    #[inline(never)]
+    fn recirculate_collected(&mut self, depth: u32, from: &mut Source, now: Nanos) {
+        // These packets may collect others.
+        let mut batch = self.spare_batches.pop().unwrap_or_default();
+        std::mem::swap(&mut batch.frames, &mut self.actor.recirculated);
+        let mut rest = match batch.frames.len() > BATCH {
+            true => batch.frames.split_off(BATCH),
+            false => Vec::new(),
+        };
+        loop {
+            self.pass_again(&mut batch, depth, from, now);
+            if rest.is_empty() {
+                break;
+            }
+            batch.frames.extend(rest.drain(..rest.len().min(BATCH)));
+        }
+        self.spare_batches.push(batch);
+    }
+
+    /// Stages 2 to 7 for a batch of packets that have recirculated `depth` times.
+    pub(super) fn pass_again(&mut self, batch: &mut Batch, mut depth: u32, from: &mut Source, now: Nanos) {
+        loop {
+            self.stats.recirculations.add(batch.frames.len() as u64);
+            self.extract(batch);
+            if !self.find(batch) || from.has_waiting() {
+                return self.act_in_order(batch, depth, from, now);
+            }
+            if !self.act(batch, depth, from, now) {
+                return;
+            }
+            depth += 1;
+        }
+    }
+
+    /// Gives every packet of a batch the number of the recirculation that its megaflow wants; where
+    /// they have recirculated often enough, drops them instead, and returns `false`.
+    pub(super) fn recirculate_all(&mut self, batch: &mut Batch, depth: u32, from: &Source) -> bool {
+        let (runs, frames) = batch.parts_mut();
+        if depth >= MAX_RECIRCULATIONS {
+            self.sink(from).count(DropCause::Recirculation, frames.len() as u64);
+            frames.clear();
+            return false;
+        }
+        let mut rest = &mut frames[..];
+        for run in runs {
+            let (own, others) = rest.split_at_mut(run.packets as usize);
+            rest = others;
+            if let Ending::Recirculate(id) = self.flows.flow_mut(run.flow).ending {
+                own.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
+            }
+        }
+        true
+    }
+}
