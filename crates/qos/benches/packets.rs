@@ -1,9 +1,9 @@
 //! Millions of packets a second through each discipline: one in, one out, on one core, with a
 //! standing queue.
 //!
-//! `cargo bench -p qos -- htb 100` measures those whose names have all these words; with `--exact`
-//! those of one of the names given. With `--count` there is one short run of each, to count
-//! instructions and cache misses, which other work on the machine does not change:
+//! `cargo bench -p qos -- htb 100` runs the benchmarks whose names have all these words; `--exact`
+//! those with one of the given names. `--count` makes one short run of each, to count instructions
+//! and cache misses, which do not depend on the machine's load:
 //!
 //! ```text
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*packets::round*' \
@@ -17,7 +17,7 @@ use qos::{
 use std::error::Error;
 use std::hint::black_box;
 
-/// A handle as small as that of a frame, with what a scheduler asks of it.
+/// A handle as small as that of a frame, with the properties that a scheduler needs.
 struct Handle {
     hash: u64,
     bytes: u32,
@@ -49,13 +49,13 @@ const COUNTED: u32 = 100_000;
 /// Nanoseconds between packets: 64 kB/µs on the fast links of the rows below.
 const STEP: u64 = 100;
 
-/// Nanoseconds that this thread was on a processor, so that others on the machine count less.
+/// The thread's processor time in nanoseconds, so that other work on the machine counts less.
 fn clock() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Gives out and takes in again so many packets.
+/// Dequeues and enqueues again this many packets.
 #[inline(never)]
 fn round(
     scheduler: &mut impl Scheduler<Handle>,
@@ -73,8 +73,8 @@ fn round(
     }
 }
 
-/// Packets go round: each that leaves is put in again, in the next flow and queue. The median of so
-/// many runs.
+/// Packets circulate: each packet that leaves is enqueued again, in the next flow and queue.
+/// Returns the median of the runs.
 fn measure(name: &str, goal: Option<f64>, queues: u32, mut scheduler: impl Scheduler<Handle>) {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));
     let is_meant = if std::env::args().any(|word| word == "--exact") {
@@ -148,7 +148,7 @@ fn hfsc(leaves: u32, rate: u64, real_time: bool) -> Result<Hfsc<Handle>, Box<dyn
 
 fn main() -> Result<(), Box<dyn Error>> {
     let limit = 100_000;
-    // CoDel without drops, for those have a cost of their own.
+    // CoDel without drops, which have a cost of their own.
     let codel = CodelConfig::new(1_000_000, 10_000_000, limit, false)?;
     let fifo = FifoConfig::new(limit)?;
     let sfq = SfqConfig::default().limits(limit, 1_000, 1_024)?;
@@ -165,7 +165,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     measure("fifo at a port speed", None, 1, port);
     for leaves in [10, 100, 1_000, 10_000] {
-        // Just below what the packets come to: classes borrow and wait all the time.
+        // Just below the packets' rate, so that classes borrow and wait all the time.
         let rate = 79_000_000_000;
         let goal = |goal| (leaves == 100).then_some(goal);
         measure(

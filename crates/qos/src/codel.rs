@@ -1,11 +1,10 @@
 //! CoDel: drops from the head of a queue in which packets stand longer than a target for a whole
 //! interval.
 //!
-//! Source: RFC 8289, section 5 (the state machine) and 3 (the parameters). What stands in the queue
-//! is measured by each packet's sojourn time as it leaves. After an interval above the target one
-//! packet is dropped, the next ones after interval/√count, until one has spent less than the target
-//! or no more than a maximum packet is left behind it. With ECN, packets that can carry the mark
-//! are marked instead of dropped.
+//! Source: RFC 8289, section 5 (the state machine) and 3 (the parameters). The queue is measured by
+//! each packet's sojourn time at dequeue. After an interval above the target one packet is dropped,
+//! the next ones after interval/√count, until a sojourn time is below the target or at most one
+//! maximum packet is left. With ECN, ECN-capable packets are marked instead.
 
 use crate::pool::{Cx, Head, List, Pool};
 use crate::{Cause, ConfigError, Nanos, Packet};
@@ -52,7 +51,7 @@ impl CodelConfig {
     }
 }
 
-/// What CoDel remembers of one queue.
+/// CoDel's state of one queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Control {
     /// When the sojourn time will have been above the target for an interval; 0 if it is not above.
@@ -64,8 +63,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Takes out the head of `list` where nothing is to be dropped: the way of nearly every packet.
-    /// Else `None`, and the list is as it was.
+    /// Dequeues the head of `list` if nothing has to be dropped, as for nearly every packet. Else
+    /// returns `None` and leaves the list unchanged.
     #[inline]
     pub(crate) fn quick<P: Packet>(
         &mut self,

@@ -1,4 +1,4 @@
-//! What a port does with the packets that leave it: one of the disciplines, and a speed.
+//! The transmit side of a port: one of the disciplines, and a speed.
 
 use crate::police::{EgressPolicerConfig, TrTcmConfig};
 use crate::{HfscConfig, HtbConfig, LeafConfig, NetemConfig, PortSpeed};
@@ -6,7 +6,7 @@ use crate::{HfscConfig, HtbConfig, LeafConfig, NetemConfig, PortSpeed};
 /// The configuration of a [`Port`](crate::Port).
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// What it does with packets.
+    /// The discipline.
     pub discipline: Discipline,
     /// The speed of its link; `None` for that of the device.
     pub speed: Option<PortSpeed>,
@@ -21,7 +21,7 @@ impl PortConfig {
         }
     }
 
-    /// Whether a port so configured never holds a packet back: it needs no scheduler.
+    /// Whether a port with this configuration never holds a packet, so that it needs no scheduler.
     pub fn is_direct(&self) -> bool {
         matches!(self.discipline, Discipline::Noop) && self.speed.is_none()
     }

@@ -1,8 +1,8 @@
-//! What is wrong with a configuration.
+//! Errors of a configuration.
 
 use thiserror::Error;
 
-/// A configuration that is refused; what ran before goes on.
+/// A refused configuration; the previous one stays.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -11,7 +11,7 @@ pub enum ConfigError {
     OutOfRange {
         /// The key.
         key: &'static str,
-        /// What it was given.
+        /// The given value.
         value: u64,
         /// The lowest legal value.
         least: u64,
@@ -23,9 +23,9 @@ pub enum ConfigError {
     Form {
         /// The key.
         key: &'static str,
-        /// What it was given.
+        /// The given value.
         value: String,
-        /// What it should be.
+        /// The legal form.
         wanted: &'static str,
     },
     /// A key without which the discipline cannot run.
@@ -41,7 +41,7 @@ pub enum ConfigError {
     Unsuitable {
         /// The key.
         key: &'static str,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// Two classes of one number.

@@ -2,8 +2,8 @@
 //!
 //! Source: the manual page tc-pfifo_fast(8). A band is served only while those before it are empty;
 //! packets choose theirs by [`Priority::band`]. The bands share one limit of packets (1000, the
-//! queue length of a Linux device); a packet that finds it reached is dropped, whatever its band:
-//! what is queued is never taken back.
+//! queue length of a Linux device); at the limit an arriving packet is dropped, whatever its band;
+//! queued packets stay.
 //!
 //! [`Priority::band`]: crate::Priority::band
 
@@ -46,7 +46,7 @@ pub(crate) struct Fifo<const N: usize> {
 }
 
 impl Fifo<1> {
-    /// Puts in a packet that is in the pool, where there is room.
+    /// Enqueues a packet that is in the pool, if it fits.
     #[inline]
     pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
         self.bands[0].push(pool, id);

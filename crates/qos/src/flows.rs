@@ -1,13 +1,12 @@
-//! Which of a fixed number of flow queues a packet belongs to: the part that SFQ and FQ-CoDel have
-//! in common.
+//! Assigns packets to a fixed number of flow queues, for SFQ and FQ-CoDel.
 //!
-//! Both papers hash a flow to a queue and accept that some flows share one. Here a flow has a queue
-//! of its own as long as there are idle ones, found by its whole hash in a small open-addressing
-//! table; only when all are busy does it share the one that hash and seed choose. So the shares are
-//! those of fair queueing up to the configured number of flows, and stochastic beyond.
+//! Both papers hash a flow to a queue and accept that some flows share one. Here a flow gets its
+//! own queue while a queue is idle, found by its whole hash in a small open-addressing table; only
+//! when all are busy it shares the one chosen by hash and seed. So queueing is fair up to the
+//! configured number of flows, and stochastic beyond.
 //!
-//! Invariant: all queued packets of a flow are in one queue. A flow that shares a queue keeps to it
-//! until that queue is empty.
+//! Invariant: all queued packets of a flow are in one queue. A flow that shares a queue stays in it
+//! until the queue is empty.
 
 use crate::pool::NIL;
 
@@ -16,13 +15,13 @@ const FREE: (u32, u32) = (0, NIL);
 
 #[derive(Debug)]
 pub(crate) struct Flows {
-    /// Queues by the hashes of their flows, with as much of the hash as tells flows apart (the rest
-    /// is in the place): linear probing, at most half full.
+    /// Queues by the hashes of their flows, with the part of the hash that the position does not
+    /// imply: linear probing, at most half full.
     table: Vec<(u32, u32)>,
     /// The flow that a queue was last given to.
     tags: Vec<u64>,
     tagged: Vec<bool>,
-    /// Queues that other flows than their own may have packets in.
+    /// Queues that can have packets of several flows.
     shared: Vec<bool>,
     idle: Bits,
     identity: u64,
@@ -48,8 +47,8 @@ impl Flows {
         self.tags.len()
     }
 
-    /// The queue for a packet of a flow. The caller tells with [`Flows::busy`] when it has put it
-    /// there.
+    /// The queue for a packet of a flow. The caller calls [`Flows::busy`] when it has enqueued the
+    /// packet.
     #[inline]
     pub(crate) fn place(&mut self, hash: u64) -> u32 {
         let tag = fold(hash ^ self.identity);
@@ -107,9 +106,9 @@ impl Flows {
         self.shared[flow as usize]
     }
 
-    /// Flows that have to share will do so in another way. The packets in the queues that were
-    /// shared have to be placed anew by the caller, queue by queue after [`Flows::unshare`], in
-    /// their order: so none overtakes another of its flow.
+    /// Changes which flows share queues. The caller reassigns the packets of shared queues, queue
+    /// by queue after [`Flows::unshare`], in their order, so that none overtakes another of its
+    /// flow.
     pub(crate) fn perturb(&mut self) {
         self.sharing = mix(self.sharing.wrapping_add(1));
     }
@@ -161,7 +160,7 @@ pub(crate) fn mix(n: u64) -> u64 {
     n ^ (n >> 32)
 }
 
-/// A set of small numbers that finds a member fast, each time from where it found the last one.
+/// A set of small numbers that finds a member fast, starting from the last one found.
 #[derive(Debug)]
 struct Bits {
     words: Vec<u64>,

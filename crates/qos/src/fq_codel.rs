@@ -1,10 +1,11 @@
 //! FQ-CoDel: a queue for each flow, new flows first, CoDel in each.
 //!
-//! Source: RFC 8290, sections 4.1 (enqueue) and 4.2 (dequeue). A flow that comes to life joins the
-//! list of new flows, which is served before that of old ones; once it has sent a quantum, or been
-//! found empty, it is an old one. So a flow that sends less than a quantum a round never waits for
-//! the bulk. When the limit of packets or memory is passed, half of the fattest flow's bytes, but
-//! no more than 64 packets, go from its head: the search for it is paid once for all of them.
+//! Source: RFC 8290, sections 4.1 (enqueue) and 4.2 (dequeue). A flow that becomes active joins the
+//! list of new flows, which is served before that of old ones; after it has sent a quantum, or is
+//! found empty, it moves to the old ones. So a flow that sends less than a quantum a round never
+//! waits for bulk flows. When the limit of packets or memory is passed, half of the fattest flow's
+//! bytes, but no more than 64 packets, go from its head: the search for it is paid once for all of
+//! them.
 //!
 //! Flows share a queue only when more than `flows` are active at once (module `flows`), where the
 //! RFC's hash has them collide from the beginning.
@@ -15,7 +16,7 @@ use crate::pool::{Cx, List, NIL, Pool};
 use crate::ring::{Ring, Turns};
 use crate::{Cause, ConfigError, Packet};
 
-/// How many packets go at once when there is no room (RFC 8290, section 4.1.3).
+/// How many packets are dropped at once when the limit is exceeded (RFC 8290, section 4.1.3).
 const BATCH: u32 = 64;
 
 /// FQ-CoDel's parameters.
@@ -69,7 +70,7 @@ impl FqCodelConfig {
         })
     }
 
-    /// With a seed for the ways in which flows share queues.
+    /// With a seed for the assignment of flows that share queues.
     pub fn seed(self, seed: u64) -> FqCodelConfig {
         FqCodelConfig { seed, ..self }
     }
@@ -147,7 +148,7 @@ impl FqCodel {
         lost
     }
 
-    /// What there is too little of.
+    /// The exceeded limit.
     #[inline]
     fn lacks(&self) -> Option<Cause> {
         if self.packets > self.config.codel.limit {
@@ -244,8 +245,7 @@ impl FqCodel {
         }
     }
 
-    /// The flow whose turn it was becomes the last of the old ones. `next` is what comes after an
-    /// old one.
+    /// Moves the current flow to the end of the old ones. `next` is the flow after an old one.
     #[inline]
     fn grow_old(&mut self, is_new: bool, queue: u32, next: u32) {
         if is_new {
@@ -277,7 +277,7 @@ impl FqCodel {
         found
     }
 
-    /// The next packet, however long it stood.
+    /// The next packet, whatever its sojourn time.
     pub(crate) fn pop<P: Packet>(&mut self, pool: &Pool<P>) -> Option<u32> {
         loop {
             let queue = self.first();
@@ -297,8 +297,8 @@ impl FqCodel {
         }
     }
 
-    /// Parameters but the number of flows apply to what is queued; for another number the caller
-    /// has to make a new one.
+    /// All parameters except the number of flows apply to queued packets; for another number the
+    /// caller makes a new one.
     pub(crate) fn change(&mut self, config: FqCodelConfig) -> bool {
         if (config.flows, config.seed) != (self.config.flows, self.config.seed) {
             return false;

@@ -1,5 +1,4 @@
-//! A heap of small numbers that knows where each is, so that keys can be changed and members
-//! removed in logarithmic time.
+//! An indexed heap of small numbers: changes of keys and removals take logarithmic time.
 
 use crate::pool::NIL;
 
@@ -30,7 +29,7 @@ impl Heap {
         self.place[member as usize] != NIL
     }
 
-    /// Puts a member in, or gives it another key.
+    /// Adds a member or changes its key.
     #[inline]
     pub(crate) fn set(&mut self, member: u32, key: u64) {
         let at = self.place[member as usize];

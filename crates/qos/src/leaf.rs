@@ -1,4 +1,4 @@
-//! The disciplines that a class can have at its end, and their configuration.
+//! The disciplines of leaf classes and their configuration.
 
 use crate::codel::{Codel, CodelConfig};
 use crate::fifo::{Fifo, FifoConfig};
@@ -50,7 +50,8 @@ impl Leaf {
         }
     }
 
-    /// Puts in a packet that is in the pool and counted in the backlog; tells if it was dropped.
+    /// Enqueues a packet that is in the pool and counted in the backlog. Returns whether it was
+    /// dropped.
     #[inline]
     pub(crate) fn enqueue<P: Packet>(&mut self, id: u32, cx: Cx<'_, '_, P>) -> Option<Cause> {
         match self {
@@ -97,8 +98,8 @@ impl Leaf {
         }
     }
 
-    /// Takes other parameters, or becomes another discipline; the packets queued stay as far as
-    /// they find room.
+    /// Takes other parameters or becomes another discipline; queued packets stay as far as they
+    /// fit.
     pub(crate) fn change<P: Packet>(&mut self, config: &LeafConfig, mut cx: Cx<'_, '_, P>) {
         let changed = match (&mut *self, config) {
             (Leaf::Fifo(leaf), LeafConfig::Fifo(config)) => {

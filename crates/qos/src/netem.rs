@@ -1,8 +1,8 @@
-//! Delay, jitter and loss, for networks that are not there.
+//! Delay, jitter and loss, to emulate networks.
 //!
 //! Source: the manual page tc-netem(8). A packet is lost with a given chance; else it leaves after
 //! the latency, give or take a jitter that is evenly distributed. With jitter packets overtake each
-//! other, as there. The random numbers come from a seed.
+//! other, as in Linux. The random numbers come from a seed.
 
 use crate::flows::mix;
 use crate::heap::Heap;
@@ -60,8 +60,8 @@ pub struct Netem<P> {
     random: u64,
 }
 
-/// Packets that come at almost one time are due one after the other, a nanosecond apart; without
-/// jitter nothing else would keep their order.
+/// Packets that arrive at almost the same time are due a nanosecond apart; without jitter this
+/// keeps their order.
 const ALMOST: u64 = 1_000_000;
 
 impl<P: Packet> Netem<P> {
@@ -79,7 +79,7 @@ impl<P: Packet> Netem<P> {
         }
     }
 
-    /// Takes other parameters. What is on its way arrives as it would have.
+    /// Takes other parameters. Packets held already keep their times.
     pub fn change(&mut self, config: NetemConfig) {
         if config.limit as usize > self.ids.len() {
             let mut wider = Netem {

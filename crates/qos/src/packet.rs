@@ -1,7 +1,6 @@
-//! What a scheduler asks of a packet, and the priorities of packets.
+//! The scheduler's interface to packets, and the priorities of packets.
 
-/// A packet as a scheduler sees it. It is owned: it goes in, and it comes out or is handed back as
-/// dropped.
+/// A packet of a scheduler. The scheduler owns it until it returns it as sent or as dropped.
 pub trait Packet {
     /// Bytes of all its frames, from the destination address to the end of the payload. For a
     /// packet that is segmented later, with the headers of every segment. At most 2^20.
@@ -26,8 +25,8 @@ pub trait Packet {
         Priority::BEST_EFFORT
     }
 
-    /// Sets Congestion Experienced (RFC 3168) where its transport can do ECN, and tells whether it
-    /// is set now.
+    /// Sets Congestion Experienced (RFC 3168) if the packet is ECN-capable. Returns whether it is
+    /// set now.
     fn mark_ecn(&mut self) -> bool;
 
     /// Bytes of memory that it holds, for limits of memory.
@@ -43,11 +42,11 @@ pub struct Priority(u8);
 impl Priority {
     /// Ordinary traffic.
     pub const BEST_EFFORT: Priority = Priority(0);
-    /// Traffic that gives way to all other.
+    /// Traffic of the lowest priority.
     pub const BULK: Priority = Priority(2);
-    /// Traffic that is waited for.
+    /// Interactive traffic.
     pub const INTERACTIVE: Priority = Priority(6);
-    /// What keeps the network together.
+    /// Network control.
     pub const CONTROL: Priority = Priority(7);
 
     /// The low four bits.

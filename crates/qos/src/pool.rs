@@ -1,8 +1,8 @@
-//! Where queued packets are: slots of one array, strung into lists by their indices.
+//! The pool of queued packets: slots of one array, linked into lists by index.
 //!
-//! A list never allocates; the array grows to the most packets that were ever queued at once and is
-//! reused from then on. All queues of a scheduler share one pool, so that a packet can go from
-//! queue to queue when the configuration changes.
+//! A list never allocates; the array grows to the maximum number of packets ever queued and is
+//! reused. All queues of a scheduler share one pool, so that a packet can go from queue to queue
+//! when the configuration changes.
 
 use crate::stats::{Cause, Counters};
 use crate::units::{LinkLayer, Nanos};
@@ -11,7 +11,7 @@ use crate::{Dropped, Packet};
 /// No slot, class or flow.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// What a queue asks of a packet before it leaves is in its first cache line.
+/// The data that a queue needs of a packet before dequeue is in its first cache line.
 #[repr(C, align(64))]
 struct Slot<P> {
     next: u32,
@@ -45,7 +45,7 @@ impl<P: Packet> Pool<P> {
                 slot.cost = link.cost(slot.bytes, packet.segments());
                 slot.memory = packet.memory();
                 slot.since = since;
-                // There is none in a free slot: that need not be looked at.
+                // A free slot has no packet, so nothing has to be dropped.
                 std::mem::forget(slot.packet.replace(packet));
                 return id;
             }
@@ -73,7 +73,7 @@ impl<P: Packet> Pool<P> {
         self.take(id).0
     }
 
-    /// A packet leaves; with its bytes, and when it came.
+    /// Removes a packet. Returns it with its bytes and its arrival time.
     #[inline]
     pub(crate) fn take(&mut self, id: u32) -> (Option<P>, u32, Nanos) {
         let slot = &mut self.slots[id as usize];
@@ -106,7 +106,7 @@ impl<P: Packet> Pool<P> {
         self.slots[id as usize].since
     }
 
-    /// A packet will be asked for soon, if there is one with this number.
+    /// Prefetches the packet with this number, if it exists.
     #[inline]
     pub(crate) fn expect(&self, id: u32) {
         if let Some(slot) = self.slots.get(id as usize) {
@@ -118,7 +118,7 @@ impl<P: Packet> Pool<P> {
         self.slots[id as usize].packet.as_mut()
     }
 
-    /// Counts anew what packets take on the link.
+    /// Recomputes the packets' size on the link.
     pub(crate) fn recount(&mut self, link: LinkLayer) {
         for slot in &mut self.slots {
             if let Some(packet) = &slot.packet {
@@ -143,7 +143,7 @@ impl Chain {
     #[inline]
     pub(crate) fn push<P>(&mut self, pool: &mut Pool<P>, id: u32) {
         let slots = pool.slots.as_mut_slice();
-        // Whether it is empty no branch would foresee: for an empty one the same slot is written
+        // A branch on emptiness would be unpredictable, so an empty list writes the same slot
         // twice.
         let is_empty = self.is_empty();
         let last = if is_empty { id } else { self.tail };
@@ -172,7 +172,7 @@ impl Chain {
     }
 }
 
-/// The first of a list: what its discipline asks of it before it leaves.
+/// The head of a list: the data that its discipline needs before dequeue.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) id: u32,
@@ -226,7 +226,7 @@ impl List {
         })
     }
 
-    /// Takes out the first, which was just looked at.
+    /// Removes the head, which was just read.
     #[inline]
     pub(crate) fn pop_head(&mut self, head: &Head) -> u32 {
         self.chain.head = head.next;
@@ -251,7 +251,7 @@ impl List {
     }
 }
 
-/// What a discipline works with during one call.
+/// The context of a discipline's call.
 pub(crate) struct Cx<'a, 'b, P> {
     pub(crate) pool: &'a mut Pool<P>,
     pub(crate) counters: &'a mut Counters,
@@ -260,8 +260,7 @@ pub(crate) struct Cx<'a, 'b, P> {
 }
 
 impl<'b, P: Packet> Cx<'_, 'b, P> {
-    /// The same, for a call that a packet seldom needs: what is not lent itself can stay in
-    /// registers.
+    /// The same for a rare call, so that values that are not borrowed can stay in registers.
     #[inline]
     pub(crate) fn again(&mut self) -> Cx<'_, 'b, P> {
         Cx {
@@ -272,7 +271,7 @@ impl<'b, P: Packet> Cx<'_, 'b, P> {
         }
     }
 
-    /// Counts a packet of the backlog as dropped and hands it back.
+    /// Counts a packet of the backlog as dropped and returns it.
     pub(crate) fn drop(&mut self, id: u32, cause: Cause) {
         let (packet, bytes, _) = self.pool.take(id);
         self.counters.lost(bytes, cause);

@@ -37,11 +37,10 @@ impl<P: Packet> Port<P> {
         })
     }
 
-    /// Takes another configuration. What is queued stays in each flow's order, but for what the new
-    /// discipline has no room for. The counters begin anew where the kind of discipline is another.
+    /// Takes another configuration. Queued packets stay in each flow's order as far as they fit.
+    /// Another kind of discipline starts with new counters.
     ///
-    /// # Errors
-    /// What the discipline refuses; then nothing has changed.
+    /// # Errors The discipline's error; then nothing changes.
     pub fn reconfigure(
         &mut self,
         config: &PortConfig,
@@ -55,7 +54,7 @@ impl<P: Packet> Port<P> {
         if let Kind::Single(single) = self.scheduler.inner_mut()
             && sort != self.sort
         {
-            single.count_anew();
+            single.reset_counters();
         }
         self.sort = sort;
         Ok(())
@@ -63,9 +62,9 @@ impl<P: Packet> Port<P> {
 }
 
 impl<P: Packet> Port<P> {
-    /// Whether a packet that comes now would leave now, if a policer lets it: none waits, none has
-    /// to wait for its time, and the discipline does not remember packets. Such packets need not go
-    /// through the queue: [`Port::pass`] does the same.
+    /// Whether an arriving packet would leave at once if a policer passes it: no packet waits or
+    /// has to wait, and the discipline keeps no state of packets. Such packets bypass the queue
+    /// with [`Port::pass`].
     pub fn is_open(&self) -> bool {
         let single = match self.scheduler.inner() {
             Kind::Single(single) => single,
@@ -74,11 +73,10 @@ impl<P: Packet> Port<P> {
         !self.scheduler.has_speed() && single.is_open()
     }
 
-    /// Polices and counts a packet, not a segment, of so many bytes and for such a queue, as if it
-    /// was taken in and given out at once.
+    /// Polices and counts a packet (not a segment) for a queue as if it were enqueued and dequeued
+    /// at once.
     ///
-    /// # Errors
-    /// The cause for which it is to be dropped.
+    /// # Errors The cause of its drop.
     #[inline]
     pub fn pass(&mut self, bytes: u32, queue: u32, now: Nanos) -> Result<(), Cause> {
         if !self.police.pass(bytes, 1, queue, now) {
@@ -165,7 +163,7 @@ impl<P: Packet> Kind<P> {
             _ => {
                 let mut new = Kind::new(discipline)?;
                 self.drain(&mut |packet| {
-                    // What is dropped is handed back.
+                    // Dropped packets are returned.
                     let _ = new.enqueue(packet, now, dropped);
                 });
                 *self = new;
@@ -186,7 +184,7 @@ fn sort(discipline: &Discipline) -> Sort {
     (discriminant(discipline), leaf)
 }
 
-/// What waits for a link where no discipline is configured.
+/// The queue before a link without a configured discipline.
 const DEFAULT: LeafConfig = LeafConfig::PfifoFast(FifoConfig::DEFAULT);
 
 /// Calls the scheduler, whatever its kind.
@@ -237,7 +235,7 @@ impl<P: Packet> Scheduler<P> for Kind<P> {
     }
 }
 
-/// What is before the queue.
+/// The policer before the queue.
 enum Police {
     Off,
     One {
@@ -272,8 +270,7 @@ impl Police {
         }
     }
 
-    /// A segment of which the bucket has not enough tokens is dropped whole, and one larger than
-    /// the bucket always.
+    /// A segment without enough tokens is dropped whole, and one larger than the bucket always.
     fn segment_above(&self) -> Option<u64> {
         match self {
             Police::Off => None,
@@ -309,7 +306,7 @@ struct TwoLevels {
 struct PolicedQueue {
     number: u32,
     meter: TrTcm,
-    /// Packets that passed, and those that did not.
+    /// Passed and dropped packets.
     stats: Stats,
 }
 
@@ -317,8 +314,8 @@ impl TwoLevels {
     fn new(config: &TrTcmPortConfig) -> TwoLevels {
         let mut queues = vec![(0, config.port)];
         queues.extend_from_slice(&config.queues);
-        // Of two with one number the later one counts: a queue 0 that is configured takes the place
-        // of the one that is always there.
+        // Of two queues with one number the later one counts: a configured queue 0 replaces the
+        // default one.
         queues.reverse();
         queues.sort_by_key(|(number, _)| *number);
         queues.dedup_by_key(|(number, _)| *number);
@@ -365,7 +362,7 @@ impl TwoLevels {
         pass
     }
 
-    /// The queues' counters; to those of queue 0 is added what waits behind all of them.
+    /// The queues' counters; those of queue 0 include the packets that wait after all queues.
     fn each_queue(&self, behind: &Stats, each: &mut dyn FnMut(u32, &Stats)) {
         for queue in &self.queues {
             if queue.number == 0 {

@@ -1,5 +1,5 @@
-//! The disciplines at the ends of a scheduler's classes, and the packets in them: what all
-//! schedulers with classes have in common.
+//! The disciplines at the ends of a scheduler's classes, and the packets in them, shared by all
+//! schedulers with classes.
 
 use crate::leaf::{Leaf, LeafConfig};
 use crate::pool::{Cx, List, NIL, Pool};
@@ -8,9 +8,9 @@ use crate::stats::Counters;
 use crate::tree::Tree;
 use crate::{Cause, LinkLayer, Nanos, Packet, Stats};
 
-/// The discipline at the end of a class. With thousands of classes each packet finds its queue out
-/// of the processor's caches: what a packet touches of it is one cache line when it comes, and
-/// another, of the histogram, when it goes.
+/// The discipline at the end of a class. With thousands of classes a queue is in no near cache, so
+/// a packet touches only one cache line of it at enqueue, and at dequeue another one with the
+/// histogram.
 #[repr(C, align(64))]
 pub(crate) struct Queue {
     leaf: Leaf,
@@ -42,8 +42,8 @@ impl Queue {
 pub(crate) struct Queues<P> {
     pool: Pool<P>,
     link: LinkLayer,
-    /// In all of them. Not as wide as the bytes: the compiler would load both at once where they
-    /// have just been stored one by one, and wait for that.
+    /// In all of them. Narrower than the bytes; otherwise the compiler loads both at once just
+    /// after separate stores, which stalls the processor.
     pub(crate) packets: u32,
     pub(crate) bytes: u64,
     /// By class.
@@ -52,18 +52,17 @@ pub(crate) struct Queues<P> {
     /// By number, the class of the leaf that takes its packets.
     leaf_by_number: Vec<u32>,
     is_leaf: Vec<bool>,
-    /// By class. Those of classes that are no leaves stay empty.
+    /// By class. Those of inner classes stay empty.
     queues: Vec<Queue>,
-    /// A bit for each class that has packets: small enough to be near when its queue is not.
+    /// A bit for each class with packets: small enough to stay in a near cache.
     busy: Vec<u64>,
-    /// Where the packet that left last was counted in its histogram, by how long it had been here:
-    /// a guess for the next ones.
+    /// The histogram bucket of the last packet, as a guess for the next ones.
     bucket: usize,
 }
 
 impl<P: Packet> Queues<P> {
-    /// Empty ones for the leaves of a tree, by the numbers and disciplines of its classes but the
-    /// root.
+    /// Empty queues for the leaves of a tree, by the numbers and disciplines of its classes except
+    /// the root.
     pub(crate) fn new<'a>(
         tree: &Tree,
         link: LinkLayer,
@@ -121,7 +120,7 @@ impl<P: Packet> Queues<P> {
             .filter(|_| self.is_leaf[class as usize])
     }
 
-    /// Takes a packet into a leaf's queue; tells if it was dropped.
+    /// Enqueues a packet into a leaf's queue. Returns whether it was dropped.
     #[inline(always)]
     pub(crate) fn put(&mut self, class: u32, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let queue = &mut self.queues[class as usize];
@@ -160,8 +159,7 @@ impl<P: Packet> Queues<P> {
         lost
     }
 
-    /// Takes the next packet of a leaf's discipline out to be the next that leaves, and tells what
-    /// it takes on the link.
+    /// Stages the next packet of a leaf's discipline for sending. Returns its size on the link.
     #[inline]
     pub(crate) fn stage(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
         let queue = &mut self.queues[class as usize];
@@ -193,7 +191,7 @@ impl<P: Packet> Queues<P> {
         Some(self.pool.cost(found?))
     }
 
-    /// Brings the bit of a class up to date.
+    /// Updates the bit of a class.
     #[inline]
     fn note(&mut self, class: u32) {
         let is_busy = !self.queues[class as usize].counters.is_empty();
@@ -201,8 +199,7 @@ impl<P: Packet> Queues<P> {
         *word = *word & !(1 << (class % 64)) | u64::from(is_busy) << (class % 64);
     }
 
-    /// The next packet of a leaf's discipline leaves, if there is one; with what it takes on the
-    /// link.
+    /// Dequeues the next packet of a leaf's discipline, with its size on the link.
     #[inline]
     pub(crate) fn pop(&mut self, class: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<(P, u32)> {
         let queue = &mut self.queues[class as usize];
@@ -240,7 +237,7 @@ impl<P: Packet> Queues<P> {
         packet
     }
 
-    /// A packet of this leaf will leave in the near future: brings what is touched then nearer.
+    /// Prefetches the data of a leaf whose packet leaves soon.
     #[inline]
     pub(crate) fn expect(&self, class: u32) {
         if let Some(queue) = self.queues.get(class as usize) {
@@ -249,7 +246,7 @@ impl<P: Packet> Queues<P> {
         }
     }
 
-    /// As [`Queues::expect`], for the packet itself, of a queue that is near already.
+    /// As [`Queues::expect`] for the packet itself, after its queue has been prefetched.
     #[inline]
     pub(crate) fn expect_packet(&self, class: u32) {
         if let Some(queue) = self.queues.get(class as usize) {
@@ -269,7 +266,7 @@ impl<P: Packet> Queues<P> {
         (0..self.numbers.len() as u32).filter(has).collect()
     }
 
-    /// Takes out everything.
+    /// Removes all packets.
     pub(crate) fn drain(&mut self, each: &mut dyn FnMut(P)) {
         for queue in &mut self.queues {
             while let Some(id) = queue.pop(&self.pool) {

@@ -1,4 +1,4 @@
-//! Flows in the order of their turns.
+//! Flows in round-robin order.
 
 use crate::pool::NIL;
 
@@ -8,8 +8,7 @@ pub(crate) trait Turns {
     fn next(&mut self) -> &mut u32;
 }
 
-/// A ring of flows, by their numbers: after the last comes the first again, so that a turn that
-/// ends moves no flow.
+/// A ring of flows by number. After the last comes the first again, so ending a turn moves no flow.
 #[derive(Debug)]
 pub(crate) struct Ring {
     first: u32,
@@ -66,8 +65,8 @@ impl Ring {
         }
     }
 
-    /// What comes after a flow, whose `next` this is, for who looks at each from the first on;
-    /// [`NIL`] after the last.
+    /// The flow after the one with this `next`, to iterate from the first on; [`NIL`] after the
+    /// last.
     #[inline]
     pub(crate) fn after(&self, flow: u32, next: u32) -> u32 {
         if flow == self.last { NIL } else { next }

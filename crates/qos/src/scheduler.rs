@@ -2,14 +2,14 @@
 
 use crate::{Cause, Nanos, Packet, Stats};
 
-/// Where dropped packets go: the arriving one, or others that made room for it or stood too long.
+/// Gets dropped packets: the arriving one, or others dropped for it or for their sojourn time.
 pub type Dropped<'a, P> = dyn FnMut(P, Cause) + 'a;
 
-/// What became of an arriving packet.
+/// The result of an enqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Enqueued {
-    /// It is in a queue. Others may have been dropped for it.
+    /// It is queued. Others may have been dropped for it.
     Queued,
     /// It was dropped, and handed back.
     Dropped(Cause),
@@ -24,20 +24,19 @@ impl From<Option<Cause>> for Enqueued {
 /// Decides which packet leaves next, and when.
 ///
 /// - `now` never goes back from call to call.
-/// - Every packet that goes in comes out once: from [`Scheduler::dequeue`], to `dropped`, or from
-///   [`Scheduler::drain`].
-/// - Nothing is allocated once as many packets have been queued as ever will be; how many can be is
-///   bounded by the configuration.
+/// - Every enqueued packet comes out exactly once: from [`Scheduler::dequeue`], to `dropped`, or
+///   from [`Scheduler::drain`].
+/// - Allocates only while the maximum backlog grows, which the configuration bounds.
 pub trait Scheduler<P: Packet> {
-    /// Takes a packet in.
+    /// Enqueues a packet.
     fn enqueue(&mut self, packet: P, now: Nanos, dropped: &mut Dropped<'_, P>) -> Enqueued;
 
-    /// Gives out the next packet, if one may leave now.
+    /// Dequeues the next packet, if one may leave now.
     fn dequeue(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<P>;
 
     /// When to call [`Scheduler::dequeue`] next: never later than when it will give a packet, and
-    /// not before `now`. It can be that it gives none then (a class got tokens that its parent has
-    /// not); then this tells a later time. `None`: nothing is queued.
+    /// not before `now`. It can give none then (a class has tokens that its parent lacks); then
+    /// this returns a later time. `None`: nothing is queued.
     fn next_event(&self, now: Nanos) -> Option<Nanos>;
 
     /// Packets queued.
@@ -49,7 +48,7 @@ pub trait Scheduler<P: Packet> {
     /// The counters of each queue, by its number.
     fn each_queue(&self, each: &mut dyn FnMut(u32, &Stats));
 
-    /// Takes out everything, at once, in an order that keeps each flow's.
+    /// Removes all packets at once and keeps each flow's order.
     fn drain(&mut self, each: &mut dyn FnMut(P));
 
     /// The counters of all queues together.

@@ -1,11 +1,11 @@
-//! Stochastic fairness queueing: flows take turns, and the longest queue pays when there is no
-//! room.
+//! Stochastic fairness queueing: flows are served round robin, and the longest queue loses a packet
+//! when the limit is exceeded.
 //!
 //! Source: P. E. McKenney, "Stochastic Fairness Queueing", Proc. INFOCOM 1990; turns are of bytes
 //! as in Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin", SIGCOMM 1995.
 //!
-//! - A flow that comes into the round may send `quantum` bytes at its turn; what it sent beyond is
-//!   taken off its next ones.
+//! - A flow may send `quantum` bytes in its turn; bytes beyond it are subtracted from its next
+//!   turns.
 //! - When the limit is passed, the head of a longest queue (in packets) is dropped: lists of queues
 //!   by their length find it at once. They are made when the limit is first passed, and kept until
 //!   only half as many packets are left: below that no packet pays for them, and the flows that are
@@ -72,7 +72,7 @@ impl SfqConfig {
         })
     }
 
-    /// With a seed for the ways in which flows share queues.
+    /// With a seed for the assignment of flows that share queues.
     pub fn seed(self, seed: u64) -> SfqConfig {
         SfqConfig { seed, ..self }
     }
@@ -120,7 +120,7 @@ pub(crate) struct Sfq {
     /// The first of the queues of each length.
     by_length: Vec<u32>,
     longest: usize,
-    /// When flows that share a queue were distributed anew, and when they will be.
+    /// Times of the last and the next perturbation.
     perturbed: Nanos,
     perturb_at: Nanos,
 }
@@ -165,7 +165,7 @@ impl Sfq {
         self.relieve(id, cx)
     }
 
-    /// Drops the head of a longest queue; tells if that was the newcomer.
+    /// Drops the head of a longest queue. Returns whether that was the arriving packet.
     #[inline(never)]
     fn relieve<P: Packet>(&mut self, newcomer: u32, mut cx: Cx<'_, '_, P>) -> Option<Cause> {
         if !self.crowded {
@@ -183,7 +183,7 @@ impl Sfq {
         (victim == newcomer).then_some(Cause::Full)
     }
 
-    /// There is room again: queues are no longer kept by length.
+    /// Far enough below the limit: stops keeping queues by length.
     #[cold]
     fn relax(&mut self) {
         self.crowded = false;
@@ -229,8 +229,8 @@ impl Sfq {
         }
     }
 
-    /// Parameters but those of size apply to what is queued; another number of flows or depth is
-    /// for the caller to make a new one for.
+    /// All parameters except sizes apply to queued packets; for another number of flows or depth
+    /// the caller makes a new one.
     pub(crate) fn change(&mut self, config: SfqConfig) -> bool {
         if (config.flows, config.depth, config.seed) != (self.config.flows, self.config.depth, self.config.seed) {
             return false;
@@ -276,7 +276,7 @@ impl Sfq {
         }
     }
 
-    /// The place in `by_length` of a length. Distributing anew can fill a queue beyond its depth.
+    /// The place in `by_length` of a length. A perturbation can fill a queue beyond its depth.
     #[inline]
     fn place_of(&self, packets: u32) -> usize {
         (packets as usize).min(self.by_length.len() - 1)

@@ -1,11 +1,10 @@
 //! The speed of a port: a link of a given rate behind a scheduler.
 //!
-//! What a Cisco switch's `speed 10` does: each packet occupies the link for its time on an Ethernet
-//! cable ([`LinkLayer::ETHERNET`]), and the next one is asked of the scheduler only when the link
-//! is free. So a scheduler behind it sees the queue that it would see on such a link. The state is
-//! one moment, when the link will be free, which is a token bucket: a caller that comes late may
-//! catch up by as much as `slack`, and by [`LATE`] where packets were waiting all the time, for
-//! then a link would have sent all the time.
+//! As with a Cisco switch's `speed 10`, each packet occupies the link for its time on an Ethernet
+//! cable ([`LinkLayer::ETHERNET`]), and the shaper dequeues the next one only when the link is
+//! free. So the scheduler has the same queue as on such a link. The state is one time, when the
+//! link becomes free, which is a token bucket: a late caller can catch up by `slack`, and by
+//! [`LATE`] if packets were waiting all the time, because a link would have sent all the time.
 
 use crate::scheduler::{Dropped, Enqueued, Scheduler};
 use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
@@ -13,8 +12,8 @@ use crate::{ConfigError, LinkLayer, Nanos, Packet, Rate, Stats};
 /// The longest that a link makes up for calls that come late.
 const SLACK: Nanos = Nanos::from_micros(500);
 
-/// The same while packets wait: what a machine with more to do than it can makes a thread wait for
-/// a processor.
+/// The same while packets wait: how long a thread can wait for a processor on an overloaded
+/// machine.
 const LATE: Nanos = Nanos::from_millis(20);
 
 /// The speed of a port.
@@ -205,7 +204,7 @@ mod tests {
         assert_eq!(sent(&mut port, 1_000), 1);
         // 13 ms late.
         assert_eq!(sent(&mut port, 1_014), 14);
-        // So late that nothing but a stop explains it.
+        // So late that only a stopped process explains it.
         assert_eq!(sent(&mut port, 1_300), 21);
         assert_eq!(sent(&mut port, 1_301), 1);
         let left = port.packets() as usize;

@@ -23,24 +23,25 @@ impl<P: Packet> Single<P> {
         }
     }
 
-    /// Takes other parameters or another discipline. What is queued stays, but for what another
-    /// discipline has no room for.
+    /// Takes other parameters or another discipline. Queued packets stay as far as they fit into
+    /// it.
     pub fn change(&mut self, config: &LeafConfig, now: Nanos, dropped: &mut Dropped<'_, P>) {
         let (leaf, cx) = self.parts(now, dropped);
         leaf.change(config, cx);
     }
 
-    /// Forgets all counters but what is queued.
-    pub(crate) fn count_anew(&mut self) {
+    /// Resets all counters except the backlog.
+    pub(crate) fn reset_counters(&mut self) {
         self.counters = self.counters.backlog();
     }
 
-    /// Whether it is empty, and gives out at once what it takes in without changing by that.
+    /// Whether it is empty and would give out an enqueued packet at once without changing its
+    /// state.
     pub(crate) fn is_open(&self) -> bool {
         self.counters.is_empty() && matches!(self.leaf, Leaf::Fifo(_) | Leaf::PfifoFast(_))
     }
 
-    /// Counts a packet that need not be taken in, as [`Single::is_open`] says, as given out.
+    /// Counts a packet as sent without queueing it; only while [`Single::is_open`].
     #[inline]
     pub(crate) fn passed(&mut self, bytes: u32) {
         self.counters.queued(bytes);
@@ -57,15 +58,15 @@ impl<P: Packet> Single<P> {
         (&mut self.leaf, cx)
     }
 
-    /// Puts a packet that is in the pool into any discipline. Apart from what is done for each, so
-    /// that this is small enough to be part of the caller.
+    /// Enqueues a packet that is in the pool into any discipline. A function of its own, so that
+    /// the caller is small enough to be inlined.
     #[inline(never)]
     fn enqueue_beyond(&mut self, id: u32, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<Cause> {
         let (leaf, cx) = self.parts(now, dropped);
         leaf.enqueue(id, cx)
     }
 
-    /// Takes the next packet out of any discipline.
+    /// Dequeues the next packet of any discipline.
     #[inline(never)]
     fn dequeue_beyond(&mut self, now: Nanos, dropped: &mut Dropped<'_, P>) -> Option<u32> {
         let (leaf, cx) = self.parts(now, dropped);

@@ -1,4 +1,4 @@
-//! What a queue or class counts.
+//! Counters of a queue or class.
 
 use crate::Nanos;
 
@@ -99,7 +99,7 @@ impl Stats {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counters {
-    /// Packets and bytes taken in, but for those dropped since.
+    /// Packets and bytes enqueued, without those dropped since.
     came: [u64; 2],
     /// Packets and bytes given out.
     went: [u64; 2],
@@ -126,7 +126,7 @@ impl Counters {
         self.came[0] == self.went[0]
     }
 
-    /// Of the same backlog, and nothing besides.
+    /// Counters with the same backlog and nothing else.
     pub(crate) fn backlog(&self) -> Counters {
         Counters {
             came: [self.backlog_packets(), self.backlog_bytes()],
@@ -141,7 +141,7 @@ impl Counters {
         self.came[1] += u64::from(bytes);
     }
 
-    /// A packet is in the queue no more, and counts as if it had never been.
+    /// Removes a packet from the queue as if it had never been enqueued.
     #[inline]
     pub(crate) fn unqueued(&mut self, bytes: u32) {
         self.came[0] -= 1;
@@ -196,8 +196,8 @@ impl Histogram {
         (bucket + 1 < Histogram::BUCKETS).then(|| Nanos(1_024 << bucket))
     }
 
-    /// The bound that `fraction` (0 to 1) of the times are below, to a power of two; `None` without
-    /// any, or if it is in the last bucket.
+    /// The `fraction` quantile (0 to 1) of the times, rounded up to a power of two; `None` without
+    /// times, or if it is in the last bucket.
     pub fn quantile(&self, fraction: f64) -> Option<Nanos> {
         let all: u64 = self.counts.iter().sum();
         let wanted = (all as f64 * fraction).ceil().max(1.0) as u64;

@@ -1,14 +1,14 @@
-//! Who has the lowest key, by rounds of eight: for members that are many and change their keys with
-//! each packet.
+//! A tournament tree with eight children a node: finds the lowest key of many members that change
+//! their keys with each packet.
 //!
 //! Members stay where they are, each with its key in a cache line with seven others; the winner of
-//! each eight is in such a line of the next round. A change that makes nobody else the winner ends
-//! where that is seen, mostly in its first line; one that does goes up line by line: five for 10
-//! 000 members. Nothing is moved, so nothing has to be told where it is.
+//! each eight is in such a line of the next round. A change that keeps the winner of a line ends
+//! there, mostly in the first line; otherwise it goes up line by line: five for 10 000 members.
+//! Members never move, so they need no position.
 
 use crate::pool::NIL;
 
-/// Nobody's key: of a member that does not take part.
+/// The key of a member that does not take part.
 const OUT: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Tournament {
     /// A complete tree: of line `n` the eight places are those of the winners of lines `8n + 1` to
     /// `8n + 8`, or, in the last lines, of members.
     lines: Vec<Eight>,
-    /// Of each line but those of members: who the winners are.
+    /// For each line except those of members: the winners.
     winners: Vec<[u32; 8]>,
     first: (u64, u32),
 }
@@ -49,7 +49,7 @@ impl Tournament {
         (self.first.0 <= key.min(OUT - 1)).then_some(self.first.1)
     }
 
-    /// Who is first if the first one goes: mostly, and good for a guess.
+    /// A good guess at the next one after the first.
     #[inline]
     pub(crate) fn second(&self) -> u32 {
         let Some(members) = self.winners.first().filter(|_| self.first.0 != OUT) else {
@@ -70,7 +70,7 @@ impl Tournament {
         self.winners.len() + member as usize / 8
     }
 
-    /// Puts a member in, or gives it another key. The greatest number counts as the one before it.
+    /// Adds a member or changes its key. The greatest number counts as the one below it.
     #[inline]
     pub(crate) fn set(&mut self, member: u32, key: u64) {
         self.change(member, key.min(OUT - 1));
@@ -88,7 +88,7 @@ impl Tournament {
         let mut line = self.line_of(member);
         let Some(keys) = self.lines.get_mut(line) else { return };
         keys.0[member as usize % 8] = OUT;
-        // It was the winner on its whole way up: nothing is to be asked there.
+        // It was the winner in every line up to the root, so no comparison with it is needed.
         let (key, place) = least(&keys.0);
         let mut new = (key, (8 * (line - self.winners.len())) as u32 + place);
         while let Some(n) = line.checked_sub(1) {
@@ -111,7 +111,7 @@ impl Tournament {
         }
     }
 
-    /// Makes the lines above know that in one `new` came in the place of a key `old`.
+    /// Updates the lines above after `new` replaced the key `old` in a line.
     fn settle(&mut self, mut line: usize, mut old: u64, mut new: (u64, u32)) {
         loop {
             let above = line.checked_sub(1).map(|n| (n / 8, n % 8));
@@ -120,7 +120,7 @@ impl Tournament {
                 if old > best {
                     return;
                 }
-                // It was the winner, and need not be it now.
+                // It was the winner and may have lost.
                 let (key, place) = least(&self.lines[line].0);
                 new = match self.winners.get(line) {
                     Some(winners) => (key, winners[place as usize % 8]),

@@ -56,7 +56,7 @@ impl Tree {
     }
 }
 
-/// Leaves are taken off until none is left; what stays is a loop.
+/// Removes leaves until none is left; the rest is a loop.
 fn heights(parents: &[u32]) -> Result<Vec<u32>, usize> {
     let mut children = vec![0u32; parents.len()];
     for &parent in parents.iter().filter(|parent| **parent != NIL) {

@@ -4,23 +4,22 @@ use crate::ConfigError;
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// A moment, or a length of time, in nanoseconds. Moments count from any origin, as long as it
-/// stays the same.
+/// A moment, or a length of time, in nanoseconds. The origin of times is arbitrary but fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// So many microseconds.
+    /// From microseconds.
     pub const fn from_micros(n: u64) -> Nanos {
         Nanos(n.saturating_mul(1_000))
     }
 
-    /// So many milliseconds.
+    /// From milliseconds.
     pub const fn from_millis(n: u64) -> Nanos {
         Nanos(n.saturating_mul(1_000_000))
     }
 
-    /// So many seconds.
+    /// From seconds.
     pub const fn from_secs(n: u64) -> Nanos {
         Nanos(n.saturating_mul(1_000_000_000))
     }
@@ -30,7 +29,7 @@ impl Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Picoseconds, up to a given length: token buckets never need more than their depth.
+    /// Picoseconds, up to a given length: a token bucket never needs more than its depth.
     pub(crate) fn picos_up_to(self, most: i64) -> i64 {
         (self.0.min(most.unsigned_abs() / 1_000) * 1_000) as i64
     }
@@ -91,7 +90,7 @@ impl Rate {
         self.pace().picos(bytes)
     }
 
-    /// What of it is needed for each packet.
+    /// The part that each packet needs.
     pub(crate) const fn pace(self) -> Pace {
         Pace(self.picos_per_byte)
     }
@@ -126,8 +125,7 @@ impl fmt::Debug for Rate {
     }
 }
 
-/// What a packet takes on a link beyond its frame: the link-layer overhead that rates are counted
-/// with.
+/// The link-layer overhead of a packet that rates count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLayer {
     overhead: u16,
@@ -135,12 +133,12 @@ pub struct LinkLayer {
 }
 
 impl LinkLayer {
-    /// The frame from its destination address to the end of its payload, nothing added: what Linux
-    /// counts on an Ethernet device, and so what `max-rate` and `min-rate` mean there.
+    /// The frame from its destination address to the end of its payload, nothing added, as Linux
+    /// counts on an Ethernet device for `max-rate` and `min-rate`.
     pub const FRAME: LinkLayer = LinkLayer { overhead: 0, least: 0 };
 
-    /// What a frame takes on an Ethernet cable: 24 bytes more (preamble and start 8, check sequence
-    /// 4, gap 12), at least 84.
+    /// A frame's bytes on an Ethernet cable: 24 bytes more (preamble and start 8, check sequence 4,
+    /// gap 12), at least 84.
     pub const ETHERNET: LinkLayer = LinkLayer {
         overhead: 24,
         least: 84,

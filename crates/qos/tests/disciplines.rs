@@ -1,4 +1,5 @@
-//! Disciplines without classes against models, and what holds for all: nothing is lost or doubled.
+//! Compares disciplines without classes with models, and checks for all that no packet is lost or
+//! duplicated.
 
 mod common;
 
@@ -34,7 +35,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..500)
 }
 
-/// Every scheduler, small enough that all limits are met.
+/// Every scheduler, small enough to reach all limits.
 fn all() -> Vec<(&'static str, Box<dyn Scheduler<Parcel>>, u64)> {
     let codel = CodelConfig::new(2_000, 20_000, 40, true).unwrap();
     let sfq = SfqConfig::new(1, 1_514).unwrap().limits(40, 10, 4).unwrap();
@@ -128,7 +129,7 @@ proptest! {
             let stats = scheduler.stats();
             prop_assert_eq!((stats.packets, stats.all_dropped()), (out, lost), "{}", name);
             prop_assert_eq!((stats.backlog_packets, stats.backlog_bytes), (scheduler.packets(), scheduler.bytes()));
-            // All the rest leaves when its time comes, and what is put in anew is drained.
+            // All others leave at their time, and newly enqueued packets are drained.
             let mut idle = 0;
             while let Some(next) = scheduler.next_event(now) {
                 prop_assert!(next >= now);

@@ -1,4 +1,4 @@
-//! Fairness and delay under load that answers to drops.
+//! Fairness and delay under responsive load.
 
 mod common;
 

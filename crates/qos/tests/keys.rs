@@ -1,4 +1,4 @@
-//! Whatever a database says: it is refused with a reason, or runs.
+//! Any database content is either refused with a reason or runs.
 
 mod common;
 
@@ -96,7 +96,7 @@ fn read((kind, port, queues): &(&str, Strings, BTreeMap<u32, QueueRow>)) -> Resu
     discipline(kind, port, queues, &link)
 }
 
-/// Has packets of every queue pass; how many were sent, and dropped.
+/// Sends packets of every queue. Returns the numbers sent and dropped.
 fn pass(port: &mut Port<Parcel>, now: Nanos) -> (u64, u64) {
     let mut dropped = 0;
     let mut sent = 0;
@@ -106,8 +106,8 @@ fn pass(port: &mut Port<Parcel>, now: Nanos) -> (u64, u64) {
         let _: Enqueued = port.enqueue(parcel, now, &mut drop);
     }
     let mut at = now;
-    // The slowest class that there can be sends one of these packets in less than a hundred
-    // seconds, if others let it.
+    // The slowest possible class sends one of these packets within a hundred seconds, if others let
+    // it.
     while let Some(next) = port.next_event(at)
         && next < now + Nanos::from_secs(100_000)
     {

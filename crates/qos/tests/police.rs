@@ -1,4 +1,4 @@
-//! Policers against what their sources say.
+//! Compares policers with their sources.
 
 use proptest::prelude::*;
 use qos::Nanos;

@@ -1,10 +1,10 @@
-//! What an HFSC is configured with.
+//! The configuration of HFSC.
 
 use super::curve::Curve;
 use crate::tree::{MOST, Tree};
 use crate::{ConfigError, LeafConfig, LinkLayer, Rate};
 
-/// A class of HFSC that is not told a rate is due this much, in bit/s.
+/// The default rate of an HFSC class, in bit/s.
 const LEAST_RATE: u64 = 12_000;
 
 /// A class: a queue, or the parent of others.
@@ -52,8 +52,8 @@ impl HfscClass {
         })
     }
 
-    /// As a child of another queue's class. A queue with children takes no packets; what is sent to
-    /// it goes to queue 0.
+    /// As a child of another queue's class. A queue with children takes no packets; packets sent to
+    /// it go to queue 0.
     pub fn parent(self, parent: u32) -> HfscClass {
         HfscClass {
             parent: Some(parent),
@@ -61,8 +61,8 @@ impl HfscClass {
         }
     }
 
-    /// With a real-time curve: what the class gets whatever its ancestors do. Together such curves
-    /// must stay below the link's rate. Leaves only.
+    /// With a real-time curve: the service guaranteed to the class whatever its ancestors do.
+    /// Together such curves must stay below the link's rate. Leaves only.
     pub fn rt(self, curve: Curve) -> HfscClass {
         HfscClass {
             rt: Some(curve),
@@ -70,7 +70,7 @@ impl HfscClass {
         }
     }
 
-    /// With a link-share curve: its part, among its siblings, of what is left.
+    /// With a link-share curve: its share of the remaining rate among its siblings.
     pub fn ls(self, curve: Curve) -> HfscClass {
         HfscClass {
             ls: Some(curve),
@@ -78,7 +78,7 @@ impl HfscClass {
         }
     }
 
-    /// With an upper limit for what it gets by its link-share curve.
+    /// With an upper limit for the service by its link-share curve.
     pub fn ul(self, curve: Curve) -> HfscClass {
         HfscClass {
             ul: Some(curve),

@@ -1,12 +1,11 @@
 //! Service curves of two pieces, and their running versions.
 //!
-//! A curve says how many bytes a class is due, so long after it began: at slope `m1` for a time
-//! `d`, at `m2` from then on. A running curve is one that begins at a moment and an amount already
-//! served; it is brought up to date by taking the minimum with the curve begun anew (section 4 of
-//! the paper).
+//! A curve gives the bytes due to a class as a function of time: slope `m1` for a time `d`, then
+//! slope `m2`. A running curve starts at a time and an amount already served; updating it takes the
+//! minimum with the curve restarted at the present time and amount (section 4 of the paper).
 //!
 //! Slopes are bytes a nanosecond with 48 binary places, their inverses nanoseconds a byte with 30.
-//! Each point is computed from where the curve begins, so errors do not add up.
+//! Each point is computed from the curve's start, so errors do not accumulate.
 
 use crate::units::Nanos;
 use crate::{ConfigError, Rate};
@@ -150,8 +149,8 @@ impl Line {
     }
 }
 
-/// A curve that began at a moment (`x`) when `y` bytes had been served, with what each packet needs
-/// of it; the rest is asked of the [`Curve`].
+/// A curve that started at time `x` with `y` bytes served, with the values that each packet needs;
+/// the rest is in the [`Curve`].
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     x: u64,
@@ -208,7 +207,7 @@ impl Running {
         self.y.saturating_add(y)
     }
 
-    /// The minimum of itself, of this curve, and of the curve begun at `x` with `y` served.
+    /// The minimum of itself and of the curve restarted at `x` with `y` served.
     pub(crate) fn restart(&mut self, curve: &Curve, x: u64, y: u64) {
         let fresh = Running::begun(curve, x, y);
         let (dx, dy) = (fresh.dx, fresh.dy);
@@ -303,7 +302,7 @@ mod tests {
             }
         }
 
-        /// Against the definition: the minimum of all curves begun so far.
+        /// Compares with the definition: the minimum of all curves started so far.
         #[test]
         fn a_running_curve_is_the_minimum_of_those_begun(
             m1 in 1_000_000u64..1_000_000_000, d in 1u64..50_000, m2 in 1_000_000u64..1_000_000_000,
@@ -321,7 +320,8 @@ mod tests {
                 }).fold(f64::MAX, f64::min)
             };
             for (pause, part) in starts {
-                // As the scheduler does: what was served is at most a little ahead of what was due.
+                // As in the scheduler, the served bytes are at most a little ahead of the due
+                // bytes.
                 x += pause;
                 y = (due(&begun, x) * part as f64 / 100.0).max(y as f64) as u64;
                 begun.push((x, y));
@@ -329,8 +329,8 @@ mod tests {
                 for later in [0, 1_000_000, 10_000_000, 60_000_000, 1_000_000_000] {
                     let (is, wanted) = (running.bytes_at(&curve, x + later) as f64, due(&begun, x + later));
                     let convex_allowance = if m1 > m2 { 0.0 } else { d as f64 * 1e3 * (m2 - m1) as f64 / 8e9 };
-                    // Whole bytes: where two curves cross, three roundings down add up, each time
-                    // one begins.
+                    // Whole bytes: where two curves cross, three roundings down add up at each
+                    // restart.
                     let rounding = 3.0 * begun.len() as f64;
                     prop_assert!((is - wanted).abs() <= rounding + wanted * 1e-6 + convex_allowance, "{is} is not {wanted}");
                 }

@@ -1,13 +1,13 @@
-//! HFSC: classes with service curves, by which delay and rate are set apart.
+//! HFSC: classes with service curves, which set delay and rate independently.
 //!
 //! Source: I. Stoica, H. Zhang, T. S. E. Ng, "A Hierarchical Fair Service Curve Algorithm for
 //! Link-Sharing, Real-Time and Priority Services", IEEE/ACM ToN 8(2), 2000. Upper-limit curves are
 //! an addition of its first implementations (tc-hfsc(7)); keys as in ovs-vswitchd.conf.db(5).
 //!
 //! - **Real time.** Packets of a leaf with such a curve have an eligible time and a deadline. While
-//!   one is eligible, the one of the earliest deadline leaves, whatever the tree says. No deadline
-//!   is missed by more than the time of one maximum packet, if the curves together stay below the
-//!   link.
+//!   packets are eligible, the one with the earliest deadline leaves, whatever the tree says. No
+//!   deadline is missed by more than the time of one maximum packet, if the curves together stay
+//!   below the link.
 //! - **Link sharing.** Else, from the root down, the active child of least virtual time is chosen.
 //!   Virtual time is what the child has been served, counted by its link-share curve. Bytes served
 //!   by either criterion count here; only those by the first count for deadlines: a class is not
@@ -38,18 +38,18 @@ use curve::{Line, Running};
 use records::{Bent, Class, Curves, Has, Kind, Timed};
 use siblings::Siblings;
 
-/// How far an upper limit can be made up for by calls that come late.
+/// How much a late call can catch up on an upper limit.
 const SLACK: u64 = 500_000;
 
-/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is
-/// worth a look at whose turn comes next.
+/// From this many classes on, most of the data that a packet touches is in no near cache, and
+/// prefetching the next leaves pays.
 const LARGE: usize = 2_048;
 
 /// Hierarchical fair service curves.
 pub struct Hfsc<P> {
     queues: Queues<P>,
     classes: Vec<Class>,
-    /// By class, up to the last that has a real-time or an upper-limit curve.
+    /// By class, up to the last with a real-time or an upper-limit curve.
     timed: Vec<Timed>,
     bent: Bent,
     curves: Vec<Curves>,
@@ -129,8 +129,8 @@ impl<P: Packet> Hfsc<P> {
 
     /// Takes other classes and curves. Packets stay in the queue of their number with its counters,
     /// and the progress of its real-time and upper-limit curves as far as these stay the same;
-    /// packets of queues that are no more go to queue 0. Only what finds no room in another
-    /// discipline is dropped.
+    /// packets of removed queues go to queue 0. Drops only packets that do not fit into a new
+    /// discipline.
     ///
     /// # Errors
     /// As [`HfscConfig::new`]; then nothing changes.
@@ -174,7 +174,7 @@ impl<P: Packet> Hfsc<P> {
         Ok(())
     }
 
-    /// A leaf has packets, and had none.
+    /// A leaf becomes backlogged.
     #[inline(never)]
     fn activate(&mut self, at: u32, now: Nanos, dropped: &mut Dropped<'_, P>) {
         if let Some(curve) = self.curves[at as usize].rt {
@@ -253,7 +253,7 @@ impl<P: Packet> Hfsc<P> {
             .map_or(0, Siblings::from)
     }
 
-    /// A child may send sooner or later than it could: so may the classes above.
+    /// Updates the classes above after the send time of a child changed.
     fn refit(&mut self, mut at: u32, now: Nanos) {
         loop {
             let from = self.children_from(at);
@@ -269,8 +269,8 @@ impl<P: Packet> Hfsc<P> {
         }
     }
 
-    /// Bytes were served, or none and the leaf is empty; from the leaf to the root everything is
-    /// brought up to date.
+    /// Updates everything from the leaf to the root after bytes were served, or after the leaf
+    /// became empty.
     #[inline]
     fn serve(&mut self, leaf: u32, cost: u32, mut empty: bool, now: Nanos) {
         let mut at = leaf;
@@ -314,7 +314,7 @@ impl<P: Packet> Hfsc<P> {
                     siblings.set(ordinal, &mut class.held, class.virtual_time, until, now.0);
                 }
             } else {
-                // Served in real time only: to its ancestors it is bytes.
+                // Served in real time only: its ancestors only count the bytes.
                 class.active &= !empty;
                 empty = false;
             }
@@ -322,7 +322,7 @@ impl<P: Packet> Hfsc<P> {
         }
     }
 
-    /// Gives a leaf the deadline of its next packet, and the place by it.
+    /// Sets the deadline of a leaf's next packet and its place in the order of deadlines.
     #[inline]
     fn schedule(&mut self, class: u32, now: Nanos) {
         let Some(timed) = self.timed.get_mut(class as usize) else {
@@ -362,7 +362,7 @@ impl<P: Packet> Hfsc<P> {
         }
     }
 
-    /// Brings nearer what the next packets will touch, where that is too much to be near anyway.
+    /// Prefetches the data of the next packets, if it is too much for the near caches.
     #[inline]
     fn look_ahead(&self) {
         if self.classes.len() < LARGE {

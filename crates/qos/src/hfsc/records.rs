@@ -1,9 +1,9 @@
-//! What a packet touches of the classes that it passes: of each its record, a cache line, and
-//! another of those that have a real-time or upper-limit curve.
+//! The data of classes that a packet touches: for each class one cache line, and another for one
+//! with a real-time or upper-limit curve.
 //!
-//! With thousands of classes these lines come from far away, and that is most of what a packet
-//! costs. Curves of one piece, which nearly all are, run in them; only of others the running curves
-//! are elsewhere.
+//! With thousands of classes these lines are in no near cache and are most of a packet's cost. They
+//! contain the running curves of one piece, which nearly all are; running curves of two pieces are
+//! elsewhere.
 
 use super::curve::{Curve, Line, Running};
 
@@ -53,7 +53,7 @@ impl Has {
     }
 }
 
-/// What each packet needs of the classes that it passes.
+/// The part of a class that each packet needs.
 #[repr(C, align(64))]
 pub(super) struct Class {
     pub(super) parent: u32,
@@ -75,7 +75,7 @@ pub(super) struct Class {
 
 const _: () = assert!(size_of::<Class>() == 64);
 
-/// What each packet needs besides of a class with a real-time or an upper-limit curve.
+/// The further part of a class with a real-time or an upper-limit curve that each packet needs.
 #[repr(C, align(64))]
 pub(super) struct Timed {
     pub(super) deadline: Line,
@@ -106,7 +106,7 @@ impl Timed {
     }
 }
 
-/// The running curves of two pieces, by kind and class, up to the last class that has one.
+/// The running curves of two pieces, by kind and class, up to the last class with one.
 #[derive(Default)]
 pub(super) struct Bent([Vec<Option<Running>>; 3]);
 

@@ -1,5 +1,5 @@
-//! The children of a class that compete for what it has: who is next in virtual time, among those
-//! that their upper limit lets send.
+//! The children of a class that compete for its service: finds the first in virtual time among
+//! those whose upper limit lets them send.
 
 use crate::tournament::Tournament;
 
@@ -16,8 +16,7 @@ pub(crate) struct Siblings {
     pub(crate) active: u32,
     /// The virtual time of the child chosen last: a child that was held comes back no earlier.
     pub(crate) floor: u64,
-    /// The greatest virtual time that a child had when it ran out of packets: the next period of
-    /// activity begins there.
+    /// The greatest virtual time of a child when it became idle: the next busy period starts there.
     offset: u64,
 }
 
@@ -33,9 +32,9 @@ impl Siblings {
         }
     }
 
-    /// The virtual time of the class: where a child begins that becomes active. Half-way between
-    /// the first and the last, by which no child gets ahead of another by more than a constant,
-    /// however many there are (section 5 of the paper).
+    /// The virtual time of the class, where a newly active child starts. Half-way between the first
+    /// and the last, so that no child gets ahead of another by more than a constant, whatever their
+    /// number (section 5 of the paper).
     pub(crate) fn time(&self) -> u64 {
         match self.latest.first() {
             Some((key, _)) => self.floor + (!key).saturating_sub(self.floor) / 2,
@@ -51,8 +50,8 @@ impl Siblings {
         self.active += 1;
     }
 
-    /// Gives a child its virtual time, and the time from which it may send. `held` is whether it is
-    /// held by then, of which the caller keeps account: what a child is not among is not looked at.
+    /// Gives a child its virtual time, and the time from which it may send. `held` says whether it
+    /// is held now; the caller keeps track of it, so only the right list is searched.
     #[inline]
     pub(crate) fn set(&mut self, child: u32, held: &mut bool, virtual_time: u64, from: u64, now: u64) {
         self.latest.set(child, !virtual_time);
@@ -101,7 +100,7 @@ impl Siblings {
         self.ready.first()
     }
 
-    /// Who is first when the first one is not any more, mostly.
+    /// Usually the next one after the first.
     #[inline]
     pub(crate) fn second(&self) -> u32 {
         self.ready.second()

@@ -1,10 +1,10 @@
-//! What an HTB is configured with.
+//! The configuration of HTB.
 
 use crate::codel::MTU;
 use crate::tree::{MOST, Tree};
 use crate::{ConfigError, LeafConfig, LinkLayer, Nanos, Rate};
 
-/// A class of HTB that is not told a rate may send this much, in bit/s.
+/// The default rate of an HTB class, in bit/s.
 const LEAST_RATE: u64 = 12_000;
 
 /// A class: a queue, or the parent of others.
@@ -39,8 +39,8 @@ impl HtbClass {
         })
     }
 
-    /// As a child of another queue's class. A queue with children takes no packets; what is sent to
-    /// it goes to queue 0.
+    /// As a child of another queue's class. A queue with children takes no packets; packets sent to
+    /// it go to queue 0.
     pub fn parent(self, parent: u32) -> HtbClass {
         HtbClass {
             parent: Some(parent),
@@ -48,8 +48,8 @@ impl HtbClass {
         }
     }
 
-    /// With what it is sure of, in bit/s (default, and least, 12 000). The children of a class
-    /// should not be sure of more than it is itself: they get it nevertheless.
+    /// With a guaranteed rate in bit/s (default and minimum 12 000). The children of a class should
+    /// not have a larger sum than the class itself, but they get it nevertheless.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `min-rate`.
@@ -60,8 +60,7 @@ impl HtbClass {
         })
     }
 
-    /// With what it can come to by borrowing, in bit/s (default: its parent's; not below
-    /// `min-rate`).
+    /// With a ceiling for borrowing in bit/s (default: its parent's; not below `min-rate`).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `max-rate`.
@@ -72,8 +71,8 @@ impl HtbClass {
         })
     }
 
-    /// With what it can send at once after a pause, up to 2^42 bits (default, and least, two
-    /// packets of 1514 bytes or a millisecond).
+    /// With a burst after a pause, up to 2^42 bits (default and minimum: two packets of 1514 bytes,
+    /// and a millisecond at its rate).
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `burst`.
@@ -84,9 +83,9 @@ impl HtbClass {
         })
     }
 
-    /// With the bytes that it sends at its turn when classes compete for what they borrow, 64 to
-    /// 2^24. Default: in proportion to `min-rate`, 1514 for the least among its siblings, or less
-    /// so that the greatest has at most sixteen times that.
+    /// With the bytes of its turn when classes compete for borrowed rate, 64 to 2^24. Default: in
+    /// proportion to `min-rate`, 1514 for the least among its siblings, or less so that the
+    /// greatest has at most sixteen times that.
     ///
     /// # Errors
     /// [`ConfigError::OutOfRange`] naming `quantum`.

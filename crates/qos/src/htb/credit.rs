@@ -1,12 +1,12 @@
-//! What a class may send: its tokens and ceiling tokens, in picoseconds at its rates.
+//! The credit of a class: its tokens and ceiling tokens, in picoseconds at its rates.
 
 use crate::units::Pace;
 use crate::{Nanos, Rate};
 
-/// No bucket is waited for longer than this (28 hours), nor filled further.
+/// Limit of waiting times and of buckets (28 hours).
 const LONGEST: i64 = 100_000_000_000_000_000;
 
-/// What a class can do.
+/// The mode of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Send on its own.
@@ -61,25 +61,26 @@ impl Credit {
         self.at = other.at;
     }
 
-    /// In how many picoseconds a class that has nobody to borrow from can send.
+    /// In how many picoseconds a class without a lender can send.
     pub(crate) fn until_ceiling(&self, now: Nanos) -> i64 {
         let passed = now.since(self.at).picos_up_to(LONGEST);
         (-(self.ceil_tokens + passed)).max(0)
     }
 
-    /// What it can do now, and in how many picoseconds that changes for the better.
+    /// Its mode, and in how many picoseconds it improves.
     #[inline]
     pub(crate) fn state(&self, now: Nanos) -> (Mode, i64) {
         let passed = now.since(self.at).picos_up_to(LONGEST);
         mode(self.tokens + passed, self.ceil_tokens + passed)
     }
 
-    /// A packet went through: at its own expense or (`lent`) only counted against the ceiling.
-    /// Tells as [`Credit::state`] what it can do then.
+    /// Charges a packet to rate and ceiling, or (`lent`) to the ceiling only. Returns the new
+    /// [`Credit::state`].
     #[inline]
     pub(crate) fn charge(&mut self, bytes: u32, lent: bool, now: Nanos) -> (Mode, i64) {
         let passed = now.since(self.at).picos_up_to(LONGEST);
-        // Who pays changes from packet to packet: a mask, for no branch would foresee it.
+        // The payer changes from packet to packet, which a branch could not predict; so this is a
+        // mask.
         let own = self.pace.picos(bytes) & (i64::from(lent) - 1);
         self.at = self.at.max(now);
         self.tokens = ((self.tokens + passed).min(self.depth) - own).max(-LONGEST);
@@ -88,8 +89,8 @@ impl Credit {
         mode(self.tokens, self.ceil_tokens)
     }
 
-    /// As [`Credit::charge`] of a class that has nobody to borrow from: in how many picoseconds it
-    /// can send again.
+    /// As [`Credit::charge`] for a class without a lender. Returns in how many picoseconds it can
+    /// send again.
     #[inline]
     pub(crate) fn charge_ceiling(&mut self, bytes: u32, now: Nanos) -> i64 {
         let passed = now.since(self.at).picos_up_to(LONGEST);
@@ -100,7 +101,7 @@ impl Credit {
     }
 }
 
-/// What a class with these tokens can do, and in how many picoseconds that changes for the better.
+/// The mode of a class with these tokens, and in how many picoseconds it improves.
 #[inline]
 fn mode(tokens: i64, ceil_tokens: i64) -> (Mode, i64) {
     if ceil_tokens < 0 {

@@ -1,4 +1,4 @@
-//! HTB: classes with a rate that they are sure of and one that they can come to by borrowing.
+//! HTB: classes with a guaranteed rate and a ceiling that they can reach by borrowing.
 //!
 //! Sources: M. Devera, "Hierarchical token bucket theory" (2002); S. Floyd and V. Jacobson,
 //! "Link-sharing and Resource Management Models for Packet Networks", IEEE/ACM ToN 3(4), 1995 (the
@@ -46,11 +46,11 @@ const PRIORITIES: u32 = 8;
 /// The class of the port.
 const ROOT: u32 = 0;
 
-/// From so many classes on, what a packet touches is mostly in no cache near the processor: it is
-/// worth a look at whose turn comes next.
+/// From this many classes on, most of the data that a packet touches is in no near cache, and
+/// prefetching the next leaves pays.
 const LARGE: usize = 2_048;
 
-/// What each packet touches of the classes that it passes: one cache line.
+/// The data of a class that each packet touches: one cache line.
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Class {
@@ -66,7 +66,7 @@ struct Class {
 
 const _: () = assert!(size_of::<Class>() == 64);
 
-/// What a class with children is besides.
+/// The further data of a class with children.
 #[derive(Clone, Copy)]
 struct Inner {
     height: u32,
@@ -87,8 +87,8 @@ pub struct Htb<P> {
     rounds: Rounds,
     /// By height, the root's apart: the priorities that classes can send at.
     rows: Vec<u8>,
-    /// By when they change for the better: all active classes that are not green, but the root. One
-    /// that has become inactive meanwhile stays until then.
+    /// All active classes that are not green, except the root, by the time when their mode
+    /// improves. One that became inactive stays until then.
     waiting: Tournament,
     /// When the root has tokens.
     root_at: u64,
@@ -171,8 +171,8 @@ impl<P: Packet> Htb<P> {
     }
 
     /// Takes other classes and parameters. Packets stay in the queue of their number with its
-    /// tokens and counters; those of queues that are no more go to queue 0. Only what finds no room
-    /// in another discipline is dropped.
+    /// tokens and counters; those of removed queues go to queue 0. Drops only packets that do not
+    /// fit into a new discipline.
     ///
     /// # Errors
     /// As [`HtbConfig::new`]; then nothing changes.
@@ -205,7 +205,7 @@ impl<P: Packet> Htb<P> {
         Ok(())
     }
 
-    /// A leaf has packets, and had none.
+    /// A leaf becomes backlogged.
     #[inline(never)]
     fn activate(&mut self, leaf: u32, now: Nanos) {
         let class = &mut self.classes[leaf as usize];
@@ -221,7 +221,7 @@ impl<P: Packet> Htb<P> {
         self.unplace(leaf, bit);
     }
 
-    /// Finds the mode of a class that is in no list.
+    /// Computes the mode of a class that is in no list.
     #[inline]
     fn look(&mut self, at: u32, now: Nanos) {
         let class = &mut self.classes[at as usize];
@@ -232,7 +232,7 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Waits for the tokens that a class has not got.
+    /// Makes a class wait for its tokens.
     #[inline]
     fn wait(&mut self, at: u32, mode: Mode, wait: i64, now: Nanos) {
         if mode == Mode::Green {
@@ -242,7 +242,7 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// The first of those that wait has come to tokens, or has become inactive meanwhile.
+    /// Handles the first waiting class, which has its tokens or has become inactive.
     #[inline]
     fn due(&mut self, at: u32, now: Nanos) {
         let class = &self.classes[at as usize];
@@ -258,7 +258,7 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Puts an active class where it belongs by a mode found anew.
+    /// Moves an active class to the lists of its new mode.
     #[inline]
     fn turn(&mut self, at: u32, mode: Mode, now: Nanos) {
         let class = &mut self.classes[at as usize];
@@ -386,7 +386,7 @@ impl<P: Packet> Htb<P> {
         (parent, gone)
     }
 
-    /// The leaf whose turn it is, with the way to its parent in `path`.
+    /// The leaf whose turn it is, with the path to its parent in `path`.
     #[inline]
     fn choose(&mut self, now: Nanos) -> Option<Chosen> {
         self.path.clear();
@@ -423,9 +423,8 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// Brings nearer what the next packets will touch, where that is too much to be near anyway:
-    /// the leaf whose turn comes after the next one of a list, the next one's packet, and the class
-    /// that waits no longer soon.
+    /// Prefetches the data of the next packets if it is too much for the near caches: the leaf
+    /// after the next one of a list, the next one's packet, and the first waiting class.
     #[inline]
     fn look_ahead(&self, list: u32) {
         if self.classes.len() < LARGE {
@@ -449,7 +448,7 @@ impl<P: Packet> Htb<P> {
         }
     }
 
-    /// So many bytes leave on the way chosen.
+    /// Charges the bytes along the chosen path.
     #[inline]
     fn spend(&mut self, chosen: &Chosen, cost: u32) {
         for &(list, link) in &self.path {
@@ -467,8 +466,8 @@ impl<P: Packet> Htb<P> {
             let parent = class.parent;
             let lent = own < height;
             let (mode, wait) = class.credit.charge(cost, lent, now);
-            // Nothing is other than it was: neither the mode nor, as only ceiling tokens were
-            // spent, what a yellow class waits for.
+            // Nothing changed: neither the mode nor the time that a yellow class waits for, as only
+            // ceiling tokens were spent.
             let same = class.mode == mode && (mode == Mode::Green || (mode == Mode::Yellow && lent));
             if class.active != 0 && !same {
                 self.turn(at, mode, now);

@@ -9,13 +9,12 @@ struct Link {
     previous: u32,
     next: u32,
     class: u32,
-    /// It left its list in the middle of a turn, and goes on with it when it comes back. Classes
-    /// leave a list whenever their tokens are used up: if that cost them their turn, shares would
-    /// follow from how often it happens.
+    /// It left its list in the middle of a turn and resumes the turn when it comes back. Classes
+    /// leave a list whenever their tokens are used up; without this, shares would depend on how
+    /// often that happens.
     interrupted: bool,
     quantum: i64,
-    /// Bytes that it may still send before the turn is the next one's; above 0 but for packets
-    /// larger than the quantum.
+    /// Bytes left of its turn; above 0 except for packets larger than the quantum.
     deficit: i64,
 }
 
@@ -58,8 +57,8 @@ impl Rounds {
         &mut self.pairs[link as usize / 2].0[link as usize % 2]
     }
 
-    /// The link at the head of a list, and the one after it; [`NIL`] in an empty list. No look is
-    /// taken at the latter, which may be far away.
+    /// The link at the head of a list, and the one after it; [`NIL`] in an empty list. Does not
+    /// read the latter, which may be in no near cache.
     #[inline]
     pub(crate) fn coming(&self, list: u32) -> (u32, u32) {
         let head = self.heads[list as usize];
@@ -95,19 +94,21 @@ impl Rounds {
         }
     }
 
-    /// The head of a list sends so many bytes; with its quantum used up the turn is the next one's.
+    /// Charges the head of a list with bytes. When its quantum is used up, the next one has the
+    /// turn.
     #[inline]
     pub(crate) fn spend(&mut self, list: u32, head: u32, bytes: u32) {
         let link = self.at(head);
         let left = link.deficit - i64::from(bytes);
-        // No branch would foresee it.
+        // A branch would be unpredictable.
         let over = left <= 0;
         link.deficit = left + (link.quantum & -i64::from(over));
         let head = if over { link.next } else { head };
         self.heads[list as usize] = head;
     }
 
-    /// Puts a link in last, or first if its turn was interrupted; whether the list was empty.
+    /// Adds a link at the end, or at the head if its turn was interrupted. Returns whether the list
+    /// was empty.
     #[inline(always)]
     pub(crate) fn insert(&mut self, list: u32, link: u32) -> bool {
         let interrupted = std::mem::take(&mut self.at(link).interrupted);
@@ -126,7 +127,7 @@ impl Rounds {
         false
     }
 
-    /// Takes a link out; whether the list is empty now.
+    /// Removes a link. Returns whether the list is empty now.
     #[inline(always)]
     pub(crate) fn remove(&mut self, list: u32, link: u32) -> bool {
         let head = self.heads[list as usize];

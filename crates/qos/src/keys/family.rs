@@ -1,4 +1,4 @@
-//! Who is whose parent: the key `parent` of queues.
+//! The tree of queues, from their key `parent`.
 
 use super::KeyError;
 use super::reader::Reader;
@@ -59,7 +59,7 @@ impl Family {
         self.inner.contains(&number)
     }
 
-    /// What is promised to children together, and to whom it is more than the parent has: `None` is
+    /// Parents whose children's guaranteed rates together exceed their own, with the sum; `None` is
     /// the port.
     pub(super) fn overcommitted(&self, promised: &BTreeMap<u32, u64>, rate: u64) -> Vec<(Option<u32>, u64, u64)> {
         let mut sums: BTreeMap<Option<u32>, u64> = BTreeMap::new();

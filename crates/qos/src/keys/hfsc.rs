@@ -52,7 +52,7 @@ fn shown_rates(min: u64, max: u64) -> Details {
 struct Reading<'a> {
     rate: u64,
     link: &'a Link,
-    /// What leaves are promised together, in the long run.
+    /// Sum of the leaves' guaranteed long-term rates.
     promised: u64,
     warnings: Vec<String>,
 }
@@ -113,7 +113,7 @@ impl Reading<'_> {
         Ok((class, queue))
     }
 
-    /// `rt`, `ls` and `ul`; where they are missing, what `min-rate` and `max-rate` make of them.
+    /// `rt`, `ls` and `ul`, with defaults from `min-rate` and `max-rate`.
     fn curves(
         &self,
         row: &mut Reader<'_>,

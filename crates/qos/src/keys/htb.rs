@@ -93,7 +93,7 @@ pub(super) fn read(
     })
 }
 
-/// Each leaf's priority, and its rank among all there are: their order is all that counts.
+/// Each leaf's priority as its rank, since only the order counts.
 fn priorities(
     rows: &mut BTreeMap<u32, Reader<'_>>,
     family: &Family,
@@ -108,7 +108,7 @@ fn priorities(
             given.insert(*number, priority);
         }
     }
-    // Queues that say nothing have priority 0.
+    // Queues without the key have priority 0.
     let there: BTreeSet<u64> = given.values().copied().chain([0]).collect();
     if there.len() > PRIORITIES {
         warnings.push(format!(
@@ -123,7 +123,7 @@ fn priorities(
         .collect())
 }
 
-/// Puts the rates and bursts in force in front of what is shown of each queue.
+/// Adds the rates and bursts in force at the head of each queue's details.
 fn show(config: &HtbConfig, queues: &mut BTreeMap<u32, Queue>) {
     let Ok(tree) = config.tree() else { return };
     let ceilings = config.ceilings(&tree);

@@ -22,7 +22,7 @@ pub(super) fn read(kind: LeafKind, port: &mut Reader<'_>, link: &Link) -> Result
     Ok(Configured::single(Discipline::Leaf(config), details))
 }
 
-/// That of a class's end: the key `leaf`, and the keys of what it names.
+/// The discipline of a leaf class: the key `leaf` and the keys of the named discipline.
 pub(super) fn of_class(row: &mut Reader<'_>, link: &Link) -> Result<(LeafConfig, Details), KeyError> {
     let (kind, name) = match row.text("leaf") {
         None => return config(LeafKind::Fifo, row, link).map(|(config, _)| (config, Details::new())),

@@ -1,15 +1,15 @@
-//! From a database's strings to configurations, and to what is shown of them.
+//! Parses a database's strings into configurations and their displayed details.
 //!
 //! Source of the documented keys: the tables QoS and Queue of ovs-vswitchd.conf.db(5). Keys of our
 //! own, in `Queue.other_config`: `parent`, `rt`, `ls`, `ul`, `leaf` with the keys of that
 //! discipline, and `ecn`.
 //!
-//! A value that is wrong refuses the whole: [`KeyError`] names row, key, value and the rule that it
-//! breaks. A key that nobody reads is a warning.
+//! An illegal value refuses the whole configuration: [`KeyError`] names row, key, value and the
+//! legal values. An unread key is a warning.
 //!
 //! - [`reader`]: a row's keys, one by one.
 //! - [`leaves`]: disciplines without classes. [`others`]: netem and the policers.
-//! - [`family`]: who is whose parent. [`htb`], [`hfsc`]: classes.
+//! - [`family`]: the tree of queues. [`htb`], [`hfsc`]: classes.
 
 mod family;
 mod hfsc;
@@ -30,7 +30,7 @@ use reader::Reader;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Strings as the database has them.
+/// Strings of the database.
 pub type Strings = BTreeMap<String, String>;
 
 /// The kinds of QoS.
@@ -46,13 +46,13 @@ pub const KINDS: [&str; 9] = [
     "trtcm-policer",
 ];
 
-/// The rate of a link that does not tell its own, in bit/s.
+/// The assumed rate of a link with unknown speed, in bit/s.
 const DEFAULT_SPEED: u64 = 10_000_000_000;
 
-/// Warnings of one configuration that are worth reading.
+/// Maximum number of warnings of one configuration.
 const MOST_WARNINGS: usize = 10;
 
-/// A class that is not told a rate is sure of this much, in bit/s; nor is any sure of less.
+/// The default and minimum guaranteed rate of a class, in bit/s.
 const LEAST_RATE: u64 = 12_000;
 
 /// A `Queue` row.
@@ -60,11 +60,11 @@ const LEAST_RATE: u64 = 12_000;
 pub struct QueueRow {
     /// Its keys.
     pub other_config: Strings,
-    /// The DSCP that its packets are given, 0 to 63.
+    /// The DSCP that it sets, 0 to 63.
     pub dscp: Option<u8>,
 }
 
-/// What defaults depend on.
+/// The link's properties, on which defaults depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Bit/s, where they are known (else 10 Gbit/s).
@@ -78,7 +78,7 @@ pub struct Link {
 /// Keys as they are shown, with the values in force.
 pub type Details = Vec<(&'static str, String)>;
 
-/// What strings came to.
+/// A parsed configuration.
 #[derive(Clone, Debug)]
 pub struct Configured {
     /// The configuration.
@@ -89,10 +89,9 @@ pub struct Configured {
     pub details: Details,
     /// Its queues; queue 0 is always there.
     pub queues: BTreeMap<u32, Queue>,
-    /// The DSCP that packets are given by the number of the queue that they were put in, whether
-    /// the kind has such queues or not.
+    /// The DSCP for each queue number, whether the kind has such queues or not.
     pub dscp: BTreeMap<u32, u8>,
-    /// What has no effect, or not the one that might be expected.
+    /// Settings without the expected effect.
     pub warnings: Vec<String>,
 }
 
@@ -103,9 +102,9 @@ pub struct Queue {
     pub details: Details,
     /// The queue that it is a child of; `None` is the port.
     pub parent: Option<u32>,
-    /// What it is sure of, in bit/s, if it was told.
+    /// Its guaranteed rate in bit/s, if set.
     pub min_rate: Option<u64>,
-    /// What it never exceeds, in bit/s, if it was told.
+    /// Its maximum rate in bit/s, if set.
     pub max_rate: Option<u64>,
 }
 
@@ -223,7 +222,7 @@ pub fn policing(columns: [i64; 4]) -> Result<Option<IngressPolicerConfig>, KeyEr
     Ok(Some(config).filter(|config| !config.is_off()))
 }
 
-/// The rate that queues share: what the row says, else the link's.
+/// The rate that queues share: the row's, else the link's.
 fn port_rate(port: &mut Reader<'_>, link: &Link) -> Result<u64, KeyError> {
     let rate = port.rate("max-rate")?;
     Ok(rate.unwrap_or_else(|| link.speed.unwrap_or(DEFAULT_SPEED).clamp(1, Rate::MAX)))

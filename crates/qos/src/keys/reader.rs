@@ -1,4 +1,4 @@
-//! A row's keys, read one by one; what nobody read is left over.
+//! Reads a row's keys one by one and keeps track of the unread ones.
 
 use super::{KeyError, Row, Strings};
 use crate::{ConfigError, Curve, Rate};
@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         self.row
     }
 
-    /// Keys that were not asked for.
+    /// Unread keys.
     pub(super) fn unread(&self) -> impl Iterator<Item = &'a str> {
         let keys = self.map.keys().map(String::as_str);
         keys.filter(|key| !self.read.contains(key))
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         self.check(curve).map(Some)
     }
 
-    /// Names the row in what a configuration refuses.
+    /// Adds the row to a configuration's error.
     pub(super) fn check<T>(&self, result: Result<T, ConfigError>) -> Result<T, KeyError> {
         result.map_err(|error| match error {
             ConfigError::OutOfRange { key, least, most, .. } => {

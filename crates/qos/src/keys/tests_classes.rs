@@ -283,7 +283,7 @@ fn curves_of_hfsc_are_rates_or_two_pieces() {
     assert_eq!(class.rt, Some(Curve::new("rt", 6_000_000, 10_000, 1_000_000).unwrap()));
     assert_eq!(class.ls, Some(Curve::linear("ls", 2_000_000).unwrap()));
     assert_eq!(class.ul, Some(Curve::new("ul", 5_000_000, 1_000, 3_000_000).unwrap()));
-    // A curve takes the place of what the rate would have made of it, and only that.
+    // A curve replaces only its own default from the rate.
     let config = hfsc(read("linux-hfsc", "", &[(1, "min-rate=1000000 rt=5000000/5000/0")]));
     let class = &config.classes[0];
     assert_eq!(class.rt, Some(Curve::new("rt", 5_000_000, 5_000, 0).unwrap()));
@@ -333,8 +333,8 @@ fn curves_that_are_none_or_never_send_are_refused() {
 
 #[test]
 fn what_is_read_can_always_be_built() {
-    // Whatever is not refused here is a scheduler's to accept: an error there would leave the port
-    // without one.
+    // A scheduler must accept every configuration that the reader accepts; an error there would
+    // leave the port without one.
     struct Frame;
     impl crate::Packet for Frame {
         fn bytes(&self) -> u32 {

@@ -25,7 +25,7 @@ impl Bucket {
         }
     }
 
-    /// Another rate and depth. The tokens stay, as many as find room.
+    /// Takes another rate and depth. The tokens stay as far as they fit.
     pub(crate) fn change(&mut self, rate: u64, depth: u64, now: Nanos) {
         self.fill(now);
         self.rate = rate;

@@ -1,4 +1,4 @@
-//! The policer of one rate at a port's way out.
+//! The egress policer with one rate.
 //!
 //! Source: RFC 2697's committed bucket; keys as `egress-policer` has them in
 //! ovs-vswitchd.conf.db(5): `cir` in bytes a second, counted from the IP header on, `cbs` in bytes,
@@ -46,12 +46,12 @@ impl EgressPolicer {
         }
     }
 
-    /// Takes another rate and depth; the tokens stay as far as they find room.
+    /// Takes another rate and depth; the tokens stay as far as they fit.
     pub fn change(&mut self, config: EgressPolicerConfig, now: Nanos) {
         self.bucket.change(config.cir, config.cbs, now);
     }
 
-    /// Whether a packet of so many bytes may pass; then its tokens are taken.
+    /// Whether a packet of this size may pass; if so, takes its tokens.
     #[inline]
     pub fn pass(&mut self, bytes: u32, now: Nanos) -> bool {
         self.bucket.fill(now);

@@ -1,4 +1,4 @@
-//! The policer of what a port receives.
+//! The ingress policer of a port.
 //!
 //! Source: `ingress_policing_*` in ovs-vswitchd.conf.db(5): a rate in kbit/s with a burst in kbit
 //! (0 is 8000), a rate in kpkts/s with a burst in kpkts (0 is 16). A rate of 0 does not police.
@@ -62,7 +62,7 @@ impl IngressPolicer {
         }
     }
 
-    /// Takes other rates and bursts; the tokens stay as far as they find room.
+    /// Takes other rates and bursts; the tokens stay as far as they fit.
     pub fn change(&mut self, config: IngressPolicerConfig, now: Nanos) {
         let new = IngressPolicer::new(config);
         let keep = |old: &mut Option<Bucket>, new: Option<Bucket>, rate, depth| match (old.as_mut(), new) {
@@ -78,8 +78,7 @@ impl IngressPolicer {
         );
     }
 
-    /// Whether a packet that counts as so many frames of so many bytes together may pass; then its
-    /// tokens are taken.
+    /// Whether a packet with these frames and bytes may pass; if so, takes its tokens.
     #[inline]
     pub fn pass(&mut self, bytes: u32, segments: u32, now: Nanos) -> bool {
         let wanted = [

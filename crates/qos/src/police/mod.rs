@@ -1,4 +1,4 @@
-//! Policers: they let a packet pass or not, and keep none.
+//! Policers: they pass or drop packets, and queue none.
 //!
 //! A bucket holds tokens (bytes, or packets) and is filled at a rate up to its depth; a packet that
 //! finds enough takes them. [`EgressPolicer`] has one bucket, [`TrTcm`] two, [`IngressPolicer`] one

@@ -7,7 +7,7 @@
 use super::bucket::Bucket;
 use crate::{ConfigError, Nanos};
 
-/// What the marker says of a packet.
+/// The color of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Color {
     /// Within the committed rate.
@@ -64,7 +64,7 @@ impl TrTcm {
         }
     }
 
-    /// Takes other rates and depths; the tokens stay as far as they find room.
+    /// Takes other rates and depths; the tokens stay as far as they fit.
     pub fn change(&mut self, config: TrTcmConfig, now: Nanos) {
         self.committed.change(config.cir, config.cbs, now);
         self.excess.change(config.eir, config.ebs, now);

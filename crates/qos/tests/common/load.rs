@@ -1,4 +1,4 @@
-//! Load that answers to drops and marks: sources like TCP before one link.
+//! Responsive load: sources like TCP before one link.
 
 use super::Parcel;
 use qos::{LinkLayer, Nanos, PortSpeed, Scheduler, Shaper};
@@ -9,8 +9,8 @@ pub const TRIP: Nanos = Nanos::from_millis(20);
 /// CoDel's interval.
 const INTERVAL: u64 = 100_000_000;
 
-/// A source like TCP: so many packets on their way as its window, which grows by one a round trip
-/// and halves on a loss or mark, once a round trip.
+/// A source like TCP: its window of packets in flight grows by one each round trip and halves on a
+/// loss or mark, once each round trip.
 struct Source {
     window: f64,
     out: u32,
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub bytes: u64,
 }
 
-/// So many sources before a link of a rate in bit/s, for so many seconds.
+/// Simulates sources before a link with a rate in bit/s, for a number of seconds.
 pub fn simulate(
     scheduler: impl Scheduler<Parcel>,
     rate: u64,

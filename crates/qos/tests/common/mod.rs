@@ -61,7 +61,7 @@ impl Packet for Parcel {
     }
 }
 
-/// Sources that keep so many packets of a size in each queue, and what came out.
+/// Sources that keep a number of packets of one size in each queue, and the packets sent.
 pub struct Greedy {
     pub queues: Vec<(u32, u32)>,
     pub depth: u64,

@@ -1,4 +1,4 @@
-//! How far two records are from each other.
+//! Compares two records.
 
 use crate::record::Record;
 use crate::scenario::{Near, Scenario};
@@ -14,7 +14,7 @@ pub(crate) struct Difference {
     dropped: [usize; 2],
     marked: [usize; 2],
     late: u64,
-    /// What all are later by in the kernel.
+    /// The constant delay of the kernel's path.
     path: i64,
     share: f64,
     wait: u64,
@@ -52,7 +52,7 @@ impl Difference {
         }
     }
 
-    /// Whether it is within bounds, and if not, which it is beyond.
+    /// Whether it is within the tolerances, else the one exceeded.
     pub(crate) fn within(&self, near: &Near) -> Result<(), String> {
         let beyond = |what: &str, value: usize, most: usize| {
             (value > most).then(|| format!("{what}: {value}, more than {most}"))

@@ -1,5 +1,5 @@
-//! A scenario on the kernel that runs here: its qdisc on one end of a veth pair, what leaves is
-//! read at the other.
+//! Runs a scenario on the running kernel: its qdisc on one end of a veth pair; the packets are read
+//! at the other.
 
 use crate::offer;
 use crate::record::{Fate, Record};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use sys::PacketSocket;
 use testkit::Netns;
 
-/// Nothing came for so long: nothing will.
+/// After this silence no further packet is expected.
 const SILENCE: Duration = Duration::from_millis(400);
 
-/// Runs a scenario; the error is what `tc` said to a command that failed. A polite sender lets the
-/// kernel and the receiver go first, where all are on one processor.
+/// Runs a scenario; the error is the message of a failed `tc` command. A polite sender yields to
+/// the kernel and the receiver if all are on one processor.
 pub(crate) fn run(scenario: &Scenario, polite: bool) -> Result<Record, String> {
     let from = Netns::new("from");
     let to = Netns::new("to");
@@ -63,7 +63,7 @@ fn send(sender: &PacketSocket, scenario: &Scenario, begin: Instant, polite: bool
         let at = begin + Duration::from_micros(offer.at);
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
         let sent = (Instant::now() - begin).as_micros() as u64;
-        // A qdisc that drops the packet tells the sender: that is no failure.
+        // A qdisc that drops the packet reports an error to the sender, which is no failure.
         let _ = rustix::net::send(sender, &frame, rustix::net::SendFlags::empty());
         Fate {
             sent,

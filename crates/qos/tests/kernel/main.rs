@@ -1,10 +1,9 @@
-//! Our disciplines beside the kernel's: the same packets at the same moments, and what left, when,
-//! in which order, and what was dropped.
+//! Compares our disciplines with the kernel's: the same packets at the same times; which left,
+//! when, in which order, and which were dropped.
 //!
-//! What a kernel did was recorded in a virtual machine with Debian's cloud kernel, in which time
-//! passes with the instructions (`oxvs lab guest`), and is in `recorded/`; `make kernel-qdiscs`
-//! records it anew. Where the kernel that runs here has the qdisc, it is asked too, in its own
-//! time.
+//! The kernel's behaviour was recorded in a virtual machine with Debian's cloud kernel, whose time
+//! is a count of instructions (`oxvs lab guest`), and is in `recorded/`; `make kernel-qdiscs`
+//! records it again. If the running kernel has the qdisc, it is compared too, in real time.
 #![allow(missing_docs)]
 
 #[path = "../common/mod.rs"]
@@ -106,8 +105,7 @@ mod live {
     }
 }
 
-/// How near they are where time is not ours: what a machine that stops for a while changes is not
-/// compared.
+/// Tolerances in real time: differences from a machine that stops for a while do not count.
 const LIVE: Near = Near {
     moved: usize::MAX,
     fates: usize::MAX,
@@ -117,7 +115,7 @@ const LIVE: Near = Near {
     wait: 50_000,
 };
 
-/// Asks the kernel that runs here; again, if the machine did not let it have its time.
+/// Compares with the running kernel; repeats if the machine was too busy.
 fn as_here(scenario: &Scenario) {
     testkit::skip!(unless root, "ip", "tc");
     let mut faults = vec![];
@@ -136,7 +134,7 @@ fn as_here(scenario: &Scenario) {
     panic!("{} and this kernel are apart: {}", scenario.name, faults.join("\n"));
 }
 
-/// Writes what the kernel that runs here does into the directory that `OXVS_RECORD` names.
+/// Records the running kernel's behaviour in the directory `OXVS_RECORD`.
 #[test]
 #[ignore = "records; see scripts/qdiscs.sh"]
 fn record_what_this_kernel_does() {

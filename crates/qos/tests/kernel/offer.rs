@@ -1,5 +1,5 @@
-//! What is offered to a discipline: packets with a time, a flow and a class, as frames that carry
-//! their number.
+//! The packets offered to a discipline: with a time, a flow and a class, as frames that carry their
+//! number.
 
 use std::net::Ipv4Addr;
 

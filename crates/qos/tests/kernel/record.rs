@@ -1,9 +1,9 @@
-//! What became of each packet: by a kernel, as it is stored, or by one of our disciplines.
+//! The fate of each packet: in a kernel, as stored, or in one of our disciplines.
 
 use crate::scenario::Scenario;
 use std::fmt::Write as _;
 
-/// What became of one packet. Times are in µs from the first one.
+/// The fate of one packet. Times are in µs from the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
     pub sent: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Fate {
     pub marked: bool,
 }
 
-/// What became of a scenario's packets, by their numbers.
+/// The fates of a scenario's packets, by number.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub kernel: String,

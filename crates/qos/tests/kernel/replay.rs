@@ -1,15 +1,15 @@
-//! The same packets through one of our disciplines, on virtual time, at the moments at which the
-//! kernel got them.
+//! Sends the same packets through one of our disciplines on virtual time, at the kernel's arrival
+//! times.
 
 use crate::common::Parcel;
 use crate::record::{Fate, Record};
 use crate::scenario::Scenario;
 use qos::{Nanos, Scheduler};
 
-/// What becomes of a scenario's packets here, if they are sent when a record says.
+/// The fates of a scenario's packets in our discipline, sent at the times of a record.
 pub(crate) fn replay(scenario: &Scenario, kernel: &Record) -> Record {
     let mut scheduler = (scenario.ours)();
-    // Time does not begin at 0: a bucket is full by then.
+    // Time does not start at 0, so that buckets are full.
     let origin = Nanos::from_secs(10);
     let mut fates: Vec<Fate> = (kernel.fates.iter())
         .map(|fate| Fate {

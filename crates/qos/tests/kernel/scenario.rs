@@ -1,5 +1,4 @@
-//! What a scenario is: the kernel's commands, our configuration, what is offered, and how near the
-//! two must be.
+//! A scenario: the kernel's commands, our configuration, the offered packets, and the tolerances.
 
 use crate::common::Parcel;
 use crate::offer::{CLASS_PORT, FLOW_PORT, Offer};
@@ -26,7 +25,7 @@ pub(crate) struct Scenario {
     pub near: Near,
 }
 
-/// How far the kernel and ours may be from each other.
+/// Tolerances of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Near {
     /// By how many places a packet may be earlier or later in the order of leaving.
@@ -46,8 +45,7 @@ pub(crate) struct Near {
 }
 
 impl Near {
-    /// The same packets in the same order, each at the same time but for what the kernel's path
-    /// takes.
+    /// The same packets in the same order, each at the same time except for the kernel's path.
     pub(crate) const SAME: Near = Near {
         moved: 0,
         fates: 0,

@@ -497,8 +497,8 @@ const FENCED: &[HfscRow] = &[
     (12, 1, linear(1_000_000), linear(3_000_000), None),
 ];
 
-/// All have too much to send all the time: what a class leaves of its limit it may catch up with
-/// later in the kernel, but not here.
+/// All classes are backlogged all the time: in the kernel a class can catch up on an unused upper
+/// limit later, but not here.
 pub(crate) fn upper_limits() -> Scenario {
     Scenario {
         name: "hfsc-limits",

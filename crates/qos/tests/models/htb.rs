@@ -1,5 +1,5 @@
-//! Devera's theory: tokens of rate and ceiling at every class; who may send is found anew each
-//! time, by looking at all.
+//! Devera's theory: tokens of rate and ceiling at every class; computes each time from scratch who
+//! may send.
 //!
 //! A leaf with packets may send if it is green, or if it is yellow and so are all above it up to
 //! one that is green, which lends. The lowest lender comes first, among its borrowers the first

@@ -1,10 +1,9 @@
-//! Each discipline against an independent model: slow, obvious, written from the primary source and
-//! not from the crate.
+//! Compares each discipline with an independent model: slow, obvious, written from the primary
+//! source and not from the crate.
 //!
-//! The same packets at the same moments have to come out, be marked and be dropped as the model
-//! says. Where the source leaves a choice (the fattest of equal flows, whose turn it is among
-//! equals) the model accepts each. `pfifo_fast` and SFQ have theirs in `disciplines.rs`, the trTCM
-//! in `police.rs`.
+//! The discipline must send, mark and drop the same packets at the same times as the model. If the
+//! source leaves a choice (the fattest of equal flows, the order of equals), the model accepts
+//! each. `pfifo_fast` and SFQ have theirs in `disciplines.rs`, the trTCM in `police.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -45,12 +44,12 @@ fn steps(flows: u64, pause: u64, most: usize) -> impl Strategy<Value = Vec<Step>
     prop::collection::vec(step, 1..most)
 }
 
-/// What a model of a discipline without classes does.
+/// A model of a discipline without classes.
 trait Model {
-    /// Takes a packet in. `seen` is what the discipline dropped for it, by which the model settles
-    /// what is left open; the answer is what it drops.
+    /// Enqueues a packet. `seen` are the discipline's drops, which resolve choices that the source
+    /// leaves open. Returns the model's drops.
     fn enqueue(&mut self, parcel: Parcel, now: Nanos, seen: &[Parcel]) -> Vec<Parcel>;
-    /// The next packet, marked if it is so, and what is dropped on the way to it.
+    /// The next packet, with its mark, and the packets dropped before it.
     fn dequeue(&mut self, now: Nanos) -> (Option<Parcel>, Vec<Parcel>);
 }
 

@@ -1,17 +1,16 @@
-//! Policers by what a token bucket promises, without one: in no time since the beginning more than
-//! the burst and the rate's part of that time.
+//! Checks policers by the guarantee of a token bucket: in no interval more than the burst plus the
+//! rate times the interval.
 
 use proptest::prelude::*;
 use qos::Nanos;
 use qos::police::{EgressPolicer, EgressPolicerConfig, IngressPolicer, IngressPolicerConfig};
 
-/// What passed: when, and how much.
+/// The times and amounts that passed.
 #[derive(Default)]
 struct Passed(Vec<(u64, u64)>);
 
 impl Passed {
-    /// Whether `amount` more at `now` keeps what passed since any moment within burst and rate (a
-    /// second).
+    /// Whether `amount` more at `now` stays within burst and rate (a second) for every interval.
     fn has_room(&self, amount: u64, now: u64, rate: u64, burst: u64) -> bool {
         let mut sum = u128::from(amount);
         let within = |sum: u128, since: u64| {
