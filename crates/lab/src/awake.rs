@@ -1,15 +1,15 @@
-//! Processors that do not fall asleep.
+//! Keeps processors awake.
 //!
-//! A processor with nothing to do halts, and takes tens of microseconds to come back (in a virtual
-//! machine more, as its host has given the processor away). How long depends on what else runs, so
-//! that a path with more work in it can even seem the faster one. While processors are kept awake a
-//! wake-up costs the same few microseconds everywhere.
+//! An idle processor halts and takes tens of microseconds to wake (more in a virtual machine, whose
+//! host uses the processor meanwhile). The time depends on other work, so a path with more work can
+//! even seem faster. While processors are kept awake, a wake-up costs the same few microseconds
+//! everywhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// What the names of its threads begin with.
+/// The prefix of its threads' names.
 pub(crate) const NAME: &str = "awake ";
 
 /// Keeps all processors busy with nothing, by threads that yield to everything else at once

@@ -3,8 +3,8 @@
 //!
 //! All with processors that are [kept awake](crate::awake).
 //!
-//! - The prober's floor: a round trip that leaves no host. All that is measured includes it.
-//! - A bare cable: what two hosts and a veth pair add, and how steady that is.
+//! - The prober's floor: a round trip within a host. All results include it.
+//! - A bare cable: the addition of two hosts and a veth pair, and its spread.
 //! - Cables with a rate, kept by the kernel's token bucket: payload that arrives of datagrams sent
 //!   a fifth faster than the cable carries. A frame with P bytes of UDP payload occupies the cable
 //!   for P + 8 (UDP) + 20 (IPv4) + 14 (Ethernet) + 24 (preamble, FCS, gap) bytes, so a rate R
@@ -36,9 +36,9 @@ pub struct Check {
     pub what: String,
     /// Of all numbers.
     pub unit: String,
-    /// What it should be; none: it is only reported.
+    /// The known value; none: it is only reported.
     pub known: Option<f64>,
-    /// What it is.
+    /// The measured value.
     pub measured: f64,
     /// By how much it may differ; for a known value of 0, how large it may be.
     pub tolerance: Option<f64>,
@@ -67,8 +67,7 @@ const TURNS: usize = 11;
 /// The share of a turn's round trips that took no longer than the one that counts.
 const UNDISTURBED: f64 = 0.25;
 
-/// How often a throughput is measured; the fastest counts: what else runs on the machine can only
-/// slow a sender down.
+/// How often a throughput is measured; the fastest counts, since other work can only slow a sender.
 const STREAMS: usize = 3;
 
 /// Bytes of headers before a UDP payload: Ethernet, IPv4, UDP.
@@ -83,11 +82,10 @@ const SEGMENT_HEADERS: u64 = 14 + 20 + 32;
 const ONE: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 
-/// Measures all; each measurement takes about `seconds`. `progress` is told what comes next.
+/// Measures all; each measurement takes about `seconds`. `progress` gets the name of each next
+/// step.
 ///
-/// # Errors
-/// No root, a tool that is missing, an agent that has gone. That something is not as it should be
-/// is no error.
+/// # Errors No root, a tool that is missing, an agent that has gone. A failed check is no error.
 pub fn measure(seconds: f64, progress: &mut dyn FnMut(&str)) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     let awake = Awake::begin()?;
@@ -193,10 +191,10 @@ fn bare(bed: &Bed, seconds: f64, checks: &mut Vec<Check>) -> Result<()> {
 }
 
 /// A round trip takes `known` nanoseconds longer across a cable than across a bare one. There the
-/// echo server keeps each datagram as long, by its own clock, so that everybody rests as long in
-/// both: what has rested longer takes longer to begin, by more than the tolerance. Both are
-/// measured in turns, and the calmest turn of each counts: what else runs on the machine can only
-/// make a round trip longer, and changes from turn to turn.
+/// echo server holds each datagram equally long by its own clock, so that all programs sleep
+/// equally long in both: after a longer sleep a program wakes later, by more than the tolerance.
+/// Both are measured in turns, and the best turn of each counts: other work on the machine can only
+/// lengthen a round trip, and changes from turn to turn.
 fn delay_check(what: &str, cable: &str, payload: u32, known: u64, seconds: f64) -> Result<Check> {
     let (cable, reference) = (pair(cable)?, pair("")?);
     let (mut across, mut held) = (f64::INFINITY, f64::INFINITY);
@@ -284,7 +282,7 @@ fn throughput(what: &str, cable: &str, rate: u64, payload: u64, seconds: f64) ->
     for _ in 0..STREAMS {
         let (offered, arrived) = datagrams(&from, &to, payload, (known * 1.2) as u64, seconds / STREAMS as f64)?;
         measured = measured.max(arrived);
-        // Where the sender was the slower, that says nothing about the cable.
+        // If the sender was slower than the cable, the check says nothing about the cable.
         filled |= offered > known * 1.1;
     }
     let remark = if filled { "" } else { " (all that was sent)" };

@@ -1,4 +1,4 @@
-//! Results by the values of what was varied.
+//! Results by the values of the dimensions.
 
 use crate::stats::{Estimate, Interval};
 use serde::Deserialize;
@@ -17,9 +17,9 @@ pub struct Table {
 /// One result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// What was varied, and its value here.
+    /// The dimensions' values.
     pub at: BTreeMap<String, String>,
-    /// What came out.
+    /// The result.
     pub value: Estimate,
 }
 
@@ -31,7 +31,7 @@ pub struct Layout {
     pub file: String,
     /// Of the values.
     pub unit: String,
-    /// Columns that say what was varied.
+    /// Columns of the dimensions.
     pub keys: Vec<String>,
     /// Columns with a result.
     pub value: Columns,
@@ -46,7 +46,7 @@ pub struct Layout {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, untagged)]
 pub enum Columns {
-    /// Mean and standard deviation of so many repetitions.
+    /// Mean and standard deviation of a number of repetitions.
     Mean {
         /// Column of the mean.
         mean: String,
@@ -81,7 +81,7 @@ pub struct Across {
     pub values: Vec<String>,
 }
 
-/// What is wrong with a table's file.
+/// Errors of a table's file.
 #[derive(Debug, Error)]
 pub enum TableError {
     /// It is not a table.
@@ -179,7 +179,7 @@ impl Row<'_> {
         Ok(true)
     }
 
-    /// `None` where the cell is empty.
+    /// `None` if the cell is empty.
     fn number(&self, column: &str, across: &str) -> Result<Option<f64>, TableError> {
         let column = column.replace('*', across);
         let text = self.text(&column)?;

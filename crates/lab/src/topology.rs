@@ -1,8 +1,6 @@
-//! A testbed as a scenario asks for it: hosts, bridges, and the cables between them, every number
-//! given.
+//! A scenario's testbed: hosts, bridges, and the cables between them, with all numbers.
 //!
-//! It says nothing of how: [`crate::bed`] makes the hosts and cables, [`crate::systems`] the
-//! bridges.
+//! [`crate::bed`] makes the hosts and cables, [`crate::systems`] the bridges.
 
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -11,13 +9,13 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Where traffic begins and ends.
+    /// The hosts, where traffic starts and ends.
     #[serde(default, rename = "host")]
     pub hosts: Vec<Host>,
     /// The switches.
     #[serde(default, rename = "bridge")]
     pub bridges: Vec<Bridge>,
-    /// What joins them.
+    /// The cables.
     #[serde(default, rename = "link")]
     pub links: Vec<Link>,
 }
@@ -28,8 +26,8 @@ impl Topology {
         self.hosts.iter().find(|host| host.name == name)
     }
 
-    /// What remains without the set-up of switches: hosts, names of bridges, cables. Testbeds that
-    /// are equal in it can be one testbed.
+    /// The topology without the switches' set-up: hosts, names of bridges, cables. Topologies with
+    /// equal cabling can share one testbed.
     pub fn cabling(&self) -> Topology {
         let mut cabling = self.clone();
         for bridge in &mut cabling.bridges {
@@ -56,7 +54,7 @@ pub struct Host {
     /// Its addresses.
     #[serde(rename = "address")]
     pub addresses: Vec<Address>,
-    /// Where packets to other networks go.
+    /// The next hop to other networks.
     pub gateway: Option<Ipv4Addr>,
     /// It routes between its addresses' networks.
     #[serde(default)]
@@ -103,11 +101,11 @@ pub struct Bridge {
     pub control: Control,
 }
 
-/// Who decides where a bridge's packets go.
+/// The control of a bridge's forwarding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
-    /// The bridge, by what it learned.
+    /// The bridge, by MAC learning.
     #[default]
     Learning,
     /// Rules that the lab installs before the run.
@@ -130,13 +128,12 @@ pub struct Link {
     /// In each direction, in microseconds.
     #[serde(default)]
     pub delay: u64,
-    /// With a rate: a frame arrives when its last bit has passed, as on a cable of copper. The
-    /// kernel's shaper, which is used without this, lets a frame that finds the cable idle pass at
-    /// once; this is a program's work, and costs more of the processor the more frames there are.
+    /// With a rate: a frame arrives when its last bit has passed, as on a cable of copper. Without
+    /// this the kernel's shaper passes a frame at once if the cable is idle. A program implements
+    /// this, at a processor cost for each frame.
     #[serde(default)]
     pub serial: bool,
-    /// What the cable's shaper holds in each direction, in bytes, each frame counted with
-    /// [`OVERHEAD`].
+    /// The shaper's queue in each direction in bytes, each frame counted with [`OVERHEAD`].
     #[serde(default = "queue")]
     pub queue: u64,
 }
@@ -145,12 +142,12 @@ pub struct Link {
 /// payload's end): preamble and start 8, FCS 4, gap 12 (IEEE 802.3).
 pub const OVERHEAD: u64 = 24;
 
-/// What the shaper of a cable holds where the scenario does not say: 100 full frames.
+/// The default queue of a cable's shaper: 100 full frames.
 fn queue() -> u64 {
     153_800
 }
 
-/// What a cable is plugged into.
+/// An end of a cable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
@@ -172,7 +169,7 @@ pub struct Port {
     pub trunk: Vec<u16>,
     /// How packets that leave the port are scheduled.
     pub qos: Option<Qos>,
-    /// What may come in.
+    /// The ingress policer.
     pub policing: Option<Policing>,
     /// It is one of several members of a port; all of its cables that name the same bond, at the
     /// same bridge, are set up alike.
@@ -210,12 +207,12 @@ pub enum BondMode {
 pub struct Qos {
     /// Which.
     pub kind: QosKind,
-    /// In bit/s, where the kind has a rate (HTB, HFSC).
+    /// In bit/s, for kinds with a rate (HTB, HFSC).
     pub rate: Option<u64>,
-    /// What stands in each class (HTB, HFSC): fifo, sfq, codel or fq_codel; none: a plain queue.
+    /// The discipline in each class (HTB, HFSC): fifo, sfq, codel or fq_codel; none: a plain queue.
     pub leaf: Option<QosKind>,
-    /// Classes below that rate (HTB, HFSC); what no class takes goes with the first. None: one
-    /// class with all of the rate.
+    /// Classes below that rate (HTB, HFSC); packets of no class go into the first. None: one class
+    /// with the whole rate.
     #[serde(default, rename = "class")]
     pub classes: Vec<Class>,
 }
@@ -224,9 +221,9 @@ pub struct Qos {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
-    /// What it always gets, bit/s.
+    /// Guaranteed rate, bit/s.
     pub min: u64,
-    /// What it never exceeds, bit/s; none: the scheduler's rate.
+    /// Maximum rate, bit/s; none: the scheduler's rate.
     pub max: Option<u64>,
     /// Smaller ones borrow first (HTB); 0 to 7.
     pub priority: Option<u8>,

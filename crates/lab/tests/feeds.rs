@@ -1,4 +1,4 @@
-//! What the scenarios measure reaches the findings.
+//! The scenarios' results reach the findings.
 
 use lab::findings::{Finding, Verdict, published};
 use lab::scenario::{Fed, Profile, Scenario, built_in};

@@ -1,4 +1,4 @@
-//! Guests: skipped, with a word, where QEMU is not installed.
+//! Guests: skipped with a message if QEMU is not installed.
 
 use lab::guest::{Finished, Guest, Kernel, Output};
 use std::io::{BufRead, BufReader, Write};

@@ -13,7 +13,7 @@ fn page(results: Results, calibration: Option<Vec<lab::calibration::Check>>) -> 
     files.into_iter().find(|(name, _)| *name == "index.html").unwrap().1
 }
 
-/// A directory of this test's own, whose files stay for someone who wants to see them.
+/// A directory of this test, whose files stay for inspection.
 fn directory(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&dir);

@@ -1,4 +1,4 @@
-//! The scenarios of the program, and what is said of files that are wrong.
+//! The built-in scenarios, and the errors of wrong files.
 
 use lab::scenario::{Profile, Scenario, built_in, estimate, find};
 use lab::topology::{Attachment, Control};

@@ -46,7 +46,7 @@ fn has_8021q() -> bool {
     there() || (known(&["modprobe", "-q", "8021q"]).is_ok() && there())
 }
 
-/// Makes what is planned, and gives the programs of the cables that have one.
+/// Builds the plan. Returns the programs of cables.
 pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result<Vec<Delay>> {
     for name in plan.namespaces() {
         record.make_namespace(name)?;
@@ -117,21 +117,20 @@ pub(crate) fn set_up(host: &topology::Host, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Settings of a namespace, made on a thread in it before it has devices: nothing is sent that was
-/// not asked for, and one run leaves nothing that another one feels.
+/// Settings of a namespace, made on a thread in it before it has devices: so that nothing
+/// unrequested is sent, and no run affects another.
 fn settle() -> Result<()> {
     let settings = [
         ("net/ipv6/conf/all/disable_ipv6", "1"),
         ("net/ipv6/conf/default/disable_ipv6", "1"),
-        // Neither a router's advice nor its own view of where a packet should come from changes a
-        // host's way.
+        // Neither redirects nor reverse path filters change a host's routing.
         ("net/ipv4/conf/all/rp_filter", "0"),
         ("net/ipv4/conf/default/rp_filter", "0"),
         ("net/ipv4/conf/all/send_redirects", "0"),
         ("net/ipv4/conf/default/send_redirects", "0"),
         ("net/ipv4/conf/all/accept_redirects", "0"),
         ("net/ipv4/conf/default/accept_redirects", "0"),
-        // What a host has once learned it does not ask again in the middle of a run.
+        // A host does not repeat ARP requests in the middle of a run.
         ("net/ipv4/neigh/default/base_reachable_time_ms", "3600000"),
         ("net/ipv4/tcp_no_metrics_save", "1"),
         // A bridge is a bridge.
@@ -153,9 +152,9 @@ fn write(name: &str, value: &str) -> Result<()> {
     fs::write(&path, value).with_context(|| format!("{} = {value}", path.display()))
 }
 
-/// The offloads of a container's device on a bare cable, which are those that a container on a
-/// switch's port has, as `ethtool -k` names them; features that the device cannot have are left
-/// out. None where no testbed can be made to look.
+/// The offloads of a container's device on a bare cable, the same as on a switch's port, in
+/// `ethtool -k` names, without features that the device cannot have. None if no testbed can be
+/// made.
 pub fn offloads() -> BTreeMap<String, String> {
     let topology = "host = [{ name = 'a', address = [] }, { name = 'b', address = [] }]\n\
                     link = [{ a = { at = 'a' }, b = { at = 'b' } }]";

@@ -1,9 +1,9 @@
-//! Cables: how each is made, and what it has lost.
+//! Cables: their construction and their losses.
 //!
 //! A bare cable is a veth pair. One with a rate has a namespace of its own with a plain bridge
 //! between the two ends and the kernel's token bucket (`tc-tbf(8)`) at the way out of each
-//! direction. One with a delay has a [program](super::delay) in the bridge's place, and one whose
-//! frames take their time to pass has it in the bucket's place too.
+//! direction. One with a delay has a [program](super::delay) in the bridge's place, and a serial
+//! one has the program in place of the bucket too.
 //!
 //! A token bucket counts whole frames only if it is handed whole frames: what it takes apart itself
 //! (a segment of 64 KB) it counts without the cable's overhead. So all four devices of such a cable
@@ -22,7 +22,7 @@ const FRAME: u64 = 1518;
 /// How late the kernel's timer may be without the rate falling behind, in microseconds.
 const LATENESS: u64 = 1000;
 
-/// What is switched off at devices of a cable with a rate or a delay.
+/// Offloads switched off at devices of a cable with a rate or a delay.
 pub(crate) const OFFLOADS: &[&str] = &["tx", "tso", "gso", "gro"];
 
 /// A cable, with the names that it has on this machine.
@@ -74,8 +74,8 @@ impl Rate {
         let rate = link.rate?;
         let tagged = is_tagged(&link.a, topology) || is_tagged(&link.b, topology);
         let overhead = OVERHEAD + if tagged { TAG } else { 0 };
-        // Two frames at least: with one, the bucket is full while it waits for a late timer, and
-        // what it could not hold is lost to the rate.
+        // Two frames at least: with one, the bucket is full while it waits for a late timer, which
+        // lowers the rate.
         let burst = (2 * (FRAME + OVERHEAD)).max(rate / 8 * LATENESS / 1_000_000);
         Some(Rate {
             rate,
@@ -97,7 +97,7 @@ impl Rate {
     }
 }
 
-/// Whether what passes an end is tagged: a bridge's trunk, or a host whose addresses are all in
+/// Whether packets at an end are tagged: a bridge's trunk, or a host whose addresses are all in
 /// VLANs.
 fn is_tagged(end: &End, topology: &Topology) -> bool {
     let host = topology.hosts.iter().find(|host| host.name == end.at);
@@ -178,8 +178,7 @@ impl Cable {
         devices
     }
 
-    /// What has gone in at the other end and leaves through `inner`, for a reader:
-    /// `PC1-s1 towards s1`.
+    /// The name of the direction that leaves through `inner`: `PC1-s1 towards s1`.
     pub(crate) fn direction(&self, device: &str) -> String {
         let to = if device == self.a.inner { &self.a } else { &self.b };
         format!("{} towards {}", self.name, to.at)

@@ -1,4 +1,4 @@
-//! Commands of other programs, with errors that say what was run and what it answered.
+//! Runs other programs, with errors that have the command and its output.
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ pub fn run_words(words: &[&str]) -> Result<String> {
     run(Command::new(program).args(args))
 }
 
-/// As [`run_words`], run once in the life of this process: what the machine has is asked for every
-/// cell of every scenario.
+/// As [`run_words`], but run only once in this process, since every cell of every scenario asks for
+/// the machine's features.
 ///
 /// # Errors
 /// As [`run`], in words.
@@ -60,7 +60,7 @@ pub fn batch(tool: &str, namespace: &str, lines: &[String]) -> Result<()> {
         .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| cannot_start(&command, &e))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A tool that has failed does not read on: what it says is the error, not that.
+        // A failed tool stops reading; its own message is the error to report.
         let _ = stdin.write_all((lines.join("\n") + "\n").as_bytes());
     }
     let output = child.wait_with_output().with_context(|| format!("{tool} -batch"))?;
@@ -72,7 +72,7 @@ pub fn batch(tool: &str, namespace: &str, lines: &[String]) -> Result<()> {
     bail!("{tool} -n {namespace} {failed}: {said}")
 }
 
-/// The line that a batch failed at (`Command failed -:3`), and what else was said.
+/// The failed line of a batch (`Command failed -:3`), and the rest of the output.
 fn failed_line(said: &str, lines: &[String]) -> (String, String) {
     let mut failed = "-batch".to_owned();
     let mut rest = String::new();

@@ -1,4 +1,4 @@
-//! What the kernel has counted in a testbed.
+//! The kernel's counters of a testbed.
 
 use super::cable::Cable;
 use super::command::run_words;
@@ -75,7 +75,7 @@ fn device(line: &str) -> Option<(String, Counters)> {
     Some((name.trim().to_owned(), counters))
 }
 
-/// What cables and hosts have lost.
+/// Losses of cables and hosts.
 pub(crate) fn losses(plan: &Plan, delays: &[Delay]) -> Result<Vec<Loss>> {
     let mut losses = Vec::new();
     let mut counted: BTreeMap<&str, BTreeMap<String, Counters>> = BTreeMap::new();
@@ -133,7 +133,7 @@ fn cable_losses(cable: &Cable, counted: &BTreeMap<&str, BTreeMap<String, Counter
     Ok(losses)
 }
 
-/// What the queues at the ways out of a namespace have dropped, by device.
+/// Drops of a namespace's transmit queues, by device.
 fn queue_drops(namespace: &str) -> Result<Vec<(String, u64)>> {
     let text = run_words(&["tc", "-n", namespace, "-s", "-j", "qdisc", "show"])?;
     let queues: Value = serde_json::from_str(&text).with_context(|| format!("tc -n {namespace} -s -j qdisc show"))?;
@@ -144,12 +144,12 @@ fn queue_drops(namespace: &str) -> Result<Vec<(String, u64)>> {
         .collect())
 }
 
-/// What a host's stack has received in fragments.
+/// A host's counters of fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragments {
-    /// Fragments that were kept until the rest of their datagrams would come.
+    /// Received fragments kept for reassembly.
     pub received: u64,
-    /// Datagrams that became whole.
+    /// Reassembled datagrams.
     pub whole: u64,
 }
 

@@ -1,11 +1,11 @@
-//! A cable's delay: a program between two devices that holds every frame for a time, and, if asked,
-//! for as long as its bits take to pass.
+//! A cable's delay: a program between two devices that holds every frame for a time and, if
+//! configured, for its serialization time.
 //!
-//! The time counts from when the kernel received the frame, not from when the program was woken,
-//! and for the last moment before a frame is due the program does not sleep. It begins to send so
-//! much earlier as the kernel needs to have the frame on the device, which it learns from the time
-//! that the kernel notes there: between the two notes of the kernel lies the delay. A late wake-up
-//! delays frames, but not those behind them, so the rate is kept.
+//! The time starts when the kernel received the frame, not when the program woke, and the program
+//! polls just before a frame is due. It starts to send earlier by the time that the kernel needs to
+//! put the frame on the device, which it learns from the time that the kernel notes there: between
+//! the two notes of the kernel lies the delay. A late wake-up delays frames, but not those behind
+//! them, so the rate is kept.
 
 use super::cable::{Cable, Rate};
 use super::process::{self, Input};
@@ -38,16 +38,15 @@ const LONGEST: usize = 65_536;
 /// a wake-up takes.
 const SPIN: u64 = 60_000;
 
-/// The longest that a frame may have waited to be received, or its time to be taken, in
-/// nanoseconds: what is more, the system's clock was set.
+/// Maximum plausible age of a received frame in nanoseconds; more means that the system's clock was
+/// set.
 const MOST_AGE: u64 = 100 * clock::MILLI;
 
-/// From the call that sends a frame to the frame on the device, in nanoseconds, as long as nothing
-/// is known of it. What the kernel does from there on (it hands the frame to the other end, and
-/// wakes who waits for it) it does on a bare cable too.
+/// Initial estimate of the time from the send call to the frame on the device, in nanoseconds. The
+/// kernel's work after that is the same on a bare cable.
 const ENTRY: u64 = 1_000;
 
-/// The most that the sending of a frame begins before it is due, in nanoseconds.
+/// Maximum lead of a send before its time, in nanoseconds.
 const MOST_LEAD: u64 = 10_000;
 
 /// By how much the lead follows a frame that was late, or early, in nanoseconds: by little and
@@ -78,10 +77,10 @@ pub struct Pace {
 /// One direction.
 struct Line {
     pace: Pace,
-    /// When the last bit of what was taken has passed.
+    /// When the last bit of all taken frames has passed.
     free: u64,
-    /// So much earlier than it is due the sending of a frame begins, in nanoseconds, to have it on
-    /// the device when it is due: the median of what that took of late, by the kernel's own times.
+    /// The lead of a send before its time, in nanoseconds: the median of recent send durations by
+    /// the kernel's timestamps.
     lead: u64,
     frames: VecDeque<(u64, Vec<u8>)>,
     /// Bytes of them.
@@ -90,7 +89,7 @@ struct Line {
     dropped: u64,
 }
 
-/// What both directions have done, the first named device's frames first.
+/// Counters of both directions, first those of frames from the first named device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Frames that were sent on.
@@ -112,7 +111,7 @@ impl Line {
         }
     }
 
-    /// Takes a frame that arrived at a time; drops it where too much is held.
+    /// Takes a frame with its arrival time; drops it if the queue is full.
     fn push(&mut self, arrived: u64, frame: Vec<u8>) {
         let counted = frame.len() as u64 + self.pace.overhead;
         let begins = self.free.max(arrived);
@@ -125,8 +124,7 @@ impl Line {
         self.frames.push_back((self.free + self.pace.delay, frame));
     }
 
-    /// Bytes that pass in so many nanoseconds: what a frame that has to wait as long finds before
-    /// it.
+    /// Bytes that pass in this many nanoseconds: the backlog before a frame that waits as long.
     fn waiting(&self, nanos: u64) -> u64 {
         let bits = self.pace.rate.map_or(0, |rate| {
             u128::from(nanos) * u128::from(rate.get()) / u128::from(clock::SECOND)

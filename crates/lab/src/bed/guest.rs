@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use std::thread;
 
-/// What a guest's kernel loads: its device, and VLAN devices.
+/// The modules of a guest's kernel: its device, and VLAN devices.
 const MODULES: &[&str] = &["virtio_pci", "virtio_net", "8021q"];
 
 /// A virtual machine that runs, with its agent.

@@ -53,7 +53,7 @@ impl Host {
         namespace::enter(&self.namespace, work)
     }
 
-    /// What its stack has counted so far; a guest's agent is asked.
+    /// The counters of its stack; for a guest, from its agent.
     ///
     /// # Errors
     /// The namespace or the guest is gone.

@@ -50,9 +50,7 @@ pub struct Bed {
 impl Bed {
     /// Makes hosts and cables, all of them up, but no bridge.
     ///
-    /// # Errors
-    /// What [`missing`] tells; a name that is taken; a command that fails. What was begun is
-    /// undone.
+    /// # Errors What [`missing`] returns; a name in use; a failed command. All set-up is undone.
     pub fn build(topology: &Topology) -> Result<Bed> {
         if let Some(reason) = missing(topology) {
             anyhow::bail!("{reason}");
@@ -93,8 +91,7 @@ impl Bed {
         self.record.directory()
     }
 
-    /// Sets huge pages of 2 MB apart for what runs in the testbed; what there was before comes back
-    /// with its end.
+    /// Reserves huge pages of 2 MB for the testbed; its end restores the previous number.
     ///
     /// # Errors
     /// The kernel has none, or not so much memory in one piece.
@@ -127,7 +124,7 @@ impl Bed {
         ends.map(|(_, _, device)| device).collect()
     }
 
-    /// All ports of bridges, in the topology's order: the bridge, what its cable leads to, the
+    /// All ports of bridges, in the topology's order: the bridge, the cable's other end, the
     /// device.
     pub fn ports(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.ends().filter(|(at, _, _)| !self.plan.hosts.contains_key(*at))
@@ -160,9 +157,8 @@ impl Bed {
     }
 
     /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's
-    /// queue was full, or the machine could not take what a device sent), `sender` and `receiver`
-    /// (a host's stack dropped it; of the receiver, the socket's buffer was full or nobody
-    /// listened).
+    /// queue was full, or the receiving device had no room), `sender` and `receiver` (a host's
+    /// stack dropped it; of the receiver, the socket's buffer was full or nobody listened).
     ///
     /// # Errors
     /// A namespace that is gone, a tool that fails.
@@ -170,7 +166,7 @@ impl Bed {
         counters::losses(&self.plan, &self.delays)
     }
 
-    /// What hosts have received in fragments since the testbed was made.
+    /// Fragments that hosts received since the testbed was made.
     ///
     /// # Errors
     /// A namespace that is gone.
@@ -178,8 +174,8 @@ impl Bed {
         counters::fragments(&self.plan)
     }
 
-    /// Whether a host still keeps fragments of datagrams that never became whole. They take room
-    /// from what comes next: the testbed is not as it was.
+    /// Whether a host still keeps fragments of incomplete datagrams. They take room from later
+    /// ones, so the testbed is not clean.
     ///
     /// # Errors
     /// A namespace or a guest that is gone.
@@ -192,7 +188,7 @@ impl Bed {
         Ok(false)
     }
 
-    /// What has passed the devices of bridges' ports since the testbed was made, by device.
+    /// Counters of the bridges' port devices since the testbed was made.
     ///
     /// # Errors
     /// The namespace is gone.

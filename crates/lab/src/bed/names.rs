@@ -3,7 +3,7 @@
 /// The longest name of a network device (`IFNAMSIZ` less its zero byte).
 const LONGEST: usize = 15;
 
-/// What all namespaces of the laboratory begin with.
+/// The prefix of the laboratory's namespaces.
 pub(crate) const PREFIX: &str = "oxvs-lab-";
 
 /// The device of an end: the port of `at` that leads to `to`, as `s1-PC1`; the second of two such

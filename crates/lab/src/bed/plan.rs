@@ -1,4 +1,4 @@
-//! What a topology comes to on this machine: namespaces, hosts and cables by name, nothing of it
+//! The plan of a topology on this machine: names of namespaces, hosts and cables, before they are
 //! made.
 
 use super::cable::{Cable, Plug, Rate, inner};

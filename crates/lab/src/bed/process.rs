@@ -21,8 +21,8 @@ pub(crate) fn start(namespace: &str, args: &[impl AsRef<OsStr>]) -> Result<(Inpu
     Ok((Input { to, child }, from.context("no standard output")?))
 }
 
-/// What a process reads. Dropping it ends the input, waits for the process to end, and ends it if
-/// it does not.
+/// The input of a process. Dropping it closes the input, waits for the process to end, and kills it
+/// if it does not.
 pub(crate) struct Input {
     to: Option<ChildStdin>,
     child: Child,

@@ -1,10 +1,9 @@
-//! What a bed has made is written down before it is made, so that whoever comes later can remove
-//! it.
+//! Records the parts of a bed before they are made, so that a later process can remove them.
 //!
 //! A bed has a directory under `/run/oxvs-lab`, named after its id: the file `owner` in it has the
 //! number of the process and the time that it was started at, the file `namespaces` a name a line,
-//! the file `hugepages` how many of those there were before. What a system under test puts into it
-//! goes with it.
+//! the file `hugepages` how many of those there were before. Files of a system under test in it are
+//! removed with it.
 
 use super::command::run_words;
 use super::names::{PREFIX, maker};
@@ -37,8 +36,8 @@ impl Record {
         let pid = std::process::id();
         let id = format!("{pid}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = Path::new(ROOT).join(&id);
-        // Written apart and put in place at once: a directory without an owner could not be told
-        // from one that is being made.
+        // Written under another name and then renamed, because a directory without an owner would
+        // look like one under construction.
         let draft = Path::new(ROOT).join(format!(".{id}"));
         let make = || -> std::io::Result<()> {
             let _ = fs::remove_dir_all(&draft);
@@ -87,8 +86,8 @@ impl Record {
         run_words(&["ip", "netns", "add", name]).map(drop)
     }
 
-    /// Sets so many huge pages of 2 MB apart, if there are fewer; as many as before are left when
-    /// the bed is removed.
+    /// Reserves this many huge pages of 2 MB if fewer exist; removing the bed restores the previous
+    /// number.
     pub(crate) fn reserve_hugepages(&self, pages: u64) -> Result<()> {
         let count = || -> Result<u64> {
             let text = fs::read_to_string(HUGEPAGES).context("this kernel has no huge pages of 2 MB")?;
@@ -117,7 +116,7 @@ impl Record {
         for name in list.lines().filter(|name| name.starts_with(PREFIX)) {
             remove_namespace(name)?;
         }
-        // Now that nobody uses them any more.
+        // No process uses them any more.
         if let Ok(before) = fs::read_to_string(self.directory.join("hugepages")) {
             fs::write(HUGEPAGES, before.trim()).context(HUGEPAGES)?;
         }
@@ -140,11 +139,10 @@ impl Record {
     }
 }
 
-/// Removes what runs that are gone have left, and says what that was: namespaces with the processes
-/// in them, and directories. What belongs to a process that runs stays.
+/// Removes the remains of dead runs and lists them: namespaces with their processes, and
+/// directories. Those of a running process stay.
 ///
-/// # Errors
-/// No root; a command that fails. What else can be removed has been removed by then.
+/// # Errors No root; a command that fails. Everything else that can be removed is removed first.
 pub fn clean() -> Result<Vec<String>> {
     if !rustix::process::geteuid().is_root() {
         bail!("removing namespaces needs root");
@@ -156,7 +154,7 @@ pub fn clean() -> Result<Vec<String>> {
             directory: Path::new(ROOT).join(&entry),
             id: entry,
         };
-        // A draft's owner may not be written yet: its name tells the process.
+        // A draft's owner may not be written yet; its name has the process id.
         let being_made = record
             .id
             .strip_prefix('.')
@@ -191,7 +189,7 @@ fn remove_namespace(name: &str) -> Result<()> {
     if !Path::new(NAMES).join(name).exists() {
         return Ok(());
     }
-    // Again, as long as there are some: one may start another while it is ended.
+    // Repeats while processes are left, because one may start another meanwhile.
     for _ in 0..200 {
         let pids = match run_words(&["ip", "netns", "pids", name]) {
             Err(_) if !Path::new(NAMES).join(name).exists() => return Ok(()),

@@ -18,8 +18,7 @@ pub(crate) struct Warden {
 impl Warden {
     pub(crate) fn start(id: &str) -> Result<Warden> {
         let mut command = program::command(&["warden", id])?;
-        // Of a group of its own: what interrupts the run at the terminal leaves the warden to do
-        // its work.
+        // In a process group of its own, so that ^C at the terminal does not end the warden.
         command
             .process_group(0)
             .stdin(Stdio::piped())

@@ -1,7 +1,7 @@
-//! How long memory takes to answer, which tells whether the machine is the same as a moment ago.
+//! Measures the memory's latency, to detect changes of the machine's load.
 //!
-//! What forwards a million flows waits for memory; on a machine that others use too, that changes
-//! from minute to minute and is nobody's merit.
+//! A switch with a million flows waits for memory, whose latency changes from minute to minute on a
+//! shared machine.
 
 use crate::stats::{Series, SplitMix};
 use anyhow::{Result, anyhow};
@@ -11,13 +11,13 @@ use std::time::Instant;
 /// Bytes looked through: more than caches hold that are one's own.
 const BYTES: usize = 64 << 20;
 
-/// Loads of one of several measurements, each of which needs the one before: some 2 ms.
+/// Dependent loads of one measurement: about 2 ms.
 const LOADS: usize = 15_000;
 
-/// Measurements, of which the median counts: in some of them somebody else had the processor.
+/// Number of measurements. The median counts, because other processes interrupt some.
 const TIMES: usize = 11;
 
-/// Places in memory, each of which says where the next is, in one round through all of them.
+/// A random cycle of pointers through memory.
 pub(crate) struct Canary {
     next: Vec<[u32; 16]>,
     at: u32,

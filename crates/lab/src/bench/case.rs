@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// Every flow the same, in an order drawn by lot.
+    /// Every flow equally often, in a random order.
     Uniform,
     /// The k-th flow has 1/k of the packets of the first.
     Zipf,
@@ -75,8 +75,7 @@ impl Case {
         }
     }
 
-    /// Whether so many flows are worth to be measured with these rules where nobody asks for them
-    /// by number.
+    /// Whether this number of flows is measured with these rules by default.
     pub(crate) fn is_usual(&self) -> bool {
         (self.rules.least_flows()..=self.rules.most_flows()).contains(&self.flows)
     }
@@ -113,7 +112,7 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
         .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// The numbers of flows that are usually asked for.
+/// The default numbers of flows.
 pub(crate) const FLOWS: [usize; 5] = [1, 1000, 10_000, 100_000, 1_000_000];
 
 /// As many new connections as a turn can take.

@@ -1,9 +1,9 @@
-//! How fast a datapath is: packets from memory, through the whole switch, to nowhere.
+//! Measures the speed of a datapath: packets from memory through the whole switch to a sink.
 //!
 //! Each switch runs as its own daemon with real ports, tables, caches and counters; only devices
-//! are memory: a source that copies the packets of a file into fresh frames, as fast as they are
-//! taken, and a sink that frees them. oxvs has them as interfaces of type `pcap` and `null`, DPDK
-//! as `net_pcap` and `net_null`. What a switch moved is read from its ports' counters over
+//! are memory: a source that copies the packets of a file into new frames as fast as the switch
+//! takes them, and a sink that frees them. oxvs has them as interfaces of type `pcap` and `null`,
+//! DPDK as `net_pcap` and `net_null`. What a switch moved is read from its ports' counters over
 //! OpenFlow, the same way of both.
 //!
 //! Both run in turns of a second or so, the other one stopped meanwhile (`SIGSTOP`), A B, B A, A B.
@@ -54,11 +54,10 @@ pub struct Options {
     pub peer: bool,
 }
 
-/// Measures cases, and hands each over when it is done; a case that fails is told with its error
-/// and the next one begun.
+/// Measures cases and returns each when it is done; a failed case is reported with its error, and
+/// the next one starts.
 ///
-/// # Errors
-/// No root, another benchmark that runs.
+/// # Errors No root, or another benchmark is running.
 pub fn run(options: &Options, stop: &Stop, done: &mut dyn FnMut(&Case, Result<Measured>)) -> Result<Report> {
     ensure!(
         rustix::process::geteuid().is_root(),

@@ -1,4 +1,4 @@
-//! What was measured: a table to read, and a file to compare with later.
+//! The results: a table to read, and a file for later comparisons.
 
 use super::Case;
 use super::case::{flows, name};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// A benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Where it was.
+    /// The machine.
     pub machine: Machine,
     /// What was measured, with versions.
     pub switches: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Measured {
     pub case: Case,
     /// By switch.
     pub figures: BTreeMap<String, Figures>,
-    /// oxvs over the peer; none where there was no peer.
+    /// oxvs over the peer; none without a peer.
     pub ratio: Option<Ratio>,
     /// As they were, those that do not count too.
     pub rounds: Vec<Round>,
@@ -41,9 +41,9 @@ pub struct Figures {
     pub mpps: f64,
     /// Of packets taken in, the share that left by the sink.
     pub delivered: f64,
-    /// Cycles a packet, where the processor counts them.
+    /// Cycles a packet, if the processor counts them.
     pub cycles: Option<f64>,
-    /// Instructions a packet, where the processor counts them.
+    /// Instructions a packet, if the processor counts them.
     pub instructions: Option<f64>,
     /// Packets that each cache knew, and upcalls.
     pub hits: BTreeMap<String, u64>,
@@ -58,7 +58,7 @@ pub struct Figures {
 pub struct Ratio {
     /// The median of the rounds' ratios.
     pub median: f64,
-    /// Where the median lies, with 95 % or with what the number of rounds allows.
+    /// The median's confidence interval at 95 %, or at the level that the number of rounds allows.
     pub low: f64,
     /// See `low`.
     pub high: f64,
@@ -75,15 +75,15 @@ pub struct Round {
     pub counts: bool,
 }
 
-/// What a switch did in its turn.
+/// The results of a switch's turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Packets a second that came in.
+    /// Received packets a second.
     pub received: f64,
     /// Packets a second that went out by the sink.
     pub sent: f64,
-    /// Cycles and instructions of its workers for each packet that came in, where the processor
-    /// counts them.
+    /// Cycles and instructions of its workers for each received packet, if the processor counts
+    /// them.
     pub executed: Option<(f64, f64)>,
 }
 
@@ -109,7 +109,7 @@ impl Figures {
         }
     }
 
-    /// The share of packets that were looked up by rules.
+    /// The share of packets that were upcalls.
     fn asked(&self) -> f64 {
         let all: u64 = self.hits.values().sum();
         super::subject::upcalls(&self.hits) as f64 / all.max(1) as f64
@@ -131,7 +131,7 @@ impl Figures {
     }
 }
 
-/// The rounds that count; all of them where none does.
+/// The valid rounds; all of them if none is valid.
 fn counting(rounds: &[Round]) -> impl Iterator<Item = &Round> {
     let any = rounds.iter().any(|round| round.counts);
     rounds.iter().filter(move |round| round.counts || !any)

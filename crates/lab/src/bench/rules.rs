@@ -1,4 +1,4 @@
-//! What the switch is to do with packets: sets of rules, in the language of `ovs-ofctl`.
+//! Rule sets in the syntax of `ovs-ofctl`.
 
 use super::case::{Case, NEW_FLOWS};
 use super::trace::{Flow, STATIONS, VLAN};
@@ -18,26 +18,26 @@ const ACL: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rules {
-    /// Every packet is dropped: what receiving costs
+    /// Drop every packet: the cost of receiving
     Io,
     /// One rule, from port to port
     Port,
-    /// NORMAL: senders are learned, packets forwarded by address and VLAN
+    /// NORMAL: MAC learning, forwarding by address and VLAN
     Normal,
-    /// A rule for every flow, which says all fields
+    /// A rule for every flow that matches all fields
     Exact,
     /// 1000 rules of an access list over many masks
     Acl,
-    /// Five tables that speak by metadata
+    /// Five tables that pass metadata
     Pipeline,
     /// A tag is pushed
     VlanPush,
     /// A tag is popped
     VlanPop,
-    /// Both MAC addresses, TTL and an IP address are changed
+    /// Both MAC addresses, the TTL and an IP address are changed
     Rewrite,
-    /// Every packet is of a new connection: what asking the switch costs. Connections have a
-    /// megaflow each, and all are forgotten before each turn
+    /// Every packet is of a new connection: the cost of an upcall. Each connection has its own
+    /// megaflow, and all are flushed before each turn
     New,
     /// One rule, to a port with an egress-policer, the one kind of QoS that both have
     Qos,
@@ -59,17 +59,17 @@ impl Rules {
         Rules::Qos,
     ];
 
-    /// Flows beyond which it takes minutes to get ready: each is a rule and an upcall.
+    /// Maximum number of flows without minutes of preparation: each is a rule and an upcall.
     pub(crate) fn most_flows(self) -> usize {
         if self == Rules::Exact { 100_000 } else { usize::MAX }
     }
 
-    /// Flows that it takes at least: fewer would not be new for long.
+    /// Minimum number of flows: fewer would not be new for long.
     pub(crate) fn least_flows(self) -> usize {
         if self == Rules::New { NEW_FLOWS } else { 1 }
     }
 
-    /// What is known of packets is forgotten before each turn.
+    /// Whether megaflows are flushed before each turn.
     pub(crate) fn forgets(self) -> bool {
         self == Rules::New
     }
@@ -89,7 +89,7 @@ impl Rules {
         self != Rules::Io
     }
 
-    /// The rules for packets of so many sources, a line each.
+    /// The rules for packets of this many sources, a line each.
     pub(crate) fn lines(self, case: &Case, sources: usize) -> String {
         let ports = 1..=sources;
         let each = |actions: &str| -> String {
@@ -130,8 +130,7 @@ impl fmt::Display for Rules {
     }
 }
 
-/// The source that a flow comes from depends on how the trace is cut, so that is the one field
-/// which is left out.
+/// The rule matches all fields except the ingress port, which depends on how the trace is divided.
 fn exact(number: usize) -> String {
     let flow = Flow::new(number);
     format!(
@@ -145,7 +144,7 @@ fn exact(number: usize) -> String {
     )
 }
 
-/// Half of the rules admit what some flow is part of, half refuse what no flow has. Prefixes and
+/// Half of the rules admit a set with some flow, half refuse a set without flows. Prefixes and
 /// ports are as they are in lists of firewalls: any, a network or a host on either side, a port, a
 /// range of ports or none, UDP, TCP or any.
 fn acl(flows: usize) -> String {
@@ -162,7 +161,7 @@ fn acl(flows: usize) -> String {
             let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
             (length, Ipv4Addr::from(address & mask))
         };
-        // What is refused comes from somewhere else, so that packets arrive whatever the rules.
+        // Refused packets come from other networks, so that all packets of flows arrive.
         let other = if admits { 0 } else { 0x1000_0000 };
         let (length, source) = prefix(flow.nw_src ^ other, if admits { 0 } else { 2 });
         // Writing to a string does not fail.

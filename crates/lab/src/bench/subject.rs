@@ -1,5 +1,5 @@
-//! A switch that is measured: oxvs, or Open vSwitch with DPDK, each as its own daemon, told the
-//! same by the same tools.
+//! A measured switch: oxvs, or Open vSwitch with DPDK, each as its own daemon, configured by the
+//! same commands.
 
 use super::case::Case;
 use super::report::Turn;
@@ -21,16 +21,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use sys::perf::{Counter, Event};
 
-/// Open vSwitch's daemon with DPDK, as Debian has it.
+/// Open vSwitch's daemon with DPDK in Debian.
 const DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 
-/// The database's schema as Debian's package has it.
+/// The database schema of Debian's package.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// Most packets of one of Open vSwitch's pools of buffers.
 const POOL: u64 = 262_144;
 
-/// Bytes that a buffer of a pool needs beside its packet, or somewhat more.
+/// Overhead of a pool's buffer beside its packet in bytes, rounded up.
 const HEADER: u64 = 1024;
 
 /// How long it is looked at to see whether packets move, and are still looked up.
@@ -87,7 +87,7 @@ pub(crate) fn dpdk_missing() -> Option<String> {
         .map(|driver| format!("DPDK has no driver {driver} here ('scripts/setup.sh peers' installs it)"))
 }
 
-/// What a switch has moved up to a moment.
+/// A switch's counters at a point in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     at: Instant,
@@ -98,7 +98,7 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// What it did from one moment to another.
+    /// The difference of two counter readings.
     fn turn(from: Moved, to: Moved) -> Turn {
         let seconds = (to.at - from.at).as_secs_f64();
         let received = to.received.saturating_sub(from.received) as f64;
@@ -120,7 +120,7 @@ pub(crate) struct Subject {
     control: PathBuf,
     script: Script,
     daemons: Vec<Daemon>,
-    /// Of each worker, cycles and instructions; empty where the processor counts none.
+    /// Cycles and instructions of each worker; empty without processor counters.
     counters: Vec<[Counter; 2]>,
     paused: bool,
     directory: PathBuf,
@@ -188,13 +188,13 @@ impl Subject {
             "add-port br0 sink -- set interface sink ofport_request={SINK} {sink}"
         ))?;
         if case.rules == super::rules::Rules::Qos {
-            // The one kind that both have, with room for all that comes.
+            // The one kind that both have, with a rate above the load.
             self.vsctl(
                 "set port sink qos=@q -- --id=@q create qos type=egress-policer other_config:cir=125000000000 other_config:cbs=1000000000",
             )?;
         }
         if case.rules.learns() {
-            // A sink sends nothing, so nobody would learn who is behind it.
+            // A sink sends nothing, so its stations must be added by hand.
             for station in trace::targets() {
                 self.appctl(&format!("fdb/add br0 sink 0 {station}"))?;
             }
@@ -269,9 +269,8 @@ impl Subject {
             mask(cpus)
         );
         self.vsctl(&settings)?;
-        // In memory: no file system of huge pages is needed, and nothing is left of it. Without a
-        // device nobody needs physical addresses, for which pages would have to be sorted for
-        // minutes.
+        // In memory: no hugetlbfs is needed, and no files are left. Without a device no physical
+        // addresses are needed, which would take minutes to sort pages.
         let extra = "other_config:dpdk-extra=\"--no-pci --in-memory --iova-mode=va\"";
         self.script
             .note(&format!("oxvs vsctl --no-wait set open_vswitch . '{extra}'"));
@@ -336,8 +335,8 @@ impl Subject {
             .collect()
     }
 
-    /// Keeps each worker on a processor of its own, before others there, and everything else off
-    /// them where there are more processors.
+    /// Binds each worker to its own processor with priority, and moves everything else away if
+    /// there are more processors.
     fn place_workers(&mut self, case: &Case, cpus: &[usize]) -> Result<()> {
         let workers = self.workers();
         ensure!(
@@ -382,13 +381,13 @@ impl Subject {
         Ok(())
     }
 
-    /// Stops it where it is; it does not notice.
+    /// Stops it by SIGSTOP.
     pub(crate) fn pause(&mut self) {
         self.signal(Signal::STOP);
         self.paused = true;
     }
 
-    /// Lets it go on.
+    /// Continues it.
     pub(crate) fn resume(&mut self) {
         self.signal(Signal::CONT);
         self.paused = false;
@@ -396,7 +395,7 @@ impl Subject {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
-            // Its end is noticed by what is asked of it next.
+            // The next request notices its end.
             let _ = kill_process(pid, signal);
         }
     }
@@ -425,7 +424,7 @@ impl Subject {
         })
     }
 
-    /// What it moves in a time.
+    /// Measures its rates for a time.
     ///
     /// # Errors
     /// It does not answer.
@@ -438,7 +437,7 @@ impl Subject {
         Ok(Moved::turn(from, self.moved(&mut connection)?))
     }
 
-    /// The same of packets that were looked up by rules with success; who forgets what it knew
+    /// The same for packets that were translated successfully; a switch that flushes its caches
     /// refuses some meanwhile.
     ///
     /// # Errors
@@ -457,9 +456,8 @@ impl Subject {
         Ok(turn)
     }
 
-    /// Lets it run until it has looked up all rules that it needs: caches are full, stations
-    /// learned. After two minutes it is as it is; the result says then how many packets it still
-    /// looks up.
+    /// Runs it until caches are filled and stations learned, at most for two minutes; the result
+    /// shows how many packets still miss.
     ///
     /// # Errors
     /// It does not answer, or moves nothing.
@@ -471,24 +469,23 @@ impl Subject {
         while quiet < 4 && began.elapsed() < LONGEST {
             std::thread::sleep(WINDOW);
             let now = upcalls(&self.hits()?);
-            // A handful of new flows comes of the host's own packets.
+            // The host's own packets cause a few new flows.
             quiet = if now <= before + 10 { quiet + 1 } else { 0 };
             before = now;
         }
         Ok(())
     }
 
-    /// Makes sure that packets come in.
+    /// Checks that packets arrive.
     ///
-    /// # Errors
-    /// It does not answer, or none come.
+    /// # Errors It does not answer, or no packets arrive.
     pub(crate) fn moves(&self) -> Result<()> {
         let moves = self.measure(WINDOW)?.received > 0.0;
         ensure!(moves, "{}: no packet moves", self.kind.name());
         Ok(())
     }
 
-    /// Has it forget what it knows of packets: the next of each connection is looked up anew.
+    /// Flushes its megaflows, so that the next packet of each connection is an upcall.
     ///
     /// # Errors
     /// It does not answer.
@@ -509,8 +506,7 @@ impl Subject {
         Ok(counted(&said))
     }
 
-    /// As [`Subject::hits`], of one that is paused: it goes on for the moment that the answer
-    /// takes.
+    /// As [`Subject::hits`] for a paused one, which continues for the time of the answer.
     ///
     /// # Errors
     /// It does not answer.
@@ -524,7 +520,7 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // Who is stopped cannot be asked to end.
+        // A stopped process cannot handle SIGTERM.
         if self.paused {
             self.resume();
         }
@@ -534,7 +530,7 @@ impl Drop for Subject {
     }
 }
 
-/// Of what caches have known and not, the packets that were looked up by rules, or were to be.
+/// From the cache counters, the packets that were upcalls, including lost ones.
 pub(crate) fn upcalls(hits: &BTreeMap<String, u64>) -> u64 {
     let upcalls = hits.iter().filter(|(name, _)| name.contains("upcall"));
     upcalls.map(|(_, n)| n).sum()

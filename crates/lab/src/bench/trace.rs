@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Most packets of a file: DPDK keeps a file in one pool of buffers, and Open vSwitch makes none of
-/// more than 262 144.
+/// Maximum packets of a file: DPDK keeps a file in one pool, and Open vSwitch makes none with more
+/// than 262 144 buffers.
 const MOST: usize = 250_000;
 
-/// Most packets of all files whose buffers come from the same pool.
+/// Maximum packets of all files with the same pool.
 const TOGETHER: usize = 200_000;
 
 /// Packets of a Zipf trace, at least.
@@ -46,7 +46,7 @@ impl Flow {
         }
     }
 
-    /// Makes its sender a station of one source: one that sent from several would move at every
+    /// Assigns its sender to one source, because a sender at several sources would move at every
     /// packet.
     fn sends_from(&mut self, source: usize) {
         self.src[2] = source as u8;
@@ -93,7 +93,7 @@ fn station(side: u8, number: u32) -> [u8; 6] {
 
 /// The packets of a case in files, a source each.
 pub(crate) struct Traces {
-    /// What comes in again and again, a file for each source.
+    /// The repeated input: a file for each source.
     pub(crate) sources: Vec<PathBuf>,
     /// Sources need pools of buffers of their own.
     pub(crate) apart: bool,

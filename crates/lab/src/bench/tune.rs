@@ -9,11 +9,11 @@ use std::time::Duration;
 /// How long a setting is measured.
 const TRIAL: Duration = Duration::from_millis(300);
 
-/// How long a setting needs until caches are as it makes them.
+/// How long a setting needs to take effect in the caches.
 const CHANGE: Duration = Duration::from_millis(400);
 
-/// A way to set caches up: a name, one packet of how many enters the exact-match cache (0: none),
-/// and whether there is a signature cache.
+/// A cache setting: its name, the inverse insertion probability of the exact-match cache (0: off),
+/// and whether the signature cache is on.
 const SETTINGS: [(&str, u32, bool); 5] = [
     ("EMC", 100, false),
     ("EMC always", 1, false),
@@ -58,7 +58,7 @@ fn set(subject: &mut Subject, number: usize) -> Result<()> {
     ))
 }
 
-/// Has packets parsed and looked up by AVX-512 where the processor has it, or as usual.
+/// Switches parsing and lookup by AVX-512 on or off, if the processor has it.
 fn vectors(subject: &Subject, on: bool) -> Result<()> {
     let commands = match on {
         true => [

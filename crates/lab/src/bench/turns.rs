@@ -86,7 +86,7 @@ pub(crate) fn measure(
     Ok(Measured::new(*case, figures, rounds))
 }
 
-/// Says of each round whether the canary was where it usually is, and how many are such.
+/// Marks the rounds whose canary has its usual value. Returns their number.
 fn mark(rounds: &mut [Round]) -> usize {
     let usual = Series::new(rounds.iter().flat_map(|round| round.latency.iter().copied())).quantile(0.5);
     for round in rounds.iter_mut() {

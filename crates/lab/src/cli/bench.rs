@@ -32,7 +32,7 @@ round before or after which memory was more than 10 % slower or faster than usua
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(super) struct Bench {
-    /// What the switch is to do (several: with commas); --list tells them
+    /// Rule sets, separated by commas; --list shows them
     #[arg(long, value_delimiter = ',', hide_possible_values = true)]
     rules: Vec<Rules>,
     /// How many flows, as 1, 10k, 1M [default: 1,1k,10k,100k,1M]
@@ -53,10 +53,10 @@ pub(super) struct Bench {
     /// Rounds of each case, in each of which each switch has a turn
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Whom to measure beside oxvs [default: dpdk, where it is installed]
+    /// Peer to compare with oxvs [default: dpdk, if installed]
     #[arg(long)]
     peer: Option<Peer>,
-    /// The usual cases (what is done unless others are asked for)
+    /// The usual cases (default)
     #[arg(long, conflicts_with_all = ["full", "rules", "flows", "size", "distribution", "workers"])]
     quick: bool,
     /// All rules with all numbers of flows, Zipf, sizes and two workers for some
@@ -92,10 +92,9 @@ fn flows(text: &str) -> Result<usize, String> {
 }
 
 impl Bench {
-    /// Measures, and says what came of it.
+    /// Measures and prints the results.
     ///
-    /// # Errors
-    /// What was asked for cannot be, the machine refuses, or no case could be measured.
+    /// # Errors An impossible request, a failed set-up, or no measured case.
     pub(super) fn run(&self) -> Result<()> {
         let cases = self.cases();
         if self.list {
@@ -176,7 +175,7 @@ impl Bench {
                 }
             }
         }
-        // What is not asked for by number is not worth minutes of getting ready.
+        // Without an explicit number of flows, cases with minutes of preparation are left out.
         cases.retain(|case| !self.flows.is_empty() || case.is_usual());
         cases
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What the guest gets, and what it does.
+/// The guest's files and its command.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Its system is busybox, ip, tc and what it is given; it has no disk and no network. The exit status is the command's; 125 where the guest failed."
@@ -19,7 +19,7 @@ pub(super) struct Guest {
     /// A kernel module that is loaded before the command, with those it needs (again and again)
     #[arg(long = "module", value_name = "NAME")]
     modules: Vec<String>,
-    /// Gets what the command leaves in the guest's /out
+    /// Directory for the files that the command leaves in the guest's /out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The guest's time passes with its instructions: a run is the same on a busy machine
@@ -28,7 +28,7 @@ pub(super) struct Guest {
     /// In MiB
     #[arg(long, value_name = "MB", default_value_t = 512)]
     memory: u32,
-    /// Give up after so many seconds
+    /// Time limit in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
     /// The command and its arguments

@@ -1,4 +1,4 @@
-//! `oxvs lab`: what can be asked of the laboratory on the command line.
+//! `oxvs lab`: the command line of the laboratory.
 
 mod bench;
 mod compare;
@@ -15,20 +15,20 @@ use telemetry::version::{CALLER, OXVS};
 
 const EXAMPLES: &str = "\
 Examples:
-  oxvs lab list                                  what can be run, on which switches
-  oxvs lab run --quick                           everything, briefly: at most ten minutes
+  oxvs lab list                                  experiments and switches that can run here
+  oxvs lab run --quick                           all experiments at a few points, at most ten minutes
   oxvs lab run S0.rtt.l3 --switch oxvs --switch bridge
   oxvs lab run my.toml --full --out results      an experiment of your own, at length
-  oxvs lab run --full --out results --budget 60  an hour of everything; the same command again goes on
+  oxvs lab run --full --out results --budget 60  an hour of everything; the same command continues it
   oxvs lab report results                        a page with figures, tables and verdicts
-  oxvs lab compare results-before results-after  what differs between two runs, and by how much
-  oxvs lab bench                                 packets a second from memory to memory, beside Open vSwitch with DPDK
-  oxvs lab clean                                 remove what a run that was killed has left
+  oxvs lab compare results-before results-after  the differences between two runs
+  oxvs lab bench                                 the datapath alone, beside Open vSwitch with DPDK
+  oxvs lab clean                                 remove the remains of killed runs
 
 A run needs root: it makes network namespaces, all named oxvs-lab-…, and removes them.";
 
-/// Experiments with virtual switches on testbeds of this machine, and what was published about
-/// them.
+/// Run experiments with virtual switches on this machine and compare the results with published
+/// studies.
 #[derive(Debug, Parser)]
 #[command(name = "oxvs lab", bin_name = "oxvs lab", after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
@@ -59,25 +59,25 @@ enum Command {
     /// Measure how fast the datapath is: packets from memory through rules to nowhere, beside Open
     /// vSwitch with DPDK
     Bench(bench::Bench),
-    /// Show a run's report in a browser, renewed while the run goes on
+    /// Show a run's report in a browser and update it during the run
     Serve {
         /// A run's directory
         dir: PathBuf,
-        /// Where to listen on 127.0.0.1; 0: any port that is free
+        /// Port to listen on at 127.0.0.1; 0: any free port
         #[arg(long, default_value_t = 8080)]
         port: u16,
     },
-    /// Remove what a run that was killed has left: processes, namespaces, directories
+    /// Remove the remains of killed runs: processes, namespaces, directories
     Clean,
-    /// Check the instruments: known rates and delays, measured
+    /// Check the instruments: measure known rates and delays
     #[command(alias = "trust")]
     Calibrate {
         /// A run's directory, for whose report the results are kept
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
-    /// Run a command in a virtual machine with Debian's cloud kernel, for what this machine's
-    /// kernel lacks
+    /// Run a command in a virtual machine with Debian's cloud kernel, for features that this
+    /// machine's kernel lacks
     Guest(guest::Guest),
     /// Sends, receives and measures in a host's namespace; started by `run`
     #[command(hide = true)]
@@ -95,7 +95,7 @@ enum Command {
     },
 }
 
-/// `oxvs-lab ARG…`: 0 when all went well, 1 when something failed, 2 when it was asked wrongly.
+/// `oxvs-lab ARG…`: exit status 0 for success, 1 for a failure, 2 for wrong arguments.
 pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     if let Some(caller) = std::env::var_os(CALLER).filter(|caller| *caller != *OXVS) {
         let caller = caller.to_string_lossy();
@@ -105,7 +105,7 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(std::iter::once(OsString::from("oxvs lab")).chain(args)) {
         Ok(cli) => cli,
         Err(error) => {
-            // A terminal that has gone away has nobody to tell.
+            // If the terminal is gone, nobody can read the error.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What to run, for how long, and where to.
+/// The scenarios, the duration and the output directory.
 #[derive(Args, Debug)]
 #[command(
     after_help = "A run that was interrupted, or whose budget was spent, goes on where it ended when it is run again with the same --out."
@@ -20,8 +20,7 @@ pub(super) struct Run {
     /// your own
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Two points of everything that is varied, briefly, on oxvs and one peer (what is done unless
-    /// --full is asked for)
+    /// Two values of every dimension for a short time, on oxvs and one peer (default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Every point, with the durations and repetitions of the study: many hours
@@ -30,8 +29,7 @@ pub(super) struct Run {
     /// A switch to test (repeat for several); `oxvs lab list` names them
     #[arg(long = "switch", value_name = "NAME")]
     switches: Vec<String>,
-    /// Where results go; a run that is there is gone on with. Without it: lab-DATE-TIME in this
-    /// directory
+    /// Directory for the results; an existing run is continued [default: lab-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Stop before a repetition that would end later than this
@@ -49,10 +47,9 @@ pub(super) struct Run {
 const LARGEST: u64 = 1 << 20;
 
 impl Run {
-    /// Runs, and says how far it came.
+    /// Runs and prints the progress.
     ///
-    /// # Errors
-    /// What was asked for is not there, the machine refuses, or something failed on the way.
+    /// # Errors An unknown scenario or switch, a failed set-up, or a failure during the run.
     pub(super) fn run(&self) -> Result<()> {
         ensure!(
             self.budget.is_none_or(|minutes| minutes.is_finite() && minutes > 0.0),
@@ -80,9 +77,10 @@ impl Run {
         self.tell(&out, &outcome)
     }
 
-    /// The same in virtual machines, which this machine's kernel and root are not asked for.
+    /// The same in virtual machines, which needs neither root nor features of this machine's
+    /// kernel.
     fn in_guest(&self) -> Result<()> {
-        // What is wrong with them is better said at once.
+        // Reports their errors before the guest boots.
         scenarios(&self.scenarios)?;
         let out = self.out.clone().unwrap_or_else(fresh_name);
         let mut args = self.scenarios.clone();
@@ -141,8 +139,8 @@ impl Run {
     }
 }
 
-/// What words on the command line mean: files of a user's own, and built-in experiments; without a
-/// word all of those.
+/// The scenarios named on the command line: files and built-in experiments; without names all
+/// built-in ones.
 pub(super) fn scenarios(words: &[String]) -> Result<Vec<Scenario>> {
     let known = built_in()?;
     if words.is_empty() {

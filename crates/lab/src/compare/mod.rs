@@ -1,9 +1,8 @@
-//! Two runs: what differs between them, whether that could be chance, and how much it is.
+//! Compares two runs: the differences, their significance and their size.
 //!
 //! Every metric that a scenario shows is compared in every cell and on every system that both runs
-//! have. Many comparisons find something by chance alone: their probabilities are corrected by
-//! Holm's method, so that of runs of the same thing not one comparison in twenty, nor even one run
-//! in twenty, is called different.
+//! have. Many comparisons find differences by chance, so Holm's method corrects their
+//! probabilities: less than one in twenty pairs of equal runs reports any difference.
 
 use crate::results::{Results, Sample};
 use crate::scenario::{Better, Metric, Scenario};
@@ -42,11 +41,11 @@ pub struct Comparison {
     pub ratio: Option<[f64; 3]>,
     /// Probability of such a difference by chance, of this comparison alone.
     pub p: f64,
-    /// The same among so many comparisons.
+    /// The same, corrected for the number of comparisons.
     pub corrected: f64,
     /// Cliff's delta: -1 (all values of the second are smaller) to 1.
     pub delta: f64,
-    /// What that amounts to.
+    /// The size of the effect.
     pub size: Size,
     /// It is no chance: `corrected` is under [`LEVEL`].
     pub different: bool,
@@ -161,8 +160,8 @@ fn comparison(
     }
 }
 
-/// By Welch's test; where no repetition differs from the next, which that test takes for certainty,
-/// by the number of ways in which the same values could have been dealt.
+/// By Welch's test; without variance, which that test takes for certainty, by the number of
+/// permutations of the values.
 fn probability(a: &Series, b: &Series, welch: f64) -> f64 {
     if a.deviation() > 0.0 || b.deviation() > 0.0 || a.mean() == b.mean() {
         return welch;

@@ -1,4 +1,4 @@
-//! A connection to a switch in OpenFlow 1.0: requests, replies, and what the switch refused.
+//! A connection to a switch: sends and receives messages, and collects refusals.
 
 use anyhow::{Context, Result, bail};
 use mgmt::vconn::{Stream, Vconn};
@@ -21,7 +21,7 @@ pub struct Connection {
     xid: u32,
 }
 
-/// What a switch did not do.
+/// A refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The request.
@@ -70,7 +70,7 @@ impl Connection {
         Ok(self.xid)
     }
 
-    /// Sends what was taken.
+    /// Sends the buffered messages.
     ///
     /// # Errors
     /// The connection is broken.
@@ -80,10 +80,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The next message that is no echo request; those are answered.
+    /// The next message other than echo requests, which are answered.
     ///
-    /// # Errors
-    /// Nothing comes, the connection is broken, or what comes is not OpenFlow 1.0.
+    /// # Errors No message, a broken connection, or a message that is not OpenFlow 1.0.
     pub fn receive(&mut self) -> Result<Message> {
         let message = self.receive_until(Instant::now() + PATIENCE)?;
         message.context("the switch does not answer")
@@ -111,7 +110,7 @@ impl Connection {
         self.send(Body::FlowMod(Box::new(rule)))
     }
 
-    /// Waits until all that was sent is done; what of it was refused.
+    /// Waits until all requests are done. Returns the refused ones.
     ///
     /// # Errors
     /// The connection is broken, or no answer comes.
@@ -132,7 +131,7 @@ impl Connection {
         self.await_reply(request, &mut Vec::new(), |body| matches!(body, Body::EchoReply(_)))
     }
 
-    /// Asks for statistics; how long it is until the last part of the answer has come.
+    /// Requests statistics. Returns the time until the last part of the answer.
     ///
     /// # Errors
     /// The connection is broken, the switch refuses, or no answer comes.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Rules between two barriers: a table that is full is noticed so soon.
 const STEP: u32 = 5000;
 
-/// What came of filling a table.
+/// The result of filling a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filled {
     /// Rules that it took.
@@ -68,7 +68,7 @@ pub(crate) fn drain(connection: &mut Connection, exact: bool, filled: Filled, ke
     }
 }
 
-/// A rule for packets from 11.0.0.0/8, which nobody has in a testbed.
+/// A rule for packets from 11.0.0.0/8, which no host of a testbed has.
 pub(super) fn filler(number: u32, exact: bool) -> String {
     let source = Ipv4Addr::from((11 << 24) | number & 0x00ff_ffff);
     if exact {

@@ -1,5 +1,5 @@
-//! What a switch's OpenFlow costs: statistics, rules and barriers (as OFLOPS measures them),
-//! packets from the controller.
+//! Measures a switch's OpenFlow: statistics, rules and barriers (as OFLOPS measures them), packets
+//! from the controller.
 
 use super::connection::Connection;
 use super::fill::{drain, fill, filler};
@@ -88,7 +88,8 @@ pub fn barrier(connection: &mut Connection, time: Duration) -> Result<Measured> 
     Ok(measured)
 }
 
-/// Adds so many rules, changes and deletes them, each with a barrier at the end: rules a second.
+/// Adds, modifies and deletes this many rules, each with a barrier at the end. Returns rules a
+/// second.
 ///
 /// # Errors
 /// The switch does not answer, or does not take that many.
@@ -129,7 +130,7 @@ pub fn packet_out(connection: &mut Connection, packet: &[u8], port: u32, time: D
     let until = Instant::now() + time;
     let mut sent = 0;
     while Instant::now() < until {
-        // A barrier now and then: what waits in sockets is not sent.
+        // A barrier now and then limits the queue in sockets.
         for _ in 0..64 {
             let packet = PacketOut {
                 buffer_id: None,

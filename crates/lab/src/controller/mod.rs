@@ -1,5 +1,5 @@
 //! The lab's controller: rules before a run (study S3), what a switch's OpenFlow costs, and a
-//! learning controller for networks that ask for every new flow (study S1).
+//! learning controller for reactive networks (study S1).
 //!
 //! It speaks OpenFlow 1.0, which the study measured and every switch has.
 

@@ -1,5 +1,5 @@
-//! A controller that switches ask: it learns where addresses are, as a learning switch does, and
-//! answers each new flow.
+//! A reactive controller: it learns addresses as a learning switch does, and answers each
+//! packet-in.
 
 use super::connection::Connection;
 use super::rules::mac;
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 /// How often it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What it does with a packet.
+/// The policy for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Learns its source; sends it on, and leaves a rule for its two addresses (idle for 10 s at
-    /// most), as soon as it knows where its destination is.
+    /// most), as soon as the destination is known.
     Learn,
-    /// Learns and sends on, but leaves no rule: every packet is asked about.
+    /// Learns and sends on, but installs no rule: every packet is a packet-in.
     Forward,
     /// Only counts.
     Count,
@@ -45,7 +45,7 @@ struct Shared {
 
 impl Learning {
     /// Listens on 127.0.0.1 in the namespace of the calling thread; any number of switches may
-    /// come.
+    /// connect.
     ///
     /// # Errors
     /// No socket.
@@ -75,12 +75,12 @@ impl Learning {
         self.address
     }
 
-    /// Packets that it was asked about so far.
+    /// Number of packet-ins so far.
     pub fn asked(&self) -> u64 {
         self.shared.asked.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many switches have come.
+    /// Waits until this many switches are connected.
     ///
     /// # Errors
     /// They do not within the time given.
@@ -114,7 +114,7 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
             match listener.accept() {
                 Ok((stream, _)) => {
                     scope.spawn(|| {
-                        // A switch that breaks off, or says what cannot be read, comes again.
+                        // A switch that disconnects or sends an invalid message reconnects.
                         let _ = serve(stream, shared);
                     });
                 }
@@ -128,7 +128,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     let mut connection = Connection::open(stream)?;
-    // Without a rule an OpenFlow 1.0 switch asks; the whole packet is wanted.
+    // Without a rule an OpenFlow 1.0 switch sends a packet-in, here with the whole packet.
     let config = openflow::model::Config {
         flags: 0,
         miss_send_len: u16::MAX,

@@ -1,4 +1,4 @@
-//! Rules for a conversation between two hosts, by what they match and change.
+//! Rules for a conversation between two hosts, by match and change.
 
 use crate::scenario::{Matching, Rewrite};
 use std::net::Ipv4Addr;
@@ -36,8 +36,7 @@ pub struct Endpoint {
     pub transport_port: u16,
 }
 
-/// What an endpoint's Ethernet address, IP address and port become where a rule changes them:
-/// nobody has these.
+/// The changed Ethernet address, IP address and port of an endpoint, which no host has.
 impl Endpoint {
     fn other_mac(self) -> [u8; 6] {
         let mut mac = self.mac;
@@ -57,7 +56,7 @@ impl Endpoint {
 }
 
 impl Conversation {
-    /// What comes back.
+    /// The reverse direction.
     fn reply(self) -> Conversation {
         Conversation {
             transport: self.transport,
@@ -67,8 +66,8 @@ impl Conversation {
     }
 }
 
-/// The rules for both directions, as `ovs-ofctl` writes them. The way there is changed, and the way
-/// back so that it arrives as an answer.
+/// The rules for both directions, as `ovs-ofctl` writes them. They change packets of the first
+/// direction, and undo the change in the reverse direction.
 pub fn conversation_rules(conversation: Conversation, matching: Matching, rewrite: Rewrite) -> Vec<String> {
     let there = conversation;
     let mut back = conversation.reply();
@@ -96,7 +95,7 @@ pub fn conversation_rules(conversation: Conversation, matching: Matching, rewrit
         let matched = matched(way, matching);
         format!("priority=100,{matched},actions={changed}output:{}", way.to.port)
     };
-    // Changing an IP address or a port needs to know that there is one.
+    // A change of an IP address or a port needs a match on the protocol.
     let knows_ip = matching != Matching::Port && matching != Matching::Mac;
     let typed = |rule: String| match rewrite {
         Rewrite::Ip | Rewrite::IpTos if !knows_ip => rule.replacen("priority=100,", "priority=100,ip,", 1),

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// A statement about a table that holds, or does not. In all of them `at` chooses cells, `each`
-/// makes the statement for every value of some dimensions, and several cells where one is meant
-/// stand for their average.
+/// makes the statement for every value of some dimensions, and several cells in place of one mean
+/// their average.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Check {
@@ -17,7 +17,7 @@ pub enum Check {
     Trend(TrendCheck),
     /// One of several is the highest or the lowest.
     Extreme(ExtremeCheck),
-    /// Several are the same but for a tolerance.
+    /// Several values are the same within a tolerance.
     Alike(AlikeCheck),
     /// Results lie within bounds.
     Bounds(BoundsCheck),
@@ -152,7 +152,7 @@ pub struct Change {
     to: String,
 }
 
-/// What came of a check, worst first.
+/// The result of a check, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// The numbers speak against it.
@@ -175,7 +175,7 @@ impl From<Option<bool>> for Outcome {
     }
 }
 
-/// What decides.
+/// The evidence of a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     /// The numbers, in words.
@@ -188,7 +188,7 @@ type Tables = BTreeMap<String, Table>;
 type Group = BTreeMap<String, String>;
 
 impl Check {
-    /// Makes the check for each group of cells that has what it needs.
+    /// Runs the check for each group of cells with the needed values.
     pub fn run(&self, tables: &Tables) -> Vec<Evidence> {
         let (each, found) = match self {
             Check::Ratio(check) => (&check.each, check.run(tables)),
@@ -285,7 +285,7 @@ impl RatioCheck {
     }
 }
 
-/// Whether it is below a number; `None` where its interval has the number within.
+/// Whether it is below a number; `None` if its interval contains the number.
 fn is_below(ratio: Ratio, number: f64) -> Option<bool> {
     let interval = ratio.interval(0.99);
     if interval.high < number {
@@ -297,8 +297,7 @@ fn is_below(ratio: Ratio, number: f64) -> Option<bool> {
     }
 }
 
-/// "At least" is a claim that only the opposite refutes: what does not differ from the bound bears
-/// it out.
+/// Only the opposite refutes "at least": a value that does not differ from the bound confirms it.
 fn not(opposite: Option<bool>) -> Option<bool> {
     Some(opposite != Some(true))
 }
@@ -341,7 +340,7 @@ impl TrendCheck {
         judge_each(table, &self.each, &self.at, judge)
     }
 
-    /// `Above` where it goes the right way.
+    /// `Above` if it goes the right way.
     fn goes(&self, from: Estimate, to: Estimate) -> Option<(Relation, Ratio)> {
         let ratio = match self.direction {
             Direction::Rising => Ratio::new(to, from)?,
@@ -495,7 +494,7 @@ impl Change {
     }
 }
 
-/// What a statement comes to for each group that has what it needs.
+/// Judges a statement for each group with the needed values.
 fn judge_each(table: &Table, each: &[String], at: &Where, judge: impl Fn(Group) -> Option<Evidence>) -> Vec<Evidence> {
     groups(table, each, at).into_iter().filter_map(judge).collect()
 }
@@ -515,7 +514,7 @@ fn groups(table: &Table, each: &[String], at: &Where) -> Vec<Group> {
     groups
 }
 
-/// Whether a cell has the values asked for; a dimension that it does not have does not matter.
+/// Whether a cell has the requested values; missing dimensions do not matter.
 fn chosen(cell: &Cell, at: &Where) -> bool {
     at.iter()
         .all(|(dimension, wanted)| match (cell.at.get(dimension), wanted) {
@@ -552,7 +551,7 @@ fn show(at: &Where) -> String {
     at.iter().map(value).collect::<Vec<_>>().join(", ")
 }
 
-/// A value of a dimension; a number says nothing without the dimension's name.
+/// A value of a dimension; a number has the dimension's name with it.
 fn told(dimension: &str, value: &str) -> String {
     if value.starts_with(|c: char| c.is_ascii_digit()) {
         format!("{dimension} {value}")

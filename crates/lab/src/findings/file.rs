@@ -17,7 +17,7 @@ pub struct Findings {
     pub finding: Vec<Finding>,
 }
 
-/// What is wrong with a file of findings or with a table of it.
+/// An error in a file of findings or in one of its tables.
 #[derive(Debug, Error)]
 pub enum FindingsError {
     /// The file says something else than findings; the message has line and column.
@@ -68,8 +68,7 @@ const PUBLISHED: &[(&str, &str)] = &[
 impl Findings {
     /// Reads a file of findings.
     ///
-    /// # Errors
-    /// What it says is not a finding.
+    /// # Errors The file is not valid.
     pub fn read(text: &str) -> Result<Findings, FindingsError> {
         let findings: Findings = toml::from_str(text)?;
         match findings

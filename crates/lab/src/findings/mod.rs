@@ -1,8 +1,8 @@
-//! What a study concluded, as checks on a table, and the verdict.
+//! A study's conclusions as checks on a table, and the verdicts.
 //!
-//! A finding is a sentence of the study and checks of it. The same checks are made on the study's
-//! own printed table and on what was measured: some claims are contradicted by the table that they
-//! were drawn from, and those are marked.
+//! A finding is a sentence of the study and checks of it. The same checks run on the study's
+//! printed table and on the measured results; claims that the study's own table contradicts are
+//! marked.
 
 mod check;
 mod file;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 pub struct Finding {
     /// Study and number, as `S1.3`.
     pub id: String,
-    /// What the study says, in our words.
+    /// The study's claim in our words.
     pub says: String,
     /// The study's own table contradicts it.
     #[serde(default)]
@@ -48,7 +48,7 @@ pub enum Verdict {
     NotTestable,
 }
 
-/// A verdict with what decides it.
+/// A verdict with its evidence.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// The verdict.

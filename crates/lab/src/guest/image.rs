@@ -30,7 +30,7 @@ impl<W: Write> Image<W> {
         }
     }
 
-    /// A file, with the directories above it. What was there first stays.
+    /// A file, with the directories above it. An existing file stays.
     pub(super) fn file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         self.entry(name, PROGRAM, content)
     }
@@ -137,7 +137,7 @@ impl<W: Write> Image<W> {
     }
 }
 
-/// Where a program is found, as a shell finds it, and in the directories of the system's programs.
+/// The path of a program in the `PATH` and in the system directories.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|file| file.is_file());

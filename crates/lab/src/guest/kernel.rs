@@ -40,7 +40,7 @@ impl Kernel {
         self.root.join("boot").join(format!("vmlinuz-{}", self.version))
     }
 
-    /// A file that keeps what was found out about this kernel on this machine since it was started.
+    /// A file with the probe results for this kernel since the machine's boot.
     pub(super) fn note(&self, about: &str) -> PathBuf {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         self.root.join(format!("{about}-{}", boot.trim()))
@@ -91,7 +91,7 @@ fn module_name(file: &str) -> String {
     name.split(".ko").next().unwrap_or(name).replace('-', "_")
 }
 
-/// Where what was fetched is kept: `$XDG_CACHE_HOME/oxvs`, or `~/.cache/oxvs`.
+/// The download cache: `$XDG_CACHE_HOME/oxvs`, or `~/.cache/oxvs`.
 fn cache() -> Result<PathBuf> {
     let base = match (std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
         (Some(cache), _) => PathBuf::from(cache),
@@ -101,7 +101,7 @@ fn cache() -> Result<PathBuf> {
     Ok(base.join("oxvs"))
 }
 
-/// Fetched and unpacked beside its place, and moved there when it is whole.
+/// Downloads and unpacks in a temporary directory, and renames it when complete.
 fn download(root: &Path) -> Result<()> {
     let parent = root.parent().context("the cache has a directory")?;
     fs::create_dir_all(parent)?;

@@ -1,5 +1,5 @@
-//! The laboratory in a guest: switches, hosts and cables all inside, on a kernel that has what this
-//! machine's may lack.
+//! The laboratory in a guest: switches, hosts and cables all inside, on a kernel with features that
+//! this machine's may lack.
 
 use super::image::find;
 use super::kernel::{Kernel, said};
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Programs that the guest gets where this machine has them. What a switch needs and is missing is
-/// missing there too, and the run says so.
+/// Programs copied to the guest if this machine has them. A missing program of a switch is missing
+/// in the guest too, and the run reports it.
 const PROGRAMS: &[&str] = &[
     "bridge",
     "ethtool",
@@ -28,7 +28,7 @@ const PROGRAMS: &[&str] = &[
     "tcpdump",
 ];
 
-/// Modules of what the studies use: switches, VLANs, guests' and containers' devices, schedulers,
+/// Modules that the studies need: switches, VLANs, guests' and containers' devices, schedulers,
 /// policers.
 const MODULES: &[&str] = &[
     "act_gact",
@@ -62,7 +62,7 @@ const MODULES: &[&str] = &[
     "veth",
 ];
 
-/// Where Debian keeps what Open vSwitch's programs read.
+/// Debian's directories of Open vSwitch's data files.
 const SCHEMAS: &[&str] = &["/usr/share/openvswitch/vswitch.ovsschema"];
 
 /// Where results are, in the guest.
@@ -71,12 +71,12 @@ const OUT: &str = "/out";
 /// In MiB: tables of a million rules are meant to fit.
 const MEMORY: u32 = 6144;
 
-/// Minutes that one guest works: what is lost if it is killed.
+/// Minutes of one guest: the maximum loss if it is killed.
 const SHIFT: f64 = 10.0;
 
 /// Runs `oxvs lab run ARGS… --out DIR` in guests, one after the other, until the run is complete or
-/// the minutes are spent. Files of scenarios among the arguments are taken along. What the runs
-/// print goes to `printed`.
+/// the minutes are spent. Scenario files among the arguments are copied. What the runs print goes
+/// to `printed`.
 ///
 /// # Errors
 /// A guest cannot be run, or the run in it failed.
@@ -139,7 +139,7 @@ fn taken_along(args: &[String]) -> (Vec<String>, Vec<(String, PathBuf)>) {
     (args.iter().map(&mut inside).collect(), files)
 }
 
-/// A guest that has what is there of the laboratory, and of the results.
+/// A guest with the laboratory's programs and the present results.
 fn guest(scenarios: &[(String, PathBuf)], dir: &Path) -> Result<Guest> {
     let ours = [lab_program()?, switch_program()?].map(|file| file.display().to_string());
     let mut files: Vec<(String, PathBuf)> = SCHEMAS
@@ -173,7 +173,7 @@ fn guest(scenarios: &[(String, PathBuf)], dir: &Path) -> Result<Guest> {
     })
 }
 
-/// Puts what a guest left in the place of what it was given.
+/// Replaces the results by the guest's.
 fn take(from: &Path, to: &Path) -> Result<()> {
     let mut entries = fs::read_dir(from)?.peekable();
     ensure!(entries.peek().is_some(), "the guest has left nothing");

@@ -18,14 +18,15 @@ const QEMU: &str = "qemu-system-x86_64";
 /// and `tc`, and these.
 const PROGRAMS: &[&str] = &["sh", "env", "timeout", "unshare", "ip", "tc"];
 
-/// What a device does not offer that takes no offloads.
+/// The options of a device without offloads.
 const NO_OFFLOADS: &str = ",csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off,\
                            guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off";
 
 /// How long a guest may take until it can be spoken to.
 const BOOT: Duration = Duration::from_secs(60);
 
-/// The same where the processor itself runs it: what does not boot by then is emulated.
+/// The same where the processor itself runs it: a guest that does not boot in this time is
+/// emulated.
 const KVM_BOOT: Duration = Duration::from_secs(10);
 
 /// A guest that can be started.
@@ -54,7 +55,7 @@ pub struct Guest {
 /// An Ethernet device of a guest.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The TAP device here, which is there already.
+    /// The existing TAP device on this machine.
     pub tap: String,
     /// The guest's address.
     pub mac: [u8; 6],
@@ -62,7 +63,7 @@ pub struct Network {
     pub offloads: bool,
 }
 
-/// What runs a guest's instructions.
+/// The accelerator of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accelerator {
     /// The processor itself.
@@ -71,7 +72,7 @@ pub enum Accelerator {
     Tcg,
 }
 
-/// Where what the command leaves goes.
+/// The destination of the command's files.
 #[derive(Clone, Copy, Debug)]
 pub enum Output<'a> {
     /// Nowhere.
@@ -117,7 +118,7 @@ impl Default for Guest {
 }
 
 impl Accelerator {
-    /// What boots this kernel here: KVM where it does, found out once.
+    /// The accelerator for this kernel: KVM if it boots, probed once.
     pub fn probe(kernel: &Kernel) -> Accelerator {
         static FOUND: OnceLock<Accelerator> = OnceLock::new();
         *FOUND.get_or_init(|| {
@@ -157,9 +158,8 @@ impl Accelerator {
 impl Guest {
     /// Runs a command to its end; what it prints goes to `printed`.
     ///
-    /// # Errors
-    /// QEMU or a program is missing, the guest does not boot or does not end within `limit`: with
-    /// what its console says.
+    /// # Errors QEMU or a program is missing, the guest does not boot or does not end within
+    /// `limit`: with its console output.
     pub fn run(
         &self,
         kernel: &Kernel,
@@ -184,7 +184,7 @@ impl Guest {
         Ok(finished)
     }
 
-    /// Starts a command and leaves it running; what is then written to its input reaches it.
+    /// Starts a command and leaves it running; text written to its input reaches it.
     ///
     /// # Errors
     /// As [`Guest::run`].
@@ -374,13 +374,13 @@ impl Machine {
         self.child.id()
     }
 
-    /// What the guest's kernel has said.
+    /// The guest's console output.
     pub fn console(&self) -> String {
         read_file(&self.file("console"))
     }
 
-    /// Reads up to the word that its first process says before it starts the command. A terminal
-    /// echoes until that process has told it not to.
+    /// Reads up to the marker that its first process prints before the command. The terminal echoes
+    /// until that process switches echo off.
     fn wait_until_ready(&mut self, boot: Duration) -> Result<()> {
         let until = Instant::now() + boot;
         let mut heard = Vec::new();
@@ -441,7 +441,7 @@ impl Machine {
     }
 }
 
-/// Nothing has come within the time set.
+/// Whether the error is a timeout.
 fn waits(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -449,7 +449,7 @@ fn waits(error: &io::Error) -> bool {
     )
 }
 
-/// A file's text, as far as there is one.
+/// A file's text; empty if it does not exist.
 fn read_file(file: &Path) -> String {
     fs::read(file)
         .map(|text| String::from_utf8_lossy(&text).into_owned())

@@ -1,5 +1,5 @@
-//! Virtual machines on Debian's cloud kernel, for what the kernel of this machine lacks, and for
-//! hosts that are guests.
+//! Virtual machines on Debian's cloud kernel, for features that this machine's kernel lacks, and
+//! for hosts that are guests.
 //!
 //! A guest has no disk: its system is an initramfs with busybox, the programs asked for and the
 //! libraries they need. Kernel and busybox are fetched with `apt-get download` into a cache and not

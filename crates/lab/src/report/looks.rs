@@ -27,12 +27,12 @@ pub(crate) fn of_system(name: &str) -> Look {
     (format!("s{}", place % COLOURS), place)
 }
 
-/// Of what a study printed: never the colour of a system.
+/// For a study's printed results: never the colour of a system.
 pub(crate) fn of_print(nth: usize) -> Look {
     ("print".into(), nth + 3)
 }
 
-/// What a system is called in figures and tables.
+/// A system's name in figures and tables.
 pub(crate) fn title(name: &str) -> &str {
     KNOWN
         .iter()

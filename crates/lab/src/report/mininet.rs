@@ -1,4 +1,4 @@
-//! The networks that Mininet makes by itself, as testbeds to draw.
+//! The networks that Mininet makes itself, as testbeds to draw.
 
 use crate::scenario::{Observe, Setup};
 use crate::topology::{Address, Attachment, Bridge, Control, End, Host, Link, OVERHEAD, Port, Topology};
@@ -8,9 +8,8 @@ use std::net::Ipv4Addr;
 /// More hosts than this are not drawn.
 const HOSTS: usize = 16;
 
-/// The network that Mininet is asked for in a cell, with its own names and addresses. None where it
-/// is asked for none, and where the drawing has no place for it: switches that are not in a row, or
-/// too many hosts.
+/// The network that a cell requests from Mininet, with Mininet's names and addresses. None without
+/// a request, and if it cannot be drawn: switches not in a row, or too many hosts.
 pub(crate) fn network(setup: &Setup) -> Option<Topology> {
     let asked = setup.observed.iter().find_map(|one| match &one.what {
         Observe::Mininet { topology, rate } => Some((topology, *rate)),
@@ -46,7 +45,7 @@ impl Network {
         (1..=hosts).try_for_each(|number| self.host(&format!("h{number}"), &switch))
     }
 
-    /// Switches one after the other, each with so many hosts.
+    /// Switches in a row, each with this many hosts.
     fn row(&mut self, switches: usize, hosts: usize) -> Option<()> {
         let mut before: Option<String> = None;
         for number in 1..=switches {

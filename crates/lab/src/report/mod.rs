@@ -45,8 +45,7 @@ use std::path::Path;
 pub struct Input {
     /// The run.
     pub results: Results,
-    /// The laboratory's scenarios, as they were run where they were run; then those of the user's
-    /// own.
+    /// The laboratory's scenarios, in the version that was run; then the user's own.
     pub scenarios: Vec<Scenario>,
     /// Of the instruments.
     pub calibration: Option<Vec<Check>>,

@@ -1,4 +1,4 @@
-//! What stands on the page, for the template.
+//! The content of the page, for the template.
 
 use super::figure::{Figure, Key, figures};
 use super::printed::Printed;
@@ -267,7 +267,7 @@ fn anchor(id: &str) -> String {
     format!("e-{}", id.chars().map(legal).collect::<String>())
 }
 
-/// The testbed of each of a scenario's cells; where Mininet makes it, what it makes.
+/// The testbed of each of a scenario's cells, or Mininet's network.
 fn networks(scenario: &Scenario, results: &Results) -> Vec<Topology> {
     let cells = scenario.cells(results.run.profile);
     let network = |setup: &Setup| mininet::network(setup).unwrap_or_else(|| setup.topology.clone());
@@ -329,7 +329,7 @@ impl FigureView {
     }
 }
 
-/// What was not run: a line for each reason, with those that have it.
+/// Skipped cells: a line for each reason, with the cells.
 fn skipped(summary: &Summary) -> Vec<SkippedView> {
     let mut by: BTreeMap<&str, Vec<&Skipped>> = BTreeMap::new();
     for skipped in &summary.skipped {
@@ -449,7 +449,7 @@ fn totals(rows: &[Row]) -> View {
     }
 }
 
-/// Samples of each experiment and switch, of those that were asked for.
+/// Samples taken of each experiment and switch, out of those requested.
 fn coverage(results: &Results, scenarios: &[Scenario]) -> View {
     let names = results
         .samples

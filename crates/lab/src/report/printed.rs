@@ -1,4 +1,4 @@
-//! What the studies printed, beside what was measured.
+//! The studies' printed results beside the measured ones.
 
 use super::summary::Summary;
 use crate::findings::{Findings, FindingsError};
@@ -20,7 +20,7 @@ pub(crate) struct Value {
     pub switch: Option<String>,
     /// As printed.
     pub estimate: Estimate,
-    /// What it is multiplied with to be in the unit of a sample's metric.
+    /// The factor to the unit of a sample's metric.
     pub scale: f64,
 }
 
@@ -55,7 +55,7 @@ impl Printed {
         &self.tables
     }
 
-    /// What the study printed of a metric for a cell, of all its switches.
+    /// The study's printed values of a metric for a cell, for all its switches.
     pub(crate) fn all(&self, summary: &Summary, cell: usize, metric: &str) -> Vec<Value> {
         let fed = summary.fed(cell).iter();
         let means = fed.filter(|fed| fed.metric == metric && fed.statistic == Statistic::Mean);

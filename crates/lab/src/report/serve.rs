@@ -1,8 +1,8 @@
-//! A report over HTTP on this machine, made anew when the run has gone on.
+//! Serves a report over HTTP on this machine and updates it while the run continues.
 //!
-//! Files are served from memory, by their names: a request never becomes a path. Only requests for
-//! this machine by its own name are answered, so that a page elsewhere cannot read the report by a
-//! name that it made point here.
+//! Files are served from memory, by their names: a request never becomes a path. It answers only
+//! requests with this machine's own name in the Host header, so that a foreign page cannot read the
+//! report by DNS rebinding.
 
 use super::{Input, write};
 use anyhow::{Context, Result};
@@ -28,11 +28,10 @@ pub struct Server {
     report: Arc<Report>,
 }
 
-/// Serves the report of a run's directory on 127.0.0.1 until the process ends, and says where; port
-/// 0: any that is free.
+/// Serves the report of a run's directory on 127.0.0.1 until the process ends, and prints the
+/// address; port 0: any free port.
 ///
-/// # Errors
-/// No run is there; the port is taken.
+/// # Errors The directory has no run; the port is in use.
 pub fn serve(dir: &Path, port: u16) -> Result<()> {
     let server = Server::bind(dir, port)?;
     mgmt::outln!("The report of {} is at {} (end with ^C)", dir.display(), server.url()?);
@@ -110,13 +109,13 @@ struct Report {
 
 #[derive(Debug, Default)]
 struct Made {
-    /// Of what the report was made.
+    /// The files that the report was made from.
     of: Vec<Option<(SystemTime, u64)>>,
     files: BTreeMap<&'static str, Arc<[u8]>>,
 }
 
 impl Report {
-    /// A file of the report as it is now; none: there is no such file.
+    /// A file of the current report; none if it does not exist.
     fn get(&self, name: &str) -> Result<Option<File>> {
         let state = ["run.json", "samples.jsonl", super::CALIBRATION].map(|name| {
             let data = self.dir.join(name).metadata().ok()?;
@@ -158,7 +157,7 @@ fn converse(stream: &TcpStream, report: &Report) -> std::io::Result<()> {
     stream.flush()
 }
 
-/// Request line and headers; cut off where they are too long.
+/// Request line and headers, truncated if they are too long.
 fn read_head(stream: &TcpStream) -> std::io::Result<Vec<u8>> {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();

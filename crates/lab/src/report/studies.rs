@@ -7,11 +7,11 @@ pub(crate) struct Study {
     pub id: &'static str,
     /// What it is about.
     pub title: &'static str,
-    /// What it did, and what can be compared with it.
+    /// Its method, and the comparable part.
     pub about: &'static str,
 }
 
-/// All of them, and what they left open.
+/// All studies, and the questions that they left open.
 pub(crate) const STUDIES: &[Study] = &[
     Study {
         id: "S0",
@@ -54,7 +54,7 @@ pub(crate) const STUDIES: &[Study] = &[
     },
 ];
 
-/// Where experiments of one's own stand.
+/// The section of a user's own experiments.
 pub(crate) const OWN: Study = Study {
     id: "",
     title: "Experiments of your own",

@@ -7,10 +7,10 @@ use crate::stats::Series;
 use crate::traffic::Test;
 use std::collections::BTreeMap;
 
-/// What was varied, and its value.
+/// Dimensions and their values.
 pub(crate) type At = BTreeMap<String, String>;
 
-/// What was measured of one experiment, and what was not.
+/// The samples and skipped cells of one experiment.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary<'a> {
     /// The experiment.
@@ -23,7 +23,7 @@ pub(crate) struct Summary<'a> {
     samples: BTreeMap<(String, usize), Vec<&'a Sample>>,
     /// What could not be run.
     pub skipped: Vec<&'a Skipped>,
-    /// Where results of each cell belong in the tables of the findings, of whichever system.
+    /// The cells of the findings' tables that each cell's results feed, for any system.
     fed: Vec<Vec<Fed>>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Summary<'a> {
         self.samples.get(&(system.to_owned(), cell)).map_or(&[], Vec::as_slice)
     }
 
-    /// Where results of a cell belong in the tables of the findings, of whichever system.
+    /// The cells of the findings' tables that a cell's results feed, for any system.
     pub(crate) fn fed(&self, cell: usize) -> &[Fed] {
         self.fed.get(cell).map_or(&[], Vec::as_slice)
     }
@@ -119,7 +119,7 @@ impl<'a> Summary<'a> {
         shares.into_iter().map(|share| (share, value(share) * factor)).collect()
     }
 
-    /// The load offered at a cell in bit/s, of which a metric `flow.…` says what arrived.
+    /// The offered load of a cell in bit/s; the metric `flow.…` has the received part.
     pub(crate) fn offered(&self, cell: usize, metric: &str) -> Option<f64> {
         let at = self.cells.get(cell)?;
         let flow = metric.split('.').next()?;
@@ -141,11 +141,11 @@ impl<'a> Summary<'a> {
         known.map_or_else(Vec::new, |known| ordered(&self.cells, known))
     }
 
-    /// A cell or a panel in words; empty where nothing was varied.
+    /// A cell or a panel in words; empty without dimensions.
     pub(crate) fn name(&self, at: &At) -> String {
         let dimensions = self.scenario.varied.iter();
         let said = dimensions.filter_map(|dimension| Some(named(dimension, at.get(&dimension.name)?)));
-        // What the scenario does not say anything of is told as it is.
+        // Dimensions that the scenario does not describe are shown as they are.
         let unsaid = at
             .iter()
             .filter(|(name, _)| !self.scenario.varied.iter().any(|d| d.name == **name));
@@ -154,7 +154,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// A dimension's value where it is clear which dimension it is of.
+/// A dimension's value without the dimension's name.
 pub(crate) fn value_of(dimension: &Dimension, value: &str) -> String {
     match value.parse::<f64>() {
         Ok(_) if !dimension.unit.is_empty() => format!("{value} {}", dimension.unit),
@@ -171,7 +171,7 @@ pub(crate) fn within(title: &str) -> String {
     first.chain(title.chars().skip(1)).collect()
 }
 
-/// A dimension's value where it is not: with the dimension's name, unless a unit tells.
+/// A dimension's value with the dimension's name, unless it has a unit.
 pub(crate) fn named(dimension: &Dimension, value: &str) -> String {
     if value.parse::<f64>().is_ok() && !dimension.unit.is_empty() {
         return value_of(dimension, value);

@@ -1,5 +1,4 @@
-//! Tables of an experiment: results beside what was printed, who reached whom, where packets were
-//! lost.
+//! Tables of an experiment: results beside the printed ones, reachability, and losses.
 
 use super::looks;
 use super::printed::Printed;
@@ -26,15 +25,15 @@ pub(crate) struct View {
 /// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Cell {
-    /// What stands there.
+    /// Its text.
     pub text: String,
     /// Beside it, smaller.
     pub small: String,
     /// `key`, `number`, `print`, `best` and the like.
     pub class: String,
-    /// What is told of it.
+    /// Its tooltip.
     pub title: String,
-    /// Where it leads.
+    /// Its link.
     pub link: String,
 }
 
@@ -191,8 +190,7 @@ fn best(values: &[Series], metric: &Metric) -> Option<usize> {
     (0..values.len()).find(ahead).filter(|_| !alone)
 }
 
-/// Who reached whom, for each matrix that the scenario asks for, each cell and system: metrics
-/// `NAME.FROM-TO`.
+/// Reachability for each matrix of the scenario, each cell and system: metrics `NAME.FROM-TO`.
 pub(crate) fn matrices(summary: &Summary) -> Vec<View> {
     let asked = summary.scenario.figures.iter().filter_map(|form| match form {
         Form::Matrix { of } => Some(of),
@@ -253,7 +251,7 @@ fn matrix(summary: &Summary, of: &str, cell: usize, system: &str) -> Option<View
     })
 }
 
-/// Where packets were lost: means of a sample, by cause and place. None where nothing was.
+/// Where packets were lost: means of a sample, by cause and place. None without losses.
 pub(crate) fn losses(summary: &Summary) -> Option<View> {
     let mut by: BTreeMap<(&str, &str), BTreeMap<&str, f64>> = BTreeMap::new();
     let mut count: BTreeMap<&str, f64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What unit tests of the report share.
+//! Shared by the report's unit tests.
 
 use crate::scenario::Scenario;
 

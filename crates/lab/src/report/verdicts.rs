@@ -1,4 +1,4 @@
-//! Findings of the studies, judged by what they printed and by what was measured here.
+//! Findings of the studies, judged by their printed results and by the measured ones.
 
 use super::looks;
 use super::printed::Printed;
@@ -81,13 +81,13 @@ pub(crate) fn rows(findings: &Findings, printed: &Printed, scenarios: &[Scenario
     findings.finding.iter().map(row).collect()
 }
 
-/// What was measured, with one system in the place of Open vSwitch.
+/// The measured results, with one system in place of Open vSwitch.
 struct Measured<'a> {
     system: &'a str,
-    /// Its own results, and those of the bridge where that stands for something else, as for the
-    /// hardware of a baseline.
+    /// Its own results, and those of the bridge if it replaces something else, such as a baseline's
+    /// hardware.
     alone: BTreeMap<String, Table>,
-    /// The bridge too where switches are compared.
+    /// The bridge too, if switches are compared.
     beside: BTreeMap<String, Table>,
     /// What it is called in tables, in another's place.
     names: BTreeSet<String>,
@@ -114,7 +114,7 @@ impl<'a> Measured<'a> {
         for ((scenario, at, of), samples) in groups {
             let scenario = &scenarios[scenario];
             let place = if of == BRIDGE { BRIDGE } else { PLACE };
-            // The bridge's results have no part in a table that both would fill, but for those that
+            // The bridge's results do not enter a table that both would fill, except tables that
             // compare switches.
             let others = if of == system {
                 Vec::new()

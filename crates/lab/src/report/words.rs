@@ -7,7 +7,7 @@ use crate::results::{Machine, Results};
 use crate::scenario::{Profile, Scenario};
 use std::collections::BTreeMap;
 
-/// What the run was, in a few sentences.
+/// A summary of the run in a few sentences.
 pub(crate) fn summary(results: &Results, scenarios: &[Scenario]) -> Vec<String> {
     let run = &results.run;
     let systems = looks::in_order(results.samples.iter().map(|sample| sample.system.as_str()));
@@ -48,7 +48,7 @@ pub(crate) fn summary(results: &Results, scenarios: &[Scenario]) -> Vec<String> 
     ]
 }
 
-/// What there is to know of the machine.
+/// The description of the machine.
 pub(crate) fn machine(machine: &Machine, in_guest: bool) -> Vec<(String, String)> {
     let memory = format!("{:.1} GiB", machine.memory as f64 / (1u64 << 30) as f64);
     let kind = match (in_guest, machine.virtualized) {
@@ -131,7 +131,7 @@ fn times(n: u32) -> String {
     }
 }
 
-/// Remarks of samples, those said most often first, with how often and of which switches.
+/// Remarks of samples, the most frequent first, with their number and switches.
 pub(crate) fn remarks(summary: &Summary, most: usize) -> Vec<String> {
     let mut by: BTreeMap<&str, (usize, Vec<&str>)> = BTreeMap::new();
     for (_, sample) in summary.all() {

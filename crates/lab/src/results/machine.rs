@@ -1,4 +1,4 @@
-//! What a run should say of the machine it ran on.
+//! The description of a run's machine.
 
 use rustix::system::{sysinfo, uname};
 use serde::{Deserialize, Serialize};
@@ -20,21 +20,20 @@ pub struct Machine {
     pub memory: u64,
     /// How the processors' frequency is chosen; none: not ours to see, as in most virtual machines.
     pub governor: Option<String>,
-    /// What the clock is read from.
+    /// The clock source.
     pub clock: String,
     /// It is a virtual machine.
     pub virtualized: bool,
     /// Mean number of processes that ran or wanted to, over the minute before.
     pub load: f64,
     /// Offloads of a host's interface ([`crate::bed::offloads`]), as `ethtool -k` names them; empty
-    /// where that is not known.
+    /// if unknown.
     #[serde(default)]
     pub offloads: BTreeMap<String, String>,
 }
 
 impl Machine {
-    /// The one that this runs on. What cannot be found out is empty, and so are the offloads, for
-    /// which a testbed is needed.
+    /// This machine. Unknown values are empty, and so are the offloads, which need a testbed.
     pub fn here() -> Machine {
         let cpuinfo = text("/proc/cpuinfo");
         let field = |name: &str| cpuinfo.lines().find_map(|line| value(line, ':', name));
@@ -70,8 +69,7 @@ impl Machine {
         }
     }
 
-    /// In what it differs from another so that their results do not belong together; none if in
-    /// nothing.
+    /// The differences to another machine that forbid mixing their results; none if there are none.
     pub fn differs(&self, other: &Machine) -> Option<String> {
         let pairs = [
             ("kernel", &self.kernel, &other.kernel),

@@ -1,10 +1,9 @@
-//! What a run leaves: samples as they were taken, what was left out and why, and the machine they
-//! were taken on.
+//! The results of a run: samples, skipped cells with their reasons, and the machine.
 //!
 //! A run is a directory ([`Store`]):
-//! - `run.json`: a [`Run`], what was asked for and where it ran;
-//! - `samples.jsonl`: a [`Record`] a line, appended when it is complete, so that a run that was
-//!   interrupted goes on where it ended;
+//! - `run.json`: a [`Run`]: options and machine;
+//! - `samples.jsonl`: a [`Record`] a line, appended when it is complete, so that an interrupted run
+//!   can continue;
 //! - `configuration/SCENARIO/SYSTEM.txt`: the commands that set the system up, as a user would type
 //!   them.
 
@@ -25,13 +24,13 @@ pub struct Run {
     pub format: u32,
     /// How much of each scenario.
     pub profile: Profile,
-    /// What the order of repetitions was drawn from.
+    /// The seed of the order of repetitions.
     pub seed: u64,
     /// In a virtual machine of the lab's own.
     pub in_guest: bool,
     /// Where, as it was found at the beginning.
     pub machine: Machine,
-    /// Systems under test, by name: what they are.
+    /// Descriptions of the systems under test, by name.
     pub systems: BTreeMap<String, String>,
     /// By id.
     pub scenarios: BTreeMap<String, Experiment>,
@@ -51,7 +50,7 @@ pub struct Experiment {
     pub text: String,
     /// SHA-1 of the text, in hexadecimal.
     pub hash: String,
-    /// How many samples this profile asks for of each system.
+    /// Number of samples of each system in this profile.
     pub samples: u64,
 }
 
@@ -69,7 +68,7 @@ impl Experiment {
     }
 }
 
-/// A time that somebody worked on a run.
+/// An invocation that worked on a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Invocation {
     /// Seconds since 1970.
@@ -80,7 +79,7 @@ pub struct Invocation {
     pub version: String,
     /// Mean number of processes that ran or wanted to, over the minute before.
     pub load: f64,
-    /// How it ended: `complete`, `budget`, `interrupted`, or what was wrong.
+    /// How it ended: `complete`, `budget`, `interrupted`, or the error.
     pub end: Option<String>,
 }
 
@@ -101,7 +100,7 @@ pub struct Sample {
     pub scenario: String,
     /// Name of the switch under test, as `oxvs`, `bridge`, `ovs-userspace`.
     pub system: String,
-    /// What was varied, and its value here.
+    /// The dimensions' values.
     pub at: BTreeMap<String, String>,
     /// Counted from 0; those of a warm-up are not recorded.
     pub repetition: u32,
@@ -117,12 +116,12 @@ pub struct Sample {
     /// Where packets were lost.
     #[serde(default)]
     pub losses: Vec<Loss>,
-    /// Seconds of CPU by who used them: the system, `lab`, all.
+    /// Processor seconds by user: the system, `lab`, all.
     #[serde(default)]
     pub cpu: BTreeMap<String, f64>,
-    /// What else ran: processors busy with anything but this run, on average.
+    /// Average number of processors busy with other work.
     pub load: f64,
-    /// What a reader should know about this sample.
+    /// Remarks about this sample.
     #[serde(default)]
     pub remarks: Vec<String>,
 }
@@ -132,8 +131,7 @@ pub struct Sample {
 pub struct Distribution {
     /// How many.
     pub count: u64,
-    /// Share of the values (0 to 1) and the value that so many do not exceed; ascending. At most
-    /// 200.
+    /// Shares of the values (0 to 1) with their quantiles, ascending. At most 200.
     pub quantiles: Vec<(f64, f64)>,
 }
 

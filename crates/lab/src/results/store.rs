@@ -1,8 +1,8 @@
-//! A run's directory: made, gone on with, read.
+//! A run's directory: created, continued, read.
 //!
 //! Invariants
-//! - A line of `samples.jsonl` ends in a newline, or it is not there: what follows the last newline
-//!   is what a crash has left, and is overwritten.
+//! - A line of `samples.jsonl` is valid only with its newline; text after the last newline is the
+//!   remains of a crash and is overwritten.
 //! - `run.json` is replaced whole.
 //! - Two processes never write to one directory: the writer holds a lock on `lock`.
 
@@ -24,20 +24,20 @@ const CONFIGURATION: &str = "configuration";
 /// Longest line of `samples.jsonl` and largest `run.json` that are read, in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// What a run has left.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
     /// What was asked for, and where it ran.
     pub run: Run,
     /// In the order they were taken.
     pub samples: Vec<Sample>,
-    /// What was left out and not made good since, each once.
+    /// Skipped cells without a later sample, each once.
     pub skipped: Vec<Skipped>,
     /// How each system was set up: scenario, system, text.
     pub configurations: Vec<(String, String, String)>,
 }
 
-/// Reads a run's directory, of a run that goes on too.
+/// Reads a run's directory, also during the run.
 ///
 /// # Errors
 /// It is no run's directory, or a file of it is damaged: which, and where.
@@ -71,7 +71,7 @@ pub fn load(dir: &Path) -> Result<Results> {
     })
 }
 
-/// What was skipped and then sampled after all is not skipped.
+/// A skipped cell with a later sample is not skipped.
 fn settle(records: Vec<Record>) -> (Vec<Sample>, Vec<Skipped>) {
     let (mut samples, mut skipped): (Vec<Sample>, Vec<Skipped>) = (Vec::new(), Vec::new());
     for record in records {
@@ -113,20 +113,20 @@ pub struct Store {
 struct Lock(File);
 
 impl Drop for Lock {
-    /// Closing the file would not do where a program is being started just now: the child has the
-    /// file, and so the lock, until it is that program.
+    /// Closing the file is not enough while a program is being started: the child holds the file
+    /// and the lock until `exec`.
     fn drop(&mut self) {
-        // Nothing else can be done where it fails, and the lock ends with the process anyway.
+        // On failure nothing else can be done, and the lock ends with the process anyway.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl Store {
-    /// Goes on with the run that is in a directory, or makes one there, and the directory.
+    /// Continues the run in a directory, or creates a run and the directory.
     ///
-    /// # Errors
-    /// The directory holds something else, a run on another machine or with another profile, or one
-    /// that somebody is working on; it cannot be made; a file of it is damaged.
+    /// # Errors The directory holds something else, a run on another machine or with another
+    /// profile, or one that another process is working on; it cannot be made; a file of it is
+    /// damaged.
     pub fn open(dir: &Path, fresh: Run) -> Result<Store> {
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made", dir.display()))?;
         let lock = Lock(open(
@@ -171,7 +171,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Where it is.
+    /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -188,8 +188,7 @@ impl Store {
 
     /// Enters an experiment.
     ///
-    /// # Errors
-    /// It is there with another text: its samples would not belong together with those to come.
+    /// # Errors It exists with another text, so old and new samples must not be mixed.
     pub fn enter(&mut self, id: &str, experiment: Experiment) -> Result<()> {
         if let Some(old) = self.run.scenarios.get(id) {
             ensure!(
@@ -204,8 +203,7 @@ impl Store {
 
     /// Enters a system under test.
     ///
-    /// # Errors
-    /// It is there as another version.
+    /// # Errors It exists with another version.
     pub fn enter_system(&mut self, name: &str, description: &str) -> Result<()> {
         if let Some(old) = self.run.systems.get(name) {
             ensure!(
@@ -251,7 +249,7 @@ impl Store {
         })
     }
 
-    /// Appends a record; one that is there already, as what is still missing, is not repeated.
+    /// Appends a record unless it is already present, as for a part that is still missing.
     ///
     /// # Errors
     /// It cannot be written, as on a full disk. What was recorded before stays as it is.
@@ -299,7 +297,7 @@ impl Store {
 }
 
 impl Sample {
-    /// JSON has no infinities: what is no number is left out, and said.
+    /// JSON has no infinities: drops values that are not finite, with a remark.
     fn drop_unwritable(&mut self) {
         let bad: Vec<String> = self
             .metrics
@@ -323,7 +321,7 @@ impl Sample {
     }
 }
 
-/// Whether what is there can be gone on with, by one who would make the other.
+/// Whether a run in the directory can be continued as the requested one.
 fn same(old: Run, fresh: &Run) -> Result<Run> {
     let name = |profile| match profile {
         Profile::Quick => "--quick",
@@ -398,8 +396,8 @@ fn read_records(file: &File, path: &Path) -> Result<(Vec<Record>, u64)> {
     Ok((records, length))
 }
 
-/// A file of a directory without a run that is not what a run leaves which could not begin, as on a
-/// full disk.
+/// A foreign file in a directory without a run. Files of a run that could not start, as on a full
+/// disk, do not count.
 fn stranger(dir: &Path) -> Result<Option<String>> {
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let entry = entry?;

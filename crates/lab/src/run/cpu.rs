@@ -1,4 +1,4 @@
-//! Who used the processors.
+//! Processor time by user.
 
 /// Clock ticks a second in /proc, on every Linux that this builds for.
 const TICKS: f64 = 100.0;
@@ -6,8 +6,8 @@ const TICKS: f64 = 100.0;
 /// Seconds of CPU up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// All processors of the machine, by anybody, idle time (and what [keeps processors
-    /// awake](crate::awake)) and waiting for disks apart; with what the hypervisor gave to others.
+    /// All processors of the machine, without idle time, the threads that [keep processors
+    /// awake](crate::awake) and waits for disks; with steal time.
     pub(crate) all: f64,
     /// The kernel's own threads for packets (`ksoftirqd`).
     pub(crate) packets: f64,
@@ -16,14 +16,14 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Up to now. What cannot be read is 0.
+    /// The usage up to now. Unreadable values are 0.
     pub(crate) fn now() -> Usage {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let processes = processes();
         let packets = processes
             .iter()
             .filter(|process| process.name.starts_with("ksoftirqd/"));
-        // What keeps the processors awake takes nothing from anybody.
+        // The threads that keep processors awake do not count.
         let awake = threads()
             .iter()
             .filter(|thread| thread.name.starts_with(crate::awake::NAME))
@@ -103,7 +103,7 @@ fn all_in(directory: &str) -> Vec<Process> {
     stats.filter_map(|stat| process(&stat)).collect()
 }
 
-/// What a process and all that descend from it have used.
+/// The usage of a process and its descendants.
 fn family(processes: &[Process], pid: u32) -> f64 {
     let mut family = vec![pid];
     let mut next = 0;

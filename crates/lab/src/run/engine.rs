@@ -1,5 +1,4 @@
-//! Repetition after repetition: what was done before is left out, what fails is recorded and the
-//! rest goes on.
+//! Runs the repetitions: skips those done before, records failures and goes on.
 
 use super::plan::{Block, Job, blocks};
 use super::progress::Progress;
@@ -10,12 +9,11 @@ use crate::topology::Topology;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Where testbeds are made and measured: this machine, or a test's imitation.
+/// The place of testbeds: this machine, or a test's fake.
 pub(crate) trait Stage {
     /// Makes a testbed and sets a system up on it.
     ///
-    /// # Errors
-    /// What could not be made, for a reader of the report. Nothing of it is left.
+    /// # Errors What could not be made, for the report. All set-up is undone.
     fn stand(&mut self, system: &str, setup: &Setup) -> Result<Box<dyn Standing>>;
 
     /// Something went wrong on the testbed, or it is not as it was: the next one is to be a new
@@ -28,14 +26,13 @@ pub(crate) trait Standing {
     /// The commands that set the system up.
     fn configuration(&self) -> Vec<String>;
 
-    /// Runs a cell: warm-up, then what is measured.
+    /// Runs a cell: warm-up, then the measurement.
     ///
-    /// # Errors
-    /// What went wrong, with the last words of the system where it has died.
+    /// # Errors The failure, with the last log lines of a system that died.
     fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement>;
 }
 
-/// What a repetition has brought.
+/// The result of a repetition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measurement {
     /// Seconds since 1970.
@@ -48,7 +45,7 @@ pub(crate) struct Measurement {
     pub(crate) cpu: BTreeMap<String, f64>,
     pub(crate) load: f64,
     pub(crate) remarks: Vec<String>,
-    /// The testbed is not as it was before, and what comes next needs another.
+    /// The testbed is no longer clean; the next repetition needs a new one.
     pub(crate) spent: bool,
 }
 
@@ -57,20 +54,20 @@ pub(crate) struct Measurement {
 pub enum End {
     /// Everything that can be run here was.
     Complete,
-    /// The next repetition would have taken longer than there was time.
+    /// The next repetition did not fit into the budget.
     Budget,
-    /// It was asked to.
+    /// A user interrupted it.
     Interrupted,
 }
 
-/// How far a run came.
+/// The progress of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Why it ended.
     pub end: End,
     /// Samples that are there, of this profile and these systems.
     pub samples: u64,
-    /// Samples that there could be.
+    /// Number of wanted samples.
     pub wanted: u64,
     /// Repetitions that failed in this invocation.
     pub failed: u64,
@@ -91,13 +88,13 @@ pub(crate) struct Engine<'a> {
     pub(crate) progress: &'a mut Progress,
 }
 
-/// What is left to do, and how fast it goes.
+/// The remaining work and the speed.
 struct Course {
     /// Each with the seconds that its testbed and the switch on it should take.
     blocks: Vec<(Block, f64)>,
-    /// Seconds that what is left would take if everything took as long as it should.
+    /// Estimated seconds of the remaining work.
     left: f64,
-    /// Seconds that what was done should have taken, and did.
+    /// Estimated and real seconds of the finished work.
     should: f64,
     did: f64,
     /// How often a cell failed on a system, and how it did last.
@@ -113,10 +110,9 @@ impl Course {
 }
 
 impl Engine<'_> {
-    /// Runs everything that is not there yet.
+    /// Runs everything without a sample.
     ///
-    /// # Errors
-    /// Results cannot be written. What was written is kept.
+    /// # Errors Results cannot be written. Written results are kept.
     pub(crate) fn run(&mut self) -> Result<Outcome> {
         let wanted: u64 = self
             .jobs
@@ -143,7 +139,7 @@ impl Engine<'_> {
         Ok(outcome)
     }
 
-    /// The blocks without what was done before.
+    /// The blocks without finished repetitions.
     fn course(&self) -> Course {
         let samples = self.store.records().iter().filter_map(|record| match record {
             Record::Sample(sample) => Some((&sample.scenario, &sample.system, &sample.at, sample.repetition)),
@@ -184,7 +180,7 @@ impl Engine<'_> {
         }
     }
 
-    /// `bed` is what its testbed and the switch on it should take, in seconds.
+    /// `bed` is the estimated set-up time of testbed and switch, in seconds.
     fn block(&mut self, block: &Block, bed: f64, course: &mut Course, outcome: &mut Outcome) -> Result<Option<End>> {
         let job = &self.jobs[block.job];
         let mut stood: Option<Box<dyn Standing>> = None;
@@ -223,8 +219,7 @@ impl Engine<'_> {
                     Err(error) => {
                         let reason = format!("{error:#}");
                         self.progress.say(&format!("{} on {}: {reason}", job.id, block.system));
-                        // What cannot be set up for one cell cannot be for the others of the
-                        // testbed.
+                        // If set-up fails for one cell, it fails for all cells of the testbed.
                         let all = block.cells.iter().map(|(cell, _)| *cell);
                         let failed: BTreeSet<usize> = if stood.is_none() { all.collect() } else { [*cell].into() };
                         for cell in failed {

@@ -1,4 +1,4 @@
-//! Where packets were lost: the causes together are what is missing.
+//! The ledger of lost packets: the causes add up to the missing packets.
 
 use crate::bed::Fragments;
 use crate::results::Loss;
@@ -6,11 +6,11 @@ use crate::scenario::Setup;
 use crate::traffic::{Account, Test};
 use std::collections::BTreeMap;
 
-/// What remains when every cause has been counted.
+/// The cause of losses without another cause.
 pub(crate) const UNEXPLAINED: &str = "unexplained";
 
-/// Counters after less counters before; a counter that is new began at 0. One that went back was
-/// begun anew, by a switch that was.
+/// The differences of counters. A new counter started at 0, and so did one that decreased, because
+/// its switch restarted.
 pub(crate) fn since(after: Vec<Loss>, before: &[Loss]) -> Vec<Loss> {
     let earlier = |loss: &Loss| {
         let same = before
@@ -49,9 +49,8 @@ pub(crate) fn missing(accounts: &[Account]) -> u64 {
     accounts.iter().map(of).sum()
 }
 
-/// What a host received of datagrams in fragments and could give to nobody, as other fragments were
-/// lost or there was no room for them; and of datagrams that became whole and were dropped then,
-/// which the host counts as one packet each, the others.
+/// Fragments that a host received but could not reassemble; and, for reassembled datagrams that
+/// were dropped later, the fragments beyond the one that the host counts.
 pub(crate) fn fragments(
     hosts: &BTreeMap<String, Fragments>,
     before: &BTreeMap<String, Fragments>,
@@ -110,7 +109,7 @@ fn receiver(place: String, packets: f64) -> Loss {
     }
 }
 
-/// Closes the ledger: what is `missing` and has no cause is unexplained; and what to say where more
+/// Closes the ledger: `missing` packets without a cause are unexplained. Returns a remark if more
 /// was counted than is missing.
 pub(crate) fn close(mut losses: Vec<Loss>, missing: u64) -> (Vec<Loss>, Option<String>) {
     let named: u64 = losses.iter().map(|loss| loss.packets).sum();
@@ -175,7 +174,7 @@ mod tests {
         assert!(remark.unwrap().starts_with("5 of the packets"));
     }
 
-    /// A flow of datagrams of four packets each, of which so many were sent and received.
+    /// A flow of datagrams of four packets each, with these numbers sent and received.
     fn long(sent: u64, received: u64) -> (Setup, Account) {
         let flow = crate::traffic::Flow {
             name: "f".to_owned(),

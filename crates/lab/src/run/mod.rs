@@ -1,9 +1,8 @@
-//! A run: cells × systems × repetitions, in an order drawn by lot, each on a testbed of its own
-//! kind, and what it leaves.
+//! A run: cells × systems × repetitions, in a random order, each on its testbed, and the results.
 //!
 //! `plan` is the order, `engine` goes through it and records, `stage` is the machine with its
-//! testbeds; `cpu` and `ledger` say who used the processors and where packets were lost; `observe`
-//! measures what is no flow.
+//! testbeds; `cpu` and `ledger` attribute processor time and losses; `observe` measures everything
+//! except flows.
 
 mod cpu;
 mod engine;
@@ -34,11 +33,11 @@ use std::time::{Instant, SystemTime};
 pub struct Options {
     /// Which experiments.
     pub scenarios: Vec<Scenario>,
-    /// The switches that were asked for by name; none: those of the profile.
+    /// The switches chosen by name; none: those of the profile.
     pub switches: Vec<String>,
     /// Two points or all.
     pub profile: Profile,
-    /// Where to.
+    /// The output directory.
     pub out: PathBuf,
     /// Seconds.
     pub budget: Option<f64>,
@@ -46,7 +45,7 @@ pub struct Options {
     pub in_guest: bool,
 }
 
-/// Runs what is not there yet.
+/// Runs everything without a sample.
 ///
 /// # Errors
 /// A switch that does not exist, a directory that cannot be used, results that cannot be written.
@@ -111,7 +110,7 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
             last.end = Some(end);
         }
     });
-    // That results could not be written matters more than that this could not.
+    // An error in writing results is more important than this one.
     let outcome = outcome?;
     ended?;
     Ok(outcome)
@@ -148,7 +147,7 @@ fn seed() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// What was skipped, the same reason once: who, and why.
+/// Skipped cells by reason.
 pub fn reasons(skipped: &[Skipped]) -> Vec<(String, String)> {
     let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
     for one in skipped {

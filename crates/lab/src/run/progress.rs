@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Between two lines, where there is no terminal.
+/// Interval of lines without a terminal.
 const LINES: Duration = Duration::from_secs(15);
 
-/// What is shown.
+/// The progress display.
 pub(crate) struct Progress {
     bar: ProgressBar,
     lines: bool,
@@ -45,7 +45,7 @@ impl Progress {
         }
     }
 
-    /// So many samples are wanted, so many are there, and the others should take so many seconds.
+    /// Starts with the numbers of wanted and present samples, and the estimated seconds.
     pub(crate) fn begin(&mut self, wanted: u64, there: u64, left: f64) {
         let style = "{wide_bar} {pos}/{len} {prefix}\n{msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
@@ -57,7 +57,7 @@ impl Progress {
         self.show(left);
     }
 
-    /// What is done now.
+    /// Shows the present step.
     pub(crate) fn at(&mut self, scenario: &str, system: &str, at: &BTreeMap<String, String>, repetition: u32) {
         let values: Vec<String> = at.iter().map(|(key, value)| format!("{key} {value}")).collect();
         self.what = format!(
@@ -68,7 +68,7 @@ impl Progress {
         self.bar.set_message(self.what.clone());
     }
 
-    /// A repetition is done or given up; the others should take so many seconds.
+    /// Advances by one repetition, done or given up, with the estimated remaining seconds.
     pub(crate) fn advance(&mut self, left: f64) {
         self.bar.inc(1);
         self.show(left);

@@ -7,7 +7,7 @@ use crate::systems::System;
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 
-/// What is to be run, and what cannot be.
+/// The cells to run, and those that cannot run.
 pub(crate) struct Chosen {
     /// In the order of the scenarios.
     pub(crate) jobs: Vec<Job>,
@@ -87,8 +87,8 @@ fn bound(cells: &[Cell]) -> BTreeSet<String> {
         .collect()
 }
 
-/// oxvs; the systems that cells are `bound` to; and of the peers each for the cells that none
-/// before it can run, until there is one for every cell.
+/// oxvs, the systems that cells are `bound` to, and peers in order of preference until every cell
+/// has one.
 fn quick(candidates: &[Considered], bound: &BTreeSet<String>) -> Vec<Considered> {
     let of = |name: &str| candidates.iter().find(|one| one.candidate.name == name);
     let mut wanted: Vec<Considered> = of(OURS).into_iter().cloned().collect();

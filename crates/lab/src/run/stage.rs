@@ -18,7 +18,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// This machine. A testbed stays for the next system where its hosts and cables are the same.
+/// This machine. A testbed stays for the next system with the same hosts and cables.
 pub(crate) struct Here {
     pub(crate) systems: Vec<Box<dyn System>>,
     ground: Option<Rc<Ground>>,
@@ -76,12 +76,12 @@ impl Ground {
     /// Addresses that hosts have learned may have been another system's.
     pub(crate) fn forget_neighbours(&self) {
         for host in self.bed.hosts() {
-            // A guest forgets by itself; what is lost by then is in its warm-up.
+            // A guest forgets by itself; losses until then are in its warm-up.
             let _ = host.command(&["ip", "neigh", "flush", "all"]).output();
         }
     }
 
-    /// Ends all programs on the hosts, so that nobody waits for them.
+    /// Ends all programs on the hosts.
     fn end_agents(&self) {
         for host in self.bed.hosts() {
             let pids = Command::new("ip").args(["netns", "pids", host.namespace()]).output();
@@ -114,13 +114,13 @@ struct Counted {
     at: Instant,
 }
 
-/// What was lost, and what hosts received in fragments, before.
+/// Losses and fragments before the measurement.
 type Before = (Vec<Loss>, BTreeMap<String, Fragments>);
 
 /// By name.
 type Observers = Vec<(String, Box<dyn observe::Observer>)>;
 
-/// What each of them brought meanwhile.
+/// The results of each observer.
 type Brought = Vec<Result<controller::Measured>>;
 
 /// Between two looks at whether the system lives and anybody wants us to stop.
@@ -145,7 +145,7 @@ impl Standing for Table {
         let mut measured = match traffic {
             Ok(measured) => measured,
             Err(error) => {
-                // A switch that has died explains more than what its hosts saw of it.
+                // A dead switch explains more than its hosts' errors.
                 self.running.check()?;
                 return Err(error);
             }
@@ -201,8 +201,8 @@ impl Table {
         }
     }
 
-    /// Sends what there is to send, and observes meanwhile, with an eye on the system. With what
-    /// was counted at the beginning of what is measured, and at its end.
+    /// Runs traffic and observers and checks the system meanwhile. Returns the counters at the
+    /// start and end of the measurement.
     fn traffic(
         &mut self,
         setup: &Setup,
@@ -228,7 +228,7 @@ impl Table {
                     }))
                 })
                 .collect();
-            // Where hosts send nothing, the time is what others measure.
+            // Without traffic, the observers measure for the whole time.
             let idle = setup.measured.is_empty() && setup.background.is_empty() && !observe::is_special(setup);
             let observes = meanwhile.iter().flatten().next().is_some();
             let (mut from, mut to, mut fault) = (None, None, None);

@@ -1,11 +1,11 @@
-//! Being asked to stop.
+//! Requests to stop.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether somebody asked us to stop.
+/// The flag of a requested stop.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -31,7 +31,7 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether somebody has asked.
+    /// Whether a stop was requested.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Typed values out of a tree, and where in the file one is wrong.
+//! Reads typed values from a tree, with the position of errors.
 
 use super::node::{Fault, Key, Node, Value};
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
@@ -15,7 +15,7 @@ pub(super) fn typed<T: DeserializeOwned>(node: &Node) -> Result<T, Fault> {
             .strip_prefix("unknown field `")
             .and_then(|rest| rest.split('`').next());
         Fault {
-            // Where a table is read in two parts, the second part does not know its keys' places.
+            // If a table is read in two parts, the second part has no positions of keys.
             span: named.and_then(|name| key_within(node, &span, name)).unwrap_or(span),
             message: error.message,
         }
@@ -79,7 +79,7 @@ impl<'de> IntoDeserializer<'de, Error> for Reader<'de> {
     }
 }
 
-/// A key, so that one that is unknown is found where it stands.
+/// A key, so that an unknown one is reported with its position.
 #[derive(Clone, Copy)]
 struct Name<'a>(&'a Key);
 

@@ -1,9 +1,9 @@
-//! What is wrong with a scenario's file.
+//! Errors of a scenario's file.
 
 use super::node::Fault;
 use std::fmt::{Display, Formatter};
 
-/// What is wrong with a scenario's file, every problem with its line.
+/// The errors of a scenario's file, each with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     /// Name of the file.

@@ -11,16 +11,15 @@ const CABLE_SECONDS: f64 = 0.15;
 const GUEST_SECONDS: f64 = 6.0;
 /// To start, set up and stop a switch, in seconds.
 const SWITCH_SECONDS: f64 = 0.6;
-/// What a repetition takes beside its warm-up and what is measured, in seconds.
+/// The overhead of a repetition beside warm-up and measurement, in seconds.
 const REPETITION_SECONDS: f64 = 0.35;
 
-/// What a repetition takes, its testbed and the switch on it apart, in seconds.
+/// The time of a repetition without set-up of testbed and switch, in seconds.
 pub(crate) fn repetition(setup: &Setup) -> f64 {
     setup.duration() + REPETITION_SECONDS
 }
 
-/// What a switch on a testbed takes, in seconds; with the testbed, if there is to be another than
-/// before.
+/// The time to set up a switch, in seconds, with the testbed if that is new.
 pub(crate) fn bed(topology: &Topology, anew: bool) -> f64 {
     if !anew {
         return SWITCH_SECONDS;
@@ -30,8 +29,8 @@ pub(crate) fn bed(topology: &Topology, anew: bool) -> f64 {
     SWITCH_SECONDS + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
 }
 
-/// How long these scenarios take on so many systems. A switch is set up for each of its set-ups, a
-/// testbed made once for all switches on it; in the full profile for each repetition.
+/// How long these scenarios take on this many systems. Each set-up starts a switch, and all
+/// switches share a testbed; the full profile makes both for each repetition.
 pub fn estimate<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>, profile: Profile, systems: usize) -> Duration {
     let all: f64 = scenarios
         .into_iter()
@@ -47,7 +46,7 @@ fn scenario_seconds(scenario: &Scenario, profile: Profile, systems: usize) -> f6
     let mut cablings: Vec<Topology> = Vec::new();
     let mut seconds = 0.0;
     for setup in scenario.cells(profile).iter().map(|cell| &cell.setup) {
-        // What is for some systems only is not run on all.
+        // Cells for some systems are not run on all.
         let bound = if setup.systems.is_empty() {
             systems
         } else {

@@ -1,5 +1,5 @@
-//! Values for names: `$name`, `${name}`, `= arithmetic`, and elements of arrays that are there only
-//! `when`, or `count` times, or once for each pair of a `mesh`.
+//! Values for names: `$name`, `${name}`, `= arithmetic`, and array elements that exist only `when`,
+//! or `count` times, or once for each pair of a `mesh`.
 
 use super::expression::evaluate;
 use super::node::{Fault, Key, Node, Value};
@@ -12,7 +12,7 @@ const LARGEST: usize = 100_000;
 /// Most elements that `count` may make.
 const MOST: i64 = 1024;
 
-/// The names that have a value, and what they may have.
+/// The names with their values or possible values.
 #[derive(Clone)]
 pub(super) struct Names<'a> {
     values: BTreeMap<String, Node>,
@@ -36,7 +36,7 @@ impl<'a> Names<'a> {
         self
     }
 
-    /// Names what `[derived]` says, which may use what was named before it.
+    /// Adds the names of `[derived]`, which may use earlier ones.
     pub(super) fn derive(mut self, derived: &Node) -> Result<Names<'a>, Fault> {
         let entries = derived
             .table()
@@ -125,7 +125,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// A copy of a value in which every name has its value.
+    /// A copy of a value with all names replaced by their values.
     pub(super) fn expand(&self, node: &Node) -> Result<Node, Fault> {
         let left = self.left.get();
         if left == 0 {

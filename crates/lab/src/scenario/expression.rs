@@ -3,7 +3,7 @@
 /// Deepest nesting of parentheses and signs.
 const DEEPEST: usize = 32;
 
-/// Works out what `text` says, with the values of its names. The error is a sentence.
+/// Evaluates the expression `text` with the values of its names. The error is a sentence.
 pub(super) fn evaluate(text: &str, value: &dyn Fn(&str) -> Result<f64, String>) -> Result<f64, String> {
     let mut reader = Reader { text, value, deep: 0 };
     let result = reader.sum()?;

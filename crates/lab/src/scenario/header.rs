@@ -1,4 +1,4 @@
-//! What a scenario says of itself beside its testbed and traffic.
+//! A scenario's header.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +21,8 @@ impl Profile {
         }
     }
 
-    /// Whether testbed and switch are made anew for each repetition; else repetitions follow each
-    /// other on the same.
+    /// Whether testbed and switch are made again for each repetition; else all repetitions use the
+    /// same.
     pub fn rebuilds(self) -> bool {
         self == Profile::Full
     }
@@ -39,7 +39,7 @@ pub struct Pace {
     /// How long traffic flows before that, 0 to 3600 s.
     #[serde(default)]
     pub warmup: f64,
-    /// Which combinations of values there are.
+    /// The combinations of values.
     #[serde(default)]
     pub combine: Combine,
 }
@@ -85,14 +85,14 @@ impl Dimension {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// The flow or observation and what of it, as `probe.rtt`; the key in
+    /// The flow or observation and its metric, as `probe.rtt`; the key in
     /// [`crate::results::Sample::metrics`].
     pub name: String,
     /// For a reader.
     pub title: String,
     /// After [`Metric::scale`].
     pub unit: String,
-    /// What the value is multiplied with to be in that unit.
+    /// The factor to that unit.
     #[serde(default = "one")]
     pub scale: f64,
     /// Which end is good; none: neither.
@@ -113,9 +113,8 @@ pub enum Better {
     Higher,
 }
 
-/// A figure of the report. A series, where none is named, is a switch; `panels` are dimensions with
-/// a drawing of its own for each value. Dimensions that are neither axis, series nor panel are
-/// panels too.
+/// A figure of the report. A series is a switch unless named; `panels` are dimensions with one
+/// drawing for each value. Dimensions that are neither axis, series nor panel are panels too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Figure {
@@ -147,8 +146,8 @@ pub enum Figure {
         #[serde(default)]
         panels: Vec<String>,
     },
-    /// What each of several flows received, a group for each combination of offered loads, within
-    /// it bars for each switch and flow.
+    /// The received rate of several flows: a group for each combination of offered loads, with bars
+    /// for each switch and flow.
     Shares {
         /// The dimension of the groups.
         groups: String,
@@ -158,11 +157,11 @@ pub enum Figure {
         #[serde(default)]
         panels: Vec<String>,
     },
-    /// A line of what a stream got, and bars of how many were lost, over their number.
+    /// A line of each stream's rate and bars of lost streams, over the number of streams.
     Streams {
         /// The dimension of the number of streams.
         x: String,
-        /// The metric of what a stream got.
+        /// The metric of a stream's rate.
         y: String,
         /// The metric of how many were lost.
         lost: String,
@@ -198,15 +197,15 @@ pub enum Statistic {
     Deviation,
 }
 
-/// Where a result belongs in a table of `lab/findings.toml`.
+/// The cell of a table in `lab/findings.toml` that a result feeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fed {
     /// The table.
     pub table: String,
     /// The metric's name.
     pub metric: String,
-    /// What the metric, as it is in [`crate::results::Sample::metrics`], is multiplied with to be
-    /// in the table's unit.
+    /// What the metric, as it is in [`crate::results::Sample::metrics`], is multiplied with to get
+    /// the table's unit.
     pub scale: f64,
     /// Of the repetitions.
     pub statistic: Statistic,

@@ -1,10 +1,10 @@
-//! An experiment as a file says it, and its cells.
+//! An experiment from a file, and its cells.
 //!
 //! A scenario is a TOML file that a reader of the study understands: the testbed
-//! ([`crate::topology`]), what is sent ([`crate::traffic`]) or observed ([`Observe`]), what is
-//! varied. A name with a `$` stands for the value of what is varied, so that one description makes
-//! many cells. Everything is checked when the file is read, for every cell: a scenario that was
-//! read can be run. `docs/lab-scenarios.md` has every key.
+//! ([`crate::topology`]), the traffic ([`crate::traffic`]), the observations ([`Observe`]) and the
+//! dimensions. A name with a `$` stands for a dimension's value, so that one description makes many
+//! cells. Everything is checked when the file is read, for every cell: a scenario that was read can
+//! be run. `docs/lab-scenarios.md` has every key.
 
 mod builtin;
 mod check;
@@ -38,11 +38,11 @@ pub struct Scenario {
     pub study: String,
     /// One line.
     pub title: String,
-    /// What it is for, what the study did, what is different here.
+    /// Its purpose, the study's method, and the differences.
     pub about: String,
-    /// What is varied, in the order of the file.
+    /// The dimensions, in the order of the file.
     pub varied: Vec<Dimension>,
-    /// What is shown, the most important first.
+    /// The metrics to show, the most important first.
     pub metrics: Vec<Metric>,
     /// How it is drawn.
     pub figures: Vec<Figure>,
@@ -82,7 +82,7 @@ impl Scenario {
         }
     }
 
-    /// Whether a system of this name is one that any cell of a profile makes sense for.
+    /// Whether any cell of a profile runs on a system of this name.
     pub fn is_for(&self, profile: Profile, system: &str) -> bool {
         self.cells(profile).iter().any(|cell| cell.setup.is_for(system))
     }
@@ -92,8 +92,8 @@ impl Scenario {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// Where results of a cell on a system belong in the tables of the findings. To judge a system
-    /// in the place of another, as oxvs in that of Open vSwitch, give the other's name.
+    /// The cells of the findings' tables that a cell's results on a system feed. To judge a system
+    /// in place of another, as oxvs for Open vSwitch, give the other's name.
     ///
     /// # Errors
     /// A name without a value, for a cell that the scenario does not have.

@@ -1,4 +1,4 @@
-//! A TOML file as a tree that knows where each of its values stands.
+//! A TOML file as a tree with the position of each value.
 
 use std::ops::Range;
 use toml::Spanned;
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct Node {
     /// Bytes of the file.
     pub(super) span: Range<usize>,
-    /// What stands there.
+    /// Its value.
     pub(super) value: Value,
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Value {
     Array(Vec<Node>),
     /// In the order of the file.
     Table(Vec<(Key, Node)>),
-    /// What a substitution left out; its key goes with it.
+    /// Left out by a substitution, with its key.
     Absent,
 }
 
@@ -97,8 +97,7 @@ impl Node {
         Some(entries.remove(place).1)
     }
 
-    /// The place of what a path of keys, and of numbers in arrays, leads to, as far as it leads
-    /// anywhere.
+    /// The position of a path of keys and array indices, as far as the path exists.
     pub(super) fn place(&self, path: &[&str]) -> &Range<usize> {
         let Some((first, rest)) = path.split_first() else {
             return &self.span;

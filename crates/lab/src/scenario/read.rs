@@ -291,7 +291,7 @@ impl Template {
         let mut names = names(at, profile, scenario).map_err(one)?;
         let pace = scenario.pace(profile);
         if let Some(derived) = &scenario.derived {
-            // What depends on the system has a value only where results are looked at.
+            // Values that depend on the system exist only when results are evaluated.
             names = names.derive(&without_system(derived)).map_err(one)?;
         }
         let expand = |node: &Option<Node>| node.as_ref().map(|node| names.expand(node)).transpose().map_err(one);

@@ -1,4 +1,4 @@
-//! One cell of a scenario: a testbed, and what happens on it.
+//! One cell of a scenario: a testbed with its traffic and observations.
 
 use crate::stats::{jain, proportional};
 use crate::topology::Topology;
@@ -6,36 +6,36 @@ use crate::traffic::{Flow, Test};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What `iperf3` takes to begin and to end, in seconds.
+/// The time that `iperf3` takes to start and end, in seconds.
 const WITNESS_SECONDS: f64 = 0.5;
 
-/// What Mininet takes to make and remove a network of its own, and to ping, in seconds.
+/// The time that Mininet takes to make and remove a network and to ping, in seconds.
 const MININET_SECONDS: f64 = 4.0;
 
-/// One combination of the values of what a scenario varies.
+/// One combination of the values of a scenario's dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// What is varied, and its value here, as in [`crate::results::Sample::at`].
+    /// The dimensions' values, as in [`crate::results::Sample::at`].
     pub at: BTreeMap<String, String>,
     /// What is done.
     pub setup: Setup,
 }
 
-/// A testbed, and what happens on it.
+/// A testbed with its traffic and observations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// Two cells with equal topologies can share the testbed and the switch on it; two with an
     /// equal [`Topology::cabling`] the testbed.
     pub topology: Topology,
-    /// Traffic that nobody measures, from before the warm-up until the end.
+    /// Unmeasured traffic, from before the warm-up until the end.
     pub background: Vec<Flow>,
     /// Traffic that is measured, all at the same time.
     pub measured: Vec<Flow>,
     /// What else is measured.
     pub observed: Vec<Observation>,
-    /// What a controller does before the run, if there is one.
+    /// Set-up by a controller before the run, if any.
     pub openflow: Option<OpenFlow>,
-    /// Names of the systems that it makes sense for; empty: all.
+    /// Names of the systems that it runs on; empty: all.
     pub systems: Vec<String>,
     /// How long is measured, in seconds.
     pub seconds: f64,
@@ -59,7 +59,7 @@ impl Setup {
         }
     }
 
-    /// Whether a system of this name is one that it makes sense for.
+    /// Whether it runs on a system of this name.
     pub fn is_for(&self, system: &str) -> bool {
         self.systems.is_empty() || self.systems.iter().any(|name| name == system)
     }
@@ -105,8 +105,7 @@ impl Setup {
         self.seconds.round().clamp(1.0, 3600.0) as u32
     }
 
-    /// How long a repetition takes: warm-up, what is measured, second witnesses, and networks that
-    /// Mininet makes.
+    /// How long a repetition takes: warm-up, measurement, `iperf3` runs, and Mininet's networks.
     pub fn duration(&self) -> f64 {
         let witnesses = self
             .observed
@@ -158,12 +157,12 @@ pub enum Observe {
         /// Hosts that should reach each other.
         groups: Vec<Vec<String>>,
     },
-    /// Nothing is sent: frames that come out of the switch by itself. Metrics `frames` (a minute,
+    /// Nothing is sent: counts frames that the switch sends by itself. Metrics `frames` (a minute,
     /// all hosts), `frames.HOST`.
     Idle {},
-    /// A host sends broadcasts, everybody else counts them. Metrics `share` (received/due at the
-    /// hosts of its VLAN), `leaks` (received elsewhere), `cost` (CPU of the switch for a broadcast,
-    /// µs), `copy` (the same for a copy of it).
+    /// A host sends broadcasts, all others count them. Metrics `share` (received/due at the hosts
+    /// of its VLAN), `leaks` (received elsewhere), `cost` (CPU of the switch for a broadcast, µs),
+    /// `copy` (the same for a copy of it).
     Broadcast {
         /// The host that sends.
         from: String,
@@ -172,9 +171,8 @@ pub enum Observe {
         /// UDP payload in bytes.
         payload: u32,
     },
-    /// What a flow's tool says it transferred against what a capture at its receiver says: payload
-    /// bytes of the frames over the time. Metrics `tool`, `capture` (bit/s), `ratio`
-    /// (tool/capture).
+    /// Compares a flow's measured rate with a capture at its receiver: payload bytes of the frames
+    /// over the time. Metrics `tool`, `capture` (bit/s), `ratio` (tool/capture).
     Capture {
         /// Name of a measured flow.
         flow: String,
@@ -186,10 +184,9 @@ pub enum Observe {
         /// Name of a measured flow.
         flow: String,
     },
-    /// How several flows share what there is. Metrics `sum` (received by all, bit/s), `jain`
-    /// (Jain's index of received/offered, 0 to 1), `unproportional` (the largest distance of a
-    /// flow's share of the received from its share of the offered, 0 to 1). See
-    /// [`Setup::fairness`].
+    /// How several flows share the capacity. Metrics `sum` (received by all, bit/s), `jain` (Jain's
+    /// index of received/offered, 0 to 1), `unproportional` (the largest distance of a flow's share
+    /// of the received from its share of the offered, 0 to 1). See [`Setup::fairness`].
     Fairness {
         /// Measured flows' names; none: all.
         #[serde(default)]
@@ -214,7 +211,7 @@ pub enum Observe {
         exact: bool,
         /// Where to stop.
         at_most: u32,
-        /// A limit that is set on the table beforehand, where the switch can be told one.
+        /// A limit to set on the table, if the switch has such a setting.
         limit: Option<u32>,
     },
     /// How many addresses a learning switch remembers. Metrics `rules` (addresses), `full`,
@@ -223,24 +220,23 @@ pub enum Observe {
         /// Where to stop.
         at_most: u32,
     },
-    /// Mininet makes a network of its own out of bridges of the system under test, which is to be
-    /// Mininet's switch; the bed has neither hosts nor bridges. Metrics of its tests: `dropped`
-    /// (share of the pings between all hosts that were not answered), `received`, `sent` (by
-    /// `iperf` from the first to the last host, bit/s), `of_asked` (received/rate), `hosts`,
-    /// `switches`.
+    /// Mininet makes a network with bridges of the system under test, which must be Mininet's
+    /// switch; the bed has neither hosts nor bridges. Metrics of its tests: `dropped` (share of the
+    /// pings between all hosts that were not answered), `received`, `sent` (by `iperf` from the
+    /// first to the last host, bit/s), `of_asked` (received/rate), `hosts`, `switches`.
     Mininet {
         /// As `mn --topo` takes it: `single,3`, `linear,2`, `tree,2`.
         topology: String,
-        /// bit/s that each link is asked to have; none: as many as it can.
+        /// The rate of each link in bit/s; none: unlimited.
         rate: Option<u64>,
     },
-    /// The statistics of all rules are asked for. Metrics `delay` (mean until the last part has
-    /// come, ms); distribution `delay`.
+    /// Requests the statistics of all rules. Metrics `delay` (mean until the last part arrives,
+    /// ms); distribution `delay`.
     FlowStatistics {
         /// Seconds between the beginnings of two requests.
         every: f64,
     },
-    /// The statistics of all ports are asked for. Metrics as of flow statistics.
+    /// Requests the statistics of all ports. Metrics as of flow statistics.
     PortStatistics {
         /// Seconds between the beginnings of two requests.
         every: f64,
@@ -254,8 +250,8 @@ pub enum Observe {
     /// A rule and a barrier at a time. Metrics `delay` (until the barrier's reply, mean, ms);
     /// distribution `delay`.
     Barrier {},
-    /// The switch asks about every new flow (cbench). Metrics `throughput` (questions/s with as
-    /// many outstanding as come), `latency` (ms with one outstanding).
+    /// The switch sends a packet-in for every new flow (cbench). Metrics `throughput` (packet-ins/s
+    /// with unlimited outstanding ones), `latency` (ms with one outstanding).
     PacketIn {},
     /// The controller sends packets through the switch. Metrics `rate` (arrived/s), `share`
     /// (arrived/sent).
@@ -288,25 +284,25 @@ impl Observe {
     }
 }
 
-/// What a controller does to a bridge before the run; no packet comes up to it during the run.
+/// A controller's set-up of a bridge before the run; it gets no packets during the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenFlow {
     /// The bridge.
     pub bridge: String,
-    /// Whether there are rules at all.
+    /// Whether rules are installed.
     #[serde(default)]
     pub mode: Mode,
-    /// What the rules of the measured and background flows match.
+    /// The match of the flows' rules.
     #[serde(default, rename = "match")]
     pub matching: Matching,
-    /// What they do to packets before they send them on.
+    /// The change of packets by these rules.
     #[serde(default)]
     pub rewrite: Rewrite,
-    /// How many rules there are; those of the flows are the last installed.
+    /// Number of rules; those of the flows are installed last.
     #[serde(default)]
     pub rules: Fill,
-    /// The most rules that are tried where the table is to be full.
+    /// Maximum number of rules to install in order to fill the table.
     #[serde(default = "at_most")]
     pub at_most: u32,
 }
@@ -320,7 +316,7 @@ fn at_most() -> u32 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The switch, by what it learned.
+    /// The switch, by MAC learning.
     Legacy,
     /// Rules.
     #[default]

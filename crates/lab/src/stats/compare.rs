@@ -3,10 +3,10 @@
 use super::{Ratio, Series};
 use distrs::{Normal, StudentsT};
 
-/// What two series have in common.
+/// The comparison of two series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// Mean of the first over mean of the second, where both are positive.
+    /// Mean of the first over mean of the second, if both are positive.
     pub ratio: Option<Ratio>,
     /// Probability of a difference of means as large where there is none, by Welch's test.
     pub welch: f64,

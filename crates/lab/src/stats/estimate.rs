@@ -1,4 +1,4 @@
-//! What is known of a mean, and of the ratio of two.
+//! Estimates of a mean, and of the ratio of two.
 
 use super::series::student;
 use distrs::Normal;
@@ -6,7 +6,7 @@ use distrs::Normal;
 /// Probability that a normal value lies within one standard deviation of the mean.
 const ONE_DEVIATION: f64 = 0.682_689_492_137_085_9;
 
-/// What is known of the mean of a measurement.
+/// An estimate of the mean of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Estimate {
     /// From repetitions.
@@ -27,8 +27,7 @@ pub enum Estimate {
     },
     /// A number without its uncertainty, taken for exact.
     Point(f64),
-    /// One repetition: how far others would lie from it nobody knows, so that it does not differ
-    /// from anything.
+    /// One repetition: its spread is unknown, so it does not differ from anything.
     Single(f64),
 }
 
@@ -62,8 +61,7 @@ impl Estimate {
         }
     }
 
-    /// The standard error of the best guess, 0 where nothing is known of it, and its degrees of
-    /// freedom.
+    /// The standard error of the best guess, 0 if unknown, and its degrees of freedom.
     fn error(self) -> (f64, f64) {
         match self {
             Estimate::Mean { deviation, n, .. } => (deviation / (n as f64).sqrt(), n.saturating_sub(1).max(1) as f64),
@@ -125,7 +123,7 @@ impl Estimate {
         }
     }
 
-    /// Where the mean lies with this probability; of one repetition, that itself.
+    /// The confidence interval of the mean at this level; for one repetition, its value.
     pub fn interval(self, level: f64) -> Interval {
         let (error, freedom) = match self {
             Estimate::Single(value) => Estimate::Point(value).error(),
@@ -195,7 +193,7 @@ impl Ratio {
         self.error.is_finite()
     }
 
-    /// Where it lies with this probability.
+    /// Its confidence interval at this level.
     pub fn interval(self, level: f64) -> Interval {
         let half = factor(level, self.freedom) * self.error;
         Interval {
@@ -204,8 +202,8 @@ impl Ratio {
         }
     }
 
-    /// Whether both means are the same but for a tolerance (0.1: 0.9 to 1.1): the 90 % interval
-    /// lies within; `None` where it lies partly within.
+    /// Whether both means are the same within a tolerance (0.1: 0.9 to 1.1): the 90 % interval lies
+    /// within; `None` if only partly.
     pub fn similar(self, tolerance: f64) -> Option<bool> {
         let interval = self.interval(0.9);
         let allowed = Interval {
@@ -221,8 +219,8 @@ impl Ratio {
         }
     }
 
-    /// Whether it is above a number: the 99 % interval lies on one side of it; `None` where it does
-    /// not.
+    /// Whether it is above a number: the 99 % interval lies on one side of it; `None` if the number
+    /// is inside.
     pub fn above(self, number: f64) -> Option<bool> {
         let interval = self.interval(0.99);
         if interval.low > number {

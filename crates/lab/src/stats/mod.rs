@@ -1,8 +1,8 @@
 //! Numbers with their uncertainty.
 //!
-//! - [`Series`]: repetitions of one measurement. [`Estimate`]: what is known of its mean, from a
-//!   series or from print.
-//! - [`Ratio`]: of two estimates, with intervals; [`Relation`] is what follows from it.
+//! - [`Series`]: repetitions of one measurement. [`Estimate`]: its mean with its uncertainty, from
+//!   a series or from print.
+//! - [`Ratio`]: of two estimates, with intervals; [`Relation`] is the conclusion.
 //! - [`compare`]: whether two series differ, and by how much.
 //! - [`jain`], [`proportional`]: how evenly something is shared.
 

@@ -91,7 +91,7 @@ impl Series {
         }
     }
 
-    /// What it tells of the mean.
+    /// Its estimate of the mean.
     pub fn estimate(&self) -> Estimate {
         match self.0.len() {
             0 | 1 => Estimate::Single(self.mean()),

@@ -1,6 +1,6 @@
 //! How evenly something is shared.
 
-/// Jain's index of fairness: 1 where all are equal, 1/n where one has all; 1 of nothing.
+/// Jain's index of fairness: 1 if all are equal, 1/n if one has all; 1 for an empty list.
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -10,7 +10,7 @@ pub fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// The largest distance of a received share of the sum from its share of what was offered: 0 where
+/// The largest difference between a flow's share of the received and of the offered load: 0 if
 /// shares are proportional to the load.
 pub fn proportional(offered: &[f64], received: &[f64]) -> f64 {
     let (all_offered, all_received) = (offered.iter().sum::<f64>(), received.iter().sum::<f64>());

@@ -18,13 +18,13 @@ const LINES: usize = 5;
 pub(crate) struct Daemon {
     name: &'static str,
     child: Child,
-    /// What it prints, then its own log.
+    /// Its output, then its own log.
     logs: Vec<PathBuf>,
 }
 
 impl Daemon {
-    /// Starts a command. What it prints goes to the file `NAME.out` in `directory`, where it keeps
-    /// its log as `log`.
+    /// Starts a command. Its output goes to the file `NAME.out` in `directory`, which also has its
+    /// log `log`.
     pub(crate) fn start(name: &'static str, mut command: Command, directory: &Path, log: &str) -> Result<Daemon> {
         let out = directory.join(format!("{name}.out"));
         let file = File::create(&out).with_context(|| out.display().to_string())?;

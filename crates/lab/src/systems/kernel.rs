@@ -1,5 +1,5 @@
-//! What this kernel has of what switches are made of: tried out once, in a namespace without a name
-//! that goes with the process that tries.
+//! Probes the kernel's features for switches, once, in an unnamed namespace that ends with the
+//! probing process.
 
 use crate::topology::QosKind;
 use anyhow::Result;
@@ -19,7 +19,7 @@ pub(crate) enum Part {
     /// Devices that are several others.
     Bonding,
     Qdisc(QosKind),
-    /// A policer of what comes in, behind some classifier that lets everything pass to it.
+    /// An ingress policer after a classifier that matches everything.
     Police,
     /// The same behind the classifier that Open vSwitch uses.
     PoliceBasic,
@@ -49,7 +49,7 @@ impl Part {
     }
 }
 
-/// Why this kernel cannot serve a switch that needs `part`; none if it has it.
+/// Why a switch that needs `part` cannot run on this kernel; none if it can.
 pub(crate) fn lacks(part: Part) -> Option<String> {
     let found = match probed() {
         Ok(found) => found,
@@ -64,7 +64,7 @@ pub(crate) fn lacks(part: Part) -> Option<String> {
     }
 }
 
-/// How `tc` is told to police everything, with the first classifier that this kernel has.
+/// The `tc` words for policing everything, with the first classifier that this kernel has.
 pub(crate) fn police_classifier() -> Option<&'static str> {
     let found = probed().as_ref().ok()?;
     CLASSIFIERS
@@ -82,7 +82,7 @@ const CLASSIFIERS: [(&str, &str); 3] = [
 
 type Found = BTreeMap<String, Option<String>>;
 
-/// What was said against a part; what was not tried is not there.
+/// The error of a probed part, if any.
 fn refusal(found: &Found, name: &str) -> Option<String> {
     found.get(name).cloned().unwrap_or_else(|| Some("not tried".to_owned()))
 }
@@ -109,7 +109,7 @@ fn probed() -> &'static Result<Found, String> {
     })
 }
 
-/// Prints `NAME: ` and nothing where a part is there, or what was said against it.
+/// Prints `NAME: ` with the part's error, or nothing if it is available.
 fn script() -> String {
     let mut text = "export LC_ALL=C
         try() { name=$1; shift; said=$(\"$@\" 2>&1) && said= || said=$(echo $said); echo \"$name: $said\"; }

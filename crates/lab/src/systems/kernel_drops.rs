@@ -1,5 +1,4 @@
-//! What the kernel has dropped in the namespace of a switch: in queues, by policers, before
-//! sockets, on the way between networks.
+//! The kernel's drops in the namespace of a switch: in queues, policers, sockets, and routing.
 
 use super::layout::Layout;
 use crate::bed::{command::run_words, device_counters, namespace};
@@ -31,7 +30,7 @@ pub(crate) fn of_devices(name: &str, layout: &Layout) -> Result<Vec<Loss>> {
         }
         match kind.as_str() {
             "ingress" => losses.push(loss("policer", &device, &places, drops)),
-            // What a switch that takes packets from the device keeps the host's stack from seeing.
+            // Packets that a switch takes from the device and drops for the host's stack.
             "clsact" => {}
             _ => losses.push(loss("queue", &device, &places, drops)),
         }
@@ -63,7 +62,7 @@ pub(crate) fn before_sockets(name: &str, pid: u32, layout: &Layout) -> Result<Ve
     Ok(losses)
 }
 
-/// Device, kind and drops of every discipline that `tc -s -j qdisc show` tells of.
+/// Device, kind and drops of every discipline in `tc -s -j qdisc show`.
 fn queues(text: &str) -> Result<Vec<(String, String, u64)>> {
     let queues: Value = serde_json::from_str(text)?;
     let queues = queues.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -77,8 +76,8 @@ fn queues(text: &str) -> Result<Vec<(String, String, u64)>> {
     Ok(queues.iter().filter_map(read).collect())
 }
 
-/// Device and drops of every packet socket of a process that `ss -0 -m -p` tells of: in
-/// `skmem:(…)`, `d` counts what did not fit.
+/// Device and drops of every packet socket of a process in `ss -0 -m -p`: in `skmem:(…)`, `d`
+/// counts packets that did not fit.
 fn sockets(text: &str, pid: u32) -> Vec<(String, u64)> {
     let own = format!("pid={pid},");
     let read = |line: &str| {

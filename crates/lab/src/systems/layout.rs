@@ -1,4 +1,4 @@
-//! What a topology asks of a switch, with the devices that a bed has for it.
+//! The part of a topology that a switch implements, with the bed's devices.
 
 use crate::bed::Bed;
 use crate::topology::{Address, Bond, Class, Control, Port, Topology};
@@ -29,7 +29,7 @@ pub(crate) struct BridgeLayout {
 /// A port with a cable in it.
 #[derive(Clone, Debug)]
 pub(crate) struct PortLayout {
-    /// What the cable leads to.
+    /// The other end of the cable.
     pub(crate) to: String,
     /// The device.
     pub(crate) device: String,
@@ -178,7 +178,7 @@ pub(crate) fn unfit(topology: &Topology) -> Option<String> {
     classes(topology)
 }
 
-/// Packets are put into classes when they come in, once for all ports.
+/// Packets are classified at ingress, once for all ports.
 fn classes(topology: &Topology) -> Option<String> {
     for bridge in &topology.bridges {
         let mut known: BTreeMap<&str, usize> = BTreeMap::new();

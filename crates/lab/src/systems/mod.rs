@@ -1,10 +1,11 @@
 //! The switches under test, each set up from the same topology in its own language.
 //!
-//! - [`all`] lists them, those that cannot run here too: [`System::missing`] says why.
-//! - [`System::start`] sets one up on a [`Bed`]; what runs is a [`Running`].
-//! - `layout`: what a topology asks of a switch, with the devices of a bed. `script`: commands that
-//!   are kept as text. `daemon`: processes. `kernel`: what this kernel has. `kernel_drops`: what it
-//!   has dropped.
+//! - [`all`] lists them, including those that cannot run here: [`System::missing`] gives the
+//!   reason.
+//! - [`System::start`] sets one up on a [`Bed`]; the result is a [`Running`].
+//! - `layout`: the part of a topology that a switch implements. `script`: commands that are kept as
+//!   text. `daemon`: processes. `kernel`: what this kernel has. `kernel_drops`: what it has
+//!   dropped.
 //! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch: one language,
 //!   `ovs-vsctl`'s. `bridge`: the kernel's bridge, in the language of `ip`, `bridge` and `tc`.
 
@@ -30,35 +31,33 @@ pub trait System {
     /// Its name on the command line and in results.
     fn name(&self) -> &'static str;
 
-    /// What it is, for a reader, with its version where it is installed.
+    /// Its description, with the version if it is installed.
     fn describe(&self) -> String;
 
     /// Why it cannot run such a topology on this machine; none if it can.
     fn missing(&self, topology: &Topology) -> Option<String>;
 
-    /// Makes the bridges of a testbed whose hosts and cables are there, and waits until they
-    /// forward.
+    /// Makes the bridges of a testbed with its hosts and cables, and waits until they forward.
     ///
-    /// # Errors
-    /// A command that fails, with what it said. What was begun is undone.
+    /// # Errors A failed command with its output. All set-up is undone.
     fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>>;
 }
 
-/// A switch that runs. Dropping it stops it and removes what it made.
+/// A running switch. Dropping it stops it and undoes its set-up.
 pub trait Running {
     /// The commands that set it up, as a user would type them.
     fn configuration(&self) -> &[String];
 
-    /// What a reader of its results should know.
+    /// Remarks for readers of its results.
     fn remarks(&self) -> Vec<String>;
 
     /// Seconds of CPU that its processes have used so far.
     fn cpu(&self) -> f64;
 
-    /// What it has dropped so far, by cause and place: `port`, `policer`, `queue` and `upcall` at
-    /// the port `BRIDGE:NEIGHBOUR`, or at an internal device, or `datapath` where it does not tell
-    /// more. What the kernel counts as not sent at a port's device is not among them: the testbed
-    /// counts that as the cable's ([`Bed::losses`]).
+    /// Its drops so far, by cause and place: `port`, `policer`, `queue` and `upcall` at the port
+    /// `BRIDGE:NEIGHBOUR`, or at an internal device, or `datapath` if it gives no more detail.
+    /// Packets that the kernel could not send at a port's device are not included: the testbed
+    /// counts them for the cable ([`Bed::losses`]).
     ///
     /// # Errors
     /// It does not answer.
@@ -76,15 +75,15 @@ pub trait Running {
     /// There is no such port, or it does not answer.
     fn port_number(&self, bridge: &str, to: &str) -> Result<u32>;
 
-    /// Makes a bridge connect to a controller there, an address in the switch's namespace; none: to
-    /// nobody any more.
+    /// Connects a bridge to a controller at an address in the switch's namespace; none: disconnects
+    /// it.
     ///
     /// # Errors
     /// It has no OpenFlow.
     fn set_controller(&mut self, bridge: &str, controller: Option<SocketAddr>) -> Result<()>;
 
-    /// Tells a bridge how many rules its first table may have; none: as many as it takes. False: it
-    /// cannot be told.
+    /// Sets the rule limit of a bridge's first table; none: no limit. Returns false if it has no
+    /// such setting.
     ///
     /// # Errors
     /// It refuses.
@@ -100,7 +99,7 @@ pub trait Running {
         bail!("this system's bridges cannot be made by Open vSwitch's programs")
     }
 
-    /// What has gone wrong with it by itself, as an exit.
+    /// Checks for a failure of the switch, such as an exit.
     ///
     /// # Errors
     /// It has.

@@ -1,4 +1,5 @@
-//! Commands that set a switch up, kept as the text that a user would type, and what undoes them.
+//! The commands that set up a switch, kept as a user would type them, and the commands that undo
+//! them.
 
 use crate::bed::{Bed, command};
 use anyhow::{Context, Result};
@@ -6,15 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What runs commands in the namespace of a bed's bridges. Dropping it undoes, in reverse order,
-/// what was said to be undone.
+/// Runs commands in the namespace of a bed's bridges. Dropping it runs the undo commands in reverse
+/// order.
 pub(crate) struct Script {
     namespace: String,
     /// Variables of the commands' environment.
     env: Vec<(String, String)>,
-    /// Programs that are not looked for in the `PATH`: what a user types, and the file.
+    /// Programs outside the `PATH`: the typed name and the file.
     programs: Vec<(String, PathBuf)>,
-    /// What stands in the text for what in the commands.
+    /// Replacements of parts of commands in the text.
     shown: Vec<(String, String)>,
     lines: Vec<String>,
     undo: Vec<Undo>,
@@ -43,8 +44,7 @@ impl Script {
         &self.lines
     }
 
-    /// A variable that commands run with. Where its value stands in a command, the text has
-    /// `$NAME`.
+    /// An environment variable of the commands. The text has `$NAME` in place of its value.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         if !self.shown.iter().any(|(shown, _)| shown == value) {
             self.shown.push((value.to_owned(), format!("${name}")));
@@ -57,7 +57,7 @@ impl Script {
         self.programs.push((name.to_owned(), file.to_owned()));
     }
 
-    /// Runs a command, words between blanks, and keeps its text; gives what it printed.
+    /// Runs a command, split at blanks, and keeps its text. Returns its output.
     pub(crate) fn run(&mut self, line: &str) -> Result<String> {
         self.note(line);
         self.ask(line)
@@ -94,8 +94,8 @@ impl Script {
         self.lines.push(line);
     }
 
-    /// Sets a setting of the namespace's network, `net.ipv4.ip_forward`; what it was before comes
-    /// back.
+    /// Sets a setting of the namespace's network, `net.ipv4.ip_forward`; the previous value is
+    /// restored at the end.
     pub(crate) fn sysctl(&mut self, name: &'static str, value: &str) -> Result<()> {
         self.note(&format!("sysctl -w {name}={value}"));
         let before = crate::bed::namespace::enter(&self.namespace, || exchange(name, value))?;
@@ -103,7 +103,7 @@ impl Script {
         Ok(())
     }
 
-    /// A command to be run at the end; that it fails then is nobody's concern.
+    /// Adds a command to run at the end; its failure is ignored.
     pub(crate) fn undo(&mut self, line: &str) {
         self.undo.push(Undo::Run(words(line)));
     }
@@ -142,7 +142,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Writes a setting and gives what it was.
+/// Writes a setting and returns the previous value.
 fn exchange(name: &str, value: &str) -> Result<String> {
     let path = Path::new("/proc/sys").join(name.replace('.', "/"));
     let what = || format!("sysctl {name}");

@@ -2,8 +2,8 @@
 //! in a guest.
 //!
 //! It reads requests from its input and writes answers to its output ([`super::protocol`]), each
-//! task in a thread of its own. Whatever it is sent, it answers; only the end of its input ends it,
-//! and with it all that it does.
+//! task in a thread of its own. It answers any input; only the end of its input ends it, with all
+//! its tasks.
 
 use super::protocol::{Answer, Ask, LONGEST_LINE, Outcome, Request, Said, Task};
 use super::task::{Control, Output};
@@ -44,7 +44,7 @@ fn refuse(output: &Output, id: Option<u64>, reason: String) {
     });
 }
 
-/// The number of a task in what is no request otherwise, so that who asked hears of it.
+/// The task number in a malformed request, for the error answer.
 fn id_of(line: &[u8]) -> Option<u64> {
     let value: serde_json::Value = serde_json::from_slice(line).ok()?;
     value.get("id")?.as_u64()

@@ -1,5 +1,5 @@
-//! What arrives at a host, counted by kind: evidence that does not come from the programs that send
-//! and receive.
+//! Counts the frames that arrive at a host by kind: evidence independent of the sending and
+//! receiving programs.
 
 use super::clock::{SECOND, now, seconds};
 use super::coverage::Coverage;
@@ -26,7 +26,7 @@ pub struct Capture {
     /// Frames that the host sends count too.
     #[serde(default)]
     pub outgoing: bool,
-    /// How many kinds are told apart.
+    /// Maximum number of kinds.
     #[serde(default = "most")]
     pub most: usize,
 }
@@ -49,13 +49,13 @@ impl Default for Capture {
     }
 }
 
-/// What was captured.
+/// The result of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Captured {
     /// By kind, in an order that is the same for the same kinds.
     pub seen: Vec<Seen>,
-    /// Frames of more kinds than are told apart.
+    /// Frames beyond the maximum number of kinds.
     pub others: u64,
     /// Frames that were not looked at, as too many waited.
     pub dropped: u64,
@@ -68,12 +68,12 @@ pub struct Captured {
 pub struct Seen {
     /// Which.
     pub kind: FrameKind,
-    /// How many. What the sender's kernel handed on as one (a segment of up to 64 KB, on a cable
-    /// that leaves it to the device to cut it) is one.
+    /// Number of frames. A large segment (up to 64 KB, on a cable with segmentation offload) counts
+    /// as one.
     pub frames: u64,
     /// From the destination's address to the end of the payload.
     pub bytes: u64,
-    /// Of TCP and UDP: what is behind their headers.
+    /// For TCP and UDP: the payload bytes.
     pub payload: u64,
     /// Of TCP: bytes of that payload whose sequence numbers had been seen before. They were sent
     /// again.
@@ -85,7 +85,7 @@ pub struct Seen {
     pub last: f64,
 }
 
-/// What frames are told apart by.
+/// The kind of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FrameKind {
     /// Source address, as `02:00:00:01:00:01`.
@@ -122,14 +122,14 @@ impl Capture {
     pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
         let socket = self.open()?;
         control.ready(Vec::new());
-        // Frames have the kernel's times, by the system's clock: when this thread comes to look at
-        // one may be a millisecond later.
+        // Frames have the kernel's times, by the system's clock: this thread may read one a
+        // millisecond later.
         let (begun, begun_there) = (now(), since_1970());
         let mut kinds: BTreeMap<FrameKind, (Seen, Coverage)> = BTreeMap::new();
         let mut captured = Captured::default();
         let mut buffer = vec![0; SNAP];
         loop {
-            // What waits when it is stopped has arrived before.
+            // Frames in the socket at the stop arrived before it.
             let stopped = control.stopped();
             loop {
                 let (received, arrived) = match timed::receive(socket.as_fd(), &mut buffer) {
@@ -204,7 +204,7 @@ impl Capture {
         let index = rustix::net::netdevice::name_to_index(&socket, &self.device);
         let index = index.with_context(|| format!("device {}", self.device))?;
         socket.bind(index, true)?;
-        // Also what a switch sends here that is meant for others: that is what a capture is for.
+        // Also frames for other hosts, which a capture must see.
         socket.join_promiscuous(index)?;
         Ok(socket)
     }
@@ -217,7 +217,7 @@ fn since_1970() -> Duration {
         .unwrap_or_default()
 }
 
-/// What the beginning of a frame tells.
+/// The parsed headers of a frame.
 struct Looked {
     kind: FrameKind,
     /// Its length.
@@ -310,7 +310,7 @@ mod tests {
         frame
     }
 
-    /// An IPv4 packet that says it has so many bytes.
+    /// An IPv4 packet with this total length.
     fn ipv4(protocol: u8, total: u16, fragment: u16, transport: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x45, 0];
         packet.extend(total.to_be_bytes());

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long an agent may take to prepare a task.
 const PREPARED: Duration = Duration::from_secs(20);
 
-/// How long an agent may take to end a task that it was told to.
+/// Timeout for an agent to stop a task.
 const STOPPED: Duration = Duration::from_secs(30);
 
 /// A connection to an agent. Clones share it; when the last is dropped, with all tasks, the agent's
@@ -29,7 +29,7 @@ struct Inner {
     pending: Arc<Mutex<Pending>>,
 }
 
-/// Who waits for answers of which task; and that no more answers come.
+/// The receivers of tasks' answers, and whether the agent is gone.
 #[derive(Default)]
 struct Pending {
     tasks: HashMap<u64, Sender<Said>>,
@@ -46,7 +46,7 @@ pub struct Remote {
 }
 
 impl Agent {
-    /// To an agent with these ends of its input and output. The name is for errors: where it runs.
+    /// To an agent with these ends of its input and output. The name of the host is for errors.
     ///
     /// # Errors
     /// No thread.
@@ -84,7 +84,7 @@ impl Agent {
         &self.0.name
     }
 
-    /// Has a task prepared, which begins at once if it is a server, and at [`Remote::go`] if not.
+    /// Prepares a task. A server starts at once, others at [`Remote::go`].
     ///
     /// # Errors
     /// The agent has gone, takes longer than 20 seconds, or cannot do the task: with its reason.
@@ -108,7 +108,7 @@ impl Agent {
         Ok(remote)
     }
 
-    /// What the stack of its host has counted so far.
+    /// The counters of its host's stack.
     ///
     /// # Errors
     /// The agent has gone or does not answer.
@@ -126,7 +126,7 @@ impl Agent {
     }
 }
 
-/// Hands answers to those who wait for them, until there are no more.
+/// Delivers answers to their receivers until the end of the stream.
 fn deliver(from: impl BufRead, pending: &Mutex<Pending>) {
     for line in from.split(b'\n') {
         let Ok(line) = line else { break };
@@ -154,7 +154,7 @@ impl Remote {
         &self.ready.ports
     }
 
-    /// Begins what was prepared.
+    /// Starts the prepared task.
     ///
     /// # Errors
     /// The agent has gone.
@@ -170,7 +170,7 @@ impl Remote {
         self.outcome(most)
     }
 
-    /// Ends the task, and takes what was measured up to here.
+    /// Stops the task and takes its results.
     ///
     /// # Errors
     /// The task failed, or the agent has gone or does not answer within 30 seconds.
@@ -179,8 +179,8 @@ impl Remote {
         self.outcome(STOPPED)
     }
 
-    /// Ends tasks at the same time, as each may take a while to see that no more comes, and takes
-    /// what they measured, in their order.
+    /// Stops tasks at the same time, since each may wait for late packets, and takes their results
+    /// in order.
     ///
     /// # Errors
     /// Those of [`Remote::stop`], of the first that has any.
@@ -210,7 +210,7 @@ impl Remote {
 
     fn ask(&mut self, ask: Ask) -> Result<()> {
         if self.agent.pending().gone {
-            // What it said last may still be there to hear.
+            // Its last answer may still be in the channel.
             return match ask {
                 Ask::Start(_) => Err(anyhow!("{}: the agent has gone", self.agent.0.name)),
                 Ask::Go | Ask::Stop => Ok(()),

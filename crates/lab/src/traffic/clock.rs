@@ -34,9 +34,8 @@ pub(crate) fn micros(nanos: u64) -> f64 {
     nanos as f64 / MICRO as f64
 }
 
-/// Asks the kernel to end this thread's sleeps on time, not up to 50 µs later with others' (its
-/// default), and to run it soon after it is woken, where others keep the processors busy. Where it
-/// refuses, this is later, and what is reported of lateness says so.
+/// Asks the kernel to end this thread's sleeps on time (the default slack is 50 µs) and to run it
+/// soon after wake-up on a busy machine. If the kernel refuses, the reported lateness is larger.
 pub(crate) fn be_punctual() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let _ = sys::thread::set_slice(SLICE);
@@ -45,8 +44,8 @@ pub(crate) fn be_punctual() {
 /// A thread that measures works for less than this at a time.
 const SLICE: std::time::Duration = std::time::Duration::from_micros(100);
 
-/// Returns at this time or (by what the scheduler takes to wake a thread) later: sleeps, but for
-/// the last `spin` nanoseconds, in which it keeps its processor.
+/// Returns at this time or later by the scheduler's wake-up delay: sleeps until the last `spin`
+/// nanoseconds and polls in these.
 pub(crate) fn wait_until(at: u64, spin: u64) {
     let rise = at.saturating_sub(spin);
     if now() < rise {

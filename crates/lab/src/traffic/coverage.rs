@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How many runs of bytes that do not join are kept; beyond that, what is missing before the first
-/// of them counts as if it had passed.
+/// Maximum number of separate ranges; beyond it, the gap before the first range counts as seen.
 const MOST: usize = 4096;
 
 /// Bytes of one direction of a connection that were seen.
@@ -16,12 +15,11 @@ pub(super) struct Coverage {
     end: Option<u64>,
 }
 
-/// Where the first number is put, so that earlier ones can come after it.
+/// The origin of the first number, so that lower numbers can follow.
 const ORIGIN: u64 = 1 << 33;
 
 impl Coverage {
-    /// Sees a segment of so many bytes at a sequence number, and tells how many of them were not
-    /// seen before.
+    /// Adds a segment at a sequence number. Returns how many of its bytes are new.
     pub(super) fn add(&mut self, sequence: u32, length: u64) -> u64 {
         let end = *self.end.get_or_insert(ORIGIN + u64::from(sequence));
         let from = end.wrapping_add_signed(i64::from(sequence.wrapping_sub(end as u32).cast_signed()));

@@ -50,11 +50,9 @@ impl Ends {
         Ok(&self.end(name)?.agent)
     }
 
-    /// The address of `to` for what `from` sends: one of a network that both are in, else its
-    /// first.
+    /// The address of `to` for packets of `from`: in a common network if possible, else its first.
     ///
-    /// # Errors
-    /// There is no host of such a name, or it has no address.
+    /// # Errors An unknown host, or one without an address.
     pub fn address(&self, from: &str, to: &str) -> Result<Ipv4Addr> {
         let (from, to_end) = (self.end(from)?, self.end(to)?);
         let near = |there: &&Address| {

@@ -13,7 +13,7 @@ pub(crate) struct Durations {
     squares: f64,
 }
 
-/// What is longer is counted as so long: an hour.
+/// Longer values count as this: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
 impl Durations {

@@ -1,4 +1,4 @@
-//! A second witness: `iperf3`, where it is installed, run as a user would.
+//! An independent measurement by `iperf3`, if installed, run as a user would.
 
 use super::protocol::Outcome;
 use super::task::{Control, LOOK};
@@ -39,7 +39,7 @@ pub struct IperfClient {
     pub streams: u32,
 }
 
-/// What `iperf3` says.
+/// The results of `iperf3`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Witnessed {
@@ -118,7 +118,7 @@ impl IperfClient {
     }
 }
 
-/// What stands in its JSON.
+/// Parses its JSON.
 fn witnessed(text: &str, udp: bool) -> Result<Witnessed> {
     let value: Value = serde_json::from_str(text).context("iperf3 says something else than JSON")?;
     if let Some(error) = value["error"].as_str() {
@@ -162,7 +162,7 @@ impl Process {
         Ok(Process(command.spawn().context("iperf3 cannot be started")?))
     }
 
-    /// What it said of its failure.
+    /// Its error message.
     fn complaint(&mut self) -> String {
         let mut text = String::new();
         if let Some(err) = &mut self.0.stderr {

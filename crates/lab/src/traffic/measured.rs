@@ -1,11 +1,11 @@
-//! What was measured of a run's flows.
+//! The results of a run's flows.
 
 use super::streams::{Kind, Streamed};
 use super::udp::{Probed, ReceivedFlow, SendFlow, SentFlow};
 use crate::results::{Distribution, Loss};
 use std::collections::BTreeMap;
 
-/// What a run has measured of its traffic.
+/// The measured results of a run's traffic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// By flow and metric, as `probe.rtt`.
@@ -16,9 +16,9 @@ pub struct Measured {
     /// receiver's socket was full). The kernel's own counts, [`crate::bed::Bed::losses`], know the
     /// same datagrams: add up one or the other.
     pub losses: Vec<Loss>,
-    /// What was sent and received of every flow of datagrams, warm-up and background included.
+    /// Sent and received datagrams of every flow, with warm-up and background.
     pub accounts: Vec<Account>,
-    /// What a reader should know.
+    /// Remarks for the reader.
     pub remarks: Vec<String>,
 }
 
@@ -29,15 +29,15 @@ pub struct Account {
     pub flow: String,
     /// Datagrams that the sender's kernel took.
     pub sent: u64,
-    /// Datagrams that the receiving program got. Of round trips: those that came back, so what was
-    /// lost is of both ways.
+    /// Datagrams that the receiving program got. For round trips: those that came back, so losses
+    /// are of both directions.
     pub received: u64,
     /// IP packets that a datagram is, at an MTU of 1500 bytes.
     pub packets: u64,
 }
 
 impl Measured {
-    /// Takes accounts and remarks, and nothing else, of what is not measured.
+    /// Takes only accounts and remarks of unmeasured traffic.
     pub(super) fn only_account(&mut self, take: impl FnOnce(&mut Measured)) {
         let mut all = Measured::default();
         take(&mut all);
@@ -89,7 +89,7 @@ impl Measured {
         });
     }
 
-    /// Takes what a probe found.
+    /// Adds a probe's results.
     pub(super) fn probed(&mut self, flow: &str, payload: u32, probed: &Probed) {
         self.metric(flow, "rtt", probed.mean);
         self.metric(flow, "deviation", probed.deviation);
@@ -119,8 +119,7 @@ impl Measured {
         );
     }
 
-    /// Takes what was sent and received of a flow of datagrams; what others should know of it only
-    /// if it is a measured one.
+    /// Adds a datagram flow's counters; metrics only for a measured flow.
     pub(super) fn datagrams(
         &mut self,
         flow: &crate::traffic::Flow,
@@ -142,7 +141,7 @@ impl Measured {
         if !counts {
             return;
         }
-        // What waited in a queue at the end of the time came later: the longer of both spans.
+        // Queued packets arrive after the end of the time, so this is the longer of both durations.
         let seconds = sent.seconds.max(received.seconds);
         let attempted = (sent.sent + sent.full + sent.errors) as f64;
         let (unit, rate) = if asked.new_flows {
@@ -209,7 +208,7 @@ impl Measured {
         }
     }
 
-    /// Takes what streams have measured.
+    /// Adds the streams' results.
     pub(super) fn streamed(&mut self, flow: &str, kind: Kind, streamed: &Streamed) {
         let all = &streamed.streams;
         let whole: Vec<_> = all.iter().filter(|stream| stream.lost.is_none()).collect();
@@ -248,7 +247,7 @@ impl Measured {
                 let sum = |of: fn(&super::streams::Stream) -> u64| whole.iter().map(|stream| of(stream)).sum::<u64>();
                 let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
                 self.metric(flow, "loss", lost_share(sent, received));
-                // Of a lost stream nobody knows what arrived.
+                // The received bytes of a lost stream are unknown.
                 self.account(flow, streamed.message, sent, received);
             }
             Kind::UdpRr => {
@@ -270,7 +269,7 @@ impl Measured {
     }
 }
 
-/// Lateness of a datagram that nobody needs to know of, in µs.
+/// Lateness of a datagram below which no remark is made, in µs.
 const LATE: f64 = 1000.0;
 
 /// IP packets of a datagram at an MTU of 1500: fragments carry multiples of 8 bytes, 1480 each.

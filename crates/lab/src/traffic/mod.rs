@@ -1,4 +1,4 @@
-//! What is sent across a testbed, and what is measured of it.
+//! Traffic across a testbed and its measurement.
 //!
 //! - [`agent`]: the program that sends and receives, in a host's namespace or in a guest;
 //!   [`protocol`]: what is said with it.
@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 pub struct Flow {
     /// Its name in results; unique in the scenario.
     pub name: String,
-    /// The host that sends, or asks.
+    /// The sending or requesting host.
     pub from: String,
     /// The host that receives, or answers.
     pub to: String,
@@ -50,7 +50,7 @@ pub struct Flow {
     pub test: Test,
 }
 
-/// What is sent, and so what is measured.
+/// The kind of traffic, which decides the metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "test", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Test {
@@ -68,15 +68,14 @@ pub enum Test {
         #[serde(default)]
         interval: u64,
     },
-    /// UDP at a constant bit rate, each datagram with its number and its time; within its interval
-    /// it wanders a little, by lots that are the same in every run, lest senders of one rate keep
-    /// step. Metrics `rate` (received, bit/s of UDP payload), `offered` (what was tried to send,
-    /// bit/s), `share` (received/sent), `loss` (share of the sent that was not received, 0 to 1),
-    /// `jitter` (RFC 3550 section 6.4.1, the mean of the estimate over the arrivals, µs),
-    /// `jitter_last` (the estimate at the end, as `iperf` prints it), `silence` (longest time
-    /// without a datagram, ms), `reordered`, `duplicates` (datagrams); distributions `jitter` (by
-    /// how much the spacing of two datagrams changed on the way, µs), `pacing` (by how much
-    /// datagrams were sent late, µs).
+    /// UDP at a constant bit rate, each datagram with its number and its time; with a small random
+    /// offset, the same in every run, so that senders of one rate do not keep step. Metrics `rate`
+    /// (received, bit/s of UDP payload), `offered` (what was tried to send, bit/s), `share`
+    /// (received/sent), `loss` (share of the sent that was not received, 0 to 1), `jitter` (RFC
+    /// 3550 section 6.4.1, the mean of the estimate over the arrivals, µs), `jitter_last` (the
+    /// estimate at the end, as `iperf` prints it), `silence` (longest time without a datagram, ms),
+    /// `reordered`, `duplicates` (datagrams); distributions `jitter` (by how much the spacing of
+    /// two datagrams changed on the way, µs), `pacing` (by how much datagrams were sent late, µs).
     Cbr {
         /// UDP payload in bytes.
         payload: u32,

@@ -1,5 +1,5 @@
-//! What is measured and is no flow from one host to another: who reaches whom, what a switch says
-//! by itself, broadcasts, and whether the tool's own numbers are right.
+//! Measurements other than flows between hosts: reachability, frames sent by the switch itself,
+//! broadcasts, and checks of the tool's own numbers.
 
 use super::capture::{Capture, Captured, Seen};
 use super::ends::broadcast as broadcast_address;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// How often a host is asked before it counts as out of reach, and how long each answer is waited
-/// for, µs. A switch may need some packets to learn, or a controller its time.
+/// Number of pings before a host counts as unreachable, and the timeout of each, µs. A switch may
+/// need some packets to learn, or a controller its time.
 const PINGS: (u16, u64) = (3, 300_000);
 
 /// Protocols of IPv4.
@@ -29,10 +29,10 @@ const BROADCAST_PORT: u16 = 20_999;
 /// The port of the second witness.
 const WITNESS_PORT: u16 = 20_998;
 
-/// What a task may take beyond its time.
+/// How long a task may take beyond its time.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// What happens on the wire after the last of a host's frames was sent.
+/// Time to wait after the last frame of a host.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// Every host pings every other, and all capture the ARP requests that they hear. Metrics, after
@@ -96,8 +96,8 @@ pub fn reachability(ends: &Ends, name: &str, groups: &[Vec<String>]) -> Result<M
     Ok(measured)
 }
 
-/// Nothing is sent for so many seconds, and all hosts capture. Metrics, after `name.`: `frames` (a
-/// minute, heard by all hosts together, that came from none of them), `frames.HOST` (heard by that
+/// Sends nothing for this many seconds while all hosts capture. Metrics, after `name.`: `frames` (a
+/// minute, heard by all hosts together, that none of them sent), `frames.HOST` (heard by that
 /// host), `others` (a minute, that came from another host by itself).
 ///
 /// # Errors
@@ -125,7 +125,7 @@ pub fn idle(ends: &Ends, name: &str, seconds: f64) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Broadcasts of a host, so many a second.
+/// Broadcasts of a host with a rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Broadcasts<'a> {
     /// The host that sends.
@@ -136,10 +136,10 @@ pub struct Broadcasts<'a> {
     pub payload: u32,
 }
 
-/// A host sends broadcasts, everybody else counts them. Metrics, after `name.`: `share`
-/// (received/due at the hosts of its VLAN), `leaks` (received elsewhere), `sent`, `copies`
-/// (received in all), `cost` (CPU of the switch for a broadcast, µs), `copy` (the same for a copy
-/// of it). `cpu` tells the seconds of CPU that the switch has used.
+/// A host sends broadcasts, all others count them. Metrics, after `name.`: `share` (received/due at
+/// the hosts of its VLAN), `leaks` (received elsewhere), `sent`, `copies` (received in all), `cost`
+/// (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it). `cpu` tells the
+/// seconds of CPU that the switch has used.
 ///
 /// # Errors
 /// An agent that has gone, a host that is unknown; no permission for raw sockets.
@@ -243,11 +243,11 @@ fn segments(topology: &Topology, host: &str) -> Vec<u16> {
     vlans
 }
 
-/// What a flow's tool says it transferred against what a capture at its receiver says: payload
-/// bytes of the frames over the time from the first to the last. Of TCP, bytes whose sequence
-/// numbers were captured before do not count: the tool did not get them twice either. Metrics,
-/// after `name.`: `tool`, `capture` (bit/s), `ratio` (tool/capture), of TCP `again` (share of the
-/// captured payload that had been captured before, 0 to 1). For CBR and TCP_STREAM.
+/// Compares a flow's measured rate with a capture at its receiver: payload bytes of the frames over
+/// the time from the first to the last. Of TCP, bytes whose sequence numbers were captured before
+/// do not count: the tool did not get them twice either. Metrics, after `name.`: `tool`, `capture`
+/// (bit/s), `ratio` (tool/capture), of TCP `again` (share of the captured payload that had been
+/// captured before, 0 to 1). For CBR and TCP_STREAM.
 ///
 /// # Errors
 /// Those of [`run`]; another kind of flow; a capture that saw fewer than two frames.
@@ -297,7 +297,7 @@ pub fn check(ends: &Ends, name: &str, flow: &Flow, seconds: f64) -> Result<Measu
     Ok(measured)
 }
 
-/// The metric of a flow that `iperf3` can have an opinion of; none of what it has no test for.
+/// The metric of a flow that `iperf3` can measure; none if it has no such test.
 pub(crate) fn witnessed(test: &Test) -> Option<&'static str> {
     match test {
         Test::Cbr { .. } => Some("rate"),
@@ -309,7 +309,8 @@ pub(crate) fn witnessed(test: &Test) -> Option<&'static str> {
 /// The same traffic again by `iperf3`, for whole seconds, when the lab's own tool has measured
 /// `tool` (bit/s received by all streams). Metrics, after `name.`: `tool`, `iperf3` (bit/s),
 /// `difference` ((tool - iperf3)/iperf3), of CBR `jitter` (µs, as `iperf3` says). For CBR and
-/// TCP_STREAM. Where `iperf3` is missing or fails there are no metrics, and a remark says why.
+/// TCP_STREAM. If `iperf3` is missing or fails, the result has no metrics and a remark gives the
+/// reason.
 ///
 /// # Errors
 /// An agent that has gone; another kind of flow.

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Asks addresses, one after the other, until each has answered or was asked so many times. Needs
+/// Pings addresses in turn until each has answered or the number of attempts is reached. Needs
 /// `CAP_NET_RAW`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,7 +60,7 @@ impl Ping {
         Ok(Outcome::Pinged(Pinged { answered }))
     }
 
-    /// Asks once. What cannot be sent, as without a route, is not answered.
+    /// Pings once. An unsendable request, as without a route, counts as unanswered.
     fn ask(&self, socket: &OwnedFd, to: Ipv4Addr, ident: u16, number: u16) -> bool {
         let request = echo_request(ident, number);
         let end = now() + self.timeout * MICRO;

@@ -1,8 +1,8 @@
-//! What is said between the lab and an agent: requests and answers, a line of JSON each.
+//! The protocol between the lab and an agent: requests and answers, a line of JSON each.
 //!
 //! A task begins with [`Ask::Start`]. When its sockets are there the agent answers [`Said::Ready`].
 //! A server (echo, receive, netperf's, capture) then works until [`Ask::Stop`]; any other waits for
-//! [`Ask::Go`], so that many can begin at the same moment, and ends by itself or, earlier, at
+//! [`Ask::Go`], so that many can start at the same time, and ends by itself or, earlier, at
 //! [`Ask::Stop`]. Its last answer is [`Said::Done`] or [`Said::Error`]. The end of the agent's
 //! input ends all its tasks.
 
@@ -23,19 +23,19 @@ pub const LONGEST_LINE: usize = 1 << 20;
 pub struct Request {
     /// Which task, by a number that the lab chooses; not one that is running.
     pub id: u64,
-    /// What of it.
+    /// The content.
     pub ask: Ask,
 }
 
-/// What is asked of an agent.
+/// A request to an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
     /// Prepare a task, and begin it if it is a server.
     Start(Task),
-    /// Begin what was prepared.
+    /// Start the prepared task.
     Go,
-    /// End it, and say what was measured up to here.
+    /// Stop it and return the results.
     Stop,
 }
 
@@ -57,13 +57,13 @@ pub enum Task {
     StreamServer(StreamServer),
     /// Runs one of netperf's tests.
     StreamClient(StreamClient),
-    /// Asks who answers.
+    /// Pings hosts.
     Ping(Ping),
     /// Serves `iperf3`.
     IperfServer(IperfServer),
     /// Runs `iperf3`.
     IperfClient(IperfClient),
-    /// Reads what the host's stack has counted.
+    /// Reads the counters of the host's stack.
     Count(Count),
 }
 
@@ -71,13 +71,13 @@ pub enum Task {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// Of which task; none where the request was so bad that it has none.
+    /// The task; none if the request was malformed.
     pub id: Option<u64>,
-    /// What of it.
+    /// The content.
     pub said: Said,
 }
 
-/// What an agent says.
+/// An agent's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
@@ -85,11 +85,11 @@ pub enum Said {
     Ready(Ready),
     /// The task has ended.
     Done(Box<Outcome>),
-    /// The task could not be done, or there is no such: why.
+    /// The task failed or does not exist: the reason.
     Error(String),
 }
 
-/// What others have to know of a prepared task.
+/// Information about a prepared task for others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
@@ -97,7 +97,7 @@ pub struct Ready {
     pub ports: Vec<u16>,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

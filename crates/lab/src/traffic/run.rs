@@ -29,28 +29,28 @@ pub const fn new_flow_ports(flow: u16) -> u16 {
 /// How many ports new flows of one flow go to.
 pub const NEW_FLOW_PORTS: u16 = 8;
 
-/// For how long a prober looks for an answer without sleeping, µs, where the next exchange begins
-/// when the last has ended. On two processors and a bare veth cable an exchange then takes 20 µs on
-/// average, whether the other processor is idle or always busy, as one is where a switch polls;
-/// without, 15 to 70 µs, by how deeply idle processors sleep. Looking for longer keeps a processor
-/// from the echo server and the switch: with one that polls, one exchange in a hundred then took
-/// just as long as the prober had looked. With an interval nothing is gained: processors idle
-/// between exchanges anyway. Nor for senders: they send up to 50 µs earlier, jitter stays the same,
-/// and half a processor is gone. Echo servers never do it.
+/// How long a prober polls for an answer, µs, if exchanges follow each other directly. On two
+/// processors and a bare veth cable an exchange then takes 20 µs on average, whether the other
+/// processor is idle or busy, as with a polling switch; without, 15 to 70 µs, depending on the
+/// sleep states. Polling longer takes a processor from the echo server and the switch: with one
+/// that polls, one exchange in a hundred then took just as long as the prober had looked. With an
+/// interval nothing is gained: processors idle between exchanges anyway. Nor for senders: they send
+/// up to 50 µs earlier, jitter stays the same, and half a processor is gone. Echo servers never do
+/// it.
 const LOOKS: u64 = 50;
 
-/// What a task may take beyond its time.
+/// How long a task may take beyond its time.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// A time that no run lasts, in seconds: the background goes on until it is stopped.
+/// Longer than any run, in seconds: the background runs until it is stopped.
 const FOR_EVER: f64 = 1e6;
 
 /// Sends `background` and `measured` at the same time, and measures the latter for `seconds`.
 ///
-/// The background begins first. Flows of datagrams and round trips begin with a warm-up of `warmup`
-/// seconds that counts nowhere but in [`Measured::accounts`]; a warm-up of round trips goes on
-/// until the first is answered, so no cell begins with unknown addresses. Streams begin when the
-/// warm-up is over, and what their connections need to get going counts, as with netperf.
+/// The background starts first. Flows of datagrams and round trips start with a warm-up of `warmup`
+/// seconds that counts only in [`Measured::accounts`]; a warm-up of round trips goes on until the
+/// first is answered, so no cell begins with unknown addresses. Streams begin when the warm-up is
+/// over, and what their connections need to get going counts, as with netperf.
 ///
 /// # Errors
 /// A host that is unknown, an agent that has gone, a task that cannot be done: with the host and
@@ -94,7 +94,7 @@ struct Plan<'a> {
     warmup: f64,
 }
 
-/// Tasks that serve; the flows of a receiver by their numbers.
+/// Server tasks; the flows of a receiver by their numbers.
 #[derive(Default)]
 struct Servers {
     receivers: Vec<Remote>,
@@ -281,7 +281,7 @@ impl Plan<'_> {
         if counts { self.seconds } else { FOR_EVER }
     }
 
-    /// Waits for what is measured, stops the rest, and puts everything together.
+    /// Waits for the measured tasks, stops the others, and collects the results.
     fn collect(&self, servers: Servers, clients: Vec<Client>) -> Result<Measured> {
         let most = Duration::from_nanos(nanos(self.seconds + self.warmup + 4.0 * patience(self.seconds))) + SLACK;
         let (counted, rest): (Vec<Client>, Vec<Client>) = clients.into_iter().partition(|client| client.counts);

@@ -1,4 +1,4 @@
-//! What the network stack of a host has counted: packets that it dropped, and fragments.
+//! Counters of a host's network stack: dropped packets and fragments.
 
 use super::protocol::Outcome;
 use super::task::Control;
@@ -18,12 +18,11 @@ pub struct Count {}
 pub struct Stack {
     /// Packets that were to be sent and were dropped.
     pub sent: u64,
-    /// Packets that were received and dropped: a socket's buffer was full, nobody listened, or they
-    /// were wrong.
+    /// Packets received and dropped: full socket buffer, no listener, or malformed.
     pub received: u64,
-    /// Fragments that were kept until the rest of their datagrams would come.
+    /// Received fragments kept for reassembly.
     pub fragments: u64,
-    /// Datagrams that became whole.
+    /// Reassembled datagrams.
     pub whole: u64,
     /// Datagrams that are not whole now. They take room from others until their time is over, half
     /// a minute.
@@ -89,8 +88,8 @@ fn incomplete(text: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Packets that this kernel, in whatever namespace, dropped as too many waited for the address of a
-/// neighbour. 0 where it does not tell.
+/// Packets that this kernel dropped in any namespace because too many waited for ARP. 0 if it does
+/// not count them.
 fn unknown_neighbours() -> u64 {
     discards(&fs::read_to_string("/proc/net/stat/arp_cache").unwrap_or_default())
 }

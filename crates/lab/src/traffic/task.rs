@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How often a task that waits for something else looks whether it shall stop.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// What a task hears and says.
+/// A task's channel to the agent.
 #[derive(Clone)]
 pub(crate) struct Control {
     id: u64,
@@ -22,7 +22,7 @@ struct State {
     stop: bool,
 }
 
-/// Where the agent's answers go. Whole lines, from any thread.
+/// The agent's output of whole lines, from any thread.
 #[derive(Clone)]
 pub(crate) struct Output(Arc<Mutex<dyn Write + Send>>);
 
@@ -80,8 +80,7 @@ impl Output {
         Output(Arc::new(Mutex::new(out)))
     }
 
-    /// Writes an answer. Who does not read it any more has gone, and the end of the input will
-    /// tell.
+    /// Writes an answer. An error means that the lab is gone, and then the input ends too.
     pub(crate) fn say(&self, answer: &Answer) {
         let Ok(mut line) = serde_json::to_vec(answer) else {
             return;

@@ -16,7 +16,7 @@ pub(super) struct Datum {
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
     pub(super) outliers: Vec<f64>,
-    /// The load offered, of which this arrived.
+    /// The offered load of which this arrived.
     pub(super) reference: Option<f64>,
 }
 
@@ -156,7 +156,7 @@ pub(super) fn axis_of(summary: &Summary, name: &str) -> Axis {
     }
 }
 
-/// One scale for all panels, where it serves them all; else one for each.
+/// One scale for all panels if it fits them all, else one for each.
 pub(super) fn scales(panels: &[Panel]) -> Vec<Scale> {
     scales_by(panels, Scale::of_values)
 }
@@ -165,8 +165,8 @@ pub(super) fn scales_by(panels: &[Panel], scale: fn(Vec<f64>) -> Scale) -> Vec<S
     let values = |panel: &Panel| -> Vec<f64> {
         let of = |datum: &Datum| {
             let ends = datum.interval.into_iter().flat_map(|(low, high)| [low, high]);
-            // Intervals of two or three repetitions would leave the results themselves no room:
-            // they are cut off where they leave the frame.
+            // Intervals of two or three repetitions would leave no room for the results, so they
+            // are clipped at the frame.
             let near = datum.value / 2.0..=datum.value * 1.5;
             let ends = ends.filter(|end| near.contains(end)).collect::<Vec<_>>();
             [

@@ -1,4 +1,4 @@
-//! Figures of an experiment, of the form that its scenario asks for.
+//! Figures of an experiment, in the form that its scenario names.
 
 mod cdf;
 mod data;
@@ -19,7 +19,7 @@ use data::{
 pub(crate) struct Figure {
     /// Below it.
     pub caption: String,
-    /// What the colours and shapes mean.
+    /// The legend of colours and shapes.
     pub legend: Vec<Key>,
     /// One for each panel.
     pub panels: Vec<Drawing>,
@@ -296,8 +296,7 @@ fn draw_bars(panel: &Panel, values: &[String], x: &Axis, y: Axis, scale: Scale) 
     })
 }
 
-/// Bars for each flow of each system, with the load that was offered where a sample's flow tells
-/// it.
+/// Bars for each flow of each system, with the offered load if a sample's flow has it.
 fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
     let first = summary.scenario.metric(flows.first()?)?;
     let mut panels: Vec<Panel> = Vec::new();
@@ -349,7 +348,7 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
     })
 }
 
-/// A line of what a stream got, and beside it bars of how many were lost.
+/// A line of each stream's rate, and bars of lost streams.
 fn streams(summary: &Summary, printed: &Printed, x: &str, y: &str, lost: &str) -> Option<Figure> {
     let (got, lost) = (summary.scenario.metric(y)?, summary.scenario.metric(lost)?);
     let above = gather(summary, printed, got, Some(x), None);

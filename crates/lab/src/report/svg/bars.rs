@@ -1,5 +1,5 @@
 //! Results of things that have no order: grouped bars, with intervals; dots on a logarithmic scale
-//! where they are far apart, which bars cannot show.
+//! if they are far apart, which bars cannot show.
 
 use super::canvas::{Anchor, Canvas, Drawing, width};
 use super::lines::{TOP, frame, title_height, whisker, wrapped};
@@ -40,9 +40,9 @@ pub(crate) struct Bar {
     pub interval: Option<(f64, f64)>,
     /// Single results far from the others.
     pub outliers: Vec<f64>,
-    /// What it could have been: as the load offered.
+    /// A reference value, such as the offered load.
     pub reference: Option<f64>,
-    /// What is told of it.
+    /// Its tooltip.
     pub title: String,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn bars(plot: &Bars) -> Drawing {
             if !plot.scale.logarithmic {
                 let (at, size) = ((left + 1.0, end.min(base - 1.0)), (slot - 2.0, (base - end).max(1.0)));
                 canvas.rect(&format!("bar {class}"), at, size, 1.5, &bar.title);
-                // Its shape, for those who cannot tell by the colour.
+                // Its shape, for readers who cannot distinguish the colours.
                 if base - end > 18.0 {
                     canvas.small_marker("on-bar", *shape, (centre, base - 8.0), (slot / 3.5).min(3.4));
                 }

@@ -1,4 +1,4 @@
-//! What figures are drawn on.
+//! The canvas of figures.
 
 use std::fmt::{Display, Write};
 
@@ -9,7 +9,7 @@ pub(crate) struct Drawing {
     pub width: f64,
     /// In CSS pixels.
     pub height: f64,
-    /// What it shows, for those who do not see it.
+    /// Its description for screen readers.
     pub label: String,
     /// Elements.
     pub body: String,
@@ -40,7 +40,7 @@ pub(crate) struct Canvas {
     body: String,
 }
 
-/// Where a text stands to its place.
+/// The anchor of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Anchor {
     /// It begins there.
@@ -52,7 +52,7 @@ pub(crate) enum Anchor {
 }
 
 impl Canvas {
-    /// What was drawn.
+    /// The finished drawing.
     pub(crate) fn done(self, width: f64, height: f64, label: impl Into<String>) -> Drawing {
         Drawing {
             width,
@@ -70,7 +70,7 @@ impl Canvas {
         ));
     }
 
-    /// A box, with what is told of it when it is pointed at.
+    /// A box with a tooltip.
     pub(crate) fn rect(&mut self, class: &str, at: (f64, f64), size: (f64, f64), radius: f64, title: &str) {
         let [x, y, w, h, r] = [at.0, at.1, size.0.max(0.0), size.1.max(0.0), radius].map(Number);
         self.add(format_args!(
@@ -91,7 +91,7 @@ impl Canvas {
         ));
     }
 
-    /// A marker of one of [`MARKERS`] shapes, with what is told of it.
+    /// A marker of one of [`MARKERS`] shapes, with a tooltip.
     pub(crate) fn marker(&mut self, class: &str, shape: usize, at: (f64, f64), title: &str) {
         self.body.push_str(&marker(class, shape, at, RADIUS, title));
     }

@@ -10,7 +10,7 @@ pub(crate) struct Plot {
     pub title: String,
     /// Across.
     pub x: Axis,
-    /// Names of the values across, where they are no numbers: value `n` stands at `n`.
+    /// Names of the x values if they are not numbers: value `n` is at `n`.
     pub names: Vec<String>,
     /// Upwards.
     pub y: Axis,
@@ -25,13 +25,13 @@ pub(crate) struct Plot {
 /// A series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Line {
-    /// For a reader who points at it.
+    /// Its tooltip.
     pub name: String,
     /// Its colour's class and its marker's shape.
     pub look: (String, usize),
     /// In their order.
     pub points: Vec<Point>,
-    /// Points are not to be marked: there are many.
+    /// No markers, since there are many points.
     pub plain: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Point {
     pub interval: Option<(f64, f64)>,
     /// Single results far from the others.
     pub outliers: Vec<f64>,
-    /// What is told of it.
+    /// Its tooltip.
     pub title: String,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn lines(plot: &Plot) -> Drawing {
         let points: Vec<(f64, f64)> = line.points.iter().map(|point| (x(point.x), y(point.y))).collect();
         canvas.polyline(&format!("line {class}"), &points);
         if line.plain {
-            // One marker near the middle tells lines apart where colours do not.
+            // A marker near the middle distinguishes lines without colours.
             if let Some(at) = points.get(points.len() * (2 + shape) / 12) {
                 canvas.marker(&format!("dot {class}"), *shape, *at, &line.name);
             }

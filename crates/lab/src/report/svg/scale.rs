@@ -1,9 +1,9 @@
 //! From numbers to places on an axis.
 
-/// What an axis says.
+/// An axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Axis {
-    /// What it is.
+    /// Its title.
     pub title: String,
     /// Of its numbers; none: empty.
     pub unit: String,
@@ -36,8 +36,8 @@ pub(crate) struct Scale {
 const WIDE: f64 = 40.0;
 
 impl Scale {
-    /// For results: from 0 to a little over the largest, or logarithmic where they are far apart
-    /// and all positive.
+    /// For results: from 0 to a little over the largest, or logarithmic if they are far apart and
+    /// all positive.
     pub(crate) fn of_values(values: impl IntoIterator<Item = f64>) -> Scale {
         let values: Vec<f64> = values.into_iter().collect();
         let (low, high, positive) = range(values.iter().copied());
@@ -62,8 +62,8 @@ impl Scale {
         Scale::linear(0.0, 1.0, 0.25)
     }
 
-    /// For what was varied: a tick at each value where there is room; logarithmic where that is
-    /// asked for, or they are very far apart.
+    /// For a dimension: a tick at each value if there is room; logarithmic if requested or if they
+    /// are very far apart.
     pub(crate) fn of_steps(values: &[f64], room: usize, logarithmic: bool) -> Scale {
         let (low, high, positive) = range(values.iter().copied());
         let logarithmic = positive && (logarithmic || high / low >= 100.0);
@@ -104,7 +104,7 @@ impl Scale {
         }
     }
 
-    /// For the values of a distribution: all of them within, logarithmic where they are far apart.
+    /// For the values of a distribution: covers all of them, logarithmic if they are far apart.
     pub(crate) fn of_distribution(values: impl IntoIterator<Item = f64>) -> Scale {
         let (low, high, positive) = range(values);
         if positive && high / low >= 8.0 {
@@ -148,8 +148,7 @@ impl Scale {
         }
     }
 
-    /// Where a value lies: 0 at the beginning, 1 at the end; what lies outside is at the nearer
-    /// end.
+    /// The position of a value: 0 at the start, 1 at the end; values outside are at the nearer end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let place = if self.logarithmic {
             (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()

@@ -1,5 +1,4 @@
-//! A testbed, drawn: bridges in a row, hosts beside and below them, and on the cables what they
-//! are.
+//! A testbed, drawn: bridges in a row, hosts beside and below them, and labels on the cables.
 
 use super::canvas::{Anchor, Canvas, Drawing, width};
 use crate::topology::{Address, Attachment, Bridge, Control, Host, Link, Port, QosKind, Topology};
@@ -7,13 +6,13 @@ use std::collections::BTreeMap;
 
 /// Least width of a box.
 const BOX: f64 = 118.0;
-/// Between two boxes, for what is written along a cable.
+/// Distance of two boxes, for a cable's label.
 const GAP: f64 = 122.0;
 const ROW: f64 = 74.0;
 const LINE: f64 = 14.0;
 
-/// Draws testbeds that have the same shape, as the cells of a scenario do: where they differ, all
-/// values stand side by side.
+/// Draws testbeds of the same shape, such as the cells of a scenario; where they differ, all values
+/// are side by side.
 pub(crate) fn testbed(all: &[&Topology]) -> Drawing {
     let Some(topology) = all.first() else {
         return Drawing::default();
@@ -49,7 +48,7 @@ pub(crate) fn testbed(all: &[&Topology]) -> Drawing {
     canvas.done(right + 2.0, bottom + 2.0, label)
 }
 
-/// Where a box stands.
+/// The position of a box.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     x: f64,
@@ -78,7 +77,7 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
     };
     let bridges = in_a_row(topology);
     let wide = box_width(all);
-    // What stands in a box of any of them must fit.
+    // The text of every testbed's box must fit.
     let host_height = |host: &Host| {
         let same = all
             .iter()
@@ -150,7 +149,7 @@ fn place(all: &[&Topology]) -> BTreeMap<String, Place> {
     places
 }
 
-/// Wide enough for what stands in any box.
+/// Wide enough for the text of any box.
 fn box_width(all: &[&Topology]) -> f64 {
     let Some(topology) = all.first() else { return BOX };
     let hosts = (0..topology.hosts.len()).map(|n| distinct(all.iter().filter_map(|t| t.hosts.get(n)).map(host_lines)));
@@ -163,7 +162,7 @@ fn box_width(all: &[&Topology]) -> f64 {
         .fold(BOX, f64::max)
 }
 
-/// Height of a box with a name and so many lines.
+/// Height of a box with a name and this many lines.
 fn tall(lines: usize) -> f64 {
     26.0 + LINE * lines as f64
 }
@@ -256,7 +255,7 @@ fn draw_box(canvas: &mut Canvas, class: &str, place: &Place, name: &str, lines: 
     }
 }
 
-/// Draws a cable with what is written along it; returns where the lowest of that ends.
+/// Draws a cable with its label. Returns the label's lowest point.
 fn draw_link(canvas: &mut Canvas, places: &BTreeMap<String, Place>, link: &Link, same: &[&Link]) -> f64 {
     let (Some(a), Some(b)) = (places.get(&link.a.at), places.get(&link.b.at)) else {
         return 0.0;
@@ -303,8 +302,8 @@ fn wrapped(text: &str, most: f64) -> Vec<String> {
     lines
 }
 
-/// Where a cable begins and ends: at the sides of boxes that stand beside each other, level where
-/// one box reaches the other's height.
+/// The ends of a cable: at the sides of neighbouring boxes, horizontal if one box reaches the
+/// other's height.
 fn ends(a: Place, b: Place) -> ((f64, f64), (f64, f64)) {
     let (am, bm) = (a.middle(), b.middle());
     let beside = a.x + a.width <= b.x || b.x + b.width <= a.x;

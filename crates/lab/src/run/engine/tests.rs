@@ -22,7 +22,7 @@ struct Imitation {
     broken: Option<String>,
     /// A cell that leaves the testbed as it was not before.
     messy: Option<String>,
-    /// After so many samples somebody presses ^C.
+    /// Simulates ^C after this many samples.
     patience: Option<(Stop, usize)>,
 }
 

@@ -1,8 +1,8 @@
 //! How many addresses a learning switch remembers.
 //!
-//! It is asked without its help: frames from so many addresses come from the first host; then that
-//! host sends a frame to each of them. One that the switch remembers lies where the frame comes
-//! from, so that it goes nowhere; any other is flooded, and the second host hears it.
+//! The test needs no interface of the switch: the first host sends frames from many addresses, then
+//! a frame to each of them. The switch drops frames to learned addresses, which are on the ingress
+//! port, and floods the others, which the second host captures.
 
 use super::captured;
 use super::openflow::{two_hosts, while_full};
@@ -27,7 +27,7 @@ const STEP: u32 = 32;
 /// The pause, for which a switch in software has to empty it.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// What was found out before the traffic of the cell, of which there is none.
+/// Results found before the cell's traffic, which is empty.
 pub(super) struct Addresses(Measured);
 
 impl Addresses {
@@ -38,7 +38,7 @@ impl Addresses {
         let began = Instant::now();
         send(host, (0..at_most).map(|number| frame([0xff; 6], address(number))))?;
         let took = began.elapsed();
-        // What was sent is learned by now.
+        // The switch has learned all addresses by now.
         std::thread::sleep(Duration::from_millis(200));
         let capture = Capture {
             most: at_most as usize + 100,

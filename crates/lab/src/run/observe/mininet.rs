@@ -2,8 +2,8 @@
 //! test.
 //!
 //! Mininet makes hosts, links and bridges itself, in the namespace of a system whose bridges are
-//! Mininet's. It runs in a namespace of processes of its own, as its `iperf` test kills all
-//! processes of that name that it can see, and as its hosts are to end with it however it ends.
+//! Mininet's. It runs in its own PID namespace, because its `iperf` test kills all visible
+//! processes of that name, and so that its hosts always end with it.
 
 use super::{Meanwhile, Observer, Seen};
 use crate::controller::Measured;
@@ -15,8 +15,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What is run by the Python that Mininet is installed for, its topology and the asked rate as
-/// arguments.
+/// The Python program, with topology and requested rate as arguments.
 const PROGRAM: &str = include_str!("mininet.py");
 
 /// Between two looks at whether it has ended.
@@ -64,7 +63,7 @@ impl Mininet {
     }
 }
 
-/// Waits until it has ended, and reads what it found.
+/// Waits for its end and reads its results.
 fn finish(running: &Mutex<Option<Child>>) -> Result<Measured> {
     let gone = || anyhow!("Mininet was stopped");
     let pipes = || {
@@ -93,7 +92,7 @@ fn finish(running: &Mutex<Option<Child>>) -> Result<Measured> {
     found(&said)
 }
 
-/// What stands in the last line that the program prints.
+/// Parses the program's last line.
 fn found(said: &str) -> Result<Measured> {
     let last = said.lines().last().unwrap_or_default();
     let value: Value = serde_json::from_str(last).context("Mininet's program says something else than JSON")?;

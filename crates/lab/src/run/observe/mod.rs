@@ -1,8 +1,8 @@
-//! What is observed and is no flow.
+//! Observations other than flows.
 //!
-//! [`work`] is what hosts do: traffic, and what [`crate::traffic::observe`] has beside it. An
-//! [`Observer`] begins before that and ends after it: `cut`: a cable; `openflow`: what is asked of
-//! the switch meanwhile, and rules before the run; `addresses`: what a learning switch remembers;
+//! [`work`] is the hosts' part: traffic and [`crate::traffic::observe`]. An [`Observer`] starts
+//! before it and ends after it: `cut`: a cable; `openflow`: requests to the switch during the
+//! traffic, and rules before the run; `addresses`: the size of a learning switch's table;
 //! `mininet`: Mininet's own tests.
 
 mod addresses;
@@ -29,43 +29,41 @@ pub(crate) type Meanwhile = Box<dyn FnOnce() -> Result<Measured> + Send>;
 
 /// Something that observes. Dropping it ends it.
 pub(crate) trait Observer {
-    /// What it does while traffic flows, if anything: asked for once.
+    /// Its work during the traffic, if any; called once.
     fn meanwhile(&mut self) -> Option<Meanwhile> {
         None
     }
 
-    /// So much time has been measured.
+    /// Called with the measured time so far.
     ///
-    /// # Errors
-    /// What was due then cannot be done.
+    /// # Errors An action due then failed.
     fn at(&mut self, _measured_for: Duration) -> Result<()> {
         Ok(())
     }
 
-    /// The run is given up: what it does meanwhile is to end soon.
+    /// The run is given up; its work must end soon.
     fn stop(&mut self) {}
 
-    /// Ends, and says what was observed.
+    /// Ends and returns the observations.
     ///
     /// # Errors
     /// It could not observe.
     fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured>;
 }
 
-/// What else is known at the end.
+/// Further information at the end.
 pub(crate) struct Seen<'a> {
-    /// What was run.
+    /// The cell's setup.
     pub(crate) setup: &'a Setup,
     /// Of the flows.
     pub(crate) metrics: &'a BTreeMap<String, f64>,
-    /// What was brought meanwhile.
+    /// The results of the traffic.
     pub(crate) brought: Measured,
 }
 
-/// Begins the observers of a cell, by their names.
+/// Starts the observers of a cell, by name.
 ///
-/// # Errors
-/// What cannot be observed here, and why.
+/// # Errors An observation that is not possible here, and why.
 pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box<dyn Observer>)>> {
     let mut observers: Vec<(String, Box<dyn Observer>)> = Vec::new();
     for observation in &setup.observed {
@@ -91,18 +89,18 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
     Ok(observers)
 }
 
-/// Why what a cell observes cannot be observed on this machine; none if it can.
+/// Why a cell's observation is not possible on this machine; none if it is.
 pub(crate) fn missing(setup: &Setup) -> Option<String> {
     takes_its_time(setup).then(mininet::missing).flatten()
 }
 
-/// Whether what is measured lasts as long as it takes, and not as long as was said.
+/// Whether the measurement's duration is not the configured one.
 pub(crate) fn takes_its_time(setup: &Setup) -> bool {
     let mininet = |what: &Observe| matches!(what, Observe::Mininet { .. });
     setup.observed.iter().any(|observation| mininet(&observation.what))
 }
 
-/// Whether hosts do something else than to send and receive flows, for which there is no warm-up.
+/// Whether hosts do something other than flows, without a warm-up.
 pub(crate) fn is_special(setup: &Setup) -> bool {
     let special = |what: &Observe| {
         matches!(
@@ -113,7 +111,7 @@ pub(crate) fn is_special(setup: &Setup) -> bool {
     setup.observed.iter().any(|observation| special(&observation.what))
 }
 
-/// What the hosts of a cell do.
+/// The work of a cell's hosts.
 ///
 /// # Errors
 /// Those of the parts: a host that has gone, a test that cannot be made.
@@ -131,8 +129,8 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
                     rate: *rate,
                     payload: *payload,
                 };
-                // What it costs follows from the switch's own account, which is not for this
-                // thread.
+                // Its cost follows from the switch's processor time, which this thread does not
+                // know.
                 broadcast(ends, &setup.topology, name, broadcasts, setup.seconds, &|| 0.0)?
             }
             Observe::Capture { flow } => {
@@ -153,7 +151,7 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
         .collect();
     match (rest.as_slice(), setup.background.as_slice()) {
         ([], []) => {}
-        // Without anything that is measured, the background is to last as long as what is observed.
+        // Without measured flows, the background lasts as long as the observation.
         ([], background) => {
             let measured = traffic::run(ends, &[], background, setup.seconds, setup.warmup)?;
             all.accounts.extend(measured.accounts);
@@ -187,8 +185,8 @@ fn add(all: &mut traffic::Measured, more: traffic::Measured) {
     all.remarks.extend(more.remarks);
 }
 
-/// What broadcasts cost, out of the CPU that the system used: µs for each, and for each copy. Of a
-/// system in the kernel nobody knows.
+/// The processor cost of broadcasts in µs, for each and for each copy. Unknown for a system in the
+/// kernel.
 pub(crate) fn costs(setup: &Setup, used: f64, metrics: &mut BTreeMap<String, f64>) {
     for observation in setup
         .observed

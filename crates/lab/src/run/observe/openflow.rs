@@ -1,4 +1,4 @@
-//! Rules before a run, and what is asked of a switch during it.
+//! Rules before a run, and OpenFlow requests during it.
 
 use super::{Meanwhile, Observer, Seen};
 use crate::bed::namespace;
@@ -18,7 +18,7 @@ use openflow::model::FlowCommand;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// How long a switch may take to come to its controller.
+/// Timeout for a switch to connect to its controller.
 const COME: Duration = Duration::from_secs(10);
 
 /// An OpenFlow connection to a bridge.
@@ -48,7 +48,7 @@ pub(crate) fn prepare(table: &mut Table, setup: &Setup) -> Result<()> {
     }
 }
 
-/// Leaves nothing but a rule that lets hosts find each other, whom the study's switches knew.
+/// Removes all rules but one for ARP; the study's hosts had static entries.
 fn clear(connection: &mut Connection) -> Result<()> {
     connection.rule(FlowCommand::Delete, "")?;
     connection.rule(FlowCommand::Add, "priority=50,arp,actions=flood")?;
@@ -69,7 +69,7 @@ fn install(table: &mut Table, setup: &Setup, openflow: &OpenFlow) -> Result<()> 
         let conversation = conversation(table, setup, &openflow.bridge, flow, u16::try_from(number)?)?;
         rules.extend(conversation_rules(conversation, openflow.matching, openflow.rewrite));
         if openflow.rewrite == Rewrite::Ip {
-            // The host that answers has to find an address that nobody has.
+            // The answering host must resolve an address that no host has.
             let (other, mac) = (
                 conversation.from.other_ip().to_string(),
                 super::mac(conversation.from.mac),
@@ -141,7 +141,7 @@ fn conversation(table: &Table, setup: &Setup, bridge: &str, flow: &Flow, number:
     })
 }
 
-/// What a bridge's cable towards a host leads to, by breadth.
+/// The next node from a bridge towards a host, by breadth-first search.
 fn next_hop(setup: &Setup, bridge: &str, host: &str) -> Option<String> {
     let links = || {
         setup
@@ -167,10 +167,9 @@ fn next_hop(setup: &Setup, bridge: &str, host: &str) -> Option<String> {
     None
 }
 
-/// A controller for all bridges that ask one.
+/// A controller for all reactive bridges.
 ///
-/// # Errors
-/// The switches do not come to it.
+/// # Errors The switches do not connect to it.
 pub(crate) fn control(table: &mut Table, setup: &Setup) -> Result<Option<Learning>> {
     let reactive: Vec<&Bridge> = setup
         .topology
@@ -194,7 +193,7 @@ fn controller(table: &mut Table, bridges: &[String], policy: Policy) -> Result<L
     Ok(controller)
 }
 
-/// Something asked of a switch while traffic flows.
+/// An OpenFlow request during the traffic.
 struct Asked(Option<Meanwhile>);
 
 impl Observer for Asked {
@@ -215,7 +214,7 @@ fn bridge_of(setup: &Setup) -> Result<String> {
         .context("there is no bridge")
 }
 
-/// Begins what is observed of a switch's OpenFlow.
+/// Starts the observation of a switch's OpenFlow.
 ///
 /// # Errors
 /// It has none, or does not answer.
@@ -249,7 +248,7 @@ pub(super) fn begin(table: &mut Table, setup: &Setup, what: &Observe) -> Result<
     })
 }
 
-/// What was found out before the traffic of the cell, of which there is none.
+/// Results found before the cell's traffic, which is empty.
 struct Found(Measured);
 
 impl Observer for Found {
@@ -266,7 +265,7 @@ pub(super) fn two_hosts(setup: &Setup) -> Result<(&str, &str)> {
     }
 }
 
-/// Where the probe of these observations is answered.
+/// The probe's echo port.
 const ECHO: u16 = 19_011;
 
 /// Exchanges of the probe through a full table.
@@ -301,7 +300,7 @@ fn probe(table: &Table, from: &str, to: &str, exchanges: Option<u32>, seconds: f
     }
 }
 
-/// What a probe says of a switch with a full table; `answered` is what its OpenFlow did.
+/// The probe's results for a switch with a full table; `answered` is the result of its OpenFlow.
 pub(super) fn while_full(table: &Table, setup: &Setup, answered: bool) -> Result<Measured> {
     let (from, to) = two_hosts(setup)?;
     let probed = probe(table, from, to, Some(EXCHANGES), setup.seconds.max(5.0))?;
@@ -360,7 +359,7 @@ fn capacity(
     filled
 }
 
-/// As cbench measures: every packet is asked about.
+/// As in cbench, every packet causes a packet-in.
 fn packet_in(table: &mut Table, setup: &Setup, bridge: &str) -> Result<Found> {
     let (from, to) = two_hosts(setup)?;
     let bridges = [bridge.to_owned()];
@@ -374,7 +373,7 @@ fn packet_in(table: &mut Table, setup: &Setup, bridge: &str) -> Result<Found> {
         let controller = controller(table, &bridges, Policy::Forward)?;
         let probed = probe(table, from, to, None, setup.seconds)?;
         if let Some(mean) = probed.mean {
-            // Both ways are asked about.
+            // Both directions cause a packet-in.
             measured.metrics.insert("latency".to_owned(), mean / 2.0 / 1e3);
         }
         let ends = &table.ground.ends;

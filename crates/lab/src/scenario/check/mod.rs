@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use testbed::{addresses, cable, loops, names, plugs};
 use traffic::{flows, observations};
 
-/// A cell's parts as they stand in the file, for the places of what is wrong.
+/// A cell's parts with their positions in the file, for errors.
 pub(super) struct Filled {
     pub(super) host: Option<Node>,
     pub(super) bridge: Option<Node>,
@@ -37,7 +37,7 @@ impl Faults {
     }
 }
 
-/// What the file says of itself.
+/// The file's header.
 pub(super) fn header(header: &Header, dimensions: &[Values], places: &Node) -> Result<(), Vec<Fault>> {
     let mut faults = Vec::new();
     let mut say = |path: &[&str], message: String| faults.push(Fault::new(places.place(path), message));
@@ -104,7 +104,7 @@ pub(super) fn header(header: &Header, dimensions: &[Values], places: &Node) -> R
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// Whether what is shown can come out of any cell.
+/// Checks that every shown metric exists in some cell.
 pub(super) fn results(scenario: &Scenario, places: &Node) -> Vec<Fault> {
     let mut measured = BTreeSet::new();
     for cell in scenario.quick.1.iter().chain(&scenario.full.1) {
@@ -142,7 +142,7 @@ pub(super) fn setup(setup: &Setup, filled: &Filled) -> Result<(), Vec<Fault>> {
         let mut say = |path: &[&str], message: String| faults.say(&filled.link, n, path, message);
         cable(&setup.topology, link, &mut say);
     }
-    // What follows presupposes that ends are known.
+    // The following checks need known ends.
     if faults.0.is_empty() {
         plugs(&setup.topology, filled, &mut faults);
         loops(&setup.topology, filled, &mut faults);

@@ -1,4 +1,4 @@
-//! Rules of what happens on a testbed.
+//! Checks of a cell's testbed and traffic.
 
 use super::{Faults, Filled};
 use crate::scenario::node::Fault;

@@ -1,8 +1,8 @@
 //! The kernel's bridge, set up by `ip`, `bridge` and `tc`.
 //!
 //! Where the kernel has VLAN filtering, a bridge of the topology that has VLANs is one such bridge.
-//! Where it has not, it is a bridge for each VLAN, each with the ports of its VLAN: to the same
-//! effect, as long as no port carries more than one.
+//! Without VLAN filtering it is one bridge for each VLAN with the VLAN's ports, which has the same
+//! effect while no port carries several VLANs.
 
 mod setup;
 
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Linux's bridge.
 pub(crate) struct LinuxBridge;
 
-/// How `tc` is told of a discipline as a device's root.
+/// The `tc` words for a discipline at a device's root.
 pub(crate) fn qdisc(kind: QosKind) -> &'static str {
     match kind {
         QosKind::Fifo => "pfifo_fast",
@@ -102,7 +102,7 @@ fn vlans(topology: &Topology) -> Option<String> {
             continue;
         }
         let no_filtering = lacks(Part::VlanFiltering);
-        // Without VLANs a port carries all that there are.
+        // Without VLAN settings a port carries all VLANs.
         if let (Some(reason), true) = (&no_filtering, ports.iter().any(|port| port.access.is_none())) {
             return Some(format!(
                 "bridge {} has a port of several VLANs, and {reason}",
@@ -149,7 +149,7 @@ impl RunningBridge {
     fn wait_until_it_forwards(&self) -> Result<()> {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
-            // `bridge -j` of some versions prints nothing where there are no ports.
+            // Some versions of `bridge -j` print nothing without ports.
             let said = self.script.ask("bridge link show")?;
             let forwarding = |device: &str| {
                 let of_device = |line: &&str| {

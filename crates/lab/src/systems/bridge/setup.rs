@@ -7,11 +7,10 @@ use crate::systems::openvswitch::leaf;
 use crate::topology::{Bond, BondMode, Policing, Qos, QosKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a class gets that is not told its rate: as much as Open vSwitch takes a port for whose
-/// speed it does not know.
+/// The default rate of a class: Open vSwitch's assumption for a port of unknown speed.
 const UNLIMITED: u64 = 10_000_000_000;
 
-/// A command, and what undoes it where that is not what undoes another one.
+/// A command and its undo command, unless another undo command covers it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Line {
     pub(crate) line: String,
@@ -72,7 +71,7 @@ fn bond(name: &str, bond: &Bond, members: &[&PortLayout], lines: &mut Vec<Line>)
         (BondMode::BalanceSlb, true) => "802.3ad xmit_hash_policy vlan+srcmac",
         (BondMode::BalanceTcp, _) => "802.3ad xmit_hash_policy layer3+4",
     };
-    // How often the members' links are looked at, in ms: nobody tells it otherwise.
+    // The interval of link monitoring in ms, which has no other default.
     let line = format!("ip link add {name} type bond mode {mode} miimon 100");
     say_with(lines, line, format!("ip link del {name}"));
     for member in members {
@@ -124,7 +123,7 @@ fn plain(bridge: &BridgeLayout, lines: &mut Vec<Line>) {
     say(lines, format!("ip link set {} up", bridge.name));
 }
 
-/// A bridge that filters. What is untagged and in no VLAN gets one that nobody else uses.
+/// A bridge with VLAN filtering. Untagged packets without a VLAN get an unused one.
 fn filtered(bridge: &BridgeLayout, lines: &mut Vec<Line>) {
     let name = &bridge.name;
     make(name, " vlan_filtering 1 vlan_default_pvid 0", lines);

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The database's schema as Debian's package has it.
+/// The database schema of Debian's package.
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// The Python that Debian's packages are for.
@@ -50,7 +50,7 @@ pub(crate) fn start(kind: Kind, topology: &Topology, bed: &Bed) -> Result<Runnin
         daemons: Vec::new(),
         script,
     };
-    // From here on dropping the switch undoes what was begun.
+    // From here on dropping the switch undoes all set-up.
     match kind {
         Kind::Oxvs | Kind::OxvsSpin | Kind::OxvsAfxdp => boot_oxvs(&mut switch, kind)?,
         Kind::Mininet => boot_mininet(&mut switch)?,
@@ -93,7 +93,7 @@ fn boot_open_vswitch(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
     if kind == Kind::Tso {
         switch.vsctl("--no-wait set open_vswitch . other_config:userspace-tso-enable=true")?;
     }
-    // Where the kernel has a datapath it is the business of that kind alone.
+    // Only that kind uses the kernel's datapath.
     let system = if kind == Kind::Kernel { "" } else { " --disable-system" };
     launch(
         switch,
@@ -164,8 +164,8 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
     }
     if switch.layout.routes() {
         if kind.datapath() == "netdev" && !kind.is_oxvs() {
-            // The stack sees what Open vSwitch's packet sockets take, and would answer for
-            // addresses of other devices.
+            // The host's stack also receives the packets of Open vSwitch's packet sockets, and
+            // would answer ARP for addresses of other devices.
             switch.script.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
         }
         switch.script.sysctl("net.ipv4.ip_forward", "1")?;
@@ -255,7 +255,7 @@ fn boot_mininet(switch: &mut RunningSwitch) -> Result<()> {
         .context("Mininet could not make its switches")
 }
 
-/// What a user of Mininet writes to have such switches.
+/// The Mininet user's code for such switches.
 fn mininet_program(layout: &Layout) -> String {
     let mut text = "from mininet.link import Intf\nfrom mininet.node import OVSSwitch\nOVSSwitch.setup()\n".to_owned();
     for (number, bridge) in layout.bridges.iter().enumerate() {
@@ -310,8 +310,7 @@ impl RunningSwitch {
         }
     }
 
-    /// Errors that the switch keeps in its database, and schedulers that are not what they should
-    /// be.
+    /// Errors in the switch's database, and schedulers that differ from the configured ones.
     fn verify(&mut self) -> Result<()> {
         for daemon in &mut self.daemons {
             daemon.check()?;

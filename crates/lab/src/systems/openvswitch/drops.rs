@@ -1,4 +1,4 @@
-//! Counters of drops, read from what the daemons print.
+//! Drop counters from the daemons' output.
 
 use crate::bed::Counters;
 use crate::results::Loss;
@@ -13,7 +13,7 @@ pub(crate) struct PortDrops {
     pub(crate) name: String,
     pub(crate) rx_dropped: u64,
     pub(crate) tx_dropped: u64,
-    /// What no longer fitted in front of the port.
+    /// Packets lost in front of the port because its buffer was full.
     pub(crate) overruns: u64,
     /// By the name of the cause; oxvs only.
     pub(crate) causes: BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! oxvs, Open vSwitch, and Mininet's switch: what is set up by `ovs-vsctl`.
+//! oxvs, Open vSwitch, and Mininet's switch: the systems set up by `ovs-vsctl`.
 //!
 //! - `setup`: a layout as `ovs-vsctl` commands.
 //! - `boot`: the daemons of each kind.
@@ -99,7 +99,7 @@ impl Kind {
         None
     }
 
-    /// Why its ports cannot schedule or police as they should, or be what they should.
+    /// Why its ports cannot have the required type, scheduler or policer.
     fn no_qos(self, topology: &Topology) -> Option<String> {
         if self.is_oxvs() {
             let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
@@ -221,7 +221,7 @@ impl System for Kind {
     }
 }
 
-/// Hosts are attached by veth devices, and those are what DPDK is not for.
+/// Hosts are attached by veth devices, which DPDK does not serve.
 fn no_dpdk() -> String {
     let installed = Path::new("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk").exists();
     let why = "DPDK drives network cards: ports in memory can be compared with it, hosts in namespaces or guests of this testbed it does not serve";
@@ -232,7 +232,7 @@ fn no_dpdk() -> String {
     }
 }
 
-/// A program of Open vSwitch; none if there is none, or if what is there under its name is oxvs.
+/// A program of Open vSwitch; none if it is missing, or if the file is oxvs.
 pub(crate) fn open_vswitch(program: &str) -> Option<PathBuf> {
     // Which one `ovs-vswitchd` is, with or without DPDK, is a matter of alternatives; this one is
     // always without.

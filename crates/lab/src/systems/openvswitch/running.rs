@@ -1,4 +1,4 @@
-//! A switch that runs, and what it answers.
+//! A running switch and its answers.
 
 use super::{Kind, drops};
 use crate::results::Loss;

@@ -28,7 +28,7 @@ pub(crate) fn port(bridge: &str, port: &PortLayout, kind: Kind) -> String {
     line + &options(port, kind)
 }
 
-/// Sets up a port that is there.
+/// Sets up an existing port.
 pub(crate) fn set_port(port: &PortLayout, kind: Kind) -> Option<String> {
     let vlans = vlans(port);
     let mut line = String::new();
@@ -40,7 +40,7 @@ pub(crate) fn set_port(port: &PortLayout, kind: Kind) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// Adds a device of the switch itself in a VLAN; none where it is the bridge's own.
+/// Adds a device of the switch itself in a VLAN; none if it is the bridge's own.
 pub(crate) fn svi(bridge: &str, svi: &Svi) -> Option<String> {
     let (vlan, device) = (svi.vlan?, &svi.device);
     Some(format!(
@@ -48,7 +48,7 @@ pub(crate) fn svi(bridge: &str, svi: &Svi) -> Option<String> {
     ))
 }
 
-/// `QoS.type` of a scheduler; none for what a port without one does.
+/// `QoS.type` of a scheduler; none for the default of a port.
 pub(crate) fn qos_type(kind: QosKind) -> Option<&'static str> {
     match kind {
         QosKind::Fifo => None,
@@ -96,7 +96,7 @@ fn schedule(device: &str, qos: &Qos, kind: &str, switch: Kind) -> String {
         let _ = write!(line, " other_config:max-rate={rate}");
     }
     let leaf = qos.leaf.filter(|_| switch.is_oxvs()).and_then(leaf);
-    // What stands in a class is a matter of its queue's row.
+    // A class's inner discipline is in its queue's row.
     let alone = [Class {
         min: qos.rate.unwrap_or(UNLIMITED),
         max: None,
@@ -130,7 +130,7 @@ fn schedule(device: &str, qos: &Qos, kind: &str, switch: Kind) -> String {
     line
 }
 
-/// What a class gets that is alone and has no rate.
+/// The rate of a single class without a rate.
 const UNLIMITED: u64 = 10_000_000_000;
 
 /// A discipline in a class, as oxvs and `tc` call it; none: the usual one.
@@ -143,8 +143,7 @@ pub(crate) fn leaf(kind: QosKind) -> Option<&'static str> {
     }
 }
 
-/// What Open vSwitch does not put into the classes that it has the kernel make: commands of `tc`,
-/// whole.
+/// The inner disciplines of classes, which Open vSwitch does not configure: `tc` commands.
 pub(crate) fn leaves(port: &PortLayout, kind: Kind) -> Vec<String> {
     let Some(qos) = port.port.qos.as_ref().filter(|_| !kind.is_oxvs()) else {
         return Vec::new();
@@ -186,8 +185,8 @@ pub(crate) fn bond(bridge: &str, name: &str, bond: &Bond, members: &[&PortLayout
     line
 }
 
-/// Rules that put what hosts send into their classes, in the words of `ovs-ofctl add-flow`. The
-/// first class is that of all others.
+/// Rules that put the hosts' packets into their classes, in the syntax of `ovs-ofctl add-flow`. All
+/// others are in the first class.
 pub(crate) fn class_rules(layout: &Layout, bridge: &BridgeLayout) -> Vec<String> {
     let mut rules: Vec<String> = Vec::new();
     for qos in bridge.ports.iter().filter_map(|port| port.port.qos.as_ref()) {

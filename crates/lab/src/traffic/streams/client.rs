@@ -1,5 +1,4 @@
-//! The client's side of streams: their threads, their control connections, and what is made of
-//! their results.
+//! The client's side of streams: threads, control connections and results.
 
 use super::control::{Arranged, Finished, Got, Line, Wanted};
 use super::server::set_congestion;
@@ -58,7 +57,7 @@ impl StreamClient {
         }))
     }
 
-    /// Refuses what cannot be done; returns the bytes of a message.
+    /// Refuses impossible requests. Returns the message size.
     fn check(&self) -> Result<u32> {
         if !(1..=MOST_STREAMS).contains(&self.streams) {
             bail!("{} streams: 1 to {MOST_STREAMS}", self.streams);
@@ -162,7 +161,7 @@ impl One<'_> {
         stream.received = got.bytes;
         if client.kind == Kind::UdpStream {
             stream.datagrams_received = got.messages;
-            // What waited in a queue when the last was sent came later.
+            // Queued packets arrive after the last one was sent.
             stream.seconds = stream.seconds.max(got.nanos as f64 / 1e9);
         }
         if client.kind == Kind::UdpRr {

@@ -27,7 +27,7 @@ pub(super) struct Wanted {
     pub(super) message: Option<u32>,
 }
 
-/// Where the server awaits the data; or why it does not.
+/// The server's data address, or its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Arranged {
@@ -40,7 +40,7 @@ pub(super) enum Arranged {
 #[serde(deny_unknown_fields)]
 pub(super) struct Finished {}
 
-/// What the server has of a stream.
+/// The server's results of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Got {
@@ -56,7 +56,7 @@ pub(super) struct Got {
 /// A control connection at either end.
 pub(super) struct Line {
     stream: TcpStream,
-    /// What was received and not yet taken.
+    /// Received bytes not yet read.
     rest: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Line {
         self.stream.write_all(&line).context("the control connection broke")
     }
 
-    /// The other end's next line, if it comes in time.
+    /// The peer's next line, if it arrives in time.
     pub(super) fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T> {
         self.receive_while(patience, &|| true)?.with_context(|| {
             format!(
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    /// The other end's next line, if it is there.
+    /// The peer's next line, if it has arrived.
     pub(super) fn poll<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         if let Some(what) = self.take()? {
             return Ok(Some(what));

@@ -1,4 +1,4 @@
-//! What each of the five tests does with its data connection.
+//! The data connection of each of the five tests.
 
 use super::client::One;
 use super::server::is_timeout;
@@ -32,7 +32,7 @@ impl<'a> Times<'a> {
         now() >= self.end || self.one.control.stopped()
     }
 
-    /// When even who waits for something gives up.
+    /// The final timeout of waits.
     fn patience_over(&self) -> bool {
         let patience = u64::try_from(self.one.patience().as_nanos()).unwrap_or(u64::MAX);
         now() >= self.end.saturating_add(patience) || self.one.control.stopped()
@@ -50,8 +50,7 @@ pub(super) fn tcp_stream(one: &One<'_>, to: SocketAddrV4, result: &mut Stream) -
     let times = Times::begin(one);
     let mut at = 0;
     while !times.over() {
-        // What is left of a message that did not fit goes first: a message is one call where there
-        // is room.
+        // Sends the rest of a partial message first; with room a message is one call.
         match stream.write(&message[at..]) {
             Ok(len) => {
                 result.sent += len as u64;
@@ -81,7 +80,7 @@ pub(super) fn tcp_stream(one: &One<'_>, to: SocketAddrV4, result: &mut Stream) -
     closed.context("the data connection broke")
 }
 
-/// 0 where the kernel does not tell.
+/// 0 if the kernel does not report them.
 fn retransmissions(stream: &TcpStream) -> u64 {
     sys::tcp::info(stream).map_or(0, |info| u64::from(info.retransmissions))
 }
@@ -97,7 +96,7 @@ pub(super) fn udp_stream(one: &One<'_>, to: SocketAddrV4, result: &mut Stream) -
                 result.sent += len as u64;
                 result.datagrams_sent += 1;
             }
-            // The receiver's word that nobody listens; it does not come from this datagram.
+            // An ICMP error for an earlier datagram: no listener at the receiver.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error)
                 if is_timeout(&error) || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) =>
@@ -140,7 +139,7 @@ pub(super) fn tcp_rr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, laten
     }
     result.seconds = times.seconds();
     result.retransmissions = retransmissions(&stream);
-    // Whoever has this side's end need not be told that all was sent.
+    // The peer knows the end of this direction already.
     drop(stream);
     done
 }
@@ -174,7 +173,7 @@ pub(super) fn tcp_crr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, late
     Ok(())
 }
 
-/// Reads a whole response. False: it has not come as long as it was wanted.
+/// Reads a whole response. Returns false if it did not arrive in time.
 fn read_whole(stream: &mut TcpStream, buffer: &mut [u8], wanted: &dyn Fn() -> bool) -> Result<bool> {
     let mut have = 0;
     while have < buffer.len() {
@@ -194,8 +193,8 @@ pub(super) fn udp_rr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, laten
     let mut message = vec![0; one.message];
     let mut number = 0_u64;
     let times = Times::begin(one);
-    // A message too short for its number cannot be told from an answer to an earlier one that was
-    // given up: those few count as they come.
+    // A message too short for its number cannot be distinguished from a late answer to an abandoned
+    // one, so such answers count as they arrive.
     let tagged = message.len().min(8);
     while !times.over() {
         number += 1;

@@ -1,9 +1,9 @@
 //! The five tests of netperf, by many streams at a time.
 //!
-//! As there, each stream has a control connection of its own, which crosses the same ports as its
-//! data: over it the stream is arranged before and its result fetched after. A stream is lost when
-//! its control connection or its data connection cannot be made or breaks, or when the result does
-//! not come within the time that the client has patience for; its reason is kept.
+//! As in netperf, each stream has its own control connection across the same ports as its data,
+//! which sets up the stream and fetches its result. A stream is lost when its control connection or
+//! its data connection cannot be made or breaks, or when the result does not come within the time
+//! that the client has patience for; its reason is kept.
 //!
 //! What differs from netperf: all streams of a test are threads of one process at each end; a
 //! server with nothing to do for the length of a message has none to allocate; in TCP_CRR the
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-/// After how long without an answer UDP_RR asks again.
+/// Retransmission timeout of UDP_RR.
 pub const AGAIN: Duration = Duration::from_millis(200);
 
 /// Serves any number of streams.
@@ -73,7 +73,7 @@ pub struct StreamClient {
     pub patience: f64,
 }
 
-/// What streams have measured.
+/// The results of streams.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Streamed {
@@ -85,12 +85,11 @@ pub struct Streamed {
     pub message: u32,
 }
 
-/// What one stream has measured.
+/// The result of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
-    /// Why it is lost; none if it is not. The other figures of one that is lost are what was known
-    /// of it.
+    /// Why it is lost; none if it is not. The other figures of a lost stream are partial.
     pub lost: Option<String>,
     /// Seconds of its data: until all was acknowledged in TCP_STREAM.
     pub seconds: f64,

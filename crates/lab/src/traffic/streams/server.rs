@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How long the server waits for what a client has to say next, beyond the test itself.
+/// How long the server waits for the client's next line, beyond the test itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a response may wait for a client to read.
@@ -75,7 +75,7 @@ fn accept(listener: &TcpListener) -> Result<Option<TcpStream>> {
     if !readable(listener, LOOK)? {
         return Ok(None);
     }
-    // Who has hung up before it was accepted was not here.
+    // A connection closed before `accept` is ignored.
     let Ok((stream, _)) = listener.accept() else {
         return Ok(None);
     };
@@ -126,7 +126,7 @@ fn serve(mut line: Line, control: &Control) -> Result<()> {
     state.line.send(&state.got, PATIENCE)
 }
 
-/// Where a stream's data comes in.
+/// The receiving end of a stream.
 enum Stream {
     Tcp(TcpListener),
     Udp(UdpSocket),
@@ -157,12 +157,12 @@ struct State<'a> {
     finished: Option<u64>,
     message: usize,
     got: Got,
-    /// When the first message came.
+    /// Arrival time of the first message.
     first: Option<u64>,
 }
 
 impl State<'_> {
-    /// The task goes on and the client has not said that it has sent all.
+    /// Whether the task goes on and the client has not sent its end.
     fn wanted(&mut self) -> Result<bool> {
         if self.finished.is_none() {
             self.finished = self.line.poll()?.map(|Finished {}| now());
@@ -188,7 +188,7 @@ impl State<'_> {
         }
     }
 
-    /// Takes what comes until the client closes, or says that it will wait no longer.
+    /// Receives until the client closes or stops waiting.
     fn sink(&mut self, listener: &TcpListener) -> Result<()> {
         let Some(mut stream) = self.connection(listener)? else {
             return Ok(());
@@ -233,7 +233,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Reads a request. False: none comes.
+    /// Reads a request. Returns false if none arrives.
     fn whole(&mut self, stream: &mut TcpStream, buffer: &mut [u8]) -> Result<bool> {
         let mut have = 0;
         while have < buffer.len() {
@@ -251,7 +251,8 @@ impl State<'_> {
         Ok(true)
     }
 
-    /// Takes datagrams, and sends them back or not, until the client has sent all and no more come.
+    /// Receives datagrams, and echoes them if required, until the client has sent all and no more
+    /// arrive.
     fn datagrams(&mut self, socket: &UdpSocket, back: bool) -> Result<()> {
         let mut buffer = vec![0; MOST_PAYLOAD as usize];
         let mut last = now();

@@ -1,11 +1,10 @@
-//! Datagrams a little off their even distances.
+//! Randomises the times of datagrams a little.
 //!
 //! Two senders of one rate would keep step: the same one's datagrams would come to a full queue
 //! just before there is room in it, and be lost, for as long as the run lasts. So each flow's
-//! datagrams wander through the interval between two of them, from its beginning to its end and
-//! back, each way in as many steps as a lot says: at any moment a datagram is as likely early in
-//! its interval as late, whatever the other sender does, and as there is one in each interval, the
-//! rate is what was asked for.
+//! datagrams move through their interval, from its start to its end and back, in a random number of
+//! steps each way: at any moment a datagram is as likely early in its interval as late, whatever
+//! the other sender does, and as there is one in each interval, the rate is what was asked for.
 
 use crate::traffic::clock::MILLI;
 
@@ -29,7 +28,7 @@ pub(super) struct Dither {
 }
 
 impl Dither {
-    /// For datagrams at this distance in nanoseconds; the same seed draws the same lots.
+    /// For datagrams at this distance in nanoseconds; the same seed gives the same sequence.
     pub(super) fn new(interval: u64, seed: u64) -> Dither {
         let mut dither = Dither {
             state: seed,
@@ -91,8 +90,8 @@ mod tests {
 
     #[test]
     fn two_flows_of_one_rate_are_as_often_before_each_other() {
-        // Who comes first after room was made in a full queue is in: the share of a flow is that of
-        // the time that the other was last.
+        // The first datagram after room appears in a full queue enters it, so a flow's share is the
+        // share of time in which the other was last.
         for phase in [0, INTERVAL / 10, INTERVAL / 2] {
             let (mut a, mut b) = (Dither::new(INTERVAL, 0), Dither::new(INTERVAL, 1));
             let mut times: Vec<(u64, bool)> = (0..20_000)

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
 
-/// Sends datagrams back as they came.
+/// Echoes datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Echo {

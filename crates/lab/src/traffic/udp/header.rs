@@ -1,9 +1,9 @@
-//! What stands at the beginning of each datagram of a flow.
+//! The header of each datagram of a flow.
 
 /// Bytes of the header, and so the least payload of a flow.
 pub(crate) const LEN: usize = 16;
 
-/// What a receiver knows our datagrams by, among others that come to its port.
+/// The magic number that marks our datagrams.
 const MAGIC: u8 = 0xc5;
 
 /// The header of a datagram.

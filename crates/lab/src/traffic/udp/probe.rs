@@ -1,12 +1,12 @@
 //! Round trips, one after the other.
 //!
-//! Both timestamps of an exchange are taken here, so the clocks of two hosts never meet.
+//! Both timestamps of an exchange are taken on this host, so clocks of two hosts are never
+//! compared.
 //!
-//! With an interval, exchanges have times at which they are to begin. When an answer is so late
-//! that the next exchange's time has passed, the latency of that exchange counts from its intended
-//! time, not from when it could at last be sent: who leaves that out measures only what went well
-//! (coordinated omission). When nothing was outstanding and this program alone woke late, latency
-//! counts from the sending, and the lateness is reported as error of pacing.
+//! With an interval, exchanges have scheduled start times. If a late answer delays the next
+//! exchange, its latency counts from the scheduled time, not from the actual one; otherwise delays
+//! would be missed (coordinated omission). When nothing was outstanding and this program alone woke
+//! late, latency counts from the sending, and the lateness is reported as error of pacing.
 
 use super::socket::bind;
 use crate::results::Distribution;
@@ -39,8 +39,7 @@ pub struct Probe {
     /// Between the beginnings of two exchanges, µs; 0: the next begins when the last has ended.
     #[serde(default)]
     pub interval: u64,
-    /// Seconds of exchanges that do not count, before. They go on until the first answer, at most
-    /// as long as three exchanges may take.
+    /// Warm-up in seconds. It lasts until the first answer, at most for three timeouts.
     #[serde(default)]
     pub warmup: f64,
     /// The most seconds to measure.
@@ -58,7 +57,7 @@ fn timeout() -> u64 {
     1_000_000
 }
 
-/// What a probe has measured, times in µs.
+/// The results of a probe, times in µs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probed {
@@ -66,8 +65,7 @@ pub struct Probed {
     pub sent: u64,
     /// That were answered in time.
     pub answered: u64,
-    /// Datagrams sent and received in the warm-up, and answers that came after their time, all of
-    /// which count nowhere else.
+    /// Datagrams of the warm-up and late answers (sent, received), which count nowhere else.
     pub uncounted: (u64, u64),
     /// Exchanges that could not be begun because of an error.
     pub errors: u64,
@@ -146,7 +144,7 @@ enum Exchange {
 }
 
 impl Prober<'_> {
-    /// Exchanges that do not count. Returns how many datagrams were sent and came back.
+    /// Makes the warm-up exchanges. Returns the numbers of sent and returned datagrams.
     fn warm_up(&mut self, control: &Control) -> (u64, u64) {
         let begin = now();
         let least = begin + nanos(self.probe.warmup);
@@ -215,7 +213,7 @@ impl Prober<'_> {
         }
     }
 
-    /// A datagram goes, and comes back or does not.
+    /// One exchange: sends a datagram and waits for its return.
     fn exchange(&mut self) -> Exchange {
         self.number += 1;
         self.buffer[..8].copy_from_slice(&self.number.to_be_bytes());

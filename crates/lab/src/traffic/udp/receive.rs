@@ -18,8 +18,8 @@ use std::net::UdpSocket;
 pub struct Receive {
     /// The flows.
     pub flows: Vec<ReceiveFlow>,
-    /// Once it is stopped it goes on until nothing has arrived for so many milliseconds, at most 3
-    /// seconds: what is on its way is not lost.
+    /// After a stop it goes on until this many milliseconds without a datagram, at most 3 seconds,
+    /// so that datagrams in flight are not lost.
     #[serde(default = "quiet")]
     pub quiet: u64,
 }
@@ -40,15 +40,15 @@ pub struct ReceiveFlow {
     pub buffer: Option<u32>,
 }
 
-/// What was received.
+/// The results of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Received {
-    /// By flow, in the order asked.
+    /// By flow, in the order of the request.
     pub flows: Vec<ReceivedFlow>,
 }
 
-/// What was received of a flow.
+/// Counters of a received flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceivedFlow {
@@ -64,20 +64,20 @@ pub struct ReceivedFlow {
     pub silence: Option<f64>,
     /// Datagrams of the warm-up.
     pub warmup: u64,
-    /// Datagrams that came again.
+    /// Duplicate datagrams.
     pub duplicates: u64,
-    /// Datagrams that came after a later one.
+    /// Reordered datagrams.
     pub reordered: u64,
     /// Times that numbers were left out.
     pub gaps: u64,
     /// The most numbers left out at once.
     pub longest_gap: u64,
-    /// Numbers below the highest that never came.
+    /// Numbers below the highest that never arrived.
     pub missing: u64,
-    /// Datagrams that came to its ports and are not of this flow.
+    /// Datagrams at its ports that are not of this flow.
     pub foreign: u64,
-    /// Datagrams, of whichever phase, that the kernel dropped at the sockets, as their buffers were
-    /// full; none where it does not tell.
+    /// Datagrams, of whichever phase, that the kernel dropped because the sockets' buffers were
+    /// full; none if unknown.
     pub dropped: Option<u64>,
     /// Jitter by RFC 3550 section 6.4.1, the mean of the estimate over the arrivals, µs; none
     /// before the second datagram.

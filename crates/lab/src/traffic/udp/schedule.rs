@@ -13,7 +13,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Of datagrams with so many bytes of payload at so many bits of payload a second.
+    /// For a payload size in bytes and a payload rate in bit/s.
     pub(crate) fn new(payload: u32, rate: u64) -> Schedule {
         Schedule {
             bits: u64::from(payload) * 8,

@@ -1,5 +1,5 @@
-//! Flows of datagrams by a schedule that no delay shifts: what is late is sent at once, and the
-//! lateness reported.
+//! Flows of datagrams by a fixed schedule: a late datagram is sent at once and its lateness
+//! reported.
 
 use super::dither::Dither;
 use super::header::{self, Header};
@@ -32,8 +32,8 @@ pub struct Send {
     /// way are known: while they are not, a stack keeps some packets and drops the others.
     #[serde(default)]
     pub knock: bool,
-    /// How long before a datagram's time this has a processor for itself, in µs. Without, a
-    /// datagram is late by what a wake-up takes.
+    /// How long before a datagram's time the sender polls, in µs. Without, a datagram is late by a
+    /// wake-up.
     #[serde(default)]
     pub spin: u64,
 }
@@ -55,21 +55,21 @@ pub struct SendFlow {
     pub payload: u32,
     /// In bit/s of UDP payload; 0: as fast as it goes.
     pub rate: u64,
-    /// Each datagram comes from a port, or goes to one, that no other did, until all pairs were
-    /// used. Needs `CAP_NET_RAW`.
+    /// Each datagram has a new pair of source and destination port, until all pairs are used. Needs
+    /// `CAP_NET_RAW`.
     #[serde(default)]
     pub new_flows: bool,
 }
 
-/// What was sent.
+/// The results of a sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
-    /// By flow, in the order asked.
+    /// By flow, in the order of the request.
     pub flows: Vec<SentFlow>,
 }
 
-/// What was sent of a flow.
+/// Counters of a sent flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SentFlow {
@@ -103,7 +103,7 @@ const GRACE: u64 = 10 * MILLI;
 /// For how long addresses are waited for, in nanoseconds.
 const KNOCK: u64 = SECOND;
 
-/// What routers on the way have to find out who is behind them, in nanoseconds.
+/// Time for routers on the path to resolve neighbours, in nanoseconds.
 const BEHIND: u64 = 20 * MILLI;
 
 /// Bytes that may be on their way to the end of the first queue, by the kernel's count.
@@ -134,7 +134,8 @@ impl Send {
         Ok(Outcome::Sent(Sent { flows }))
     }
 
-    /// Sends what is due in so many nanoseconds from now. Returns how many of them it was let to.
+    /// Sends the datagrams due in this many nanoseconds from now. Returns how many nanoseconds
+    /// passed before a stop.
     fn phase(&self, warmup: bool, length: u64, control: &Control, senders: &mut [Sender<'_>]) -> u64 {
         let begin = now();
         for sender in &mut *senders {
@@ -195,8 +196,7 @@ fn knock(control: &Control, senders: &mut [Sender<'_>]) {
     wait_until(now() + BEHIND, 0);
 }
 
-/// Whether packets wait for the address of a neighbour, as `/proc/net/arp` tells: one that is asked
-/// for has no flags.
+/// Whether packets wait for ARP, from `/proc/net/arp`: an incomplete entry has no flags.
 fn unknown_addresses() -> bool {
     let table = std::fs::read_to_string("/proc/thread-self/net/arp").unwrap_or_default();
     let flags = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2));
@@ -253,9 +253,9 @@ impl Sender<'_> {
             let source = socket.local_addr()?.port();
             (OwnedFd::from(socket), source, 0)
         };
-        // What waits in a queue on the way is charged to the socket: where it has no room for a
-        // whole queue, datagrams are refused here that the queue had taken. Without the permission
-        // the system's room has to do, and what it refuses is counted.
+        // Packets queued on the path are charged to the socket: a buffer smaller than the queue
+        // refuses datagrams that the queue would take. Without the permission the system's limit
+        // applies, and refusals are counted.
         let _ = set_buffers(&socket, Some(ROOM), None);
         let schedule = Schedule::new(flow.payload, flow.rate);
         Ok(Sender {
@@ -326,8 +326,8 @@ impl Sender<'_> {
         self.due = self.next_due(at);
     }
 
-    /// When the next one is due, off its even distance by a lot, but not after the end. Flows
-    /// without a rate take turns.
+    /// The randomised time of the next datagram, but not after the end. Flows without a rate take
+    /// turns.
     fn next_due(&mut self, now: u64) -> u64 {
         if self.flow.rate == 0 {
             return now;

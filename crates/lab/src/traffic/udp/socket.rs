@@ -50,8 +50,8 @@ pub(crate) fn set_buffers(socket: impl AsFd, send: Option<u32>, receive: Option<
     Ok(())
 }
 
-/// Datagrams that the kernel has dropped at the sockets of this port since they were made, as
-/// `/proc/net/udp` tells; `None` where it does not.
+/// Datagrams that the kernel has dropped at the sockets of this port since they were made, from
+/// `/proc/net/udp`; `None` if unknown.
 pub(super) fn drops(port: u16) -> Option<u64> {
     drops_in(&std::fs::read_to_string("/proc/thread-self/net/udp").ok()?, port)
 }

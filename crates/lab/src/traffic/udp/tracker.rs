@@ -1,10 +1,8 @@
-//! What arrives of one flow: how many, which are missing, which came late or twice, and how
-//! unevenly.
+//! Tracks a received flow: number, missing, reordered and duplicate datagrams, and jitter.
 
 use crate::traffic::histogram::Durations;
 
-/// How far back a datagram can be told from one that came already. What is older counts as a
-/// duplicate.
+/// The window in which duplicates are detected. Older datagrams count as duplicates.
 const WINDOW: u64 = 1 << 16;
 
 /// Accounts of the datagrams of one flow, by their numbers and times. Numbers begin at 0 and wrap
@@ -19,11 +17,11 @@ pub(crate) struct Tracker {
     pub(crate) received: u64,
     /// Bytes of their payloads.
     pub(crate) bytes: u64,
-    /// That came a second time.
+    /// Duplicates.
     pub(crate) duplicates: u64,
-    /// That came after one with a higher number.
+    /// Reordered datagrams.
     pub(crate) reordered: u64,
-    /// Times that a number was left out when one arrived, whether or not it came later.
+    /// Numbers skipped at an arrival, whether or not they arrived later.
     pub(crate) gaps: u64,
     /// The most numbers left out at once.
     pub(crate) longest_gap: u64,
@@ -83,7 +81,7 @@ impl Tracker {
         self.jitter.arrived(sent, at);
     }
 
-    /// Numbers up to the highest that never came.
+    /// Numbers up to the highest that never arrived.
     pub(crate) fn missing(&self) -> u64 {
         self.next.saturating_sub(self.received)
     }
@@ -110,9 +108,9 @@ impl Tracker {
     }
 }
 
-/// Interarrival jitter as RFC 3550 section 6.4.1 estimates it, J += (|D| - J)/16, where D is by how
-/// much the spacing of two datagrams, in the order of their arrival, changed on the way; and the
-/// distribution of |D| itself.
+/// Interarrival jitter as RFC 3550 section 6.4.1 estimates it, J += (|D| - J)/16, where D is the
+/// change of the spacing of two datagrams in the order of arrival; and the distribution of |D|
+/// itself.
 #[derive(Debug)]
 pub(crate) struct Jitter {
     /// When the last was sent, and when it arrived.
@@ -135,8 +133,7 @@ impl Jitter {
         }
     }
 
-    /// One has arrived: when it was sent and when it came, each by a clock of its own, in
-    /// nanoseconds.
+    /// Adds an arrival with its send and arrival times, each by its own clock, in nanoseconds.
     pub(crate) fn arrived(&mut self, sent: u64, at: u64) {
         if let Some((sent_before, at_before)) = self.last {
             let spacing = i128::from(at) - i128::from(at_before) - (i128::from(sent) - i128::from(sent_before));
