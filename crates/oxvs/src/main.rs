@@ -15,9 +15,9 @@ use std::process::ExitCode;
 type Main = fn(&mut dyn Iterator<Item = OsString>) -> ExitCode;
 
 struct Command {
-    /// What follows `oxvs` on the command line.
+    /// The word after `oxvs` on the command line.
     name: &'static str,
-    /// The Open vSwitch program that it stands for.
+    /// The equivalent Open vSwitch program.
     program: &'static str,
     main: Main,
     about: &'static str,
@@ -40,19 +40,19 @@ const COMMANDS: &[Command] = &[
         name: "appctl",
         program: "ovs-appctl",
         main: |args| tools::appctl::main(args),
-        about: "ask and direct a running daemon",
+        about: "query and control a running daemon",
     },
     Command {
         name: "ofctl",
         program: "ovs-ofctl",
         main: |args| tools::ofctl::main(args),
-        about: "ask and tell OpenFlow switches: flows, groups, meters, ports",
+        about: "query and program OpenFlow switches: flows, groups, meters, ports",
     },
     Command {
         name: "ovsdb-client",
         program: "ovsdb-client",
         main: |args| tools::ovsdb_client::main(args),
-        about: "talk to a database server: dump, monitor, transact, back up",
+        about: "query a database server: dump, monitor, transact, back up",
     },
     Command {
         name: "ovsdb-tool",
@@ -64,7 +64,7 @@ const COMMANDS: &[Command] = &[
         name: "vswitchd",
         program: "ovs-vswitchd",
         main: |args| vswitchd::main(args),
-        about: "the switch alone, with a database server elsewhere",
+        about: "the switch alone, with a separate database server",
     },
     Command {
         name: "ovsdb-server",

@@ -1,4 +1,4 @@
-//! Testbeds of the laboratory stand as their topology says, and leave nothing behind.
+//! Testbeds of the laboratory match their topology, and leave nothing behind.
 
 use lab::bed::{self, Bed, DEVICE};
 use lab::topology::Topology;
@@ -31,7 +31,7 @@ fn ping(bed: &Bed) -> String {
     bed::command::run(&mut command).unwrap()
 }
 
-/// A plain bridge of the kernel in the switch's place.
+/// A plain kernel bridge in place of the switch.
 fn bridge(bed: &Bed, name: &str) {
     let run = |words: &[&str]| bed::command::run(&mut bed.command(words)).unwrap();
     run(&["ip", "link", "add", name, "type", "bridge"]);
@@ -117,7 +117,7 @@ fn cables_of_every_kind_carry_frames_both_ways_tagged_ones_as_they_are() {
             Ok(rustix::net::send(&socket, &tagged, rustix::net::SendFlags::empty())?)
         };
         assert_eq!(one.enter(send).unwrap(), 1518);
-        // What is behind it on the cable has arrived: so has it.
+        // A later packet on the cable has arrived, so this one has too.
         ping(&bed);
         let captured = captured(capture);
         let seen: Vec<_> = captured
@@ -138,7 +138,7 @@ fn cables_of_every_kind_carry_frames_both_ways_tagged_ones_as_they_are() {
 fn what_a_full_queue_drops_is_counted_at_its_cable_and_direction() {
     skip!(unless root, "ip", "tc", "ethtool", "ping");
     for kind in &KINDS[1..] {
-        // So slow that whoever has to wait for a processor still sends faster.
+        // So slow that even a sender that waits for a processor is faster.
         let bed = joined(&kind.replace("10_000_000", "1_000_000"));
         ping(&bed);
         let (one, other) = (bed.host("PC1").unwrap(), bed.host("PC2").unwrap());
@@ -147,7 +147,7 @@ fn what_a_full_queue_drops_is_counted_at_its_cable_and_direction() {
         let send = || {
             let socket = UdpSocket::bind("10.9.0.1:0")?;
             for _ in 0..200 {
-                // That nobody listens there comes back, and may be an error of a later datagram.
+                // The ICMP error of a closed port can be returned for a later datagram.
                 let _ = socket.send_to(&[0; 1000], "10.9.0.2:9");
             }
             Ok(())
@@ -168,7 +168,7 @@ fn what_a_full_queue_drops_is_counted_at_its_cable_and_direction() {
         assert_eq!(udp, arrived, "{kind}");
         assert!(arrived < 200, "{kind}: the queue was never full");
         let losses = bed.losses().unwrap();
-        // Nobody listened to those that arrived.
+        // The ports of those that arrived were closed.
         assert!(
             losses
                 .iter()
@@ -178,7 +178,7 @@ fn what_a_full_queue_drops_is_counted_at_its_cable_and_direction() {
     }
 }
 
-/// What the cable between the hosts has lost in one direction.
+/// Losses of the cable between the hosts in one direction.
 fn lost_towards(bed: &Bed, host: &str) -> u64 {
     let place = format!("PC1-PC2 towards {host}");
     let losses = bed.losses().unwrap();
@@ -203,7 +203,7 @@ fn counters_of(host: &lab::bed::Host) -> u64 {
     numbers[..3].iter().sum()
 }
 
-/// A laboratory that has begun to measure in a testbed, and the process's number.
+/// A laboratory that is measuring in a testbed.
 fn busy() -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_oxvs-lab"));
     let child = command
@@ -219,7 +219,7 @@ fn busy() -> Child {
     child
 }
 
-/// Processes whose command line begins so.
+/// Processes whose command line starts with this.
 fn processes(command: &str) -> Vec<u32> {
     let pids = std::fs::read_dir("/proc")
         .unwrap()
@@ -233,7 +233,7 @@ fn processes(command: &str) -> Vec<u32> {
     pids.filter(|pid| words(pid).starts_with(command)).collect()
 }
 
-/// What there is of a laboratory whose process had that number.
+/// The remains of a laboratory with that process id.
 fn left(pid: u32) -> (Vec<String>, Vec<u32>, bool) {
     let records = std::fs::read_dir("/run/oxvs-lab").into_iter().flatten().flatten();
     let mut names = records.map(|entry| entry.file_name().to_string_lossy().into_owned());

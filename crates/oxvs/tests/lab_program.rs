@@ -1,5 +1,4 @@
-//! The switch's program and the laboratory's: how each finds the other, and what they say when they
-//! do not fit.
+//! How the switch's program finds the laboratory's, and the errors for different versions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -21,7 +20,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a program answers that finds nothing in `PATH`.
+/// The output of a program with an empty `PATH`.
 fn run(program: &Path, args: &[&str]) -> Output {
     Command::new(program).args(args).env("PATH", "").output().unwrap()
 }

@@ -1,5 +1,5 @@
 //! A run of the laboratory from the command line: a small experiment on oxvs, resumed, reported,
-//! compared, and what is answered to wrong requests.
+//! compared, and errors for wrong requests.
 
 use lab::results::{Sample, load};
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use testkit::skip;
 
-/// Three hosts, a datagram that goes and comes back, and a flow that is larger than its cable.
+/// Three hosts, round trips, and a flow larger than its cable.
 const SMALL: &str = r#"
 id = "X.small"
 study = "X"
@@ -134,7 +134,7 @@ fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
             .sum();
         let all: u64 = sample.losses.iter().map(|loss| loss.packets).sum();
         assert!(cable * 10 > all * 8, "they are lost in the cable: {:?}", sample.losses);
-        // Where packets take shortcuts the switch's own is next to nothing.
+        // With offloaded flows the switch's own processor time is next to nothing.
         assert!(sample.cpu["all"] > 0.0, "{:?}", sample.cpu);
         assert!(sample.cpu["system"] <= sample.cpu["all"], "{:?}", sample.cpu);
     }
@@ -216,7 +216,7 @@ fn a_switch_that_dies_during_the_run_is_recorded_and_the_run_goes_on() {
         .filter_map(|pid| pid.parse().ok())
         .filter_map(Pid::from_raw)
     {
-        // One may have gone with the other.
+        // One may have ended with the other.
         let _ = kill_process(pid, Signal::KILL);
     }
     let output = child.wait_with_output().unwrap();
@@ -333,7 +333,7 @@ fn mininet_makes_its_own_topologies_on_oxvs_and_its_tests_pass() {
             (Some(expected.0), Some(expected.1))
         );
         assert!(metric("net.received") > Some(0.0), "{sample:?}");
-        // A shaper lets a little more than its rate through at the beginning.
+        // A shaper passes a little more than its rate at the start.
         assert!(metric("net.of_asked").is_none_or(|share| share < 1.2), "{sample:?}");
     }
 }

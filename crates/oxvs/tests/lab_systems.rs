@@ -1,7 +1,7 @@
-//! The laboratory's switches forward as a topology asks, tell what they lose, and leave nothing
+//! The laboratory's switches forward as their topology says, report their losses, and leave nothing
 //! behind.
 //!
-//! What a machine cannot run is skipped with the reason that the laboratory itself gives.
+//! Systems that a machine cannot run are skipped with the laboratory's own reason.
 
 use lab::bed::{self, Bed};
 use lab::results::Loss;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use testkit::skip;
 
-/// Far beyond what anything here takes.
+/// Longer than any step here.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Two hosts in two VLANs, and the switch as the router between them.
@@ -112,7 +112,7 @@ fn hello(running: &dyn Running) {
     assert!(running.openflow("s9").is_err());
 }
 
-/// All that is true of every switch, on the routed testbed.
+/// Checks of every switch on the routed testbed.
 fn routes(name: &str) {
     skip!(unless root, "ip", "tc", "ethtool", "ping");
     let system: Box<dyn System> = named(name).unwrap();
@@ -227,7 +227,7 @@ fn what_is_dropped_is_told_by_cause_and_port() {
         };
         bed.host(from).unwrap().enter(send).unwrap();
     };
-    // Far less may come in in a second than is sent; a class that gives out a packet now and then.
+    // The policer passes far less than is sent; the class sends a packet now and then.
     let topology = pair(
         "policing = { rate = 8, burst = 100 }, qos = { kind = 'htb', rate = 20000 }",
         "",
@@ -242,7 +242,7 @@ fn what_is_dropped_is_told_by_cause_and_port() {
         ping(&bed, "PC1", "10.0.0.2");
         send(&bed, "PC2", "10.0.0.1", 100, 1400);
         send(&bed, "PC1", "10.0.0.2", 4000, 10);
-        // The last ones may be on their way.
+        // The last ones may be in flight.
         testkit::eventually("the drops are counted", || {
             let losses = running.drops().unwrap();
             let counted = packets(&losses, "policer", "s1:PC2") >= 50 && packets(&losses, "queue", "s1:PC2") > 0;
@@ -280,7 +280,7 @@ fn a_start_that_fails_half_way_leaves_nothing() {
             continue;
         }
         let bed = Bed::build(&topology).unwrap();
-        // In the way of the second address's device.
+        // Blocks the second address's device.
         let device = ["ip", "link", "add", "vlan20", "type", "veth", "peer", "name", "other"];
         bed::command::run(&mut bed.command(&device)).unwrap();
         let before = contents(&bed);
@@ -387,8 +387,7 @@ fn two_cables_are_one_port_or_it_is_said_that_they_cannot() {
                 assert!(reason.len() > 10, "{name}: {reason}");
                 continue;
             }
-            // Each of its two ends would take broadcasts from a member that the other may not send
-            // them by.
+            // Each end would receive broadcasts from a member that the other must not send them by.
             assert!(name == "bridge" || mode != "balance_slb", "{name}");
             let bed = Bed::build(&topology).unwrap();
             let running = system.start(&topology, &bed).unwrap();

@@ -51,7 +51,7 @@ fn every_kind_of_traffic_is_measured_and_every_datagram_accounted_for() {
     );
     let background =
         flows("flow = [{ name = 'bg', from = 'PC2', to = 'PC1', test = 'cbr', payload = 500, rate = 1_000_000 }]");
-    // Twice: what the first leaves must not stand in the way of the second.
+    // Twice, because the remains of the first must not disturb the second.
     for _ in 0..2 {
         let result = traffic::run(&ends, &background, &measured, 0.5, 0.1).unwrap();
         let metric = |name: &str| {
@@ -89,8 +89,7 @@ fn every_kind_of_traffic_is_measured_and_every_datagram_accounted_for() {
                 .filter(|loss| loss.cause == "receiver" && loss.place == host);
             at.map(|loss| loss.packets).sum::<u64>()
         };
-        // A bare cable loses nothing but what a full socket, or a full backlog of the kernel before
-        // it, does.
+        // A bare cable loses nothing except by a full socket or the kernel's full backlog.
         for flow in ["cbr", "back", "new", "bg"] {
             let account = account(flow);
             assert!(

@@ -104,16 +104,16 @@ fn help(program: Program) -> String {
         Program::Run => format!(
             "oxvs run: the whole switch in one process, database and datapath\n\
              usage: oxvs run [OPTIONS] [DATABASE]\n\
-             DATABASE is made if it does not exist (default: {db}).\n\n\
+             DATABASE is created if it does not exist (default: {db}).\n\n\
              Options:\n  \
-               --remote=REMOTE         let clients connect at REMOTE too: punix:FILE, ptcp:[PORT][:IP],\n                          \
+               --remote=REMOTE         listen for clients at REMOTE too: punix:FILE, ptcp:[PORT][:IP],\n                          \
                                        pssl:[PORT][:IP], … (always: punix:{sock}\n                          \
                                        and the managers that the database names)\n",
             db = mgmt::paths::default_db_file().display(),
             sock = mgmt::paths::in_rundir("db.sock").display(),
         ),
         Program::Vswitchd => format!(
-            "oxvs vswitchd: the switch alone, configured by a database server elsewhere\n\
+            "oxvs vswitchd: the switch alone, configured by a separate database server\n\
              usage: oxvs vswitchd [OPTIONS] [DATABASE]\n\
              DATABASE is a socket on which ovsdb-server is listening\n\
              (default: \"{remote}\").\n\n\

@@ -1,4 +1,4 @@
-//! What a reactive controller reaches: packets through it and back a second, and new connections a
+//! A reactive controller's rates: packets through it and back a second, and new connections a
 //! second.
 
 use crate::system::{ADDRESSES, Kind, System};
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use testkit::eventually;
 
 const TIME: Duration = Duration::from_secs(3);
-/// Packets under way at once.
+/// Packets in flight.
 const WINDOW: u64 = 64;
-/// The receiver's first port, and how many it has: connections differ by both ports, so that none
-/// comes twice.
+/// The receiver's first port, and how many it has: connections differ in both ports, so that none
+/// repeats.
 const RECEIVER: u16 = 9000;
 const RECEIVERS: u16 = 16;
 const SENDERS: u64 = 60_000;
@@ -42,7 +42,7 @@ pub(crate) fn compare(kinds: &[Kind], rounds: usize) {
     }
 }
 
-/// Packets a second that came to the second host by way of the controller.
+/// Packets a second that reached the second host through the controller.
 fn measure(kind: Kind, installs: bool) -> f64 {
     let system = System::start(kind);
     let path = system.switch.sandbox.path("controller.sock");
@@ -102,7 +102,7 @@ fn send(received: &AtomicU64) -> f64 {
         }
         if sent.saturating_sub(arrived + lost) >= WINDOW {
             if progress.elapsed() > Duration::from_millis(50) {
-                // What has not come by now is lost.
+                // Packets still missing are lost.
                 lost = sent - arrived;
                 progress = Instant::now();
             }

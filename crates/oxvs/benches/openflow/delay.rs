@@ -1,5 +1,5 @@
-//! Whether the delay depends on what rules match, or on how many there are (studies of OpenFlow
-//! switches ask both).
+//! Whether the delay depends on the rules' match or on their number, two questions of studies of
+//! OpenFlow switches.
 
 use crate::rules;
 use crate::system::{ADDRESSES, Kind, System};
@@ -15,10 +15,10 @@ const CLIENT: u16 = 4000;
 const EXCHANGES: usize = 300;
 /// Turns of each rule set while there are few rules, and while there are many.
 const TURNS: usize = 10;
-/// How often few rules and many follow each other.
+/// How often few and many rules alternate.
 const PHASES: usize = 2;
 
-/// The rule sets: what they are called, and both directions' matches.
+/// The rule sets: names, and matches of both directions.
 const SETS: [(&str, &str, &str); 5] = [
     ("port", "in_port=1", "in_port=2"),
     ("MAC", "dl_dst=MAC2", "dl_dst=MAC1"),
@@ -113,7 +113,7 @@ fn exchange(client: &UdpSocket) -> Vec<f64> {
     for n in 0..EXCHANGES + 20 {
         let began = Instant::now();
         let sent = client.send_to(&[0; 18], (ADDRESSES[1], PORT)).is_ok();
-        // The first ones are on the way through the tables.
+        // The first packets are upcalls.
         if sent && client.recv(&mut buffer).is_ok() && n >= 20 {
             times.push(began.elapsed().as_secs_f64() * 1e6);
         }

@@ -1,5 +1,5 @@
-//! OpenFlow beside Debian's Open vSwitch, in one run: rules in and out, memory, what a ping and the
-//! database notice of it, and what a reactive controller reaches.
+//! OpenFlow beside Debian's Open vSwitch, in one run: loading and dumping rules, memory, delays of
+//! pings and of the database meanwhile, and rates of a reactive controller.
 //!
 //! `cargo bench -p oxvs --bench openflow [-- [RULES...] [delay] [controller] [ROUNDS]]`, as root:
 //! `RULES` like `100k` or `1m`; without any of these words, `100k 1m delay controller`; `ROUNDS` a
@@ -61,8 +61,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A line of the table: what was measured, the figure of each system, and how many times better
-/// ours is.
+/// A line of the table: the quantity, each system's figure, and how many times better ours is.
 fn line(what: &str, unit: &str, figures: &[f64], more_is_better: bool) {
     let cells: String = figures.iter().map(|figure| format!("{figure:>12.3}")).collect();
     let ratio = match figures {

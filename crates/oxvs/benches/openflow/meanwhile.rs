@@ -1,5 +1,4 @@
-//! What others notice while a switch is busy with rules: a ping through it, and a client of its
-//! database.
+//! Delays while a switch is busy with rules: of pings through it, and of a client of its database.
 
 use crate::system::{ADDRESSES, Kind, System};
 use std::io::{Read, Write};
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the database is asked in turn: a question, and a change.
+/// The database requests, in turn: a query and a change.
 const ASKED: [&str; 2] = [
     r#"{"op":"select","table":"Bridge","where":[],"columns":["name"]}"#,
     r#"{"op":"mutate","table":"Open_vSwitch","where":[],"mutations":[["external_ids","insert",["map",[["bench","1"]]]]]},
@@ -30,7 +29,7 @@ pub(crate) struct Noticed {
 }
 
 impl Noticed {
-    /// Adds what was noticed at another time.
+    /// Adds the delays of another measurement.
     pub(crate) fn extend(&mut self, other: Noticed) {
         self.pings.extend(other.pings);
         self.database.extend(other.database);
@@ -38,7 +37,7 @@ impl Noticed {
     }
 }
 
-/// The value below which so many of 100 are; none where there are no values.
+/// A percentile; none without values.
 pub(crate) fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -46,7 +45,7 @@ pub(crate) fn percentile(values: &[f64], percent: usize) -> f64 {
     values.get(at).copied().unwrap_or(f64::NAN)
 }
 
-/// Runs something, and tells what others noticed meanwhile.
+/// Runs something and measures the delays meanwhile.
 pub(crate) fn noticed<R>(system: &System, run: impl FnOnce() -> R) -> (R, Noticed) {
     let ping = Ping::start(system);
     let client = Client::start(system);
@@ -58,7 +57,7 @@ pub(crate) fn noticed<R>(system: &System, run: impl FnOnce() -> R) -> (R, Notice
     (result, noticed)
 }
 
-/// Processors that are busy with nothing, for two seconds: what the machine alone does to a ping.
+/// Keeps the processors busy for two seconds, to measure the machine's own effect on a ping.
 pub(crate) fn busy() {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let mut loops: Vec<Child> = (0..processors)
@@ -95,7 +94,7 @@ impl Ping {
 
     /// Round trips, and how many pings were lost.
     fn stop(mut self) -> (Vec<f64>, f64) {
-        // What is on its way has time to come back.
+        // Packets in flight have time to return.
         thread::sleep(Duration::from_millis(50));
         let pid = i32::try_from(self.child.id())
             .ok()
@@ -114,7 +113,7 @@ impl Ping {
     }
 }
 
-/// A client of the database that asks it something every 10 ms.
+/// A client of the database with a request every 10 ms.
 struct Client {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<f64>>,
@@ -170,7 +169,7 @@ fn answer(stream: &mut UnixStream) {
     }
 }
 
-/// Prints what was noticed during each operation, of each system.
+/// Prints the delays during each operation, for each system.
 pub(crate) fn print(kinds: &[Kind], what: &[&str], all: &[Vec<Noticed>]) {
     for (kind, noticed) in kinds.iter().zip(all) {
         println!(

@@ -1,4 +1,4 @@
-//! Rules in and out: by each switch's own tool and by Debian's for both, and what others notice
+//! Loading and dumping rules: by each switch's own tool and by Debian's for both, and delays
 //! meanwhile.
 
 use crate::meanwhile::{self, Noticed, noticed};
@@ -7,7 +7,7 @@ use crate::{line, median};
 use std::fmt::Write;
 use std::path::Path;
 
-/// What is measured of one system in one round.
+/// The figures of one system in one round.
 struct Figures {
     seconds: Vec<f64>,
     noticed: Vec<Noticed>,
@@ -15,8 +15,8 @@ struct Figures {
     megabytes: [f64; 2],
 }
 
-/// What is done in turn: with the system's own tool or Debian's; what is left to make ready for the
-/// next is not measured.
+/// The operations in turn, with the system's own tool or Debian's; preparations for the next one
+/// are not measured.
 const WHAT: [(&str, bool, &[&str]); 11] = [
     ("add-flows, own tool", true, &["add-flows", "br0", "FILE"]),
     ("dump-flows, own tool", true, &["dump-flows", "br0"]),
@@ -44,7 +44,7 @@ const LAST: (&str, bool, &[&str]) = (
     false,
     &["--bundle", "add-flows", "br0", "FILE"],
 );
-/// With nothing to do, and with nothing to do but processors that are busy otherwise.
+/// Idle, and idle with processors busy otherwise.
 const ALONE: [&str; 2] = ["nothing", "busy loops on all processors"];
 
 pub(crate) fn compare(kinds: &[Kind], size: usize, rounds: usize) {
@@ -94,7 +94,7 @@ pub(crate) fn compare(kinds: &[Kind], size: usize, rounds: usize) {
     meanwhile::print(kinds, &what, &noticed);
 }
 
-/// Distinct rules, and one behind them that lets everything else through.
+/// Distinct rules, and one of lower priority that passes everything else.
 pub(crate) fn flows(size: usize) -> String {
     let mut text = String::from("priority=1,actions=NORMAL\n");
     for n in 0..size {

@@ -62,7 +62,7 @@ impl System {
             switch.vsctl(&add);
             host
         });
-        // The hosts know each other: no ARP in what is measured.
+        // The hosts have static neighbours, so that no ARP is measured.
         for (n, host) in hosts.iter().enumerate() {
             let other = &hosts[1 - n];
             let mac = other.run(&["cat", "/sys/class/net/eth0/address"]);
@@ -80,7 +80,7 @@ impl System {
         }
     }
 
-    /// Seconds that a tool takes: `ours` for oxvs's own, else Debian's.
+    /// Seconds of a tool's run: `ours` for oxvs's own, else Debian's.
     pub(crate) fn timed(&self, ours: bool, args: &[&str]) -> f64 {
         let mut command = if ours {
             let mut command = Command::new(binary());

@@ -1,4 +1,4 @@
-//! AF_XDP ports, configured by the clients as they are.
+//! AF_XDP ports, configured by unmodified clients.
 
 use crate::fixture::{in_namespace, stand_in};
 use testkit::{Netns, Vswitch, eventually, ping, skip};

@@ -80,7 +80,7 @@ impl Lab {
         daemon
     }
 
-    /// Lines that the application has said.
+    /// The application's output lines with a word.
     fn said(&self, word: &str) -> usize {
         let text = self.switch.sandbox.read("app.out");
         text.lines()
@@ -183,7 +183,7 @@ fn a_router_whose_routes_are_rules() {
     }
     let _app = lab.osken("router.py", "1.3");
     lab.wait_for("ready");
-    // Each host makes itself known by asking for its gateway.
+    // Each host makes itself known by an ARP request for its gateway.
     let _ = ping(&lab.hosts[0], "10.1.1.254", 1);
     let _ = ping(&lab.hosts[1], "10.1.2.254", 1);
     assert!(reaches(&lab.hosts[0], "10.1.2.1"), "{}", lab.flows("OpenFlow13"));

@@ -1,4 +1,4 @@
-//! Clients as they are: Debian's programs, and the command lines of those that configure Open
+//! Unmodified clients: Debian's programs, and the command lines of programs that configure Open
 //! vSwitch.
 
 use crate::fixture::{binary, dummy, dummy_bridge, in_namespace, ours, stand_in};
@@ -46,7 +46,8 @@ fn a_bridge_is_there_when_ovs_vsctl_returns() {
     }
     assert!(switch.get("open_vswitch", ".", "datapath_types").contains("netdev"));
     assert!(!switch.get("open_vswitch", ".", "ovs_version").is_empty());
-    // Dummy devices make their addresses up, as guests' do: the bridge keeps its own.
+    // Dummy devices have locally administered addresses, like guests' devices, so the bridge keeps
+    // its own.
     let identifier = switch.get("bridge", "br0", "datapath_id");
     switch.vsctl("add-port br0 p0 -- set interface p0 type=dummy");
     assert_eq!(switch.get("bridge", "br0", "datapath_id"), identifier);
@@ -113,7 +114,7 @@ fn a_device_that_does_not_exist_is_an_error_in_its_row_and_elsewhere_nothing() {
     assert_eq!(switch.get("interface", "br0", "error"), "[]");
 }
 
-/// What mistakes are answered with, by the switch under test and its tools, and by Debian's.
+/// Errors of the switch under test and its tools, and of Debian's.
 #[test]
 fn mistakes_are_answered_as_users_know_it() {
     skip!(unless "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
@@ -171,7 +172,7 @@ fn mistakes_are_answered_as_users_know_it() {
     }
 }
 
-/// Log lines go where messages do; what they say is another matter.
+/// Removes log lines, which go to the same output as messages.
 fn without_log(text: &str) -> String {
     let lines = text.lines().filter(|l| !l.contains("|ovs|") && !l.contains("|WARN|"));
     lines.collect::<Vec<_>>().join("\n")
@@ -457,7 +458,7 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
         qos.contains("warning: Port p1: ") && qos.contains("linux-nosuch"),
         "{qos}"
     );
-    // The row that is wrong is another than the one that is set.
+    // The error is in another row than the changed one.
     let row = vsctl("-- --id=@q create qos type=linux-htb -- set port p2 qos=@q").stdout;
     let changed = warned(&format!("set qos {} type=linux-other", row.trim()));
     assert!(

@@ -26,11 +26,10 @@ const PACKET_IN: u8 = 10;
 const FLOW_MOD: u8 = 14;
 const BARRIER_REQUEST: u8 = 20;
 
-/// A message's type and the bytes behind its header.
+/// A message's type and the bytes after its header.
 type Heard = (u8, Vec<u8>);
 
-/// A controller of a few lines: says hello, asks for features, answers echoes, and notes what it
-/// hears.
+/// A minimal controller: sends hello, requests features, answers echoes, and records all messages.
 struct Controller {
     port: u16,
     heard: Arc<Mutex<Vec<Heard>>>,
@@ -78,7 +77,7 @@ impl Controller {
         controller
     }
 
-    /// The body of the next message of a kind that was heard, which is forgotten then.
+    /// Takes the body of the next received message of a kind.
     #[track_caller]
     fn hears(&self, kind: u8) -> Vec<u8> {
         eventually("the controller hears it", || {
@@ -122,7 +121,7 @@ fn converse(mut stream: TcpStream, heard: &Mutex<Vec<Heard>>, peer: &Mutex<Optio
         .expect("a stream");
     let _ = stream.write_all(&message(HELLO, &[]));
     let _ = stream.write_all(&message(FEATURES_REQUEST, &[]));
-    // Who asks for nothing is not taken to control anything.
+    // A peer without requests does not count as a controller.
     let _ = stream.write_all(&message(BARRIER_REQUEST, &[]));
     *peer.lock().expect("a peer") = stream.try_clone().ok();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 65_536]);
@@ -268,7 +267,7 @@ fn a_controller_that_goes_away_and_comes_back_is_connected_again() {
     let controller = Controller::start(port);
     wait_connected(&switch, true);
     controller.hears(FEATURES_REPLY);
-    // Silence is probed.
+    // The switch probes a silent peer.
     controller.hears(ECHO_REQUEST);
     assert!(is_connected(&switch));
 }
@@ -328,7 +327,7 @@ fn tools_reach_a_bridge_that_listens_for_service_controllers() {
     switch
         .tool("ovs-ofctl", &["--timeout=5", "-OOpenFlow14", "dump-flows", &unix])
         .expect_ok();
-    // Somebody who only serves does not make the rules: the bridge switches.
+    // A peer that only serves does not control the bridge, so the bridge switches.
     let flows = switch
         .tool("ovs-ofctl", &["--timeout=5", "dump-flows", "br0"])
         .expect_ok();
@@ -481,7 +480,7 @@ fn controllers_that_flood_stall_or_hang_up_disturb_nobody() {
     switch.vsctl(&format!("set-controller br0 ptcp:{port}:127.0.0.1"));
     let connect = || eventually("it listens", || TcpStream::connect(("127.0.0.1", port)).ok());
     let before = switch.daemons.last().map_or(0, |daemon| daemon.resident_kib());
-    // Asks for long answers and reads none of them.
+    // Requests long answers and reads none of them.
     let stop = Arc::new(AtomicBool::new(false));
     let floods: Vec<JoinHandle<()>> = (0..4)
         .map(|_| {
@@ -498,8 +497,8 @@ fn controllers_that_flood_stall_or_hang_up_disturb_nobody() {
             })
         })
         .collect();
-    // Says half of something and no more; hangs up in the middle of it; never says hello; talks
-    // nonsense.
+    // Sends half a message and stops; disconnects in the middle of one; never sends hello; sends
+    // garbage.
     let mut half = connect();
     half.write_all(&message(HELLO, &[])).expect("it is sent");
     half.write_all(&message(FLOW_MOD, &[0; 40])[..20]).expect("it is sent");

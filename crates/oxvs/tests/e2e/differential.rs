@@ -1,10 +1,10 @@
 //! The same random configurations and packets through the switch under test and Debian's Open
-//! vSwitch: what comes out of each port must be the same, byte for byte, also after changes to the
+//! vSwitch: each port's output must be the same, byte for byte, also after changes to the
 //! configuration and moves of addresses.
 //!
-//! This looks at the whole way, caches included. That each single decision is Open vSwitch's, in
-//! the corners too where it is not and why, is tested in the crate `switch`; here configurations
-//! and packets keep out of those: no tunnels, no double tags.
+//! This tests the whole path with caches. The crate `switch` tests single decisions, with corner
+//! cases that differ from Open vSwitch; configurations and packets here avoid those: no tunnels, no
+//! double tags.
 
 use crate::fixture::start;
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ fn packets_come_out_where_open_vswitch_sends_them() {
     let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let first = number("OXVS_SEED").unwrap_or(1);
     for seed in first..first + CASES * number("OXVS_SOAK").unwrap_or(1) {
-        // A packet that waits in a queue while the next is sent is no fault: only what happens
-        // again at leisure is.
+        // A packet that waits in a queue while the next is sent is no fault: only a difference that
+        // repeats with slow sending is.
         if let Err(quick) = pair.case(seed, Duration::from_millis(4)) {
             println!("seed {seed}, once more and slowly, after\n{quick}");
             if let Err(fault) = pair.case(seed, Duration::from_millis(60)) {
@@ -63,7 +63,7 @@ impl Side {
         }
     }
 
-    /// Makes the bridges anew, with new captures.
+    /// Makes the bridges again, with new captures.
     fn rebuild(&mut self, seed: u64) {
         self.switch.vsctl("--if-exists del-br br0 -- --if-exists del-br br1");
         self.switch.vsctl(
@@ -89,8 +89,8 @@ impl Side {
         sent.unwrap_or_else(|e| panic!("netdev-dummy/receive {port} {hex}: {e}"));
     }
 
-    /// Makes Open vSwitch decide anew about every packet. What it has decided it goes by for up to
-    /// half a second, whatever was learned since.
+    /// Flushes Open vSwitch's megaflows. It uses outdated ones for up to half a second after
+    /// learning.
     fn forget_flows(&mut self) {
         let purged = self.control.call("revalidator/purge", &[]);
         purged.unwrap_or_else(|e| panic!("revalidator/purge: {e}"));
@@ -106,8 +106,7 @@ impl Side {
         any
     }
 
-    /// What comes out until nothing more has come for `quiet`, or, where it is known, until that
-    /// much has come.
+    /// The output until no packet arrives for `quiet`, or until the expected amount if known.
     fn output(&mut self, quiet: Duration, expected: Option<&Output>) -> Output {
         let mut output = Output::new();
         let begin = Instant::now();
@@ -123,7 +122,7 @@ impl Side {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Floods may come out in any order of ports, and of the two bridges.
+        // Floods leave in any order of ports and bridges.
         output.values_mut().for_each(|frames| frames.sort());
         output
     }
@@ -184,8 +183,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Configures both. What they learned under the old configuration is forgotten: Open vSwitch
-    /// sends to a learned port what it would not flood there any more.
+    /// Configures both. Flushes learned addresses: Open vSwitch sends to a learned port packets
+    /// that it would no longer flood there.
     fn both(&mut self, command: &str, story: &mut String) {
         *story += &format!("ovs-vsctl {command}\n");
         for side in [&mut self.oracle, &mut self.mine] {
@@ -215,7 +214,7 @@ fn bridges(rng: &mut Rng) -> String {
     words.join(" -- ")
 }
 
-/// A port's whole VLAN configuration, drawn anew.
+/// A new random VLAN configuration of a port.
 fn port_settings(port: &str, rng: &mut Rng) -> String {
     let columns = ["tag", "trunks", "vlan_mode", "other_config"];
     let mut words = columns.map(|c| format!("clear port {port} {c}")).join(" -- ");
@@ -224,7 +223,7 @@ fn port_settings(port: &str, rng: &mut Rng) -> String {
     if !mode.is_empty() {
         words += &format!(" vlan_mode={mode}");
     }
-    // A native port without a tag means nothing that anyone relies on.
+    // A native port without a tag has no defined meaning.
     let needs_tag = mode.starts_with("native");
     if needs_tag || rng.chance(if mode.is_empty() { 40 } else { 85 }) {
         words += &format!(" tag={}", rng.pick(&VLANS[..3]));
@@ -257,7 +256,7 @@ fn vlans(rng: &mut Rng) -> String {
     set.join(",")
 }
 
-/// A frame of a kind that VLANs and learning look at.
+/// A frame that VLANs and learning treat differently.
 fn packet(rng: &mut Rng) -> Packet {
     let src = mac(1 + rng.below(5) as u32);
     let dst = match rng.below(10) {

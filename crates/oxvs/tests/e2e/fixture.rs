@@ -8,7 +8,7 @@ pub(crate) fn binary() -> &'static Path {
     Path::new(option_env!("CARGO_BIN_EXE_oxvs").unwrap_or("oxvs"))
 }
 
-/// Whether Debian's Open vSwitch stands in for ours.
+/// Whether Debian's Open vSwitch replaces ours.
 pub(crate) fn stand_in() -> bool {
     std::env::var("E2E_SWITCH").is_ok_and(|s| s == "debian")
 }

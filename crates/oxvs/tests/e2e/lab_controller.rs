@@ -1,4 +1,4 @@
-//! The laboratory's controller with a switch that is there.
+//! The laboratory's controller with a real switch.
 
 use crate::fixture::{dummy, dummy_bridge};
 use lab::controller::{self, Connection, Conversation, Endpoint, Learning, Policy, Transport, conversation_rules};
@@ -158,7 +158,7 @@ fn a_learning_controller_is_asked_once_for_each_direction() {
         eventually("the controller is asked", || {
             (controller.asked() >= number).then_some(())
         });
-        // More would have come at once.
+        // More would have arrived at once.
         assert_eq!(controller.asked(), number);
     };
     send("p1", 1, 2);

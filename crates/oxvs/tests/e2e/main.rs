@@ -1,8 +1,8 @@
 //! The binary as its users meet it: unmodified clients, traffic between namespaces, crashes, and
 //! Debian's Open vSwitch beside it.
 //!
-//! With `E2E_SWITCH=debian` the tests run against Debian's Open vSwitch instead: what they expect
-//! is what it does, and that is how to check a new test.
+//! With `E2E_SWITCH=debian` the tests run against Debian's Open vSwitch instead: they expect its
+//! behaviour, which is how to check a new test.
 
 mod afxdp;
 mod applications;

@@ -1,10 +1,10 @@
-//! Interfaces without a wire: packets of a file come in, and what goes out is gone.
+//! Interfaces without a wire: packets come from a file, and sent packets are dropped.
 
 use crate::fixture::{dummy, dummy_bridge, stand_in};
 use std::fs;
 use testkit::{Vswitch, eventually, skip};
 
-/// A capture of so many packets of 60 bytes.
+/// A capture with a number of packets of 60 bytes.
 fn capture(switch: &Vswitch, packets: u8) -> String {
     let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]);
@@ -34,8 +34,7 @@ fn bridge(options: &str) -> Vswitch {
     switch
 }
 
-/// What the counters of ports say: packets that the source has received, and that have left by the
-/// sink.
+/// Port counters: packets received by the source and sent by the sink.
 fn moved(switch: &Vswitch) -> (u64, u64) {
     let count = |port: &str, counter: &str| -> u64 {
         let said = switch.tool("ovs-ofctl", &["dump-ports", "br0", port]).expect_ok();
@@ -54,8 +53,7 @@ fn packets_of_a_file_come_once() {
     let switch = bridge("");
     eventually("all packets are in", || (moved(&switch).0 == 3).then_some(()));
     assert_eq!(switch.get("interface", "source", "error"), "[]");
-    // As many as are in the file, and no more. They may have come before the rule was in force for
-    // their port.
+    // Exactly the packets of the file. They can arrive before their port's rule is in force.
     let (received, sent) = moved(&switch);
     assert!(received == 3 && sent <= 3, "{received} {sent}");
 }
@@ -69,7 +67,7 @@ fn packets_of_a_file_come_again_and_again_and_pass_rules_to_a_null_port_that_swa
     eventually("more packets are out than the file has", || {
         (moved(&switch).1 > 1000).then_some(())
     });
-    // What has gone out had come in before.
+    // Sent packets were received before.
     let (before, after) = (moved(&switch), moved(&switch));
     assert!(after.0 >= before.1, "{before:?} {after:?}");
 }
@@ -126,7 +124,7 @@ fn memory_of_megaflows_that_aged_out_is_given_back() {
         (flows(&mut control) >= FLOWS).then_some(())
     });
     let full = switch.daemon().resident_kib();
-    // The switch notes what there is with its statistics, every five seconds.
+    // The switch updates the figure with its statistics, every five seconds.
     std::thread::sleep(std::time::Duration::from_secs(6));
     switch.vsctl("set open_vswitch . other_config:max-idle=500");
     eventually("all megaflows are gone", || (flows(&mut control) == 0).then_some(()));

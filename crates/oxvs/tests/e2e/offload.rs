@@ -1,5 +1,4 @@
-//! Packets that the kernel forwards by itself are switched, counted and stopped as those that
-//! workers forward.
+//! Offloaded flows are switched, counted and stopped like packets of workers.
 
 use crate::fixture::{in_namespace, stand_in};
 use std::net::UdpSocket;
@@ -17,7 +16,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// `None` where this machine cannot have one, which is said.
+    /// `None` with a message if this machine cannot have one.
     fn new() -> Option<Lab> {
         if let Some(reason) = testkit::missing(true, &TOOLS) {
             testkit::say_skipped(module_path!(), &reason);
@@ -48,12 +47,12 @@ impl Lab {
         Some(lab)
     }
 
-    /// Pings that were answered, of so many.
+    /// Number of answered pings, of `count`.
     fn ping(&self, count: u32) -> u32 {
         ping(&self.hosts[0], "10.1.0.2", count).received
     }
 
-    /// Has the first host ping until this is dropped, 200 times a second.
+    /// The first host pings 200 times a second until this is dropped.
     fn ping_on(&self) -> Daemon {
         let mut words = self.hosts[0].prefix();
         words.extend(["ping", "-q", "-i", "0.005", "10.1.0.2"].map(str::to_owned));
@@ -78,7 +77,7 @@ impl Lab {
         host
     }
 
-    /// Packets that workers have found in a cache, of all that ever came.
+    /// Number of packets that workers found in a cache.
     fn seen_by_workers(&self) -> u64 {
         let text = self.switch.appctl(&["dpif-netdev/pmd-stats-show"]);
         let hits = text
@@ -106,7 +105,7 @@ impl Lab {
         self.switch.tool("ovs-ofctl", args).expect_ok()
     }
 
-    /// What OpenFlow says that a port has received and sent: packets and bytes.
+    /// OpenFlow's counters of a port: packets and bytes received and sent.
     fn of_port(&self, port: &str) -> [u64; 4] {
         let text = self.ofctl(&["dump-ports", "br0", port]);
         let number = |line: &str, name: &str| -> u64 {
@@ -117,7 +116,7 @@ impl Lab {
         [("rx ", "pkts"), ("rx ", "bytes"), ("tx ", "pkts"), ("tx ", "bytes")].map(|(line, name)| number(line, name))
     }
 
-    /// What the kernel says of its device.
+    /// The kernel's counters of its device.
     fn of_device(&self, device: &str) -> [u64; 4] {
         let text = self.ns.ip(&format!("-s link show {device}"));
         let numbers_below = |title: &str| -> Vec<u64> {
@@ -137,7 +136,7 @@ fn minus(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
 #[test]
 fn packets_that_take_shortcuts_are_counted_by_ports_rules_and_megaflows() {
     let Some(lab) = Lab::new() else { return };
-    // Both of one moment: hosts send a packet of their own now and then.
+    // Both at one time: hosts send a packet of their own now and then.
     let before = ["h1", "h2"].map(|port| {
         eventually("no packet comes between", || {
             let (openflow, device) = (lab.of_port(port), lab.of_device(port));
@@ -145,7 +144,7 @@ fn packets_that_take_shortcuts_are_counted_by_ports_rules_and_megaflows() {
         })
     });
     assert_eq!(lab.ping(30), 30);
-    // More than is counted on: at its end iperf3 does not wait for what it has not sent yet.
+    // More than needed, because iperf3 does not wait for unsent data at its end.
     Iperf3::tcp_bytes(40_000_000).run(&lab.hosts[0], &lab.hosts[1], "10.1.0.2");
     Iperf3::tcp_bytes(40_000_000).run(&lab.hosts[1], &lab.hosts[0], "10.1.0.1");
     assert!(lab.shortcuts() >= 4, "both ways of the pings and of TCP");
@@ -227,7 +226,7 @@ fn tags_are_put_on_and_taken_off_on_shortcuts() {
     assert_eq!(lab.ping(20), 20);
     assert_eq!(capture.finish().len(), 40, "requests and replies are tagged");
 
-    // Of what else hosts send now and then, not all goes to the other one.
+    // Some other packets of the hosts do not go to the other host.
     eventually("the tags' bytes are counted where they are", || {
         let before = ["h1", "trunk0"].map(|port| lab.of_port(port));
         assert_eq!(lab.ping(20), 20);
@@ -252,7 +251,7 @@ fn a_rule_is_in_force_for_packets_that_take_shortcuts_when_it_is_acknowledged() 
         lab.ofctl(&["del-flows", "br0", "icmp"]);
     }
     lab.wait_for_shortcuts();
-    // One that changes the packet goes through the worker.
+    // A rule that changes the packet goes through the worker.
     lab.ofctl(&[
         "add-flow",
         "br0",
@@ -297,7 +296,7 @@ fn shortcuts_follow_their_devices() {
         (lab.ping(5) == 5 && lab.shortcuts() >= 2).then_some(())
     });
 
-    // What no longer fits its device does not leave by it.
+    // Packets above the device's MTU do not leave by it.
     lab.ns.ip("link set h2 mtu 1000");
     eventually("shortcuts are made anew", || (lab.shortcuts() == 0).then_some(()));
     let large = ["ping", "-c", "4", "-i", "0.05", "-W", "1", "-s", "1200", "10.1.0.2"];
@@ -487,8 +486,7 @@ fn a_port_with_many_flows_leaves_shortcuts_to_others() {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
             while !stop.load(Relaxed) {
                 for kind in 0..kinds {
-                    // That nobody listens there comes back, and may be an error of a later
-                    // datagram.
+                    // The ICMP error of a closed port can be returned for a later datagram.
                     let _ = socket.send_to(&[0; 20], ("10.1.0.2", 10_000 + kind));
                     pause.into_iter().for_each(std::thread::sleep);
                 }
@@ -504,7 +502,7 @@ fn a_port_with_many_flows_leaves_shortcuts_to_others() {
     let (most, few) = std::thread::scope(|scope| {
         scope.spawn(|| send(&lab.hosts[0], 12_000, None));
         let most = || lab.shortcuts_of(&lab.hosts[0]);
-        // A machine that is busy with other things may not get so far.
+        // A busy machine may not get so far.
         if !wait(&|| most() > 6000) {
             stop.store(true, Relaxed);
             return (most(), None);

@@ -134,7 +134,7 @@ fn a_group_fails_over_when_a_host_loses_its_link_and_goes_back() {
     let switch = in_namespace(&ns);
     switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
     let mut hosts = Vec::new();
-    // The second and the third are the same host to others, but not to the switch.
+    // The second and the third look like one host to others, but not to the switch.
     for (n, address) in [(1, "10.2.0.1/24"), (2, "10.2.0.2/24"), (3, "10.2.0.2/24")] {
         let port = format!("f{n}");
         let host = Vswitch::host(&ns, &port, &port, address);

@@ -1,8 +1,8 @@
 //! Full ports shared by their schedulers, and ports policed, with real traffic.
 //!
-//! Times are the machine's, and one that has other work does not let a switch send when it wants
-//! to. So clocks tick beside each measurement: where they were kept waiting it proves nothing, and
-//! only what fails again and again without that is a fault.
+//! Times are real, and a busy machine delays the switch. So clocks tick beside each measurement: if
+//! they are late, the measurement proves nothing, and only repeated failures with punctual clocks
+//! are faults.
 
 use crate::fixture::{in_namespace, stand_in};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use testkit::{Netns, Rng, Vswitch, ping, skip};
 
 const PAYLOAD: usize = 1_400;
-/// Of a frame from its destination address on.
+/// Bits of a frame from its destination address on.
 const FRAME: f64 = PAYLOAD as f64 + 42.0;
-/// What it takes on a cable, which is what `port-speed` counts.
+/// Its bits on a cable, which `port-speed` counts.
 const CABLE: f64 = FRAME + 24.0;
-/// What comes before this is not counted: queues fill.
+/// Time to fill queues, which does not count.
 const SETTLING: Duration = Duration::from_millis(300);
 const COUNTED: Duration = Duration::from_millis(1_000);
 const TRIES: usize = 4;
-/// The part of the time that counts by which a clock may be late, all told.
+/// Tolerated total lateness of a clock, as a share of the counted time.
 const LATE: f64 = 0.01;
 
 const TOOLS: [&str; 5] = ["ip", "ping", "ovs-vsctl", "ovs-ofctl", "setpriv"];
@@ -37,14 +37,13 @@ struct Star {
     _ns: Netns,
 }
 
-/// What was sent by each sender, all told, and what arrived of each, all told and in the time that
-/// counts.
+/// For each sender the sent packets, and the received ones in all and in the counted time.
 #[derive(Debug)]
 struct Traffic {
     sent: [u64; 3],
     received: [u64; 3],
     counted: [u64; 3],
-    /// By how much the worse of two clocks was late meanwhile, as a part of the time that counts.
+    /// Lateness of the worse of two clocks, as a share of the counted time.
     late: f64,
 }
 
@@ -89,8 +88,8 @@ impl Star {
         }
     }
 
-    /// Sends from all senders at these rates, in bit/s of frames, and waits until nothing more
-    /// comes.
+    /// Sends from all senders at these rates, in bit/s of frames, and waits until no more packets
+    /// arrive.
     fn send(&self, rates: [f64; 3]) -> Traffic {
         let to = SocketAddr::from((address(3), 9_000));
         let receiver = self.sink.enter(|| UdpSocket::bind(to)).expect("a socket");
@@ -147,7 +146,7 @@ impl Star {
         drops.collect()
     }
 
-    /// What the senders' ports say that they dropped of what came in.
+    /// `rx_dropped` of the senders' ports.
     fn rx_dropped(&self) -> Vec<u64> {
         let count = |port: &str| {
             let said = self.switch.tool("ovs-ofctl", &["dump-ports", "br0", port]).expect_ok();
@@ -159,7 +158,7 @@ impl Star {
 }
 
 impl Traffic {
-    /// What came of each sender, in bit/s, for frames of so many bytes.
+    /// Received rate of each sender in bit/s, for frames of this size.
     fn rates(&self, bytes: f64) -> [f64; 3] {
         self.counted
             .map(|packets| packets as f64 * bytes * 8.0 / COUNTED.as_secs_f64())
@@ -178,7 +177,7 @@ impl Traffic {
         pairs.try_for_each(|(share, wanted)| near("a share", share, wanted, part))
     }
 
-    /// Each sender's part of what came.
+    /// Each sender's share of the received packets.
     fn shares(&self) -> [f64; 3] {
         let all: u64 = self.counted.iter().sum();
         self.counted.map(|packets| packets as f64 / all.max(1) as f64)
@@ -204,7 +203,7 @@ fn pace(socket: &UdpSocket, rate: f64, begin: Instant, until: Instant, seed: u64
     sent
 }
 
-/// Who sent what came, and when it did; ends when nothing is sent any more and nothing comes.
+/// Senders and times of arrivals, until sending has ended and no more arrive.
 fn arrivals(socket: &UdpSocket, sending: &AtomicBool) -> Vec<(usize, Instant)> {
     let mut came = vec![];
     let mut buffer = [0; 2_048];
@@ -218,7 +217,7 @@ fn arrivals(socket: &UdpSocket, sending: &AtomicBool) -> Vec<(usize, Instant)> {
     }
 }
 
-/// The part of a time by which a clock that ticks each millisecond is late, all told.
+/// Total lateness of a clock that ticks each millisecond, as a share of the time.
 fn tick(time: &Range<Instant>) -> f64 {
     const TICK: Duration = Duration::from_millis(1);
     std::thread::sleep(time.start.saturating_duration_since(Instant::now()));
@@ -227,15 +226,15 @@ fn tick(time: &Range<Instant>) -> f64 {
     while last < time.end {
         std::thread::sleep(TICK);
         let now = Instant::now();
-        // What a timer is late by on a machine that has nothing else to do.
+        // The lateness of a timer on an idle machine.
         late += (now - last).saturating_sub(TICK + TICK / 4);
         last = now;
     }
     late.as_secs_f64() / (time.end - time.start).as_secs_f64()
 }
 
-/// Sends until what it makes is as wanted. It is a fault if it never was, though the machine had
-/// time for it each time.
+/// Repeats the measurement until the result is as wanted. It is a fault if it never is although the
+/// clocks were punctual.
 #[track_caller]
 fn in_some_try(star: &Star, rates: [f64; 3], what: &str, wanted: impl Fn(&Traffic) -> Result<(), String>) {
     let mut failures = vec![];
@@ -268,10 +267,10 @@ fn jain(rates: [f64; 3]) -> f64 {
     sum * sum / (3.0 * rates.iter().map(|rate| rate * rate).sum::<f64>())
 }
 
-/// What a scheduler makes of senders that offer more than a port carries.
+/// How a scheduler divides a port between senders that offer more than it carries.
 #[derive(Clone, Copy)]
 enum Fairness {
-    /// Each gets in proportion to what it offers.
+    /// In proportion to the offered load.
     Offered,
     /// All get the same.
     Equal,
@@ -308,8 +307,8 @@ fn kind(kind: &str) -> String {
     format!(" -- set port sink qos=@q -- --id=@q create qos type={kind}")
 }
 
-/// Three queues of a kind with classes, which are sure of these parts of a rate, in percent, and
-/// have these keys too.
+/// Three queues of a kind with classes, with these percentages of a rate guaranteed, and further
+/// keys.
 fn classes(kind: &str, rate: u64, parts: [u64; 3], keys: impl Fn(u64) -> String) -> String {
     let queue = |(n, part): (usize, u64)| {
         let rate = rate * part / 100;
@@ -398,8 +397,7 @@ fn what_is_over_the_policed_rate_is_counted_as_policed_and_nothing_else_is_lost(
     in_some_try(&star, [20e6, 40e6, 20e6], "policing", |traffic| {
         let (drops, rx_dropped) = before.replace((star.drops(), star.rx_dropped()));
         let (drops_now, rx_dropped_now) = &*before.borrow();
-        // Nothing is policed at the third; what is lost at the others is the excess, to the last
-        // packet.
+        // The third is not policed; the others lose exactly the excess.
         let lost = [0, 1, 2].map(|n| traffic.sent[n] - traffic.received[n]);
         let pairs = rx_dropped_now.iter().zip(&rx_dropped);
         let counted: Vec<u64> = pairs.map(|(now, before)| now - before).collect();

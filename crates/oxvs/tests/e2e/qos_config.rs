@@ -244,7 +244,7 @@ fn a_key_that_has_no_effect_is_a_warning_and_no_error() {
         Ok(switch) => switch,
         Err(reason) => skip!("{reason}"),
     };
-    // As libvirt has it, which repeats in the port's row what is a queue's.
+    // As libvirt sets it, with a queue's keys also in the port's row.
     switch.vsctl(
         "set port p2 qos=@qos1 external-ids:ifname=p2 -- --id=@qos1 create qos type=linux-htb other_config:min-rate=800000 \
          other_config:max-rate=1600000 other_config:burst=8192000 queues:0=@queue0 external-ids:ifname=p2 -- --id=@queue0 create queue \
@@ -263,15 +263,14 @@ fn a_key_that_has_no_effect_is_a_warning_and_no_error() {
         log.contains("qos: QoS: min-rate is no key of linux-htb in this place and has no effect"),
         "{log}"
     );
-    // As it takes them away.
+    // As libvirt removes them.
     switch
         .vsctl("-- --if-exists clear port p2 qos -- set interface p2 ingress_policing_rate=0 ingress_policing_burst=0");
     switch.vsctl("-- --all destroy qos -- --all destroy queue");
     assert_eq!(show(&switch), "QoS not configured on p2\n");
 }
 
-/// The commands in a document: lines that are set in, those that end in a backslash with the next,
-/// without what is behind a `#`.
+/// The commands in a document: indented lines, joined after a backslash, without text after a `#`.
 fn commands(document: &str) -> Vec<Vec<String>> {
     let lines = document.lines().filter_map(|line| line.strip_prefix("    "));
     let joined = lines.fold(String::new(), |all, line| {
@@ -287,7 +286,7 @@ fn commands(document: &str) -> Vec<Vec<String>> {
         }
     });
     let words = |line: &str| {
-        // What is between quotes is one word.
+        // Quoted text is one word.
         let mut words = Vec::new();
         for (at, part) in line.split('"').enumerate() {
             match at % 2 {
@@ -457,8 +456,7 @@ fn disciplines_and_queues_are_told_as_debians_switch_tells_them() {
             &["-O", "OpenFlow14", "queue-get-config", "br0", "77"],
             &["-O", "OpenFlow14", "queue-get-config", "br0", "p2", "5"],
         ] {
-            // Where the device could have queues, Open vSwitch has a word of its own for a
-            // description of one that is not there.
+            // If the device can have queues, Open vSwitch has another error for a missing queue.
             let told = ofctl(&switch, args).replace("NXQOFC_QUEUE_ERROR", "OFPQOFC_BAD_QUEUE");
             lines.extend(told.lines().map(|line| format!("{args:?} {line}")));
         }
@@ -474,7 +472,7 @@ fn disciplines_and_queues_are_told_as_debians_switch_tells_them() {
     for (part, lines) in theirs {
         for (key, value) in lines {
             let same = our[&part].get(&key);
-            // Bursts that are not given have defaults of their own.
+            // Missing bursts have their own defaults.
             let free = key == "burst" && part != "Queue 3:";
             assert!(
                 same == Some(&value) || free && same.is_some(),

@@ -3,7 +3,7 @@
 use crate::fixture::{in_namespace, stand_in};
 use testkit::{Capture, Iperf3, Netns, Vswitch, eventually, ping, skip};
 
-/// A switch in a namespace with a bridge on which hosts hang.
+/// A switch in a namespace with a bridge and hosts at its ports.
 struct Lab {
     hosts: Vec<Netns>,
     switch: Vswitch,
@@ -27,7 +27,7 @@ impl Lab {
     }
 
     fn reaches(&self, from: usize, to: usize) -> bool {
-        // A host that asked in vain just now asks again only in a second.
+        // After a failed ARP request a host repeats it only after a second.
         self.hosts[from].ip("neigh flush all");
         ping(&self.hosts[from], &address(to), 2).received > 0
     }
@@ -107,8 +107,8 @@ fn tcp_passes_with_default_offloads_whole_and_unharmed() {
     });
 }
 
-/// Two bridges joined by a veth trunk: tags are put on and taken off around kernel devices, which
-/// keep them beside the packet.
+/// Two bridges joined by a veth trunk: tags are pushed and popped around kernel devices, which keep
+/// them in metadata.
 #[test]
 fn a_trunk_between_two_bridges_carries_each_vlan_and_no_other() {
     if let Some(reason) = cannot() {
@@ -220,7 +220,7 @@ fn the_hosts_stack_does_not_see_a_ports_packets() {
         skip!("{reason}");
     }
     let lab = Lab::new(&["", ""]);
-    // The port itself has an address, which would answer if it were asked.
+    // The port itself has an address, which must not answer ARP.
     lab.ns.address("h1", "10.1.0.99/24");
     assert!(lab.reaches(0, 1));
     let answers = ping(&lab.hosts[0], "10.1.0.99", 3).received;

@@ -17,7 +17,7 @@ fn two_ports(switch: &Vswitch) {
     }
 }
 
-/// What the command shows of the two ports, without what they cost.
+/// The command's output for the two ports, without load figures.
 fn shown(switch: &Vswitch, args: &[&str]) -> Vec<String> {
     let all = switch.appctl(&[&[SHOW], args].concat());
     let lines = all
@@ -107,7 +107,7 @@ fn what_workers_did_is_counted_and_shown_as_open_vswitch_shows_it() {
             };
             let hits = sum("  emc hits:") + sum("  megaflow hits:");
             let counts = (sum("  packets received:"), hits, sum("  miss with success upcall:"));
-            // The bridge's own port makes no packets.
+            // The bridge's own port sends no packets.
             (counts == (5, 4, 1)).then_some(shown)
         });
         let label = |line: &str| line.split([':', '(']).next().unwrap_or_default().to_owned();

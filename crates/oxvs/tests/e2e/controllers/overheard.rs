@@ -18,7 +18,7 @@ impl Listener {
         Listener { said, pid }
     }
 
-    /// Waits until each of the parts has been printed, each behind the one before.
+    /// Waits until the parts have been printed in this order.
     #[track_caller]
     fn prints(&self, parts: &[&str]) {
         let text = || std::fs::read_to_string(&self.said).unwrap_or_default();
@@ -63,7 +63,7 @@ fn who_monitors_is_told_of_packets_and_rules_and_who_snoops_of_what_the_controll
     wait_connected(&switch, true);
     controller.hears(FEATURES_REPLY);
     let snoop = Listener::start(&switch, "snoop", "-O OpenFlow13 snoop br0");
-    // It may be in the background before the switch has read its hello.
+    // It can be in the background before the switch has read its hello.
     eventually("what is said is overheard", || {
         controller.say(&message(BARRIER_REQUEST, &[]));
         sleep(Duration::from_millis(20));
@@ -101,7 +101,7 @@ fn who_monitors_is_told_of_packets_and_rules_and_who_snoops_of_what_the_controll
     monitor.prints(&["event=DELETED reason=delete table=0 cookie=0 in_port=2"]);
     monitor.prints(&ended);
     snoop.prints(&ended);
-    // What others ask the switch is none of the controller's.
+    // Requests of other peers are not part of the controller's traffic.
     let overheard = std::fs::read_to_string(&snoop.said).unwrap_or_default();
     assert!(!overheard.contains("output:1"), "{overheard}");
 }

@@ -1,4 +1,4 @@
-//! Several controllers of a bridge, and how many packets one is told of.
+//! Several controllers of a bridge, and rate limits of packet-ins.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn of_several_controllers_one_is_the_master_and_slaves_change_nothing() {
 
     assert_eq!(one.asks_for(MASTER, 5), role(MASTER, 5));
     roles(["master", "other"]);
-    // Who has been elected later is master in its place.
+    // The later master replaces it.
     assert_eq!(two.asks_for(MASTER, 6), role(MASTER, 6));
     roles(["slave", "master"]);
     one.is_refused(&message(ROLE_REQUEST, &role(MASTER, 5)), 11, 0);
@@ -131,7 +131,7 @@ fn a_controller_whose_packets_are_limited_hears_of_so_many_and_its_row_counts_al
         let [Some(bypassed), Some(queued), Some(dropped), Some(backlog)] = miss else {
             panic!("{miss:?}");
         };
-        // Each went at once, or waited and went later or was given up.
+        // Each was sent at once, or queued and sent later or dropped.
         if bypassed + queued >= before + many && backlog == 0 {
             assert!(dropped <= queued);
             assert_eq!(controller.told(), bypassed + queued - dropped);

@@ -1,9 +1,9 @@
-//! The differences that there may be, and why.
+//! The allowed differences and their reasons.
 
 use testkit::random::RuleSet;
 
-/// Why the packet `frame`, whose way through Open vSwitch `trace` tells, may come out differently;
-/// `None` where it may not.
+/// Why the packet `frame`, with Open vSwitch's `trace`, may come out differently; `None` if it must
+/// not.
 pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'static str> {
     let tags = tags(frame);
     let mut pushed = trace.matches("push_vlan:").count();
@@ -11,7 +11,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let mut cut = trace.contains("max_len=");
     let (mut missed, mut measured, mut rewritten) = (false, false, false);
     if trace.contains("hash(") {
-        // A trace there ends before the bucket that a hash chooses.
+        // Open vSwitch's trace ends before the bucket chosen by a hash.
         let all = [&set.groups[..], &set.rules[..]].concat().concat();
         pushed += all.matches("push_vlan:").count();
         pushed_label |= all.contains("push_mpls:");
@@ -23,7 +23,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     }
     let malformed_arp = trace.contains("arp_op=0") && trace.contains("arp_spa=0.0.0.0,arp_tpa=0.0.0.0");
     let has = |fields: &[&str]| fields.iter().any(|field| trace.contains(field));
-    // A clone within which Open vSwitch has to look at the packet anew.
+    // A clone in which Open vSwitch recirculates the packet.
     let cloned = |line: &str| {
         let part = ["pop_mpls:", "group:", "resubmit("];
         line.starts_with("clone(") && part.iter().any(|part| line.contains(part))
@@ -40,7 +40,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     };
     let relabelled = !is_labelled(frame) || has(&[other]);
     let drop_eligible = (0..tags).any(|tag| frame.get(14 + 4 * tag).is_some_and(|byte| byte & 0x10 != 0));
-    // Whichever port it is: rules may have changed it.
+    // Any port, because rules can have changed it.
     let silent = set.ports.iter().filter(|(_, word)| *word == "no-packet-in");
     let silent = silent.map(|(port, _)| format!("in_port={},", &port[1..]));
     let mut silent = silent.filter(|port| trace.contains(port.as_str()));
@@ -162,14 +162,14 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
 /// Why rules may have been learned differently.
 const LIMIT: &str = "by the manual no rule is added beyond a limit; there none is changed either, once it is reached";
 
-/// Why packets may come out differently after both have learned different rules: `rules` are those
-/// of Open vSwitch and those here.
+/// Why packets may come out differently after the switches have learned different rules: `rules`
+/// are Open vSwitch's and ours.
 pub(super) fn learned(set: &RuleSet, rules: &[Vec<String>; 2]) -> Option<&'static str> {
     let limited = set.rules.iter().any(|rule| rule.contains("limit="));
     (limited && rules[0] != rules[1]).then_some(LIMIT)
 }
 
-/// What statistics of a rule set may differ.
+/// Statistics of a rule set that may differ.
 #[derive(Debug, Default)]
 pub(super) struct Uncounted {
     packets: bool,
@@ -184,16 +184,15 @@ impl Uncounted {
     };
 
     pub(super) fn of(set: &RuleSet) -> Uncounted {
-        // Open vSwitch has rules count what comes by a port that receives nothing, before it drops
-        // it.
+        // In Open vSwitch rules count the packets of a port with `no-receive` before it drops them.
         let unheard = set.ports.iter().any(|(_, word)| *word == "no-receive");
-        // What comes behind check_pkt_larger is done, and counted, for either answer; but there not
-        // what comes behind a return from a table, a bucket or a clone.
+        // Actions after check_pkt_larger run and count for either result; in Open vSwitch not after
+        // the return from a table, a bucket or a clone.
         let returns = |rule: &String| !rule.starts_with("table=0,") || rule.contains("clone(");
         let twice = |rule: &String| rule.contains("check_pkt_larger") && returns(rule);
-        // It looks anew at what is behind a label that was put on by the same rules, and at what a
-        // group of its own choice is for, and counts that with the tags and labels that there are
-        // by then, and of check_pkt_larger's answers for the right one only.
+        // Open vSwitch recirculates after a pop of a label pushed by the same rules, and for select
+        // groups; then it counts with the packet's present tags and labels, and for
+        // check_pkt_larger only the right result.
         let select = set.groups.iter().any(|group| group.contains("type=select"));
         let answered = |rule: &String| twice(rule) || select && rule.contains("check_pkt_larger");
         let packets = unheard || set.rules.iter().chain(&set.groups).any(answered);
@@ -201,7 +200,7 @@ impl Uncounted {
         Uncounted { packets, bytes }
     }
 
-    /// Whether a word of a line of statistics, or of what controllers are told, is left out.
+    /// Whether a word of a statistics line or of a controller's message is left out.
     pub(super) fn word(&self, word: &str) -> bool {
         let begins = |names: &[&str]| names.iter().any(|name| word.starts_with(name));
         self.packets && begins(&["n_packets", "packet_count", "bucket0:packet_count", "pkts"])
@@ -210,14 +209,14 @@ impl Uncounted {
 
     /// Whether a counter is left out.
     pub(super) fn counter(&self, set: &RuleSet, name: &str) -> bool {
-        // It counts fragments that it drops as looked up and matched, by no rule of the table.
-        // Nor are packets of no rule looked up the same number of times.
+        // Open vSwitch counts dropped fragments as lookups and matches, without a rule. Packets
+        // without a rule also have another number of lookups.
         let table = name.contains("lookup") || name.contains("table") && (self.packets || set.frags == "drop");
-        // What is sent by a device that is down, a dummy of Open vSwitch's does not tell.
+        // Open vSwitch's dummies do not count packets sent by a device that is down.
         let down = set.ports.iter().filter(|(_, word)| *word == "down");
         let down = down.map(|(port, _)| port.replace('p', "port ") + ":");
-        // A label or a tag is put on there, or taken off, when the packet goes out, and a meter
-        // before that counts it as it was.
+        // Open vSwitch pushes and pops labels and tags at the output, so a meter before counts the
+        // old size.
         let sizes = ["_mpls", "_vlan", "vlan_vid", "vlan_pcp", "vlan_tci", "VLAN_TCI"];
         let labelled = set
             .rules
@@ -229,8 +228,7 @@ impl Uncounted {
     }
 }
 
-/// What frames have in common that may come out differently for the same reason: their tags, or
-/// their type, protocol and whether they are fragments.
+/// The kind of frames with an allowed difference: their tags, or type, protocol and fragmentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Tagged,
@@ -263,7 +261,7 @@ pub(super) fn kind(frame: &[u8]) -> Kind {
     }
 }
 
-/// What actions that write to a transport's header, or to what its checksum is of, are called.
+/// Actions that write to a transport header or to fields of its checksum.
 const TRANSPORT: [&str; 8] = [
     "mod_nw_src",
     "mod_nw_dst",
@@ -275,12 +273,12 @@ const TRANSPORT: [&str; 8] = [
     "IP_DST",
 ];
 
-/// Whether a rule tells controllers.
+/// Whether a rule sends to controllers.
 fn has_controller(rule: &str) -> bool {
     rule.contains("controller(") || rule.contains("CONTROLLER")
 }
 
-/// Whether any of the labels that are looked at is all zero bits, or not there as a whole.
+/// Whether any of the matched labels is zero or truncated.
 fn no_labels(stack: &[u8]) -> bool {
     for at in [0, 4, 8] {
         match stack.get(at..at + 4) {
@@ -292,20 +290,20 @@ fn no_labels(stack: &[u8]) -> bool {
     false
 }
 
-/// Whether packets after `frame` may go uncounted: where it should have a label and has not a whole
-/// one, or one of bits that are all zero, Open vSwitch cannot read the key of the flow that it
-/// makes of it, and no rule is told of what else that flow carries until it is forgotten.
+/// Whether packets after `frame` may be uncounted: for a truncated or zero label Open vSwitch
+/// cannot parse its own megaflow's key, and no rule counts that megaflow's packets until it is
+/// removed.
 pub(super) fn loses_count(frame: &[u8]) -> bool {
     is_labelled(frame) && no_labels(frame.get(14 + 4 * tags(frame)..).unwrap_or_default())
 }
 
-/// Whether a frame's type says that it has a label.
+/// Whether a frame has an MPLS EtherType.
 fn is_labelled(frame: &[u8]) -> bool {
     let rest = &frame[12 + 4 * tags(frame)..];
     rest.starts_with(&[0x88, 0x47]) || rest.starts_with(&[0x88, 0x48])
 }
 
-/// How many tags a frame bears, one that is cut off among them.
+/// The number of a frame's tags, with a truncated one.
 fn tags(frame: &[u8]) -> usize {
     let types = frame[12..].chunks(4);
     types

@@ -1,12 +1,12 @@
-//! Numbers that a switch prints of what it has counted.
+//! Parses a switch's printed counters.
 
 use std::collections::BTreeMap;
 
-/// What was counted, by what it is called.
+/// Counters by name.
 pub(super) type Counters = BTreeMap<String, i64>;
 
-/// Every number that is given as `name=number` or `name:number`, named by what stands before it
-/// too. What lines begin with names those below them that begin with nothing.
+/// Every number of the form `name=number` or `name:number`, with the words before it in its name.
+/// The start of a line also names the indented lines below it.
 pub(super) fn of(texts: &[String]) -> Counters {
     let mut counters = Counters::new();
     for (at, text) in texts.iter().enumerate() {
@@ -16,7 +16,7 @@ pub(super) fn of(texts: &[String]) -> Counters {
                 let parts = word.split_once(['=', ':']).filter(|(_, number)| !number.is_empty());
                 match parts {
                     Some((name, number)) if !name.is_empty() && name != "meter" => {
-                        // What is not counted is a question mark.
+                        // A question mark means not counted.
                         counters.extend(number.parse().map(|number| (format!("{at} {context}{name}"), number)));
                     }
                     _ => {
@@ -30,12 +30,12 @@ pub(super) fn of(texts: &[String]) -> Counters {
             }
         }
     }
-    // When they were made is not told in the same words, and how many there are is not counted.
+    // Ages are printed differently, and numbers of objects are not counters.
     counters.retain(|name, _| !name.contains("duration") && !name.contains("flow_count") && !name.contains("active"));
     counters
 }
 
-/// What was counted from `before` to `after`, where anything was.
+/// The differences from `before` to `after`, if not zero.
 pub(super) fn since(before: &Counters, after: &Counters) -> Counters {
     let grown = after.iter().map(|(name, number)| {
         let begin = before.get(name).copied().unwrap_or_default();

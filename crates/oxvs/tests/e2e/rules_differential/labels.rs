@@ -1,4 +1,4 @@
-//! Labels that come off, and rules that look at what was behind them or change it.
+//! Popped labels, and rules that match or change the headers behind them.
 
 use super::side::Batch;
 use super::{PATIENCE, Pair};
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use testkit::random::{MARK, MARK_PORT, RuleSet};
 use testkit::{Packet, mac, skip};
 
-/// Rules for packets of the first table, with those for what they make of them.
+/// Rules of the first table with the rules for their results.
 const SETS: [&[&str]; 9] = [
     &[
         "mpls,actions=pop_mpls:0x0800,goto_table:1",
@@ -45,7 +45,7 @@ const SETS: [&[&str]; 9] = [
     ],
 ];
 
-/// UDP packets behind a label, or behind two as well.
+/// UDP packets with one label, or also with two.
 fn packets(two: bool) -> Batch {
     let mut batch = Batch::new();
     let stacks = [&[0x0000_5140_u32][..], &[0x0000_5020, 0x0000_6140]];
@@ -65,8 +65,8 @@ fn packets(two: bool) -> Batch {
     batch
 }
 
-/// What a trace tells but for the megaflow, and whether the packet is recirculated: the order of
-/// the datapath's steps is each switch's own.
+/// A trace without the megaflow, and whether it recirculates: the order of datapath actions may
+/// differ.
 fn told(trace: &str) -> (Vec<&str>, bool) {
     let own = ["Megaflow: ", "Datapath actions: "];
     let told = trace
@@ -99,8 +99,7 @@ fn what_is_behind_labels_is_seen_and_changed_as_in_open_vswitch() {
         };
         pair.program(&mut set).unwrap();
         assert_eq!(set.rules.len(), rules.len() + 1, "{rules:?}");
-        // Open vSwitch takes both off at once where what is behind the first is said to be no
-        // label.
+        // Open vSwitch pops both at once if the pop's EtherType is not a label's.
         let packets = packets(rules[0].contains("mpls_bos"));
         for (port, frame) in &packets[..1] {
             let (expected, found) = (pair.oracle_trace(port, frame), pair.mine.trace(port, frame));

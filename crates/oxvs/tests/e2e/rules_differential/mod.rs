@@ -1,7 +1,6 @@
 //! The same random OpenFlow rules and the same random packets through the switch under test and
-//! Debian's Open vSwitch: what comes out of each port must be the same, byte for byte, and what
-//! controllers are told, and so must what rules, groups, meters, tables and ports have counted
-//! afterwards.
+//! Debian's Open vSwitch: each port's output must be the same, byte for byte, and so must the
+//! controllers' messages and the counters of rules, groups, meters, tables and ports.
 //!
 //! `OXVS_SOAK` multiplies the rule sets and gives each more packets, `OXVS_SEED` names the first
 //! one, `OXVS_CASES` says how many. With `OXVS_EACH`, statistics are compared after so many
@@ -27,17 +26,17 @@ use testkit::{Rng, skip};
 
 /// Rule sets tried.
 const CASES: u64 = 20;
-/// Rule sets for each `OXVS_SOAK`: at 20, which is what `make soak` asks for, a million packets.
+/// Rule sets for each `OXVS_SOAK`: at 20, as in `make soak`, a million packets.
 const SOAKED: u64 = 60;
 /// Batches of packets for each rule set, and those of a soak.
 const BATCHES: (usize, usize) = (3, 14);
 /// Packets in a batch. A dummy device's queue holds 100.
 const PACKETS: usize = 80;
-/// How often a look is taken, some milliseconds apart, for what is not there with the marks.
+/// Number of polls, some milliseconds apart, for output that is late after the marks.
 const PATIENCE: u32 = 150;
-/// Packets that are tried together before each is on its own.
+/// Packets tried together before each is tried alone.
 const TOGETHER: usize = 8;
-/// Pairs of switches that a soak tries rule sets with at the same time.
+/// Pairs of switches that run at the same time in a soak.
 const PAIRS: usize = 4;
 
 #[test]
@@ -46,7 +45,7 @@ fn random_packets_leave_random_rules_as_they_leave_open_vswitch() {
     let soak = number("OXVS_SOAK");
     let cases = number("OXVS_CASES").unwrap_or(soak.map_or(CASES, |times| times * SOAKED));
     let series = Mutex::new(Series::new(number("OXVS_SEED").unwrap_or(1), cases));
-    // They wait for each other most of the time, each two of a pair.
+    // The two switches of a pair mostly wait for each other.
     let (pairs, batches) = match soak {
         Some(_) => (PAIRS, BATCHES.1),
         None => (1, BATCHES.0),
@@ -69,15 +68,15 @@ struct Pair {
     oracle: Side,
     mine: Side,
     tally: Tally,
-    /// Kinds of packets that may come out differently of this rule set.
+    /// Kinds of packets with an allowed difference in this rule set.
     singled: Vec<allowed::Kind>,
     /// Batches of packets for each rule set.
     batches: usize,
-    /// What both had counted when they were last found to have counted the same.
+    /// Both switches' counters when they were last equal.
     counted: Option<[Counters; 2]>,
-    /// What the counters here have counted, when they were last compared.
+    /// Our counters when they were last compared.
     counters_here: Counters,
-    /// What came out here of each part of the rule set's packets, and was counted at the end.
+    /// Our switch's output for each part of the rule set's packets, and the final counters.
     shown: Shown,
 }
 
@@ -92,12 +91,12 @@ impl Pair {
         self.program(&mut set)?;
         let before = match self.counted.take() {
             Some(counted) if set.telling.is_none() => counted,
-            // Until a controller hears, marks are sent in vain.
+            // Until the controller is connected, marks are lost.
             _ => [self.oracle.counted(), self.mine.counted()],
         };
         let (mut excused, mut forgets, mut all) = (false, false, Batch::new());
         for _ in 0..self.batches {
-            // A device that is down receives nothing, though a dummy of Open vSwitch's does.
+            // A device that is down receives nothing, but Open vSwitch's dummies do.
             let inputs: Vec<_> = INPUTS
                 .into_iter()
                 .filter(|port| !set.ports.contains(&(port, "down")))
@@ -105,8 +104,8 @@ impl Pair {
             let batch: Batch = (0..PACKETS)
                 .map(|_| (*rng.pick(&inputs), self.frame(&mut rng)))
                 .collect();
-            // What is learned of one packet is for the next: each is let through before.
-            // A controller that is told too much at once misses some.
+            // A learned rule applies to the next packet, so each packet passes alone. A controller
+            // that gets too much at once misses messages.
             let (packets, size) = match (set.learning, set.telling) {
                 (true, _) => (PACKETS / 3, 1),
                 (_, Some(_)) => (PACKETS / 2, 8),
@@ -119,7 +118,8 @@ impl Pair {
             for part in runs.flat_map(|run| run.chunks(size)) {
                 self.tally.sent += part.len();
                 all.extend_from_slice(part);
-                // Nor does Open vSwitch tell such a packet from others that it has decided for.
+                // Open vSwitch also does not distinguish such a packet from others in its
+                // megaflows.
                 if set.learning || forgets || alone(&part[0]) {
                     self.forget_flows();
                 }
@@ -145,7 +145,7 @@ impl Pair {
                             excused = true;
                             continue;
                         }
-                        // A packet before may have taught them different things.
+                        // They may have learned differently from an earlier packet.
                         if set.learning {
                             match self.recount(&set, &all) {
                                 Cause::Fault(story) => return Err(format!("{}\n{story}", set.text())),
@@ -184,8 +184,7 @@ impl Pair {
         }
     }
 
-    /// A random frame, unlike those of which it is known that they may come out differently: to
-    /// single out each takes long.
+    /// A random frame of a kind without an allowed difference, because singling out takes long.
     fn frame(&self, rng: &mut Rng) -> Vec<u8> {
         let mut frame = random::frame(rng);
         for _ in 0..20 {
@@ -197,8 +196,8 @@ impl Pair {
         frame
     }
 
-    /// Why packets may come out differently by what was learned before them, and is not when they
-    /// are tried alone.
+    /// Why packets may come out differently because of earlier learning, which a single packet does
+    /// not show.
     fn lesson(&mut self, set: &RuleSet, part: &[(&'static str, Vec<u8>)]) -> Option<&'static str> {
         if !set.learning {
             return None;
@@ -212,7 +211,7 @@ impl Pair {
         })
     }
 
-    /// What either has learned, where that matters, and how the packets fare with that.
+    /// Compares the learned rules and the packets' treatment with them.
     fn learned(&mut self, set: &RuleSet, batch: &[(&'static str, Vec<u8>)]) -> String {
         if !set.learning {
             return String::new();
@@ -225,13 +224,13 @@ impl Pair {
         format!("there\n{}\nhere\n{}", tell(&mut self.oracle), tell(&mut self.mine))
     }
 
-    /// Makes both decide anew: Open vSwitch goes by what it has decided for up to half a second,
-    /// whatever was learned since.
+    /// Flushes both switches' megaflows, because Open vSwitch uses an outdated megaflow for up to
+    /// half a second after learning.
     fn forget_flows(&mut self) {
         self.oracle.command("revalidator/purge", &[]);
     }
 
-    /// Programs both. What one refuses, the other must too; the set is left without it.
+    /// Programs both. They must refuse the same rules, which leave the set.
     fn program(&mut self, set: &mut RuleSet) -> Result<(), String> {
         let answers = (self.oracle.program(set), self.mine.program(set));
         if let (Ok(()), Ok(())) = &answers {
@@ -247,7 +246,7 @@ impl Pair {
             let add = ["add-flow", "br0", &rule];
             let answers = (self.oracle.ofctl(set.version, &add), self.mine.ofctl(set.version, &add));
             let reason = |answer: &Result<String, String>| {
-                // Before it there may be what the tool logs, with the time.
+                // Log lines of the tool with the time may come first.
                 let text = answer.as_ref().err().map(|e| match e.find("OFPT_ERROR") {
                     Some(at) => e[at..].lines().next().unwrap_or_default().to_owned(),
                     None => e.lines().next().unwrap_or_default().to_owned(),
@@ -269,7 +268,7 @@ impl Pair {
         self.exchange_within(batch, PATIENCE)
     }
 
-    /// The same, waiting no more than so many times for what is not there with the marks.
+    /// The same with a limited number of polls for output that is late after the marks.
     fn exchange_within(&mut self, batch: &[(&'static str, Vec<u8>)], patience: u32) -> Outputs {
         let ports = self.oracle.send(batch);
         self.mine.send(batch);
@@ -279,8 +278,8 @@ impl Pair {
         Outputs { expected, found }
     }
 
-    /// Finds the packet of a batch that makes the difference, sent alone through both: the story of
-    /// its way. `together` is what came of the batch.
+    /// Finds the packet of a batch that makes the difference by sending each alone through both.
+    /// Returns its report. `together` is the batch's output.
     fn single_out(&mut self, set: &RuleSet, batch: &[(&'static str, Vec<u8>)], together: &Outputs) -> Cause {
         if set.learning {
             let programmed = self.oracle.program(set).and_then(|()| self.mine.program(set));
@@ -308,7 +307,7 @@ impl Pair {
             }
         }
         if matches!(cause, Cause::Unknown) && !set.learning && alone.found == together.found {
-            // Each is treated here as it is alone, and as Open vSwitch treats it alone.
+            // Our switch treats each packet as it does alone, and as Open vSwitch does alone.
             let reason = "what Open vSwitch has decided for a packet it does with another, for which its rules say something else";
             *self.tally.reasons.entry(reason).or_default() += 1;
             cause = Cause::Allowed;
@@ -316,21 +315,21 @@ impl Pair {
         cause
     }
 
-    /// What Open vSwitch says of a packet's way.
+    /// Open vSwitch's trace of a packet.
     fn oracle_trace(&mut self, port: &'static str, frame: &[u8]) -> String {
         let trace = self.oracle.trace(port, frame);
-        // A trace there sends what is put out within another action.
+        // Open vSwitch's trace really sends packets that are output within another action.
         self.oracle.exchange_marks();
         trace
     }
 
-    /// Sends a packet alone through both, of which neither knows its flow: what comes out, or why
-    /// that differs.
+    /// Sends a packet alone through both, without megaflows. Returns the output, or the reason of a
+    /// difference.
     fn judge_alone(&mut self, set: &RuleSet, packet: &(&'static str, Vec<u8>)) -> Result<Outputs, Cause> {
         let mut patience = PATIENCE / 10;
         loop {
             let (port, frame) = packet;
-            // What is learned of the packet is for the next.
+            // Rules learned from the packet apply to the next one.
             let unlearned = set.learning.then(|| self.oracle_trace(port, frame));
             self.forget_flows();
             let outputs = self.exchange_within(std::slice::from_ref(packet), patience);
@@ -356,8 +355,8 @@ impl Pair {
         }
     }
 
-    /// Rules and groups must have counted the same, and controllers be told the same when the rules
-    /// are removed at last.
+    /// Rules and groups must have counted the same, and controllers must get the same messages when
+    /// the rules are removed.
     fn compare_statistics(&mut self, set: &RuleSet) -> Result<(), String> {
         self.compare_rules(set)?;
         if set.telling.is_none() {
@@ -424,7 +423,7 @@ impl Pair {
     }
 }
 
-/// What was seen of the switch under test, step by step, to tell whether it does the same again.
+/// The results of the switch under test, step by step, to check that it repeats them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Shown(Vec<u64>);
 
@@ -438,7 +437,7 @@ impl Shown {
 
 /// Why a batch came out differently.
 enum Cause {
-    /// A packet, whose story this is.
+    /// A packet, with its report.
     Fault(String),
     /// Packets whose treatment may differ.
     Allowed,
@@ -446,7 +445,7 @@ enum Cause {
     Unknown,
 }
 
-/// What came out of both.
+/// The output of both switches.
 #[derive(Default)]
 struct Outputs {
     expected: Output,
@@ -454,7 +453,7 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// What one of them has and the other has not, where there is anything.
+    /// The difference of their outputs, if any.
     fn difference(&self) -> Option<String> {
         let Outputs { expected, found } = self;
         (found != expected).then(|| {
@@ -466,7 +465,7 @@ impl Outputs {
         })
     }
 
-    /// Adds what came out for other packets.
+    /// Adds the output of other packets.
     fn add(&mut self, other: Outputs) {
         for (all, more) in [(&mut self.expected, other.expected), (&mut self.found, other.found)] {
             for (port, frames) in more {
@@ -478,13 +477,13 @@ impl Outputs {
     }
 }
 
-/// Packets with the ports they come in by, one a line.
+/// Packets with their ingress ports, one on each line.
 fn packets_text(packets: &[(&str, Vec<u8>)]) -> String {
     let line = |(port, frame): &(&str, Vec<u8>)| format!("\n{port} {}", testkit::to_hex(frame));
     packets.iter().map(line).collect()
 }
 
-/// What one has and the other has not.
+/// The part of one output that the other lacks.
 fn only(some: &Output, other: &Output) -> String {
     let mut text = String::new();
     for (port, frames) in some {

@@ -1,4 +1,4 @@
-//! What a switch tells its controllers: of packets, and of rules that end.
+//! A switch's messages to controllers: packet-ins and removed rules.
 
 use std::path::PathBuf;
 use testkit::random::MARK;
@@ -8,12 +8,12 @@ use testkit::{Daemon, Vswitch};
 pub(super) struct Monitor {
     _daemon: Daemon,
     path: PathBuf,
-    /// Characters of its output that were taken.
+    /// Characters of its output already read.
     seen: usize,
 }
 
 impl Monitor {
-    /// Begins to listen in the form `form`; `name` is used once.
+    /// Starts to listen with packet-in format `form`; `name` is used once.
     pub(super) fn start(switch: &Vswitch, name: &str, version: &str, form: &str) -> Monitor {
         let words = ["ovs-ofctl", "-O", version, "-P", form, "-m", "monitor", "br0", "65535"];
         let mut words: Vec<String> = words.map(str::to_owned).to_vec();
@@ -27,7 +27,7 @@ impl Monitor {
         }
     }
 
-    /// What was told since the last call, without marks; how many marks were among it.
+    /// The messages since the last call without marks, and the number of marks.
     pub(super) fn take(&mut self) -> (Vec<String>, usize) {
         let all = std::fs::read_to_string(&self.path).unwrap_or_default();
         let text = &all[self.seen..];
@@ -47,8 +47,7 @@ impl Monitor {
         for (at, start) in starts.iter().enumerate() {
             let message = &text[*start..starts.get(at + 1).copied().unwrap_or(text.len())];
             let mark = message.contains(&format!("dl_type=0x{MARK:04x}"));
-            // Of the last one, it is not known whether it is whole, but of a mark, which ends in
-            // this line.
+            // The last message may be incomplete, except a mark, which ends in this line.
             let last = message.lines().last().unwrap_or_default();
             let whole = match mark {
                 true => last.starts_with("00000030") && message.ends_with('\n'),
@@ -68,8 +67,8 @@ impl Monitor {
     }
 }
 
-/// A message without what depends on the time, and without where the action set sends to, which
-/// Open vSwitch does not tell.
+/// A message without parts that depend on the time, and without the action set's output, which Open
+/// vSwitch does not send.
 fn still(message: &str) -> String {
     let words = message.split(' ');
     let words = words.filter(|word| {

@@ -1,18 +1,16 @@
-//! Which packet it is that both count differently, where what comes out is the same.
+//! Finds the packet that the switches count differently although the output is the same.
 
 use super::counters::Counters;
 use super::{Cause, Pair, TOGETHER, allowed};
 use testkit::random::RuleSet;
 
 impl Pair {
-    /// Sends `packets` once more through both, programmed anew, to find the one that makes the
-    /// difference.
+    /// Programs both again and sends `packets` once more to find the one that makes the difference.
     pub(super) fn recount(&mut self, set: &RuleSet, packets: &[(&'static str, Vec<u8>)]) -> Cause {
         let cause = self.recount_by(set, packets, false);
         if set.learning && matches!(cause, Cause::Fault(_)) {
-            // What a packet met may have been another thing than what it left behind. To be told of
-            // its way before it is sent changes counts in Open vSwitch (of meters, for one), so
-            // that only what it allows counts.
+            // A packet can meet another state than it leaves behind. A trace before sending changes
+            // counters in Open vSwitch (meters, for example), so only an allowed difference counts.
             if let Cause::Allowed = self.recount_by(set, packets, true) {
                 return Cause::Allowed;
             }
@@ -20,8 +18,7 @@ impl Pair {
         cause
     }
 
-    /// The same; where it is asked to `foretell`, Open vSwitch says of a packet's way before the
-    /// packet comes.
+    /// The same; with `foretell`, Open vSwitch traces each packet before it is sent.
     fn recount_by(&mut self, set: &RuleSet, packets: &[(&'static str, Vec<u8>)], foretell: bool) -> Cause {
         let mut cause = Cause::Unknown;
         let mut before = None;
@@ -59,8 +56,8 @@ impl Pair {
         cause
     }
 
-    /// Sends some packets, of which neither switch knows any flow, and compares what was counted
-    /// since both were programmed, which they are where there is no `before`.
+    /// Sends some packets without megaflows in either switch, and compares the counters since both
+    /// were programmed; programs them if `before` is none.
     fn count(
         &mut self,
         set: &RuleSet,
@@ -80,8 +77,8 @@ impl Pair {
             .map_or(Ok(()), |before| self.compare_counters(set, before))
     }
 
-    /// Whether a packet may be counted differently; `unlearned` is what Open vSwitch said of its
-    /// way before it came.
+    /// Whether a packet may be counted differently; `unlearned` is Open vSwitch's trace before it
+    /// was sent.
     fn judge(
         &mut self,
         set: &RuleSet,

@@ -10,40 +10,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use testkit::{Options, Vswitch};
 
-/// After so many rule sets captures are begun anew.
+/// Rule sets after which captures are restarted.
 const REBUILD: u64 = 40;
-/// How often a rule set is tried again of which a difference was seen.
+/// How often a rule set with a difference is tried again.
 const AGAIN: u32 = 4;
-/// Faults told of before the test ends, where `OXVS_FAULTS` does not say how many.
+/// Faults reported before the test ends, unless `OXVS_FAULTS` sets another number.
 const FAULTS: u64 = 4;
 
-/// What pairs have tried, and what is left to be tried.
+/// Tried and remaining rule sets.
 pub(super) struct Series {
     first: u64,
     next: u64,
     end: u64,
     tally: Tally,
-    /// Rule sets of which some packet or count differs.
+    /// Rule sets with a difference in a packet or a counter.
     faults: Vec<u64>,
-    /// So many of them end the test.
+    /// The number of faults that ends the test.
     enough: u64,
     begin: Instant,
     told: Instant,
 }
 
-/// What went through both switches.
+/// Counters of the series.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) sent: usize,
     pub(super) came_out: usize,
     /// Rule sets with a packet whose treatment may differ.
     pub(super) excused: u64,
-    /// Such packets, by why.
+    /// Such packets by reason.
     pub(super) reasons: BTreeMap<&'static str, u64>,
 }
 
 impl Series {
-    /// So many rule sets from a seed on.
+    /// A number of rule sets from a seed on.
     pub(super) fn new(first: u64, cases: u64) -> Series {
         let now = Instant::now();
         Series {
@@ -58,7 +58,7 @@ impl Series {
         }
     }
 
-    /// The seed of a rule set that nobody has tried; `None` where the series ends.
+    /// The seed of the next untried rule set; `None` at the end of the series.
     fn take(&mut self, tried: Tally) -> Option<u64> {
         self.tally.sent += tried.sent;
         self.tally.came_out += tried.came_out;
@@ -77,7 +77,7 @@ impl Series {
         Some(seed)
     }
 
-    /// Tells of all that was tried, and whether it was as it should be.
+    /// Prints the results and fails if there were faults.
     pub(super) fn conclude(self) {
         let (
             Tally {
@@ -118,11 +118,11 @@ impl Pair {
         }
     }
 
-    /// Tries what is left of a series.
+    /// Tries the remaining rule sets of a series.
     pub(super) fn run(mut self, series: &Mutex<Series>) {
         let mut tried = 0;
         loop {
-            // The others take theirs while this one is tried.
+            // The other pairs take theirs while this one is tried.
             let next = locked(series).take(std::mem::take(&mut self.tally));
             let Some(seed) = next else { break };
             let fresh = tried % REBUILD == 0;
@@ -137,18 +137,17 @@ impl Pair {
                 }
             }));
             let case = case.unwrap_or_else(|why| {
-                // Labels put on and taken off make Open vSwitch fail an assertion now and then, and
-                // end.
+                // Pushed and popped labels sometimes end Open vSwitch by a failed assertion.
                 let lost = self.oracle.is_lost();
                 assert!(lost || !self.mine.has_ended(), "OXVS_SEED={seed}: the switch ended");
-                self.begin_anew();
+                self.restart_both();
                 if lost {
                     return Ok(());
                 }
-                // Where the whole machine stood still for a minute, once more shows nothing.
+                // If the whole machine stopped for a minute, a second try shows no difference.
                 catch_unwind(AssertUnwindSafe(|| self.case(seed))).unwrap_or_else(|_| {
                     println!("OXVS_SEED={seed} shows it");
-                    // The others need not go on.
+                    // The other pairs stop.
                     locked(series).end = 0;
                     resume_unwind(why);
                 })
@@ -156,7 +155,7 @@ impl Pair {
             let Err(fault) = case else { continue };
             assert!(self.mine.switch.daemon().is_running(), "the switch ended:\n{fault}");
             if self.oracle.has_ended() {
-                self.begin_anew();
+                self.restart_both();
                 continue;
             }
             self.counted = None;
@@ -165,9 +164,8 @@ impl Pair {
         }
     }
 
-    /// Tries a rule set again of which a difference was seen, which is none where Open vSwitch does
-    /// not show it again at that step, and what is seen here of that step and all before is the
-    /// same.
+    /// Tries a rule set with a difference again. It is no fault if Open vSwitch does not repeat it
+    /// at that step while our switch repeats this step and all before.
     fn again(&mut self, seed: u64, mut fault: String) -> Result<(), String> {
         for _ in 0..AGAIN {
             if self.oracle.has_ended() {
@@ -194,8 +192,8 @@ impl Pair {
         Err(fault)
     }
 
-    /// Starts both again, as Open vSwitch has ended.
-    fn begin_anew(&mut self) {
+    /// Restarts both after Open vSwitch has ended.
+    fn restart_both(&mut self) {
         self.oracle = Side::new(Vswitch::debian(Options::default()));
         self.mine = Side::new(start(Options::default()));
         self.rebuild();

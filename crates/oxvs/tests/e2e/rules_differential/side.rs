@@ -1,4 +1,4 @@
-//! One of the two switches: programmed, sent frames to, and looked at.
+//! One of the two switches: programs it, sends frames, and reads its output and counters.
 
 use super::allowed::Uncounted;
 use super::counters;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use testkit::random::{MARK, MARK_PORT, RuleSet};
 use testkit::{Unixctl, Vswitch, pcap};
 
-/// Ports that frames come in by; `br0` is LOCAL.
+/// Ingress ports; `br0` is LOCAL.
 pub(super) const INPUTS: [&str; 5] = ["p1", "p2", "p3", "p4", "br0"];
 const OUTPUTS: [&str; 6] = ["p1", "p2", "p3", "p4", "p5", "br0"];
 
-/// What controllers are told comes out of here.
+/// The pseudo port of controllers' messages.
 pub(super) const CONTROLLER: &str = "controller";
 
-/// What came out, by port; each port's sorted, since ports are served in any order.
+/// Output by port; each port's is sorted, since ports are served in any order.
 pub(super) type Output = BTreeMap<&'static str, Vec<Vec<u8>>>;
 
-/// Frames to send, with the ports they come in by.
+/// Frames to send with their ingress ports.
 pub(super) type Batch = Vec<(&'static str, Vec<u8>)>;
 
 pub(super) struct Side {
@@ -28,13 +28,13 @@ pub(super) struct Side {
     outputs: BTreeMap<&'static str, pcap::Tail>,
     marks: Option<pcap::Tail>,
     monitor: Option<Monitor>,
-    /// Ports whose packets go nowhere, so that no mark is sent there.
+    /// Ports whose packets are dropped, so that no mark is sent there.
     mute: Vec<&'static str>,
-    /// What was changed of ports, and is to be changed back.
+    /// Changed port settings to undo.
     changed: Vec<(&'static str, &'static str)>,
     frags: &'static str,
     groups: bool,
-    /// How often a bridge was made, and how often it was programmed.
+    /// Numbers of bridges made and of programmings.
     generation: (u32, u32),
 }
 
@@ -63,8 +63,8 @@ impl Side {
         })
     }
 
-    /// Whether the switch has ended, or answers no more: a trace of Open vSwitch's now and then
-    /// does not come to an end.
+    /// Whether the switch has ended or no longer answers: Open vSwitch's traces sometimes do not
+    /// end.
     pub(super) fn is_lost(&mut self) -> bool {
         if self.has_ended() {
             return true;
@@ -73,7 +73,7 @@ impl Side {
         !matches!(catch_unwind(AssertUnwindSafe(asked)), Ok(Ok(_)))
     }
 
-    /// Makes the bridge anew, with new captures in place of those that grew.
+    /// Makes the bridge again with new captures, because the old ones have grown.
     pub(super) fn rebuild(&mut self) {
         self.generation.0 += 1;
         self.monitor = None;
@@ -96,7 +96,7 @@ impl Side {
                 }
                 None => String::new(),
             };
-            // Of what is too large for a port Open vSwitch drops whatever is sent with it, which
+            // For a packet too large for a port Open vSwitch drops all packets of its batch, which
             // depends on the time.
             words += &format!(
                 "set interface {port} mtu_request=9000 options:tx_pcap={}",
@@ -115,13 +115,11 @@ impl Side {
         }
     }
 
-    /// Puts a rule set in place of the one there is; what the switch answered, where it refused any
-    /// of it.
+    /// Replaces the rule set. Returns the switch's answer if it refused a part.
     pub(super) fn program(&mut self, set: &RuleSet) -> Result<(), String> {
         self.generation.1 += 1;
         self.monitor = None;
-        // What Open vSwitch's flows have counted and its rules were not told yet, it would tell the
-        // new ones.
+        // Open vSwitch would credit the megaflows' pending counters to the new rules.
         self.command("revalidator/purge", &[]);
         self.change_ports(set)?;
         self.command("fdb/flush", &["br0"]);
@@ -138,7 +136,7 @@ impl Side {
             self.monitor = Some(Monitor::start(&self.switch, &name, set.version, form));
             self.await_monitor();
         }
-        // What was decided by the rules before is not at once forgotten there.
+        // Open vSwitch does not flush the old rules' megaflows at once.
         self.command("revalidator/purge", &[]);
         Ok(())
     }
@@ -172,7 +170,7 @@ impl Side {
         Ok(())
     }
 
-    /// Waits until the monitor hears.
+    /// Waits until the monitor is connected.
     fn await_monitor(&mut self) {
         let hears = |side: &mut Side| side.monitor.as_mut().is_some_and(|monitor| monitor.take().1 > 0);
         for _ in 0..500 {
@@ -182,7 +180,7 @@ impl Side {
                 break;
             }
         }
-        // Marks that come late.
+        // Late marks.
         for _ in 0..10 {
             std::thread::sleep(Duration::from_millis(4));
             hears(self);
@@ -199,7 +197,7 @@ impl Side {
         self.ofctl(version, &[command, "br0", &file]).map(drop)
     }
 
-    /// `ovs-ofctl`; what it said where it failed.
+    /// Runs `ovs-ofctl`; the error is its output.
     pub(super) fn ofctl(&self, version: &str, args: &[&str]) -> Result<String, String> {
         let words = [&["--timeout=120", "-O", version], args].concat();
         let done = self.switch.tool("ovs-ofctl", &words);
@@ -212,7 +210,7 @@ impl Side {
         answer.unwrap_or_else(|e| panic!("{command} {args:?}: {e}"))
     }
 
-    /// What the daemon says of a frame on its way.
+    /// The daemon's trace of a frame.
     pub(super) fn trace(&mut self, port: &str, frame: &[u8]) -> String {
         let number = port.strip_prefix('p').unwrap_or("LOCAL");
         let port = format!("in_port={number}");
@@ -222,7 +220,7 @@ impl Side {
         answer.unwrap_or_else(|e| e)
     }
 
-    /// Sends frames, and behind those of each port a mark; the ports that marks came by.
+    /// Sends frames, and after those of each port a mark. Returns the ports with marks.
     pub(super) fn send(&mut self, batch: &[(&'static str, Vec<u8>)]) -> Vec<&'static str> {
         let mut by_port: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         for (port, frame) in batch {
@@ -240,17 +238,17 @@ impl Side {
         by_port.into_keys().filter(|port| !self.mute.contains(port)).collect()
     }
 
-    /// Forgets whatever comes out.
+    /// Discards the output.
     pub(super) fn exchange_marks(&mut self) {
         let ports = self.send(&[]);
         self.receive(&ports, None);
     }
 
-    /// What comes out until the marks have, and, where it is known, as much as is expected, for
-    /// which so many looks are taken.
+    /// The output until the marks, and the expected amount if known, with a limited number of
+    /// polls.
     pub(super) fn receive(&mut self, ports: &[&'static str], expected: Option<(&Output, u32)>) -> Output {
         self.await_marks(ports.len());
-        // What is sent with a mark may be there after it, but not after one that is sent later.
+        // A packet sent with a mark can arrive after it, but not after a later mark.
         for port in ports {
             self.command("netdev-dummy/receive", &[port, &mark()]);
         }
@@ -258,7 +256,7 @@ impl Side {
         let mut output = Output::new();
         let count = |o: &Output| o.values().map(Vec::len).sum::<usize>();
         let mut heard = 0;
-        // Counted, not measured: whoever is stopped for a while has not waited.
+        // Counts polls instead of time, so that a stopped process has not waited.
         for waited in 0.. {
             for (port, tail) in &mut self.outputs {
                 output.entry(port).or_default().extend(tail.take());
@@ -273,14 +271,14 @@ impl Side {
             }
             let short = expected.is_some_and(|(e, looks)| count(&output) < count(e) && waited < looks);
             let deaf = self.monitor.is_some() && heard < 2 * ports.len() && waited < 2000;
-            // Who is not told of marks by a port may be told of a packet by it, at any time.
+            // Without marks of a port its packet-ins can arrive at any time.
             let unmarked = self.monitor.is_some() && !self.mute.is_empty() && waited < 15;
             if !short && !deaf && !unmarked {
                 break;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // What a device does that is down, a dummy of Open vSwitch's does not tell.
+        // Open vSwitch's dummies do not report the state of a device that is down.
         output.retain(|port, _| !self.changed.contains(&(port, "down")));
         output.values_mut().for_each(|frames| frames.sort());
         output
@@ -291,7 +289,7 @@ impl Side {
             if waited % 1000 == 999 && !self.switch.daemon().is_running() {
                 break;
             }
-            // Floods come to this port too.
+            // Floods reach this port too.
             let frames = self.marks.as_mut().expect("the bridge is built").take();
             let marks = frames.iter().filter(|frame| testkit::to_hex(frame) == mark());
             missing = missing.saturating_sub(marks.count());
@@ -308,9 +306,9 @@ impl Side {
         );
     }
 
-    /// Removes all rules; what controllers are told of that.
+    /// Removes all rules. Returns the controllers' messages about them.
     pub(super) fn end(&mut self, version: &str, uncounted: &Uncounted) -> Vec<String> {
-        // Before OpenFlow 1.3 a dump does not say whose removal is told.
+        // Before OpenFlow 1.3 a dump does not show the flag for flow-removed messages.
         let rules = self.ofctl("OpenFlow13", &["dump-flows", "br0"]);
         let rules = rules.unwrap_or_else(|e| panic!("dump-flows: {e}"));
         let expected = rules.lines().filter(|line| line.contains("send_flow_rem")).count();
@@ -328,8 +326,8 @@ impl Side {
         }
         let counted = |message: &String| {
             let words = message.split(' ').filter(|word| !uncounted.word(word));
-            // What OpenFlow 1.0 has no words for is left out here, and said as if it were something
-            // else there.
+            // oxvs leaves out parts that OpenFlow 1.0 cannot express; Open vSwitch prints something
+            // else.
             let words = words.filter(|word| version != "OpenFlow10" || !word.starts_with("priority="));
             words.collect::<Vec<_>>().join(" ")
         };
@@ -338,7 +336,7 @@ impl Side {
         told
     }
 
-    /// What ports, tables and meters have counted since they were made.
+    /// Counters of ports, tables and meters since they were made.
     pub(super) fn counted(&mut self) -> counters::Counters {
         self.command("revalidator/purge", &[]);
         let asked = ["dump-ports", "dump-tables", "meter-stats"].map(|command| {
@@ -348,14 +346,14 @@ impl Side {
         counters::of(&asked)
     }
 
-    /// Rules as they are printed, with what they counted, and without what depends on the time.
+    /// Printed rules with their counters, without parts that depend on the time.
     pub(super) fn statistics(&mut self, version: &str, uncounted: &Uncounted) -> Vec<String> {
-        // Megaflows have counted what their rules are yet to be told.
+        // Pushes the megaflows' pending counters to the rules.
         self.command("revalidator/purge", &[]);
         let text = self.ofctl(version, &["dump-flows", "br0"]);
         let text = text.unwrap_or_else(|e| panic!("dump-flows: {e}"));
         let timed = |word: &&str| !word.starts_with("duration=") && !word.contains("_age=") && !uncounted.word(word);
-        // Two ways to ask for no tag, which are one here.
+        // Two ways to match untagged packets, which oxvs prints as one.
         let untagged = |line: String| line.replace("vlan_tci=0x0000/0x1fff", "vlan_tci=0x0000");
         let line = |line: &str| untagged(line.split_whitespace().filter(timed).collect::<Vec<_>>().join(" "));
         let mut lines: Vec<_> = text
@@ -366,8 +364,8 @@ impl Side {
         if version != "OpenFlow10" {
             let groups = self.ofctl(version, &["dump-group-stats", "br0"]);
             let groups = groups.unwrap_or_else(|e| panic!("dump-group-stats: {e}"));
-            // A group without buckets counts nothing there. A rule that has a group twice is one
-            // reference by OpenFlow, and two there.
+            // In Open vSwitch a group without buckets counts nothing, and a rule that uses a group
+            // twice is two references, in OpenFlow one.
             let varies = |word: &&str| {
                 ["duration=", "ref_count="].iter().any(|name| word.starts_with(name)) || uncounted.word(word)
             };

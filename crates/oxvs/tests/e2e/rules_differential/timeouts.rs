@@ -31,8 +31,8 @@ fn rules_end_when_they_end_in_open_vswitch_having_counted_the_same() {
     let (all, mut left) = (Uncounted::default(), Vec::new());
     for step in 1..=17_u32 {
         let [oracle, mine] = sides.each_mut().map(|side| {
-            // Never at the very moment that one is due, which here is the end and there is just
-            // before it.
+            // Never exactly at a timeout, where the rule has expired for oxvs and not yet for Open
+            // vSwitch.
             side.command("time/warp", &["900"]);
             side.command("revalidator/purge", &[]);
             if step <= 8 && step % 3 == 0 {
@@ -44,7 +44,7 @@ fn rules_end_when_they_end_in_open_vswitch_having_counted_the_same() {
             }
             side
         });
-        // Who is late by some milliseconds of the real clock has not expired anything wrongly.
+        // A delay of some milliseconds of the real clock is no fault.
         let begin = Instant::now();
         loop {
             let (expected, found) = (
