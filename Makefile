@@ -9,16 +9,16 @@ PROGRAMS := $(OXVS) $(OXVS)-lab
 .PHONY: help build demo test install uninstall bench soak fuzz kernel-qdiscs systemd restarts clean
 
 help:
-	@echo 'make demo      install what is missing, build, and show the switch at work (root or sudo)'
+	@echo 'make demo      install what is missing, build, and show what the switch does (root or sudo)'
 	@echo 'make test      format, lints, import rules and all tests (as root: also those with network namespaces)'
 	@echo 'make build     $(PROGRAMS), with their debug symbols beside them'
 	@echo 'make install   oxvs, oxvs-lab and a service unit; LINKS=1 also ovs-vsctl, ovs-vswitchd, ...; PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
-	@echo 'make bench     measure beside Open vSwitch and the Linux bridge (root or sudo)'
-	@echo 'make soak      the randomised tests at length: SOAK=20 times as much, a million packets beside Open vSwitch; SOAK=2 ends within 20 minutes (root or sudo)'
+	@echo 'make bench     measure oxvs, Open vSwitch and the Linux bridge (root or sudo)'
+	@echo 'make soak      the randomised tests at length: SOAK=20 times the usual, a million packets compared with Open vSwitch; SOAK=2 ends within 20 minutes (root or sudo)'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=60 (installs a nightly toolchain and cargo-fuzz)'
 	@echo 'make systemd   move from Open vSwitch to oxvs and back in a booted Debian container, MOVES=5 times (root or sudo)'
 	@echo 'make restarts  restart the switch ROUNDS=1000 times in each of six ways and count incomplete starts (root or sudo)'
-	@echo 'make kernel-qdiscs  record anew what the qdiscs of Debian'"'"'s kernel do, which ours are compared with (installs QEMU)'
+	@echo 'make kernel-qdiscs  record the behaviour of the qdiscs of Debian'"'"'s kernel, for the comparison with ours (installs QEMU)'
 
 build:
 	./scripts/setup.sh build
@@ -67,14 +67,14 @@ kernel-qdiscs:
 	./scripts/setup.sh guest
 	./scripts/qdiscs.sh
 
-# Builds only where a program is missing, so that `sudo make install` after `make build` needs no
+# Builds only if a program is missing, so that `sudo make install` after `make build` needs no
 # toolchain of root's. One build makes both.
 $(PROGRAMS) &:
 	$(MAKE) build
 
 bindir = $(PREFIX)/bin
-# gdb, perf and the programs' own backtraces look there, whatever PREFIX is; in $(PREFIX)/lib/debug
-# they do not.
+# gdb, perf and the programs' own backtraces look there for any PREFIX, but not in
+# $(PREFIX)/lib/debug.
 debugdir = $(bindir)/.debug
 sbindir = $(PREFIX)/sbin
 unitdir = $(PREFIX)/lib/systemd/system
@@ -96,7 +96,7 @@ ifeq ($(LINKS),1)
 	for daemon in $(DAEMONS); do ln -sf $(bindir)/oxvs $(DESTDIR)$(sbindir)/$$daemon; done
 endif
 
-# Takes away what install put there; a link only where it is ours.
+# Removes the installed files, and links only if they are ours.
 uninstall:
 	rm -f $(DESTDIR)$(bindir)/oxvs $(DESTDIR)$(bindir)/oxvs-lab $(DESTDIR)$(unitdir)/oxvs.service
 	rm -f $(DESTDIR)$(debugdir)/oxvs.debug $(DESTDIR)$(debugdir)/oxvs-lab.debug

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Shows the switch at work, in network namespaces of its own: nothing of this machine's network is
-# touched, nothing is left behind.
+# Shows the switch at work, in network namespaces of its own: it changes nothing of this machine's
+# network and leaves nothing behind.
 #
-#   OXVS=path/to/oxvs the binary (default: target/release/oxvs) CLIENT=debian configure with
-#   Debian's ovs-vsctl, ovs-appctl and ovs-ofctl instead of oxvs's own SWITCH=debian the same show
-#   with Debian's Open vSwitch as the switch
+#   OXVS=path/to/oxvs   the binary (default: target/release/oxvs)
+#   CLIENT=debian       configures with Debian's ovs-vsctl, ovs-appctl and ovs-ofctl
+#   SWITCH=debian       shows Debian's Open vSwitch instead of oxvs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -21,7 +21,7 @@ failures=0
 locked=
 
 main() {
-    # Namespaces of a demo that was killed are removed, those of one that runs are not.
+    # Removes namespaces of a killed demo, but not those of a running one.
     exec 9>/tmp/oxvs-demo.lock
     flock -n 9 || {
         echo "another demo is running" >&2
@@ -42,11 +42,11 @@ main() {
         say "A link of 100 Mbit/s full of bulk transfers, and a thin flow beside them: first in, first out, or FQ-CoDel"
         schedulers
     fi
-    say "What the switch says of itself"
+    say "The switch's own view"
     run vsctl show
     run appctl fdb/show br0
     if [ "$SWITCH" = oxvs ]; then
-        say "The laboratory: three experiments of the studies, briefly, on this switch and the kernel's bridge"
+        say "The laboratory: three short experiments of the studies, on this switch and the kernel's bridge"
         laboratory
     fi
     if [ $failures -gt 0 ]; then
@@ -75,7 +75,7 @@ start_switch() {
     run vsctl add-br br0 -- set bridge br0 datapath_type=netdev
 }
 
-# Study S2: who reaches whom.
+# Study S2: reachability.
 isolation() {
     host vm1 192.168.0.150/24
     host vm2 192.168.0.151/24
@@ -85,7 +85,7 @@ isolation() {
         "yes yes - yes yes - - - yes"
 }
 
-# VM1 asks for VM3's address: a broadcast, which is to reach VM2 and never VM3.
+# VM1 sends an ARP request for VM3: a broadcast that must reach VM2 and never VM3.
 arp_stays_in_its_vlan() {
     echo
     note "VM1 pings VM3's address; captures at VM2 and VM3 show where its ARP requests go"
@@ -158,8 +158,8 @@ transfer() {
     done
 }
 
-# A controller (ovs-testcontroller, Debian's) installs rules that rewrite addresses, and learns
-# where the other stations are.
+# A controller (ovs-testcontroller, Debian's) installs rules that rewrite addresses, and learns the
+# other addresses.
 openflow() {
     host client 10.9.0.1/24
     host server 10.9.0.2/24
@@ -186,8 +186,8 @@ openflow() {
         sleep 0.05
     done
     expect "the controller has installed its rules" [ "$(ofctl dump-flows br1 | grep -c priority=100)" -eq 2 ]
-    # Not the first packet alone: the ping from before the controller may still wait for its
-    # address, and comes now.
+    # More than the first packet: the ping from before the controller may still wait for ARP and
+    # arrive now.
     in_ns oxvs-demo-server tcpdump -lnv --immediate-mode -i eth0 'icmp[0] = 8' >"$dir/server.capture" 2>"$dir/server.tcpdump" &
     local capture=$!
     until grep -q listening "$dir/server.tcpdump"; do sleep 0.05; done
@@ -233,8 +233,8 @@ laboratory() {
     expect "the report is written: $RESULTS/report/index.html" test -s "$RESULTS/report/index.html"
 }
 
-# thin_flow NAME: pings every 20 ms for five seconds, the last four of them beside the bulk; "TIME
-# MS" of each is kept.
+# thin_flow NAME: pings every 20 ms for five seconds, the last four of them beside the bulk; keeps
+# "TIME MS" of each.
 thin_flow() {
     local thin
     in_ns oxvs-demo-archive iperf3 -s -1 --forceflush >"$dir/iperf3-$1" 2>&1 &
@@ -401,7 +401,7 @@ remove_namespaces() {
 cleanup() {
     status=$?
     trap '' INT TERM HUP
-    # The shell would report every process that it ends here.
+    # Otherwise the shell reports every process that it ends here.
     exec 2>/dev/null
     [ -z "$locked" ] || remove_namespaces
     wait || true

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Records what the qdiscs of Debian's kernel do with the scenarios of crates/qos/tests/kernel, in a
-# virtual machine on virtual time.
+# Records the behaviour of the qdiscs of Debian's kernel in the scenarios of
+# crates/qos/tests/kernel, in a virtual machine on virtual time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Only for this: what the comparison needs of a kernel that may have none of it.
+# The qdiscs that the comparison needs; the running kernel may lack them.
 modules="veth sch_htb sch_tbf sch_sfq sch_codel sch_fq_codel sch_hfsc sch_netem sch_ingress cls_u32 cls_matchall act_police act_skbedit"
 test=$(./scripts/cargo test --locked -p qos --test kernel --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
 [ -n "$test" ]

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with
 # Debian's kernel), `systemd` (a container that systemd boots) or `peers` (what `oxvs lab` measures
-# beside oxvs: Open vSwitch with DPDK, and Mininet): says what and why, asks nothing, and touches
-# nothing that is there.
+# beside oxvs: Open vSwitch with DPDK, and Mininet): prints the reasons, asks no questions, and
+# changes no installed program.
 set -eu
 cd "$(dirname "$0")/.."
 goal=${1:?usage: setup.sh build|demo|test|fuzz|guest|systemd|peers}
@@ -25,7 +25,7 @@ install_packages() {
         exit 1
     }
     echo "setup: installing$missing"
-    # A package's daemons are not to be started: Open vSwitch is only wanted for its programs.
+    # Keeps packages from starting daemons: only Open vSwitch's programs are needed.
     trap allow_daemons EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
@@ -42,7 +42,7 @@ install_packages() {
     [ $status -eq 0 ] || exit $status
     case "$missing" in
     *openvswitch*)
-        # Installed for their programs: not to be started at the next boot either.
+        # Only the programs are needed, so the services stay disabled at the next boot too.
         for service in openvswitch-switch openvswitch-testcontroller dpdk; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
         done
@@ -156,8 +156,8 @@ if [ "$goal" = fuzz ]; then
     }
 fi
 
-# The controllers, in an environment of their own under target/. Tests that need them say so where
-# there are none.
+# The controllers, in an environment of their own under target/. Tests that need them are skipped
+# with a message if they are missing.
 if [ "$goal" = test ]; then
     wanted=crates/oxvs/tests/controllers/requirements.txt
     if ! cmp -s $wanted target/controllers/requirements.txt; then

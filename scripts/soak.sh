@@ -1,11 +1,10 @@
 #!/bin/bash
-# What `make soak` runs: the randomised tests at length, with other seeds than `make test` has.
-# Usage: soak.sh TIMES [MINUTES [SEED]]
+# Runs `make soak`: the randomised tests at length, with other seeds than `make test`. Usage:
+# soak.sh TIMES [MINUTES [SEED]]
 #
 # TIMES is how many times as much as usual; the comparison of rules beside Open vSwitch sends 50,000
 # packets for each. No step takes longer than MINUTES (15, and one and a half more for each of
-# TIMES); one that is not done by then ends as a failure. All steps are run; the status tells
-# whether any failed.
+# TIMES); a longer one fails. All steps run; the exit status says whether any failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 times=${1:-20}
@@ -18,7 +17,7 @@ logs=target/soak
 mkdir -p $logs
 failed=
 
-# step NAME COMMAND...: its output goes to a file, of which what tells of progress is shown.
+# step NAME COMMAND...: its output goes to a file; lines about progress are shown.
 step() {
     local name=$1 begin=$SECONDS status=0
     shift

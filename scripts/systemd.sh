@@ -4,8 +4,8 @@
 # OXVS=target/debug/oxvs; UNIT=FILE for another unit file)
 #
 # After each move the other switch's processes are gone, the database has the configuration, and a
-# host behind a port is reached. The last moves do without `disable`: starting one switch stops the
-# other.
+# host behind a port is reachable. The last moves do without `disable`: starting one switch stops
+# the other.
 set -u
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -22,7 +22,7 @@ main() {
     trap finish EXIT
     trap 'exit 130' HUP INT TERM
     make_tree || die "mmdebstrap made no tree; see $tree.log"
-    # An overlay of it is booted, so that each run begins with the same.
+    # Boots an overlay of it, so that each run starts from the same state.
     mkdir "$root/upper" "$root/work" "$booted"
     mount -t overlay overlay -o "lowerdir=$tree,upperdir=$root/upper,workdir=$root/work" "$booted" ||
         cp -a "$tree/." "$booted/" || die "the tree could not be copied"
@@ -134,7 +134,7 @@ check() {
         failed=$((failed + 1))
         echo "$what: FAILED${problem#;}"
         inside systemctl --no-pager -l status oxvs ovsdb-server ovs-vswitchd 2>&1 | tail -n 40 >>"$root/moves"
-        # What comes next begins with the switch that ought to run.
+        # The next move starts with the expected switch.
         inside systemctl reset-failed 2>/dev/null
         [ "$wanted" = oxvs ] && inside systemctl restart oxvs || inside systemctl restart openvswitch-switch
     else
@@ -149,7 +149,7 @@ finish() {
         sleep 0.1
     done
     [ -z "$nspawn" ] || kill -9 "$nspawn" 2>/dev/null
-    [ $failed -eq 0 ] || { cp "$root/moves" target/systemd/moves.log && echo "what was said is in target/systemd/moves.log"; }
+    [ $failed -eq 0 ] || { cp "$root/moves" target/systemd/moves.log && echo "the output is in target/systemd/moves.log"; }
     umount "$booted" 2>/dev/null
     rm -rf "$root"
 }

@@ -1,6 +1,5 @@
 #!/bin/bash
-# What `make test` runs. Stops at the first step that fails; ends with the test runner's own closing
-# lines.
+# Runs `make test`. Stops at the first failed step; ends with the test runner's own closing lines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=./scripts/cargo
@@ -14,7 +13,7 @@ step() {
 }
 
 step $cargo fmt --all --check
-# Warnings are errors, but for those that only a toolchain newer than ours knows.
+# Warnings are errors, except those of a newer toolchain than ours.
 ours=$(cut -d. -f1,2 scripts/toolchain)
 theirs=$($cargo --version | cut -d' ' -f2 | cut -d. -f1,2)
 deny='-D warnings'

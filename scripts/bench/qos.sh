@@ -1,14 +1,14 @@
 #!/bin/bash
-# Measures the switch's schedulers with real traffic between network namespaces: how near to its
-# rate a port and a queue send, what a thin flow waits beside bulk TCP, and how senders share a full
-# port (study S0).
+# Measures the switch's schedulers with real traffic between network namespaces: accuracy of the
+# rates of ports and queues, delay of a thin flow beside bulk TCP, and sharing of a full port (study
+# S0).
 #
 #   OXVS=path/to/oxvs PARTS="rates delay fairness" SECONDS_EACH=4 CC=reno scripts/bench/qos.sh
 #
 # CC is the congestion control of the bulk TCP. Reno fills a queue within the seconds of a run;
 # cubic, which stops its slow start when delays grow, takes minutes. Rates are counted at the
-# receiver, frames from the destination address on; port speeds count 24 bytes more of each. Every
-# figure is of this machine and this hour: one that has other work sends late.
+# receiver, frames from the destination address on; port speeds count 24 bytes more of each. Figures
+# depend on the machine's load: a busy machine sends late.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -74,8 +74,8 @@ without() {
     done
 }
 
-# with KIND RATE: a scheduler at the sink with a port speed. The classes of htb and hfsc are sure of
-# a third each, and their queues are FQ-CoDel's.
+# with KIND RATE: a scheduler at the sink with a port speed. The classes of htb and hfsc have a
+# guaranteed third each, with FQ-CoDel queues.
 with() {
     vsctl set interface sink other_config:port-speed="$2"
     case $1 in
@@ -90,8 +90,8 @@ with() {
     esac
 }
 
-# received LOAD...: the packets and frames' bytes in three seconds of what s1, s2 and s3 send to the
-# sink at these rates, a line for each.
+# received LOAD...: packets and bytes of frames that the sink received in three seconds from s1, s2
+# and s3 at these rates, a line for each.
 received() {
     local host=1 load senders=
     udp_in sink receive $((AFTER + 1)) 3 >"$dir/received" &
@@ -114,22 +114,22 @@ udp_in() {
 }
 
 rates() {
-    echo "== rates: what the sink got in three seconds, beside what was configured"
+    echo "== rates: received in three seconds, and configured"
     printf '%-12s %14s %14s %9s\n' "kept by" "bit/s" "measured" "error"
     local rate kind extra
     for rate in 64000 1000000 10000000 100000000 400000000; do
         for kind in port-speed htb hfsc; do
             extra=0
-            # Small frames where few of the full ones would be counted.
+            # Small frames at low rates, where too few full ones would be counted.
             SIZE=$((rate < 1000000 ? 100 : 1442))
-            # Until the burst of a class that was idle is over.
+            # Waits for the end of an idle class's burst.
             AFTER=$((rate < 1000000 ? 3 : 0))
             case $kind in
             port-speed)
                 vsctl set interface sink other_config:port-speed=$rate
                 extra=24
                 ;;
-            # One queue, which may send no faster than that.
+            # One queue with this maximum rate.
             *) vsctl set port sink qos=@q -- --id=@q create qos type=linux-$kind other_config:max-rate=1000000000 queues:1=@q1 \
                 -- --id=@q1 create queue other_config:min-rate=$rate other_config:max-rate=$rate ;;
             esac
@@ -141,7 +141,7 @@ rates() {
     done
 }
 
-# What a thin flow waits beside eight TCP connections, at 100 Mbit/s.
+# Delay of a thin flow beside eight TCP connections, at 100 Mbit/s.
 delay() {
     echo "== delay: pings from s1 to the sink beside eight TCP connections ($CC) from s2, port speed 100 Mbit/s"
     printf '%-10s %12s %10s %10s %10s\n' scheduler "TCP Mbit/s" "median ms" "p90 ms" "p99 ms"

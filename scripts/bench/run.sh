@@ -1,6 +1,6 @@
 #!/bin/bash
 # Measures two veth hosts across each switch, in interleaved rounds of one run: absolute figures
-# drift on shared machines, so what counts is the median of the ratios of each round.
+# drift on shared machines, so the result is the median of the rounds' ratios.
 #
 #   ROUNDS=5 SECONDS_TCP=3 SECONDS_UDP=2 PINGS=200 OXVS=path/to/oxvs SYSTEMS="oxvs spin worker ovs
 #   afxdp bridge" IDLE=10 CC=cubic scripts/bench/run.sh
@@ -8,19 +8,18 @@
 # CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is
 # named with each figure; cubic is what Linux comes with.
 #
-# Systems: oxvs; spin (oxvs with worker-spin=20000 and cpu-dma-latency-hold=20000: neither workers
-# nor processors sleep while packets come, as with afxdp's thread); worker (oxvs with worker-shortcuts=false: all packets go through its process); ovs
-# (Debian's userspace datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads
-# off as they need); bridge (the kernel's); and where asked for, peer (oxvs with
-# worker-shortcuts=peer), worker-spin (both of worker and spin), oxvs-afxdp (oxvs's AF_XDP ports,
-# offloads off as above) and ovs-plain (without TSO, so without TCP).
+# Systems: oxvs; spin (oxvs with worker-spin=20000, comparable with afxdp's polling thread); worker
+# (oxvs with worker-shortcuts=false: all packets go through its process); ovs (Debian's userspace
+# datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need);
+# bridge (the kernel's); and where asked for, peer (oxvs with worker-shortcuts=peer), worker-spin
+# (both of worker and spin), oxvs-afxdp (oxvs's AF_XDP ports, offloads off as above) and ovs-plain
+# (without TSO, so without TCP).
 #
-# With each comes what the switch's process takes of processors (what the kernel does in its threads
-# for it included, down to the receiving host's socket), and what the whole machine does, hosts
-# included: seconds for a gigabyte of TCP, nanoseconds for a short packet that was delivered. Round
-# trips under load are measured beside short packets at nine tenths of the rate that the same switch
-# has just delivered. Raw figures go to OUT (default: a file in the temporary directory, named at
-# the end).
+# Each figure comes with the processor time of the switch's process (including the kernel's work in
+# its threads, down to the receiving host's socket) and of the whole machine with the hosts: seconds
+# for a gigabyte of TCP, nanoseconds for a delivered short packet. Round trips under load are
+# measured beside short packets at nine tenths of the rate that the same switch has just delivered.
+# Raw figures go to OUT (default: a file in the temporary directory, named at the end).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -33,7 +32,7 @@ SW=oxvs-bench-sw A=oxvs-bench-a B=oxvs-bench-b
 dir= locked=
 
 main() {
-    # Two measurements at once would measure each other, and take away each other's namespaces.
+    # Two measurements at once would disturb each other and remove each other's namespaces.
     exec 9>/tmp/oxvs-bench.lock
     flock -n 9 || {
         echo "waiting for another measurement to end" >&2
@@ -116,7 +115,7 @@ setup() {
     ip netns exec $A ping -q -c 3 -i 0.2 -W 1 10.2.0.2 >/dev/null 2>&1 || ip netns exec $A ping -q -c 3 -W 1 10.2.0.2 >/dev/null
 }
 
-# Makes the ports AF_XDP's, and the hosts do without the offloads that those cannot carry.
+# Makes AF_XDP ports, and switches off the hosts' offloads that these cannot carry.
 afxdp() {
     options="-- set interface p1 type=afxdp -- set interface p2 type=afxdp"
     ip netns exec $A ethtool -K eth0 tx off >/dev/null
@@ -149,10 +148,10 @@ measure() {
     echo "$1,$2,$tcp,$(cut -d, -f1-2 <<<"$times"),$idle,$rss,$per_gb,$kpps,$per_packet,$(cut -d, -f3-4 <<<"$times"),$loaded,$all_per_gb,$all_per_packet" | tee -a "$OUT"
 }
 
-# Short packets: as many as the switch can, and round trips beside nine tenths of that.
+# Short packets at the maximum rate, and round trips beside nine tenths of it.
 small() {
     local before all received packets
-    # The host cuts them, so that each passes the switch for itself.
+    # The host segments them, so that each crosses the switch alone.
     ip netns exec $A ethtool -K eth0 tx-udp-segmentation off >/dev/null 2>&1 || true
     ip netns exec $B timeout $((SECONDS_UDP + PINGS / 100 + 20)) python3 scripts/bench/udp.py sink $((SECONDS_UDP + PINGS / 100 + 15)) &
     sleep 0.3
@@ -175,7 +174,7 @@ round_trips() {
         END { if (NR) printf "%.3f,%.3f,%.3f,%.3f", s / NR, at(0.99), at(0.5), at(0.999); else printf ",,," }'
 }
 
-# A number of what the receiver says of a TCP test.
+# A number in the receiver's report of a TCP test.
 json() {
     python3 -c 'import json, sys; print(int(json.load(open(sys.argv[1]))["end"]["sum_received"][sys.argv[2]]))' "$1" "$2" 2>/dev/null || true
 }
@@ -185,7 +184,7 @@ arrived() {
     ip netns exec $B cat /sys/class/net/eth0/statistics/rx_packets
 }
 
-# Time of processors that the switch's process has taken, in ns.
+# Processor time of the switch's process, in ns.
 cpu_ns() {
     [ -n "$pid" ] || { echo 0; return; }
     awk -v hz="$(getconf CLK_TCK)" '{printf "%.0f", ($14 + $15) * 1e9 / hz}' "/proc/$pid/stat"
@@ -196,7 +195,7 @@ machine_ns() {
     awk -v hz="$(getconf CLK_TCK)" '/^cpu /{printf "%.0f", ($2 + $3 + $4 + $7 + $8) * 1e9 / hz}' /proc/stat
 }
 
-# Percent of one CPU that the switch takes while nothing is sent.
+# The idle switch's processor time, in percent of one processor.
 idle_cpu() {
     sleep 2
     local before after
