@@ -186,7 +186,8 @@ impl<R, const N: usize> Classifier<R, N> {
 
     /// Adds a rule. A higher `priority` wins.
     ///
-    /// # Errors Returns the rule if one of the same match and priority exists or there is no room.
+    /// # Errors
+    /// Returns the rule if one of the same match and priority exists or there is no room.
     pub fn insert(&mut self, matching: &Match<N>, priority: u32, rule: R) -> Result<RuleId, InsertError<R>> {
         self.insert_as(matching, priority, rule, false)
     }
@@ -195,7 +196,8 @@ impl<R, const N: usize> Classifier<R, N> {
     /// the last inserted one that it accepts. For tables that hold several versions of a rule for a
     /// while.
     ///
-    /// # Errors Returns the rule if there is no room.
+    /// # Errors
+    /// Returns the rule if there is no room.
     pub fn insert_over(&mut self, matching: &Match<N>, priority: u32, rule: R) -> Result<RuleId, InsertError<R>> {
         self.insert_as(matching, priority, rule, true)
     }

@@ -85,7 +85,8 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 /// Measures all; each measurement takes about `seconds`. `progress` gets the name of each next
 /// step.
 ///
-/// # Errors No root, a tool that is missing, an agent that has gone. A failed check is no error.
+/// # Errors
+/// No root, a tool that is missing, an agent that has gone. A failed check is no error.
 pub fn measure(seconds: f64, progress: &mut dyn FnMut(&str)) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     let awake = Awake::begin()?;

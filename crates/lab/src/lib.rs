@@ -1,8 +1,8 @@
-//! The laboratory: experiments as data, testbeds on this machine, what was measured, what was
-//! published, and whether one bears out the other.
+//! The laboratory: experiments as data, testbeds on this machine, results, published findings, and
+//! whether the results confirm them.
 //!
-//! - [`scenario`]: an experiment as a file says it, and its cells: every combination of what it
-//!   varies.
+//! - [`scenario`]: an experiment from a file, and its cells: every combination of its dimensions'
+//!   values.
 //! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables,
 //!   [`systems`] its switches.
 //! - [`traffic`]: what is sent across it and measured of it.

@@ -48,7 +48,7 @@ impl Topology {
 pub struct Host {
     /// Unique among hosts and bridges; letters, digits and `-`.
     pub name: String,
-    /// What kind of machine.
+    /// The kind of machine.
     #[serde(default)]
     pub attachment: Attachment,
     /// Its addresses.
@@ -96,7 +96,7 @@ pub struct Bridge {
     /// Addresses of the switch itself, which routes between them.
     #[serde(default, rename = "svi")]
     pub svis: Vec<Address>,
-    /// Who decides.
+    /// The control of forwarding.
     #[serde(default)]
     pub control: Control,
 }

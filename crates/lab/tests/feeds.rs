@@ -38,8 +38,8 @@ fn every_table_of_the_findings_is_fed_and_with_its_own_dimensions_and_values() {
         for fed in &fed {
             assert!(fed.keys.keys().eq(printed.keys()), "{name}: {:?}", fed.keys);
         }
-        // Values that the study prints are written as it does, but for systems of its own and
-        // numbers beside its own.
+        // Values that the study prints are written in its form, except its own systems and
+        // additional numbers.
         for (key, value) in fed.iter().flat_map(|fed| &fed.keys) {
             let own = table.values_of(key);
             let ours = ["switch", "streams", "window_kb"].contains(&key.as_str());

@@ -108,7 +108,7 @@ fn the_page_loads_nothing_and_runs_nothing_and_text_of_a_run_cannot_change_that(
 fn samples_that_turn_a_result_turn_the_verdict() {
     let verdict = |factor: f64| {
         let mut results = made_up::run();
-        // What was transferred falls with the window instead of rising.
+        // Reverses the effect: the transferred bytes fall with the window.
         for sample in results
             .samples
             .iter_mut()
@@ -175,8 +175,7 @@ fn what_the_bridge_does_by_itself_turns_no_verdict_on_another_switch() {
         .find(|mark| mark["system"] == "oxvs")
         .unwrap();
     assert_eq!(ours["text"], "reproduced", "{row:#}");
-    // Its numbers are told under its own name, not under that of the switch in whose place it
-    // stands.
+    // Its numbers have its own name, not that of the switch that it replaces.
     assert!(
         ours["evidence"][0]["text"].as_str().unwrap().starts_with("oxvs: "),
         "{row:#}"
@@ -222,10 +221,9 @@ fn figures_can_be_had_as_files_that_stand_alone() {
     }
 }
 
-/// What a page in a browser says of itself: of elements that reach beyond it and are not in a
-/// container that scrolls, of texts cut off by their figure and of what it draws without a colour,
-/// of how many figures and tables there are and can be seen, and of the least size of a figure's
-/// text.
+/// A script that lets a page in a browser report on itself: elements that overflow outside a
+/// scrolling container, texts clipped by their figure, shapes without a colour, the number of
+/// visible figures and tables, and the smallest text of a figure.
 const LOOK: &str = r#"<pre id="seen"></pre><script>
 const page = document.documentElement, wide = page.clientWidth, over = [], cut = [];
 const within = element => element.closest('.scroll, .panel, pre');

@@ -188,7 +188,7 @@ fn a_run_that_is_interrupted_keeps_its_samples_leaves_nothing_and_goes_on() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("interrupted; the same command with --out out goes on"),
+        said.contains("interrupted; the same command with --out out continues"),
         "{said}"
     );
     assert_eq!(namespaces(pid), [] as [String; 0]);

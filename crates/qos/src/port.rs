@@ -40,7 +40,8 @@ impl<P: Packet> Port<P> {
     /// Takes another configuration. Queued packets stay in each flow's order as far as they fit.
     /// Another kind of discipline starts with new counters.
     ///
-    /// # Errors The discipline's error; then nothing changes.
+    /// # Errors
+    /// The discipline's error; then nothing changes.
     pub fn reconfigure(
         &mut self,
         config: &PortConfig,
@@ -76,7 +77,8 @@ impl<P: Packet> Port<P> {
     /// Polices and counts a packet (not a segment) for a queue as if it were enqueued and dequeued
     /// at once.
     ///
-    /// # Errors The cause of its drop.
+    /// # Errors
+    /// The cause of its drop.
     #[inline]
     pub fn pass(&mut self, bytes: u32, queue: u32, now: Nanos) -> Result<(), Cause> {
         if !self.police.pass(bytes, 1, queue, now) {

@@ -110,7 +110,8 @@ impl Switch {
     /// translation is used. The changes are empty where everything is known and all stations are
     /// where they were.
     ///
-    /// # Errors [`OutOfDate`] where another translation has taken one of its handles since, or the
+    /// # Errors
+    /// [`OutOfDate`] where another translation has taken one of its handles since, or the
     /// last room for handles: it must not be used, and nothing of it is noted. Whoever translates
     /// the packet again gets another handle, or an answer that does without.
     pub fn accept(&mut self, translated: &Translated, now: Nanos) -> Result<Vec<Change>, OutOfDate> {

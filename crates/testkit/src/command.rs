@@ -28,7 +28,8 @@ impl Done {
 
     /// Standard output of a command that succeeded.
     ///
-    /// # Panics If it failed; the message has its output.
+    /// # Panics
+    /// If it failed; the message has its output.
     #[track_caller]
     pub fn expect_ok(self) -> String {
         assert!(
@@ -51,7 +52,8 @@ pub fn run<S: AsRef<OsStr>>(command: &[S]) -> String {
 
 /// Runs `command` with `env` added to the environment, whatever its exit status.
 ///
-/// # Panics If it cannot be started.
+/// # Panics
+/// If it cannot be started.
 #[track_caller]
 pub fn try_run<S: AsRef<OsStr>>(command: &[S], env: &[(String, String)]) -> Done {
     let text = display(command);

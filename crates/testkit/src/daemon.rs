@@ -20,7 +20,8 @@ impl Daemon {
     /// Starts `command` with the sandbox's environment; what it prints goes to `NAME.out` in the
     /// sandbox.
     ///
-    /// # Panics If it cannot be started.
+    /// # Panics
+    /// If it cannot be started.
     #[track_caller]
     pub fn start(name: &str, command: &[String], sandbox: &Sandbox) -> Daemon {
         let log = format!("{name}.out");
@@ -56,7 +57,8 @@ impl Daemon {
 
     /// Waits until `ready` holds.
     ///
-    /// # Panics If the process ends first or 20 s pass; the message has its output.
+    /// # Panics
+    /// If the process ends first or 20 s pass; the message has its output.
     #[track_caller]
     pub fn wait_until(&mut self, ready: impl Fn() -> bool) {
         let end = Instant::now() + Duration::from_secs(20);
@@ -120,7 +122,8 @@ impl Drop for Daemon {
 
 /// Calls `probe` every 20 ms until it returns something, for at most 10 s.
 ///
-/// # Panics If it never does; `what` names the awaited condition.
+/// # Panics
+/// If it never does; `what` names the awaited condition.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(10);

@@ -24,7 +24,8 @@ impl Netns {
     /// Makes one, named `oxvs-PID-N-LABEL`. Removes the namespaces of processes that are gone
     /// first.
     ///
-    /// # Panics If it cannot be made: without root, see [`skip!`](crate::skip).
+    /// # Panics
+    /// If it cannot be made: without root, see [`skip!`](crate::skip).
     #[track_caller]
     pub fn new(label: &str) -> Netns {
         static NEXT: AtomicU32 = AtomicU32::new(0);

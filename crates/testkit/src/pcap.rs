@@ -10,7 +10,8 @@ const HEADER: usize = 24;
 /// The frames of a capture file, in order. Skips a truncated last record, as in a file that is
 /// still written.
 ///
-/// # Panics If the file cannot be read or is not a capture.
+/// # Panics
+/// If the file cannot be read or is not a capture.
 #[track_caller]
 pub fn frames(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -41,7 +42,8 @@ impl Tail {
 
     /// The frames written since the last call.
     ///
-    /// # Panics If the file is not a capture.
+    /// # Panics
+    /// If the file is not a capture.
     #[track_caller]
     pub fn take(&mut self) -> Vec<Vec<u8>> {
         let Ok(mut file) = File::open(&self.path) else {

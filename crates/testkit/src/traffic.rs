@@ -72,7 +72,8 @@ impl Iperf3 {
     /// Sends from `client` to `server`, which has `address`; the rate received by the server, in
     /// bit/s.
     ///
-    /// # Panics If the transfer fails or hangs.
+    /// # Panics
+    /// If the transfer fails or hangs.
     #[track_caller]
     pub fn run(&self, client: &Netns, server: &Netns, address: &str) -> f64 {
         let sandbox = Sandbox::new();

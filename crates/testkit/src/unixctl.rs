@@ -17,7 +17,8 @@ pub struct Unixctl {
 impl Unixctl {
     /// Connects to the socket at `path`.
     ///
-    /// # Panics If nobody listens.
+    /// # Panics
+    /// If nobody listens.
     #[track_caller]
     pub fn connect(path: &Path) -> Unixctl {
         let stream = UnixStream::connect(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -29,7 +30,8 @@ impl Unixctl {
 
     /// Runs a command: its text, or its error's.
     ///
-    /// # Panics If the daemon does not answer within a minute, or the answer is invalid.
+    /// # Panics
+    /// If the daemon does not answer within a minute, or the answer is invalid.
     #[track_caller]
     pub fn call(&mut self, command: &str, args: &[&str]) -> Result<String, String> {
         let request = json!({"method": command, "params": args, "id": 0});

@@ -82,7 +82,7 @@ pub(crate) struct InterfaceState {
     pub(crate) port: Option<PortNo>,
     /// The device's last known state.
     pub(crate) link: Option<State>,
-    /// What `Interface.status` shows.
+    /// The content of `Interface.status`.
     pub(crate) details: BTreeMap<String, String>,
     /// The other end, of a patch.
     pub(crate) peer: Option<String>,

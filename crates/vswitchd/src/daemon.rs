@@ -111,7 +111,7 @@ pub(crate) fn idl(seed: u128) -> Idl {
     idl
 }
 
-/// Follows the database until told to end.
+/// Follows the database until it is stopped.
 pub(crate) struct Daemon {
     state: Rc<State>,
     db: IdlConnection,
@@ -141,7 +141,7 @@ pub(crate) struct Daemon {
     contended: bool,
 }
 
-/// What has to be reported.
+/// The pending reports.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed {
     configuration: bool,

@@ -15,7 +15,7 @@ pub(crate) struct OfPorts {
     last: u16,
 }
 
-/// What an interface asks of [`OfPorts::assign`].
+/// An interface's wishes for [`OfPorts::assign`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wish {
     /// `ofport_request`: wins over a number already given.

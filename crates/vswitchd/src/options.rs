@@ -33,7 +33,7 @@ pub(crate) struct Options {
     pub(crate) tls: tls::Settings,
 }
 
-/// What to do.
+/// The parsed action.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Serve(Box<Options>),

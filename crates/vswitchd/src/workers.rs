@@ -21,7 +21,7 @@ const LEAST_LATENCY_HOLD: u64 = DpUser::SHORTEST_LATENCY_HOLD.as_micros() as u64
 /// Longest `cpu-dma-latency-hold`, in microseconds.
 const MOST_LATENCY_HOLD: u64 = 60_000_000;
 
-/// What is wanted.
+/// The configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     /// `pmd-cpu-mask`.

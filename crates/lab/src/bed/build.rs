@@ -165,7 +165,7 @@ pub fn offloads() -> BTreeMap<String, String> {
     features(&said.unwrap_or_default())
 }
 
-/// What `ethtool -k` says, by feature: `on` or `off`.
+/// The output of `ethtool -k` by feature: `on` or `off`.
 fn features(said: &str) -> BTreeMap<String, String> {
     let lines = said.lines().filter_map(|line| line.trim().split_once(": "));
     lines

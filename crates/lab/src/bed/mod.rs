@@ -50,7 +50,8 @@ pub struct Bed {
 impl Bed {
     /// Makes hosts and cables, all of them up, but no bridge.
     ///
-    /// # Errors What [`missing`] returns; a name in use; a failed command. All set-up is undone.
+    /// # Errors
+    /// What [`missing`] returns; a name in use; a failed command. All set-up is undone.
     pub fn build(topology: &Topology) -> Result<Bed> {
         if let Some(reason) = missing(topology) {
             anyhow::bail!("{reason}");

@@ -109,8 +109,8 @@ impl Record {
         Ok(())
     }
 
-    /// Ends the processes of the bed, removes its namespaces, its directory, in this order. What is
-    /// gone already is no error.
+    /// Ends the processes of the bed, removes its namespaces and its directory, in this order. A
+    /// missing part is no error.
     pub(crate) fn remove(&self) -> Result<()> {
         let list = fs::read_to_string(self.directory.join("namespaces")).unwrap_or_default();
         for name in list.lines().filter(|name| name.starts_with(PREFIX)) {
@@ -142,7 +142,8 @@ impl Record {
 /// Removes the remains of dead runs and lists them: namespaces with their processes, and
 /// directories. Those of a running process stay.
 ///
-/// # Errors No root; a command that fails. Everything else that can be removed is removed first.
+/// # Errors
+/// No root; a command that fails. Everything else that can be removed is removed first.
 pub fn clean() -> Result<Vec<String>> {
     if !rustix::process::geteuid().is_root() {
         bail!("removing namespaces needs root");

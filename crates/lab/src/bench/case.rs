@@ -1,4 +1,4 @@
-//! What is measured: rules, flows, packets, workers.
+//! A case to measure: rules, flows, packets, workers.
 
 use crate::bench::rules::Rules;
 use clap::ValueEnum;
@@ -52,7 +52,7 @@ impl Size {
 /// One thing to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
-    /// What the switch is to do.
+    /// The rule set.
     pub rules: Rules,
     /// Flows that the packets belong to.
     pub flows: usize,

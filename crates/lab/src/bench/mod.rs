@@ -41,7 +41,7 @@ use std::fs::File;
 use std::time::Duration;
 use subject::{Kind, Subject};
 
-/// What to measure.
+/// The cases to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// In this order.
@@ -57,7 +57,8 @@ pub struct Options {
 /// Measures cases and returns each when it is done; a failed case is reported with its error, and
 /// the next one starts.
 ///
-/// # Errors No root, or another benchmark is running.
+/// # Errors
+/// No root, or another benchmark is running.
 pub fn run(options: &Options, stop: &Stop, done: &mut dyn FnMut(&Case, Result<Measured>)) -> Result<Report> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -76,11 +77,11 @@ pub fn run(options: &Options, stop: &Stop, done: &mut dyn FnMut(&Case, Result<Me
     }
     let mut canary = Canary::new();
     for case in &options.cases {
-        if stop.asked() {
+        if stop.is_requested() {
             break;
         }
         let measured = measure(case, options, stop, &mut canary);
-        if stop.asked() && measured.is_err() {
+        if stop.is_requested() && measured.is_err() {
             break;
         }
         if let Ok(measured) = &measured {

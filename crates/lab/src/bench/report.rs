@@ -13,7 +13,7 @@ use std::fmt::Write;
 pub struct Report {
     /// The machine.
     pub machine: Machine,
-    /// What was measured, with versions.
+    /// The measured switches with versions.
     pub switches: Vec<String>,
     /// Seconds of a turn.
     pub turn: f64,
@@ -110,7 +110,7 @@ impl Figures {
     }
 
     /// The share of packets that were upcalls.
-    fn asked(&self) -> f64 {
+    fn upcall_share(&self) -> f64 {
         let all: u64 = self.hits.values().sum();
         super::subject::upcalls(&self.hits) as f64 / all.max(1) as f64
     }
@@ -230,7 +230,7 @@ pub(crate) fn line(measured: &Measured) -> String {
         }
     }
     for (switch, figures) in &measured.figures {
-        let asked = figures.asked();
+        let asked = figures.upcall_share();
         if asked > 0.01 && !case.rules.forgets() {
             let _ = write!(out, " [{switch} still looked up {:.0} % of packets]", asked * 100.0);
         } else if asked < 0.95 && case.rules.forgets() {

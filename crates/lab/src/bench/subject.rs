@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// What it is, with its version.
+    /// Its description with the version.
     pub(crate) fn describe(self) -> String {
         match self {
             Kind::Oxvs => format!("oxvs {}", crate::VERSION),
@@ -478,7 +478,8 @@ impl Subject {
 
     /// Checks that packets arrive.
     ///
-    /// # Errors It does not answer, or no packets arrive.
+    /// # Errors
+    /// It does not answer, or no packets arrive.
     pub(crate) fn moves(&self) -> Result<()> {
         let moves = self.measure(WINDOW)?.received > 0.0;
         ensure!(moves, "{}: no packet moves", self.kind.name());

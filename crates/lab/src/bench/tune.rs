@@ -29,7 +29,7 @@ const SETTINGS: [(&str, u32, bool); 5] = [
 pub(crate) fn best(subject: &mut Subject, stop: &Stop) -> Result<String> {
     let mut best: Option<(f64, usize)> = None;
     for number in 0..SETTINGS.len() {
-        if stop.asked() {
+        if stop.is_requested() {
             bail!("stopped");
         }
         set(subject, number)?;

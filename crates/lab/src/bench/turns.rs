@@ -45,7 +45,7 @@ pub(crate) fn measure(
             order.reverse();
         }
         for number in order {
-            if stop.asked() {
+            if stop.is_requested() {
                 bail!("stopped");
             }
             latency.push(canary.measure(cpu)?);

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-Packets of a trace in memory come in as fast as the switch takes them, pass rules, caches, counters and ports of the daemon that users run, and
-are freed where they go out. Open vSwitch with DPDK does the same beside it where it is installed ('scripts/setup.sh peers' installs it): both
-have turns of --seconds in each of --rounds, the other one stopped meanwhile, with the best setting of the peer's caches. What counts is the
-ratio; the figures themselves depend on the machine and the hour.
+Packets from memory pass the whole switch and are freed at a sink: no device, no kernel and no host takes part. Open vSwitch
+with DPDK runs beside oxvs if it is installed ('scripts/setup.sh peers' installs it). Each has turns of --seconds in each of
+--rounds, while the other one is stopped, and the peer has its best cache setting. Compare ratios; absolute figures depend on
+the machine and the hour.
 
 Examples:
   oxvs lab bench                                        the usual cases: some minutes
@@ -22,26 +22,26 @@ Examples:
   oxvs lab bench --rules port --flows 1k --size 60,imix --workers 1,2 --rounds 9 --seconds 2
   oxvs lab bench --full --out figures.json              everything: an hour or two
 
-Columns: millions of packets a second and nanoseconds a packet of oxvs and the peer (all workers together); the median of the rounds' ratios and
-its interval (95 %, or all rounds where there are less than six); which cache knew the packets, and cycles and instructions a
-packet where the processor counts them; the setting that the peer was fastest with. Where a switch still had more than one packet in a hundred
-looked up by its rules while it was measured, that is said. With the rules 'new' every packet is to be, and the rate is of new connections. A
-round before or after which memory was more than 10 % slower or faster than usual is left out and repeated.";
+Columns: millions of packets a second and nanoseconds a packet of oxvs and the peer (all workers together); the median of the
+rounds' ratios and its interval (95 %, or all rounds if there are less than six); the caches that knew the packets, cycles and
+instructions a packet if the processor counts them; the peer's fastest setting. A note says if more than one packet in a hundred
+was still an upcall during the measurement. With the rules 'new' every packet is an upcall, and the rate is of new connections.
+A round whose memory latency differs by more than 10 % from the usual is repeated.";
 
-/// What to measure.
+/// The cases to measure.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(super) struct Bench {
     /// Rule sets, separated by commas; --list shows them
     #[arg(long, value_delimiter = ',', hide_possible_values = true)]
     rules: Vec<Rules>,
-    /// How many flows, as 1, 10k, 1M [default: 1,1k,10k,100k,1M]
+    /// Number of flows, as 1, 10k, 1M [default: 1,1k,10k,100k,1M]
     #[arg(long, value_delimiter = ',', value_parser = flows)]
     flows: Vec<usize>,
     /// Bytes of a packet without FCS [default: 60]
     #[arg(long, value_delimiter = ',')]
     size: Vec<Size>,
-    /// How packets are spread over flows [default: uniform]
+    /// Distribution of packets over flows [default: uniform]
     #[arg(long, value_delimiter = ',')]
     distribution: Vec<Distribution>,
     /// Threads that move packets, each on a processor of its own [default: 1]
@@ -50,7 +50,7 @@ pub(super) struct Bench {
     /// Length of a turn
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Rounds of each case, in each of which each switch has a turn
+    /// Rounds of each case; each switch has a turn in each round
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Peer to compare with oxvs [default: dpdk, if installed]
@@ -94,7 +94,8 @@ fn flows(text: &str) -> Result<usize, String> {
 impl Bench {
     /// Measures and prints the results.
     ///
-    /// # Errors An impossible request, a failed set-up, or no measured case.
+    /// # Errors
+    /// An impossible request, a failed set-up, or no measured case.
     pub(super) fn run(&self) -> Result<()> {
         let cases = self.cases();
         if self.list {
@@ -135,7 +136,7 @@ impl Bench {
             let text = serde_json::to_string_pretty(&report)? + "\n";
             std::fs::write(path, text).with_context(|| path.display().to_string())?;
         }
-        ensure!(!stop.asked(), "stopped");
+        ensure!(!stop.is_requested(), "stopped");
         match failed {
             0 => Ok(()),
             failed => bail!("{failed} of {} cases could not be measured", options.cases.len()),

@@ -10,19 +10,19 @@ use std::time::Duration;
 /// The guest's files and its command.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Its system is busybox, ip, tc and what it is given; it has no disk and no network. The exit status is the command's; 125 where the guest failed."
+    after_help = "The guest has busybox, ip, tc and the given programs, but no disk and no network. The exit status is the command's, or 125 if the guest failed."
 )]
 pub(super) struct Guest {
-    /// A program that the guest gets, with the libraries it needs (again and again)
+    /// A program for the guest, with its libraries (repeat for several)
     #[arg(long = "program", value_name = "NAME|FILE")]
     programs: Vec<String>,
-    /// A kernel module that is loaded before the command, with those it needs (again and again)
+    /// A kernel module to load before the command, with its dependencies (repeat for several)
     #[arg(long = "module", value_name = "NAME")]
     modules: Vec<String>,
     /// Directory for the files that the command leaves in the guest's /out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The guest's time passes with its instructions: a run is the same on a busy machine
+    /// Count the guest's time by its instructions, so that a busy machine gives the same results
     #[arg(long)]
     virtual_time: bool,
     /// In MiB

@@ -153,7 +153,7 @@ fn calibrate(out: Option<&Path>) -> anyhow::Result<()> {
     }
     match checks.iter().filter(|check| check.passed() == Some(false)).count() {
         0 => Ok(()),
-        failed => anyhow::bail!("{failed} of {} measurements are not as they should be", checks.len()),
+        failed => anyhow::bail!("{failed} of {} checks failed", checks.len()),
     }
 }
 

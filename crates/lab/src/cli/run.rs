@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 /// The scenarios, the duration and the output directory.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A run that was interrupted, or whose budget was spent, goes on where it ended when it is run again with the same --out."
+    after_help = "An interrupted run, or one whose budget is spent, continues when it is started again with the same --out."
 )]
 pub(super) struct Run {
-    /// Names of experiments (`S0.rtt.l3`; `S0` and `S0.rtt` mean all that begin so), or files of
-    /// your own
+    /// Names of experiments (`S0.rtt.l3`; `S0` and `S0.rtt` mean all with this prefix), or your own
+    /// files
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
     /// Two values of every dimension for a short time, on oxvs and one peer (default)
@@ -32,7 +32,7 @@ pub(super) struct Run {
     /// Directory for the results; an existing run is continued [default: lab-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Stop before a repetition that would end later than this
+    /// Stop before a repetition that would end after this time
     #[arg(long, value_name = "MINUTES")]
     budget: Option<f64>,
     /// Run in a virtual machine, with all that Debian's kernel has
@@ -49,7 +49,8 @@ const LARGEST: u64 = 1 << 20;
 impl Run {
     /// Runs and prints the progress.
     ///
-    /// # Errors An unknown scenario or switch, a failed set-up, or a failure during the run.
+    /// # Errors
+    /// An unknown scenario or switch, a failed set-up, or a failure during the run.
     pub(super) fn run(&self) -> Result<()> {
         ensure!(
             self.budget.is_none_or(|minutes| minutes.is_finite() && minutes > 0.0),
@@ -127,8 +128,8 @@ impl Run {
         );
         match outcome.end {
             End::Complete => mgmt::outln!("complete; 'oxvs lab report {dir}' writes the report"),
-            End::Budget => mgmt::outln!("the budget is spent; the same command with --out {dir} goes on"),
-            End::Interrupted => bail!("interrupted; the same command with --out {dir} goes on"),
+            End::Budget => mgmt::outln!("the budget is spent; the same command with --out {dir} continues"),
+            End::Interrupted => bail!("interrupted; the same command with --out {dir} continues"),
         }
         ensure!(
             outcome.failed == 0,

@@ -78,7 +78,7 @@ pub enum Size {
     Large,
 }
 
-/// What the second run is.
+/// The verdict on the second run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

@@ -82,7 +82,8 @@ impl Connection {
 
     /// The next message other than echo requests, which are answered.
     ///
-    /// # Errors No message, a broken connection, or a message that is not OpenFlow 1.0.
+    /// # Errors
+    /// No message, a broken connection, or a message that is not OpenFlow 1.0.
     pub fn receive(&mut self) -> Result<Message> {
         let message = self.receive_until(Instant::now() + PATIENCE)?;
         message.context("the switch does not answer")

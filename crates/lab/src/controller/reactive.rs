@@ -76,7 +76,7 @@ impl Learning {
     }
 
     /// Number of packet-ins so far.
-    pub fn asked(&self) -> u64 {
+    pub fn packet_ins(&self) -> u64 {
         self.shared.asked.load(Ordering::Relaxed)
     }
 

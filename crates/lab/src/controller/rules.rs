@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 pub struct Conversation {
     /// Of the packets.
     pub transport: Transport,
-    /// Who begins.
+    /// The client.
     pub from: Endpoint,
     /// Who answers.
     pub to: Endpoint,

@@ -539,20 +539,20 @@ fn name(group: &Group) -> String {
     if group.is_empty() {
         return String::new();
     }
-    let values: Vec<String> = group.iter().map(|(dimension, value)| told(dimension, value)).collect();
+    let values: Vec<String> = group.iter().map(|(dimension, value)| show_value(dimension, value)).collect();
     format!("{}: ", values.join(", "))
 }
 
 fn show(at: &Where) -> String {
     let value = |(dimension, value): (&String, &OneOrMany)| match value {
-        OneOrMany::One(value) => told(dimension, value),
-        OneOrMany::Many(values) => told(dimension, &values.join(" or ")),
+        OneOrMany::One(value) => show_value(dimension, value),
+        OneOrMany::Many(values) => show_value(dimension, &values.join(" or ")),
     };
     at.iter().map(value).collect::<Vec<_>>().join(", ")
 }
 
 /// A value of a dimension; a number has the dimension's name with it.
-fn told(dimension: &str, value: &str) -> String {
+fn show_value(dimension: &str, value: &str) -> String {
     if value.starts_with(|c: char| c.is_ascii_digit()) {
         format!("{dimension} {value}")
     } else {

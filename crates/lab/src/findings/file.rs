@@ -30,7 +30,7 @@ pub enum FindingsError {
         name: String,
         /// Its file.
         file: String,
-        /// What is wrong.
+        /// The error.
         error: TableError,
     },
     /// There is no such file.
@@ -68,7 +68,8 @@ const PUBLISHED: &[(&str, &str)] = &[
 impl Findings {
     /// Reads a file of findings.
     ///
-    /// # Errors The file is not valid.
+    /// # Errors
+    /// The file is not valid.
     pub fn read(text: &str) -> Result<Findings, FindingsError> {
         let findings: Findings = toml::from_str(text)?;
         match findings

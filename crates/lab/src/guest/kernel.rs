@@ -35,7 +35,7 @@ impl Kernel {
         &self.version
     }
 
-    /// What a boot loader loads.
+    /// The kernel image.
     pub fn image(&self) -> PathBuf {
         self.root.join("boot").join(format!("vmlinuz-{}", self.version))
     }
@@ -151,7 +151,7 @@ fn only_entry(directory: &Path) -> Result<String> {
     Ok(entry.file_name().to_string_lossy().into_owned())
 }
 
-/// What a command prints.
+/// A command's output.
 pub(super) fn said(command: &mut Command) -> Result<String> {
     let name = format!("{command:?}");
     let output = command.output().with_context(|| name.clone())?;

@@ -75,8 +75,8 @@ const MEMORY: u32 = 6144;
 const SHIFT: f64 = 10.0;
 
 /// Runs `oxvs lab run ARGS… --out DIR` in guests, one after the other, until the run is complete or
-/// the minutes are spent. Scenario files among the arguments are copied. What the runs print goes
-/// to `printed`.
+/// the minutes are spent. Scenario files among the arguments are copied. The runs' output goes to
+/// `printed`.
 ///
 /// # Errors
 /// A guest cannot be run, or the run in it failed.

@@ -77,9 +77,9 @@ pub enum Accelerator {
 pub enum Output<'a> {
     /// Nowhere.
     None,
-    /// What lies in the guest's `/out` at the end is unpacked into this directory.
+    /// The contents of the guest's `/out` at the end are unpacked into this directory.
     Archive(&'a Path),
-    /// What the command writes to [`Output::DEVICE`] goes to the end of this file as it is written.
+    /// Data that the command writes to [`Output::DEVICE`] is appended to this file.
     Stream(&'a Path),
 }
 
@@ -158,7 +158,8 @@ impl Accelerator {
 impl Guest {
     /// Runs a command to its end; what it prints goes to `printed`.
     ///
-    /// # Errors QEMU or a program is missing, the guest does not boot or does not end within
+    /// # Errors
+    /// QEMU or a program is missing, the guest does not boot or does not end within
     /// `limit`: with its console output.
     pub fn run(
         &self,
@@ -436,7 +437,7 @@ impl Machine {
         let status = read_file(&self.file("status"))
             .trim()
             .parse()
-            .with_context(|| format!("the guest did not come to an end:\n{errors}{}", self.console()))?;
+            .with_context(|| format!("the guest did not end:\n{errors}{}", self.console()))?;
         Ok(Finished { status })
     }
 }

@@ -66,7 +66,7 @@ impl Network {
         Some(())
     }
 
-    /// A switch with so many below it, and so on, hosts at the bottom; in Mininet's order.
+    /// A tree of switches with this fan-out and hosts at the bottom, in Mininet's order.
     fn tree(&mut self, depth: usize, fanout: usize) -> Option<()> {
         let root = self.switch();
         self.below(&root, depth, fanout)

@@ -40,7 +40,7 @@ use crate::scenario::{self, Scenario};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// What a report is made of.
+/// The input of a report.
 #[derive(Debug)]
 pub struct Input {
     /// The run.

@@ -60,7 +60,7 @@ struct ExperimentView {
     varied: bool,
     skipped: Vec<SkippedView>,
     testbeds: Vec<String>,
-    /// What the rates in them are.
+    /// The kind of rates in them.
     rates: &'static str,
     configurations: Vec<Configuration>,
     figures: Vec<FigureView>,

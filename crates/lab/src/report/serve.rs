@@ -31,7 +31,8 @@ pub struct Server {
 /// Serves the report of a run's directory on 127.0.0.1 until the process ends, and prints the
 /// address; port 0: any free port.
 ///
-/// # Errors The directory has no run; the port is in use.
+/// # Errors
+/// The directory has no run; the port is in use.
 pub fn serve(dir: &Path, port: u16) -> Result<()> {
     let server = Server::bind(dir, port)?;
     mgmt::outln!("The report of {} is at {} (end with ^C)", dir.display(), server.url()?);

@@ -5,7 +5,7 @@
 pub(crate) struct Study {
     /// As `S0`.
     pub id: &'static str,
-    /// What it is about.
+    /// Its title.
     pub title: &'static str,
     /// Its method, and the comparable part.
     pub about: &'static str,

@@ -89,7 +89,7 @@ struct Measured<'a> {
     alone: BTreeMap<String, Table>,
     /// The bridge too, if switches are compared.
     beside: BTreeMap<String, Table>,
-    /// What it is called in tables, in another's place.
+    /// Its names in tables, in another system's place.
     names: BTreeSet<String>,
 }
 

@@ -15,7 +15,8 @@ pub(super) const PAGE: &str = "index.html";
 
 /// A report as files: names, and what they hold. The page is the first.
 ///
-/// # Errors Only if the built-in templates are wrong.
+/// # Errors
+/// Only if the built-in templates are wrong.
 pub fn render(input: &Input) -> Result<Vec<(&'static str, String)>> {
     let findings = findings::published()?;
     let printed = Printed::new(&findings)?;

@@ -27,7 +27,7 @@ const LARGEST: u64 = 64 << 20;
 /// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
-    /// What was asked for, and where it ran.
+    /// Options and machine.
     pub run: Run,
     /// In the order they were taken.
     pub samples: Vec<Sample>,
@@ -124,7 +124,8 @@ impl Drop for Lock {
 impl Store {
     /// Continues the run in a directory, or creates a run and the directory.
     ///
-    /// # Errors The directory holds something else, a run on another machine or with another
+    /// # Errors
+    /// The directory holds something else, a run on another machine or with another
     /// profile, or one that another process is working on; it cannot be made; a file of it is
     /// damaged.
     pub fn open(dir: &Path, fresh: Run) -> Result<Store> {
@@ -142,10 +143,10 @@ impl Store {
             Some(old) => same(old, &fresh).with_context(|| format!("{}: cannot be gone on with", dir.display()))?,
             None => fresh,
         };
-        if new && let Some(stranger) = stranger(dir)? {
+        if new && let Some(foreign) = foreign_file(dir)? {
             fs::remove_file(dir.join(LOCK)).ok();
             bail!(
-                "{}: holds no run, but other files ('{stranger}'): name an empty or a new directory",
+                "{}: holds no run, but other files ('{foreign}'): name an empty or a new directory",
                 dir.display()
             );
         }
@@ -176,7 +177,7 @@ impl Store {
         &self.dir
     }
 
-    /// What was asked for.
+    /// Options and machine.
     pub fn run(&self) -> &Run {
         &self.run
     }
@@ -188,7 +189,8 @@ impl Store {
 
     /// Enters an experiment.
     ///
-    /// # Errors It exists with another text, so old and new samples must not be mixed.
+    /// # Errors
+    /// It exists with another text, so old and new samples must not be mixed.
     pub fn enter(&mut self, id: &str, experiment: Experiment) -> Result<()> {
         if let Some(old) = self.run.scenarios.get(id) {
             ensure!(
@@ -203,7 +205,8 @@ impl Store {
 
     /// Enters a system under test.
     ///
-    /// # Errors It exists with another version.
+    /// # Errors
+    /// It exists with another version.
     pub fn enter_system(&mut self, name: &str, description: &str) -> Result<()> {
         if let Some(old) = self.run.systems.get(name) {
             ensure!(
@@ -252,7 +255,7 @@ impl Store {
     /// Appends a record unless it is already present, as for a part that is still missing.
     ///
     /// # Errors
-    /// It cannot be written, as on a full disk. What was recorded before stays as it is.
+    /// It cannot be written, as on a full disk. Earlier records stay.
     pub fn append(&mut self, mut record: Record) -> Result<()> {
         if let Record::Sample(sample) = &mut record {
             sample.drop_unwritable();
@@ -398,7 +401,7 @@ fn read_records(file: &File, path: &Path) -> Result<(Vec<Record>, u64)> {
 
 /// A foreign file in a directory without a run. Files of a run that could not start, as on a full
 /// disk, do not count.
-fn stranger(dir: &Path) -> Result<Option<String>> {
+fn foreign_file(dir: &Path) -> Result<Option<String>> {
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let entry = entry?;
         let name = entry.file_name();

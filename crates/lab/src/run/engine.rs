@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub(crate) trait Stage {
     /// Makes a testbed and sets a system up on it.
     ///
-    /// # Errors What could not be made, for the report. All set-up is undone.
+    /// # Errors
+    /// What could not be made, for the report. All set-up is undone.
     fn stand(&mut self, system: &str, setup: &Setup) -> Result<Box<dyn Standing>>;
 
     /// Something went wrong on the testbed, or it is not as it was: the next one is to be a new
@@ -28,7 +29,8 @@ pub(crate) trait Standing {
 
     /// Runs a cell: warm-up, then the measurement.
     ///
-    /// # Errors The failure, with the last log lines of a system that died.
+    /// # Errors
+    /// The failure, with the last log lines of a system that died.
     fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement>;
 }
 
@@ -112,7 +114,8 @@ impl Course {
 impl Engine<'_> {
     /// Runs everything without a sample.
     ///
-    /// # Errors Results cannot be written. Written results are kept.
+    /// # Errors
+    /// Results cannot be written. Written results are kept.
     pub(crate) fn run(&mut self) -> Result<Outcome> {
         let wanted: u64 = self
             .jobs
@@ -188,7 +191,7 @@ impl Engine<'_> {
         for (cell, repetition) in &block.cells {
             let setup = &job.cells[*cell].setup;
             let should = repetition_seconds(setup) + if stood.is_none() { owed } else { 0.0 };
-            if self.stop.asked() {
+            if self.stop.is_requested() {
                 return Ok(Some(End::Interrupted));
             }
             if self
@@ -215,7 +218,7 @@ impl Engine<'_> {
                         self.store.append(Record::Sample(Box::new(sample)))?;
                         outcome.samples += 1;
                     }
-                    Err(_) if self.stop.asked() => return Ok(Some(End::Interrupted)),
+                    Err(_) if self.stop.is_requested() => return Ok(Some(End::Interrupted)),
                     Err(error) => {
                         let reason = format!("{error:#}");
                         self.progress.say(&format!("{} on {}: {reason}", job.id, block.system));

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-/// What to run.
+/// The options of a run.
 pub struct Options {
     /// Which experiments.
     pub scenarios: Vec<Scenario>,
@@ -48,8 +48,8 @@ pub struct Options {
 /// Runs everything without a sample.
 ///
 /// # Errors
-/// A switch that does not exist, a directory that cannot be used, results that cannot be written.
-/// What was recorded is kept.
+/// A switch that does not exist, a directory that cannot be used, results that cannot be
+/// written. Recorded results are kept.
 pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     let began = Instant::now();
     let systems = crate::systems::all();

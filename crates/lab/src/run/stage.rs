@@ -252,7 +252,7 @@ impl Table {
                 if over && asked {
                     break;
                 }
-                if stop.asked() {
+                if stop.is_requested() {
                     fault = Some(anyhow!("interrupted"));
                 }
                 fault = fault.or_else(|| self.running.check().err());
@@ -269,12 +269,12 @@ impl Table {
                 std::thread::sleep(next.min(LOOK));
             }
             let Ok(measured) = work.join() else {
-                bail!("the traffic's thread has ended by a fault of its own")
+                bail!("the traffic's thread has panicked")
             };
             let brought = meanwhile.into_iter().map(|task| match task.map(|task| task.join()) {
                 None => Ok(controller::Measured::default()),
                 Some(Ok(brought)) => brought,
-                Some(Err(_)) => Err(anyhow!("an observer's thread has ended by a fault of its own")),
+                Some(Err(_)) => Err(anyhow!("an observer's thread has panicked")),
             });
             let brought = brought.collect();
             let now = || self.counted();

@@ -32,7 +32,7 @@ impl Stop {
     }
 
     /// Whether a stop was requested.
-    pub fn asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }

@@ -20,8 +20,8 @@ pub(crate) fn repetition(setup: &Setup) -> f64 {
 }
 
 /// The time to set up a switch, in seconds, with the testbed if that is new.
-pub(crate) fn bed(topology: &Topology, anew: bool) -> f64 {
-    if !anew {
+pub(crate) fn bed(topology: &Topology, new: bool) -> f64 {
+    if !new {
         return SWITCH_SECONDS;
     }
     let mut hosts = topology.hosts.iter();
@@ -57,9 +57,9 @@ fn scenario_seconds(scenario: &Scenario, profile: Profile, systems: usize) -> f6
         if !topologies.contains(&topology) {
             topologies.push(topology);
             let cabling = topology.cabling();
-            let anew = !cablings.contains(&cabling);
-            seconds += times * (bed(topology, anew) + (each - 1.0).max(0.0) * bed(topology, false));
-            if anew {
+            let new = !cablings.contains(&cabling);
+            seconds += times * (bed(topology, new) + (each - 1.0).max(0.0) * bed(topology, false));
+            if new {
                 cablings.push(cabling);
             }
         }

@@ -179,7 +179,7 @@ pub enum Figure {
         #[serde(default)]
         panels: Vec<String>,
     },
-    /// Who reaches whom.
+    /// Reachability.
     Matrix {
         /// The observation's name.
         of: String,

@@ -109,7 +109,7 @@ impl Node {
         next.map_or(&self.span, |node| node.place(rest))
     }
 
-    /// What kind of value it is, for a message.
+    /// The kind of value, for a message.
     pub(super) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Bool(_) => "true or false",

@@ -17,7 +17,7 @@ const MININET_SECONDS: f64 = 4.0;
 pub struct Cell {
     /// The dimensions' values, as in [`crate::results::Sample::at`].
     pub at: BTreeMap<String, String>,
-    /// What is done.
+    /// The setup.
     pub setup: Setup,
 }
 
@@ -31,7 +31,7 @@ pub struct Setup {
     pub background: Vec<Flow>,
     /// Traffic that is measured, all at the same time.
     pub measured: Vec<Flow>,
-    /// What else is measured.
+    /// The observations.
     pub observed: Vec<Observation>,
     /// Set-up by a controller before the run, if any.
     pub openflow: Option<OpenFlow>,
@@ -139,12 +139,12 @@ impl Setup {
 pub struct Observation {
     /// Its name in results, as a flow's: `name.metric`. Unique among flows and observations.
     pub name: String,
-    /// What is observed.
+    /// The observation.
     #[serde(flatten)]
     pub what: Observe,
 }
 
-/// What is observed.
+/// The observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "observe", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Observe {
@@ -312,7 +312,7 @@ fn at_most() -> u32 {
     1_000_000
 }
 
-/// Who forwards.
+/// The forwarding mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -323,7 +323,7 @@ pub enum Mode {
     Openflow,
 }
 
-/// What a rule matches (study S3, table II).
+/// The match of a rule (study S3, table II).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Matching {
@@ -340,7 +340,7 @@ pub enum Matching {
     Exact,
 }
 
-/// What a rule changes.
+/// The change that a rule makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rewrite {

@@ -28,7 +28,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// What Linux calls it.
+    /// Its name in Linux.
     fn module(self) -> &'static str {
         match self {
             Part::Bridge => "bridge",

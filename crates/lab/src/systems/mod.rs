@@ -39,7 +39,8 @@ pub trait System {
 
     /// Makes the bridges of a testbed with its hosts and cables, and waits until they forward.
     ///
-    /// # Errors A failed command with its output. All set-up is undone.
+    /// # Errors
+    /// A failed command with its output. All set-up is undone.
     fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>>;
 }
 

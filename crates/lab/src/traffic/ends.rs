@@ -52,7 +52,8 @@ impl Ends {
 
     /// The address of `to` for packets of `from`: in a common network if possible, else its first.
     ///
-    /// # Errors An unknown host, or one without an address.
+    /// # Errors
+    /// An unknown host, or one without an address.
     pub fn address(&self, from: &str, to: &str) -> Result<Ipv4Addr> {
         let (from, to_end) = (self.end(from)?, self.end(to)?);
         let near = |there: &&Address| {

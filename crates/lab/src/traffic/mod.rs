@@ -1,11 +1,11 @@
 //! Traffic across a testbed and its measurement.
 //!
 //! - [`agent`]: the program that sends and receives, in a host's namespace or in a guest;
-//!   [`protocol`]: what is said with it.
+//!   [`protocol`]: the messages with it.
 //! - [`Agent`]: the lab's side of it.
-//! - [`capture`]: what arrives at a host, as evidence.
+//! - [`capture`]: frames that arrive at a host, as evidence.
 //! - [`udp`]: round trips, and flows of datagrams; [`streams`]: the five tests of netperf.
-//! - [`ping`]: who answers; [`iperf`]: a second witness.
+//! - [`ping`]: reachability; [`iperf`]: a second witness.
 //! - [`run`]: all of that together, between the hosts of a testbed ([`Ends`]); [`observe`]: what is
 //!   no flow from one host to another.
 
@@ -45,7 +45,7 @@ pub struct Flow {
     pub from: String,
     /// The host that receives, or answers.
     pub to: String,
-    /// What is sent.
+    /// The traffic.
     #[serde(flatten)]
     pub test: Test,
 }

@@ -1,4 +1,4 @@
-//! Who answers (RFC 792, echo).
+//! Ping (RFC 792, echo).
 
 use super::clock::{MICRO, now};
 use super::protocol::Outcome;
@@ -25,7 +25,7 @@ pub struct Ping {
     pub timeout: u64,
 }
 
-/// Who answered.
+/// The results of a ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pinged {

@@ -23,7 +23,7 @@ impl Write for Sink {
     }
 }
 
-/// What an agent answers to such an input.
+/// An agent's answers to an input.
 fn answers(input: &[u8]) -> Vec<Answer> {
     let sink = Sink::default();
     agent::main(input, sink.clone()).unwrap();

@@ -50,7 +50,7 @@ struct Side {
     outputs: BTreeMap<&'static str, pcap::Tail>,
 }
 
-/// What came out, by port.
+/// Output by port.
 type Output = BTreeMap<&'static str, Vec<Vec<u8>>>;
 
 impl Side {

@@ -156,10 +156,10 @@ fn a_learning_controller_is_asked_once_for_each_direction() {
     };
     let asked = |number: u64| {
         eventually("the controller is asked", || {
-            (controller.asked() >= number).then_some(())
+            (controller.packet_ins() >= number).then_some(())
         });
         // More would have arrived at once.
-        assert_eq!(controller.asked(), number);
+        assert_eq!(controller.packet_ins(), number);
     };
     send("p1", 1, 2);
     asked(1);

@@ -44,7 +44,7 @@ pub(super) struct Shown {
     pub(super) fault: Option<String>,
 }
 
-/// What a controller's tasks share.
+/// The state shared by a controller's tasks.
 struct Context {
     state: Weak<State>,
     agent: Weak<BridgeAgent>,

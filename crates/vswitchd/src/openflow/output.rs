@@ -31,7 +31,8 @@ impl Output {
 
     /// Writes all bytes and flushes the stream. Cancel safe.
     ///
-    /// # Errors The stream's errors; `WriteZero` when it accepts no more bytes.
+    /// # Errors
+    /// The stream's errors; `WriteZero` when it accepts no more bytes.
     pub(super) async fn send(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         while !self.is_written() {
             match stream.write(&self.bytes[self.written..]).await? {

@@ -30,7 +30,7 @@ pub(crate) struct Figure {
 pub(crate) struct Key {
     /// Colour and shape.
     pub look: Look,
-    /// What it stands for.
+    /// Its meaning.
     pub name: String,
 }
 

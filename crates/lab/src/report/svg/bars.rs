@@ -5,12 +5,12 @@ use super::canvas::{Anchor, Canvas, Drawing, width};
 use super::lines::{TOP, frame, title_height, whisker, wrapped};
 use super::scale::{Axis, Scale};
 
-/// What is plotted.
+/// The plotted data.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bars {
     /// Above it.
     pub title: String,
-    /// What the groups are.
+    /// The axis of groups.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,

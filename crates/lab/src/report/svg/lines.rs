@@ -3,7 +3,7 @@
 use super::canvas::{Anchor, Canvas, Drawing, width as width_of};
 use super::scale::{Axis, Scale};
 
-/// What is plotted.
+/// The plotted data.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plot {
     /// Above it.

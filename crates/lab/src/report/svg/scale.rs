@@ -171,7 +171,7 @@ fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64, bool) {
     (range.0, range.1, range.0 > 0.0)
 }
 
-/// A round step that goes into a range about so many times.
+/// A round step that divides a range into about this many parts.
 fn step(range: f64, times: f64) -> f64 {
     if range <= 0.0 || !range.is_finite() {
         return 1.0;

@@ -8,14 +8,14 @@ use std::cell::{Cell as Shared, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
-/// What happened, in order.
-type Diary = Rc<RefCell<Vec<String>>>;
+/// Events in order.
+type Events = Rc<RefCell<Vec<String>>>;
 
 /// A machine on which a second passes when it is measured.
 #[derive(Clone, Default)]
 struct Imitation {
     clock: Rc<Shared<f64>>,
-    diary: Diary,
+    events: Events,
     /// A system and a cell that kill each other.
     deadly: Option<(String, String)>,
     /// A system that cannot be set up.
@@ -37,7 +37,7 @@ impl Stage for Imitation {
         if self.broken.as_deref() == Some(system) {
             bail!("{system} cannot be set up: no such device");
         }
-        self.diary
+        self.events
             .borrow_mut()
             .push(format!("{system} at {}", setup.topology.bridges[0].name));
         Ok(Box::new(Imitated {
@@ -47,7 +47,7 @@ impl Stage for Imitation {
     }
 
     fn clear(&mut self) {
-        self.diary.borrow_mut().push("cleared".to_owned());
+        self.events.borrow_mut().push("cleared".to_owned());
     }
 }
 
@@ -65,9 +65,9 @@ impl Standing for Imitated {
         {
             bail!("{system} has ended (signal 11); it said last: assertion failed");
         }
-        self.of.diary.borrow_mut().push(format!("{what} at {bed}"));
+        self.of.events.borrow_mut().push(format!("{what} at {bed}"));
         if let Some((stop, patience)) = &self.of.patience
-            && self.of.diary.borrow().iter().filter(|line| line.contains('/')).count() >= *patience
+            && self.of.events.borrow().iter().filter(|line| line.contains('/')).count() >= *patience
         {
             stop.ask();
         }
@@ -158,7 +158,7 @@ fn go(dir: &Path, jobs: &[Job], imitation: &Imitation, budget: Option<f64>) -> (
 
 fn lines(imitation: &Imitation, of: char) -> Vec<String> {
     imitation
-        .diary
+        .events
         .borrow()
         .iter()
         .filter(|line| line.contains(of))
@@ -205,7 +205,7 @@ fn cells_of_a_testbed_share_it_and_repetitions_of_systems_interleave() {
     let imitation = Imitation::default();
     let (_, results) = go(dir.path(), &[job("S0.x", 4)], &imitation, None);
     let stood: Vec<String> = imitation
-        .diary
+        .events
         .borrow()
         .iter()
         .filter(|line| !line.contains('/'))
@@ -265,7 +265,7 @@ fn an_interrupted_run_goes_on_where_it_ended_in_the_same_order() {
     assert_eq!(order(&results), expected);
     let again = Imitation::default();
     go(dir.path(), &[job("S0.x", 2)], &again, None);
-    assert!(again.diary.borrow().is_empty(), "nothing is left to do");
+    assert!(again.events.borrow().is_empty(), "nothing is left to do");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_quick_look_stays_on_its_testbed_for_all_repetitions() {
     assert_eq!((outcome.end, outcome.samples), (End::Complete, 36));
     assert_eq!(
         imitation
-            .diary
+            .events
             .borrow()
             .iter()
             .filter(|line| !line.contains('/'))
@@ -359,8 +359,8 @@ fn what_follows_a_cell_that_spoils_its_testbed_has_another() {
     };
     let (outcome, results) = go(dir.path(), &[job("S0.x", 1)], &imitation, None);
     assert_eq!((outcome.end, results.samples.len()), (End::Complete, 12));
-    let diary = imitation.diary.borrow();
-    for (line, next) in diary.iter().zip(diary.iter().skip(1)) {
+    let events = imitation.events.borrow();
+    for (line, next) in events.iter().zip(events.iter().skip(1)) {
         // A cell of the same testbed would follow at once.
         assert_eq!(line.contains("/1 at "), next == "cleared", "{line}, {next}");
         assert!(

@@ -36,7 +36,8 @@ pub(crate) trait Observer {
 
     /// Called with the measured time so far.
     ///
-    /// # Errors An action due then failed.
+    /// # Errors
+    /// An action due then failed.
     fn at(&mut self, _measured_for: Duration) -> Result<()> {
         Ok(())
     }
@@ -63,7 +64,8 @@ pub(crate) struct Seen<'a> {
 
 /// Starts the observers of a cell, by name.
 ///
-/// # Errors An observation that is not possible here, and why.
+/// # Errors
+/// An observation that is not possible here, and why.
 pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box<dyn Observer>)>> {
     let mut observers: Vec<(String, Box<dyn Observer>)> = Vec::new();
     for observation in &setup.observed {

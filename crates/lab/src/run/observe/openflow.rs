@@ -169,7 +169,8 @@ fn next_hop(setup: &Setup, bridge: &str, host: &str) -> Option<String> {
 
 /// A controller for all reactive bridges.
 ///
-/// # Errors The switches do not connect to it.
+/// # Errors
+/// The switches do not connect to it.
 pub(crate) fn control(table: &mut Table, setup: &Setup) -> Result<Option<Learning>> {
     let reactive: Vec<&Bridge> = setup
         .topology
@@ -394,10 +395,10 @@ fn packet_in(table: &mut Table, setup: &Setup, bridge: &str) -> Result<Found> {
             spin: 0,
         };
         let mut sender = ends.agent(from)?.start(Task::Send(task))?;
-        let (before, began) = (controller.asked(), Instant::now());
+        let (before, began) = (controller.packet_ins(), Instant::now());
         sender.go()?;
         sender.wait(Duration::try_from_secs_f64(setup.seconds + 30.0)?)?;
-        let asked = controller.asked() - before;
+        let asked = controller.packet_ins() - before;
         measured
             .metrics
             .insert("throughput".to_owned(), asked as f64 / began.elapsed().as_secs_f64());

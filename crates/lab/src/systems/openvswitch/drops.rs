@@ -52,8 +52,8 @@ pub(crate) fn ports(text: &str) -> Vec<PortDrops> {
     ports
 }
 
-/// Losses at a port of oxvs. What its device did not take is counted by the kernel too, unless it
-/// was full before: that part is the cable's.
+/// Losses at a port of oxvs. The kernel also counts packets that the device refused, unless it was
+/// full before; these are the cable's losses.
 pub(crate) fn of_oxvs_port(port: &PortDrops, places: &BTreeMap<String, String>, kernel: Counters) -> Vec<Loss> {
     let mut losses = vec![loss("port", &port.name, places, port.overruns)];
     for (cause, packets) in &port.causes {

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The longest line, in bytes.
 const LONGEST: usize = 4096;
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {

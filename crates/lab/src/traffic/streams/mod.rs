@@ -2,8 +2,8 @@
 //!
 //! As in netperf, each stream has its own control connection across the same ports as its data,
 //! which sets up the stream and fetches its result. A stream is lost when its control connection or
-//! its data connection cannot be made or breaks, or when the result does not come within the time
-//! that the client has patience for; its reason is kept.
+//! its data connection cannot be made or breaks, or when the result does not arrive before the
+//! client's timeout; its reason is kept.
 //!
 //! What differs from netperf: all streams of a test are threads of one process at each end; a
 //! server with nothing to do for the length of a message has none to allocate; in TCP_CRR the

@@ -1,10 +1,10 @@
 //! Randomises the times of datagrams a little.
 //!
-//! Two senders of one rate would keep step: the same one's datagrams would come to a full queue
-//! just before there is room in it, and be lost, for as long as the run lasts. So each flow's
-//! datagrams move through their interval, from its start to its end and back, in a random number of
-//! steps each way: at any moment a datagram is as likely early in its interval as late, whatever
-//! the other sender does, and as there is one in each interval, the rate is what was asked for.
+//! Two senders of one rate would keep step: for the whole run the same one's datagrams would arrive
+//! at a full queue just before it has room, and be lost. So each flow's datagrams move through
+//! their interval, from its start to its end and back, in a random number of steps each way: at any
+//! moment a datagram is as likely early in its interval as late, whatever the other sender does,
+//! and as there is one in each interval, the rate is what was asked for.
 
 use crate::traffic::clock::MILLI;
 
@@ -39,8 +39,8 @@ impl Dither {
         };
         dither.turn();
         // Anywhere on the first way, either way.
-        dither.step = dither.lot() % dither.steps;
-        dither.rises = dither.lot().is_multiple_of(2);
+        dither.step = dither.random() % dither.steps;
+        dither.rises = dither.random().is_multiple_of(2);
         dither
     }
 
@@ -58,11 +58,11 @@ impl Dither {
     fn turn(&mut self) {
         self.rises = !self.rises;
         self.step = 0;
-        self.steps = STEPS.start() + self.lot() % (STEPS.end() - STEPS.start() + 1);
+        self.steps = STEPS.start() + self.random() % (STEPS.end() - STEPS.start() + 1);
     }
 
     /// `SplitMix64`.
-    fn lot(&mut self) -> u64 {
+    fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -140,7 +140,7 @@ impl Receive {
                 if polled.revents().is_empty() {
                     continue;
                 }
-                // Not all that it has, lest the others' times suffer.
+                // A limited number, so that other tasks are not late.
                 for _ in 0..64 {
                     let Ok(len) = socket.recv(&mut buffer) else { break };
                     last = now();

@@ -17,7 +17,7 @@ pub(super) fn bind(port: u16) -> Result<UdpSocket> {
             done => return done.with_context(|| format!("bind UDP {address}")),
         }
     }
-    bail!("bind UDP {address}: somebody has it")
+    bail!("bind UDP {address}: in use")
 }
 
 /// Sets the sizes of a socket's buffers, in bytes as `SO_SNDBUF` and `SO_RCVBUF` take them: Linux

@@ -1,4 +1,4 @@
-//! What `ovs-ofctl monitor` and `snoop` print of a bridge with a controller.
+//! Output of `ovs-ofctl monitor` and `snoop` for a bridge with a controller.
 
 use super::*;
 
