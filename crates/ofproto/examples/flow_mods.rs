@@ -50,7 +50,7 @@ impl Env for World {
         &self,
         _in_port: dp::PortNo,
         _packet: &[u8],
-        _translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+        _translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool {
         false
     }

@@ -83,7 +83,7 @@ pub trait Env {
         &self,
         in_port: PortNo,
         packet: &[u8],
-        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+        translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool;
 
     /// Takes an interface up or down.

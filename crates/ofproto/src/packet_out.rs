@@ -16,8 +16,8 @@ impl Core {
     pub(crate) fn packet_out(&self, conn: &Conn, out: &PacketOut, env: &impl Env) -> Result<(), OfError> {
         let (device, state) = self.check_packet_out(conn, out, env)?;
         let bridge = &self.config.bridge;
-        env.send(device, &out.data, |switch, patience| {
-            switch.translate_actions_within(bridge, &state, &out.actions, patience)
+        env.send(device, &out.data, |switch, now, patience| {
+            switch.packet_out(bridge, &state, &out.actions, now, patience)
         });
         Ok(())
     }
@@ -61,8 +61,8 @@ impl Core {
                 bridge.tables().options().give(&packet.metadata, &mut state);
             }
         });
-        let sent = env.send(device, &packet.data, |switch, patience| {
-            switch.resume_within(handle, &state, patience)
+        let sent = env.send(device, &packet.data, |switch, now, patience| {
+            switch.resume(handle, &state, now, patience)
         });
         if sent { Ok(()) } else { Err(OfError::NxRStale) }
     }

@@ -1,6 +1,9 @@
 //! How long a translation takes, and how long it takes to learn and to refresh stations in a large
 //! table.
 
+#[path = "../tests/support/ask.rs"]
+mod ask;
+use ask::Ask;
 use criterion::{Criterion, criterion_group, criterion_main};
 use dp::Effect;
 use flow::{Field, Key, PortNo};
@@ -51,22 +54,22 @@ fn key(in_port: u32, src: u64, dst: u64) -> Key {
 
 fn bench(c: &mut Criterion) {
     let mut small = switch(2);
-    let learned = small.translate(&key(3, 2, 9), Nanos::ZERO);
+    let learned = small.ask(&key(3, 2, 9)).translation;
     small.apply(&learned.effects, Nanos::ZERO);
     c.bench_function("translate/unicast", |b| {
-        b.iter(|| small.translate(black_box(&key(1, 1, 2)), Nanos::ZERO))
+        b.iter(|| small.ask(black_box(&key(1, 1, 2))).translation)
     });
     c.bench_function("translate/flood-4", |b| {
-        b.iter(|| small.translate(black_box(&key(1, 1, 9)), Nanos::ZERO))
+        b.iter(|| small.ask(black_box(&key(1, 1, 9))).translation)
     });
     let large = switch(500);
     c.bench_function("translate/flood-1000", |b| {
-        b.iter(|| large.translate(black_box(&key(1, 1, 9)), Nanos::ZERO))
+        b.iter(|| large.ask(black_box(&key(1, 1, 9))).translation)
     });
 
     let mut full = switch(2);
     let effects: Vec<Effect> = (0..200_000)
-        .flat_map(|n| full.translate(&key(1, n, 0xffff_ffff), Nanos::ZERO).effects)
+        .flat_map(|n| full.ask(&key(1, n, 0xffff_ffff)).translation.effects)
         .collect();
     full.apply(&effects, Nanos::ZERO);
     let mut now = 0;

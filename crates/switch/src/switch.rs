@@ -6,13 +6,12 @@ use crate::dep::Read;
 use crate::fdb::{Kind, Outlook};
 use crate::port::Ingress;
 use crate::tables::memos::{Gone, Memos, Room};
-use crate::tables::{BridgeRule, Memo, MeterNumbers, Patience, Pipeline, Translated};
+use crate::tables::{BridgeRule, Memo, MeterNumbers, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};
-use flow::FlowState;
 use openflow::OfError;
-use openflow::model::Action;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use wire::{MacAddr, Nanos, Vid};
 
 /// A set of bridges. See the crate's page for how to drive it.
@@ -53,7 +52,7 @@ impl Ignored {
     }
 }
 
-/// What [`Switch::apply`] would do.
+/// What [`Switch::accept`] would do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// It would change what translations depend on: it must be called before the translation is
@@ -146,13 +145,6 @@ impl Switch {
         });
     }
 
-    /// What [`Switch::accept`] would do.
-    pub fn news_of(&self, translated: &Translated, now: Nanos) -> News {
-        let mut news = self.news(&translated.translation.effects, now);
-        news.changes |= !self.memos.has_all(&translated.memos);
-        news
-    }
-
     /// Does what translations ask for. The changes are empty where all stations are where they
     /// were, and all rules that packets make there.
     ///
@@ -198,9 +190,13 @@ impl Switch {
         self.apply(&held, now)
     }
 
-    /// What [`Switch::apply`] would do.
-    pub fn news(&self, effects: &[Effect], now: Nanos) -> News {
-        let mut news = News::default();
+    /// What [`Switch::accept`] would do with a translation's effects and the handles that it
+    /// proposes.
+    pub(crate) fn news(&self, effects: &[Effect], proposed: &[(u32, Arc<Memo>)], now: Nanos) -> News {
+        let mut news = News {
+            changes: !self.memos.has_all(proposed),
+            ..News::default()
+        };
         for effect in effects {
             match self.outlook(effect, now) {
                 Some(Outlook::Learns) => news.changes = true,
@@ -341,44 +337,6 @@ impl Switch {
         bridge.misses_to_controller = send;
         let id = bridge.id;
         self.changes(changes.then_some(Read::Bridge(id)))
-    }
-
-    /// What becomes of a packet that a controller lets go on (`NXT_RESUME`), as it is now, with the
-    /// metadata that it has now: `handle` is [`ForController::continuation`]. `None` where that is
-    /// not known any more.
-    ///
-    /// [`ForController::continuation`]: crate::tables::ForController::continuation
-    pub fn resume(&self, handle: u32, state: &FlowState) -> Option<Translated> {
-        self.resume_within(handle, state, Patience::Whole)?
-    }
-
-    /// As [`Switch::resume`], by a caller with little patience: `Some(None)` where that is over
-    /// before the translation is done.
-    pub fn resume_within(&self, handle: u32, state: &FlowState, patience: Patience<'_>) -> Option<Option<Translated>> {
-        match &**self.memos.get(handle)? {
-            Memo::Frozen(frozen) => Some(Pipeline::resume(self, state, (frozen, handle), patience)),
-            _ => None,
-        }
-    }
-
-    /// What actions make of a packet that a controller sends as if it had come in on a port, with
-    /// metadata (packet-out). The port in the metadata is OpenFlow's; the key's is the datapath's,
-    /// or any where there is none.
-    pub fn translate_actions(&self, bridge: &str, state: &FlowState, actions: &[Action]) -> Option<Translated> {
-        self.translate_actions_within(bridge, state, actions, Patience::Whole)?
-    }
-
-    /// As [`Switch::translate_actions`], by a caller with little patience: `Some(None)` where that
-    /// is over before the translation is done.
-    pub fn translate_actions_within(
-        &self,
-        bridge: &str,
-        state: &FlowState,
-        actions: &[Action],
-        patience: Patience<'_>,
-    ) -> Option<Option<Translated>> {
-        let id = *self.bridge_ids.get(bridge)?;
-        Some(Pipeline::packet_out(self, state, (id, actions), patience))
     }
 
     /// Adds what a datapath has carried by rules, `used` being when the last packet came.

@@ -13,6 +13,7 @@ use openflow::model::{Action, Match};
 use openflow::text::{Names, Style};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use wire::Nanos;
 
 /// Whose way is traced, and how it is told.
 #[derive(Debug)]
@@ -56,15 +57,14 @@ pub struct Traced {
 }
 
 impl Switch {
-    /// Traces a packet; changes nothing. `None` where there is no such bridge.
-    pub fn trace(&self, request: &Request<'_>) -> Option<Traced> {
-        self.trace_within(request, Patience::Whole)
+    /// Traces a packet; changes nothing. `None` where there is no such bridge, `Some(None)` as
+    /// [`Switch::translate`].
+    pub fn trace(&self, request: &Request<'_>, now: Nanos, patience: Patience<'_>) -> Option<Option<Traced>> {
+        let id = *self.bridge_ids.get(request.bridge)?;
+        Some(self.trace_in(id, request, now, patience))
     }
 
-    /// As [`Switch::trace`], by a caller with little patience: `None` also where that is over
-    /// before the trace is done.
-    pub fn trace_within(&self, request: &Request<'_>, patience: Patience<'_>) -> Option<Traced> {
-        let id = *self.bridge_ids.get(request.bridge)?;
+    fn trace_in(&self, id: u32, request: &Request<'_>, now: Nanos, patience: Patience<'_>) -> Option<Traced> {
         let mut key = request.state.key;
         let port = request.state.get(MatchField::InPortOxm) as u32;
         let device = self.device(id, port).map_or(0, |device| device.0);
@@ -81,7 +81,7 @@ impl Switch {
         pipeline.watch(report);
         pipeline.run_from(&start);
         let (report, last) = pipeline.told();
-        let translated = pipeline.finish()?;
+        let translated = pipeline.finish(now)?;
 
         let style = Style {
             names: request.names.get(request.bridge),

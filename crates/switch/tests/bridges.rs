@@ -1,5 +1,7 @@
 //! Bridges on virtual time: VLANs, learning, flooding, patches.
 
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "bridges/lab.rs"]
 mod lab;
 #[path = "bridges/learning.rs"]

@@ -4,6 +4,8 @@
 //!
 //! `OXVS_SOAK` in the environment asks for that many times as many rules, `OXVS_SEED` for others.
 
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "rules/model.rs"]
 #[allow(dead_code)]
 mod model;
@@ -12,6 +14,7 @@ mod packets;
 #[path = "traces/programs.rs"]
 mod programs;
 
+use ask::Ask;
 use dp::Action;
 use flow::{Field, Key, PortNo, extract};
 use model::{BRIDGES, Topology};
@@ -137,7 +140,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
         for _ in 0..15 {
             let (port, bytes) = packets::random(&mut rng, &topology);
             let mut key = extract(&bytes, &PortNo(port).into()).unwrap();
-            let first = switch.translate_rules(&key);
+            let first = switch.ask(&key);
             switch.accept(&first, Nanos::ZERO).unwrap();
             // What is frozen goes on with the same packet, or with what is behind its label.
             let again = first.translation.actions.iter().find_map(|action| match action {
@@ -148,7 +151,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
                 recirculated += 1;
                 key.set(Field::RecircId, id.into());
             }
-            let translated = switch.translate_rules(&key);
+            let translated = switch.ask(&key);
             let mask = translated.translation.mask;
             let others = (0..15).map(|_| covered(&mut rng, &key, &mask)).collect::<Vec<_>>();
             let mutated = (0..15).filter_map(|_| extract(&another(&mut rng, &bytes), &PortNo(port).into()));
@@ -161,7 +164,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
             for other in others.iter().chain(&mutated) {
                 assert_eq!(
                     parts(&translated, other),
-                    parts(&switch.translate_rules(other), other),
+                    parts(&switch.ask(other), other),
                     "round {round}: {} and {}\n{}",
                     key.display(&flow::Mask::full()),
                     other.display(&flow::Mask::full()),
@@ -217,7 +220,7 @@ fn labels_are_put_on_and_taken_off_every_stack_that_a_megaflow_covers_in_the_sam
             switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
         }
         for key in &keys {
-            let translated = switch.translate_rules(key);
+            let translated = switch.ask(key);
             dropped += usize::from(translated.translation.drop.is_some());
             let mask = translated.translation.mask;
             for other in keys.iter().filter(|other| mask.eq_key(key, other)) {
@@ -225,7 +228,7 @@ fn labels_are_put_on_and_taken_off_every_stack_that_a_megaflow_covers_in_the_sam
                 let shown = [key, other].map(|key| key.display(&flow::Mask::full()).to_string());
                 assert_eq!(
                     parts(&translated, other),
-                    parts(&switch.translate_rules(other), other),
+                    parts(&switch.ask(other), other),
                     "{} {shown:#?}",
                     rules[0]
                 );

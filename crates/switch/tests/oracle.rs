@@ -11,6 +11,8 @@
 
 #[path = "oracle/actions.rs"]
 mod actions;
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "oracle/megaflow.rs"]
 mod megaflow;
 #[path = "oracle/model.rs"]
@@ -19,6 +21,7 @@ mod model;
 mod steps;
 
 use actions::{Frame, run};
+use ask::Ask;
 use model::{Config, Shot, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use switch::Switch;
@@ -56,7 +59,7 @@ fn packets_leave_as_they_leave_open_vswitch() {
             let line = trace.lines().find_map(|line| line.strip_prefix("Datapath actions: "));
             let theirs = steps::parse(line.unwrap_or_else(|| panic!("no actions in:\n{trace}")));
 
-            let translation = ours.translate(&shot.key(), Nanos::ZERO);
+            let translation = ours.ask(&shot.key()).translation;
             ours.apply(&translation.effects, Nanos::ZERO);
 
             let frame = Frame(shot.tags.clone());

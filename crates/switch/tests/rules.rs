@@ -3,6 +3,8 @@
 //!
 //! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules.
 
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "rules/budget.rs"]
 mod budget;
 #[path = "rules/copies.rs"]
@@ -28,6 +30,7 @@ mod queues;
 #[path = "support/steps.rs"]
 mod steps;
 
+use ask::Ask;
 use dp::Translation;
 use flow::{Field, PortNo, extract};
 use frames::Frame;
@@ -68,9 +71,9 @@ fn every_packet_that_a_megaflow_covers_goes_through_the_rules_alike() {
         for _ in 0..20 {
             let (port, bytes) = packet::random(&mut rng, &topology);
             let key = extract(&bytes, &PortNo(port).into()).unwrap();
-            let translation = switch.translate(&key, Nanos::ZERO);
+            let translation = switch.ask(&key).translation;
             switch.apply(&translation.effects, Nanos::ZERO);
-            let translation = switch.translate(&key, Nanos::ZERO);
+            let translation = switch.ask(&key).translation;
             for _ in 0..20 {
                 let mut other = key;
                 for field in Field::ALL {
@@ -83,7 +86,7 @@ fn every_packet_that_a_megaflow_covers_goes_through_the_rules_alike() {
                     };
                     other.set(*field, key.get(*field) ^ noise & free & few);
                 }
-                let again = switch.translate(&other, Nanos::ZERO);
+                let again = switch.ask(&other).translation;
                 let full = flow::Mask::full();
                 assert_eq!(
                     parts(&translation),
@@ -139,7 +142,7 @@ fn packets_leave_by_rules_as_they_leave_open_vswitch() {
                 .unwrap();
             let line = trace.lines().find_map(|line| line.strip_prefix("Datapath actions: "));
             let key = extract(&bytes, &PortNo(port).into()).unwrap();
-            let translation = ours.translate(&key, Nanos::ZERO);
+            let translation = ours.ask(&key).translation;
             ours.apply(&translation.effects, Nanos::ZERO);
             let theirs = frames::run(&steps::parse(line.unwrap_or("drop")), &Frame::new(&key), false);
             let got = frames::run(&translation.actions, &Frame::new(&key), false);

@@ -5,6 +5,8 @@
 //! for that many times as many; `ORACLE_ALL=1` prints all differences. Where we mean to differ is
 //! in [`excuse`].
 
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "support/frames.rs"]
 mod frames;
 #[path = "traces/metadata.rs"]
@@ -19,6 +21,7 @@ mod programs;
 #[path = "support/steps.rs"]
 mod steps;
 
+use ask::Ask;
 use flow::{PortNo, extract};
 use frames::{Frame, run};
 use model::{BRIDGES, Topology};
@@ -26,6 +29,7 @@ use openflow::model::{FlowCommand, GroupCommand, MeterCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod, parse_meter_mod};
 use std::collections::BTreeMap;
 use switch::Switch;
+use switch::tables::Patience;
 use switch::trace::Request;
 use testkit::{Options, Rng, Vswitch, skip, to_hex};
 use wire::Nanos;
@@ -62,9 +66,9 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
             let key = extract(&bytes, &PortNo(port).into()).unwrap();
             let mut request = Request::new("br0", key, flow::port_from_of10(ofport));
             request.effective = true;
-            let traced = ours.trace(&request).unwrap();
+            let traced = ours.trace(&request, Nanos::ZERO, Patience::Whole).unwrap().unwrap();
             ours.accept(&traced.translated, Nanos::ZERO).unwrap();
-            let translation = ours.translate_rules(&key);
+            let translation = ours.ask(&key);
             compared += 1;
 
             let line = theirs.lines().find_map(|line| line.strip_prefix("Datapath actions: "));

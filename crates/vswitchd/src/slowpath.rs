@@ -186,7 +186,7 @@ impl Shared {
 
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
-        self.translate(upcall.key)
+        self.translate(upcall)
     }
 
     fn try_upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Answer {

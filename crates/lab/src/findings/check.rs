@@ -539,7 +539,10 @@ fn name(group: &Group) -> String {
     if group.is_empty() {
         return String::new();
     }
-    let values: Vec<String> = group.iter().map(|(dimension, value)| show_value(dimension, value)).collect();
+    let values: Vec<String> = group
+        .iter()
+        .map(|(dimension, value)| show_value(dimension, value))
+        .collect();
     format!("{}: ", values.join(", "))
 }
 

@@ -6,7 +6,8 @@ use openflow::Version;
 use openflow::model::*;
 use openflow::text::{Names, parse_group_mod, parse_meter_mod};
 use std::time::Duration as Span;
-use switch::tables::{Condition, Overflow, TableSettings};
+use switch::tables::{Condition, Overflow, Patience, TableSettings};
+use wire::Nanos;
 
 const REQUESTER: Version = Version::V15;
 const CONTROLLERS: [Version; 6] = Version::ALL;
@@ -107,7 +108,9 @@ fn carry(lab: &Lab, packets: u64, bytes: u64) {
     let mut switch = lab.world.switch.borrow_mut();
     let mut key = dp::Key::ZERO;
     key.set(flow::Field::InPort, 1);
-    let rules = switch.translate_rules(&key).rules;
+    let upcall = dp::Upcall { key: &key, packet: &[] };
+    let translated = switch.translate(&upcall, Nanos::ZERO, Patience::Whole).unwrap();
+    let rules = translated.rules;
     assert_eq!(rules.len(), 1);
     switch.credit(&rules, packets, bytes, lab.world.now.get());
 }

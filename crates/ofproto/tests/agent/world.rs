@@ -71,9 +71,9 @@ impl Env for World {
         &self,
         in_port: dp::PortNo,
         packet: &[u8],
-        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+        translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool {
-        let translated = translate(&self.switch.borrow(), Patience::Whole);
+        let translated = translate(&self.switch.borrow(), Nanos::ZERO, Patience::Whole);
         if translated.is_some() {
             self.sent.borrow_mut().push((in_port.0, packet.to_vec()));
         }

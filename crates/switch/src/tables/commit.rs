@@ -3,7 +3,7 @@
 use super::labels::clear_payload;
 use super::packet::Tags;
 use super::pipeline::Pipeline;
-use super::words::mask_of;
+use super::words::{has_bits_beyond, mask_of};
 use dp::{Action, SetField};
 use flow::{Field, Key, Mask, TAG_PRESENT};
 use wire::VlanTag;
@@ -50,7 +50,7 @@ impl Pipeline<'_> {
     /// The bits of the key that were read. If nothing behind the outermost tag was read, the mask
     /// does not name the second tag either: one megaflow can cover all packets of a port.
     pub(super) fn mask(&mut self) -> Mask {
-        if self.switch.vlan_limit < 2 && !BEFORE_PAYLOAD.covers(&mask_of(&self.consulted)) {
+        if self.switch.vlan_limit < 2 && has_bits_beyond(&self.consulted, &BEFORE_PAYLOAD) {
             self.consult(Field::VlanTci1, TAG_PRESENT.into());
             if self.has_uncounted_tag() {
                 self.consult(Field::VlanTpid1, u128::MAX);

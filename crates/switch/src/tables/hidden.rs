@@ -157,7 +157,7 @@ mod tests {
 
     /// The ports that a packet leaves by.
     fn ways(switch: &Switch, key: &Key) -> Vec<u32> {
-        let actions = switch.translate_rules(key).translation.actions;
+        let actions = switch.ask(key).translation.actions;
         let port = |action: &Out| match action {
             Out::Output(port) => Some(port.0),
             _ => None,
@@ -243,7 +243,7 @@ mod tests {
         ipv6.set(Field::EthType, 0x86dd);
         assert_eq!(ways(&switch, &ipv6), []);
         assert_eq!(ways(&switch, &answer(9, 67, 68)), [], "it is its own");
-        let mask = switch.translate_rules(&answer(1, 67, 69)).translation.mask;
+        let mask = switch.ask(&answer(1, 67, 69)).translation.mask;
         assert_eq!((mask.get(Field::TpSrc), mask.get(Field::TpDst)), (0xffff, 0xffff));
 
         let mut rule = FlowMod {
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(ways(&switch, &answer(1, 67, 68)), [9]);
         rule.instructions = Instructions::apply(vec![Action::Clone(vec![Action::SetVlanVid(5), Action::Exit])]);
         switch.flow_mod("br0", &rule, T).unwrap();
-        let actions = switch.translate_rules(&answer(1, 67, 68)).translation.actions;
+        let actions = switch.ask(&answer(1, 67, 68)).translation.actions;
         assert_eq!(*actions, [Out::Output(PortNo(9))], "not a changed copy");
         rule.instructions = Instructions::default();
         switch.flow_mod("br0", &rule, T).unwrap();
@@ -272,7 +272,7 @@ mod tests {
         switch.set_in_band("br0", true);
         let mut known = answer(2, 67, 68);
         known.set(Field::EthSrc, 0x0200_0000_0002);
-        let learned = switch.translate_rules(&known).translation;
+        let learned = switch.ask(&known).translation;
         assert!(learned.actions.contains(&Out::Output(PortNo(9))));
         assert_eq!(ways(&switch, &answer(1, 67, 68)), [2, 3, 9], "flooded, and once");
     }
@@ -285,9 +285,9 @@ mod tests {
             (flow::MatchField::EthDst, 0x0200_0000_0002),
         ];
         switch.set_hidden_rules("br0", vec![hidden(180_001, &arp, Port(3))], T);
-        let other = switch.translate_rules(&packet(0x0800)).translation;
+        let other = switch.ask(&packet(0x0800)).translation;
         assert_eq!(other.mask.get(Field::EthType), 0xffff);
-        let whole = switch.translate_rules(&packet(0x0806)).translation;
+        let whole = switch.ask(&packet(0x0806)).translation;
         assert_eq!(whole.mask.get(Field::EthDst), 0xffff_ffff_ffff);
     }
 }

@@ -19,7 +19,7 @@ use crate::port::{Egress, Ingress, Port};
 use crate::reserved::is_reserved;
 use crate::tags::{Reader, Tags};
 use dp::{Action, DropCause, Effect};
-use flow::{Field, Key};
+use flow::{Field, FlowState, Key};
 use smallvec::SmallVec;
 use std::mem;
 use wire::{MacAddr, Vid};
@@ -96,18 +96,29 @@ impl<'a> Pipeline<'a> {
         }
         let mut copies = Copies::of(&key, false);
         self.forward(&mut copies, bridge, at, Tags::default());
+        copies.sort();
         self.send_copies(copies);
     }
 
     /// The packet as it was received comes into a bridge without rules, which does what its fail
-    /// mode says.
-    pub(super) fn receive(&mut self, bridge: &'a Bridge, at: Ingress) {
+    /// mode says. `has_state` says whether the packet is set up for tables.
+    pub(super) fn receive(&mut self, bridge: &'a Bridge, at: Ingress, has_state: bool) {
         let mut copies = Copies::of(self.original, true);
         self.run_builtin(&mut copies, bridge, at, Tags::default());
         if self.failed {
             // A loop, most likely. What such a packet teaches is worth nothing.
             self.effects.clear();
             return;
+        }
+        copies.sort();
+        if copies.outputs.iter().all(|(_, egress)| self.leaves_unmarked(egress)) {
+            return self.send_received(&copies);
+        }
+        self.packet.place.bridge = Some(bridge);
+        if !has_state {
+            let key = self.visible(self.original);
+            self.packet.base.key = key;
+            self.packet.state = FlowState::new(key, bridge.number_of(at).unwrap_or_default());
         }
         self.send_copies(copies);
     }
@@ -288,12 +299,8 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Sends the copies that were collected.
-    fn send_copies(&mut self, mut copies: Copies<'_>) {
-        copies.sort();
-        if copies.received && copies.outputs.iter().all(|(_, egress)| self.leaves_unmarked(egress)) {
-            return self.send_received(&copies);
-        }
+    /// Sends the copies that were collected, each as tables see the packet then.
+    fn send_copies(&mut self, copies: Copies<'_>) {
         for (at, egress) in copies.outputs {
             if self.failed {
                 break;

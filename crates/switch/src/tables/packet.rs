@@ -84,6 +84,7 @@ pub(super) enum Owner {
 
 impl Packet<'_> {
     /// An empty packet whose outputs go through this queue.
+    #[inline]
     pub(super) fn new(queue: u32) -> Self {
         Packet {
             state: FlowState::ZERO,

@@ -24,6 +24,7 @@ use flow::{Field, FlowState, MatchField};
 use openflow::model::{self, Instructions};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use wire::Nanos;
 
 /// A translation in progress.
 pub(crate) struct Pipeline<'a> {
@@ -85,10 +86,11 @@ enum Found {
 
 impl<'a> Pipeline<'a> {
     /// What becomes of a packet, and of all that are like it.
-    pub(crate) fn translate(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Option<Translated> {
+    #[inline]
+    pub(crate) fn translate(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Pipeline<'a> {
         let mut pipeline = Pipeline::new(switch, key, patience);
         pipeline.run();
-        pipeline.finish()
+        pipeline
     }
 
     /// Translates a packet that a controller resumes, with the metadata that the controller sent.
@@ -97,13 +99,13 @@ impl<'a> Pipeline<'a> {
         state: &'a FlowState,
         (frozen, handle): (&Frozen, u32),
         patience: Patience<'a>,
-    ) -> Option<Translated> {
+    ) -> Pipeline<'a> {
         let mut pipeline = Pipeline::new(switch, &state.key, patience);
         pipeline.unmarked = true;
         pipeline.packet.base.key = pipeline.visible(&state.key);
         pipeline.depend(Read::Memo(handle));
         pipeline.thaw(&frozen.with_metadata(state));
-        pipeline.finish()
+        pipeline
     }
 
     /// Translates a packet-out.
@@ -112,11 +114,11 @@ impl<'a> Pipeline<'a> {
         state: &'a FlowState,
         (bridge, actions): (u32, &[model::Action]),
         patience: Patience<'a>,
-    ) -> Option<Translated> {
+    ) -> Pipeline<'a> {
         let mut pipeline = Pipeline::new(switch, &state.key, patience);
         (pipeline.packet_out, pipeline.unmarked) = (true, true);
         pipeline.run_from(&Start::Actions(bridge, *state, actions));
-        pipeline.finish()
+        pipeline
     }
 
     /// Sets the packet that tables see, with metadata that the datapath need not have.
@@ -128,6 +130,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// A translation that has not started.
+    #[inline]
     pub(crate) fn new(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Pipeline<'a> {
         Pipeline {
             switch,
@@ -158,26 +161,24 @@ impl<'a> Pipeline<'a> {
     /// Translates from the port of the key, or from its recirculation context.
     pub(crate) fn run(&mut self) {
         let key = self.original;
-        self.packet.base.key = self.visible(key);
         self.consult(Field::InPort, u128::MAX);
         self.consult(Field::RecircId, u128::MAX);
-        match key.get(Field::RecircId) as u32 {
-            0 => {
-                let in_port = key.in_port();
-                self.depend(Read::Attachment(in_port));
-                let Some(at) = self.switch.attachments.get(&in_port).copied() else {
-                    return;
-                };
-                let key = self.packet.base.key;
-                match self.switch.bridges.get(&at.bridge) {
-                    Some(bridge) if !bridge.needs_tables() => {
-                        self.packet.state = FlowState::new(key, bridge.number_of(at).unwrap_or_default());
-                        self.receive(bridge, at);
-                    }
-                    _ => self.enter(at, key),
-                }
+        let handle = key.get(Field::RecircId) as u32;
+        if handle != 0 {
+            self.packet.base.key = self.visible(key);
+            return self.run_frozen(handle);
+        }
+        let in_port = key.in_port();
+        self.depend(Read::Attachment(in_port));
+        let Some(at) = self.switch.attachments.get(&in_port).copied() else {
+            return;
+        };
+        match self.switch.bridges.get(&at.bridge) {
+            Some(bridge) if !bridge.needs_tables() => self.receive(bridge, at, false),
+            _ => {
+                self.packet.base.key = self.visible(key);
+                self.enter(at, self.packet.base.key);
             }
-            handle => self.run_frozen(handle),
         }
     }
 
@@ -217,7 +218,21 @@ impl<'a> Pipeline<'a> {
                 self.run_rest(actions, None);
                 self.settle();
             }
-            None => self.run_tables(bridge),
+            None => {
+                let number = self.packet.state.get(MatchField::InPortOxm) as u32;
+                match bridge.of_ports.get(&number).filter(|_| !bridge.needs_tables()) {
+                    Some((port, interface)) => self.receive(
+                        bridge,
+                        Ingress {
+                            bridge: bridge.id,
+                            port: *port,
+                            interface: *interface,
+                        },
+                        true,
+                    ),
+                    None => self.run_tables(bridge),
+                }
+            }
         }
         self.note_last();
         self.close(1);
@@ -499,8 +514,9 @@ impl<'a> Pipeline<'a> {
         self.drop = Some(cause);
     }
 
-    /// The result; `None` where the caller's patience was over before the end.
-    pub(crate) fn finish(mut self) -> Option<Translated> {
+    /// The result; `None` if the caller's patience ended first.
+    #[inline]
+    pub(crate) fn finish(mut self, now: Nanos) -> Option<Translated> {
         if self.budget.is_unfinished() {
             return None;
         }
@@ -518,6 +534,7 @@ impl<'a> Pipeline<'a> {
         super::commit::trim(&mut self.actions);
         let drop = self.actions.is_empty();
         let mask = self.mask();
+        let news = self.switch.news(&self.effects, &self.memos, now);
         let translation = Translation {
             drop: drop.then(|| self.drop.unwrap_or(DropCause::NoDestination)),
             actions: self.actions.into(),
@@ -528,6 +545,7 @@ impl<'a> Pipeline<'a> {
         };
         Some(Translated {
             translation,
+            news,
             rules: self.rules,
             controllers: self.controllers,
             memos: self.memos,

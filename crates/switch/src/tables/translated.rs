@@ -5,6 +5,7 @@ use super::budget::RanOut;
 use super::condition::each_action;
 use super::freeze::Frozen;
 use super::learn::Learned;
+use crate::News;
 use dp::Translation;
 use openflow::model;
 use smallvec::SmallVec;
@@ -83,6 +84,8 @@ pub enum Memo {
 pub struct Translated {
     /// The translation.
     pub translation: Translation,
+    /// What [`Switch::accept`](crate::Switch::accept) would do with it.
+    pub news: News,
     /// The rules that its packets are counted by.
     pub rules: SmallVec<[BridgeRule; 4]>,
     /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the
@@ -95,19 +98,6 @@ pub struct Translated {
     pub work: u32,
     /// The first limit that the packet reached, if any.
     pub ran_out: Option<RanOut>,
-}
-
-impl From<Translation> for Translated {
-    fn from(translation: Translation) -> Translated {
-        Translated {
-            translation,
-            rules: SmallVec::new(),
-            controllers: Vec::new(),
-            memos: Vec::new(),
-            work: 0,
-            ran_out: None,
-        }
-    }
 }
 
 impl Memo {

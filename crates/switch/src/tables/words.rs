@@ -104,6 +104,12 @@ pub(crate) fn mask_of(words: &StateWords) -> Mask {
     Mask::from_words(key_words(words))
 }
 
+/// Whether there are bits of the key that a mask does not have.
+pub(crate) fn has_bits_beyond(words: &StateWords, mask: &Mask) -> bool {
+    let pairs = key_words(words).iter().zip(mask.words());
+    pairs.fold(0, |beyond, (word, bits)| beyond | word & !bits) != 0
+}
+
 /// The key that is among the words of a state.
 pub(crate) fn key_of(words: &StateWords) -> Key {
     Key::from_words(key_words(words))

@@ -1,8 +1,9 @@
 //! A switch to send packets into.
 
-use dp::{Action, Change, DropCause, Translation};
+use dp::{Action, Change, DropCause, Translation, Upcall};
 use flow::{PortNo, extract};
 use std::collections::BTreeMap;
+use switch::tables::{Patience, Translated};
 use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
 use testkit::Packet;
 use wire::{Nanos, Vid, VlanTag};
@@ -84,9 +85,15 @@ impl Lab {
         self.now = end;
     }
 
+    pub(crate) fn translated(&self, port: &str, packet: Packet) -> Translated {
+        let packet = packet.bytes();
+        let key = &extract(&packet, &PortNo(self.ports[port]).into()).unwrap();
+        let upcall = Upcall { key, packet: &packet };
+        self.switch.translate(&upcall, self.now, Patience::Whole).unwrap()
+    }
+
     pub(crate) fn translate(&self, port: &str, packet: Packet) -> Translation {
-        let key = extract(&packet.bytes(), &PortNo(self.ports[port]).into()).unwrap();
-        self.switch.translate(&key, self.now)
+        self.translated(port, packet).translation
     }
 
     /// Sends a packet, and learns from it. What comes out: `a b` for ports `a` and `b`, with the

@@ -351,9 +351,8 @@ fn a_storm_of_moves_changes_nothing_more_once_its_ports_have_spent_their_budgets
     assert!(ignored.moves > 5_000 && ignored.new == 0, "{ignored:?}");
     let before = lab.switch.bridge("br0").unwrap().fdb_stats();
     let packet = || Packet::new(testkit::mac(101), testkit::mac(9)).payload(0x88b5, b"");
-    let (one, other) = (lab.translate("a", packet()), lab.translate("b", packet()));
-    assert!(!lab.switch.news(&one.effects, lab.now).changes);
-    assert!(!lab.switch.news(&other.effects, lab.now).changes);
+    assert!(!lab.translated("a", packet()).news.changes);
+    assert!(!lab.translated("b", packet()).news.changes);
     assert_eq!(flap(&mut lab, ["b", "a"], 10, 100), 0);
     assert_eq!(lab.switch.bridge("br0").unwrap().fdb_stats(), before);
     // Another port's stations move at once.

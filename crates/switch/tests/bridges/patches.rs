@@ -2,6 +2,9 @@
 
 use crate::lab::{Lab, tags, vid};
 use dp::DropCause;
+use flow::{PortNo, extract};
+use switch::tables::Patience;
+use switch::trace::Request;
 use switch::{FailMode, PortConfig, VlanMode};
 use testkit::Packet;
 
@@ -36,6 +39,34 @@ fn a_packet_goes_on_in_the_peers_bridge_with_the_tags_that_it_has_there() {
     assert_eq!(lab.send("a", 1, 3), Ok(vec!["c".to_owned()]));
     let packet = Packet::new(testkit::mac(2), testkit::mac(9));
     assert_eq!(lab.send_packet("b", packet, &tags("20")), Ok(vec!["d".to_owned()]));
+}
+
+#[test]
+fn a_trace_tells_the_way_through_both_bridges_and_what_an_upcall_is_answered() {
+    let lab = pair();
+    let packet = Packet::new(testkit::mac(1), testkit::mac(9)).payload(0x88b5, b"");
+    let key = extract(&packet.clone().bytes(), &PortNo(1).into()).unwrap();
+    let request = Request::new("br0", key, 1);
+    let traced = lab.switch.trace(&request, lab.now, Patience::Whole);
+    let traced = traced.flatten().unwrap();
+    let told: Vec<&str> = traced.text.lines().map(str::trim).collect();
+    let places = [
+        "bridge(\"br0\")",
+        "0. priority 0",
+        "NORMAL",
+        "-> no learned MAC for destination, flooding",
+    ];
+    assert_eq!(
+        told[2..7],
+        [places[0], &"-".repeat(13), places[1], places[2], places[3]]
+    );
+    assert_eq!(
+        told[8..13],
+        ["bridge(\"br1\")", &"-".repeat(13), places[1], places[2], places[3]]
+    );
+    let answer = lab.translate("a", packet);
+    assert_eq!(traced.translated.translation.actions, answer.actions);
+    assert_eq!(traced.translated.translation.mask, answer.mask);
 }
 
 #[test]

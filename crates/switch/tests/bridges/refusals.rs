@@ -1,5 +1,6 @@
 //! Bridges without rules whose controllers have said something of ports and fragments.
 
+use crate::ask::Ask;
 use crate::lab::Lab;
 use dp::DropCause;
 use flow::{Field, Frag, PortNo, extract};
@@ -87,8 +88,8 @@ fn fragments_that_shall_be_dropped_are_without_rules_either() {
         key.set(Field::IpFrag, frag as u128);
         key
     });
-    let outputs = |lab: &Lab, key| lab.switch.translate(key, lab.now).actions.len();
-    let before = lab.switch.translate(&whole, lab.now);
+    let outputs = |lab: &Lab, key| lab.switch.ask(key).translation.actions.len();
+    let before = lab.switch.ask(&whole).translation;
     for (mode, dropped) in [
         (FragMode::NxMatch, false),
         (FragMode::Drop, true),
@@ -100,7 +101,7 @@ fn fragments_that_shall_be_dropped_are_without_rules_either() {
         for fragment in &fragments {
             assert_eq!(outputs(&lab, fragment), if dropped { 0 } else { 2 }, "{mode:?}");
         }
-        let looked_at = lab.switch.translate(&whole, lab.now).mask.get(Field::IpFrag);
+        let looked_at = lab.switch.ask(&whole).translation.mask.get(Field::IpFrag);
         assert_eq!(looked_at != 0, dropped);
     }
 }

@@ -1,5 +1,6 @@
 //! What a datapath may rely on when it caches translations.
 
+use crate::ask::Ask;
 use crate::model::{BRIDGES, Config, Shot, Topology};
 use dp::{Change, Translation};
 use flow::{Field, Key};
@@ -20,7 +21,7 @@ fn switch(rng: &mut Rng, topology: &Topology) -> (Switch, Config) {
     let mut switch = Switch::new(rng.number());
     switch.configure(config.switch(topology), Nanos::ZERO);
     for _ in 0..20 {
-        let translation = switch.translate(&Shot::random(rng, topology).key(), Nanos::ZERO);
+        let translation = switch.ask(&Shot::random(rng, topology).key()).translation;
         switch.apply(&translation.effects, Nanos::ZERO);
     }
     (switch, config)
@@ -34,7 +35,7 @@ fn every_packet_that_a_megaflow_covers_would_be_translated_alike() {
         let (switch, _) = switch(&mut rng, &topology);
         for _ in 0..30 {
             let key = Shot::random(&mut rng, &topology).key();
-            let translation = switch.translate(&key, Nanos::ZERO);
+            let translation = switch.ask(&key).translation;
             for _ in 0..20 {
                 let mut other = key;
                 for field in Field::ALL {
@@ -50,7 +51,7 @@ fn every_packet_that_a_megaflow_covers_would_be_translated_alike() {
                 }
                 assert!(translation.mask.eq_key(&key, &other));
                 let full = flow::Mask::full();
-                let again = switch.translate(&other, Nanos::ZERO);
+                let again = switch.ask(&other).translation;
                 assert_eq!(
                     parts(&translation),
                     parts(&again),
@@ -74,7 +75,7 @@ fn a_cached_translation_is_right_until_a_change_says_otherwise() {
         let mut cache: Vec<(Key, Translation)> = Vec::new();
         for step in 0..60 {
             let key = Shot::random(&mut rng, &topology).key();
-            let translation = switch.translate(&key, now);
+            let translation = switch.ask(&key).translation;
             cache.push((key, translation.clone()));
             let changes = match rng.below(20) {
                 0 => {
@@ -101,7 +102,7 @@ fn a_cached_translation_is_right_until_a_change_says_otherwise() {
             };
             cache.retain(|(key, cached)| !changes.iter().any(|change| cached.is_stale_for(key, change)));
             for (key, cached) in &cache {
-                let fresh = switch.translate(key, now);
+                let fresh = switch.ask(key).translation;
                 assert_eq!(parts(cached), parts(&fresh), "round {round}, step {step}: {changes:?}");
             }
         }
@@ -123,9 +124,9 @@ fn in_a_steady_state_nothing_changes() {
         assert_eq!(switch.configure(config.switch(&topology), Nanos::ZERO), none);
         for _ in 0..20 {
             let key = Shot::random(&mut rng, &topology).key();
-            let translation = switch.translate(&key, Nanos::ZERO);
+            let translation = switch.ask(&key).translation;
             switch.apply(&translation.effects, Nanos::ZERO);
-            assert!(!switch.news(&translation.effects, Nanos::ZERO).changes);
+            assert!(!switch.ask(&key).news.changes);
             assert_eq!(switch.apply(&translation.effects, Nanos::from_secs(1)), none);
         }
         assert_eq!(switch.tick(Nanos::from_secs(1)), none);

@@ -1,8 +1,9 @@
 //! What one packet may cost: every kind of step draws from one budget, whoever asks for the
 //! translation.
 
+use crate::ask::Ask;
 use crate::frozen::bridge;
-use dp::{DropCause, Key, PortNo};
+use dp::{DropCause, Key, PortNo, Upcall};
 use flow::{FlowState, extract};
 use openflow::model::{FlowCommand, FlowMod};
 use openflow::text::{Names, parse_actions, parse_flow};
@@ -51,7 +52,7 @@ fn a_group_of_1500_buckets_that_each_name_another_of_1500_ends_with_64_kb_of_act
     let inner = format!("group_id=2,type=all{}", ",bucket=output:2".repeat(1500));
     let outer = format!("group_id=1,type=all{}", ",bucket=group:2".repeat(1500));
     let switch = bridge(&[&inner, &outer], &["actions=group:1"]);
-    let translated = switch.translate_rules(&key());
+    let translated = switch.ask(&key());
     // As in Open vSwitch, what there is until then is done.
     let actions = translated.translation.actions.len();
     assert!((8192..MOST_ACTIONS).contains(&actions), "{actions}");
@@ -62,11 +63,11 @@ fn a_group_of_1500_buckets_that_each_name_another_of_1500_ends_with_64_kb_of_act
 #[test]
 fn a_chain_of_41_groups_with_two_buckets_each_ends_within_the_budget() {
     let sends = with_groups(&chain(41, "bucket=output:2"), &["actions=group:1"]);
-    let translated = sends.translate_rules(&key());
+    let translated = sends.ask(&key());
     assert!(translated.translation.actions.len() < MOST_ACTIONS);
     assert!(translated.work <= MOST_WORK, "{}", translated.work);
     let silent = with_groups(&chain(41, "bucket=load:1->NXM_NX_REG0[]"), &["actions=group:1"]);
-    is_dropped_for_its_cost(&silent.translate_rules(&key()));
+    is_dropped_for_its_cost(&silent.ask(&key()));
 }
 
 #[test]
@@ -79,16 +80,20 @@ fn packet_outs_traces_and_packets_that_go_on_have_the_same_budget() {
     let mut switch = with_groups(&groups, &rules);
     let state = FlowState::new(key(), 1);
     let actions = parse_actions("group:1", &Names::default()).unwrap();
-    is_dropped_for_its_cost(&switch.translate_actions("br0", &state, &actions).unwrap());
+    let out = switch
+        .packet_out("br0", &state, &actions, Nanos::ZERO, Patience::Whole)
+        .unwrap();
+    is_dropped_for_its_cost(&out.unwrap());
 
-    let paused = switch.translate_rules(&key());
+    let paused = switch.ask(&key());
     switch.accept(&paused, Nanos::ZERO).unwrap();
     let handle = paused.controllers[0].1.continuation.unwrap();
-    is_dropped_for_its_cost(&switch.resume(handle, &state).unwrap());
+    let resumed = switch.resume(handle, &state, Nanos::ZERO, Patience::Whole).unwrap();
+    is_dropped_for_its_cost(&resumed.unwrap());
 
     let mut request = Request::new("br0", key(), 1);
     request.actions = Some(&actions);
-    let traced = switch.trace(&request).unwrap();
+    let traced = switch.trace(&request, Nanos::ZERO, Patience::Whole).unwrap().unwrap();
     is_dropped_for_its_cost(&traced.translated);
     assert!(traced.text.contains("the report ends here"));
     assert!(
@@ -147,16 +152,16 @@ fn every_kind_of_step_draws_from_the_budget() {
         }
         let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
         for key in [key(), extract(&packet.clone().bytes(), &PortNo(1).into()).unwrap()] {
-            let translated = switch.translate_rules(&key);
+            let translated = switch.ask(&key);
             assert!(translated.work <= MOST_WORK, "{leaf}: {}", translated.work);
             assert!(translated.translation.actions.len() < MOST_ACTIONS, "{leaf}");
         }
         let label = leaf.contains("pop_mpls") as usize;
         let keys = [key(), extract(&packet.bytes(), &PortNo(1).into()).unwrap()];
         assert!(
-            switch.translate_rules(&keys[label]).ran_out.is_some(),
+            switch.ask(&keys[label]).ran_out.is_some(),
             "{leaf}: {}",
-            switch.translate_rules(&keys[label]).work
+            switch.ask(&keys[label]).work
         );
     }
 }
@@ -168,7 +173,7 @@ fn a_lookup_costs_more_where_a_table_has_more_masks() {
             .map(|n| format!("priority={},reg1={:#x}/{:#x},actions=drop", 1 + n, n + 1, n + 1))
             .collect();
         let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-        bridge(&[], &rules).translate_rules(&key()).work
+        bridge(&[], &rules).ask(&key()).work
     };
     let (few, many) = (work(10), work(1010));
     assert!(many >= few + 100, "{few} {many}");
@@ -178,19 +183,22 @@ fn a_lookup_costs_more_where_a_table_has_more_masks() {
 fn who_has_little_patience_gets_nothing_and_later_the_same() {
     let groups = chain(8, "bucket=output:2");
     let switch = with_groups(&groups, &["actions=group:1"]);
-    let whole = switch.translate_rules(&key());
+    let whole = switch.ask(&key());
     assert!(whole.work > 1000);
+    let key = key();
+    let upcall = Upcall { key: &key, packet: &[] };
+    let translate = |patience: Patience<'_>| switch.translate(&upcall, Nanos::ZERO, patience);
     for work in [0, 100, whole.work - 1] {
-        assert!(switch.translate_within(&key(), Patience::Work(work)).is_none());
+        assert!(translate(Patience::Work(work)).is_none());
     }
     let same = |translated: Option<Translated>| {
         let translated = translated.unwrap();
         assert_eq!(translated.translation.actions, whole.translation.actions);
         assert_eq!((translated.work, translated.ran_out), (whole.work, None));
     };
-    same(switch.translate_within(&key(), Patience::Work(whole.work)));
-    same(switch.translate_within(&key(), Patience::Until(&|| false)));
-    assert!(switch.translate_within(&key(), Patience::Until(&|| true)).is_none());
+    same(translate(Patience::Work(whole.work)));
+    same(translate(Patience::Until(&|| false)));
+    assert!(translate(Patience::Until(&|| true)).is_none());
 }
 
 #[test]
@@ -199,7 +207,7 @@ fn a_packet_with_too_much_on_its_stack_is_dropped_for_that() {
     let table = |times| {
         let first = format!("table=0,actions={},resubmit(,1),resubmit(,1)", pushes(2000));
         let second = format!("table=1,actions={},output:2", pushes(times));
-        with_groups(&[], &[&first, &second]).translate_rules(&key())
+        with_groups(&[], &[&first, &second]).ask(&key())
     };
     let (most, more) = (table(1048), table(1049));
     assert_eq!((most.ran_out, most.translation.actions.len()), (None, 2));
@@ -214,7 +222,7 @@ fn copies_of_a_packet_with_much_on_its_stack_cost_more() {
         let actions = vec![send; 100].join(",");
         let work = |actions: &str| {
             let rule = format!("actions={pushes}{actions}");
-            with_groups(&[], &[&rule]).translate_rules(&key()).work
+            with_groups(&[], &[&rule]).ask(&key()).work
         };
         work(&actions) - work("output:2")
     };

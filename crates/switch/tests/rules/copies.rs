@@ -1,6 +1,7 @@
 //! What a copy of a packet does to it (`clone`, a group's bucket, a patch port) is not done to the
 //! packet.
 
+use crate::ask::Ask;
 use crate::frames::{self, Frame};
 use crate::frozen::bridge;
 use crate::model::Topology;
@@ -21,7 +22,7 @@ fn sent(actions: &str) -> (Sent, Sent) {
     let key = extract(&packet.udp(1, 2, b"data").bytes(), &PortNo(3).into()).unwrap();
     let out = |actions: &str| {
         let switch = bridge(&[], &[&format!("actions={actions}")]);
-        let translation = switch.translate(&key, Nanos::ZERO);
+        let translation = switch.ask(&key).translation;
         let mut sent = frames::run(&translation.actions, &Frame::new(&key), false);
         sent.retain(|(port, _)| *port == 2);
         sent
@@ -57,7 +58,7 @@ fn a_tag_that_comes_off_for_an_access_port_stays_on_for_the_next_action() {
         )
         .unwrap();
         switch.flow_mod("br0", &rule, Nanos::ZERO).unwrap();
-        let steps = switch.translate(&key, Nanos::ZERO).actions;
+        let steps = switch.ask(&key).translation.actions;
         frames::run(&steps, &Frame::new(&key), false)
     };
     let alone = sent(&mut switch, "output:4");

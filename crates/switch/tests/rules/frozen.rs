@@ -1,14 +1,15 @@
 //! Packets that go on where they were interrupted: behind a label, by their length, after a
 //! controller; and groups that choose.
 
+use crate::ask::Ask;
 use crate::model::Topology;
 use dp::{Action as Step, DropCause};
 use flow::{Field, FlowState, Key, MatchField, PortNo, extract};
-use openflow::model::{FlowCommand, GroupCommand};
+use openflow::model::{Action, FlowCommand, GroupCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::collections::BTreeMap;
 use switch::Switch;
-use switch::tables::{ForController, Translated};
+use switch::tables::{ForController, Patience, Translated};
 use testkit::{Packet, mac};
 use wire::Nanos;
 
@@ -28,9 +29,18 @@ pub(crate) fn bridge(groups: &[&str], rules: &[&str]) -> Switch {
 }
 
 fn answer(switch: &mut Switch, key: &Key) -> Translated {
-    let translated = switch.translate_rules(key);
+    let translated = switch.ask(key);
     switch.accept(&translated, Nanos::ZERO).unwrap();
     translated
+}
+
+fn resume(switch: &Switch, handle: u32, state: &FlowState) -> Option<Translated> {
+    switch.resume(handle, state, Nanos::ZERO, Patience::Whole)?
+}
+
+fn packet_out(switch: &Switch, state: &FlowState, actions: &[Action]) -> Translated {
+    let translated = switch.packet_out("br0", state, actions, Nanos::ZERO, Patience::Whole);
+    translated.flatten().unwrap()
 }
 
 fn udp(src: u16) -> Key {
@@ -73,10 +83,7 @@ fn what_is_behind_a_label_is_looked_at_when_the_packet_comes_again() {
     );
     // Nobody comes to where nobody was sent.
     behind.set(Field::RecircId, 77);
-    assert_eq!(
-        switch.translate_rules(&behind).translation.drop,
-        Some(DropCause::NoRule)
-    );
+    assert_eq!(switch.ask(&behind).translation.drop, Some(DropCause::NoRule));
     // What nobody uses is forgotten, and with it what leads there.
     let changes = switch.tick(Nanos::from_secs(1000));
     for translation in [&first.translation, &second.translation] {
@@ -295,9 +302,9 @@ fn a_packet_that_waits_for_a_controller_goes_on_as_it_was() {
     let continuation = translated.controllers[0].1.continuation.unwrap();
     let mut state = FlowState::new(udp(9), 1);
     state.set(MatchField::Reg1, 7);
-    let resumed = switch.resume(continuation, &state).unwrap();
+    let resumed = resume(&switch, continuation, &state).unwrap();
     assert_eq!(resumed.translation.actions[..], [out(3)]);
-    assert!(switch.resume(continuation ^ 1, &state).is_none());
+    assert!(resume(&switch, continuation ^ 1, &state).is_none());
 }
 
 #[test]
@@ -316,11 +323,8 @@ fn a_controller_may_change_the_metadata_of_a_packet_that_waits_for_it() {
     }
     assert_eq!((state.get(MatchField::Reg1), state.get(MatchField::TunId)), (7, 5));
     let resume = |state: &FlowState| {
-        switch
-            .resume(told.continuation.unwrap(), state)
-            .unwrap()
-            .translation
-            .actions
+        let resumed = resume(&switch, told.continuation.unwrap(), state).unwrap();
+        resumed.translation.actions
     };
     assert_eq!(resume(&state)[..], [out(3)]);
     state.set(MatchField::Reg1, 8);
@@ -338,10 +342,9 @@ fn a_packet_of_a_controller_has_the_metadata_that_it_is_given() {
     let table = parse_flow(FlowCommand::Add, "actions=output:TABLE", &Names::default()).unwrap();
     let mut state = FlowState::new(udp(1), 1);
     let send = |state: &FlowState| {
-        let translated = switch
-            .translate_actions("br0", state, &table.instructions.apply)
-            .unwrap();
-        translated.translation.actions
+        packet_out(&switch, state, &table.instructions.apply)
+            .translation
+            .actions
     };
     assert_eq!(send(&state)[..], []);
     state.set(MatchField::TunId, 5);
@@ -402,7 +405,7 @@ fn a_group_selects_by_weight_and_few_flows_move_when_a_bucket_goes() {
     let switch = bridge(&[select, less], &rules);
     let mut count = BTreeMap::new();
     for port in 0..4000 {
-        let actions = switch.translate_rules(&udp(port)).translation.actions;
+        let actions = switch.ask(&udp(port)).translation.actions;
         let [Step::Output(PortNo(port))] = actions[..] else {
             panic!("{actions:?}")
         };
@@ -411,7 +414,7 @@ fn a_group_selects_by_weight_and_few_flows_move_when_a_bucket_goes() {
     assert!(count.len() == 2 && (800..1200).contains(&count[&2]), "{count:?}");
     let other = Packet::new(mac(1), mac(2)).payload(0x88b5, b"data");
     let key = extract(&other.bytes(), &PortNo(1).into()).unwrap();
-    assert_eq!(switch.translate_rules(&key).translation.actions[..], [out(2)]);
+    assert_eq!(switch.ask(&key).translation.actions[..], [out(2)]);
 }
 
 #[test]
@@ -429,7 +432,7 @@ fn links_are_used_evenly() {
         let switch = bridge(&[], &[rule]);
         let mut count = BTreeMap::new();
         for port in 0..4000 {
-            let actions = switch.translate_rules(&udp(port)).translation.actions;
+            let actions = switch.ask(&udp(port)).translation.actions;
             if let [Step::Output(PortNo(port))] = actions[..] {
                 *count.entry(port).or_insert(0) += 1;
             }
@@ -473,9 +476,7 @@ fn controllers_are_told_what_handed_a_packet_to_them() {
     let switch = bridge(&[group], &["priority=0,actions=controller"]);
     let actions = parse_flow(FlowCommand::Add, "actions=output:TABLE,controller", &Names::default()).unwrap();
     let key = udp(7);
-    let translated = switch
-        .translate_actions("br0", &FlowState::new(key, 1), &actions.instructions.apply)
-        .unwrap();
+    let translated = packet_out(&switch, &FlowState::new(key, 1), &actions.instructions.apply);
     let told: Vec<(u8, u64)> = translated
         .controllers
         .iter()
@@ -528,7 +529,7 @@ fn a_group_counts_packets_for_which_it_has_a_bucket() {
         for (bucket, counted) in buckets.iter().zip(counted) {
             let bucket = if kind == "all" { "bucket=output:2" } else { bucket };
             let switch = bridge(&[&format!("group_id=1,type={kind},{bucket}")], &["actions=group:1"]);
-            let credits = switch.translate_rules(&udp(1)).translation.credits;
+            let credits = switch.ask(&udp(1)).translation.credits;
             // The lookup and the rule are counted too.
             assert_eq!(credits.len(), 2 + counted, "{kind} {bucket}");
         }

@@ -6,6 +6,7 @@
 //!
 //! `OXVS_SOAK` in the environment asks for that many times as many groups, `OXVS_SEED` for others.
 
+use crate::ask::Ask;
 use crate::frozen::bridge;
 use dp::{Action as Step, DropCause, Key, PortNo};
 use flow::{Field, extract};
@@ -289,7 +290,7 @@ fn random_groups_translate_within_the_budget_and_as_a_plain_reading_of_them() {
                 .ipv4([10, 0, 0, 1].into(), [10, 0, 0, rng.below(200) as u8].into())
                 .udp(rng.below(60_000) as u16, 80, b"data");
             let key = extract(&packet.bytes(), &PortNo(in_port).into()).unwrap();
-            let translated = switch.translate_rules(&key);
+            let translated = switch.ask(&key);
             let steps = &translated.translation.actions;
             most = most.max(translated.work);
             assert!(

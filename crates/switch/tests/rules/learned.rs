@@ -1,5 +1,6 @@
 //! Rules that packets make, and what becomes of them.
 
+use crate::ask::Ask;
 use crate::model::Topology;
 use dp::Action as Step;
 use flow::{Key, PortNo, extract};
@@ -44,12 +45,12 @@ fn rules_in(switch: &Switch, table: u8) -> usize {
 fn what_a_packet_makes_is_there_for_later_ones_and_stays_while_they_come() {
     let learn = "actions=learn(table=5,hard_timeout=9,NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),resubmit(3,5)";
     let mut switch = bridge(&[learn]);
-    let first = switch.translate_rules(&from(1));
+    let first = switch.ask(&from(1));
     assert_eq!(rules_in(&switch, 5), 0);
     let changes = switch.accept(&first, Nanos::ZERO).unwrap();
     assert!(changes.iter().any(|change| first.translation.depends_on(change)));
     assert_eq!(rules_in(&switch, 5), 1);
-    let second = switch.translate_rules(&from(1));
+    let second = switch.ask(&from(1));
     assert_eq!((first.rules.len(), second.rules.len()), (1, 2));
     // Its packets keep it there.
     let mut now = Nanos::ZERO;
@@ -75,7 +76,7 @@ fn what_was_learned_before_a_packet_is_given_up_stays_learned() {
     for (station, port, learned) in [(1, 1, 1), (2, 2, 2)] {
         let packet = Packet::new(mac(station), mac(9)).payload(0x88b5, b"data");
         let key = extract(&packet.bytes(), &PortNo(port).into()).unwrap();
-        let translated = switch.translate_rules(&key);
+        let translated = switch.ask(&key);
         assert!(translated.translation.actions.is_empty(), "{translated:?}");
         switch.accept(&translated, Nanos::ZERO).unwrap();
         assert_eq!([5, 6].map(|table| rules_in(&switch, table)), [learned, 0]);
@@ -86,10 +87,10 @@ fn what_was_learned_before_a_packet_is_given_up_stays_learned() {
 fn a_rule_made_of_no_port_sends_nowhere() {
     let learn = "in_port=1,actions=load:0->NXM_OF_IN_PORT[],learn(table=5,NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
     let mut switch = bridge(&[learn, "in_port=2,actions=resubmit(,5)"]);
-    switch.accept(&switch.translate_rules(&from(1)), Nanos::ZERO).unwrap();
+    switch.accept(&switch.ask(&from(1)), Nanos::ZERO).unwrap();
     assert_eq!(rules_in(&switch, 5), 1);
     let packet = Packet::new(mac(1), mac(9)).payload(0x88b5, b"data");
-    let later = switch.translate_rules(&extract(&packet.bytes(), &PortNo(2).into()).unwrap());
+    let later = switch.ask(&extract(&packet.bytes(), &PortNo(2).into()).unwrap());
     assert_eq!((later.rules.len(), later.translation.actions.len()), (2, 0));
 }
 
@@ -103,14 +104,14 @@ fn no_more_rules_are_made_than_may_be_and_a_bit_says_so() {
     ]);
     let mut sent = Vec::new();
     for station in 1..=4 {
-        let translated = switch.translate_rules(&from(station));
+        let translated = switch.ask(&from(station));
         switch.accept(&translated, Nanos::ZERO).unwrap();
         sent.push(translated.translation.actions[0]);
     }
     let (two, three) = (Step::Output(PortNo(2)), Step::Output(PortNo(3)));
     assert_eq!(sent, [two, two, three, three]);
     assert_eq!(rules_in(&switch, 5), 2);
-    assert_eq!(switch.translate_rules(&from(1)).translation.actions[0], two);
+    assert_eq!(switch.ask(&from(1)).translation.actions[0], two);
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn rules_go_with_the_last_one_that_makes_such() {
     let rules = ["in_port=1,", "in_port=2,"].map(|port| format!("{port}{learn}"));
     let other = "table=5,cookie=0x8,in_port=3,actions=drop";
     let mut switch = bridge(&[&rules[0], &rules[1], other]);
-    let translated = switch.translate_rules(&from(1));
+    let translated = switch.ask(&from(1));
     switch.accept(&translated, Nanos::ZERO).unwrap();
     assert_eq!(rules_in(&switch, 5), 2);
     let gone = |switch: &mut Switch, port: &str| {
@@ -139,7 +140,7 @@ fn rules_go_with_the_last_one_that_makes_such() {
 fn a_rule_ends_soon_behind_its_connection() {
     let mut switch = bridge(&["tcp,idle_timeout=100,actions=fin_timeout(idle_timeout=5),output:2"]);
     for (flags, last) in [(0x10, 100), (0x11, 5)] {
-        let translated = switch.translate_rules(&tcp(flags));
+        let translated = switch.ask(&tcp(flags));
         switch.accept(&translated, Nanos::ZERO).unwrap();
         let end = switch.bridge("br0").unwrap().tables().next_event();
         assert_eq!(end, Some(Nanos::from_secs(last)));
@@ -150,7 +151,7 @@ fn a_rule_ends_soon_behind_its_connection() {
 fn what_controllers_say_of_ports_and_fragments_counts() {
     let mut switch = bridge(&["actions=FLOOD", "priority=40000,tcp,tp_dst=2,actions=output:3"]);
     let ports = |switch: &Switch, key: &Key| {
-        let actions = switch.translate_rules(key).translation.actions;
+        let actions = switch.ask(key).translation.actions;
         let port = |action: &Step| match action {
             Step::Output(port) => Some(port.0),
             _ => None,
@@ -165,7 +166,7 @@ fn what_controllers_say_of_ports_and_fragments_counts() {
         flags
     };
     let all = ports(&switch, &from(1));
-    let before = switch.translate_rules(&from(1)).translation;
+    let before = switch.ask(&from(1)).translation;
     let changes = switch.set_port_flags("br0", 2, flags(|f| f.no_flood = true)).unwrap();
     assert!(changes.iter().any(|change| before.depends_on(change)));
     let without = |port: u32| all.iter().copied().filter(|other| *other != port).collect::<Vec<_>>();
@@ -186,6 +187,6 @@ fn what_controllers_say_of_ports_and_fragments_counts() {
     assert_eq!(ports(&switch, &fragment), [3]);
     switch.set_frag_mode("br0", FragMode::Drop);
     switch.set_misses_to_controller("br0", true);
-    let dropped = switch.translate_rules(&fragment);
+    let dropped = switch.ask(&fragment);
     assert_eq!(dropped.translation.actions[..], [], "nor is it missed");
 }

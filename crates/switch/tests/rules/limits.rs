@@ -1,5 +1,6 @@
 //! Loops of rules, changes of rules, statistics: what random rules do not reach.
 
+use crate::ask::Ask;
 use crate::model::{Topology, random_rules};
 use crate::{frozen, packet};
 use dp::{Action as Step, DropCause, Translation};
@@ -50,7 +51,7 @@ fn a_rule_that_looks_itself_up_for_ever_drops_its_packets() {
     let (mut switch, _) = bridge();
     let endless = rule(0, vec![output(2), resubmit(0)]);
     switch.flow_mod("br0", &endless, Nanos::ZERO).unwrap();
-    let translation = switch.translate(&key(), Nanos::ZERO);
+    let translation = switch.ask(&key()).translation;
     assert_eq!(
         (translation.actions.len(), translation.drop),
         (0, Some(DropCause::TranslationLimit))
@@ -60,7 +61,7 @@ fn a_rule_that_looks_itself_up_for_ever_drops_its_packets() {
 /// How many rules a packet meets, and how many ports it leaves by.
 fn met(groups: &[&str], rules: &[String]) -> (usize, usize) {
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let translated = frozen::bridge(groups, &rules).translate_rules(&key());
+    let translated = frozen::bridge(groups, &rules).ask(&key());
     let drop = translated.translation.drop;
     let left = translated.translation.actions.len();
     assert_eq!(drop, (left == 0).then_some(DropCause::TranslationLimit));
@@ -126,7 +127,7 @@ fn what_goes_too_far_in_another_bridge_ends_there() {
     let endless = |rule: &str| openflow::text::parse_flow(FlowCommand::Add, rule, &openflow::text::Names::default());
     let change = endless("actions=output:7,resubmit(,0)").unwrap();
     switch.flow_mod("br1", &change, Nanos::ZERO).unwrap();
-    let translation = switch.translate(&key(), Nanos::ZERO);
+    let translation = switch.ask(&key()).translation;
     let out = |port| Step::Output(PortNo(port));
     let (first, last) = (translation.actions.first(), translation.actions.last());
     assert_eq!((first, last), (Some(&out(2)), Some(&out(3))));
@@ -142,7 +143,7 @@ fn lookups_end_before_the_stack_does() {
         let both = rule(table, vec![copy, resubmit(next)]);
         switch.flow_mod("br0", &both, Nanos::ZERO).unwrap();
     }
-    let translation = switch.translate(&key(), Nanos::ZERO);
+    let translation = switch.ask(&key()).translation;
     assert_eq!(translation.drop, Some(DropCause::TranslationLimit));
 }
 
@@ -157,7 +158,7 @@ fn two_hundred_and_fifty_four_tables_are_within_the_limits() {
     switch
         .flow_mod("br0", &rule(253, vec![output(2)]), Nanos::ZERO)
         .unwrap();
-    let translated = switch.translate_rules(&key());
+    let translated = switch.ask(&key());
     assert_eq!(translated.translation.actions[..], [Step::Output(PortNo(2))]);
     assert_eq!(translated.rules.len(), 254);
 }
@@ -169,7 +170,7 @@ fn what_a_datapath_carries_is_credited_to_the_rules_and_keeps_them() {
     change.idle_timeout = 10;
     change.flags = FlowFlags::SEND_FLOW_REM;
     switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
-    let used = switch.translate_rules(&key());
+    let used = switch.ask(&key());
     switch.credit(&used.rules, 3, 180, Nanos::from_secs(6));
     assert!(switch.tick(Nanos::from_secs(10)).is_empty());
     let changes = switch.tick(Nanos::from_secs(16));
@@ -177,10 +178,7 @@ fn what_a_datapath_carries_is_credited_to_the_rules_and_keeps_them() {
     let removed = switch.take_removed("br0");
     let message = removed[0].message().unwrap();
     assert_eq!((message.reason, message.packets, message.bytes), (0, 3, 180));
-    assert_eq!(
-        switch.translate(&key(), Nanos::from_secs(16)).drop,
-        Some(DropCause::NoRule)
-    );
+    assert_eq!(switch.ask(&key()).translation.drop, Some(DropCause::NoRule));
 }
 
 #[test]
@@ -196,7 +194,7 @@ fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
     let mut change = rule(0, vec![to(1), Action::SetVlanVid(7), to(2), output(2)]);
     change.new_cookie = Some(42);
     switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
-    let translated = switch.translate_rules(&key());
+    let translated = switch.ask(&key());
     let handles: Vec<u32> = translated.controllers.iter().map(|(handle, _)| *handle).collect();
     // It comes whole; how much was asked for is told.
     let step = |n: usize| Step::Controller {
@@ -226,7 +224,7 @@ fn a_cached_translation_is_right_until_a_change_of_rules_says_otherwise() {
         for _ in 0..60 {
             let (port, bytes) = packet::random(&mut rng, &topology);
             let key = extract(&bytes, &PortNo(port).into()).unwrap();
-            let translation = switch.translate(&key, now);
+            let translation = switch.ask(&key).translation;
             cache.push((key, translation.clone()));
             if rules.is_empty() {
                 rules = random_rules(&mut rng, &topology);
@@ -252,7 +250,7 @@ fn a_cached_translation_is_right_until_a_change_of_rules_says_otherwise() {
             for (key, cached) in &cache {
                 // What it depends on may be more or less by now: a mask that is another one needs
                 // other proof.
-                let again = switch.translate(key, now);
+                let again = switch.ask(key).translation;
                 assert_eq!(
                     (&cached.actions, &cached.effects, cached.drop),
                     (&again.actions, &again.effects, again.drop),
@@ -277,15 +275,15 @@ fn where_rules_ask_for_nothing_but_the_port_one_megaflow_covers_all_of_it() {
     let mut port = Mask::exact(Field::InPort);
     port.add(Field::RecircId);
     for key in &keys {
-        assert_eq!(switch.translate(key, Nanos::ZERO).mask, port);
+        assert_eq!(switch.ask(key).translation.mask, port);
     }
     let mut other = rule(0, vec![output(3)]);
     other.priority = 40_000;
     other.matching.set(MatchField::EthType, 0x8100, 0xffff);
-    let before = keys.map(|key| (key, switch.translate(&key, Nanos::ZERO)));
+    let before = keys.map(|key| (key, switch.ask(&key).translation));
     let changes = switch.flow_mod("br0", &other, Nanos::ZERO).unwrap();
     // Of the second tag's type, where one tag counts.
-    let sent = |key: &Key| switch.translate(key, Nanos::ZERO).actions.to_vec();
+    let sent = |key: &Key| switch.ask(key).translation.actions.to_vec();
     assert_eq!(
         keys.each_ref().map(sent),
         [2, 2, 3].map(|n| vec![Step::Output(PortNo(n))])

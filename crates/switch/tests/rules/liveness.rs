@@ -1,11 +1,14 @@
 //! Groups that watch groups, in trees, chains and circles.
 
+use crate::ask::Ask;
 use crate::frozen::bridge;
 use dp::{Action as Step, DropCause, Key, PortNo};
 use flow::extract;
 use std::collections::BTreeSet;
+use switch::tables::Patience;
 use switch::trace::Request;
 use testkit::{Packet, Rng, mac};
+use wire::Nanos;
 
 fn key() -> Key {
     extract(
@@ -25,7 +28,7 @@ fn levels(levels: u32, port: u32) -> Vec<String> {
 
 fn work(groups: &[String]) -> (u32, Option<DropCause>) {
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-    let translated = bridge(&groups, &["actions=group:1"]).translate_rules(&key());
+    let translated = bridge(&groups, &["actions=group:1"]).ask(&key());
     assert_eq!(translated.ran_out, None);
     (translated.work, translated.translation.drop)
 }
@@ -44,7 +47,10 @@ fn each_group_is_looked_at_once_however_many_buckets_watch_it() {
     let groups = levels(24, NO_PORT);
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
     let switch = bridge(&groups, &["actions=group:1"]);
-    let traced = switch.trace(&Request::new("br0", key(), 1)).unwrap();
+    let traced = switch
+        .trace(&Request::new("br0", key(), 1), Nanos::ZERO, Patience::Whole)
+        .unwrap()
+        .unwrap();
     assert!(traced.text.len() < 10_000, "{}", traced.text.len());
 }
 
@@ -113,7 +119,7 @@ fn random_groups_that_watch_groups_are_live_where_they_lead_to_a_live_port() {
         let ask = (0..count).map(|group| format!(",bucket=group:{}", group + 1));
         groups.push(format!("group_id=99,type=all{}", ask.collect::<String>()));
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        let translated = bridge(&groups, &["actions=group:99"]).translate_rules(&key());
+        let translated = bridge(&groups, &["actions=group:99"]).ask(&key());
         let sent = translated.translation.actions.iter();
         let sent = sent.filter(|step| matches!(step, Step::Output(_))).count();
         assert_eq!(sent, live.len(), "seed {seed}: {groups:?}");

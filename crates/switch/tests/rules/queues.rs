@@ -1,5 +1,6 @@
 //! Queues that mark what leaves by them.
 
+use crate::ask::Ask;
 use crate::model::Topology;
 use dp::Action as Step;
 use flow::{Field, Key, PortNo, extract};
@@ -38,7 +39,7 @@ fn udp() -> Key {
 
 /// What is done, with the type of service of each copy sent.
 fn sent(actions: &str, key: &Key) -> Vec<(u32, u8)> {
-    let translation = bridge(&[&format!("actions={actions}")]).translate(key, Nanos::ZERO);
+    let translation = bridge(&[&format!("actions={actions}")]).ask(key).translation;
     let mut tos = key.get(Field::IpTos) as u8;
     let mut sent = Vec::new();
     for step in &translation.actions[..] {
@@ -94,7 +95,7 @@ fn behind_a_label_the_copy_that_is_marked_is_marked_and_no_other() {
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
     let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let rule = "mpls,actions=pop_mpls:0x0800,set_queue:3,output:2,output:3";
-    let steps = bridge(&[rule]).translate(&key, Nanos::ZERO).actions;
+    let steps = bridge(&[rule]).ask(&key).translation.actions;
     let expected = [
         Step::PopMpls { ethertype: 0x0800 },
         Step::Clone(3),
@@ -110,7 +111,7 @@ fn behind_a_label_the_copy_that_is_marked_is_marked_and_no_other() {
 #[test]
 fn the_mark_is_in_the_mask_and_follows_the_configuration() {
     let mut switch = bridge(&["actions=set_queue:3,output:2"]);
-    let translation = switch.translate(&udp(), Nanos::ZERO);
+    let translation = switch.ask(&udp()).translation;
     assert_eq!(translation.mask.get(Field::IpTos) & 0xfc, 0xfc);
     let mut other = config();
     for port in other.bridges.values_mut().flat_map(|bridge| bridge.ports.values_mut()) {
@@ -118,7 +119,7 @@ fn the_mark_is_in_the_mask_and_follows_the_configuration() {
     }
     let stale = switch.configure(other.clone(), Nanos::ZERO);
     assert!(stale.iter().any(|change| translation.depends_on(change)));
-    let actions = switch.translate(&udp(), Nanos::ZERO).actions;
+    let actions = switch.ask(&udp()).translation.actions;
     assert_eq!(actions[..], [Step::SetQueue(3), Step::Output(PortNo(2))]);
     assert_eq!(switch.configure(other, Nanos::ZERO), []);
 }

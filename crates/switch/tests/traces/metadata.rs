@@ -5,6 +5,7 @@ use flow::{Key, PortNo, extract};
 use openflow::model::FlowCommand;
 use openflow::text::{Names, parse_flow, parse_tlv_maps};
 use switch::Switch;
+use switch::tables::Patience;
 use switch::trace::Request;
 use testkit::{Options, Packet, Vswitch, mac, skip, to_hex};
 use wire::Nanos;
@@ -104,7 +105,11 @@ fn marks_and_tunnels_metadata_go_through_tables_as_in_open_vswitch() {
         let key: Key = extract(&bytes, &PortNo(device).into()).unwrap();
         let mut request = Request::new("br0", key, ofport.into());
         request.effective = true;
-        let ours = ours.trace(&request).unwrap().text;
+        let ours = ours
+            .trace(&request, Nanos::ZERO, Patience::Whole)
+            .unwrap()
+            .unwrap()
+            .text;
         assert_eq!(without_key(&crate::told(&ours)), without_key(&crate::told(&theirs)));
         let actions = |text: &str| {
             let line = text.lines().find(|line| line.starts_with("Datapath actions"))?;

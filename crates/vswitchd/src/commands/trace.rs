@@ -65,10 +65,7 @@ fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
         devices: known.devices,
         effective: wanted.effective,
     };
-    let trace = |switch: &Switch, patience: Patience<'_>| {
-        switch.bridge(request.bridge)?;
-        Some(switch.trace_within(&request, patience))
-    };
+    let trace = |switch: &Switch, now, patience: Patience<'_>| switch.trace(&request, now, patience);
     let traced = match wanted.effective {
         true => state.shared.decide(trace),
         false => state.shared.look_patiently(trace),

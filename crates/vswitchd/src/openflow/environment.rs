@@ -88,7 +88,7 @@ impl Env for State {
         &self,
         in_port: PortNo,
         packet: &[u8],
-        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<Translated>>,
+        translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool {
         let Some(translated) = self.shared.decide(translate) else {
             return false;

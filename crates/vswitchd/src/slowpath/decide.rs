@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use switch::tables::{Limit, Patience, RanOut, Translated};
-use switch::{News, OutOfDate, Switch};
+use switch::{OutOfDate, Switch};
+use wire::Nanos;
 
 /// Work that a worker spends on a translation before the thread for long translations takes over:
 /// 0.05 to 0.2 ms, a flood to 1000 ports or 300 lookups.
@@ -50,30 +51,23 @@ impl Shared {
     /// `translate` returns `Some(None)` where its patience is over.
     pub(crate) fn decide<T: HasTranslated>(
         &self,
-        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<T>>,
+        translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<T>>,
     ) -> Option<T> {
         for _ in 0..ATTEMPTS {
-            let (decided, news) = self.translate_by(&translate)?;
-            if self.accept(decided.translated(), news, Wait::Always) == Accepted::Yes {
+            let decided = self.look_patiently(&translate)?;
+            if self.accept(decided.translated(), Wait::Always) == Accepted::Yes {
                 return Some(decided);
             }
         }
         None
     }
 
-    /// Translates as `translate` does. Whoever wants to change the tables meanwhile does not wait:
-    /// the translation begins again after that.
+    /// Translates as `translate` does. A thread that wants to change the tables meanwhile does not
+    /// wait: the translation starts again after the change.
     pub(crate) fn look_patiently<T: HasTranslated>(
         &self,
-        translate: impl Fn(&Switch, Patience<'_>) -> Option<Option<T>>,
+        translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<T>>,
     ) -> Option<T> {
-        self.translate_by(&translate).map(|(decided, _)| decided)
-    }
-
-    fn translate_by<T: HasTranslated>(
-        &self,
-        translate: &impl Fn(&Switch, Patience<'_>) -> Option<Option<T>>,
-    ) -> Option<(T, News)> {
         let somebody_waits = || self.writers.load(Ordering::Relaxed) > 0;
         let mut given_way = 0;
         loop {
@@ -83,23 +77,22 @@ impl Shared {
             };
             let decided = {
                 let switch = self.switch.read();
-                translate(&switch, patience)?.map(|decided| {
-                    let news = switch.news_of(decided.translated(), self.clock.now());
+                translate(&switch, self.clock.now(), patience)?.map(|decided| {
                     let report = report_of(&switch, decided.translated().ran_out);
-                    (decided, news, report)
+                    (decided, report)
                 })
             };
-            if let Some((decided, news, report)) = decided {
+            if let Some((decided, report)) = decided {
                 tell(report);
-                return Some((decided, news));
+                return Some(decided);
             }
             given_way += 1;
         }
     }
 
     /// Translates a packet, however long that takes.
-    pub(super) fn translate(&self, key: &Key) -> Translation {
-        let decided = self.decide(|switch, patience| Some(switch.translate_within(key, patience)));
+    pub(super) fn translate(&self, upcall: &Upcall<'_>) -> Translation {
+        let decided = self.decide(|switch, now, patience| Some(switch.translate(upcall, now, patience)));
         decided.map_or_else(refused, |translated| translated.translation)
     }
 
@@ -116,18 +109,17 @@ impl Shared {
                 let Some(switch) = self.read_within(&mut left) else {
                     return Answer::Busy;
                 };
-                let translated = switch.translate_within(upcall.key, Patience::Work(WORKERS_PATIENCE));
+                let translated = switch.translate(upcall, self.clock.now(), Patience::Work(WORKERS_PATIENCE));
                 translated.map(|translated| {
                     let report = report_of(&switch, translated.ran_out);
-                    let news = switch.news_of(&translated, self.clock.now());
-                    (translated, news, report)
+                    (translated, report)
                 })
             };
-            let Some((translated, news, report)) = translated else {
-                return self.ask_for_long(upcall.key);
+            let Some((translated, report)) = translated else {
+                return self.ask_for_long(upcall);
             };
             tell(report);
-            match self.accept(&translated, news, Wait::Within(&mut left)) {
+            match self.accept(&translated, Wait::Within(&mut left)) {
                 Accepted::Yes => return as_answer(translated.translation),
                 Accepted::OutOfDate => {}
                 Accepted::Busy => return Answer::Busy,
@@ -136,11 +128,11 @@ impl Shared {
         Answer::Once(refused())
     }
 
-    fn ask_for_long(&self, key: &Key) -> Answer {
-        match self.long.ask(key, self.clock.now()) {
+    fn ask_for_long(&self, upcall: &Upcall<'_>) -> Answer {
+        match self.long.ask(upcall, self.clock.now()) {
             Asked::Yes => Answer::Later,
             Asked::TooMany => Answer::Refused,
-            Asked::Unserved => as_answer(self.translate(key)),
+            Asked::Unserved => as_answer(self.translate(upcall)),
         }
     }
 
@@ -167,11 +159,15 @@ impl Shared {
             let _serving = serving;
             // Workers that have the same processor run soon after they wake.
             let _ = sys::thread::set_slice(SLICE);
-            while let Some(key) = long.next() {
+            while let Some((key, packet)) = long.next() {
                 let Some(shared) = Weak::upgrade(&shared) else { return };
                 let epoch = shared.changes.epoch();
                 let begun = shared.clock.now();
-                let translation = shared.translate(&key);
+                let upcall = Upcall {
+                    key: &key,
+                    packet: &packet,
+                };
+                let translation = shared.translate(&upcall);
                 let done = shared.clock.now();
                 long.answer(&key, Done { translation, epoch }, done);
                 drop(shared);
@@ -185,8 +181,9 @@ impl Shared {
             .map(drop)
     }
 
-    /// Notes the contexts of a translation and applies its effects.
-    fn accept(&self, translated: &Translated, news: News, wait: Wait<'_>) -> Accepted {
+    /// Notes and does what a translation asks for beside its actions.
+    fn accept(&self, translated: &Translated, wait: Wait<'_>) -> Accepted {
+        let news = translated.news;
         let effects = &translated.translation.effects;
         if !news.changes {
             if !news.seen {

@@ -11,7 +11,7 @@
 //! that were, and is given to nobody; all together take no more than [`MOST_BYTES`]. Whoever comes
 //! for an answer that is gone asks again.
 
-use dp::{Key, PortNo, Translation};
+use dp::{Key, PortNo, Translation, Upcall};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use wire::Nanos;
 const MOST: usize = 1024;
 /// Questions of one port.
 const MOST_OF_PORT: usize = 64;
+/// Bytes that are kept of a packet. No control message is longer.
+const MOST_OF_PACKET: usize = 2048;
 /// Memory of all answers.
 const MOST_BYTES: usize = 64 << 20;
 /// For so long an answer is given to whoever comes for it.
@@ -87,7 +89,7 @@ pub(super) struct Long {
 struct Queue {
     asked: HashMap<Key, Question>,
     /// Of each port, those that nobody works on yet.
-    waiting: BTreeMap<PortNo, VecDeque<Key>>,
+    waiting: BTreeMap<PortNo, VecDeque<Waiting>>,
     /// How many each port has, answered or not.
     counts: BTreeMap<PortNo, usize>,
     turns: VecDeque<PortNo>,
@@ -101,6 +103,9 @@ struct Queue {
     servers: usize,
     closed: bool,
 }
+
+/// A packet that nobody works on yet: its key and its first bytes.
+type Waiting = (Key, Box<[u8]>);
 
 struct Question {
     port: PortNo,
@@ -180,12 +185,12 @@ impl Long {
     }
 
     /// Asks for a packet's translation.
-    pub(super) fn ask(&self, key: &Key, now: Nanos) -> Asked {
+    pub(super) fn ask(&self, upcall: &Upcall<'_>, now: Nanos) -> Asked {
         let mut queue = self.queue.lock();
         if queue.servers == 0 {
             return Asked::Unserved;
         }
-        let taken = queue.ask(key, now);
+        let taken = queue.ask(upcall, now);
         self.note_len(&queue);
         if taken {
             self.ready.notify_one();
@@ -202,14 +207,14 @@ impl Long {
     }
 
     /// The next question, as soon as there is one; `None` at the end.
-    pub(super) fn next(&self) -> Option<Key> {
+    pub(super) fn next(&self) -> Option<Waiting> {
         let mut queue = self.queue.lock();
         loop {
             if queue.closed {
                 return None;
             }
-            if let Some(key) = queue.next() {
-                return Some(key);
+            if let Some(next) = queue.next() {
+                return Some(next);
             }
             self.ready.wait(&mut queue);
         }
@@ -230,7 +235,8 @@ impl Long {
 }
 
 impl Queue {
-    fn ask(&mut self, key: &Key, now: Nanos) -> bool {
+    fn ask(&mut self, upcall: &Upcall<'_>, now: Nanos) -> bool {
+        let Upcall { key, packet } = *upcall;
         let port = key.in_port();
         if self.asked.contains_key(key) {
             return true;
@@ -250,20 +256,20 @@ impl Queue {
         if waiting.is_empty() {
             self.turns.push_back(port);
         }
-        waiting.push_back(*key);
+        waiting.push_back((*key, packet[..packet.len().min(MOST_OF_PACKET)].into()));
         true
     }
 
-    fn next(&mut self) -> Option<Key> {
+    fn next(&mut self) -> Option<Waiting> {
         let port = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&port)?;
-        let key = waiting.pop_front();
+        let next = waiting.pop_front();
         if waiting.is_empty() {
             self.waiting.remove(&port);
         } else {
             self.turns.push_back(port);
         }
-        key
+        next
     }
 
     fn remove(&mut self, key: &Key) -> Option<Question> {
@@ -367,8 +373,18 @@ mod tests {
         (long, serving)
     }
 
+    fn upcall(key: &Key) -> Upcall<'_> {
+        Upcall { key, packet: b"packet" }
+    }
+
+    fn next(long: &Long) -> Option<Key> {
+        let (key, packet) = long.next()?;
+        assert_eq!(*packet, *b"packet");
+        Some(key)
+    }
+
     fn is_taken(long: &Long, key: &Key, now: Nanos) -> bool {
-        match long.ask(key, now) {
+        match long.ask(&upcall(key), now) {
             Asked::Yes => true,
             Asked::TooMany => false,
             Asked::Unserved => panic!("nobody answers"),
@@ -383,7 +399,7 @@ mod tests {
         let taken = (0..2 * MOST as u64).filter(|n| is_taken(&long, &key(1, *n), T0));
         assert_eq!(taken.count(), MOST_OF_PORT);
         assert!(is_taken(&long, &key(2, 0), T0) && is_taken(&long, &key(2, 0), T0));
-        let next: Vec<u32> = (0..3).map(|_| long.next().unwrap().in_port().0).collect();
+        let next: Vec<u32> = (0..3).map(|_| next(&long).unwrap().in_port().0).collect();
         assert_eq!(next, [1, 2, 1]);
         let of_port = |port| (0..100).filter(|n| is_taken(&long, &key(port, *n), T0)).count();
         assert_eq!((3..100).map(of_port).sum::<usize>() + MOST_OF_PORT + 1, MOST);
@@ -396,13 +412,13 @@ mod tests {
         assert!(matches!(long.look(&one, T0), Known::Nothing));
         assert!(is_taken(&long, &one, T0));
         assert!(matches!(long.look(&one, T0), Known::Asked));
-        assert_eq!(long.next(), Some(one));
+        assert_eq!(next(&long), Some(one));
         assert!(matches!(long.look(&one, T0), Known::Asked));
         long.answer(&one, done(), T0);
         assert!(matches!(long.look(&one, T0), Known::Done(done) if done.epoch == 7));
         assert!(matches!(long.look(&one, T0), Known::Nothing));
         long.close();
-        assert_eq!(long.next(), None);
+        assert_eq!(next(&long), None);
     }
 
     #[test]
@@ -411,7 +427,7 @@ mod tests {
         let one = key(1, 1);
         let answered = |at| {
             assert!(is_taken(&long, &one, at));
-            assert_eq!(long.next(), Some(one));
+            assert_eq!(next(&long), Some(one));
             long.answer(&one, done(), at);
         };
         answered(T0);
@@ -431,7 +447,7 @@ mod tests {
         let (long, _serving) = served(MOST_BYTES);
         for n in 0..MOST_OF_PORT as u64 {
             assert!(is_taken(&long, &key(1, n), T0));
-            let next = long.next().unwrap();
+            let next = next(&long).unwrap();
             long.answer(&next, done(), T0);
         }
         assert!(!is_taken(&long, &key(1, 1000), T0));
@@ -445,7 +461,7 @@ mod tests {
         let (long, _serving) = served(4 * each);
         for n in 0..10 {
             assert!(is_taken(&long, &key(1, n), T0));
-            let next = long.next().unwrap();
+            let next = next(&long).unwrap();
             long.answer(&next, done(), T0);
             assert!(long.queue.lock().bytes <= 4 * each);
         }
@@ -464,11 +480,11 @@ mod tests {
         assert!(is_taken(&long, &one, T0));
         drop(serving);
         assert!(matches!(long.look(&one, T0), Known::Nothing));
-        assert_eq!(long.ask(&one, T0), Asked::Unserved);
+        assert_eq!(long.ask(&upcall(&one), T0), Asked::Unserved);
         let again = (long.begin(), long.begin());
         assert!(is_taken(&long, &one, T0));
         drop(again.0);
         assert!(matches!(long.look(&one, T0), Known::Asked));
-        assert_eq!(long.next(), Some(one));
+        assert_eq!(next(&long), Some(one));
     }
 }

@@ -70,7 +70,7 @@ fn stations_whose_hashes_collide_are_told_apart() {
     );
     let mut meanings = BTreeMap::new();
     for station in 0..40 {
-        let translated = switch.translate_rules(&key(1, station));
+        let translated = switch.ask(&key(1, station));
         switch.accept(&translated, Nanos::ZERO).unwrap();
         let handle = handle(&translated);
         let (_, meaning) = translated
@@ -80,7 +80,7 @@ fn stations_whose_hashes_collide_are_told_apart() {
             .unwrap();
         assert!(meanings.insert(handle, meaning.clone()).is_none());
         // The same station has the same handle.
-        assert_eq!(self::handle(&switch.translate_rules(&key(1, station))), handle);
+        assert_eq!(self::handle(&switch.ask(&key(1, station))), handle);
     }
     for (handle, meaning) in &meanings {
         assert_eq!(
@@ -100,12 +100,12 @@ fn of_two_translations_that_want_one_handle_the_second_is_made_again() {
         "controller",
     );
     let mut out_of_date = 0;
-    let both: Vec<Translated> = (0..3).map(|station| switch.translate_rules(&key(1, station))).collect();
+    let both: Vec<Translated> = (0..3).map(|station| switch.ask(&key(1, station))).collect();
     let mut handles = Vec::new();
     for (station, mut translated) in (0..).zip(both) {
         if switch.accept(&translated, Nanos::ZERO) == Err(OutOfDate(Vec::new())) {
             out_of_date += 1;
-            translated = switch.translate_rules(&key(1, station));
+            translated = switch.ask(&key(1, station));
             switch.accept(&translated, Nanos::ZERO).unwrap();
         }
         handles.push(handle(&translated));
@@ -126,7 +126,7 @@ fn a_bridge_with_too_many_meanings_loses_only_copies_of_its_own_and_gets_room_ag
     let changes = RefCell::new(Vec::new());
     let ask = |switch: &mut Switch, port, station| {
         for _ in 0..2 {
-            let translated = switch.translate_rules(&key(port, station));
+            let translated = switch.ask(&key(port, station));
             match switch.accept(&translated, Nanos::ZERO) {
                 Ok(stale) => {
                     changes.borrow_mut().extend(stale);
@@ -169,10 +169,10 @@ fn a_packet_that_cannot_recirculate_for_want_of_a_handle_is_dropped_for_that() {
     let mut labelled = key(1, 1);
     labelled.set(Field::EthType, 0x8847);
     labelled.set(Field::MplsLse0, 0x5140);
-    let first = switch.translate_rules(&labelled);
+    let first = switch.ask(&labelled);
     assert!(!first.memos.is_empty(), "{:?}", first.translation.actions);
     assert!(switch.accept(&first, Nanos::ZERO).is_err());
-    let second = switch.translate_rules(&labelled);
+    let second = switch.ask(&labelled);
     assert_eq!(switch.accept(&second, Nanos::ZERO), Ok(Vec::new()));
     assert_eq!(second.translation.drop, Some(DropCause::HandleLimit));
 }

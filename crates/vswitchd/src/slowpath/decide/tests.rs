@@ -73,7 +73,12 @@ const SHORT: &str = "priority=2,dl_dst=00:00:00:00:00:07,actions=output:2";
 fn a_long_translation_is_made_elsewhere_and_is_the_same() {
     let shared = shared(&[LONG, SHORT]);
     shared.serve_long().unwrap();
-    let whole = shared.switch.read().translate_rules(&key(1)).translation;
+    let upcall = Upcall {
+        key: &key(1),
+        packet: &[],
+    };
+    let whole = shared.switch.read().translate(&upcall, Nanos::ZERO, Patience::Whole);
+    let whole = whole.unwrap().translation;
     assert_eq!(whole.actions.len(), 2048);
     assert!(matches!(ask(&shared, &key(1)), Answer::Later));
     match wait_for(&shared, &key(1)) {
@@ -112,9 +117,11 @@ fn a_long_translation_that_a_change_has_overtaken_is_for_one_packet_only() {
 fn a_long_translation_gives_way_to_whoever_changes_the_tables_but_not_for_ever() {
     let shared = shared(&[LONG]);
     let asked = RefCell::new(Vec::new());
-    let translate = |switch: &switch::Switch, patience: Patience<'_>| {
+    let key = key(1);
+    let upcall = Upcall { key: &key, packet: &[] };
+    let translate = |switch: &switch::Switch, now, patience: Patience<'_>| {
         asked.borrow_mut().push(matches!(patience, Patience::Whole));
-        Some(switch.translate_within(&key(1), patience))
+        Some(switch.translate(&upcall, now, patience))
     };
     assert!(shared.decide(translate).is_some());
     assert_eq!(asked.take(), [false]);

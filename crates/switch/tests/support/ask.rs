@@ -1,0 +1,18 @@
+//! Translations by a caller who waits until they are done.
+
+use dp::{Key, Upcall};
+use switch::Switch;
+use switch::tables::{Patience, Translated};
+use wire::Nanos;
+
+pub(crate) trait Ask {
+    /// What becomes of a packet.
+    fn ask(&self, key: &Key) -> Translated;
+}
+
+impl Ask for Switch {
+    fn ask(&self, key: &Key) -> Translated {
+        self.translate(&Upcall { key, packet: &[] }, Nanos::ZERO, Patience::Whole)
+            .unwrap()
+    }
+}
