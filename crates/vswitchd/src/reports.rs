@@ -3,7 +3,7 @@
 
 use dp::{Carried, Change, Credit, Effect};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use switch::Switch;
 use wire::Nanos;
@@ -32,9 +32,11 @@ pub(crate) struct Reports {
 #[derive(Default)]
 struct Waiting {
     credits: BTreeMap<Credit, Carried>,
-    effects: VecDeque<Effect>,
-    /// The set of waiting effects.
-    known: HashSet<Effect>,
+    /// In the order in which they were reported last: what packets make of rules depends on it.
+    effects: BTreeMap<u64, Effect>,
+    /// The place of each among the effects.
+    places: HashMap<Effect, u64>,
+    next_place: u64,
 }
 
 impl Reports {
@@ -56,15 +58,16 @@ impl Reports {
     pub(crate) fn keep_effects(&self, effects: &[Effect]) {
         let mut waiting = self.waiting.lock();
         for effect in effects {
-            if waiting.known.contains(effect) {
-                continue;
-            }
-            if waiting.effects.len() >= MOST {
+            if waiting.effects.len() >= MOST && !waiting.places.contains_key(effect) {
                 EFFECT_DROPPED.inc();
                 continue;
             }
-            waiting.known.insert(*effect);
-            waiting.effects.push_back(*effect);
+            let place = waiting.next_place;
+            waiting.next_place += 1;
+            if let Some(before) = waiting.places.insert(*effect, place) {
+                waiting.effects.remove(&before);
+            }
+            waiting.effects.insert(place, *effect);
         }
         self.any.store(true, Ordering::Release);
     }
@@ -83,10 +86,10 @@ impl Reports {
             let mut waiting = self.waiting.lock();
             let next = |_| waiting.credits.pop_first();
             let credits: Vec<_> = (0..AT_ONCE).map_while(next).collect();
-            let few = waiting.effects.len().min(AT_ONCE);
-            let effects: Vec<_> = waiting.effects.drain(..few).collect();
+            let next = |_| waiting.effects.pop_first().map(|(_, effect)| effect);
+            let effects: Vec<_> = (0..AT_ONCE).map_while(next).collect();
             for effect in &effects {
-                waiting.known.remove(effect);
+                waiting.places.remove(effect);
             }
             if waiting.is_empty() {
                 *waiting = Waiting::default();
@@ -155,6 +158,17 @@ mod tests {
             assert_eq!(reports.any(), left);
         }
     }
+
+    #[test]
+    fn an_effect_that_is_reported_again_comes_after_those_reported_meanwhile() {
+        let reports = Reports::default();
+        let [one, other] = [1, 2].map(Effect::Memo);
+        reports.keep_effects(&[one, other]);
+        reports.keep_effects(&[one]);
+        let waiting = reports.waiting.lock();
+        assert!(waiting.effects.values().eq([&other, &one]));
+    }
+
     #[test]
     fn reports_do_not_grow_with_the_number_of_packets() {
         let reports = Reports::default();
