@@ -14,9 +14,9 @@ use crate::egress::Egress;
 use crate::layers::Layers;
 use crate::meters::{self, MeterView, Verdict};
 use crate::rewrite::{self, set_field};
-use crate::rx_queue::{Budget, Source};
+use crate::rx_queue::{PuntBudgets, Source};
 use crate::stats::{DropSink, WorkerStats};
-use dp::{Action, DropCause, MAX_RECIRCULATIONS, PacketIn, SetField, Slowpath};
+use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
 use flow::{Field, PortNo};
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::slice;
@@ -41,8 +41,9 @@ pub(crate) struct Context<'a> {
     egress: &'a mut Egress,
     meters: &'a mut MeterView,
     slowpath: &'a dyn Slowpath,
-    /// Copies that may go to controllers; any number where it is the control plane that sends.
-    budget: Option<&'a mut Budget>,
+    /// Copies that may be punted to the control plane; `None` for any number, for packets that it
+    /// sends itself.
+    budgets: Option<&'a mut PuntBudgets>,
     drops: DropSink<'a>,
     recirculated: &'a mut Vec<Frame>,
     /// Number of recirculations of the packet.
@@ -70,7 +71,7 @@ impl Actor {
             egress: &mut self.egress,
             meters: &mut self.meters,
             slowpath: &*self.slowpath,
-            budget: from.packet_ins.as_mut(),
+            budgets: from.punts.as_mut(),
             drops: DropSink {
                 worker: &self.stats,
                 port: from.stats.as_deref(),
@@ -150,8 +151,12 @@ impl Context<'_> {
                     limit = Some(*len);
                     Ok(())
                 }
-                Action::Controller { handle, max_len } => {
-                    self.packet_in(*handle, *max_len, &frame);
+                Action::Punt {
+                    reason,
+                    handle,
+                    max_len,
+                } => {
+                    self.punt((*reason, *handle), *max_len, &frame);
                     Ok(())
                 }
                 Action::Meter(id) => {
@@ -203,7 +208,11 @@ impl Context<'_> {
         }
         match &actions[last] {
             Action::Output(port) => self.output(*port, frame, limit),
-            Action::Controller { handle, max_len } => self.packet_in(*handle, *max_len, &frame),
+            Action::Punt {
+                reason,
+                handle,
+                max_len,
+            } => self.punt((*reason, *handle), *max_len, &frame),
             Action::Meter(id) => {
                 self.passes(*id, &mut frame, &mut layers);
             }
@@ -270,12 +279,20 @@ impl Context<'_> {
         self.drops.count(cause, 1);
     }
 
-    /// Hands a copy to the slowpath.
+    /// Hands a copy to the control plane.
     #[cold]
-    fn packet_in(&mut self, handle: u32, max_len: u16, frame: &Frame) {
+    fn punt(&mut self, (reason, handle): (PuntReason, u32), max_len: u16, frame: &Frame) {
         self.settled = true;
-        if self.budget.as_ref().is_some_and(|budget| budget.is_spent()) {
-            return self.dropped(DropCause::ControllerBudget);
+        let cause = match reason.is_protocol() {
+            true => DropCause::ProtocolBudget,
+            false => DropCause::ControllerBudget,
+        };
+        if self
+            .budgets
+            .as_mut()
+            .is_some_and(|budgets| budgets.of(reason).is_spent())
+        {
+            return self.dropped(cause);
         }
         let completed;
         let packets = match frame.offload {
@@ -291,16 +308,17 @@ impl Context<'_> {
         };
         for packet in packets {
             let wanted = packet.len().min(usize::from(max_len));
-            let packet_in = PacketIn {
+            let punt = Punt {
+                reason,
                 handle,
                 in_port: packet.meta.in_port,
                 packet: &packet.data()[..wanted],
                 total_len: packet.len(),
                 mark: frame.meta.mark,
             };
-            let may = self.budget.as_mut().is_none_or(|budget| budget.take());
-            if !may || !self.slowpath.packet_in(&packet_in, self.now) {
-                self.drops.count(DropCause::ControllerBudget, 1);
+            let may = self.budgets.as_mut().is_none_or(|budgets| budgets.of(reason).take());
+            if !may || !self.slowpath.punt(&punt, self.now) {
+                self.drops.count(cause, 1);
             }
         }
     }
@@ -338,7 +356,7 @@ impl Context<'_> {
 fn shows(action: &Action) -> bool {
     matches!(
         action,
-        Action::Output(_) | Action::Controller { .. } | Action::Meter(_) | Action::Recirc(_)
+        Action::Output(_) | Action::Punt { .. } | Action::Meter(_) | Action::Recirc(_)
     )
 }
 

@@ -168,8 +168,8 @@ impl Pipeline {
         let received = from.rx.recv(&mut batch.frames, BATCH);
         let frames = batch.frames.len();
         if frames > 0 {
-            if let Some(budget) = &mut from.source.packet_ins {
-                budget.begin(contended);
+            if let Some(budgets) = &mut from.source.punts {
+                budgets.begin(contended);
             }
             take_in(&mut batch.frames, from);
             if from.has_ingress() {

@@ -4,8 +4,8 @@ use crate::batch::BATCH;
 use crate::ingress::Ingress;
 use crate::stats::PortStats;
 use crate::upcall_queue::UpcallQueue;
-use dp::PortCounters;
 use dp::offload::OffloadPort;
+use dp::{PortCounters, PuntReason};
 use flow::PortNo;
 use netdev::Rx;
 use parking_lot::Mutex;
@@ -52,14 +52,44 @@ impl Budget {
     }
 }
 
+/// The copies that a receive queue may punt to the control plane.
+pub(crate) struct PuntBudgets {
+    /// Packets for controllers, and samples.
+    others: Budget,
+    /// Packets of control protocols.
+    protocols: Budget,
+}
+
+impl PuntBudgets {
+    fn new(budget: Budget) -> PuntBudgets {
+        PuntBudgets {
+            protocols: budget.clone(),
+            others: budget,
+        }
+    }
+
+    /// Begins a batch, as [`Budget::begin`].
+    pub(crate) fn begin(&mut self, contended: bool) {
+        self.others.begin(contended);
+        self.protocols.begin(contended);
+    }
+
+    pub(crate) fn of(&mut self, reason: PuntReason) -> &mut Budget {
+        match reason.is_protocol() {
+            true => &mut self.protocols,
+            false => &mut self.others,
+        }
+    }
+}
+
 /// Where packets come from, as far as lookups, upcalls and actions have to know.
 pub(crate) struct Source {
     /// The counters of the receive queue's port; `None` for the control plane.
     pub(crate) stats: Option<Arc<PortStats>>,
     /// Packets of new flows that wait for a translation.
     pub(crate) upcalls: UpcallQueue,
-    /// Copies that may go to controllers; `None` for any number.
-    pub(crate) packet_ins: Option<Budget>,
+    /// Copies that may be punted to the control plane; `None` for any number.
+    pub(crate) punts: Option<PuntBudgets>,
 }
 
 /// Pending packets of a receive queue.
@@ -74,7 +104,7 @@ impl Source {
         Source {
             stats: None,
             upcalls: UpcallQueue::new(u32::MAX, CONTROL, CONTROL as usize),
-            packet_ins: None,
+            punts: None,
         }
     }
 
@@ -113,7 +143,7 @@ impl RxQueue {
             source: Source {
                 stats: Some(stats.clone()),
                 upcalls: UpcallQueue::new(budget.per_batch, budget.burst, PENDING),
-                packet_ins: Some(budget),
+                punts: Some(PuntBudgets::new(budget)),
             },
             stats,
             ingress: None,

@@ -116,7 +116,11 @@ impl Slowpath for Switch {
             ethertype: 0x8847,
             lse: 0x140,
         };
-        let controller = Action::Controller { handle: 1, max_len: 20 };
+        let controller = Action::Punt {
+            reason: dp::PuntReason::Controller,
+            handle: 1,
+            max_len: 20,
+        };
         let branch = Action::IfLonger {
             len: 59,
             then: 1,

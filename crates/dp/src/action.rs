@@ -1,7 +1,7 @@
 //! What a datapath does with a packet.
 
-use crate::SetField;
 use crate::show::Context;
+use crate::{PuntReason, SetField};
 use flow::PortNo;
 use std::fmt;
 use wire::{EtherType, VlanTag};
@@ -57,9 +57,12 @@ pub enum Action {
     /// done before.
     Trunc(u32),
     /// Hand a copy of the packet, as it is at this point, to
-    /// [`Slowpath::packet_in`](crate::Slowpath::packet_in).
-    Controller {
-        /// What the switch knows this by: the reason, the rule, the controller, the metadata.
+    /// [`Slowpath::punt`](crate::Slowpath::punt).
+    Punt {
+        /// Why.
+        reason: PuntReason,
+        /// The switch's number for what it knows of this punt; for controllers: the rule, the
+        /// controller, the metadata.
         handle: u32,
         /// Most bytes of the packet that are wanted.
         max_len: u16,
@@ -137,9 +140,12 @@ impl fmt::Display for Action {
             Action::CopyTtlOut => f.write_str("copy_ttl_out"),
             Action::CopyTtlIn => f.write_str("copy_ttl_in"),
             Action::Trunc(len) => write!(f, "trunc({len})"),
-            Action::Controller { handle, max_len } => {
-                crate::show::userspace(f, &crate::show::ToController::unknown(*handle), *max_len)
-            }
+            Action::Punt {
+                reason: PuntReason::Controller,
+                handle,
+                max_len,
+            } => crate::show::userspace(f, &crate::show::ToController::unknown(*handle), *max_len),
+            Action::Punt { reason, .. } => write!(f, "userspace(pid=0,slow_path({}))", reason.name()),
             Action::Meter(id) => write!(f, "meter({id})"),
             Action::Clone(actions) => write!(f, "clone({actions})"),
             Action::IfLonger { len, then, otherwise } => {

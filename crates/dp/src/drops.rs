@@ -32,6 +32,8 @@ pub enum DropCause {
     TooBig,
     /// A copy for a controller was more than its budget or its queue takes.
     ControllerBudget,
+    /// A control protocol's packet was more than the budget takes, or nobody speaks the protocol.
+    ProtocolBudget,
     /// A meter's band dropped it.
     Meter,
     /// It was recirculated too often.
@@ -55,7 +57,7 @@ pub enum DropCause {
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 21] = [
+    pub const ALL: [DropCause; 22] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -68,6 +70,7 @@ impl DropCause {
         DropCause::PortDown,
         DropCause::TooBig,
         DropCause::ControllerBudget,
+        DropCause::ProtocolBudget,
         DropCause::Meter,
         DropCause::Recirculation,
         DropCause::Policed,
@@ -94,6 +97,7 @@ impl DropCause {
             DropCause::PortDown => "drop_port_down",
             DropCause::TooBig => "drop_too_big",
             DropCause::ControllerBudget => "drop_controller_budget",
+            DropCause::ProtocolBudget => "drop_protocol_budget",
             DropCause::Meter => "drop_meter",
             DropCause::Recirculation => "drop_recirculation",
             DropCause::Policed => "drop_policed",

@@ -19,6 +19,7 @@ mod datapath;
 mod drops;
 mod meter;
 pub mod offload;
+mod punt;
 mod set_field;
 mod show;
 mod upcall;
@@ -29,6 +30,7 @@ pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCount
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
+pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;
 pub use show::{ActionList, ToController};
-pub use upcall::{Answer, Carried, Credit, Effect, PacketIn, Slowpath, Translation, Upcall};
+pub use upcall::{Answer, Carried, Credit, Effect, Slowpath, Translation, Upcall};

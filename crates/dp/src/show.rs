@@ -1,6 +1,6 @@
 //! Printing actions in the syntax of `ovs-dpctl dump-flows`.
 
-use crate::{Action, SetField};
+use crate::{Action, PuntReason, SetField};
 use flow::{Field, Key, PortNo};
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -102,7 +102,11 @@ impl<'a> ActionList<'a> {
                     f.write_char(')')?;
                     rest = behind;
                 }
-                Action::Controller { handle, max_len } => {
+                Action::Punt {
+                    reason: PuntReason::Controller,
+                    handle,
+                    max_len,
+                } => {
                     let known = self.controller.and_then(|controller| controller(*handle));
                     userspace(f, &known.unwrap_or_else(|| ToController::unknown(*handle)), *max_len)?;
                 }

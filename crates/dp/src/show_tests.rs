@@ -91,18 +91,24 @@ fn lists() -> Vec<(Vec<Action>, Key, &'static str)> {
                     then: 2,
                     otherwise: 1,
                 },
-                Action::Controller {
+                Action::Punt {
+                    reason: PuntReason::Controller,
                     handle: 2,
                     max_len: 100,
                 },
                 Action::Output(PortNo(2)),
                 Action::Output(PortNo(3)),
                 Action::Recirc(0x1a),
+                Action::Punt {
+                    reason: PuntReason::Lacp,
+                    handle: 0,
+                    max_len: 100,
+                },
             ],
             key(0x8847, 0),
             "set(skb_mark(0x5)),set(skb_mark(0x10/0xff)),set(skb_priority(0x3)),set(mpls(label=7,tc=0,ttl=64,bos=1)),\
              check_pkt_len(size=200,gt(userspace(pid=0,controller(reason=1,dont_send=0,continuation=0,recirc_id=2,\
-             rule_cookie=0,controller_id=0,max_len=100)),2),le(3)),recirc(0x1a)",
+             rule_cookie=0,controller_id=0,max_len=100)),2),le(3)),recirc(0x1a),userspace(pid=0,slow_path(lacp))",
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! A packet that missed the caches, and the answer.
 
-use crate::{Action, Change, Dep, DropCause};
+use crate::{Action, Change, Dep, DropCause, Punt};
 use flow::{Key, Mask, PortNo};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -102,22 +102,6 @@ pub enum Effect {
     Memo(u32),
 }
 
-/// A packet that actions hand to a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketIn<'a> {
-    /// The handle of the action.
-    pub handle: u32,
-    /// The datapath port that the packet came in on.
-    pub in_port: PortNo,
-    /// The packet's bytes from the Ethernet header on, no more than the action wants, checksums
-    /// filled in.
-    pub packet: &'a [u8],
-    /// The length of the whole packet.
-    pub total_len: usize,
-    /// The mark that the packet carries.
-    pub mark: u32,
-}
-
 /// What a datapath asks of the switch. Workers call it in parallel.
 pub trait Slowpath: Send + Sync {
     /// Translates a packet and applies its effects. Publishes the changes that these cause before
@@ -148,11 +132,11 @@ pub trait Slowpath: Send + Sync {
     /// A port's device has failed for good (the kernel removed it).
     fn port_failed(&self, port: PortNo);
 
-    /// Takes a copy of a packet for a controller. Must not wait: what there is no room for is
-    /// refused with `false`, and the caller counts it under [`DropCause::ControllerBudget`]. The
-    /// default has no controllers and refuses all.
-    fn packet_in(&self, packet: &PacketIn<'_>, now: Nanos) -> bool {
-        let _ = (packet, now);
+    /// Takes a copy of a packet that an [`Action::Punt`] hands to the control plane. Must not wait:
+    /// `false` refuses a packet that there is no room for, or that nobody takes, and the caller
+    /// counts it as dropped. The default refuses all.
+    fn punt(&self, punt: &Punt<'_>, now: Nanos) -> bool {
+        let _ = (punt, now);
         false
     }
 }

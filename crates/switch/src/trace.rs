@@ -151,8 +151,12 @@ impl Switch {
             state.get(MatchField::InPortOxm),
             MatchField::InPortOxm.info().valid,
         );
+        let recirc_id = match state.key.get(Field::RecircId) {
+            0 => String::from("0"),
+            id => format!("{id:#x}"),
+        };
         format!(
-            "recirc_id=0,eth,{}",
+            "recirc_id={recirc_id},eth,{}",
             text::condition(&matching.normalized(), state, mask, style)
         )
     }

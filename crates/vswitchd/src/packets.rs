@@ -4,7 +4,7 @@
 //! packet of each port in turn, so a port that floods does not delay others. The context of each
 //! handle is here too, as long as the switch knows the handle; the switch bounds their number.
 
-use dp::{PacketIn, PortNo};
+use dp::{PortNo, Punt};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Packets {
     }
 
     /// Queues a copy of a packet. `false` where there is no room.
-    pub(crate) fn push(&self, packet: &PacketIn<'_>) -> bool {
+    pub(crate) fn push(&self, packet: &Punt<'_>) -> bool {
         let Some(meaning) = self.meanings.read().get(&packet.handle).cloned() else {
             return false;
         };
@@ -147,8 +147,9 @@ mod tests {
         }
     }
 
-    fn packet(handle: u32, port: u32) -> PacketIn<'static> {
-        PacketIn {
+    fn packet(handle: u32, port: u32) -> Punt<'static> {
+        Punt {
+            reason: dp::PuntReason::Controller,
             handle,
             in_port: PortNo(port),
             packet: b"packet",

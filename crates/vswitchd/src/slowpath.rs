@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::packets::Packets;
 use crate::reports::Reports;
-use dp::{Answer, Carried, Change, Changes, Credit, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
+use dp::{Answer, Carried, Change, Changes, Credit, Effect, PortNo, Punt, PuntReason, Slowpath, Translation, Upcall};
 use long::Long;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
@@ -222,8 +222,9 @@ impl Slowpath for Shared {
         }
     }
 
-    fn packet_in(&self, packet: &PacketIn<'_>, _now: Nanos) -> bool {
-        self.packets.push(packet)
+    fn punt(&self, punt: &Punt<'_>, _now: Nanos) -> bool {
+        // The switch asks for no other packets.
+        punt.reason == PuntReason::Controller && self.packets.push(punt)
     }
 
     fn port_failed(&self, port: PortNo) {

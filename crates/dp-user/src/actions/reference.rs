@@ -38,7 +38,7 @@ impl Plain {
                         outcome.sent.entry(port.0).or_default().push(cut);
                     }
                 }
-                Action::Controller { handle, max_len } => {
+                Action::Punt { handle, max_len, .. } => {
                     let len = usize::from(*max_len).min(self.bytes.len());
                     outcome.controllers.push((*handle, self.bytes[..len].to_vec()));
                 }
@@ -224,7 +224,7 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
         1 => Just(Action::CopyTtlOut),
         1 => Just(Action::CopyTtlIn),
         1 => (0..200u32).prop_map(Action::Trunc),
-        1 => (0..200u16).prop_map(|max_len| Action::Controller { handle: 1, max_len }),
+        1 => (0..200u16).prop_map(|max_len| Action::Punt { reason: dp::PuntReason::Controller, handle: 1, max_len }),
         1 => (0..6u32).prop_map(Action::Clone),
         1 => (50..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),
         1 => (1..3u32).prop_map(Action::Recirc),
@@ -253,7 +253,7 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
 /// What workers make of a frame.
 fn ours(frame: Frame, actions: &[Action]) -> (Outcome, Fixture) {
     let mut fixture = Fixture::new();
-    let budget = fixture.rx_queue.source.packet_ins.as_mut().unwrap();
+    let budget = fixture.rx_queue.source.punts.as_mut().unwrap();
     budget.begin(false);
     let sent = fixture.run(frame, actions);
     let sent = (1..).zip(sent).filter(|(_, sent)| !sent.is_empty());

@@ -32,7 +32,7 @@ impl Slowpath for Controllers {
 
     fn port_failed(&self, _: PortNo) {}
 
-    fn packet_in(&self, packet: &PacketIn<'_>, _: Nanos) -> bool {
+    fn punt(&self, packet: &Punt<'_>, _: Nanos) -> bool {
         let mut taken = self.taken.lock();
         let room = taken.len() < self.room;
         if room {
@@ -70,7 +70,7 @@ impl Fixture {
         }
         let rx = devices[0].open_rx().unwrap().remove(0);
         let mut rx_queue = Pipeline::rx_queue(PortNo(9), rx, Budget::new(2, 4));
-        rx_queue.source.packet_ins.as_mut().unwrap().begin(true);
+        rx_queue.source.punts.as_mut().unwrap().begin(true);
         Fixture {
             actor,
             devices,
@@ -284,7 +284,8 @@ fn a_pending_checksum_is_filled_in_before_a_label_and_before_a_cut() {
         Action::Trunc(60),
         output(1),
         output(2),
-        Action::Controller {
+        Action::Punt {
+            reason: PuntReason::Controller,
             handle: 1,
             max_len: 1000,
         },
@@ -332,10 +333,15 @@ fn a_controller_gets_a_copy_of_the_packet_as_it_is() {
     let packet = udp([10, 0, 0, 1], 7).bytes();
     let actions = [
         set(Field::TpSrc, 8),
-        Action::Controller { handle: 5, max_len: 40 },
+        Action::Punt {
+            reason: PuntReason::Controller,
+            handle: 5,
+            max_len: 40,
+        },
         set(Field::TpSrc, 9),
         output(1),
-        Action::Controller {
+        Action::Punt {
+            reason: PuntReason::Controller,
             handle: 6,
             max_len: 0xffff,
         },
@@ -351,7 +357,14 @@ fn a_controller_gets_a_copy_of_the_packet_as_it_is() {
 #[test]
 fn a_controller_gets_the_packets_of_a_segment() {
     let mut fixture = Fixture::new();
-    fixture.run(segment(7), &[Action::Controller { handle: 1, max_len: 54 }]);
+    fixture.run(
+        segment(7),
+        &[Action::Punt {
+            reason: PuntReason::Controller,
+            handle: 1,
+            max_len: 54,
+        }],
+    );
     let taken = fixture.controllers.taken.lock();
     assert_eq!(taken.iter().map(|packet| packet.3).collect::<Vec<_>>(), [1054; 3]);
     assert_eq!(fixture.dropped(DropCause::NoDestination), 0);
@@ -361,18 +374,22 @@ fn a_controller_gets_the_packets_of_a_segment() {
 fn copies_for_controllers_are_bounded_by_a_budget_and_by_their_queue() {
     let mut fixture = Fixture::new();
     let packet = udp([10, 0, 0, 1], 7).bytes();
-    let action = [Action::Controller { handle: 1, max_len: 10 }];
+    let action = [Action::Punt {
+        reason: PuntReason::Controller,
+        handle: 1,
+        max_len: 10,
+    }];
     let send = |fixture: &mut Fixture, packets: usize| {
         (0..packets).for_each(|_| drop(fixture.run(Frame::from_slice(&packet), &action)));
         fixture.controllers.taken.lock().len()
     };
     assert_eq!(send(&mut fixture, 10), 4);
     assert_eq!(fixture.dropped(DropCause::ControllerBudget), 6);
-    fixture.rx_queue.source.packet_ins.as_mut().unwrap().begin(true);
+    fixture.rx_queue.source.punts.as_mut().unwrap().begin(true);
     assert_eq!(send(&mut fixture, 10), 6);
     // A port that is alone has as many as a batch may need; then the queue is full.
     (0..5).for_each(|_| {
-        fixture.rx_queue.source.packet_ins.as_mut().unwrap().begin(false);
+        fixture.rx_queue.source.punts.as_mut().unwrap().begin(false);
         send(&mut fixture, 32);
     });
     assert_eq!(send(&mut fixture, 0), 100);
@@ -389,6 +406,26 @@ fn copies_for_controllers_are_bounded_by_a_budget_and_by_their_queue() {
     }
     assert_eq!(send(&mut fixture, 0), 50);
     assert_eq!(fixture.controllers.taken.lock()[0].1, PortNo(3));
+}
+
+#[test]
+fn packets_for_controllers_leave_control_protocols_their_budget() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    let mut taken = |reason| {
+        let punt = [Action::Punt {
+            reason,
+            handle: 1,
+            max_len: 10,
+        }];
+        (0..10).for_each(|_| drop(fixture.run(Frame::from_slice(&packet), &punt)));
+        let causes = [DropCause::ControllerBudget, DropCause::ProtocolBudget];
+        let taken = std::mem::take(&mut *fixture.controllers.taken.lock()).len();
+        (taken, causes.map(|cause| fixture.dropped(cause)))
+    };
+    assert_eq!(taken(PuntReason::Controller), (4, [6, 0]));
+    assert_eq!(taken(PuntReason::Sample), (0, [16, 0]));
+    assert_eq!(taken(PuntReason::Lacp), (4, [16, 6]));
 }
 
 #[test]
@@ -445,7 +482,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         1 => Just(Action::CopyTtlOut),
         1 => Just(Action::CopyTtlIn),
         1 => (0..200u32).prop_map(Action::Trunc),
-        1 => (0..200u16).prop_map(|max_len| Action::Controller { handle: 1, max_len }),
+        1 => (0..200u16).prop_map(|max_len| Action::Punt { reason: PuntReason::Controller, handle: 1, max_len }),
         1 => (0..3u32).prop_map(Action::Meter),
         1 => (0..6u32).prop_map(Action::Clone),
         1 => (0..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),

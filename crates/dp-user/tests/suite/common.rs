@@ -1,7 +1,7 @@
 //! A switch and devices for tests.
 #![allow(dead_code)]
 
-use dp::{Action, Answer, Carried, Changes, Credit, Dep, Effect, PacketIn, PortNo, Slowpath, Translation, Upcall};
+use dp::{Action, Answer, Carried, Changes, Credit, Dep, Effect, PortNo, Punt, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use flow::{Field, Key, Mask};
 use netdev::{Dummy, Netdev};
@@ -31,7 +31,7 @@ pub(crate) struct FakeSwitch {
     pub(crate) credited: Mutex<BTreeMap<Credit, Carried>>,
     pub(crate) failed: Mutex<Vec<PortNo>>,
     /// Handle, input port and bytes of what went to controllers.
-    pub(crate) packet_ins: Mutex<Vec<(u32, PortNo, Vec<u8>)>>,
+    pub(crate) punts: Mutex<Vec<(u32, PortNo, Vec<u8>)>>,
 }
 
 impl FakeSwitch {
@@ -50,7 +50,7 @@ impl FakeSwitch {
             refreshed: Mutex::default(),
             credited: Mutex::default(),
             failed: Mutex::default(),
-            packet_ins: Mutex::default(),
+            punts: Mutex::default(),
         })
     }
 
@@ -110,9 +110,9 @@ impl Slowpath for FakeSwitch {
         self.failed.lock().push(port);
     }
 
-    fn packet_in(&self, packet: &PacketIn<'_>, _now: Nanos) -> bool {
+    fn punt(&self, packet: &Punt<'_>, _now: Nanos) -> bool {
         let taken = (packet.handle, packet.in_port, packet.packet.to_vec());
-        self.packet_ins.lock().push(taken);
+        self.punts.lock().push(taken);
         true
     }
 }

@@ -156,11 +156,15 @@ fn meters_are_shared_by_workers_and_controllers_get_what_the_control_plane_sends
     });
     assert_eq!(datapath.del_meter(7).map(|stats| stats.packets), Some(400));
     assert_eq!(datapath.meter_stats(7), None);
-    let controller = Action::Controller { handle: 3, max_len: 20 };
+    let controller = Action::Punt {
+        reason: dp::PuntReason::Controller,
+        handle: 3,
+        max_len: 20,
+    };
     datapath.execute(PortNo(2), &packet(5, 1, 9), &[controller]);
-    eventually("the controller gets it", || !switch.packet_ins.lock().is_empty());
+    eventually("the controller gets it", || !switch.punts.lock().is_empty());
     let expected = (3, PortNo(2), packet(5, 1, 9)[..20].to_vec());
-    assert_eq!(*switch.packet_ins.lock(), [expected]);
+    assert_eq!(*switch.punts.lock(), [expected]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn step(action: &Action) -> Result<Option<Rewrite>, Refused> {
         Action::SetField(_) => "set_field",
         Action::PushMpls { .. } | Action::PopMpls { .. } | Action::SetMpls { .. } => "MPLS",
         Action::Trunc(_) => "truncation",
-        Action::Controller { .. } => "output to a controller",
+        Action::Punt { .. } => "a copy for the control plane",
         Action::Meter(_) => "meter",
         Action::Clone(_) => "clone",
         Action::IfLonger { .. } => "check of a packet's length",
@@ -180,7 +180,14 @@ mod tests {
             &[Action::SetQueue(1), OUT],
             &[Action::Trunc(64), OUT],
             &[Action::Recirc(1)],
-            &[OUT, Action::Controller { handle: 1, max_len: 64 }],
+            &[
+                OUT,
+                Action::Punt {
+                    reason: crate::PuntReason::Controller,
+                    handle: 1,
+                    max_len: 64,
+                },
+            ],
         ] {
             for is_tagged in [false, true] {
                 assert_eq!(rewrite(actions, &all, is_tagged), None, "{actions:?}");

@@ -161,7 +161,7 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
     let shows = |action: &Action| {
         matches!(
             action,
-            Action::Output(_) | Action::Controller { .. } | Action::Recirc(_) | Action::Meter(_)
+            Action::Output(_) | Action::Punt { .. } | Action::Recirc(_) | Action::Meter(_)
         )
     };
     // The first action of a branch says how many follow.

@@ -9,10 +9,11 @@
 use super::budget::{Limit, cost};
 use super::packet::Place;
 use super::pipeline::Pipeline;
+use super::report::Kind;
 use super::translated::{BridgeRule, ForController, Memo, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
-use dp::{Action, DropCause};
+use dp::{Action, DropCause, PuntReason};
 use flow::{FlowState, Key, META_WORDS, MatchField};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::sync::Arc;
@@ -278,6 +279,10 @@ impl Pipeline<'_> {
             let key = self.packet.state.key;
             return self.enter(at, key);
         }
+        let table = frozen.frames.first().map_or(0, |frame| frame.table);
+        self.open(Kind::Action, |_| String::from("thaw"));
+        self.line(Kind::Action, |_| format!("Resuming from table {table}"));
+        self.close(1);
         self.go_on(frozen.frames.clone());
         self.settle();
     }
@@ -318,6 +323,10 @@ impl Pipeline<'_> {
             self.actions.push(Action::Clone(2));
             self.actions.push(Action::Meter(meter.number));
         }
-        self.actions.push(Action::Controller { handle, max_len: limit });
+        self.actions.push(Action::Punt {
+            reason: PuntReason::Controller,
+            handle,
+            max_len: limit,
+        });
     }
 }

@@ -188,7 +188,10 @@ impl<'a> Pipeline<'a> {
         let memos = &self.switch.memos;
         match memos.get(handle).map(|memo| &**memo) {
             Some(Memo::Frozen(frozen)) => self.thaw(frozen),
-            _ => self.dropped(DropCause::NoRule),
+            _ => {
+                self.fatal(|_| format!("Recirculation context not found for ID {handle:x}"));
+                self.fail(DropCause::NoRule);
+            }
         }
     }
 
@@ -213,11 +216,13 @@ impl<'a> Pipeline<'a> {
             ..Place::default()
         };
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
+        let handle = self.original.get(Field::RecircId) as u32;
         match actions {
             Some(actions) => {
                 self.run_rest(actions, None);
                 self.settle();
             }
+            None if handle != 0 => self.run_frozen(handle),
             None => {
                 let number = self.packet.state.get(MatchField::InPortOxm) as u32;
                 match bridge.of_ports.get(&number).filter(|_| !bridge.needs_tables()) {

@@ -66,7 +66,7 @@ pub enum Memo {
     Frozen(Box<Frozen>),
     /// A rule that packets make.
     Learned(Box<Learned>),
-    /// What controllers are told of a packet: what [`dp::Action::Controller`] names.
+    /// What controllers are told of a packet: what [`dp::Action::Punt`] names.
     Controller(Box<ForController>),
     /// A rule whose TCP connection ends with the packet.
     Closing {
@@ -88,7 +88,7 @@ pub struct Translated {
     pub news: News,
     /// The rules that its packets are counted by.
     pub rules: SmallVec<[BridgeRule; 4]>,
-    /// What the handles of [`dp::Action::Controller`] mean. A handle is the same whenever the
+    /// What the handles of [`dp::Action::Punt`] mean. A handle is the same whenever the
     /// meaning is; 0 means that there was no room for it.
     pub controllers: Vec<(u32, ForController)>,
     /// What the switch has to know of before the translation is used

@@ -99,6 +99,8 @@ pub(super) fn failure(error: &str) -> &'static str {
         "Recursion too deep"
     } else if error.contains("resubmit") {
         "Too many resubmits"
+    } else if error.contains("Recirculation context") {
+        "No recirculation context"
     } else {
         "Stack too deep"
     }

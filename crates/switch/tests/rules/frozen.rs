@@ -10,6 +10,7 @@ use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::collections::BTreeMap;
 use switch::Switch;
 use switch::tables::{ForController, Patience, Translated};
+use switch::trace::Request;
 use testkit::{Packet, mac};
 use wire::Nanos;
 
@@ -298,13 +299,43 @@ fn a_packet_that_waits_for_a_controller_goes_on_as_it_was() {
     ];
     let mut switch = bridge(&[], &rules);
     let translated = answer(&mut switch, &udp(1));
-    assert!(matches!(translated.translation.actions[..], [Step::Controller { .. }]));
+    assert!(matches!(translated.translation.actions[..], [Step::Punt { .. }]));
     let continuation = translated.controllers[0].1.continuation.unwrap();
     let mut state = FlowState::new(udp(9), 1);
     state.set(MatchField::Reg1, 7);
     let resumed = resume(&switch, continuation, &state).unwrap();
     assert_eq!(resumed.translation.actions[..], [out(3)]);
     assert!(resume(&switch, continuation ^ 1, &state).is_none());
+}
+
+#[test]
+fn a_trace_of_a_packet_that_recirculated_goes_on_where_its_context_says() {
+    let mut switch = bridge(&[], &["mpls,actions=pop_mpls:0x0800,dec_ttl,output:3"]);
+    let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
+    let first = answer(&mut switch, &extract(&packet.bytes(), &PortNo(1).into()).unwrap());
+    let Some(Step::Recirc(handle)) = first.translation.actions.last().copied() else {
+        panic!("{first:?}");
+    };
+    let trace = |id: u32| {
+        let mut key = udp(1);
+        key.set(Field::RecircId, id.into());
+        let traced = switch.trace(&Request::new("br0", key, 1), Nanos::ZERO, Patience::Whole);
+        let traced = traced.flatten().unwrap();
+        assert_eq!(
+            traced.translated.translation.actions,
+            switch.ask(&key).translation.actions
+        );
+        traced.text
+    };
+    let known = trace(handle);
+    assert!(known.contains("thaw\n        Resuming from table 0\n"), "{known}");
+    assert!(known.contains(&format!("Megaflow: recirc_id={handle:#x},")), "{known}");
+    assert!(known.contains("Datapath actions: set(ipv4(ttl=63)),3\n"), "{known}");
+    let unknown = trace(handle ^ 1);
+    assert!(
+        unknown.ends_with("Translation failed (No recirculation context), packet is dropped.\n"),
+        "{unknown}"
+    );
 }
 
 #[test]

@@ -197,7 +197,8 @@ fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
     let translated = switch.ask(&key());
     let handles: Vec<u32> = translated.controllers.iter().map(|(handle, _)| *handle).collect();
     // It comes whole; how much was asked for is told.
-    let step = |n: usize| Step::Controller {
+    let step = |n: usize| Step::Punt {
+        reason: dp::PuntReason::Controller,
         handle: handles[n],
         max_len: u16::MAX,
     };

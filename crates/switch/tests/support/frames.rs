@@ -85,7 +85,7 @@ fn go(actions: &[Action], mut frame: Frame, long: bool, out: &mut Vec<(u32, Stri
         rest = behind;
         match action {
             Action::Output(port) => out.push((port.0, frame.show(cut.take()))),
-            Action::Controller { max_len, .. } => {
+            Action::Punt { max_len, .. } => {
                 // What goes to a controller goes through no queue.
                 let packet = Frame {
                     queue: 0,

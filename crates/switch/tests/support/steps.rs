@@ -65,7 +65,11 @@ fn one(action: &str, actions: &mut Vec<Action>) {
         // What an action asks for besides is told, and not done.
         value(&to[..to.len() - 1], "max_len").unwrap();
         let (handle, max_len) = (0, u16::MAX);
-        actions.push(Action::Controller { handle, max_len });
+        actions.push(Action::Punt {
+            reason: dp::PuntReason::Controller,
+            handle,
+            max_len,
+        });
     } else if action == "pop_vlan" {
         actions.push(Action::PopVlan);
     } else {

@@ -16,7 +16,7 @@ mod random;
 
 use super::Shared;
 use super::tests::bridge_of;
-use dp::{Answer, Carried, Credit, DropCause, Effect, PacketIn, PortCounters, PortNo, Slowpath, Translation, Upcall};
+use dp::{Answer, Carried, Credit, DropCause, Effect, PortCounters, PortNo, Punt, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, FlowMod};
@@ -55,7 +55,7 @@ impl Slowpath for Noted {
         self.shared.credit(credits, now);
     }
 
-    fn packet_in(&self, packet: &PacketIn<'_>, _now: Nanos) -> bool {
+    fn punt(&self, packet: &Punt<'_>, _now: Nanos) -> bool {
         self.copies.lock().push(packet.packet.to_vec());
         true
     }

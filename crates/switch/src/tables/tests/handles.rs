@@ -54,7 +54,7 @@ fn key(port: u32, station: u64) -> Key {
 
 fn handle(translated: &Translated) -> u32 {
     match translated.translation.actions[..] {
-        [Action::Controller { handle, .. }] => handle,
+        [Action::Punt { handle, .. }] => handle,
         ref other => panic!("{other:?}"),
     }
 }

@@ -148,7 +148,7 @@ fn a_full_table_of_handles_costs_the_megaflows_of_others_nothing() {
     let known = answer(1000);
     let epoch = shared.changes.epoch();
     let handle = |translation: &dp::Translation| match translation.actions[..] {
-        [dp::Action::Controller { handle, .. }] => handle,
+        [dp::Action::Punt { handle, .. }] => handle,
         ref other => panic!("{other:?}"),
     };
     let refused = (1001..2000).filter(|station| handle(&answer(*station)) == 0).count();
@@ -157,15 +157,16 @@ fn a_full_table_of_handles_costs_the_megaflows_of_others_nothing() {
     shared.changes.since(epoch, &mut changes);
     let is_stale = |change: &Change| short.depends_on(change) || known.depends_on(change);
     assert!(!changes.iter().any(is_stale), "{changes:?}");
-    let packet_in = |handle| dp::PacketIn {
+    let punt = |handle| dp::Punt {
+        reason: dp::PuntReason::Controller,
         handle,
         in_port: PortNo(1),
         packet: b"packet",
         total_len: 60,
         mark: 0,
     };
-    assert!(shared.packet_in(&packet_in(handle(&known)), Nanos::ZERO));
-    assert!(!shared.packet_in(&packet_in(0), Nanos::ZERO));
+    assert!(shared.punt(&punt(handle(&known)), Nanos::ZERO));
+    assert!(!shared.punt(&punt(0), Nanos::ZERO));
 }
 
 #[test]
@@ -265,18 +266,19 @@ fn a_packet_whose_copies_have_no_room_together_has_no_handle_that_nobody_knows()
             other => panic!("{other:?}"),
         };
         let handles = translation.actions.iter().map(|action| match action {
-            dp::Action::Controller { handle, .. } => *handle,
+            dp::Action::Punt { handle, .. } => *handle,
             other => panic!("{other:?}"),
         });
         let is_taken = |handle: u32| {
-            let packet = dp::PacketIn {
+            let packet = dp::Punt {
+                reason: dp::PuntReason::Controller,
                 handle,
                 in_port: PortNo(1),
                 packet: b"packet",
                 total_len: 60,
                 mark: 0,
             };
-            (handle != 0, shared.packet_in(&packet, Nanos::ZERO))
+            (handle != 0, shared.punt(&packet, Nanos::ZERO))
         };
         known.push(handles.map(is_taken).collect::<Vec<_>>());
     }

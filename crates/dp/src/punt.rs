@@ -1,0 +1,63 @@
+//! Packets that a datapath hands to the control plane.
+
+use flow::PortNo;
+
+/// Why a packet is handed to the control plane ([`Action::Punt`](crate::Action::Punt)).
+///
+/// The reason decides who takes the packet and from which budget it is paid: control protocols have
+/// a budget of their own, so that packets for controllers never keep them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PuntReason {
+    /// For OpenFlow controllers: an action, a table miss, an expired time to live.
+    Controller,
+    /// Link aggregation (IEEE 802.1AX).
+    Lacp,
+    /// Spanning tree (IEEE 802.1D, 802.1w).
+    Stp,
+    /// Multicast group membership (RFC 3376, RFC 3810).
+    Igmp,
+    /// Bidirectional forwarding detection (RFC 5880).
+    Bfd,
+    /// Link layer discovery (IEEE 802.1AB).
+    Lldp,
+    /// A sample of the traffic.
+    Sample,
+}
+
+impl PuntReason {
+    /// Whether the packet belongs to a control protocol that the switch itself speaks.
+    pub const fn is_protocol(self) -> bool {
+        !matches!(self, PuntReason::Controller | PuntReason::Sample)
+    }
+
+    /// The name in `dump-flows`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PuntReason::Controller => "controller",
+            PuntReason::Lacp => "lacp",
+            PuntReason::Stp => "stp",
+            PuntReason::Igmp => "igmp",
+            PuntReason::Bfd => "bfd",
+            PuntReason::Lldp => "lldp",
+            PuntReason::Sample => "sample",
+        }
+    }
+}
+
+/// A packet that a datapath hands to the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Punt<'a> {
+    /// Why.
+    pub reason: PuntReason,
+    /// The handle of the action.
+    pub handle: u32,
+    /// The datapath port that the packet came in on.
+    pub in_port: PortNo,
+    /// The packet's bytes from the Ethernet header on, no more than the action wants, checksums
+    /// filled in.
+    pub packet: &'a [u8],
+    /// The length of the whole packet.
+    pub total_len: usize,
+    /// The mark that the packet carries.
+    pub mark: u32,
+}
