@@ -48,7 +48,7 @@ mod learn;
 mod limits;
 mod liveness;
 mod mass;
-pub(crate) mod memos;
+pub(crate) mod contexts;
 mod meter;
 mod normal;
 mod options;

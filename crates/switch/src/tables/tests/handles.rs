@@ -1,7 +1,7 @@
 //! Handles of what translations speak of: no two meanings have one, and who has too many harms
 //! nobody else.
 
-use crate::tables::memos::Room;
+use crate::tables::contexts::Room;
 use crate::tables::{Limit, Memo, Translated};
 use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, OutOfDate, PortConfig, Switch, SwitchConfig};
 use dp::{Action, DropCause, Key, PortNo};
