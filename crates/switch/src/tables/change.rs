@@ -262,6 +262,9 @@ impl FlowTables {
             self.refer(at, instructions, true);
             self.instructions.release_held(before);
         }
+        if reset && self.journal.active {
+            self.journal.reset.insert(at);
+        }
         // Of one of the bundle's own rules nobody has heard yet.
         let entry = self.table(at.table).and_then(|table| table.rules.entry(at.id));
         if let Some(entry) = entry.filter(|_| !self.journal.active) {

@@ -8,7 +8,7 @@
 
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use wire::Nanos;
 
 /// A change of a bundle.
@@ -44,6 +44,8 @@ pub(super) struct Journal {
     aborted: bool,
     /// The packets that the bundle is about.
     pub(super) stale: Stale,
+    /// The bundle's own rules that a later change of it has reset: they start at zero.
+    pub(super) reset: BTreeSet<RuleRef>,
 }
 
 /// Steps in chunks, so that neither the next one nor the end of all is a matter of megabytes.
@@ -105,6 +107,7 @@ impl FlowTables {
         while !self.settle(usize::MAX, log, now) {}
         self.journal.last += 1;
         self.journal.latest = self.journal.last;
+        self.journal.reset.clear();
         self.set_versions();
     }
 
@@ -189,10 +192,11 @@ impl FlowTables {
                     .and_then(|_| self.take(old));
                 self.set_span(new, Span::Always);
                 let mut differs = true;
+                let was_reset = self.journal.reset.remove(&new);
                 let rule = self.there(new.table).and_then(|table| table.rules.get_mut(new.id));
                 if let (Some(gone), Some(rule)) = (gone, rule) {
                     differs = gone.cookie != rule.cookie || gone.instructions != rule.instructions;
-                    if keep {
+                    if keep && !was_reset {
                         rule.credit(gone.packets, gone.bytes, gone.used);
                     }
                 }

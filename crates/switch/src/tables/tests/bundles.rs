@@ -41,6 +41,30 @@ fn a_bundle_that_fails_says_where_and_leaves_no_trace() {
 }
 
 #[test]
+fn a_bundle_that_changes_a_rule_twice_and_then_resets_it_loses_its_counts() {
+    let mut switch = switch();
+    let change = to(FlowCommand::Modify, &add(0, &[], 2));
+    let mut reset = change.clone();
+    reset.flags = FlowFlags::RESET_COUNTS;
+    let packets = |switch: &mut Switch, items: &[BundleItem<'_>]| {
+        switch.flow_mod("br0", &add(1, &[in_port(1)], 1), T1).unwrap();
+        let tables = &mut switch.bridge_mut("br0").unwrap().tables;
+        let mut rules = Vec::new();
+        tables.for_each(None, &Condition::ANY, |at, _, _| rules.push(at));
+        tables.credit(rules[0], 7, 420, T1);
+        switch.bundle("br0", items, T1).unwrap();
+        let mut packets = Vec::new();
+        let tables = switch.bridge("br0").unwrap().tables();
+        tables.for_each(None, &Condition::ANY, |_, _, rule| packets.push(rule.packets));
+        packets
+    };
+    let (change, reset) = (BundleItem::Flow(&change), BundleItem::Flow(&reset));
+    assert_eq!(packets(&mut switch, &[change, reset]), [0]);
+    assert_eq!(packets(&mut switch, &[reset, change]), [0]);
+    assert_eq!(packets(&mut switch, &[change, change]), [7]);
+}
+
+#[test]
 fn nothing_of_a_bundle_is_seen_before_its_commit_and_all_of_it_before_it_is_settled() {
     let mut switch = switch();
     let port = |n: u32| add(1, &[in_port(n.into())], n);
