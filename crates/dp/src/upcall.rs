@@ -98,8 +98,8 @@ pub enum Effect {
         /// Seen in a gratuitous ARP message.
         gratuitous_arp: bool,
     },
-    /// Something else that the switch knows by this number.
-    Memo(u32),
+    /// A context of the switch, by its handle: a rule to add, say.
+    Context(u32),
 }
 
 /// What a datapath asks of the switch. Workers call it in parallel.

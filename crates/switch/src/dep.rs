@@ -31,7 +31,7 @@ pub(crate) enum Read {
     /// another reason than to make room, they have to teach its place again.
     Source(u32, Vid, MacAddr),
     /// What a handle means.
-    Memo(u32),
+    Context(u32),
     /// That a bridge has no room for more handles.
     Handles(u32),
 }
@@ -55,7 +55,7 @@ impl Read {
             Read::UntouchedIn(bridge, table) => (21, bridge, u64::from(table)),
             Read::Group(bridge, group) => (20, bridge, u64::from(group)),
             Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
-            Read::Memo(handle) => (8, handle, 0),
+            Read::Context(handle) => (8, handle, 0),
             Read::Handles(bridge) => (22, bridge, 0),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))

@@ -5,8 +5,8 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::fdb::{Kind, Outlook};
 use crate::port::Ingress;
-use crate::tables::contexts::{Gone, Memos, Room};
-use crate::tables::{BridgeRule, Memo, MeterNumbers, Translated};
+use crate::tables::contexts::{Gone, Contexts, Room};
+use crate::tables::{BridgeRule, Context, MeterNumbers, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};
 use openflow::OfError;
@@ -25,7 +25,7 @@ pub struct Switch {
     pub(crate) attachments: HashMap<PortNo, Ingress>,
     /// For datapath ports with queues that mark: the DSCP by queue.
     pub(crate) marks: HashMap<PortNo, BTreeMap<u32, u8>>,
-    pub(crate) memos: Memos,
+    pub(crate) contexts: Contexts,
     pub(crate) meter_numbers: MeterNumbers,
     /// The datapath's meters that bridges had that are gone.
     pub(crate) dead_meters: Vec<u32>,
@@ -98,7 +98,7 @@ impl Switch {
             next_bridge: 0,
             attachments: HashMap::new(),
             marks: HashMap::new(),
-            memos: Memos::default(),
+            contexts: Contexts::default(),
             meter_numbers: MeterNumbers::default(),
             dead_meters: Vec::new(),
             ignored: Ignored::default(),
@@ -115,7 +115,7 @@ impl Switch {
     /// the packet again gets another handle, or an answer that does without.
     pub fn accept(&mut self, translated: &Translated, now: Nanos) -> Result<Vec<Change>, OutOfDate> {
         let mut gone = Gone::default();
-        let kept = self.memos.keep_all(&translated.memos, now, &mut gone);
+        let kept = self.contexts.keep_all(&translated.contexts, now, &mut gone);
         let mut changes = self.gone(gone);
         match kept {
             Ok(()) => {
@@ -127,18 +127,18 @@ impl Switch {
     }
 
     fn gone(&self, gone: Gone) -> Vec<Change> {
-        let handles = gone.handles.into_iter().map(Read::Memo);
+        let handles = gone.handles.into_iter().map(Read::Context);
         self.changes(handles.chain(gone.bridges.into_iter().map(Read::Handles)))
     }
 
-    /// Handles of [`Memo`]s that mean nothing any more, since the last call.
+    /// Handles of [`Context`]s that mean nothing any more, since the last call.
     pub fn take_forgotten(&mut self) -> Vec<u32> {
-        self.memos.take_gone()
+        self.contexts.take_gone()
     }
 
-    /// Keeps no more than so many [`Memo`]s, in all and of each bridge.
+    /// Keeps no more than so many [`Context`]s, in all and of each bridge.
     pub fn limit_handles(&mut self, total: usize, per_bridge: usize) {
-        self.memos.set_room(Room {
+        self.contexts.set_room(Room {
             total,
             per_bridge,
             ..Room::default()
@@ -167,10 +167,10 @@ impl Switch {
                         ignored.into_iter().for_each(|kind| self.ignored.count(kind));
                     }
                 }
-                Effect::Memo(handle) => {
-                    self.memos.touch(handle, now);
-                    if let Some(memo) = self.memos.get(handle).cloned() {
-                        self.act_on(&memo, now, &mut changes);
+                Effect::Context(handle) => {
+                    self.contexts.touch(handle, now);
+                    if let Some(context) = self.contexts.get(handle).cloned() {
+                        self.act_on(&context, now, &mut changes);
                     }
                 }
             }
@@ -184,7 +184,7 @@ impl Switch {
     pub fn apply_late(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let holds = |effect: &&Effect| match self.outlook(effect, now) {
             Some(outlook) => outlook == Outlook::Seen,
-            None => matches!(effect, Effect::Memo(_)),
+            None => matches!(effect, Effect::Context(_)),
         };
         let held: Vec<Effect> = effects.iter().filter(holds).copied().collect();
         self.apply(&held, now)
@@ -192,9 +192,9 @@ impl Switch {
 
     /// What [`Switch::accept`] would do with a translation's effects and the handles that it
     /// proposes.
-    pub(crate) fn news(&self, effects: &[Effect], proposed: &[(u32, Arc<Memo>)], now: Nanos) -> News {
+    pub(crate) fn news(&self, effects: &[Effect], proposed: &[(u32, Arc<Context>)], now: Nanos) -> News {
         let mut news = News {
-            changes: !self.memos.has_all(proposed),
+            changes: !self.contexts.has_all(proposed),
             ..News::default()
         };
         for effect in effects {
@@ -203,8 +203,8 @@ impl Switch {
                 Some(Outlook::Seen) => news.seen = true,
                 Some(Outlook::Ignored(kind)) => news.ignored.count(kind),
                 None => {
-                    let Effect::Memo(handle) = effect else { continue };
-                    let acts = self.memos.get(*handle).is_none_or(|memo| memo.acts());
+                    let Effect::Context(handle) = effect else { continue };
+                    let acts = self.contexts.get(*handle).is_none_or(|context| context.acts());
                     news.changes |= acts;
                     news.seen |= !acts;
                 }
@@ -228,15 +228,15 @@ impl Switch {
                 port,
                 gratuitous_arp: _,
             } => self.bridges.get(&bridge)?.outlook(vlan, mac, port, now),
-            Effect::Memo(_) => None,
+            Effect::Context(_) => None,
         }
     }
 
     /// Makes the rule that packets ask for, or ends one.
-    fn act_on(&mut self, memo: &Memo, now: Nanos, changes: &mut Vec<Change>) {
-        match memo {
-            Memo::Frozen(_) | Memo::Controller(_) => {}
-            Memo::Learned(learned) => {
+    fn act_on(&mut self, context: &Context, now: Nanos, changes: &mut Vec<Change>) {
+        match context {
+            Context::Recirculation(_) | Context::Controller(_) => {}
+            Context::Learned(learned) => {
                 let Some(bridge) = self.bridges.get_mut(&learned.bridge) else {
                     return;
                 };
@@ -250,7 +250,7 @@ impl Switch {
                 bridge.events.append(&mut log.events);
                 changes.extend(self.changes_of_tables(id, false, &log.stale));
             }
-            Memo::Closing { rule, idle, hard } => {
+            Context::Closing { rule, idle, hard } => {
                 if let Some(bridge) = self.bridges.get_mut(&rule.bridge) {
                     bridge.tables.shorten(rule.rule, *idle, *hard);
                 }
@@ -278,7 +278,7 @@ impl Switch {
             ended.push((bridge.id, log.stale));
         }
         let mut gone = Gone::default();
-        self.memos.tick(now, &mut left, &mut gone);
+        self.contexts.tick(now, &mut left, &mut gone);
         let mut changes = self.changes(stale);
         changes.extend(self.gone(gone));
         for (bridge, stale) in ended {
@@ -292,7 +292,7 @@ impl Switch {
         self.bridges
             .values()
             .flat_map(|bridge| [bridge.fdb.next_expiry(), bridge.tables.next_event()])
-            .chain([self.memos.next_event()])
+            .chain([self.contexts.next_event()])
             .flatten()
             .min()
     }

@@ -1,7 +1,7 @@
 //! What becomes of a packet: the entries to the one translator, [`Pipeline`].
 
 use crate::switch::Switch;
-use crate::tables::{Memo, Patience, Pipeline, Translated};
+use crate::tables::{Context, Patience, Pipeline, Translated};
 use dp::Upcall;
 use flow::FlowState;
 use openflow::model::Action;
@@ -30,8 +30,8 @@ impl Switch {
         now: Nanos,
         patience: Patience<'_>,
     ) -> Option<Option<Translated>> {
-        match &**self.memos.get(handle)? {
-            Memo::Frozen(frozen) => Some(Pipeline::resume(self, state, (frozen, handle), patience).finish(now)),
+        match &**self.contexts.get(handle)? {
+            Context::Recirculation(frozen) => Some(Pipeline::resume(self, state, (frozen, handle), patience).finish(now)),
             _ => None,
         }
     }

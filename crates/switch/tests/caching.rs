@@ -48,7 +48,7 @@ fn parts(t: &Translated, packet: &Key) -> impl PartialEq + std::fmt::Debug + use
         }
     };
     let told: Vec<_> = t.controllers.iter().map(|(handle, _)| *handle).collect();
-    let noted: Vec<_> = t.memos.iter().map(|(handle, _)| *handle).collect();
+    let noted: Vec<_> = t.contexts.iter().map(|(handle, _)| *handle).collect();
     (
         of.actions.iter().map(does).collect::<Vec<_>>(),
         of.deps.to_vec(),

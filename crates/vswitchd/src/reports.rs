@@ -141,7 +141,7 @@ mod tests {
                     port,
                     gratuitous_arp,
                 },
-                memo => memo,
+                context => context,
             }
         };
         let stations: Vec<Effect> = (0..2 * AT_ONCE as u32 + 1).map(station).collect();
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn an_effect_that_is_reported_again_comes_after_those_reported_meanwhile() {
         let reports = Reports::default();
-        let [one, other] = [1, 2].map(Effect::Memo);
+        let [one, other] = [1, 2].map(Effect::Context);
         reports.keep_effects(&[one, other]);
         reports.keep_effects(&[one]);
         let waiting = reports.waiting.lock();
@@ -179,7 +179,7 @@ mod tests {
         };
         for n in 0..3 * MOST as u128 {
             reports.keep_credits(&[(Credit(n % 10), carried)]);
-            reports.keep_effects(&[Effect::Memo(n as u32 % 10)]);
+            reports.keep_effects(&[Effect::Context(n as u32 % 10)]);
         }
         let counted = |reports: &Reports| {
             let waiting = reports.waiting.lock();
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(packets, 3 * MOST as u64, "none is lost");
         for n in 0..2 * MOST as u32 {
             reports.keep_credits(&[(Credit(n.into()), carried)]);
-            reports.keep_effects(&[Effect::Memo(n)]);
+            reports.keep_effects(&[Effect::Context(n)]);
         }
         assert_eq!(counted(&reports), (MOST, MOST));
         assert!(CREDIT_DROPPED.total() > 0 && EFFECT_DROPPED.total() > 0);

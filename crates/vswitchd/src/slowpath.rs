@@ -167,7 +167,7 @@ impl Shared {
 
     /// Notifies controllers if effects may have added or ended rules.
     fn may_have_changed_tables(&self, effects: &[Effect]) {
-        if effects.iter().any(|effect| matches!(effect, Effect::Memo(_))) {
+        if effects.iter().any(|effect| matches!(effect, Effect::Context(_))) {
             self.tables_changed.notify_one();
         }
     }
@@ -195,7 +195,7 @@ impl Slowpath for Shared {
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {
         // Rules that packets add are added in the order of the packets.
-        let comes_after = self.reports.any() && effects.iter().any(|effect| matches!(effect, Effect::Memo(_)));
+        let comes_after = self.reports.any() && effects.iter().any(|effect| matches!(effect, Effect::Context(_)));
         if !comes_after && self.try_update(|switch, now| switch.apply(effects, now)) {
             self.may_have_changed_tables(effects);
         } else {

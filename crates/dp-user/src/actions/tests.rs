@@ -1,7 +1,7 @@
 use super::*;
 use crate::meters::Meters;
 use crate::pipeline::Pipeline;
-use crate::rx_queue::RxQueue;
+use crate::rx_queue::{Budget, RxQueue};
 use dp::{Band, BandEffect, Effect, MeterConfig, MeterUnit, Translation, Upcall};
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;

@@ -1,42 +1,40 @@
-//! What the handles of actions and effects mean: kept as long as megaflows that have them are used,
-//! and no longer.
+//! The contexts that handles of actions and effects stand for, kept as long as megaflows use them.
 //!
-//! A translation, which changes nothing, *proposes* a handle for what it has to say
-//! ([`Memos::handle_of`]): the handle that this has, or a free one. [`Memos::keep`] refuses a
-//! proposal that another translation's meaning has taken since; whoever translated translates
-//! again. So no handle ever has two meanings, whatever its hash.
+//! A translation changes nothing. It *proposes* a handle for a context ([`Contexts::handle_of`]):
+//! the handle that the context has, or a free one. [`Contexts::keep`] refuses the proposal if
+//! another context has taken the handle since; the caller then translates again. So a handle never
+//! stands for two contexts, even if their hashes collide.
 //!
-//! Bounds are per bridge and in total, in number and in bytes. A bridge at its bound gets no new
-//! handles, and what its packets need them for is left out, until some of its handles have not been
-//! used for a while; known handles go on. Where all bridges together are at the bound, the bridge
-//! with the most handles makes room for one with less than its share.
+//! There are bounds per bridge and in total, in number and in bytes. A bridge at its bound gets no
+//! new handles: translations leave out what needs one, until the bridge has not used some of its
+//! handles for a while. Known handles stay valid. If all bridges together are at the bound, the
+//! bridge with the most handles gives some to a bridge with less than its share.
 
-use super::translated::Memo;
+use super::translated::Context;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// How long something is kept that nobody uses: longer than any megaflow is without packets.
+/// How long an unused context is kept: longer than a megaflow without packets.
 const UNUSED: Duration = Duration::from_secs(120);
 
 /// The same in a bridge at its bound.
 const UNUSED_IN_FULL: Duration = Duration::from_secs(15);
 
-/// For so long no handle has another meaning than the one that it had: packets on their way may
-/// carry it.
+/// How long a freed handle is not used again: packets in flight may carry it.
 const REST: Duration = Duration::from_secs(5);
 
-/// How exactly it is known when something was used.
+/// The resolution of the time of last use.
 const GRAIN: Duration = Duration::from_secs(1);
 
-/// Handles that end their rest in one tick at most.
+/// Freed handles that one tick makes available at most.
 const RESTED: usize = 4096;
 
-/// Handles tried for a new meaning.
+/// Handles tried for a new context.
 const TRIES: u64 = 64;
 
-/// How much is kept.
+/// The bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Handles in all.
@@ -63,47 +61,47 @@ impl Default for Room {
     }
 }
 
-/// There is no handle for a meaning.
+/// There is no free handle for a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-/// Why a proposal is refused. Who translates again gets another handle, or none.
+/// Why a proposal is refused. A caller that translates again gets another handle, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The handle has another meaning by now.
+    /// The handle stands for another context by now.
     Taken,
     /// Its bridge is at its bound by now.
     Full,
 }
 
-/// Meanings by handle.
+/// Contexts by handle.
 #[derive(Debug, Default)]
-pub(crate) struct Memos {
+pub(crate) struct Contexts {
     room: Room,
     known: HashMap<u32, Kept>,
-    handles: HashMap<Arc<Memo>, u32>,
+    handles: HashMap<Arc<Context>, u32>,
     bridges: BTreeMap<u32, OfBridge>,
     bytes: usize,
-    /// Handles that had a meaning until lately, the oldest first.
+    /// Handles freed lately, the oldest first.
     resting: VecDeque<(Nanos, u32)>,
     rests: HashSet<u32>,
-    /// Handles that lost their meaning since [`Memos::take_gone`].
+    /// Handles freed since [`Contexts::take_gone`].
     gone: Vec<u32>,
 }
 
 #[derive(Debug)]
 struct Kept {
-    memo: Arc<Memo>,
+    context: Arc<Context>,
     used: Nanos,
     bytes: usize,
 }
 
-/// What a bridge has of it.
+/// A bridge's contexts.
 #[derive(Debug, Default)]
 struct OfBridge {
     by_use: BTreeSet<(Nanos, u32)>,
     bytes: usize,
-    /// It was at its bound when it last wanted more, and has not got below since.
+    /// The bridge was at its bound when it last needed a handle, and has stayed there since.
     full: bool,
 }
 
@@ -114,24 +112,24 @@ pub(crate) struct Gone {
     pub(crate) bridges: Vec<u32>,
 }
 
-impl Memos {
-    pub(crate) fn get(&self, handle: u32) -> Option<&Arc<Memo>> {
-        self.known.get(&handle).map(|kept| &kept.memo)
+impl Contexts {
+    pub(crate) fn get(&self, handle: u32) -> Option<&Arc<Context>> {
+        self.known.get(&handle).map(|kept| &kept.context)
     }
 
-    /// The handle of a meaning, or a free one for it; `own` are those that the translation has
-    /// proposed before. Never 0.
-    pub(crate) fn handle_of(&self, memo: &Memo, seed: u64, own: &[(u32, Arc<Memo>)]) -> Result<u32, NoRoom> {
-        if let Some(handle) = self.handles.get(memo) {
+    /// The handle of a context, or a free one for it; never 0. `own` are the contexts that the
+    /// translation has proposed before.
+    pub(crate) fn handle_of(&self, context: &Context, seed: u64, own: &[(u32, Arc<Context>)]) -> Result<u32, NoRoom> {
+        if let Some(handle) = self.handles.get(context) {
             return Ok(*handle);
         }
-        if let Some((handle, _)) = own.iter().find(|(_, other)| **other == *memo) {
+        if let Some((handle, _)) = own.iter().find(|(_, other)| **other == *context) {
             return Ok(*handle);
         }
-        if self.bridges.get(&memo.bridge()).is_some_and(|bridge| bridge.full) {
+        if self.bridges.get(&context.bridge()).is_some_and(|bridge| bridge.full) {
             return Err(NoRoom);
         }
-        let hash = memo.hash(seed);
+        let hash = context.hash(seed);
         let tries = (0..TRIES).map(|n| flow::mix(hash, n) as u32 & self.room.highest);
         let is_free = |handle: &u32| {
             *handle != 0
@@ -142,24 +140,24 @@ impl Memos {
         tries.into_iter().find(is_free).ok_or(NoRoom)
     }
 
-    /// Whether all of a translation's meanings are known by the handles that it has for them.
-    pub(crate) fn has_all(&self, proposed: &[(u32, Arc<Memo>)]) -> bool {
-        let is_known = |(handle, memo): &(u32, Arc<Memo>)| self.get(*handle).is_some_and(|known| known == memo);
+    /// Whether all contexts that a translation proposes are known by the proposed handles.
+    pub(crate) fn has_all(&self, proposed: &[(u32, Arc<Context>)]) -> bool {
+        let is_known = |(handle, context): &(u32, Arc<Context>)| self.get(*handle).is_some_and(|known| known == context);
         proposed.iter().all(is_known)
     }
 
-    /// Keeps all of a translation's meanings by the handles that were proposed for them, or none
-    /// that was not known before. Appends what had to go.
+    /// Keeps all contexts that a translation proposes, or none of the new ones. Appends what was
+    /// removed to make room.
     pub(crate) fn keep_all(
         &mut self,
-        proposed: &[(u32, Arc<Memo>)],
+        proposed: &[(u32, Arc<Context>)],
         now: Nanos,
         gone: &mut Gone,
     ) -> Result<(), Refusal> {
         let mut fresh = Vec::new();
-        let kept = proposed.iter().try_for_each(|(handle, memo)| {
+        let kept = proposed.iter().try_for_each(|(handle, context)| {
             let is_new = !self.known.contains_key(handle);
-            self.keep(*handle, memo, now, gone)?;
+            self.keep(*handle, context, now, gone)?;
             if is_new {
                 fresh.push(*handle);
             }
@@ -179,25 +177,25 @@ impl Memos {
         kept
     }
 
-    /// Keeps a meaning by the handle that was proposed for it. Appends what had to go.
-    fn keep(&mut self, handle: u32, memo: &Arc<Memo>, now: Nanos, gone: &mut Gone) -> Result<(), Refusal> {
+    /// Keeps a context by its proposed handle. Appends what was removed to make room.
+    fn keep(&mut self, handle: u32, context: &Arc<Context>, now: Nanos, gone: &mut Gone) -> Result<(), Refusal> {
         match self.get(handle) {
-            Some(known) if known == memo => {
+            Some(known) if known == context => {
                 self.touch(handle, now);
                 return Ok(());
             }
             Some(_) => return Err(Refusal::Taken),
-            None if self.rests.contains(&handle) || self.handles.contains_key(memo) => return Err(Refusal::Taken),
+            None if self.rests.contains(&handle) || self.handles.contains_key(context) => return Err(Refusal::Taken),
             None => {}
         }
-        let (id, bytes) = (memo.bridge(), memo.bytes());
+        let (id, bytes) = (context.bridge(), context.bytes());
         if !self.makes_room(id, bytes, now, gone) {
             self.bridges.entry(id).or_default().full = true;
             return Err(Refusal::Full);
         }
-        self.handles.insert(memo.clone(), handle);
+        self.handles.insert(context.clone(), handle);
         let kept = Kept {
-            memo: memo.clone(),
+            context: context.clone(),
             used: now,
             bytes,
         };
@@ -209,7 +207,7 @@ impl Memos {
         Ok(())
     }
 
-    /// Whether there is room for something of a bridge; what it may take from others is taken.
+    /// Whether there is room for a context of a bridge. Takes from other bridges what it may.
     fn makes_room(&mut self, id: u32, bytes: usize, now: Nanos, gone: &mut Gone) -> bool {
         let room = self.room;
         let of_bridge = self.bridges.entry(id).or_default();
@@ -244,13 +242,13 @@ impl Memos {
         true
     }
 
-    /// Notes that something is used. Whether it is known.
+    /// Notes that a context is used. Whether the handle is known.
     pub(crate) fn touch(&mut self, handle: u32, now: Nanos) -> bool {
         let Some(kept) = self.known.get_mut(&handle) else {
             return false;
         };
         if now.since(kept.used) >= GRAIN
-            && let Some(bridge) = self.bridges.get_mut(&kept.memo.bridge())
+            && let Some(bridge) = self.bridges.get_mut(&kept.context.bridge())
         {
             bridge.by_use.remove(&(kept.used, handle));
             bridge.by_use.insert((now, handle));
@@ -259,14 +257,14 @@ impl Memos {
         true
     }
 
-    /// Makes a handle mean nothing. Whether it meant something.
+    /// Removes a context. Whether there was one.
     fn remove(&mut self, handle: u32) -> bool {
         let Some(kept) = self.known.remove(&handle) else {
             return false;
         };
-        self.handles.remove(&kept.memo);
+        self.handles.remove(&kept.context);
         self.bytes -= kept.bytes;
-        if let Some(bridge) = self.bridges.get_mut(&kept.memo.bridge()) {
+        if let Some(bridge) = self.bridges.get_mut(&kept.context.bridge()) {
             bridge.by_use.remove(&(kept.used, handle));
             bridge.bytes -= kept.bytes;
         }
@@ -288,8 +286,8 @@ impl Memos {
         gone.handles.push(handle);
     }
 
-    /// Forgets what nobody has used for long, but no more of it than `left`, and appends what
-    /// became stale. While more of it is left, [`Memos::next_event`] is not in the future.
+    /// Removes contexts that have not been used for long, at most `left` of them, and appends what
+    /// became stale. While more are due, [`Contexts::next_event`] is not in the future.
     pub(crate) fn tick(&mut self, now: Nanos, left: &mut usize, gone: &mut Gone) {
         for _ in 0..RESTED {
             let Some((since, handle)) = self.resting.front().copied() else {
@@ -330,12 +328,12 @@ impl Memos {
             .retain(|_, bridge| bridge.full || !bridge.by_use.is_empty());
     }
 
-    /// Handles that lost their meaning since the last call.
+    /// Handles freed since the last call.
     pub(crate) fn take_gone(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.gone)
     }
 
-    /// When [`Memos::tick`] has something to do.
+    /// When [`Contexts::tick`] is due.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         let unused = self.bridges.values().filter_map(|bridge| {
             let (used, _) = bridge.by_use.first()?;
@@ -345,14 +343,14 @@ impl Memos {
         unused.chain(rested).min()
     }
 
-    /// Keeps no more than this.
+    /// Sets the bounds.
     pub(crate) fn set_room(&mut self, room: Room) {
         self.room = room;
     }
 }
 
 impl OfBridge {
-    /// What has not been used for longest, if that is long enough to forget it.
+    /// The least recently used handle, if it has been unused long enough to be removed.
     fn unused(&self, now: Nanos) -> Option<u32> {
         let (used, handle) = *self.by_use.first()?;
         (now.since(used) >= self.keeps_for()).then_some(handle)
@@ -369,215 +367,215 @@ mod tests {
     use super::*;
     use crate::tables::{FlowTables, RuleRef};
 
-    fn memo(bridge: u32, idle: u16) -> Arc<Memo> {
+    fn context(bridge: u32, idle: u16) -> Arc<Context> {
         let mut tables = FlowTables::new(crate::FailMode::Secure, 1, Nanos::ZERO);
         let at: RuleRef = tables.flow_mod(&Default::default(), Nanos::ZERO).unwrap().added[0];
         let rule = BridgeRule { bridge, rule: at };
-        Arc::new(Memo::Closing { rule, idle, hard: 0 })
+        Arc::new(Context::Closing { rule, idle, hard: 0 })
     }
 
-    fn keep(memos: &mut Memos, memo: &Arc<Memo>, now: Nanos) -> Result<u32, Option<Refusal>> {
-        let handle = memos.handle_of(memo, 7, &[]).map_err(|NoRoom| None)?;
-        memos.keep(handle, memo, now, &mut Gone::default()).map_err(Some)?;
+    fn keep(contexts: &mut Contexts, context: &Arc<Context>, now: Nanos) -> Result<u32, Option<Refusal>> {
+        let handle = contexts.handle_of(context, 7, &[]).map_err(|NoRoom| None)?;
+        contexts.keep(handle, context, now, &mut Gone::default()).map_err(Some)?;
         Ok(handle)
     }
 
-    fn small(total: usize, per_bridge: usize) -> Memos {
-        let mut memos = Memos::default();
-        memos.set_room(Room {
+    fn small(total: usize, per_bridge: usize) -> Contexts {
+        let mut contexts = Contexts::default();
+        contexts.set_room(Room {
             total,
             per_bridge,
             ..Room::default()
         });
-        memos
+        contexts
     }
 
     #[test]
     fn what_is_used_stays_and_the_rest_goes() {
-        let mut memos = Memos::default();
-        let one = keep(&mut memos, &memo(1, 1), Nanos::ZERO).unwrap();
-        let two = keep(&mut memos, &memo(1, 2), Nanos::ZERO).unwrap();
-        assert!(memos.touch(two, Nanos::from_secs(60)) && !memos.touch(one ^ two, Nanos::ZERO));
-        assert_eq!(memos.next_event(), Some(Nanos::from_secs(120)));
+        let mut contexts = Contexts::default();
+        let one = keep(&mut contexts, &context(1, 1), Nanos::ZERO).unwrap();
+        let two = keep(&mut contexts, &context(1, 2), Nanos::ZERO).unwrap();
+        assert!(contexts.touch(two, Nanos::from_secs(60)) && !contexts.touch(one ^ two, Nanos::ZERO));
+        assert_eq!(contexts.next_event(), Some(Nanos::from_secs(120)));
         let mut gone = Gone::default();
-        memos.tick(Nanos::from_secs(130), &mut 256, &mut gone);
+        contexts.tick(Nanos::from_secs(130), &mut 256, &mut gone);
         assert_eq!(gone.handles, [one]);
-        assert!(memos.get(one).is_none() && memos.get(two).is_some());
-        memos.tick(Nanos::from_secs(180), &mut 256, &mut gone);
-        assert_eq!((gone.handles, memos.take_gone()), (vec![one, two], vec![one, two]));
-        memos.tick(Nanos::from_secs(200), &mut 256, &mut Gone::default());
-        assert_eq!(memos.next_event(), None);
+        assert!(contexts.get(one).is_none() && contexts.get(two).is_some());
+        contexts.tick(Nanos::from_secs(180), &mut 256, &mut gone);
+        assert_eq!((gone.handles, contexts.take_gone()), (vec![one, two], vec![one, two]));
+        contexts.tick(Nanos::from_secs(200), &mut 256, &mut Gone::default());
+        assert_eq!(contexts.next_event(), None);
     }
 
     #[test]
     fn meanings_whose_hashes_collide_have_different_handles() {
-        let mut memos = Memos::default();
-        memos.set_room(Room {
+        let mut contexts = Contexts::default();
+        contexts.set_room(Room {
             highest: 15,
             ..Room::default()
         });
-        let all: Vec<_> = (0..20).map(|idle| memo(1, idle)).collect();
+        let all: Vec<_> = (0..20).map(|idle| context(1, idle)).collect();
         let mut handles = BTreeMap::new();
-        for memo in &all {
-            match keep(&mut memos, memo, Nanos::ZERO) {
-                Ok(handle) => assert!(handles.insert(handle, memo.clone()).is_none()),
+        for context in &all {
+            match keep(&mut contexts, context, Nanos::ZERO) {
+                Ok(handle) => assert!(handles.insert(handle, context.clone()).is_none()),
                 Err(refused) => assert_eq!(refused, None),
             }
         }
         assert!(handles.len() > 10 && !handles.contains_key(&0), "{handles:?}");
-        for (handle, memo) in &handles {
-            assert_eq!(memos.get(*handle), Some(memo));
-            assert_eq!(memos.handle_of(memo, 7, &[]), Ok(*handle));
+        for (handle, context) in &handles {
+            assert_eq!(contexts.get(*handle), Some(context));
+            assert_eq!(contexts.handle_of(context, 7, &[]), Ok(*handle));
         }
     }
 
     #[test]
     fn of_two_proposals_of_one_handle_the_later_is_refused() {
-        let mut memos = Memos::default();
-        memos.set_room(Room {
+        let mut contexts = Contexts::default();
+        contexts.set_room(Room {
             highest: 1,
             ..Room::default()
         });
-        let (one, two) = (memo(1, 1), memo(1, 2));
+        let (one, two) = (context(1, 1), context(1, 2));
         assert_eq!(
-            (memos.handle_of(&one, 7, &[]), memos.handle_of(&two, 7, &[])),
+            (contexts.handle_of(&one, 7, &[]), contexts.handle_of(&two, 7, &[])),
             (Ok(1), Ok(1))
         );
         let mut gone = Gone::default();
-        assert_eq!(memos.keep(1, &one, Nanos::ZERO, &mut gone), Ok(()));
-        assert_eq!(memos.keep(1, &two, Nanos::ZERO, &mut gone), Err(Refusal::Taken));
-        assert_eq!(memos.handle_of(&two, 7, &[]), Err(NoRoom));
+        assert_eq!(contexts.keep(1, &one, Nanos::ZERO, &mut gone), Ok(()));
+        assert_eq!(contexts.keep(1, &two, Nanos::ZERO, &mut gone), Err(Refusal::Taken));
+        assert_eq!(contexts.handle_of(&two, 7, &[]), Err(NoRoom));
         // In one translation too.
-        assert_eq!(memos.handle_of(&one, 7, &[]), Ok(1));
+        assert_eq!(contexts.handle_of(&one, 7, &[]), Ok(1));
         assert_eq!(
-            Memos::default()
+            Contexts::default()
                 .handle_of(&two, 7, &[(1, one.clone())])
                 .map(|handle| handle != 1),
             Ok(true)
         );
         // It rests before it means something else.
-        memos.tick(Nanos::from_secs(120), &mut 256, &mut gone);
-        assert_eq!(memos.handle_of(&two, 7, &[]), Err(NoRoom));
-        memos.tick(Nanos::from_secs(125), &mut 256, &mut gone);
-        assert_eq!(memos.handle_of(&two, 7, &[]), Ok(1));
+        contexts.tick(Nanos::from_secs(120), &mut 256, &mut gone);
+        assert_eq!(contexts.handle_of(&two, 7, &[]), Err(NoRoom));
+        contexts.tick(Nanos::from_secs(125), &mut 256, &mut gone);
+        assert_eq!(contexts.handle_of(&two, 7, &[]), Ok(1));
     }
 
     #[test]
     fn a_full_bridge_refuses_its_own_and_keeps_what_it_has_until_that_is_unused() {
-        let mut memos = small(1000, 8);
+        let mut contexts = small(1000, 8);
         let second = Nanos::from_secs;
         let known: Vec<u32> = (0..8)
-            .map(|idle| keep(&mut memos, &memo(1, idle), second(0)).unwrap())
+            .map(|idle| keep(&mut contexts, &context(1, idle), second(0)).unwrap())
             .collect();
-        assert_eq!(keep(&mut memos, &memo(1, 8), second(0)), Err(Some(Refusal::Full)));
+        assert_eq!(keep(&mut contexts, &context(1, 8), second(0)), Err(Some(Refusal::Full)));
         // From now on it is not even proposed; what is known is, and others have room.
-        assert_eq!(keep(&mut memos, &memo(1, 9), second(0)), Err(None));
-        assert_eq!(keep(&mut memos, &memo(1, 3), second(0)), Ok(known[3]));
-        keep(&mut memos, &memo(2, 1), second(0)).unwrap();
+        assert_eq!(keep(&mut contexts, &context(1, 9), second(0)), Err(None));
+        assert_eq!(keep(&mut contexts, &context(1, 3), second(0)), Ok(known[3]));
+        keep(&mut contexts, &context(2, 1), second(0)).unwrap();
         known
             .iter()
             .skip(1)
-            .for_each(|handle| assert!(memos.touch(*handle, second(10))));
+            .for_each(|handle| assert!(contexts.touch(*handle, second(10))));
         let mut gone = Gone::default();
-        memos.tick(second(15), &mut 256, &mut gone);
+        contexts.tick(second(15), &mut 256, &mut gone);
         assert_eq!((&gone.handles[..], &gone.bridges[..]), (&known[..1], &[][..]));
-        memos.tick(second(25), &mut 256, &mut gone);
+        contexts.tick(second(25), &mut 256, &mut gone);
         assert_eq!((gone.handles.len(), &gone.bridges[..]), (8, &[1][..]));
-        keep(&mut memos, &memo(1, 8), second(25)).unwrap();
-        assert!(memos.get(memos.handle_of(&memo(2, 1), 7, &[]).unwrap()).is_some());
+        keep(&mut contexts, &context(1, 8), second(25)).unwrap();
+        assert!(contexts.get(contexts.handle_of(&context(2, 1), 7, &[]).unwrap()).is_some());
     }
 
     #[test]
     fn a_bridge_with_less_than_its_share_gets_room_from_the_one_with_the_most() {
-        let mut memos = small(12, 12);
+        let mut contexts = small(12, 12);
         for idle in 0..12 {
-            keep(&mut memos, &memo(1, idle), Nanos::from_secs(u64::from(idle))).unwrap();
+            keep(&mut contexts, &context(1, idle), Nanos::from_secs(u64::from(idle))).unwrap();
         }
-        assert_eq!(keep(&mut memos, &memo(1, 99), Nanos::ZERO), Err(Some(Refusal::Full)));
-        let got = (0..12).filter(|idle| keep(&mut memos, &memo(2, *idle), Nanos::from_secs(20)).is_ok());
+        assert_eq!(keep(&mut contexts, &context(1, 99), Nanos::ZERO), Err(Some(Refusal::Full)));
+        let got = (0..12).filter(|idle| keep(&mut contexts, &context(2, *idle), Nanos::from_secs(20)).is_ok());
         assert_eq!(got.count(), 6);
-        assert_eq!(memos.known.len(), 12);
+        assert_eq!(contexts.known.len(), 12);
         // The oldest went.
-        assert!(memos.get(memos.handle_of(&memo(1, 11), 7, &[]).unwrap()).is_some());
-        assert_eq!(memos.take_gone().len(), 6);
+        assert!(contexts.get(contexts.handle_of(&context(1, 11), 7, &[]).unwrap()).is_some());
+        assert_eq!(contexts.take_gone().len(), 6);
     }
 
     #[test]
     fn bytes_are_bounded_too() {
-        let mut memos = small(1000, 1000);
-        let each = memo(1, 0).bytes();
-        memos.set_room(Room {
+        let mut contexts = small(1000, 1000);
+        let each = context(1, 0).bytes();
+        contexts.set_room(Room {
             bytes_per_bridge: 5 * each,
             ..Room::default()
         });
-        let got = (0..10).filter(|idle| keep(&mut memos, &memo(1, *idle), Nanos::ZERO).is_ok());
+        let got = (0..10).filter(|idle| keep(&mut contexts, &context(1, *idle), Nanos::ZERO).is_ok());
         assert_eq!(got.count(), 5);
     }
 
     #[test]
     fn of_meanings_that_cannot_all_be_kept_none_is() {
-        let mut memos = small(1000, 8);
-        let known = keep(&mut memos, &memo(1, 0), Nanos::ZERO).unwrap();
-        let propose = |memos: &Memos, bridge: u32, range: std::ops::Range<u16>| {
+        let mut contexts = small(1000, 8);
+        let known = keep(&mut contexts, &context(1, 0), Nanos::ZERO).unwrap();
+        let propose = |contexts: &Contexts, bridge: u32, range: std::ops::Range<u16>| {
             let mut all = Vec::new();
             for idle in range {
-                let memo = memo(bridge, idle);
-                all.push((memos.handle_of(&memo, 7, &all).unwrap(), memo));
+                let context = context(bridge, idle);
+                all.push((contexts.handle_of(&context, 7, &all).unwrap(), context));
             }
             all
         };
-        let (mut gone, before) = (Gone::default(), memos.bytes);
-        let nine = propose(&memos, 1, 0..9);
+        let (mut gone, before) = (Gone::default(), contexts.bytes);
+        let nine = propose(&contexts, 1, 0..9);
         assert_eq!(nine[0].0, known);
-        assert_eq!(memos.keep_all(&nine, Nanos::ZERO, &mut gone), Err(Refusal::Full));
-        assert_eq!((gone, memos.take_gone()), (Gone::default(), vec![]));
-        assert_eq!((memos.known.len(), memos.handles.len(), memos.bytes), (1, 1, before));
-        assert!(memos.has_all(&nine[..1]) && !memos.has_all(&nine[1..2]));
+        assert_eq!(contexts.keep_all(&nine, Nanos::ZERO, &mut gone), Err(Refusal::Full));
+        assert_eq!((gone, contexts.take_gone()), (Gone::default(), vec![]));
+        assert_eq!((contexts.known.len(), contexts.handles.len(), contexts.bytes), (1, 1, before));
+        assert!(contexts.has_all(&nine[..1]) && !contexts.has_all(&nine[1..2]));
         // Those of another bridge are kept, all of them and at once.
-        let others = propose(&memos, 2, 0..8);
-        assert_eq!(memos.keep_all(&others, Nanos::ZERO, &mut Gone::default()), Ok(()));
-        assert!(memos.has_all(&others));
+        let others = propose(&contexts, 2, 0..8);
+        assert_eq!(contexts.keep_all(&others, Nanos::ZERO, &mut Gone::default()), Ok(()));
+        assert!(contexts.has_all(&others));
     }
 
     #[test]
     fn a_translation_does_not_take_the_room_of_its_own_meanings() {
-        let mut memos = small(2, 2);
-        let one = memos.handle_of(&memo(1, 1), 7, &[]).unwrap();
-        let two = memos.handle_of(&memo(1, 2), 7, &[]).unwrap();
-        let three = memos.handle_of(&memo(2, 3), 7, &[]).unwrap();
-        let all = [(one, memo(1, 1)), (two, memo(1, 2)), (three, memo(2, 3))];
-        let kept = memos.keep_all(&all, Nanos::ZERO, &mut Gone::default());
-        assert_eq!((kept, memos.known.len()), (Err(Refusal::Full), 0));
+        let mut contexts = small(2, 2);
+        let one = contexts.handle_of(&context(1, 1), 7, &[]).unwrap();
+        let two = contexts.handle_of(&context(1, 2), 7, &[]).unwrap();
+        let three = contexts.handle_of(&context(2, 3), 7, &[]).unwrap();
+        let all = [(one, context(1, 1)), (two, context(1, 2)), (three, context(2, 3))];
+        let kept = contexts.keep_all(&all, Nanos::ZERO, &mut Gone::default());
+        assert_eq!((kept, contexts.known.len()), (Err(Refusal::Full), 0));
     }
 
     #[test]
     fn a_tick_forgets_no_more_than_it_may_and_comes_back_for_the_rest() {
-        let mut memos = Memos::default();
+        let mut contexts = Contexts::default();
         for idle in 0..1000 {
-            keep(&mut memos, &memo(1, idle), Nanos::ZERO).unwrap();
+            keep(&mut contexts, &context(1, idle), Nanos::ZERO).unwrap();
         }
         let now = Nanos::from_secs(120);
         let mut ticks = 0;
-        while memos.next_event() <= Some(now) {
+        while contexts.next_event() <= Some(now) {
             let (mut left, mut gone) = (256, Gone::default());
-            memos.tick(now, &mut left, &mut gone);
+            contexts.tick(now, &mut left, &mut gone);
             assert_eq!(gone.handles.len(), 256 - left);
             ticks += 1;
         }
-        assert_eq!((ticks, memos.known.len()), (4, 0));
+        assert_eq!((ticks, contexts.known.len()), (4, 0));
     }
 
     #[test]
     fn a_full_bridge_gets_room_when_all_that_is_unused_has_gone() {
-        let mut memos = small(1000, 100);
+        let mut contexts = small(1000, 100);
         for idle in 0..100 {
-            keep(&mut memos, &memo(1, idle), Nanos::ZERO).unwrap();
+            keep(&mut contexts, &context(1, idle), Nanos::ZERO).unwrap();
         }
-        assert_eq!(keep(&mut memos, &memo(1, 100), Nanos::ZERO), Err(Some(Refusal::Full)));
+        assert_eq!(keep(&mut contexts, &context(1, 100), Nanos::ZERO), Err(Some(Refusal::Full)));
         let mut bridges = Vec::new();
         for _ in 0..4 {
             let mut gone = Gone::default();
-            memos.tick(Nanos::from_secs(15), &mut 30, &mut gone);
+            contexts.tick(Nanos::from_secs(15), &mut 30, &mut gone);
             bridges.push((gone.handles.len(), gone.bridges));
         }
         assert_eq!(bridges, [(30, vec![]), (30, vec![]), (30, vec![]), (10, vec![1])]);

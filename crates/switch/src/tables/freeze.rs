@@ -1,16 +1,15 @@
-//! A packet's way through the tables, interrupted: what is left to do, and how it goes on.
+//! Freezing: a translation is interrupted, and continues later from a recirculation context.
 //!
-//! A packet freezes where an action makes visible what its key does not show (behind a label),
-//! where what follows depends on what no key says (its length), or where a controller shall see it
-//! first. The lists of actions that it is in end there; what they have left is kept as [`Frame`]s,
-//! the innermost first. How far that reaches are the parts behind which the packet is as it was
-//! before: a copy, a group's bucket, a bridge. These go on at once.
+//! A packet freezes in three cases: an action uncovers headers that the key does not show (behind a
+//! label); what follows depends on the packet's length; a controller sees the packet first. The
+//! action lists that are running stop. What they have left becomes [`Frame`]s, the innermost first.
+//! Freezing ends at a copy, a group's bucket or a bridge: the actions behind these run at once.
 
 use super::budget::{Limit, cost};
 use super::packet::Place;
 use super::pipeline::Pipeline;
 use super::report::Kind;
-use super::translated::{BridgeRule, ForController, Memo, bytes_of};
+use super::translated::{BridgeRule, ForController, Context, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
 use dp::{Action, DropCause, PuntReason};
@@ -18,21 +17,21 @@ use flow::{FlowState, Key, META_WORDS, MatchField};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::sync::Arc;
 
-/// What is left of a list of actions, and of the rule that it is of.
+/// The rest of an action list, and of its rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Frame {
     pub(super) table: u8,
     pub(super) cookie: u64,
     pub(super) rule: Option<BridgeRule>,
     pub(super) actions: Vec<model::Action>,
-    /// Behind the actions, what the instructions say but apply-actions.
+    /// The instructions that follow the actions.
     pub(super) then: Option<Arc<Instructions>>,
 }
 
-/// Where a packet goes on that was sent through the datapath again, or to a controller. Its fields
-/// are the packet's own then; this has the rest.
+/// Where a packet continues that recirculates, or that a controller resumes. The packet itself
+/// brings its fields; the context has the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Frozen {
+pub struct RecircContext {
     bridge: u32,
     meta: [u64; META_WORDS],
     stack: Vec<u128>,
@@ -40,24 +39,24 @@ pub struct Frozen {
     default_queue: bool,
     action_set: Vec<model::Action>,
     frames: Vec<Frame>,
-    /// Where the packet comes into a bridge, if that is what is left.
+    /// The bridge and port that the packet enters, if that is what is left to do.
     enters: Option<Ingress>,
 }
 
-impl Frozen {
+impl RecircContext {
     pub(super) fn bridge(&self) -> u32 {
         self.bridge
     }
 
-    /// The memory that it takes, about.
+    /// The memory that the context takes, about.
     pub(super) fn bytes(&self) -> usize {
         let frames = self.frames.iter();
         let frames: usize = frames.map(|frame| size_of::<Frame>() + bytes_of(&frame.actions)).sum();
-        size_of::<Frozen>() + 16 * self.stack.len() + bytes_of(&self.action_set) + frames
+        size_of::<RecircContext>() + 16 * self.stack.len() + bytes_of(&self.action_set) + frames
     }
 
-    /// The same with the metadata that a controller gave it, who was told all that it had.
-    pub(super) fn with_metadata(&self, state: &FlowState) -> Frozen {
+    /// The same context with the metadata that a controller sent back.
+    pub(super) fn with_metadata(&self, state: &FlowState) -> RecircContext {
         let mut meta = FlowState::with_meta(Key::ZERO, self.meta);
         for field in MatchField::ALL
             .iter()
@@ -71,14 +70,14 @@ impl Frozen {
             let kept = meta.meta()[word] & !bits;
             meta.meta_mut()[word] = kept | state.meta()[word] & bits;
         }
-        Frozen {
+        RecircContext {
             meta: *meta.meta(),
             ..self.clone()
         }
     }
 }
 
-/// A packet that freezes.
+/// A packet that is being frozen.
 pub(super) struct Freezing {
     pub(super) why: Why,
     pub(super) frames: Vec<Frame>,
@@ -86,16 +85,16 @@ pub(super) struct Freezing {
 
 /// Why a packet freezes.
 pub(super) enum Why {
-    /// Its key has to be read anew.
+    /// The datapath must extract its key again.
     Recirculate,
-    /// It depends on whether it is longer than this, which a bit shall say.
+    /// A bit is to say whether the packet is longer than this.
     Length(u16, Subfield),
-    /// A controller shall see it first.
+    /// A controller sees the packet first.
     Pause(Controller),
 }
 
 impl Pipeline<'_> {
-    /// Interrupts the packet's way behind the action that is running.
+    /// Interrupts the translation behind the action that is running.
     pub(super) fn freeze(&mut self, why: Why) {
         self.freezing = Some(Freezing {
             why,
@@ -103,7 +102,7 @@ impl Pipeline<'_> {
         });
     }
 
-    /// Keeps what a list and its rule have left.
+    /// Keeps the rest of an action list and its rule.
     pub(super) fn leave(&mut self, actions: &[model::Action], then: Option<&Arc<Instructions>>) {
         if actions.is_empty() && then.is_none() || !self.spend(cost::KEEP + 8 * actions.len()) {
             return;
@@ -120,7 +119,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Ends a part of the way: the action set is run if the part has one, and what froze goes on.
+    /// Ends a part of the translation: runs its action set and continues what froze.
     pub(super) fn settle(&mut self) {
         self.settle_of(true);
     }
@@ -137,7 +136,7 @@ impl Pipeline<'_> {
         self.settle_frozen();
     }
 
-    /// What froze goes on: by the datapath, by a controller, or in both directions at once.
+    /// Continues what froze: by recirculation, by a controller, or for both lengths at once.
     pub(super) fn settle_frozen(&mut self) {
         self.exit = false;
         let Some(Freezing { why, frames }) = self.freezing.take() else {
@@ -162,7 +161,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Sends the packet through the datapath again, after which it comes into a bridge.
+    /// Recirculates the packet, which then enters a bridge.
     pub(super) fn enter_again(&mut self, at: Ingress) {
         self.commit();
         if let Some(handle) = self.keep_frozen(Vec::new(), Some(at)) {
@@ -172,7 +171,7 @@ impl Pipeline<'_> {
 
     fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> Option<u32> {
         self.spend(4 * self.packet.place.action_set.len() + self.packet.stack.len());
-        let frozen = Frozen {
+        let frozen = RecircContext {
             bridge: self.packet.place.bridge.map_or(0, |bridge| bridge.id),
             meta: *self.packet.state.meta(),
             stack: self.packet.stack.clone(),
@@ -182,33 +181,33 @@ impl Pipeline<'_> {
             frames,
             enters,
         };
-        let handle = self.remember(Memo::Frozen(Box::new(frozen)));
+        let handle = self.remember(Context::Recirculation(Box::new(frozen)));
         if handle.is_none() {
             self.dropped(DropCause::HandleLimit);
         }
         handle
     }
 
-    /// Notes something to be kept, and returns its handle; none where there is no room for it.
-    pub(super) fn remember(&mut self, memo: Memo) -> Option<u32> {
-        self.spend(cost::KEEP + self.memos.len() / 8);
-        let Ok(handle) = self.switch.memos.handle_of(&memo, self.switch.seed, &self.memos) else {
-            let bridge = memo.bridge();
+    /// The handle of a context; `None` where no handle is free.
+    pub(super) fn remember(&mut self, context: Context) -> Option<u32> {
+        self.spend(cost::KEEP + self.contexts.len() / 8);
+        let Ok(handle) = self.switch.contexts.handle_of(&context, self.switch.seed, &self.contexts) else {
+            let bridge = context.bridge();
             self.budget.note(bridge, Limit::Handles);
             self.warning(|_| Limit::Handles.to_string());
             self.depend(Read::Handles(bridge));
             return None;
         };
-        if !self.memos.iter().any(|(known, _)| *known == handle) {
-            let memo = self.switch.memos.get(handle).cloned().unwrap_or_else(|| Arc::new(memo));
-            self.memos.push((handle, memo));
-            self.effects.push(dp::Effect::Memo(handle));
+        if !self.contexts.iter().any(|(known, _)| *known == handle) {
+            let context = self.switch.contexts.get(handle).cloned().unwrap_or_else(|| Arc::new(context));
+            self.contexts.push((handle, context));
+            self.effects.push(dp::Effect::Context(handle));
         }
-        self.depend(Read::Memo(handle));
+        self.depend(Read::Context(handle));
         Some(handle)
     }
 
-    /// Does what is left for longer packets, then for others.
+    /// Runs the rest for longer packets, then for the others.
     fn both_lengths(&mut self, len: u16, bit: &Subfield, frames: &[Frame]) {
         let kept: usize = frames.iter().map(|frame| frame.actions.len()).sum();
         if !self.fork() || !self.spend(2 * (cost::KEEP * frames.len() + 4 * kept)) {
@@ -237,7 +236,7 @@ impl Pipeline<'_> {
         self.budget.join();
     }
 
-    /// Does what frames have left.
+    /// Runs what frames have left.
     fn go_on(&mut self, frames: Vec<Frame>) {
         let mut frames = frames.into_iter();
         while let Some(frame) = frames.next() {
@@ -260,8 +259,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// A packet goes on that was frozen, as it is now.
-    pub(super) fn thaw(&mut self, frozen: &Frozen) {
+    /// Continues a frozen packet, as it is now.
+    pub(super) fn thaw(&mut self, frozen: &RecircContext) {
         let Some(bridge) = self.switch.bridges.get(&frozen.bridge) else {
             return self.dropped(DropCause::NoRule);
         };
@@ -287,7 +286,7 @@ impl Pipeline<'_> {
         self.settle();
     }
 
-    /// Hands the packet as it is now to a controller.
+    /// Punts a copy of the packet, as it is now, to a controller.
     pub(super) fn hand_over(&mut self, to: &Controller, continuation: Option<u32>) {
         let Some(bridge) = self.packet.place.bridge else { return };
         if !self.another_output() || !self.spend(cost::KEEP + to.userdata.len() / 16 + self.controllers.len() / 16) {
@@ -309,8 +308,8 @@ impl Pipeline<'_> {
             max_len: to.max_len.min(limit),
             continuation,
         };
-        // Nobody knows handle 0: the datapath counts the copy as lost.
-        let handle = self.remember(Memo::Controller(Box::new(meaning.clone()))).unwrap_or(0);
+        // Handle 0 stands for nothing: the datapath counts the copy as dropped.
+        let handle = self.remember(Context::Controller(Box::new(meaning.clone()))).unwrap_or(0);
         if handle != 0 && !self.controllers.iter().any(|(known, _)| *known == handle) {
             self.controllers.push((handle, meaning));
         }

@@ -6,7 +6,7 @@
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
-use super::translated::Memo;
+use super::translated::Context;
 use super::words;
 use super::{FlowTables, Log};
 use crate::dep::Read;
@@ -157,7 +157,7 @@ impl Pipeline<'_> {
                 matching,
                 cookie: learn.cookie,
             });
-            self.remember(Memo::Learned(Box::new(Learned {
+            self.remember(Context::Learned(Box::new(Learned {
                 bridge: bridge.id,
                 change,
                 limit: learn.limit,
@@ -250,7 +250,7 @@ impl Pipeline<'_> {
         }
         self.consult(Field::TcpFlags, FIN_RST);
         if self.packet.state.key.get(Field::TcpFlags) & FIN_RST != 0 {
-            self.remember(Memo::Closing { rule, idle, hard });
+            self.remember(Context::Closing { rule, idle, hard });
         }
     }
 }

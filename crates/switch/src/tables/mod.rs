@@ -77,14 +77,14 @@ pub use change::Changed;
 pub use condition::Condition;
 pub use credit::Credited;
 pub use ends::Reason;
-pub use freeze::Frozen;
+pub use freeze::RecircContext;
 pub(crate) use hidden::Hidden;
 pub use hidden::HiddenRule;
 pub use learn::Learned;
 pub use options::TunnelOptions;
 pub use page::{Cursor, Found};
 pub use rule::{Removed, Rule, RuleRef};
-pub use translated::{BridgeRule, ForController, Memo, Translated};
+pub use translated::{BridgeRule, ForController, Context, Translated};
 
 pub use group::{Group, GroupTable, MAX_GROUP, group_features};
 pub(crate) use meter::MeterNumbers;

@@ -7,12 +7,12 @@
 //! which bridges without rules run on what they receive. `limits` bounds the work.
 
 use super::budget::{Budget, Patience, cost};
-use super::freeze::{Freezing, Frozen, Why};
+use super::freeze::{Freezing, RecircContext, Why};
 use super::learn::Overlay;
 use super::liveness::Liveness;
 use super::packet::{Packet, Place};
 use super::report::{Kind, Report};
-use super::translated::{BridgeRule, ForController, Memo, Translated};
+use super::translated::{BridgeRule, ForController, Context, Translated};
 use super::{Credited, RuleRef, words};
 use crate::FragMode;
 use crate::bridge::Bridge;
@@ -50,7 +50,7 @@ pub(crate) struct Pipeline<'a> {
     pub(super) rules: SmallVec<[BridgeRule; 4]>,
     pub(super) credits: SmallVec<[Credit; 4]>,
     pub(super) controllers: Vec<(u32, ForController)>,
-    pub(super) memos: Vec<(u32, Arc<Memo>)>,
+    pub(super) contexts: Vec<(u32, Arc<Context>)>,
     pub(super) overlays: Vec<Overlay>,
     pub(super) report: Option<Box<Report>>,
     pub(super) liveness: Liveness,
@@ -85,7 +85,7 @@ enum Found {
 }
 
 impl<'a> Pipeline<'a> {
-    /// What becomes of a packet, and of all that are like it.
+    /// Translates a packet of the datapath.
     #[inline]
     pub(crate) fn translate(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Pipeline<'a> {
         let mut pipeline = Pipeline::new(switch, key, patience);
@@ -97,13 +97,13 @@ impl<'a> Pipeline<'a> {
     pub(crate) fn resume(
         switch: &'a Switch,
         state: &'a FlowState,
-        (frozen, handle): (&Frozen, u32),
+        (frozen, handle): (&RecircContext, u32),
         patience: Patience<'a>,
     ) -> Pipeline<'a> {
         let mut pipeline = Pipeline::new(switch, &state.key, patience);
         pipeline.unmarked = true;
         pipeline.packet.base.key = pipeline.visible(&state.key);
-        pipeline.depend(Read::Memo(handle));
+        pipeline.depend(Read::Context(handle));
         pipeline.thaw(&frozen.with_metadata(state));
         pipeline
     }
@@ -149,7 +149,7 @@ impl<'a> Pipeline<'a> {
             rules: SmallVec::new(),
             credits: SmallVec::new(),
             controllers: Vec::new(),
-            memos: Vec::new(),
+            contexts: Vec::new(),
             overlays: Vec::new(),
             report: None,
             liveness: Liveness::default(),
@@ -184,10 +184,10 @@ impl<'a> Pipeline<'a> {
 
     /// Translates from a recirculation context.
     pub(crate) fn run_frozen(&mut self, handle: u32) {
-        self.depend(Read::Memo(handle));
-        let memos = &self.switch.memos;
-        match memos.get(handle).map(|memo| &**memo) {
-            Some(Memo::Frozen(frozen)) => self.thaw(frozen),
+        self.depend(Read::Context(handle));
+        let contexts = &self.switch.contexts;
+        match contexts.get(handle).map(|context| &**context) {
+            Some(Context::Recirculation(frozen)) => self.thaw(frozen),
             _ => {
                 self.fatal(|_| format!("Recirculation context not found for ID {handle:x}"));
                 self.fail(DropCause::NoRule);
@@ -519,7 +519,7 @@ impl<'a> Pipeline<'a> {
         self.drop = Some(cause);
     }
 
-    /// The result; `None` if the caller's patience ended first.
+    /// The result; `None` where the caller's patience was over before the end.
     #[inline]
     pub(crate) fn finish(mut self, now: Nanos) -> Option<Translated> {
         if self.budget.is_unfinished() {
@@ -530,16 +530,16 @@ impl<'a> Pipeline<'a> {
             // as in Open vSwitch: their actions have run.
             self.actions.clear();
             self.controllers.clear();
-            self.memos.retain(|(_, memo)| memo.acts());
-            let memos = &self.memos;
+            self.contexts.retain(|(_, context)| context.acts());
+            let contexts = &self.contexts;
             self.effects.retain(
-                |effect| !matches!(effect, Effect::Memo(handle) if memos.iter().all(|(kept, _)| kept != handle)),
+                |effect| !matches!(effect, Effect::Context(handle) if contexts.iter().all(|(kept, _)| kept != handle)),
             );
         }
         super::commit::trim(&mut self.actions);
         let drop = self.actions.is_empty();
         let mask = self.mask();
-        let news = self.switch.news(&self.effects, &self.memos, now);
+        let news = self.switch.news(&self.effects, &self.contexts, now);
         let translation = Translation {
             drop: drop.then(|| self.drop.unwrap_or(DropCause::NoDestination)),
             actions: self.actions.into(),
@@ -553,7 +553,7 @@ impl<'a> Pipeline<'a> {
             news,
             rules: self.rules,
             controllers: self.controllers,
-            memos: self.memos,
+            contexts: self.contexts,
             work: self.budget.work(),
             ran_out: self.budget.ran_out(),
         })

@@ -1,9 +1,9 @@
-//! What comes of a translation.
+//! The result of a translation.
 
 use super::RuleRef;
 use super::budget::RanOut;
 use super::condition::each_action;
-use super::freeze::Frozen;
+use super::freeze::RecircContext;
 use super::learn::Learned;
 use crate::News;
 use dp::Translation;
@@ -44,7 +44,7 @@ pub struct ForController {
     /// Most bytes that the action asks for. There are no buffers that could keep the rest, so
     /// controllers get packets whole (OpenFlow 1.3.5 §7.4.1), and this is only told.
     pub max_len: u16,
-    /// What is to be done when the controller lets the packet go on: a handle of [`Memo::Frozen`],
+    /// What is to be done when the controller lets the packet go on: a handle of [`Context::Recirculation`],
     /// for `Switch::resume`.
     pub continuation: Option<u32>,
 }
@@ -57,18 +57,18 @@ impl ForController {
     pub const MISS: u8 = 7;
 }
 
-/// Something that actions and effects of a translation speak of by a handle. The switch keeps it as
-/// long as megaflows that do are used.
+/// What a handle in the actions and effects of a translation stands for. The switch keeps it as
+/// long as a megaflow with the handle is in use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Memo {
-    /// Where a packet goes on when it comes again: what [`dp::Action::Recirc`] names, and
-    /// continuations.
-    Frozen(Box<Frozen>),
-    /// A rule that packets make.
+pub enum Context {
+    /// Where a packet continues that recirculates ([`dp::Action::Recirc`]), or that a controller
+    /// resumes.
+    Recirculation(Box<RecircContext>),
+    /// A rule that a `learn` action adds.
     Learned(Box<Learned>),
-    /// What controllers are told of a packet: what [`dp::Action::Punt`] names.
+    /// What controllers are told of a packet ([`dp::Action::Punt`]).
     Controller(Box<ForController>),
-    /// A rule whose TCP connection ends with the packet.
+    /// A rule whose timeouts `fin_timeout` shortens: its TCP connection ends with the packet.
     Closing {
         /// The rule.
         rule: BridgeRule,
@@ -79,7 +79,7 @@ pub enum Memo {
     },
 }
 
-/// A translation and what it used.
+/// A translation, and what belongs to it.
 #[derive(Clone, Debug)]
 pub struct Translated {
     /// The translation.
@@ -88,50 +88,50 @@ pub struct Translated {
     pub news: News,
     /// The rules that its packets are counted by.
     pub rules: SmallVec<[BridgeRule; 4]>,
-    /// What the handles of [`dp::Action::Punt`] mean. A handle is the same whenever the
-    /// meaning is; 0 means that there was no room for it.
+    /// What controllers are told, by the handle of [`dp::Action::Punt`]. The same content has the
+    /// same handle; handle 0 says that there was no free one.
     pub controllers: Vec<(u32, ForController)>,
-    /// What the switch has to know of before the translation is used
-    /// ([`Switch::accept`](crate::Switch::accept)), by handle.
-    pub memos: Vec<(u32, Arc<Memo>)>,
-    /// How much work it was, in units of the budget: at most 2^20, and the step that went beyond.
+    /// The contexts by handle that [`Switch::accept`](crate::Switch::accept) notes before the
+    /// translation is used.
+    pub contexts: Vec<(u32, Arc<Context>)>,
+    /// The work spent, in units of the budget: at most 2^20 and the step that exceeded it.
     pub work: u32,
     /// The first limit that the packet reached, if any.
     pub ran_out: Option<RanOut>,
 }
 
-impl Memo {
-    /// A number that is the same whenever it is. Others may have it too.
+impl Context {
+    /// A hash of the context; different contexts may have the same.
     pub(super) fn hash(&self, seed: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
         (seed, self).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// The bridge that it is of, by its number in the switch.
+    /// The bridge that the context belongs to, by its number in the switch.
     pub(super) fn bridge(&self) -> u32 {
         match self {
-            Memo::Frozen(frozen) => frozen.bridge(),
-            Memo::Learned(learned) => learned.bridge,
-            Memo::Closing { rule, .. } => rule.bridge,
-            Memo::Controller(meaning) => meaning.bridge,
+            Context::Recirculation(frozen) => frozen.bridge(),
+            Context::Learned(learned) => learned.bridge,
+            Context::Closing { rule, .. } => rule.bridge,
+            Context::Controller(meaning) => meaning.bridge,
         }
     }
 
-    /// The memory that it takes, about.
+    /// The memory that the context takes, about.
     pub(super) fn bytes(&self) -> usize {
         const OWN: usize = 512;
         OWN + match self {
-            Memo::Frozen(frozen) => frozen.bytes(),
-            Memo::Learned(learned) => bytes_of(&learned.change.instructions.apply),
-            Memo::Closing { .. } => 0,
-            Memo::Controller(meaning) => meaning.userdata.len() + 64 * meaning.metadata.entries().len(),
+            Context::Recirculation(frozen) => frozen.bytes(),
+            Context::Learned(learned) => bytes_of(&learned.change.instructions.apply),
+            Context::Closing { .. } => 0,
+            Context::Controller(meaning) => meaning.userdata.len() + 64 * meaning.metadata.entries().len(),
         }
     }
 
-    /// Whether it makes or changes rules when its effect is applied.
+    /// Whether the effect adds or changes rules when the switch applies it.
     pub fn acts(&self) -> bool {
-        matches!(self, Memo::Learned(_) | Memo::Closing { .. })
+        matches!(self, Context::Learned(_) | Context::Closing { .. })
     }
 }
 

@@ -62,7 +62,7 @@ impl Shared {
         None
     }
 
-    /// Translates as `translate` does. A thread that wants to change the tables meanwhile does not
+    /// Translates by `translate`. A thread that wants to change the tables meanwhile does not
     /// wait: the translation starts again after the change.
     pub(crate) fn look_patiently<T: HasTranslated>(
         &self,
@@ -181,7 +181,7 @@ impl Shared {
             .map(drop)
     }
 
-    /// Notes and does what a translation asks for beside its actions.
+    /// Notes the contexts of a translation and applies its effects.
     fn accept(&self, translated: &Translated, wait: Wait<'_>) -> Accepted {
         let news = translated.news;
         let effects = &translated.translation.effects;
@@ -206,7 +206,7 @@ impl Shared {
             }
         };
         // Rules that packets add are added in the order of the packets.
-        let acts = translated.memos.iter().any(|(_, memo)| memo.acts());
+        let acts = translated.contexts.iter().any(|(_, context)| context.acts());
         let reports = match wait {
             Wait::Within(_) if !acts => Reported::Waits,
             _ => Reported::First,

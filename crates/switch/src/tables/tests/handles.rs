@@ -2,7 +2,7 @@
 //! nobody else.
 
 use crate::tables::contexts::Room;
-use crate::tables::{Limit, Memo, Translated};
+use crate::tables::{Limit, Context, Translated};
 use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, OutOfDate, PortConfig, Switch, SwitchConfig};
 use dp::{Action, DropCause, Key, PortNo};
 use flow::Field;
@@ -40,7 +40,7 @@ fn switch(room: Room, actions: &str) -> Switch {
         let rule = parse_flow(FlowCommand::Add, &rule, &Names::default()).unwrap();
         switch.flow_mod(bridge, &rule, Nanos::ZERO).unwrap();
     }
-    switch.memos.set_room(room);
+    switch.contexts.set_room(room);
     switch
 }
 
@@ -84,8 +84,8 @@ fn stations_whose_hashes_collide_are_told_apart() {
     }
     for (handle, meaning) in &meanings {
         assert_eq!(
-            **switch.memos.get(*handle).unwrap(),
-            Memo::Controller(Box::new(meaning.clone()))
+            **switch.contexts.get(*handle).unwrap(),
+            Context::Controller(Box::new(meaning.clone()))
         );
     }
 }
@@ -170,7 +170,7 @@ fn a_packet_that_cannot_recirculate_for_want_of_a_handle_is_dropped_for_that() {
     labelled.set(Field::EthType, 0x8847);
     labelled.set(Field::MplsLse0, 0x5140);
     let first = switch.ask(&labelled);
-    assert!(!first.memos.is_empty(), "{:?}", first.translation.actions);
+    assert!(!first.contexts.is_empty(), "{:?}", first.translation.actions);
     assert!(switch.accept(&first, Nanos::ZERO).is_err());
     let second = switch.ask(&labelled);
     assert_eq!(switch.accept(&second, Nanos::ZERO), Ok(Vec::new()));

@@ -302,7 +302,7 @@ fn a_worker_leaves_reports_that_wait_where_their_order_does_not_matter() {
     shared.credit(&[(dp::Credit(8), carried)], Nanos::ZERO);
     assert!(shared.reports.any());
     // What packets make of rules comes after what earlier ones have made of them.
-    shared.refresh(&[dp::Effect::Memo(9)], Nanos::ZERO);
+    shared.refresh(&[dp::Effect::Context(9)], Nanos::ZERO);
     assert!(shared.reports.any());
     assert!(matches!(ask(&shared, &key(7)), Answer::Cache(_)));
     assert!(!shared.reports.any());
