@@ -27,7 +27,6 @@ mod port;
 mod reserved;
 mod switch;
 pub mod tables;
-mod tags;
 pub mod trace;
 mod translate;
 mod vlan_set;

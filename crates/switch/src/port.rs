@@ -4,7 +4,7 @@
 //! Pipeline" in ovs-actions(7); where these leave something open (a tag inside a tag, priorities),
 //! they are what Open vSwitch 3.1 does.
 
-use crate::tags::{Reader, Tags};
+use crate::tables::tags::{Reader, Tags};
 use crate::{PortConfig, PriorityTags, VlanMode, VlanSet};
 use flow::PortNo;
 use std::collections::BTreeMap;

@@ -64,6 +64,7 @@ mod spread;
 mod stale;
 mod table;
 mod table_mod;
+pub(crate) mod tags;
 mod translated;
 mod update;
 pub(crate) mod words;
