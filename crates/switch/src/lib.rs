@@ -17,12 +17,12 @@
 #![forbid(unsafe_code)]
 
 mod bridge;
+mod bulk;
 mod config;
 mod configure;
 mod control;
 mod dep;
 mod fdb;
-mod mass;
 mod port;
 mod reserved;
 mod switch;

@@ -5,10 +5,10 @@
 //! that time passed ([`FlowTables::tick`], due at [`FlowTables::next_event`]). What each of these
 //! changed comes back as values: what is stale, and events for those who asked to hear of them.
 //!
-//! Where things are: flow-mods in `change`, those of very many rules in `mass`, group-mods in
+//! Where things are: flow-mods in `change`, those of very many rules in `bulk`, group-mods in
 //! `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and what
-//! packets see of them meanwhile in `rules`; timeouts in `ends`, eviction in `evict`; which packets
-//! a change is about in `stale`; what monitors hear in `update`.
+//! packets see of them meanwhile in `rules`; timeouts in `expiry`, eviction in `evict`; which packets
+//! a change is about in `invalidation`; what monitors hear in `update`.
 //!
 //! Invariants
 //! - A flow-mod is done as a whole or refused as a whole; a bundle too, and packets see all of it
@@ -29,27 +29,29 @@ mod action_set;
 mod additions;
 mod buckets;
 pub(crate) mod budget;
+mod bulk;
 mod change;
 mod check;
 mod commit;
 mod condition;
 mod conjunction;
+pub(crate) mod contexts;
 mod credit;
-mod ends;
 mod evict;
+mod expiry;
 mod fields;
 mod freeze;
 mod group;
 mod group_mod;
 mod hidden;
+mod invalidation;
 mod journal;
 mod labels;
 mod learn;
 mod limits;
 mod liveness;
-mod mass;
-pub(crate) mod contexts;
 mod meter;
+mod multipath;
 mod normal;
 mod options;
 mod output;
@@ -60,8 +62,6 @@ mod report;
 mod rule;
 mod rules;
 mod shared;
-mod spread;
-mod stale;
 mod table;
 mod table_mod;
 pub(crate) mod tags;
@@ -77,7 +77,7 @@ pub use budget::{Limit, Patience, RanOut};
 pub use change::Changed;
 pub use condition::Condition;
 pub use credit::Credited;
-pub use ends::Reason;
+pub use expiry::Reason;
 pub use freeze::RecircContext;
 pub(crate) use hidden::Hidden;
 pub use hidden::HiddenRule;
@@ -102,7 +102,7 @@ pub(crate) use pipeline::{Pipeline, Start};
 pub(crate) use report::Report;
 use rules::{Rules, Span};
 use shared::Shared;
-pub(crate) use stale::Stale;
+pub(crate) use invalidation::Stale;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;

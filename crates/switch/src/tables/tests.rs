@@ -1,11 +1,11 @@
 mod against_a_list;
+mod bulk;
 mod bundles;
+mod eviction;
 mod groups;
 mod handles;
-mod mass;
 mod meters;
 mod options;
-mod room;
 
 use super::*;
 use flow::MatchField as F;
