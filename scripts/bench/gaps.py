@@ -48,7 +48,7 @@ def receive(file):
     receiver.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
     receiver.setsockopt(socket.SOL_SOCKET, 35, 1)
     receiver.bind(("", PORT))
-    with open(file, "wb", buffering=1 << 20) as out:
+    with open(file, "wb", buffering=1 << 13) as out:
         signal.signal(signal.SIGTERM, lambda *_: (out.flush(), sys.exit()))
         while True:
             data, control, _, _ = receiver.recvmsg(64, 64)

@@ -12,8 +12,9 @@
 #   worker   from `pmd-perf-show`: the longest time between two turns of a worker, without its sleep
 #   drops    drop counters that have grown
 #   threads  the time that workers ran and the time that they waited for a processor (schedstat)
-# FIFO=1 lets workers and the sender run before all others (SCHED_FIFO), so that gaps contain no
-# other program's slices: what is left is the worker's own work and what it waits for.
+# FIFO=1 lets workers, the sender and the kernel's softirq threads run before all others
+# (SCHED_FIFO), so that gaps contain no other program's slices: what is left is the worker's own work
+# and what it waits for.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -39,6 +40,7 @@ finish() {
     kill "${pids[@]}" 2>/dev/null || true
     [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
     wait 2>/dev/null || true
+    [ "$FIFO" = 0 ] || for task in $(pgrep '^ksoftirqd/'); do chrt -o -p 0 "$task"; done
     local ns
     for ns in $SW $A $B; do
         ip netns del $ns 2>/dev/null || true
@@ -90,6 +92,9 @@ rules() {
 
 fifo() {
     local task
+    for task in $(pgrep '^ksoftirqd/'); do
+        chrt -f -p 50 "$task" >/dev/null
+    done
     for task in /proc/"$pid"/task/*; do
         case $(cat "$task/comm") in
         oxvs-worker*) chrt -f -p 40 "${task##*/}" >/dev/null ;;

@@ -261,6 +261,12 @@ impl Pipeline {
         &self.flows
     }
 
+    /// What a flush has left over, for another thread to free.
+    #[inline]
+    pub(crate) fn take_rest(&mut self) -> Option<impl Send + use<>> {
+        self.flows.take_rest()
+    }
+
     pub(crate) fn flush(&mut self) {
         self.flows.clear();
     }

@@ -292,6 +292,9 @@ impl Worker {
         self.dump(now);
         self.pushes.retain_mut(|(push, _)| self.pipeline.push_step(push, now));
         self.housekeeping = self.pipeline.housekeep(now);
+        if let Some(rest) = self.pipeline.take_rest() {
+            self.devices.drop(Box::new(rest));
+        }
         let carried = || self.pipeline.carried_by_shortcuts();
         self.latency_request.keep(now, self.spin.latency_hold(), carried);
         let end = cycles::now();

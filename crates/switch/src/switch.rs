@@ -5,7 +5,7 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::fdb::{Kind, Outlook};
 use crate::port::Ingress;
-use crate::tables::contexts::{Gone, Contexts, Room};
+use crate::tables::contexts::{Contexts, Gone, Room};
 use crate::tables::{BridgeRule, Context, MeterNumbers, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};

@@ -31,7 +31,9 @@ impl Switch {
         patience: Patience<'_>,
     ) -> Option<Option<Translated>> {
         match &**self.contexts.get(handle)? {
-            Context::Recirculation(frozen) => Some(Pipeline::resume(self, state, (frozen, handle), patience).finish(now)),
+            Context::Recirculation(frozen) => {
+                Some(Pipeline::resume(self, state, (frozen, handle), patience).finish(now))
+            }
             _ => None,
         }
     }

@@ -48,7 +48,7 @@ const MAX_MASKS: usize = 128;
 /// Most megaflows that are looked at one by one to apply the changes of a batch.
 const OVERLAP: usize = 32_768;
 
-/// Megaflows beyond the limit that are removed in one step.
+/// Megaflows beyond the limit, or of ports that have gone, that are removed in one step.
 const TRIM: usize = 256;
 
 /// How many megaflows are looked at to find one that was not used for long.
@@ -62,6 +62,8 @@ pub(crate) enum Recirculation {
     /// Every packet, and do nothing else with it than to change it.
     All,
 }
+/// The tables that find megaflows.
+type Rest = (Subtables, DepIndex, HashMap<PortNo, Vec<u32>>);
 
 /// The megaflows of one worker. See the module's page.
 pub(crate) struct FlowTable {
@@ -79,6 +81,10 @@ pub(crate) struct FlowTable {
     random: u64,
     sweep: Sweep,
     graveyard: Vec<Chunk>,
+    /// What else was there before the last flush: to free it takes long.
+    rest: Option<Rest>,
+    /// Ports that have gone, whose megaflows are still to be removed. Their packets come no more.
+    gone: Vec<PortNo>,
     /// The megaflows that cover whatever comes in on a port.
     wide: HashMap<PortNo, u32>,
     /// How many megaflows recirculate packets.
@@ -105,6 +111,8 @@ impl FlowTable {
             removals: 0,
             sweep: Sweep::new(idle),
             graveyard: Vec::new(),
+            rest: None,
+            gone: Vec::new(),
             wide: HashMap::new(),
             recirculating: 0,
             looked_at: 0,
@@ -337,11 +345,12 @@ impl FlowTable {
         );
         let done = looked_at.is_some();
         self.looked_at += looked_at.unwrap_or(OVERLAP - self.looked_at);
-        for number in found.drain(..) {
-            if self.storage.origin(number).deps.contains(&dep) {
-                self.remove(number);
-            }
+        found.retain(|number| self.storage.origin(*number).deps.contains(&dep));
+        if self.is_most(found.len()) {
+            self.clear();
+            found.clear();
         }
+        found.drain(..).for_each(|number| self.remove(number));
         self.found = found;
         done
     }
@@ -351,12 +360,21 @@ impl FlowTable {
         self.removals += 1;
         self.shortcuts.retire_all();
         self.graveyard.append(&mut self.storage.take_chunks());
-        self.subtables = self.subtables.emptied();
-        self.deps = DepIndex::default();
-        self.owners = HashMap::new();
+        let none = self.subtables.emptied();
+        self.rest = Some((
+            std::mem::replace(&mut self.subtables, none),
+            std::mem::take(&mut self.deps),
+            std::mem::take(&mut self.owners),
+        ));
         self.wide.clear();
         self.recirculating = 0;
         self.sweep.restart();
+    }
+
+    /// Takes what a flush has left over, for another thread to free.
+    #[inline]
+    pub(crate) fn take_rest(&mut self) -> Option<impl Send + use<>> {
+        self.rest.take()
     }
 
     /// Frees a little of what was flushed, and notes what it has carried; returns whether there is
@@ -398,13 +416,30 @@ impl FlowTable {
         }
     }
 
-    /// Removes the megaflows that packets from a port made.
+    /// Removes the megaflows that packets from a port made, which has gone: a few at a time, with
+    /// [`FlowTable::remove_gone`].
     pub(crate) fn remove_owner(&mut self, owner: PortNo) {
-        if self.is_most(self.owners.get(&owner).map_or(0, Vec::len)) {
-            self.clear();
+        if self.owners.contains_key(&owner) {
+            self.gone.push(owner);
         }
-        while let Some(&number) = self.owners.get(&owner).and_then(|owned| owned.last()) {
-            self.remove(number);
+    }
+
+    /// Removes a few megaflows of ports that have gone; returns whether there are more.
+    pub(crate) fn remove_gone(&mut self) -> bool {
+        for _ in 0..TRIM {
+            let Some(owner) = self.gone.last() else { return false };
+            match self.owners.get(owner).and_then(|owned| owned.last()) {
+                Some(&number) => self.remove(number),
+                None => drop(self.gone.pop()),
+            }
+        }
+        !self.gone.is_empty()
+    }
+
+    /// Removes the megaflows of a port that has gone and comes again.
+    pub(crate) fn add_owner(&mut self, owner: PortNo) {
+        if self.gone.contains(&owner) {
+            while self.remove_gone() {}
         }
     }
 
@@ -454,7 +489,7 @@ impl FlowTable {
     /// one, which would take long: to ask again for the others takes longer in all, but not at
     /// once.
     fn is_most(&self, flows: usize) -> bool {
-        flows > 4096 && flows > self.len() / 2
+        flows > 2048 && flows > self.len() / 2
     }
 
     /// Removes a megaflow of the port that holds most: of a few taken at random, the one used

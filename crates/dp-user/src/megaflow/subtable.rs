@@ -9,6 +9,9 @@ use dp::Region;
 use flow::{ETHERNET_WORDS, Key, Mask};
 use hashbrown::HashMap;
 
+/// Megaflows whose keys are asked of memory at once.
+const AT_ONCE: usize = 16;
+
 /// All subtables of a table of megaflows.
 #[derive(Default)]
 pub(super) struct Subtables {
@@ -180,7 +183,26 @@ impl Subtables {
                 break;
             }
             let covers = |flow: &u32| both.eq_key(&storage.origin(*flow).key, &region.key);
-            found.extend(table.index.flows().filter(covers));
+            let words: Vec<usize> = (0..)
+                .zip(both.words())
+                .filter(|(_, bits)| **bits != 0)
+                .map(|(n, _)| n)
+                .collect();
+            let mut flows = table.index.flows();
+            let mut block = [NONE; AT_ONCE];
+            loop {
+                let mut len = 0;
+                for (place, flow) in block.iter_mut().zip(&mut flows) {
+                    let key = storage.origin(flow).key.words();
+                    words.iter().for_each(|word| sys::memory::prefetch(&key[*word]));
+                    *place = flow;
+                    len += 1;
+                }
+                if len == 0 {
+                    break;
+                }
+                found.extend(block[..len].iter().copied().filter(covers));
+            }
         }
         (looked_at <= most).then_some(looked_at)
     }

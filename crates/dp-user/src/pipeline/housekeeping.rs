@@ -35,7 +35,7 @@ impl Pipeline {
     pub fn housekeep(&mut self, now: Nanos) -> Option<Nanos> {
         self.apply_changes();
         self.flows.sweep(now, &mut self.effects);
-        let more_to_free = self.flows.reap() | self.flows.trim();
+        let more_to_free = self.flows.reap() | self.flows.trim() | self.flows.remove_gone();
         let tidy = self.flows.tidy_shortcuts(now);
         self.report(now);
         if self.flows.len() == 0 {

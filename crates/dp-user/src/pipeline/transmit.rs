@@ -20,6 +20,7 @@ impl Pipeline {
         tx: Option<Box<dyn Tx>>,
         stats: Arc<PortStats>,
     ) {
+        self.flows.add_owner(port);
         self.actor.egress.add(port, device, facts.speed, tx, stats);
     }
 

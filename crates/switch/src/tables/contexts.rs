@@ -142,7 +142,8 @@ impl Contexts {
 
     /// Whether all contexts that a translation proposes are known by the proposed handles.
     pub(crate) fn has_all(&self, proposed: &[(u32, Arc<Context>)]) -> bool {
-        let is_known = |(handle, context): &(u32, Arc<Context>)| self.get(*handle).is_some_and(|known| known == context);
+        let is_known =
+            |(handle, context): &(u32, Arc<Context>)| self.get(*handle).is_some_and(|known| known == context);
         proposed.iter().all(is_known)
     }
 
@@ -376,7 +377,9 @@ mod tests {
 
     fn keep(contexts: &mut Contexts, context: &Arc<Context>, now: Nanos) -> Result<u32, Option<Refusal>> {
         let handle = contexts.handle_of(context, 7, &[]).map_err(|NoRoom| None)?;
-        contexts.keep(handle, context, now, &mut Gone::default()).map_err(Some)?;
+        contexts
+            .keep(handle, context, now, &mut Gone::default())
+            .map_err(Some)?;
         Ok(handle)
     }
 
@@ -482,7 +485,11 @@ mod tests {
         contexts.tick(second(25), &mut 256, &mut gone);
         assert_eq!((gone.handles.len(), &gone.bridges[..]), (8, &[1][..]));
         keep(&mut contexts, &context(1, 8), second(25)).unwrap();
-        assert!(contexts.get(contexts.handle_of(&context(2, 1), 7, &[]).unwrap()).is_some());
+        assert!(
+            contexts
+                .get(contexts.handle_of(&context(2, 1), 7, &[]).unwrap())
+                .is_some()
+        );
     }
 
     #[test]
@@ -491,12 +498,19 @@ mod tests {
         for idle in 0..12 {
             keep(&mut contexts, &context(1, idle), Nanos::from_secs(u64::from(idle))).unwrap();
         }
-        assert_eq!(keep(&mut contexts, &context(1, 99), Nanos::ZERO), Err(Some(Refusal::Full)));
+        assert_eq!(
+            keep(&mut contexts, &context(1, 99), Nanos::ZERO),
+            Err(Some(Refusal::Full))
+        );
         let got = (0..12).filter(|idle| keep(&mut contexts, &context(2, *idle), Nanos::from_secs(20)).is_ok());
         assert_eq!(got.count(), 6);
         assert_eq!(contexts.known.len(), 12);
         // The oldest went.
-        assert!(contexts.get(contexts.handle_of(&context(1, 11), 7, &[]).unwrap()).is_some());
+        assert!(
+            contexts
+                .get(contexts.handle_of(&context(1, 11), 7, &[]).unwrap())
+                .is_some()
+        );
         assert_eq!(contexts.take_gone().len(), 6);
     }
 
@@ -529,7 +543,10 @@ mod tests {
         assert_eq!(nine[0].0, known);
         assert_eq!(contexts.keep_all(&nine, Nanos::ZERO, &mut gone), Err(Refusal::Full));
         assert_eq!((gone, contexts.take_gone()), (Gone::default(), vec![]));
-        assert_eq!((contexts.known.len(), contexts.handles.len(), contexts.bytes), (1, 1, before));
+        assert_eq!(
+            (contexts.known.len(), contexts.handles.len(), contexts.bytes),
+            (1, 1, before)
+        );
         assert!(contexts.has_all(&nine[..1]) && !contexts.has_all(&nine[1..2]));
         // Those of another bridge are kept, all of them and at once.
         let others = propose(&contexts, 2, 0..8);
@@ -571,7 +588,10 @@ mod tests {
         for idle in 0..100 {
             keep(&mut contexts, &context(1, idle), Nanos::ZERO).unwrap();
         }
-        assert_eq!(keep(&mut contexts, &context(1, 100), Nanos::ZERO), Err(Some(Refusal::Full)));
+        assert_eq!(
+            keep(&mut contexts, &context(1, 100), Nanos::ZERO),
+            Err(Some(Refusal::Full))
+        );
         let mut bridges = Vec::new();
         for _ in 0..4 {
             let mut gone = Gone::default();

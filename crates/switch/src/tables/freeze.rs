@@ -9,7 +9,7 @@ use super::budget::{Limit, cost};
 use super::packet::Place;
 use super::pipeline::Pipeline;
 use super::report::Kind;
-use super::translated::{BridgeRule, ForController, Context, bytes_of};
+use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
 use dp::{Action, DropCause, PuntReason};
@@ -191,7 +191,11 @@ impl Pipeline<'_> {
     /// The handle of a context; `None` where no handle is free.
     pub(super) fn remember(&mut self, context: Context) -> Option<u32> {
         self.spend(cost::KEEP + self.contexts.len() / 8);
-        let Ok(handle) = self.switch.contexts.handle_of(&context, self.switch.seed, &self.contexts) else {
+        let Ok(handle) = self
+            .switch
+            .contexts
+            .handle_of(&context, self.switch.seed, &self.contexts)
+        else {
             let bridge = context.bridge();
             self.budget.note(bridge, Limit::Handles);
             self.warning(|_| Limit::Handles.to_string());
@@ -199,7 +203,12 @@ impl Pipeline<'_> {
             return None;
         };
         if !self.contexts.iter().any(|(known, _)| *known == handle) {
-            let context = self.switch.contexts.get(handle).cloned().unwrap_or_else(|| Arc::new(context));
+            let context = self
+                .switch
+                .contexts
+                .get(handle)
+                .cloned()
+                .unwrap_or_else(|| Arc::new(context));
             self.contexts.push((handle, context));
             self.effects.push(dp::Effect::Context(handle));
         }
@@ -309,7 +318,9 @@ impl Pipeline<'_> {
             continuation,
         };
         // Handle 0 stands for nothing: the datapath counts the copy as dropped.
-        let handle = self.remember(Context::Controller(Box::new(meaning.clone()))).unwrap_or(0);
+        let handle = self
+            .remember(Context::Controller(Box::new(meaning.clone())))
+            .unwrap_or(0);
         if handle != 0 && !self.controllers.iter().any(|(known, _)| *known == handle) {
             self.controllers.push((handle, meaning));
         }

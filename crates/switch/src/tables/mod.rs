@@ -85,7 +85,7 @@ pub use learn::Learned;
 pub use options::TunnelOptions;
 pub use page::{Cursor, Found};
 pub use rule::{Removed, Rule, RuleRef};
-pub use translated::{BridgeRule, ForController, Context, Translated};
+pub use translated::{BridgeRule, Context, ForController, Translated};
 
 pub use group::{Group, GroupTable, MAX_GROUP, group_features};
 pub(crate) use meter::MeterNumbers;
@@ -96,13 +96,13 @@ pub use update::{RuleImage, RuleUpdate, TableEvent};
 
 use crate::FailMode;
 use classifier::{Classifier, Entry, Match};
+pub(crate) use invalidation::Stale;
 use journal::Journal;
 use openflow::{OfError, model};
 pub(crate) use pipeline::{Pipeline, Start};
 pub(crate) use report::Report;
 use rules::{Rules, Span};
 use shared::Shared;
-pub(crate) use invalidation::Stale;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use super::learn::Overlay;
 use super::liveness::Liveness;
 use super::packet::{Packet, Place};
 use super::report::{Kind, Report};
-use super::translated::{BridgeRule, ForController, Context, Translated};
+use super::translated::{BridgeRule, Context, ForController, Translated};
 use super::{Credited, RuleRef, words};
 use crate::FragMode;
 use crate::bridge::Bridge;

@@ -2,7 +2,7 @@
 //! nobody else.
 
 use crate::tables::contexts::Room;
-use crate::tables::{Limit, Context, Translated};
+use crate::tables::{Context, Limit, Translated};
 use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, OutOfDate, PortConfig, Switch, SwitchConfig};
 use dp::{Action, DropCause, Key, PortNo};
 use flow::Field;
