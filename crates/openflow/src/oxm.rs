@@ -427,5 +427,4 @@ pub(crate) fn encode_ofp_match(out: &mut Writer, matching: &Match, version: Vers
 }
 
 #[cfg(test)]
-#[path = "oxm_tests.rs"]
 mod tests;

@@ -198,5 +198,4 @@ pub(crate) fn to10(port: Port) -> u16 {
 }
 
 #[cfg(test)]
-#[path = "../action_tests.rs"]
 mod tests;

@@ -523,5 +523,4 @@ fn mask_of_width(field: MatchField) -> u128 {
 }
 
 #[cfg(test)]
-#[path = "matches_tests.rs"]
 mod tests;

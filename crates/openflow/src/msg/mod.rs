@@ -429,7 +429,3 @@ fn encode_port(version: Version, out: &mut Writer, port: Port) {
         _ => out.u32(port.0),
     }
 }
-
-#[cfg(test)]
-#[path = "../msg_tests.rs"]
-mod tests;

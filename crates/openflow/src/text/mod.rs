@@ -198,7 +198,3 @@ fn parse_table(text: &str, names: &Names) -> Result<u8, ParseError> {
         .map(|(number, _)| *number)
         .ok_or_else(|| ParseError::new(format!("unknown table \"{text}\"")))
 }
-
-#[cfg(test)]
-#[path = "../text_tests.rs"]
-mod tests;

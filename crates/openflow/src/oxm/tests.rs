@@ -82,7 +82,7 @@ fn unknown_fields_are_skipped_where_that_is_asked_for() {
 
 /// Random matches as Debian's ovs-vswitchd 3.1 reports them: by NXM, in OpenFlow 1.3, in OpenFlow
 /// 1.5.
-const REPORTED: &str = include_str!("../tests/fixtures/order.txt");
+const REPORTED: &str = include_str!("../../tests/fixtures/order.txt");
 
 #[test]
 fn matches_are_written_byte_by_byte_as_open_vswitch_reports_them() {

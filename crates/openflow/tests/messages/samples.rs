@@ -1,8 +1,8 @@
 //! A message of every kind, for the tests of the codec.
 
-use crate::model::*;
-use crate::{Codec, ErrorBody, OfError, Version};
-use ::flow::MatchField as F;
+use flow::MatchField as F;
+use openflow::model::*;
+use openflow::{Codec, ErrorBody, OfError, Version};
 use wire::MacAddr;
 
 fn rule() -> (Match, Instructions) {

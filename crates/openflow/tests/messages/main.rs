@@ -1,17 +1,18 @@
-use super::*;
-use crate::model::*;
+//! The codec of messages: recorded ones, samples of every kind, numbers at random, and the errors
+//! of Debian's ovs-ofctl.
+
+mod more;
+mod numbers;
+mod oracle;
+mod samples;
+
+use openflow::model::*;
+use openflow::{Codec, HEADER_LEN, OfError, Version, Versions};
 use samples::samples;
 use std::process::Command;
 
-#[path = "msg_samples_more.rs"]
-mod more;
-#[path = "msg_samples.rs"]
-mod samples;
-
-#[path = "msg_numbers_tests.rs"]
-mod numbers;
-#[path = "msg_oracle_tests.rs"]
-mod oracle;
+/// The types of messages.
+const EXPERIMENTER: u8 = 4;
 
 /// Whether there is a tool to compare with.
 fn has_tool() -> bool {
@@ -30,7 +31,7 @@ fn all_samples(version: Version) -> Vec<Body> {
 }
 
 /// What Debian's ovs-ofctl 3.1 sends: version, command, bytes.
-const OBSERVED: &str = include_str!("../tests/fixtures/messages.txt");
+const OBSERVED: &str = include_str!("../fixtures/messages.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {
     let pairs = (0..hex.len()).step_by(2);
@@ -82,7 +83,7 @@ fn what_others_send_is_read_and_written_back_to_the_byte() {
 
 /// What Debian's ovs-ofctl and ovs-vswitchd 3.1 say to each other in every version: direction and
 /// bytes.
-const DIALOGUE: &str = include_str!("../tests/fixtures/dialogue.txt");
+const DIALOGUE: &str = include_str!("../fixtures/dialogue.txt");
 
 #[test]
 fn a_real_dialogue_is_read_and_written_back() {
@@ -140,7 +141,7 @@ fn every_message_of_every_version_reads_as_it_was_written() {
 fn survives(codec: &Codec, bytes: &[u8]) {
     let Ok(read) = codec.decode(bytes) else { return };
     let written = codec.encode(&read);
-    let mut framer = crate::Framer::new();
+    let mut framer = openflow::Framer::new();
     framer.push(&written);
     let mut whole = Vec::new();
     while let Ok(Some(message)) = framer.next() {
@@ -191,11 +192,11 @@ fn a_message_with_any_byte_changed_is_a_message_or_an_error_and_no_panic() {
 }
 
 /// Flows in the words of `ovs-ofctl`.
-const FLOWS: &str = include_str!("../tests/text_flows.txt");
+const FLOWS: &str = include_str!("../text_flows.txt");
 
 #[test]
 fn a_flow_that_a_version_can_say_is_read_as_it_was_written() {
-    use crate::text::{Names, parse_flow};
+    use openflow::text::{Names, parse_flow};
     let (mut count, mut refused, mut faults) = (0, 0, Vec::new());
     for line in FLOWS.lines() {
         let Ok(flow) = parse_flow(FlowCommand::Add, line, &Names::default()) else {
@@ -286,7 +287,7 @@ fn a_long_answer_becomes_several_messages_that_say_so() {
         xid: 3,
         body: Body::StatsReply { more: false, reply },
     });
-    let mut framer = crate::Framer::new();
+    let mut framer = openflow::Framer::new();
     framer.push(&sent);
     let (mut parts, mut groups) = (Vec::new(), 0);
     while let Some(bytes) = framer.next().unwrap() {
@@ -328,7 +329,7 @@ fn what_no_message_holds_is_left_out_of_an_answer() {
             xid: 3,
             body: Body::StatsReply { more: false, reply },
         });
-        let mut framer = crate::Framer::new();
+        let mut framer = openflow::Framer::new();
         framer.push(&sent);
         let mut parts = Vec::new();
         while let Some(bytes) = framer.next().unwrap() {

@@ -6,7 +6,7 @@ use flow::MatchField as F;
 
 /// What Debian's ovs-ofctl 3.1 sends for actions: version, text, bytes of the flow's actions or
 /// instructions.
-const OBSERVED: &str = include_str!("../tests/fixtures/actions.txt");
+const OBSERVED: &str = include_str!("../../tests/fixtures/actions.txt");
 
 fn bytes(hex: &str) -> Vec<u8> {
     let pairs = (0..hex.len()).step_by(2);

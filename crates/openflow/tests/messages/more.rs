@@ -1,9 +1,9 @@
 //! More messages, for the tests of the codec: those of later versions, questions, and extensions.
 
-use crate::Version;
-use crate::model::*;
-use ::flow::MatchField as F;
 use TableProperty as P;
+use flow::MatchField as F;
+use openflow::Version;
+use openflow::model::*;
 
 fn request(request: StatsRequest) -> Body {
     Body::StatsRequest { more: false, request }

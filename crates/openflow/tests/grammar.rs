@@ -1,18 +1,20 @@
-use super::*;
-use crate::Codec;
-use crate::model::{Action, Body, FlowCommand, Match, Message, TunMetadata};
+//! The text of matches, actions and flows.
+
 use flow::MatchField as F;
+use openflow::model::{Action, Body, FlowCommand, Match, Message, Port, TunMetadata};
+use openflow::text::*;
+use openflow::{Codec, Version};
 
 /// What Debian's ovs-ofctl 3.1 makes of flows: version, flow, and the message as it prints it or
 /// the error.
-const OBSERVED: &str = include_str!("../tests/fixtures/flows.txt");
+const OBSERVED: &str = include_str!("fixtures/flows.txt");
 
 /// Reads a flow, sends it, and prints what arrived.
 fn through(version: Version, text: &str) -> Result<String, String> {
     let m = parse_flow(FlowCommand::Add, text, &Names::default()).map_err(|e| e.to_string())?;
     let mut codec = Codec::new(version);
     codec.table_id = true;
-    let m = crate::model::FlowMod {
+    let m = openflow::model::FlowMod {
         table: m.table.or(Some(0)),
         ..m
     };
@@ -170,7 +172,7 @@ fn deletions_ask_for_rules() {
 
 #[test]
 fn statistics_print_as_dump_flows_does_it() {
-    use crate::model::{Duration, FlowStats};
+    use openflow::model::{Duration, FlowStats};
     let m = parse_flow(FlowCommand::Add, "priority=5,ip,actions=output:2", &Names::default()).unwrap();
     let mut stats = FlowStats {
         table: 0,
@@ -283,7 +285,7 @@ fn files_have_commands_comments_and_line_numbers() {
 
 #[test]
 fn monitors_tables_and_ports_have_words() {
-    use crate::model::config;
+    use openflow::model::config;
     let names = Names::default();
     let monitor = |text| parse_flow_monitor_request(text, &names);
     assert_eq!(monitor("").unwrap().0.flags, 0x3f);

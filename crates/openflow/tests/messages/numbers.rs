@@ -1,7 +1,7 @@
 //! Whatever the numbers in it are, a message reads as it was written.
 
 use super::*;
-use ::flow::MatchField as F;
+use flow::MatchField as F;
 use proptest::prelude::*;
 
 /// Takes numbers one by one; zeros when there are no more.
