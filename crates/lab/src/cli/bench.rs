@@ -218,6 +218,6 @@ mod tests {
     fn the_list_has_a_line_for_every_rule_set_and_case() {
         let text = list(&quick());
         assert_eq!(text.lines().count(), 3 + Rules::ALL.len() + quick().len());
-        assert!(text.contains("io          Every packet is dropped"), "{text}");
+        assert!(text.contains("io          Drop every packet"), "{text}");
     }
 }
