@@ -1,18 +1,16 @@
-//! Priority tuple-space lookup that returns the rule and the bits it had to look at.
+//! Priority tuple-space lookup that returns the rule and the consulted bits.
 //!
 //! A [`Classifier`] holds the rules of one OpenFlow table, a million of them.
 //! [`Classifier::lookup`] finds the rule of highest priority for a key, an array of words, and adds
-//! to a mask the bits that the answer depends on: the part of a megaflow that this table is
-//! answerable for. It knows nothing of fields but where stages end and which bits form addresses or
-//! ports ([`Layout`]).
+//! to a mask the bits that the answer depends on: this table's part of the megaflow's mask. Of
+//! fields it knows only where stages end and which bits are addresses or ports ([`Layout`]).
 //!
 //! How
 //! - Rules of the same mask are in one **subtable**, a hash table of the mask's nonzero words. A
 //!   lookup tries subtables by falling highest priority and stops when no later one can win.
-//! - A subtable without a bucket for the key is ruled out by as few bits as can be: those of a
-//!   prefix that no rule has, else the words of the first stages that no rule agrees with. A prefix
-//!   found absent rules out all further subtables that match that length of that field without a
-//!   probe.
+//! - A subtable without a bucket for the key is ruled out by as few bits as possible: those of a
+//!   prefix that no rule has, else the words of the first stages that match no rule. A prefix found
+//!   absent rules out all further subtables that match that length of that field without a probe.
 //! - Once there are 16 subtables, rules of new masks go into subtables of coarser masks, up to
 //!   eight matches in a bucket, so that the subtables do not grow with the masks. See *Bounds*.
 //!
@@ -21,8 +19,8 @@
 //!
 //! Invariants
 //! - For every key that agrees with the one looked up on the consulted bits, the answer is the same
-//!   until the rules change. Every subtable that is passed over adds bits that prove that it has no
-//!   rule for the key; every rule that is weighed adds bits that show whether it matches.
+//!   until the rules change. Every skipped subtable adds bits that prove that it has no rule for
+//!   the key; every candidate rule adds bits that prove whether it matches.
 //! - A rule is in one subtable whose mask is part of its own; the rules of a match are all in the
 //!   same one.
 //! - A subtable's prefixes and stage hashes are counted once for each of its buckets.
@@ -32,9 +30,9 @@
 //! Bounds
 //! - A lookup costs at most one probe, and eight comparisons where masks are merged, for each
 //!   subtable above the rule found. Masks of prefixes merge into those of whole quarters of each
-//!   field; 1000 masks of two addresses make about fifty subtables. Masks that are alike in
-//!   nothing, and buckets that overflow, still cost a subtable each: a controller that gives every
-//!   rule a mask of its own kind pays for it.
+//!   field; 1000 masks of two addresses make about fifty subtables. Very different masks and
+//!   overflowing buckets still cost a subtable each, which a controller with a different mask for
+//!   every rule pays.
 //! - An insertion takes a few probes; the worst is the split of a segment (some 100 µs) and, where
 //!   a match is repeated with many priorities, a walk over those that are higher.
 //! - Loose changes ([`Classifier::covered_by`]) ask one bucket where the subtable's mask is part of

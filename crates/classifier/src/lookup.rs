@@ -6,9 +6,9 @@
 //! - the mask of the winning rule;
 //! - for each subtable tried that has a bucket for the packet: the subtable's mask, and for each
 //!   match there that could have won, bits in which the packet differs;
-//! - for each one tried that has none: a reason why. A reason that needs no new bits comes first;
-//!   else those of the earliest stage that has any: the shortest prefix that no rule has, else the
-//!   words up to there if no rule agrees with them. At worst, all words.
+//! - for each one tried that has none: a proof. A proof without new bits comes first; else those of
+//!   the earliest stage that has any: the shortest prefix that no rule has, else the words up to
+//!   there if no rule agrees with them. At worst, all words.
 
 use smallvec::SmallVec;
 

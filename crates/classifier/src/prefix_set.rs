@@ -8,8 +8,7 @@
 //! The set has three levels of fixed height: branches, leaves, values; up to 64 leaves in a branch
 //! and 64 values in a leaf, so that an insertion moves a few hundred bytes (and one word per 2000
 //! values when a branch is split). Values are counted: a prefix goes when its last rule goes. Most
-//! have one rule or few, so that a leaf counts in bytes, and what does not fit there is counted
-//! apart.
+//! have few rules, so a leaf has one-byte counters, and larger counts are kept outside.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,15 @@
 //! Checks the instruments: their measurements of cables whose rate and delay are
 //! known.
 //!
-//! All with processors that are [kept awake](crate::awake).
+//! All processors are [kept awake](crate::awake).
 //!
 //! - The prober's floor: a round trip within a host. All results include it.
 //! - A bare cable: the addition of two hosts and a veth pair, and its spread.
-//! - Cables with a rate, kept by the kernel's token bucket: payload that arrives of datagrams sent
-//!   a fifth faster than the cable carries. A frame with P bytes of UDP payload occupies the cable
-//!   for P + 8 (UDP) + 20 (IPv4) + 14 (Ethernet) + 24 (preamble, FCS, gap) bytes, so a rate R
-//!   carries R·P/(P+66) bit/s of payload. The same of TCP, whose full segments have 1448 bytes of
-//!   payload and 52 of headers of IPv4 and TCP.
+//! - Cables with a rate, kept by the kernel's token bucket: received payload of datagrams sent a
+//!   fifth faster than the cable's rate. A frame with P bytes of UDP payload occupies the cable for
+//!   P + 8 (UDP) + 20 (IPv4) + 14 (Ethernet) + 24 (preamble, FCS, gap) bytes, so a rate R carries
+//!   R·P/(P+66) bit/s of payload. The same of TCP, whose full segments have 1448 bytes of payload
+//!   and 52 of headers of IPv4 and TCP.
 //! - Cables with a delay, kept by the lab's program: a round trip takes twice the delay longer than
 //!   on a bare cable. On one processor, and, only to be reported, on all.
 //! - Serial cables: besides, a frame takes its bytes' time in each direction, so a round trip takes

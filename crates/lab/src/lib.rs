@@ -5,21 +5,20 @@
 //!   values.
 //! - [`topology`]: the testbed of a cell, every number given; [`bed`] makes its hosts and cables,
 //!   [`systems`] its switches.
-//! - [`traffic`]: what is sent across it and measured of it.
-//! - [`controller`]: rules before a run, and what a switch's OpenFlow costs; [`guest`]: virtual
-//!   machines.
+//! - [`traffic`]: the traffic across it and its measurement.
+//! - [`controller`]: rules before a run, and measurements of a switch's OpenFlow; [`guest`]:
+//!   virtual machines.
 //! - [`calibration`]: checks the instruments against known rates and delays.
-//! - [`results`]: what a run leaves.
-//! - [`run`]: cells, systems and repetitions in an order drawn by lot, and what each brings.
+//! - [`results`]: the files of a run.
+//! - [`run`]: cells, systems and repetitions in a random order, and their results.
 //! - [`report`]: a page that reads like a paper's results, and every sample beside it.
-//! - [`stats`]: estimates with their uncertainty, ratios of them, what two series have in common,
+//! - [`stats`]: estimates with their uncertainty, ratios, comparisons of two series, fairness of
 //!   shares.
-//! - [`compare`]: what differs between two runs.
-//! - [`bench`]: how fast a datapath forwards from memory to nowhere, beside Open vSwitch with DPDK.
+//! - [`compare`]: the differences between two runs.
+//! - [`bench`]: the speed of a datapath from memory to a sink, beside Open vSwitch with DPDK.
 //! - [`cli`]: the command line.
-//! - [`table`]: results of an experiment, by the values of what was varied; of a publication or of
-//!   a run.
-//! - [`findings`]: what a study concluded, as checks on such a table, and the verdict.
+//! - [`table`]: results of an experiment by its dimensions, of a publication or of a run.
+//! - [`findings`]: a study's conclusions as checks on such a table, and the verdicts.
 #![warn(clippy::print_stdout)]
 #![forbid(unsafe_code)]
 

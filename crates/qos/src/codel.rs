@@ -1,5 +1,4 @@
-//! CoDel: drops from the head of a queue in which packets stand longer than a target for a whole
-//! interval.
+//! CoDel: drops from the head of a queue whose sojourn time exceeds a target for a whole interval.
 //!
 //! Source: RFC 8289, section 5 (the state machine) and 3 (the parameters). The queue is measured by
 //! each packet's sojourn time at dequeue. After an interval above the target one packet is dropped,

@@ -3,12 +3,12 @@
 //! Source: RFC 8290, sections 4.1 (enqueue) and 4.2 (dequeue). A flow that becomes active joins the
 //! list of new flows, which is served before that of old ones; after it has sent a quantum, or is
 //! found empty, it moves to the old ones. So a flow that sends less than a quantum a round never
-//! waits for bulk flows. When the limit of packets or memory is passed, half of the fattest flow's
-//! bytes, but no more than 64 packets, go from its head: the search for it is paid once for all of
+//! waits for bulk flows. When the limit of packets or memory is exceeded, half of the fattest
+//! flow's bytes, at most 64 packets, are dropped from its head, so that one search pays for all of
 //! them.
 //!
-//! Flows share a queue only when more than `flows` are active at once (module `flows`), where the
-//! RFC's hash has them collide from the beginning.
+//! Flows share a queue only when more than `flows` are active at once (module `flows`), while the
+//! RFC's hash lets them collide at any number.
 
 use crate::codel::{CodelConfig, Control, MTU};
 use crate::flows::Flows;

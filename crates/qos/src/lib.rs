@@ -8,7 +8,7 @@
 //! - [`Hfsc`]: classes with service curves.
 //! - [`Netem`]: delay, jitter and loss.
 //! - [`Shaper`]: the speed of a port, around any other.
-//! - [`police`]: policers, which keep nothing.
+//! - [`police`]: policers, which queue nothing.
 //! - [`Port`]: all of it for one port, by its [`PortConfig`].
 //!
 //! Rates are in bit/s of a frame from its destination address on, with the link-layer overhead of a
@@ -16,8 +16,8 @@
 //! Ethernet for the speed of a port.
 //!
 //! Goal: tens of nanoseconds a packet. Packets are in one array ([`pool`]), queues are lists of
-//! indices into it; nothing is allocated per packet, and nothing costs more than the logarithm of
-//! the number of classes.
+//! indices into it; no packet allocates, and no operation costs more than the logarithm of the
+//! number of classes.
 //!
 //! ```
 //! use qos::{LeafConfig, Nanos, Packet, PortSpeed, Scheduler, Shaper, Single};

@@ -7,12 +7,12 @@
 //! - A flow may send `quantum` bytes in its turn; bytes beyond it are subtracted from its next
 //!   turns.
 //! - When the limit is passed, the head of a longest queue (in packets) is dropped: lists of queues
-//!   by their length find it at once. They are made when the limit is first passed, and kept until
-//!   only half as many packets are left: below that no packet pays for them, and the flows that are
-//!   looked through to make them are no more than the packets that came in between.
+//!   by length find it at once. They are built when the limit is first exceeded and kept until half
+//!   as many packets are left. Below that packets do not pay for them, and building them scans no
+//!   more flows than packets have arrived since.
 //! - A queue holds at most `depth` packets; further ones of its flows are dropped.
-//! - Every `perturb` seconds flows that share a queue for want of one (see the module `flows`) are
-//!   distributed anew. Their packets move along, so that none overtakes another of its own flow.
+//! - Every `perturb` seconds flows that share a queue (see the module `flows`) are redistributed.
+//!   Their packets move along, so that none overtakes another of its own flow.
 
 use crate::codel::MTU;
 use crate::flows::Flows;

@@ -10,18 +10,18 @@
 //!   the test.
 //! - [`Vswitch`]: a whole switch in a sandbox, Debian's Open vSwitch as the oracle or our own
 //!   binary, with the same client commands.
-//! - [`Unixctl`]: a daemon's control socket, spoken to directly.
-//! - [`Packet`], [`pcap`]: frames to send, and those that were captured.
+//! - [`Unixctl`]: a direct connection to a daemon's control socket.
+//! - [`Packet`], [`pcap`]: frames to send, and captured frames.
 //! - [`Rng`]: numbers from a seed, the same on every run; [`random`]: rules and frames made of
 //!   them.
-//! - [`skip!`]: leaves a test early, saying why.
+//! - [`skip!`]: skips a test and prints the reason.
 //!
 //! Invariants
-//! - Everything made here carries its maker's process id in its name, and goes away with its value;
-//!   what a killed process left behind is removed by the next one.
+//! - Everything made here has its maker's process id in its name, and goes away with its value; the
+//!   next process removes the remains of a killed one.
 //! - Nothing outside the test's own namespaces and directories is touched, except the root end of
 //!   [`Netns::veth_to_root`].
-//! - A helper that cannot do its work panics with the command and its output: that is the test's
+//! - A helper that cannot do its work panics with the command and its output: which is the test's
 //!   failure message.
 
 mod command;

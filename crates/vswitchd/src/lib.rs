@@ -9,9 +9,9 @@
 //!
 //! Invariants
 //! - The daemon is always a client of a database, its own process's ([`run`]) or another's
-//!   ([`main`]): there is one way of configuration.
-//! - `cur_cfg` moves in the transaction that also says what became of each interface.
-//! - What a row asks and the switch does not do is named in that row and in the log.
+//!   ([`main`]): configuration has one code path.
+//! - `cur_cfg` changes in the transaction that also reports the result of each interface.
+//! - A setting without effect is named in its row and in the log.
 
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 

@@ -1,14 +1,13 @@
 //! Cables: their construction and their losses.
 //!
 //! A bare cable is a veth pair. One with a rate has a namespace of its own with a plain bridge
-//! between the two ends and the kernel's token bucket (`tc-tbf(8)`) at the way out of each
+//! between the two ends and the kernel's token bucket (`tc-tbf(8)`) at the output of each
 //! direction. One with a delay has a [program](super::delay) in the bridge's place, and a serial
 //! one has the program in place of the bucket too.
 //!
-//! A token bucket counts whole frames only if it is handed whole frames: what it takes apart itself
-//! (a segment of 64 KB) it counts without the cable's overhead. So all four devices of such a cable
-//! take no offloads: frames are cut and have their checksums before they reach it, whoever sends
-//! them.
+//! A token bucket adds the cable's overhead only to frames that it gets whole, not to those that it
+//! makes from a 64 KB segment. So all four devices of such a cable have no offloads: every sender
+//! segments and checksums before them.
 
 use super::names;
 use crate::topology::{End, Link, OVERHEAD, Topology};

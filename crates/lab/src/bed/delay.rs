@@ -3,9 +3,9 @@
 //!
 //! The time starts when the kernel received the frame, not when the program woke, and the program
 //! polls just before a frame is due. It starts to send earlier by the time that the kernel needs to
-//! put the frame on the device, which it learns from the time that the kernel notes there: between
-//! the two notes of the kernel lies the delay. A late wake-up delays frames, but not those behind
-//! them, so the rate is kept.
+//! put the frame on the device, which it learns from the kernel's send timestamps: the delay is the
+//! difference of the kernel's two timestamps. A late wake-up delays only its own frames, so the
+//! rate stays.
 
 use super::cable::{Cable, Rate};
 use super::process::{self, Input};

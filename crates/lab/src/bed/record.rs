@@ -1,9 +1,8 @@
 //! Records the parts of a bed before they are made, so that a later process can remove them.
 //!
-//! A bed has a directory under `/run/oxvs-lab`, named after its id: the file `owner` in it has the
-//! number of the process and the time that it was started at, the file `namespaces` a name a line,
-//! the file `hugepages` how many of those there were before. Files of a system under test in it are
-//! removed with it.
+//! A bed has a directory under `/run/oxvs-lab`, named after its id: its file `owner` has the
+//! process id and start time, `namespaces` a name on each line, `hugepages` their previous number.
+//! Files of a system under test in it are removed with it.
 
 use super::command::run_words;
 use super::names::{PREFIX, maker};

@@ -3,17 +3,17 @@
 //! Each switch runs as its own daemon with real ports, tables, caches and counters; only devices
 //! are memory: a source that copies the packets of a file into new frames as fast as the switch
 //! takes them, and a sink that frees them. oxvs has them as interfaces of type `pcap` and `null`,
-//! DPDK as `net_pcap` and `net_null`. What a switch moved is read from its ports' counters over
-//! OpenFlow, the same way of both.
+//! DPDK as `net_pcap` and `net_null`. Rates come from the ports' counters over OpenFlow, in the
+//! same way for both.
 //!
 //! Both run in turns of a second or so, the other one stopped meanwhile (`SIGSTOP`), A B, B A, A B.
-//! A round's ratio is of two turns of the same moment; what counts is the median of the rounds'.
-//! Before each turn a [canary](canary::Canary) measures the machine's memory: a round in which it
-//! moved is left out and repeated.
+//! A round's ratio is of two turns at nearly the same time; the result is the median of the rounds.
+//! Before each turn a [canary](canary::Canary) measures the memory's latency; a round in which it
+//! changed is left out and repeated.
 //!
-//! - [`Case`]: rules, flows, packets, workers. `rules`, `trace`: what they are made of.
-//! - `subject`: a switch that is measured. `tune`: the peer's caches, each of which is best for
-//!   something.
+//! - [`Case`]: rules, flows, packets, workers. `rules`, `trace`: their parts.
+//! - `subject`: a measured switch. `tune`: the peer's cache settings, each of which is best for
+//!   some case.
 //! - `turns`: rounds. `report`: the table and the file.
 
 mod canary;

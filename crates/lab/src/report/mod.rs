@@ -1,18 +1,18 @@
-//! The report of a run: one page that needs nothing else, and every sample beside it.
+//! The report of a run: one self-contained page, and every sample beside it.
 //!
 //! - [`Input`]: a run's directory, read. [`write`]: the report, as files of `report/` in it.
 //!   [`serve`]: the same, over HTTP.
 //! - `summary`: samples by cell and system; `printed`: what a study printed for a cell; `verdicts`:
 //!   findings, judged by tables made of samples.
-//! - `figure` and `svg`, `mininet`, `tables`, `words`, `studies`: what a page is made of; `page`
-//!   puts it together for the template `report.html`.
+//! - `figure` and `svg`, `mininet`, `tables`, `words`, `studies`: the parts of a page; `page`
+//!   assembles them for the template `report.html`.
 //! - `export`: the samples as JSON and CSV.
 //!
 //! Invariants
-//! - The page has no script and loads nothing. All text of a run is escaped: the template escapes
-//!   what is not marked, and only drawings are.
+//! - The page has no script and loads nothing. The template escapes all text of a run; only
+//!   drawings are exempt.
 //! - A system has the same colour and shape in every figure, and every scenario of the laboratory
-//!   has a section, also one that was not run.
+//!   has a section, even if it was not run.
 
 mod export;
 mod figure;

@@ -3,8 +3,8 @@
 //! Cells that share a testbed and the switch on it are run one after the other in a block. The
 //! blocks of a repetition run in a random order, all before the next repetition, so that changes on
 //! the machine affect all systems alike; those with the same hosts and cables follow each other. In
-//! the quick profile a block has all repetitions. The order follows from the seed alone: a run that
-//! goes on after an interruption keeps it.
+//! the quick profile a block has all repetitions. The order depends only on the seed, so a
+//! continued run keeps it.
 
 use crate::scenario::Cell;
 use crate::stats::SplitMix;

@@ -1,13 +1,12 @@
-//! The switches under test, each set up from the same topology in its own language.
+//! The switches under test, each set up from the same topology by its own commands.
 //!
 //! - [`all`] lists them, including those that cannot run here: [`System::missing`] gives the
 //!   reason.
 //! - [`System::start`] sets one up on a [`Bed`]; the result is a [`Running`].
 //! - `layout`: the part of a topology that a switch implements. `script`: commands that are kept as
-//!   text. `daemon`: processes. `kernel`: what this kernel has. `kernel_drops`: what it has
-//!   dropped.
-//! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch: one language,
-//!   `ovs-vsctl`'s. `bridge`: the kernel's bridge, in the language of `ip`, `bridge` and `tc`.
+//!   text. `daemon`: processes. `kernel`: the kernel's features. `kernel_drops`: its drop counters.
+//! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch, set up by `ovs-vsctl`.
+//!   `bridge`: the kernel's bridge, set up by `ip`, `bridge` and `tc`.
 
 mod bridge;
 pub(crate) mod daemon;

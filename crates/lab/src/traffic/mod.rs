@@ -5,9 +5,9 @@
 //! - [`Agent`]: the lab's side of it.
 //! - [`capture`]: frames that arrive at a host, as evidence.
 //! - [`udp`]: round trips, and flows of datagrams; [`streams`]: the five tests of netperf.
-//! - [`ping`]: reachability; [`iperf`]: a second witness.
-//! - [`run`]: all of that together, between the hosts of a testbed ([`Ends`]); [`observe`]: what is
-//!   no flow from one host to another.
+//! - [`ping`]: reachability; [`iperf`]: an independent measurement.
+//! - [`run`]: all of that together, between the hosts of a testbed ([`Ends`]); [`observe`]:
+//!   everything except flows between hosts.
 
 pub mod agent;
 pub mod capture;
@@ -54,11 +54,12 @@ pub struct Flow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "test", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Test {
-    /// A datagram goes and comes back, both timestamps on the host that asks. Metrics `rtt` (mean
-    /// over the exchanges, µs), `deviation` (their standard deviation), `median`, `p99`, `jitter`
-    /// (mean difference between an exchange and the one before), all in µs, `exchanges` (answered),
-    /// `loss` (share of the sent that was not answered in a second, 0 to 1); distributions `rtt`,
-    /// `jitter`, and with an interval `pacing` (by how much exchanges began late, µs).
+    /// A datagram makes a round trip, with both timestamps on the requesting host. Metrics `rtt`
+    /// (mean over the exchanges, µs), `deviation` (their standard deviation), `median`, `p99`,
+    /// `jitter` (mean difference between an exchange and the one before), all in µs, `exchanges`
+    /// (answered), `loss` (share of the sent that was not answered in a second, 0 to 1);
+    /// distributions `rtt`, `jitter`, and with an interval `pacing` (by how much exchanges began
+    /// late, µs).
     Rtt {
         /// UDP payload in bytes.
         payload: u32,
@@ -70,7 +71,7 @@ pub enum Test {
     },
     /// UDP at a constant bit rate, each datagram with its number and its time; with a small random
     /// offset, the same in every run, so that senders of one rate do not keep step. Metrics `rate`
-    /// (received, bit/s of UDP payload), `offered` (what was tried to send, bit/s), `share`
+    /// (received, bit/s of UDP payload), `offered` (attempted rate, bit/s), `share`
     /// (received/sent), `loss` (share of the sent that was not received, 0 to 1), `jitter` (RFC
     /// 3550 section 6.4.1, the mean of the estimate over the arrivals, µs), `jitter_last` (the
     /// estimate at the end, as `iperf` prints it), `silence` (longest time without a datagram, ms),

@@ -39,11 +39,10 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// `name.`: `A-B` for each pair of hosts (1: B answered A, 0: it did not), `leaks` (pairs that
 /// reach each other though none of `groups` holds both, and ARP requests heard outside the asker's
 /// group), `missing` (pairs of one group that do not), `heard.A-B` (ARP requests of A that B
-/// heard), `heard.other` (those heard outside the asker's groups). It is asked on neighbour tables
-/// that are empty: a host that knows an address does not ask for it.
+/// heard), `heard.other` (those heard outside the asker's groups). It needs empty neighbour tables,
+/// because a host with a known address sends no ARP request.
 ///
-/// # Errors
-/// An agent that has gone; no permission for raw sockets.
+/// # Errors An agent that is gone; no permission for raw sockets.
 pub fn reachability(ends: &Ends, name: &str, groups: &[Vec<String>]) -> Result<Measured> {
     let hosts: Vec<&str> = ends.names().collect();
     let together = |a: &str, b: &str| {
@@ -100,8 +99,7 @@ pub fn reachability(ends: &Ends, name: &str, groups: &[Vec<String>]) -> Result<M
 /// minute, heard by all hosts together, that none of them sent), `frames.HOST` (heard by that
 /// host), `others` (a minute, that came from another host by itself).
 ///
-/// # Errors
-/// An agent that has gone; no permission for raw sockets.
+/// # Errors An agent that is gone; no permission for raw sockets.
 pub fn idle(ends: &Ends, name: &str, seconds: f64) -> Result<Measured> {
     let hosts: Vec<&str> = ends.names().collect();
     let captures = capture_on(ends, &hosts)?;
@@ -138,11 +136,10 @@ pub struct Broadcasts<'a> {
 
 /// A host sends broadcasts, all others count them. Metrics, after `name.`: `share` (received/due at
 /// the hosts of its VLAN), `leaks` (received elsewhere), `sent`, `copies` (received in all), `cost`
-/// (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it). `cpu` tells the
-/// seconds of CPU that the switch has used.
+/// (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it). `cpu` is the
+/// switch's processor time in seconds.
 ///
-/// # Errors
-/// An agent that has gone, a host that is unknown; no permission for raw sockets.
+/// # Errors An agent that is gone, an unknown host; no permission for raw sockets.
 pub fn broadcast(
     ends: &Ends,
     topology: &Topology,
@@ -244,8 +241,8 @@ fn segments(topology: &Topology, host: &str) -> Vec<u16> {
 }
 
 /// Compares a flow's measured rate with a capture at its receiver: payload bytes of the frames over
-/// the time from the first to the last. Of TCP, bytes whose sequence numbers were captured before
-/// do not count: the tool did not get them twice either. Metrics, after `name.`: `tool`, `capture`
+/// the time from the first to the last. TCP bytes with sequence numbers captured before do not
+/// count, because the tool did not get them twice either. Metrics, after `name.`: `tool`, `capture`
 /// (bit/s), `ratio` (tool/capture), of TCP `again` (share of the captured payload that had been
 /// captured before, 0 to 1). For CBR and TCP_STREAM.
 ///

@@ -32,11 +32,10 @@ pub const NEW_FLOW_PORTS: u16 = 8;
 /// How long a prober polls for an answer, µs, if exchanges follow each other directly. On two
 /// processors and a bare veth cable an exchange then takes 20 µs on average, whether the other
 /// processor is idle or busy, as with a polling switch; without, 15 to 70 µs, depending on the
-/// sleep states. Polling longer takes a processor from the echo server and the switch: with one
-/// that polls, one exchange in a hundred then took just as long as the prober had looked. With an
-/// interval nothing is gained: processors idle between exchanges anyway. Nor for senders: they send
-/// up to 50 µs earlier, jitter stays the same, and half a processor is gone. Echo servers never do
-/// it.
+/// sleep states. Polling longer takes a processor from the echo server and the switch: with a
+/// polling switch, one exchange in a hundred then took exactly this time. With an interval polling
+/// gains nothing, because processors idle between exchanges. Senders gain nothing either: they send
+/// up to 50 µs earlier with the same jitter, for half a processor. Echo servers never poll.
 const LOOKS: u64 = 50;
 
 /// How long a task may take beyond its time.
@@ -49,12 +48,11 @@ const FOR_EVER: f64 = 1e6;
 ///
 /// The background starts first. Flows of datagrams and round trips start with a warm-up of `warmup`
 /// seconds that counts only in [`Measured::accounts`]; a warm-up of round trips goes on until the
-/// first is answered, so no cell begins with unknown addresses. Streams begin when the warm-up is
-/// over, and what their connections need to get going counts, as with netperf.
+/// first is answered, so no cell begins with unknown addresses. Streams start after the warm-up,
+/// and their connection set-up counts, as with netperf.
 ///
-/// # Errors
-/// A host that is unknown, an agent that has gone, a task that cannot be done: with the host and
-/// the reason. What was begun is stopped. That nothing arrives is no error.
+/// # Errors An unknown host, an agent that is gone, an impossible task: with the host and the
+/// reason. All tasks are stopped. Missing packets are no error.
 pub fn run(ends: &Ends, background: &[Flow], measured: &[Flow], seconds: f64, warmup: f64) -> Result<Measured> {
     if background.len() + measured.len() > MOST_FLOWS {
         bail!("{} flows: at most {MOST_FLOWS}", background.len() + measured.len());

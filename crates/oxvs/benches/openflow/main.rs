@@ -4,7 +4,7 @@
 //! `cargo bench -p oxvs --bench openflow [-- [RULES...] [delay] [controller] [ROUNDS]]`, as root:
 //! `RULES` like `100k` or `1m`; without any of these words, `100k 1m delay controller`; `ROUNDS` a
 //! number (default 3). Both switches run in namespaces between two veth hosts. Figures are medians
-//! of interleaved rounds; what counts is the ratio.
+//! of interleaved rounds; compare the ratios.
 
 mod controller;
 mod delay;

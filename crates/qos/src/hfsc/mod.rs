@@ -9,17 +9,17 @@
 //!   deadline is missed by more than the time of one maximum packet, if the curves together stay
 //!   below the link.
 //! - **Link sharing.** Else, from the root down, the active child of least virtual time is chosen.
-//!   Virtual time is what the child has been served, counted by its link-share curve. Bytes served
-//!   by either criterion count here; only those by the first count for deadlines: a class is not
-//!   punished for having used what others left.
-//! - **Upper limit.** A class takes part in link sharing only once its limit curve has come to what
-//!   it has been served. A limit not used is not saved up.
+//!   Virtual time is the child's service counted by its link-share curve. It counts bytes served by
+//!   either criterion; deadlines count only bytes served in real time, so a class is not punished
+//!   for using excess bandwidth.
+//! - **Upper limit.** A class takes part in link sharing only when its limit curve has reached its
+//!   service. An unused limit is not saved up.
 //!
-//! Cost: for each class from leaf to root a handful of steps in heaps of its siblings; for real
-//! time, in two heaps of all such leaves.
+//! Cost: for each class from leaf to root a few steps in the heaps of its siblings; for real time,
+//! a few in two heaps of all such leaves.
 //!
-//! Invariant: a class with a link-share curve is in its parent's [`Siblings`] exactly while it or
-//! one below it has packets; a leaf with a real-time curve is in one of the heaps `early` (by
+//! Invariant: a class with a link-share curve is in its parent's [`Siblings`] exactly while it or a
+//! descendant has packets; a leaf with a real-time curve is in one of the heaps `early` (by
 //! eligible time) and `eligible` (by deadline) exactly while it has packets.
 
 mod config;

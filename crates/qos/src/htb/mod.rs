@@ -5,28 +5,27 @@
 //! formal link-sharing guidelines); keys as in ovs-vswitchd.conf.db(5).
 //!
 //! - Each class has tokens at its rate and at its ceiling ([`credit`]). With both it is **green**
-//!   and sends on its own; with ceiling tokens only it is **yellow** and sends what its parent
-//!   lends, that again on its own or by borrowing; else it is **red**.
-//! - A packet sent by a class that a class `height` steps above lends for is charged to that one
-//!   and all above it, and to every class's ceiling.
-//! - What can send is found top down by height: first leaves that are green, then those fed by
-//!   green parents, and so on; on each height by priority. Among equals deficit round robin
-//!   decides, at each class among its children, so that what is lent is shared by quanta whatever
-//!   is below.
-//! - Only classes with packets are in these lists, and only such that wait for tokens in a heap by
-//!   their time.
+//!   and sends on its own; with ceiling tokens only it is **yellow** and borrows from its parent,
+//!   which has tokens or borrows itself; else it is **red**.
+//! - A packet is charged to the rate of the lender `height` steps above and of all classes above
+//!   it, and to the ceiling of every class on the path.
+//! - The next leaf is found by the height of its lender: first green leaves, then leaves of green
+//!   parents, and so on; within a height by priority. Among equals deficit round robin decides, at
+//!   each class among its children, so that borrowed rate is shared by quanta.
+//! - Only classes with packets are in these lists; those that wait for tokens are in a heap by
+//!   time.
 //!
-//! Cost: a packet passes the classes between leaf and root twice, and the waiting once for each of
-//! them that is not green.
+//! Cost: a packet visits the classes between leaf and root twice, and the heap once for each that
+//! is not green.
 //!
 //! Invariants: a class is active for a priority exactly when a leaf of that priority has packets
-//! and no class from the leaf to it, itself apart, is red. An active class that is not red is in
-//! its parent's feed, a green one also in the row of its height; one not green waits. A green class
-//! in a feed is never chosen there, for it is in a row below, so it need not lose its turn there
-//! when it comes to tokens of its own.
+//! and no class from the leaf up to its child is red. An active class that is not red is in its
+//! parent's feed, a green one also in the row of its height; one not green waits. A green class in
+//! a feed is never chosen there, because it is in a lower row; so it keeps its turn there when it
+//! gets tokens of its own.
 //!
-//! The root has no parent to borrow from and nobody beside it: it is in no list and does not wait
-//! among the others; when it has tokens is one number.
+//! The root has no parent and no siblings, so it is in no list; the time when it has tokens is one
+//! number.
 
 mod config;
 mod credit;

@@ -1,12 +1,12 @@
-//! The paper's algorithm where its curves are lines, by their definition in units of bytes and
-//! nanoseconds that come out even.
+//! The paper's algorithm for curves that are lines, by their definition, with rates that give whole
+//! bytes and nanoseconds.
 //!
 //! With lines a real-time curve is a virtual clock (L. Zhang, 1990): a class is eligible when its
 //! clock is not ahead of the time, and its deadline is when the clock will have passed the next
-//! packet. A class that wakes up sets its clock to the time, if it is behind. Virtual times of
-//! classes that always have packets are what they were served over their rates, and the least at
-//! each height is next. Curves of two pieces, and classes that come and go, are measured in
-//! `../hfsc.rs` by what is promised of them.
+//! packet. A class that wakes up sets its clock to the time, if it is behind. The virtual time of a
+//! class that always has packets is its service over its rate, and the least at each height is
+//! next. `../hfsc.rs` checks the guarantees of curves of two pieces and of classes that become
+//! idle.
 
 use crate::common::{Parcel, nothing_dropped};
 use proptest::prelude::*;

@@ -5,10 +5,10 @@
 //! its data connection cannot be made or breaks, or when the result does not arrive before the
 //! client's timeout; its reason is kept.
 //!
-//! What differs from netperf: all streams of a test are threads of one process at each end; a
-//! server with nothing to do for the length of a message has none to allocate; in TCP_CRR the
-//! server closes first, so that the client does not run out of ports; in UDP_RR a request that is
-//! not answered in [`AGAIN`] is sent again (netperf waits for ever).
+//! Differences from netperf: all streams of a test are threads of one process at each end; the
+//! server allocates no message buffer without need; in TCP_CRR the server closes first, so that the
+//! client does not run out of ports; in UDP_RR a request without an answer within [`AGAIN`] is
+//! repeated (netperf waits for ever).
 
 mod client;
 mod control;

@@ -3,8 +3,8 @@
 //! Two senders of one rate would keep step: for the whole run the same one's datagrams would arrive
 //! at a full queue just before it has room, and be lost. So each flow's datagrams move through
 //! their interval, from its start to its end and back, in a random number of steps each way: at any
-//! moment a datagram is as likely early in its interval as late, whatever the other sender does,
-//! and as there is one in each interval, the rate is what was asked for.
+//! time a datagram is equally likely early or late in its interval, independent of the other
+//! sender. Each interval has one datagram, so the rate is exact.
 
 use crate::traffic::clock::MILLI;
 

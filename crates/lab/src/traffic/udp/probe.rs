@@ -5,8 +5,8 @@
 //!
 //! With an interval, exchanges have scheduled start times. If a late answer delays the next
 //! exchange, its latency counts from the scheduled time, not from the actual one; otherwise delays
-//! would be missed (coordinated omission). When nothing was outstanding and this program alone woke
-//! late, latency counts from the sending, and the lateness is reported as error of pacing.
+//! would be missed (coordinated omission). If nothing was outstanding and only this program woke
+//! late, latency counts from the send, and the lateness is reported as pacing error.
 
 use super::socket::bind;
 use crate::results::Distribution;

@@ -3,8 +3,8 @@
 //! controllers' messages and the counters of rules, groups, meters, tables and ports.
 //!
 //! `OXVS_SOAK` multiplies the rule sets and gives each more packets, `OXVS_SEED` names the first
-//! one, `OXVS_CASES` says how many. With `OXVS_EACH`, statistics are compared after so many
-//! packets, which at 1 names the one that is counted otherwise.
+//! one, `OXVS_CASES` says how many. With `OXVS_EACH`, statistics are compared after that many
+//! packets; 1 finds the packet that is counted differently.
 
 mod allowed;
 mod counters;
