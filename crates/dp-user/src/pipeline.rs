@@ -171,6 +171,7 @@ impl Pipeline {
             if let Some(budgets) = &mut from.source.punts {
                 budgets.begin(contended);
             }
+            batch.received = Some(from.port);
             take_in(&mut batch.frames, from);
             if from.has_ingress() {
                 self.pass_ingress(&mut batch.frames, from, now);

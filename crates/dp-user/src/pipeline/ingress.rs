@@ -41,6 +41,7 @@ impl Pipeline {
         }
         let mut batch = std::mem::take(&mut self.batch);
         from.due = None;
+        batch.received = Some(from.port);
         self.pass_ingress(&mut batch.frames, from, now);
         if !batch.frames.is_empty() {
             self.forward(&mut batch, from, now);
