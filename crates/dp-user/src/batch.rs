@@ -59,24 +59,11 @@ impl Run {
 }
 
 impl Batch {
-    /// Reads the keys of the packets; of those that visibly have the key of the one before, one
-    /// key.
-    #[inline(always)]
-    pub(crate) fn read(
-        &mut self,
-        read: impl Fn(&mut KeySlot, &[u8], &PacketMeta, Option<&KeySlot>) -> Reading,
-        hash: impl Fn(&Key) -> u64,
-    ) {
-        match self.received {
-            Some(port) => self.read_with::<true>(port, read, hash),
-            None => self.read_with::<false>(PortNo(0), read, hash),
-        }
-    }
-
+    /// Reads the keys of the packets, one key for packets in a row that have the same one.
     /// `RECEIVED`: all packets have just come in on `port`. Then nobody asks for their metadata,
     /// which saves seven instructions a packet.
     #[inline(always)]
-    fn read_with<const RECEIVED: bool>(
+    pub(crate) fn read<const RECEIVED: bool>(
         &mut self,
         port: PortNo,
         read: impl Fn(&mut KeySlot, &[u8], &PacketMeta, Option<&KeySlot>) -> Reading,

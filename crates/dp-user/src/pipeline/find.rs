@@ -6,24 +6,39 @@
 use super::Pipeline;
 use crate::batch::{Batch, MALFORMED, Run};
 use crate::signature::NONE;
-use flow::{Key, KeySlot};
+use flow::{Key, KeySlot, PacketMeta, PortNo};
 
 impl Pipeline {
     /// Stage 2.
-    #[inline(never)]
+    #[inline]
     pub(super) fn extract(&mut self, batch: &mut Batch) {
         if self.ethernet != self.flows.is_ethernet() {
             self.look_further();
         }
+        batch.is_ethernet = self.hashes_ethernet();
+        match batch.received {
+            Some(port) => self.read::<true>(batch, port),
+            None => self.read::<false>(batch, PortNo(0)),
+        }
+    }
+
+    #[inline(never)]
+    fn read<const RECEIVED: bool>(&self, batch: &mut Batch, port: PortNo) {
         let ask = |hash| {
             sys::memory::prefetch(self.signatures.line(hash));
             hash
         };
-        batch.is_ethernet = self.hashes_ethernet();
         if batch.is_ethernet {
-            batch.read(KeySlot::read_ethernet, |key| ask(self.hasher.ethernet(key)));
+            // Closures of this function alone, so that they are inlined.
+            let read = |key: &mut KeySlot, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>| {
+                key.read_ethernet(data, meta, before)
+            };
+            batch.read::<RECEIVED>(port, read, |key| ask(self.hasher.ethernet(key)));
         } else {
-            batch.read(KeySlot::read, |key| ask(self.hasher.whole(key)));
+            let read = |key: &mut KeySlot, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>| {
+                key.read(data, meta, before)
+            };
+            batch.read::<RECEIVED>(port, read, |key| ask(self.hasher.whole(key)));
         }
     }
 
